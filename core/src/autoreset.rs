@@ -1,4 +1,4 @@
-//! When an environment resets after an end.
+//! Autoreset modes: when an environment resets after an end.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Flags of a row: how it ends an episode, or how it stands to the row before it.
+//! Flags of a row.
 
 /// Flag: the action of this row ended the episode.
 pub const TERMINATED: u32 = 1;

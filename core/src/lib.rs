@@ -1,13 +1,14 @@
 #![forbid(unsafe_code)]
 //! Experience replay in shared memory: what a transition is, and how it is written and sampled.
 //!
-//! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name anywhere;
+//! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
 //!   [`Writer::reserve`]: writes a row where it stands;
-//! - [`Sampler`]: uniform draws with history and future windows, n-step returns, masks and `next_*`,
-//!   seeded; [`Batches`]: the same, drawn ahead by a thread; [`SamplerState`]: where they are;
-//! - [`Ring::restore`]: a ring that goes on where a saved one stopped;
-//! - [`Lease`]: rows read in place, which no writer overwrites meanwhile;
+//! - [`Sampler`]: seeded uniform draws with history and future windows, n-step returns, masks and
+//!   `next_*`; [`Batches`]: batches drawn ahead by a thread; [`SamplerState`]: a sampler's
+//!   position;
+//! - [`Ring::restore`]: a ring that continues where a saved one stopped;
+//! - [`Lease`]: rows read in place, which no writer overwrites during the lease;
 //! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
 //!
 //! ```
@@ -49,12 +50,13 @@ mod writer;
 
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::{
-    BadExist, BadLanePolicy, Base, BaseLock, Claimed, Column, ColumnError, DAEMON_SOCKET, DType,
-    Exist, HoldError, Kind, LanePolicy, Leftover, LentLoop, Looped, MAX_LANES, MAX_READER_SLOTS,
-    MemfdKeeper, Numbers, OTHER_VERSION, ObjectInfo, PartialRing, Peer, RANKED_AT_ONCE,
-    ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, Wide, Window, binary_size,
-    boot_id_hash, collect, collect_orphans, copy_numbers, list, printable, ranks, receive, remove,
-    remove_partial, remove_unheld, send_with_descriptor, soon, whole_part, wide,
+    BadExist, BadLanePolicy, Base, BaseLock, Column, ColumnError, DAEMON_SOCKET, DType, Exist,
+    Kind, LaneAlias, LanePolicy, Leftover, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
+    MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, PartialRing, Peer,
+    RANKED_AT_ONCE, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits,
+    Wide, binary_size, boot_id_hash, collect, collect_orphans, copy_numbers, list, prefetch_l2,
+    printable, ranks, receive, remove, remove_partial, remove_unheld, send_with_descriptor,
+    whole_part, wide,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
@@ -64,7 +66,7 @@ pub use error::{
 };
 pub use index::RowIndex;
 pub use lease::Lease;
-pub use lease::retention::Guard;
+pub use lease::retention::RetentionPin;
 pub use reader::Rows;
 pub use ring::Ring;
 pub use ring::observed::Observed;

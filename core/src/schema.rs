@@ -1,4 +1,4 @@
-//! The columns of a row: the user's, after those of ours.
+//! Columns of a row: the built-in ones, then those of the user.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use backcast_layout::{Column, DType, Role};
 use crate::error::SchemaError;
 use crate::row_header::{self, PARTS, RowHeader};
 
-/// Number of the user's first column in a lane's file, after the marks.
+/// Number of the first user column in the file of a lane, after the headers.
 pub(crate) const USER: usize = 1;
 
-/// First parts of names that batches use themselves.
+/// First parts of names that batches use.
 const RESERVED: [&str; 15] = [
     row_header::NAME,
     "seq",
@@ -29,18 +29,18 @@ const RESERVED: [&str; 15] = [
     "n_discount",
 ];
 
-/// Names that environments and learners give their observations.
+/// Names that environments and learners give to observations.
 const OBSERVATIONS: [&str; 5] = ["obs", "observation", "observations", "state", "states"];
 
-/// Returns the role that a column's name implies: what is called `obs`, `observation`, `observations`,
-/// `state` or `states`, or lies below one of them with `/`, belongs to the observation, all else to the
-/// step.
+/// Returns the role that the name of a column implies. `obs`, `observation`, `observations`,
+/// `state` and `states`, and names below one of them with `/`, belong to the observation; all
+/// others belong to the step.
 fn role_of_name(name: &str) -> Role {
     let first = name.split('/').next().unwrap_or(name);
     if OBSERVATIONS.contains(&first) { Role::Obs } else { Role::Step }
 }
 
-/// What a row holds. Two schemas are equal when their columns are, in order.
+/// Columns of a row. Two schemas are equal when their columns are, in order.
 ///
 /// ```
 /// use backcast_core::{DType, Role, Schema};
@@ -55,48 +55,49 @@ fn role_of_name(name: &str) -> Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The columns of the file: the marks, then the user's.
+    /// Columns of the file: the headers, then those of the user.
     stored: Vec<Column>,
-    /// The columns that readers of rows see: the parts of the marks, then the user's.
+    /// Columns that readers see: the parts of the headers, then those of the user.
     all: Vec<Column>,
 }
 
 impl Schema {
-    /// Begins a schema.
+    /// Returns a builder.
     #[must_use]
     pub fn builder() -> SchemaBuilder {
         SchemaBuilder { columns: Vec::new() }
     }
 
-    /// The user's columns, in order.
+    /// Returns the user columns, in order.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         self.stored.get(USER..).unwrap_or_default()
     }
 
-    /// A user's column by name.
+    /// Returns a user column by name.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns().iter().find(|c| c.name() == name)
     }
 
-    /// Bytes of one row, built-in columns (24 bytes) included.
+    /// Returns the bytes of one row, built-in columns (24 bytes) included.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.stored.iter().map(Column::width).sum()
     }
 
-    /// The columns of a lane's file, in its order: the marks, then the user's.
+    /// Returns the columns of the file of a lane, in its order: the headers, then those of the
+    /// user.
     pub(crate) fn stored(&self) -> &[Column] {
         &self.stored
     }
 
-    /// Built-in columns, then the user's.
+    /// Returns the built-in columns, then those of the user.
     pub(crate) fn all(&self) -> &[Column] {
         &self.all
     }
 
-    /// The schema that a segment says it has, checked like a user's.
+    /// Builds the schema that a segment states, checked like one of a user.
     pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
         if columns.first() != Some(&RowHeader::column().map_err(SchemaError::Column)?) {
             return Err(SchemaError::NotOurs);
@@ -123,15 +124,15 @@ pub struct SchemaBuilder {
 }
 
 impl SchemaBuilder {
-    /// Adds a column whose role follows from its name: what is called `obs`, `observation`,
-    /// `observations`, `state` or `states`, or lies below one of them with `/`, belongs to the
-    /// observation, all else to the step. `shape` is that of one row.
+    /// Adds a column whose role follows from its name. `obs`, `observation`, `observations`,
+    /// `state` and `states`, and names below one of them with `/`, belong to the observation; all
+    /// others belong to the step. `shape` is that of one row.
     #[must_use]
     pub fn column(self, name: &str, dtype: DType, shape: &[u32]) -> Self {
         self.column_as(name, dtype, shape, role_of_name(name))
     }
 
-    /// Adds a column with a role of your choice.
+    /// Adds a column with the given role.
     #[must_use]
     pub fn column_as(mut self, name: &str, dtype: DType, shape: &[u32], role: Role) -> Self {
         self.columns.push(Column::new(name, dtype, shape, role).map_err(SchemaError::Column));

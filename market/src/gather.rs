@@ -22,7 +22,7 @@ use std::{
     sync::{Mutex, PoisonError, atomic::AtomicU64},
 };
 
-use backcast_layout::{ThreadTeam, copy_words_each};
+use backcast_layout::{ThreadPool, copy_words_each};
 
 use crate::{
     blocks::{Geometry, are_listed, copy_listed_bits, is_listed},
@@ -179,7 +179,7 @@ impl<'a> Market<'a> {
         span: Span,
         arena: &mut [f32],
         mask: &mut [i32],
-        team: &mut ThreadTeam,
+        team: &mut ThreadPool,
     ) {
         let all = mask.len() / span.days;
         let part = if team.threads() == 1 { CELLS_ALONE } else { PART_CELLS };

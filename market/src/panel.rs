@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use backcast_layout::{Base, Exist, Kind, SealedSegment, soon};
+use backcast_layout::{Base, Exist, Kind, SealedSegment, prefetch_l2};
 
 use crate::{
     blocks::{Geometry, is_listed, longest_run},
@@ -354,7 +354,7 @@ impl<'a> PanelRows<'a> {
     #[inline]
     pub fn prefetch(self, ticker: usize, day: usize) {
         let start = self.geometry.row(ticker, day);
-        soon(self.words.get(start..start + self.geometry.columns).unwrap_or_default());
+        prefetch_l2(self.words.get(start..start + self.geometry.columns).unwrap_or_default());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use backcast_core::{Guard, ReadError, Ring};
+use backcast_core::{ReadError, RetentionPin, Ring};
 use backcast_files::{OnProgress, Progress};
 
 use crate::chunk::ChunkWriter;
@@ -21,7 +21,7 @@ pub(crate) type Saved = BTreeMap<u32, Vec<Range<u64>>>;
 pub(crate) struct Copying<'a, 'c, 'p> {
     pub(crate) ring: &'a Ring,
     /// Pin of the rows to copy.
-    pub(crate) guard: Option<&'a Guard>,
+    pub(crate) guard: Option<&'a RetentionPin>,
     pub(crate) chunks: &'a mut ChunkWriter<'c>,
     pub(crate) rows_per_batch: u64,
     pub(crate) progress: Option<&'a mut OnProgress<'p>>,
@@ -46,7 +46,8 @@ impl Copying<'_, '_, '_> {
         let (mut at, mut copied, mut attempts) = (rows.start, 0, 0);
         while at < rows.end {
             let batch = at..rows.end.min(at.saturating_add(self.rows_per_batch));
-            let kept = |guard: &&Guard| guard.span(lane).is_some_and(|kept| kept.start <= at);
+            let kept =
+                |guard: &&RetentionPin| guard.span(lane).is_some_and(|kept| kept.start <= at);
             let guard = self.guard.filter(kept);
             match self.batch(lane, batch.clone(), guard) {
                 Ok(written) => {
@@ -88,7 +89,7 @@ impl Copying<'_, '_, '_> {
         &mut self,
         lane: u32,
         rows: Range<u64>,
-        guard: Option<&Guard>,
+        guard: Option<&RetentionPin>,
     ) -> Result<Range<u64>, NotWritten> {
         let ring = self.ring;
         let written = self.chunks.batch(lane, rows.clone(), |out| {

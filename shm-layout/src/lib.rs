@@ -3,15 +3,16 @@
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
-//! - [`PartialRing`]: a ring that is filled, and gone on with when its maker was killed;
-//! - [`Resizing`]: larger lanes for a ring that is written and read meanwhile;
-//! - [`MemfdKeeper`]: keeps rings whose memory no file system has;
+//! - [`PartialRing`]: a ring being filled, which another process can continue after a kill;
+//! - [`Relocation`]: larger lanes for a ring while it is written and read;
+//! - [`MemfdKeeper`]: keeps rings whose memory is in no file system;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
-//! - [`protocol`]: publish and validate, pins, bells, generic over memory, so that models check
-//!   this very code;
-//! - [`BaseLock`]: one daemon per base directory; [`Peer`]: who is at a socket's other end;
-//! - [`LeaseBook`]: the leases of one handle;
-//! - `sys`: mappings, word copies and locks, the only raw pointers.
+//! - [`protocol`]: publish and validate, pins, notifiers, generic over memory, so that models check
+//!   the code that runs;
+//! - [`BaseLock`]: one daemon per base directory; [`Peer`]: the process at a socket's other end;
+//! - [`ReaderPins`]: the leases of one handle;
+//! - `os`, `kernels`, `layout`: mappings, locks, racy copies and byte tables, the only raw
+//!   pointers.
 //!
 //! ```
 //! use backcast_layout::{Base, Exist, Kind, SealedSegment};
@@ -19,7 +20,9 @@
 //!
 //! # let dir = tempfile::tempdir()?;
 //! let base = Base::at(dir.path());
-//! let made = SealedSegment::create(&base, Kind::Panel, "doc", b"meta", &[&7u64.to_ne_bytes()], Exist::Error, false)?;
+//! let word = 7u64.to_ne_bytes();
+//! let made =
+//!     SealedSegment::create(&base, Kind::Panel, "doc", b"meta", &[&word], Exist::Error, false)?;
 //! let seen = SealedSegment::attach(&base, Kind::Panel, "doc")?;
 //! assert_eq!(seen.words64(0, 1)?[0].load(Relaxed), 7);
 //! drop((made, seen)); // the last handle removes what is not persistent
@@ -36,12 +39,12 @@ mod store;
 
 pub use error::{Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, binary_size, printable};
 pub use kernels::numbers::{Numbers, copy_numbers};
-pub use kernels::prefetch::soon;
+pub use kernels::prefetch::prefetch_l2;
 pub use kernels::racy_copy::Word;
 pub use kernels::rank::{RANKED_AT_ONCE, ranks};
 pub use kernels::shared_words::{copy_words, copy_words_each};
 pub use kernels::simd::{Wide, whole_part, wide};
-pub use kernels::thread_pool::{ThreadTeam, handoff};
+pub use kernels::thread_pool::{ThreadPool, handoff};
 pub use layout::claimed_lane::ClaimedLane;
 pub use layout::column::{
     Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
@@ -52,14 +55,14 @@ pub use layout::geometry::{
     RingSpec,
 };
 pub use layout::lane::{Ahead, Lane};
-pub use layout::lane_alias::Window;
+pub use layout::lane_alias::LaneAlias;
 pub use layout::lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
 pub use layout::names::{BadExist, Base, Exist};
 pub use layout::origin::boot_id_hash;
 pub use layout::reader_table::{
-    BELL_BYTES, BELLS, LanePins, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
-    ReaderRecord, SharedBell,
+    LanePins, NOTIFIER_BYTES, NOTIFIERS, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
+    ReaderRecord, SharedNotifier,
 };
 pub use layout::sealed_header::{SEALED_HEADER_BYTES, SEALED_MAGIC};
 pub use layout::superblock::{
@@ -70,18 +73,18 @@ pub use layout::window_set::{InterleavedPrefetch, WindowSet, WindowSlice};
 pub use os::bytes::Bytes;
 pub use os::fork_id::forks;
 pub use os::lock_holders::has_ended;
-pub use os::mirror::{LentLoop, Looped};
+pub use os::mirror::{MirroredBlocks, MirroredBlocksMut};
 pub use os::page_size;
 pub use os::peer::{Peer, receive, send_with_descriptor};
 pub use os::space::SpaceLimits;
-pub use store::base_lock::{BaseLock, Claimed, DAEMON_LOCK, DAEMON_SOCKET};
+pub use store::base_lock::{BaseLock, DAEMON_LOCK, DAEMON_SOCKET, LockAttempt};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
 pub use store::object::{
     ObjectInfo, PartialRing, collect, collect_orphans, list, remove, remove_partial, remove_unheld,
 };
-pub use store::reader_pins::{Hold, HoldError, LeaseBook, MAX_HOLDS};
-pub use store::relocation::{NewSize, Resizing, tend};
+pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPinsError};
+pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::resume::Leftover;
 pub use store::ring_store::{ClaimedReader, RingStore};
 pub use store::sealed_segment::SealedSegment;

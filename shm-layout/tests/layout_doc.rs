@@ -1,4 +1,4 @@
-//! docs/layout.md against the code: every field of every table, its offset and its size.
+//! Comparison of docs/layout.md with the code: every field of every table, its offset and its size.
 
 use std::collections::BTreeMap;
 

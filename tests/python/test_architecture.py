@@ -35,7 +35,7 @@ def test_crates_depend_on_those_that_the_table_names() -> None:
     graph = workspace()
     rows = {
         folder: cell
-        for folders, _, _, cell in table("## Who may use whom")
+        for folders, _, _, cell in table("## Crates and modules")
         for folder in names(folders)
     }
     short = {"layout": "shm-layout"}

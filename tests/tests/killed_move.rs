@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use backcast_core::{Base, Observed, ResizeProgress, Ring, RingOptions};
 use backcast_layout::LaneHeader;
-use backcast_layout::protocol::MOVED;
+use backcast_layout::protocol::RELOCATED;
 use backcast_tests::storm::{Seen, audit, schema};
 use backcast_tests::victim::Victim;
 use tempfile::TempDir;
@@ -60,11 +60,11 @@ fn rows(ring: &Ring) -> Vec<Vec<Seen>> {
     (0..LANES).map(of_lane).collect()
 }
 
-fn has_moved(file: &Path) -> bool {
+fn has_relocated(file: &Path) -> bool {
     let mut word = [0; 8];
     let at = offset_of!(LaneHeader, reserved) as u64;
     File::open(file).and_then(|file| file.read_exact_at(&mut word, at)).expect("a lane's header");
-    u64::from_ne_bytes(word) == MOVED
+    u64::from_ne_bytes(word) == RELOCATED
 }
 
 #[test]
@@ -99,7 +99,8 @@ fn killed_then(next: Next, life: u64) -> Result<(), Box<dyn Error>> {
         let resized = ring.resize(larger, NOT_AT_ALL, &mut on)?;
         assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}: {resized:?}");
         // That was the point: one lane has moved, and its new file has not got the name.
-        let moved: Vec<u32> = (0..LANES).filter(|lane| has_moved(&file(*lane, "dat"))).collect();
+        let moved: Vec<u32> =
+            (0..LANES).filter(|lane| has_relocated(&file(*lane, "dat"))).collect();
         assert_eq!(moved.len(), 1, "{next:?}");
         assert!(moved.iter().all(|lane| file(*lane, "next").exists()), "{next:?}");
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use backcast_core::{Base, LanePolicy, Ring, RingOptions};
 use backcast_layout::RingStore;
-use backcast_layout::protocol::{Bell, Pins, Words};
+use backcast_layout::protocol::{Notifier, Pins, Words};
 use backcast_tests::storm::schema;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -110,7 +110,7 @@ fn lease(ring: &Ring, round: u64, counts: &Counts) {
         Ok(lease) => lease,
         // Gone, not there yet, or a writer came first.
         Err(
-            LeaseError::NotReadable { .. } | LeaseError::BadLength { .. } | LeaseError::Hold(_),
+            LeaseError::NotReadable { .. } | LeaseError::BadLength { .. } | LeaseError::Pins(_),
         ) => {
             return;
         }

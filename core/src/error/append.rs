@@ -1,4 +1,4 @@
-//! What can be wrong with a step, or in the way of it.
+//! Errors of a step, and of a lease or removal in its way.
 
 use backcast_layout::DType;
 use thiserror::Error;
@@ -66,14 +66,14 @@ pub enum AppendError {
     },
     /// A row reserved by a writer of several lanes.
     #[error(
-        "a row is reserved by a writer of 1 lane, this one has {lanes}; make a writer of 1 lane, or \
-         append"
+        "a row is reserved by a writer of 1 lane, this one has {lanes}; make a writer of 1 lane, \
+         or append"
     )]
     NotReservable {
         /// Lanes of the writer.
         lanes: usize,
     },
-    /// A column of the reserved row was never asked for.
+    /// Requested a column of the reserved row was never.
     #[error("column `{name}` of the reserved row was not written; write every column, or append")]
     NotWritten {
         /// Column.
@@ -81,8 +81,8 @@ pub enum AppendError {
     },
     /// Elements that the reserved row does not have.
     #[error(
-        "{values} elements from element {at} on do not fit a column of {items}; write fewer, or from \
-         further left"
+        "{values} elements from element {at} on do not fit a column of {items}; write fewer, or \
+         from further left"
     )]
     BeyondColumn {
         /// First element.
@@ -152,8 +152,8 @@ pub enum AppendError {
     /// A lease is in the way, and the ring's lane policy is to fail.
     #[error(
         "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
-         from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring with \
-         lane_policy=\"block\""
+         from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring \
+         with lane_policy=\"block\""
     )]
     Leased {
         /// The lane.
@@ -167,8 +167,8 @@ pub enum AppendError {
     },
     /// The ring was removed or replaced, and its handle refuses to go on.
     #[error(
-        "ring `{ring}` was removed or replaced: a process that attaches by name would not see these \
-         rows, and none was appended; attach again and make the writer anew, or attach with \
+        "ring `{ring}` was removed or replaced: a process that attaches by name would not see \
+         these rows, and none was appended; attach again and make the writer anew, or attach with \
          on_unlinked=\"warn\""
     )]
     Unlinked {
@@ -183,7 +183,7 @@ pub enum AppendError {
     },
 }
 
-/// Names what is missing at an end, and both remedies.
+/// Names the missing observation of an end, and both remedies.
 fn missing_final(mode: AutoresetMode) -> &'static str {
     if mode == AutoresetMode::SameStep {
         "`final_obs` is missing, which autoreset_mode=\"same_step\" needs at an end: give \
@@ -191,13 +191,13 @@ fn missing_final(mode: AutoresetMode) -> &'static str {
          next_obs holds the final observation, as in SB3, make the writer with \
          autoreset_mode=\"disabled\""
     } else {
-        "`next_obs` and `final_obs` are missing, of which autoreset_mode=\"disabled\" needs one at an \
-         end: give next_obs=, what env.step returned, at every append; or, if the environment resets \
-         itself, make the writer with autoreset_mode=\"same_step\" or \"next_step\""
+        "`next_obs` and `final_obs` are missing, of which autoreset_mode=\"disabled\" needs one at \
+         an end: give next_obs=, what env.step returned, at every append; or, if the environment \
+         resets itself, make the writer with autoreset_mode=\"same_step\" or \"next_step\""
     }
 }
 
-/// How many steps a call has, where it has not one.
+/// Returns how many steps a call has, unless it has one.
 fn steps_before(steps: usize, words: &str) -> String {
     if steps == 1 { String::new() } else { format!("{steps}{words}") }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a key of a batch.
+//! Errors of a key of a batch.
 
 use backcast_layout::DType;
 use thiserror::Error;
@@ -10,7 +10,7 @@ pub enum BatchError {
     /// No column of that key.
     #[error("the batch has no column `{key}`; it has {}", known.join(", "))]
     UnknownKey {
-        /// Key asked for.
+        /// Requested key.
         key: String,
         /// Keys there are.
         known: Vec<String>,
@@ -18,11 +18,11 @@ pub enum BatchError {
     /// Another element type.
     #[error("column `{key}` holds {holds}, not {asked}; ask for {holds} and convert it")]
     WrongDType {
-        /// Key asked for.
+        /// Requested key.
         key: String,
         /// Its type.
         holds: DType,
-        /// Type asked for.
+        /// Requested type.
         asked: DType,
     },
 }

@@ -1,4 +1,4 @@
-//! What can go wrong while a writer claims lanes.
+//! Errors of a writer that claims lanes.
 
 use backcast_layout::SegmentError;
 use backcast_layout::protocol::ImpossibleCounters;
@@ -9,14 +9,15 @@ use thiserror::Error;
 pub struct HeldLane {
     /// The lane.
     pub lane: u32,
-    /// The process that holds it, as far as the system tells; else its writer's.
+    /// Process that holds the lane if the system reports it, else its writer's.
     pub pid: u64,
-    /// Its writer's process, as it says. Another one if that ended, and a child that it forked lives.
+    /// Process of the writer, as it says. Another than `pid` if the writer ended and a child that
+    /// it forked lives.
     pub writer: u64,
 }
 
 impl HeldLane {
-    /// Names the processes that hold lanes, each once.
+    /// Lists the processes that hold lanes, each once.
     #[must_use]
     pub fn names(held: &[HeldLane]) -> String {
         let mut pids: Vec<(u64, u64)> = held.iter().map(|held| (held.pid, held.writer)).collect();
@@ -46,15 +47,15 @@ pub enum WriterError {
     #[error(
         "a writer of {lanes} lanes needs to know how its environments reset: say \
          autoreset_mode=\"next_step\" (the step after an end resets, as Gymnasium's vector \
-         environments do by default), \"same_step\" (the step that ends resets) or \"disabled\" (the \
-         caller resets, or next_obs holds the final observation, as in SB3); in Python \
+         environments do by default), \"same_step\" (the step that ends resets) or \"disabled\" \
+         (the caller resets, or next_obs holds the final observation, as in SB3); in Python \
          writer(env=env) takes both from a Gymnasium environment"
     )]
     ModeNotSaid {
-        /// Lanes asked for.
+        /// Requested lanes.
         lanes: u32,
     },
-    /// A ring that nobody writes.
+    /// A snapshot, which has no writers.
     #[error(
         "{name} is a snapshot, which nobody writes; load it under a name of its own, and write that"
     )]
@@ -68,7 +69,7 @@ pub enum WriterError {
          (one per sub-environment over all workers)"
     )]
     TooManyLanes {
-        /// Lanes asked for.
+        /// Requested lanes.
         asked: u32,
         /// Lanes of the ring.
         lanes: u32,
@@ -80,13 +81,13 @@ pub enum WriterError {
         holders(.held)
     )]
     LanesTaken {
-        /// Lanes asked for.
+        /// Requested lanes.
         asked: u32,
-        /// Lanes nobody writes.
+        /// Lanes without a writer.
         free: u32,
         /// Lanes of the ring.
         lanes: u32,
-        /// Who holds the others.
+        /// Holders of the other lanes.
         held: Vec<HeldLane>,
     },
     /// Only damaged lanes were left.
@@ -94,7 +95,7 @@ pub enum WriterError {
     Damaged {
         /// The lane.
         lane: u32,
-        /// What its counters say.
+        /// Counters of the lane.
         source: ImpossibleCounters,
     },
     /// The lane's files.

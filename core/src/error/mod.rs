@@ -1,4 +1,4 @@
-//! What can go wrong: one enum per operation, the operations of one thing in one file.
+//! Errors: one enum per operation, the operations of one thing in one file.
 
 mod append;
 mod batch;

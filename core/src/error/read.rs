@@ -1,13 +1,13 @@
-//! What can go wrong while rows are read, in place or by a copy.
+//! Errors of reading rows, in place or by a copy.
 
-use backcast_layout::{HoldError, SegmentError, binary_size};
+use backcast_layout::{ReaderPinsError, SegmentError, binary_size};
 use thiserror::Error;
 
 /// Why rows could not be leased. Nothing is pinned.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The ring's writers stop for nobody.
+    /// The ring grants no leases: its writers overwrite rows regardless.
     #[error(
         "this ring grants no leases (lane_policy is \"overwrite\"); copy rows with `rows` or \
          `sample`, or create the ring with lane_policy=\"block\""
@@ -16,7 +16,7 @@ pub enum LeaseError {
     /// The ring has fewer lanes.
     #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
     NoSuchLane {
-        /// Lane asked for.
+        /// Requested lane.
         lane: u64,
         /// Lanes of the ring.
         lanes: u32,
@@ -28,7 +28,7 @@ pub enum LeaseError {
          capacity"
     )]
     BadLength {
-        /// Rows asked for.
+        /// Requested rows.
         asked: u64,
         /// Most rows of a lease.
         limit: u64,
@@ -43,9 +43,9 @@ pub enum LeaseError {
     NotReadable {
         /// Lane.
         lane: u32,
-        /// First row asked for.
+        /// Requested first row.
         from: u64,
-        /// One past the last row asked for.
+        /// Requested one past the last row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -60,9 +60,9 @@ pub enum LeaseError {
     Wraps {
         /// Lane.
         lane: u32,
-        /// First row asked for.
+        /// Requested first row.
         from: u64,
-        /// One past the last row asked for.
+        /// Requested one past the last row.
         to: u64,
         /// Last row of the first piece.
         split: u64,
@@ -76,17 +76,17 @@ pub enum LeaseError {
         /// Reader slots of the ring.
         slots: u32,
     },
-    /// The writer was faster, or the handle holds too many.
+    /// The writer overwrote the rows first, or the handle holds too many leases.
     #[error(transparent)]
-    Hold(#[from] HoldError),
-    /// The rows are not the ones that were asked for: somebody else wrote the lane's file.
+    Pins(#[from] ReaderPinsError),
+    /// The rows are not the requested ones: another process wrote the file of the lane.
     #[error("row {seq} of lane {lane} says that it is row {found}; create the ring anew")]
     Damaged {
         /// Lane.
         lane: u32,
-        /// Row asked for.
+        /// Requested row.
         seq: u64,
-        /// What its `seq` column says.
+        /// Sequence number in its `seq` column.
         found: u64,
     },
     /// The reader's slot.
@@ -105,7 +105,7 @@ pub enum ReadError {
         binary_size(*.bytes as u64)
     )]
     TooLarge {
-        /// Rows asked for.
+        /// Requested rows.
         rows: usize,
         /// Bytes of their columns, saturated.
         bytes: usize,
@@ -113,7 +113,7 @@ pub enum ReadError {
     /// The ring has fewer lanes.
     #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
     NoSuchLane {
-        /// Lane asked for.
+        /// Requested lane.
         lane: u64,
         /// Lanes of the ring.
         lanes: u32,
@@ -126,9 +126,9 @@ pub enum ReadError {
     NotReadable {
         /// Lane.
         lane: u32,
-        /// First row asked for.
+        /// Requested first row.
         from: u64,
-        /// One past the last row asked for.
+        /// Requested one past the last row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -137,8 +137,8 @@ pub enum ReadError {
     },
     /// Memory for other columns than the ring has.
     #[error(
-        "{got} buffers for rows of {expected} columns; give one per column: seq, episode, t, flags, \
-         then those of the schema"
+        "{got} buffers for rows of {expected} columns; give one per column: seq, episode, t, \
+         flags, then those of the schema"
     )]
     BadBufferCount {
         /// Buffers given.
@@ -156,7 +156,7 @@ pub enum ReadError {
         /// Bytes of the rows.
         expected: usize,
     },
-    /// The writer passed the reader during the copy.
+    /// The writer overwrote the rows during the copy.
     #[error(
         "rows {from}..{to} of lane {lane} were overwritten while they were read; \
          read newer or fewer rows, or create the ring with a larger capacity"
@@ -164,14 +164,14 @@ pub enum ReadError {
     Lapped {
         /// Lane.
         lane: u32,
-        /// First row asked for.
+        /// Requested first row.
         from: u64,
-        /// One past the last row asked for.
+        /// Requested one past the last row.
         to: u64,
     },
 }
 
-/// What a lane holds, and what to do about it.
+/// Describes the rows of a lane, and the remedy.
 fn holds(oldest: u64, head: u64, what_to_do: &str) -> String {
     if oldest == head {
         return "holds no row yet; wait for its writer with `wait`".to_owned();

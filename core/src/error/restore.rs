@@ -1,4 +1,4 @@
-//! What can go wrong while a ring is made with rows in it.
+//! Errors of a ring that is created with rows in it.
 
 use backcast_layout::{Kind, SegmentError};
 use thiserror::Error;
@@ -12,15 +12,15 @@ pub enum RestoreError {
     /// The ring itself.
     #[error(transparent)]
     Ring(RingError),
-    /// The name is taken. Who has rows for a ring does not want to join another.
+    /// The name is taken. A caller with rows for a ring does not want to attach to another.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); choose another name, use exist=\"replace\" to \
-         start over, or `backcast rm {name}`"
+        "a {kind} named `{name}` already exists ({state}); choose another name, use \
+         exist=\"replace\" to start over, or `backcast rm {name}`"
     )]
     Taken {
         /// Ring or panel.
         kind: Kind,
-        /// Name asked for.
+        /// Requested name.
         name: String,
         /// Held by a process, or persistent.
         state: &'static str,
@@ -98,8 +98,9 @@ pub enum RestoreError {
     },
     /// A row that goes on with an episode which the row before it does not leave there.
     #[error(
-        "row {row} of lane {lane} is step {t} of episode {episode}, and the row before it is not the step before; \
-         let an episode whose beginning is missing begin with step 0 and the flag GAP"
+        "row {row} of lane {lane} is step {t} of episode {episode}, and the row before it is not \
+         the step before; let an episode whose beginning is missing begin with step 0 and the flag \
+         GAP"
     )]
     BrokenEpisode {
         /// Lane.

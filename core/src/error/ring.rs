@@ -1,11 +1,11 @@
-//! What can go wrong while a ring is made, joined or resized.
+//! Errors of creating, attaching to and resizing a ring.
 
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
 use super::schema::SchemaError;
 
-/// Why a ring cannot be made or joined.
+/// Why a ring cannot be created or attached to.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -17,11 +17,11 @@ pub enum RingError {
     Schema(#[from] SchemaError),
     /// Lanes too short to hold a transition, which takes two rows.
     #[error(
-        "a capacity of {asked} over {lanes} lane(s) leaves lanes of {rows} row(s), and a transition takes \
-         2, its own and its successor's; give at least {least}"
+        "a capacity of {asked} over {lanes} lane(s) leaves lanes of {rows} row(s), and a \
+         transition takes 2, its own and its successor's; give at least {least}"
     )]
     TooSmall {
-        /// Capacity asked for, with its unit.
+        /// Requested capacity, with its unit.
         asked: String,
         /// Lanes.
         lanes: u32,
@@ -39,7 +39,7 @@ pub enum ResizeError {
     /// The ring itself.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The caller stopped it before lanes began to move.
+    /// The caller stopped it before any lane was relocated.
     #[error("the resize was stopped before anything moved; the ring is as it was")]
     Cancelled,
 }

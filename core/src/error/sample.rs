@@ -1,4 +1,4 @@
-//! What can go wrong while a batch is drawn.
+//! Errors of drawing a batch.
 
 use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
@@ -10,7 +10,7 @@ pub enum SampleError {
     /// A batch of nothing, or of more than counters can tell apart.
     #[error("batch_size is {asked}; give a whole number from 1 to {limit}")]
     BadBatchSize {
-        /// Batch size asked for.
+        /// Requested batch size.
         asked: usize,
         /// Largest batch.
         limit: usize,
@@ -25,12 +25,12 @@ pub enum SampleError {
     },
     /// A batch that does not fit in memory.
     #[error(
-        "a batch of {batch} with these windows takes {}, more than can be allocated; draw fewer at a \
-         time or ask for shorter windows",
+        "a batch of {batch} with these windows takes {}, more than can be allocated; draw fewer at \
+         a time or ask for shorter windows",
         binary_size(*.bytes as u64)
     )]
     TooLarge {
-        /// Batch size asked for.
+        /// Requested batch size.
         batch: usize,
         /// Bytes of all its arrays, saturated.
         bytes: usize,
@@ -42,11 +42,11 @@ pub enum SampleError {
          least 1), or create the ring with a larger capacity"
     )]
     BadWindow {
-        /// History asked for.
+        /// Requested history.
         history: u32,
-        /// Future asked for.
+        /// Requested future.
         future: u32,
-        /// Transitions of an n-step return asked for.
+        /// Requested transitions of an n-step return.
         n_step: u32,
         /// Rows of a window, the successor included.
         rows: u64,
@@ -56,11 +56,11 @@ pub enum SampleError {
     /// A discount that is none, is missing, or has nothing to discount.
     #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
     BadGamma {
-        /// Discount asked for.
+        /// Requested discount.
         gamma: Option<f64>,
-        /// Whether the discounts of a column were asked for.
+        /// Whether the discounts of a column were requested.
         discounts: bool,
-        /// Transitions of an n-step return asked for.
+        /// Requested transitions of an n-step return.
         n_step: Option<u32>,
     },
     /// An n-step return of something that is no reward.
@@ -69,7 +69,7 @@ pub enum SampleError {
          \"reward\": \"f4\""
     )]
     BadReward {
-        /// What the schema has instead.
+        /// Column that the schema has instead.
         found: String,
     },
     /// Discounts of something that is no column of discounts.
@@ -115,9 +115,9 @@ pub enum SampleError {
          ring's episodes has {longest} now; ask for shorter windows, or for boundary=\"mask\""
     )]
     NoWindow {
-        /// History asked for.
+        /// Requested history.
         history: u32,
-        /// Future asked for.
+        /// Requested future.
         future: u32,
         /// Transitions of a whole window.
         needed: u64,
@@ -127,12 +127,12 @@ pub enum SampleError {
     /// Every transition has lost some of its history to newer rows.
     #[error(
         "no transition has its history of {history}: the beginnings of the ring's episodes were \
-         overwritten, at most {longest} transitions in a row are left, and boundary=\"clamp\" repeats \
-         the first observation of an episode, not one from its middle; ask for a shorter history, or \
-         for boundary=\"mask\""
+         overwritten, at most {longest} transitions in a row are left, and boundary=\"clamp\" \
+         repeats the first observation of an episode, not one from its middle; ask for a shorter \
+         history, or for boundary=\"mask\""
     )]
     NoHistory {
-        /// History asked for.
+        /// Requested history.
         history: u32,
         /// Most transitions in a row that the ring holds.
         longest: u64,
@@ -172,7 +172,7 @@ pub enum SampleError {
         /// Why.
         reason: &'static str,
     },
-    /// An index whose row is gone.
+    /// An index whose row was overwritten.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) was overwritten: the lane's oldest \
          row is {oldest} now; use indices sooner or create the ring with a larger capacity"
@@ -213,7 +213,7 @@ pub enum SampleError {
     /// Too many batches to be drawn ahead.
     #[error("prefetch is {asked}, the limit is {limit} batches ahead; ask for fewer")]
     BadPrefetch {
-        /// Batches asked for.
+        /// Requested batches.
         asked: usize,
         /// Most batches.
         limit: usize,

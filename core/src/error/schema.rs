@@ -1,4 +1,4 @@
-//! What can be wrong with a schema.
+//! Errors of a schema.
 
 use backcast_layout::ColumnError;
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! What ends a wait too early.
+//! Errors that end a wait.
 
 use thiserror::Error;
 
@@ -21,8 +21,8 @@ pub enum WaitError {
     },
     /// More than the ring can hold.
     #[error(
-        "waiting for {want} transitions, a ring of {capacity} rows holds at most {most} (the newest \
-         row of each lane has no successor yet); wait for fewer"
+        "waiting for {want} transitions, a ring of {capacity} rows holds at most {most} (the \
+         newest row of each lane has no successor yet); wait for fewer"
     )]
     Never {
         /// Transitions waited for.
@@ -47,8 +47,8 @@ pub enum WaitError {
     },
     /// The ring was removed or replaced, and its handle refuses to go on.
     #[error(
-        "the ring waited for was removed or replaced: writers that attach by name fill another one; \
-         attach again, or attach with on_unlinked=\"warn\" to wait all the same"
+        "the ring waited for was removed or replaced: writers that attach by name fill another \
+         one; attach again, or attach with on_unlinked=\"warn\" to wait all the same"
     )]
     Unlinked,
     /// The caller's interrupt.

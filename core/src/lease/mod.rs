@@ -5,7 +5,7 @@ pub(crate) mod retention;
 use std::ops::Range;
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{Column, Hold};
+use backcast_layout::{Column, PinnedRows};
 
 use crate::error::LeaseError;
 use crate::ring::Ring;
@@ -15,13 +15,13 @@ use crate::schema::USER;
 
 /// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.
 ///
-/// Writers overwrite nothing from its first row on: a lease of old rows of a full lane is in their
-/// way at once, one of new rows after about a capacity of further rows. What they do then is the
-/// ring's lane policy.
+/// Writers overwrite nothing from its first row on. A lease of the oldest rows of a full lane is in
+/// their way with the next row, one of new rows after about a capacity of further rows. The lane
+/// policy of the ring says what they do then.
 #[derive(Debug)]
 pub struct Lease {
-    // Before the ring: the hold's claim holds it too, and its last handle removes it.
-    hold: Hold,
+    // Before the ring: the pin holds the ring too, and its last handle removes it.
+    hold: PinnedRows,
     ring: Ring,
     lane: u32,
     range: Range<u64>,
@@ -32,8 +32,9 @@ impl Ring {
     /// Leases rows of a lane: no copy, no waiting. At most a quarter of a lane's rows, or all of a
     /// snapshot's.
     ///
-    /// A handle without leases claims a reader slot for its first one, by a few system calls, and gives it back with its
-    /// last: some microseconds. One lease that is kept spares all others that.
+    /// A handle without leases claims a reader slot for its first one by a few system calls, and
+    /// releases it with its last: some microseconds. One lease that is kept saves this for all
+    /// others.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
         self.unless_moved(|| self.lease_once(lane, range.clone()), Result::is_err)
     }
@@ -76,13 +77,13 @@ impl Ring {
 }
 
 impl Lease {
-    /// Lane and sequence numbers.
+    /// Returns lane and sequence numbers.
     #[must_use]
     pub fn place(&self) -> (u32, Range<u64>) {
         (self.lane, self.range.clone())
     }
 
-    /// Rows leased.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX)
@@ -94,28 +95,28 @@ impl Lease {
         self.range.is_empty()
     }
 
-    /// Every column, the built-in `seq`, `episode`, `t`, `flags` first.
+    /// Returns every column, the built-in `seq`, `episode`, `t`, `flags` first.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         self.ring.schema().all()
     }
 
-    /// Where the first row of a column stands, and how many bytes later the next: the column's
-    /// width, except for the built-in ones, which stand together. Valid while the lease lives.
-    /// `None` for a number that no column has.
+    /// Returns the address of the first row of a column, and the distance to the next row: the
+    /// width of the column, except for the built-in ones, which stand together. Valid while the
+    /// lease lives. `None` if there is no such column.
     ///
-    /// Nobody who keeps the protocol writes there meanwhile. The other processes of the same user
+    /// No process that keeps the protocol writes there meanwhile. Other processes of the same user
     /// are trusted for that and for nothing else, so this is an address and not a slice.
     #[must_use]
     pub fn address(&self, column: usize) -> Option<(*const u8, usize)> {
-        let Place { stored, offset, stride, .. } = self.stored(column)?;
+        let StoredColumn { stored, offset, stride, .. } = self.stored(column)?;
         let (memory, rows) = (self.hold.memory(), self.range.end - self.range.start);
         let first = memory.address(stored, self.range.start % memory.slots(), rows)?;
         Some((first.wrapping_add(offset), stride))
     }
 
-    /// Copies one row of a column; `out` has the column's width. `false` for a row or column that
-    /// is not there, or another width.
+    /// Copies one row of a column. Returns `false` if there is no such row or column, or if `out`
+    /// has another width.
     #[must_use]
     pub fn copy_row(&self, column: usize, row: usize, out: &mut [u8]) -> bool {
         let Some(place) = self.stored(column).filter(|place| place.width == out.len()) else {
@@ -136,43 +137,43 @@ impl Lease {
         true
     }
 
-    /// Where a column that readers see is in the file.
-    fn stored(&self, column: usize) -> Option<Place> {
+    /// Returns the place of a column in the file.
+    fn stored(&self, column: usize) -> Option<StoredColumn> {
         let width = self.columns().get(column)?.width();
         if let Some(part) = PARTS.get(column) {
             let (stored, offset, stride) = (ROW_HEADERS, part.offset, size_of::<RowHeader>());
-            return Some(Place { stored, offset, stride, width });
+            return Some(StoredColumn { stored, offset, stride, width });
         }
-        Some(Place { stored: column - PARTS.len() + USER, offset: 0, stride: width, width })
+        Some(StoredColumn { stored: column - PARTS.len() + USER, offset: 0, stride: width, width })
     }
 
-    /// Number of the reader slot that holds it.
+    /// Returns the number of the reader slot that holds it.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.hold.book().slot()
     }
 
-    /// How often a writer waited, dropped or failed because of a lease of this handle since this
-    /// one was granted.
+    /// Returns how often a writer waited, dropped or failed because of a lease of this handle since
+    /// this one was granted.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.hold.book().stalls().saturating_sub(self.stalls_before)
     }
 
-    /// The ring read from.
+    /// Returns the ring.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 }
 
-/// A column of a lease in its lane's file.
-struct Place {
+/// Place of a column in the file of a lane.
+struct StoredColumn {
     /// Number of the file's column.
     stored: usize,
-    /// Of the column's bytes in that column's row.
+    /// Offset of the column in the row of that column.
     offset: usize,
-    /// From row to row.
+    /// Distance between rows.
     stride: usize,
     width: usize,
 }

@@ -1,38 +1,37 @@
-//! Rows that writers leave alone until somebody outside has dealt with them.
+//! Pins rows of a whole ring until a follower has read them.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_layout::protocol::{
-    HeldRows, PinError, Words, has_moved, readable, ring as ring_bell,
-};
-use backcast_layout::{ClaimedReader, HoldError, Lane, RingStore};
+use backcast_layout::protocol::{HeldRows, PinError, Words, has_relocated, notify, readable};
+use backcast_layout::{ClaimedReader, Lane, ReaderPinsError, RingStore};
 
 use crate::error::{LeaseError, ReadError};
 use crate::ring::Ring;
 use crate::ring::copy_rows::copy_columns;
 use crate::schema::Schema;
 
-/// Keeps the rows of each lane from some row on, and moves that row forward: for whoever follows a
-/// ring and must not lose a row. Nothing is read in place, so it may cover a whole lane.
+/// Pins the rows of each lane from some row on, and moves that row forward, for a follower of a
+/// ring that must not lose a row. Nothing is read in place, so it may cover a whole lane.
 ///
-/// Writers that come up to it do what the ring's lane policy says about leases. It ends with its
-/// holder, however that dies, and takes one reader slot.
+/// Writers that reach it follow the lane policy of the ring, as with leases. It ends with its
+/// process, however that dies, and takes one reader slot.
 #[derive(Debug)]
-pub struct Guard {
+pub struct RetentionPin {
     reader: ClaimedReader,
     store: Arc<RingStore>,
     schema: Schema,
-    /// Where the rows kept are: of a lane that moved, the old memory until all kept there were read.
+    /// Memory of the pinned rows: for a relocated lane the old memory, until all rows pinned there
+    /// were read.
     lanes: Mutex<Vec<Arc<Lane>>>,
-    /// First row kept, of each lane.
+    /// First pinned row of each lane.
     kept: Vec<HeldRows>,
-    /// A forked child has a copy of everything here, and must not let go of its parent's pins.
+    /// A forked child has a copy of everything here, and must not release its parent's pins.
     pid: u32,
 }
 
-impl Guard {
-    /// Takes a reader slot and keeps nothing yet.
+impl RetentionPin {
+    /// Claims a reader slot and pins nothing yet.
     pub fn new(ring: &Ring) -> Result<Self, LeaseError> {
         let store = Arc::clone(ring.store());
         let (spec, pid) = (store.spec(), std::process::id());
@@ -47,9 +46,9 @@ impl Guard {
         Ok(Self { reader, store, schema, lanes: mapped, kept, pid })
     }
 
-    /// Keeps a lane's rows from `from` on, instead of those that it kept before. They may be rows
-    /// that nobody has written yet. If the first of them is overwritten already, that is the error,
-    /// and the lane is kept as it was. No system call unless a writer waits.
+    /// Pins the rows of a lane from `from` on, instead of those pinned before. They may be rows
+    /// that are not written yet. If the first of them is overwritten already, that is the error,
+    /// and the pin stays as it was. No system call unless a writer waits.
     pub fn keep(&mut self, lane: u32, from: u64) -> Result<(), LeaseError> {
         let lanes = self.store.spec().lanes;
         let no_lane = || LeaseError::NoSuchLane { lane: lane.into(), lanes };
@@ -57,13 +56,13 @@ impl Guard {
         if before == Some(from) {
             return Ok(());
         }
-        // The pin that stands covers newer rows, in whichever memory they are. Older ones must be in
-        // the memory that the lane has now; it then has those that were kept before, too.
+        // The present pin covers newer rows, in whichever memory they are. Older rows must be in
+        // the current memory of the lane, which then has the pinned rows too.
         let covered = before.is_some_and(|before| before < from);
         let mut memory = if covered { self.mapped(lane) } else { self.newest(lane) };
         let mut held = self.hold(lane, memory.as_deref().ok_or_else(no_lane)?, from);
-        if held.is_err() && memory.as_deref().is_some_and(has_moved) {
-            // It moved just now; a ring is not resized again so soon.
+        if held.is_err() && memory.as_deref().is_some_and(has_relocated) {
+            // It was relocated just now; a ring is not resized again so soon.
             memory = self.newest(lane);
             held = self.hold(lane, memory.as_deref().ok_or_else(no_lane)?, from);
         }
@@ -75,9 +74,9 @@ impl Guard {
                 self.release(lane, before);
             }
         }
-        // A writer may have met a pin that was moved up, or taken back.
-        ring_bell(&self.store.released());
-        Ok(held.map_err(HoldError::from)?)
+        // A writer may wait for a pin that was raised or cleared.
+        notify(&self.store.released());
+        Ok(held.map_err(ReaderPinsError::from)?)
     }
 
     fn hold(&mut self, lane: u32, memory: &Lane, from: u64) -> Result<(), PinError> {
@@ -91,19 +90,20 @@ impl Guard {
         }
     }
 
-    /// The memory in which the kept rows of a lane are.
+    /// Returns the memory of the pinned rows of a lane.
     fn mapped(&self, lane: u32) -> Option<Arc<Lane>> {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.get(lane as usize).map(Arc::clone)
     }
 
-    /// The memory that the lane has now: another one than [`mapped`](Self::mapped) once it moved.
+    /// Returns the current memory of the lane: another one than [`mapped`](Self::mapped) after a
+    /// relocation.
     fn newest(&self, lane: u32) -> Option<Arc<Lane>> {
         let mapped = self.mapped(lane)?;
-        if !has_moved(&*mapped) {
+        if !has_relocated(&*mapped) {
             return Some(mapped);
         }
-        // That it cannot be mapped now is for the ring to say; the rows do not go.
+        // An error of mapping is reported by the ring; the rows stay where they are.
         let _ = self.store.follow();
         self.store.lane(lane)
     }
@@ -115,10 +115,11 @@ impl Guard {
         }
     }
 
-    /// Where a lane's rows from `from` on are: in the newest memory once all of the old were read.
+    /// Returns the memory of the rows of a lane from `from` on: the current one once all rows of
+    /// the old one were read.
     fn memory(&self, lane: u32, from: u64) -> Option<Arc<Lane>> {
         let mapped = self.mapped(lane)?;
-        if !has_moved(&*mapped) || readable(&*mapped, mapped.slots()).end > from {
+        if !has_relocated(&*mapped) || readable(&*mapped, mapped.slots()).end > from {
             return Some(mapped);
         }
         let memory = self.newest(lane)?;
@@ -126,13 +127,13 @@ impl Guard {
         Some(memory)
     }
 
-    /// Rows of a lane that are kept and published: some of them may be older than those that the ring
-    /// shows to readers. `None`: nothing is kept.
+    /// Returns the pinned rows of a lane that are published. Some may be older than those that the
+    /// ring shows to readers. `None` if nothing is pinned.
     #[must_use]
     pub fn span(&self, lane: u32) -> Option<Range<u64>> {
         let from = self.kept.get(lane as usize)?.oldest()?;
         let memory = self.memory(lane, from)?;
-        // All slots: the pin is in the writer's way before it is around.
+        // All slots: the pin stops the writer before it reaches the pinned rows again.
         let head = readable(&*memory, memory.slots()).end;
         Some(from..head.clamp(from, from + memory.slots()))
     }
@@ -153,27 +154,27 @@ impl Guard {
             let (oldest, head) = (kept.start, kept.end);
             return Err(ReadError::NotReadable { lane, from, to, oldest, head });
         }
-        // No check afterwards: writers announce rows before they find that they may not write them.
+        // No validation: writers announce rows before they find that a pin forbids them.
         if copy_columns(&memory, &self.schema, range, out)? {
             return Ok(());
         }
         Err(ReadError::Lapped { lane, from, to })
     }
 
-    /// Number of the reader slot.
+    /// Returns the number of the reader slot.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.reader.slot()
     }
 
-    /// How often it made a writer wait, drop or fail.
+    /// Returns how often it made a writer wait, drop or fail.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.store.reader(self.slot()).map_or(0, |record| record.stalls)
     }
 }
 
-impl Drop for Guard {
+impl Drop for RetentionPin {
     fn drop(&mut self) {
         if self.pid != std::process::id() {
             return;
@@ -183,7 +184,7 @@ impl Drop for Guard {
                 self.release(lane, from);
             }
         }
-        ring_bell(&self.store.released());
+        notify(&self.store.released());
     }
 }
 
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn rows_are_kept_until_the_guard_moves_on_or_ends() {
         let (ring, mut writer) = ring(LanePolicy::DropNew);
-        let mut guard = Guard::new(&ring).unwrap();
+        let mut guard = RetentionPin::new(&ring).unwrap();
         guard.keep(0, 0).unwrap();
         let slots = ring.slots();
         for row in 1..=slots {
@@ -236,7 +237,7 @@ mod tests {
             assert_eq!(append(&ring, &mut writer), slots + row);
         }
         assert_eq!(append(&ring, &mut writer), slots + 5);
-        assert!(matches!(guard.keep(0, 4), Err(LeaseError::Hold(_))), "row 4 is gone");
+        assert!(matches!(guard.keep(0, 4), Err(LeaseError::Pins(_))), "row 4 is gone");
         drop(guard);
         for row in 6..=3 * slots {
             assert_eq!(append(&ring, &mut writer), slots + row);
@@ -248,11 +249,11 @@ mod tests {
     fn a_row_that_is_gone_and_a_ring_without_leases_are_refused() {
         let (ring, mut writer) = self::ring(LanePolicy::Block(Duration::from_secs(1)));
         while append(&ring, &mut writer) < 3 * ring.slots() {}
-        let mut guard = Guard::new(&ring).unwrap();
-        assert!(matches!(guard.keep(0, 0), Err(LeaseError::Hold(_))));
+        let mut guard = RetentionPin::new(&ring).unwrap();
+        assert!(matches!(guard.keep(0, 0), Err(LeaseError::Pins(_))));
         assert!(matches!(guard.keep(1, 0), Err(LeaseError::NoSuchLane { .. })));
         guard.keep(0, ring.lane_span(0).unwrap().start).unwrap();
         let (ring, _) = self::ring(LanePolicy::Overwrite);
-        assert!(matches!(Guard::new(&ring), Err(LeaseError::Overwrite)));
+        assert!(matches!(RetentionPin::new(&ring), Err(LeaseError::Overwrite)));
     }
 }

@@ -24,7 +24,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Returns rows of zeros, or an error where there is no memory for so many.
+    /// Returns rows of zeros, or an error if there is no memory for them.
     fn zeroed(schema: &Schema, lane: u32, range: Range<u64>) -> Result<Self, ReadError> {
         let rows = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let mut columns = Vec::with_capacity(schema.all().len());
@@ -66,31 +66,31 @@ impl Rows {
         self.range.start = first;
     }
 
-    /// Lane and sequence numbers.
+    /// Returns lane and sequence numbers.
     #[must_use]
     pub fn place(&self) -> (u32, Range<u64>) {
         (self.lane, self.range.clone())
     }
 
-    /// Rows copied.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX)
     }
 
-    /// Whether none was asked for.
+    /// Whether the range was empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Every column, the built-in `seq`, `episode`, `t`, `flags` first.
+    /// Returns every column, the built-in `seq`, `episode`, `t`, `flags` first.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         self.schema.all()
     }
 
-    /// A column's bytes: `len * width`, C order.
+    /// Returns the bytes of a column: `len * width`, C order.
     #[must_use]
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
         let at = self.columns().iter().position(|c| c.name() == name)?;
@@ -98,7 +98,7 @@ impl Rows {
         bytemuck::cast_slice(self.columns.get(at)?).get(..self.len() * width)
     }
 
-    /// A column's elements, row after row.
+    /// Returns the elements of a column, row after row.
     pub fn column<T: Element>(&self, name: &str) -> Result<&[T], BatchError> {
         let unknown = || BatchError::UnknownKey {
             key: name.to_owned(),
@@ -124,14 +124,14 @@ impl Ring {
         Ok(rows)
     }
 
-    /// Copies the rows of a range that have not been overwritten: its newest ones, or none. Rows that the
-    /// writer overwrites before or during the copy are left out. One copy; never stops the writer.
+    /// Copies the newest rows of a range that have not been overwritten. Rows that the writer
+    /// overwrites before or during the copy are left out. One copy; never stops the writer.
     ///
     /// Returns an error if a row of the range is not published yet.
     pub fn remaining_rows(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
         let asked = range.end.saturating_sub(range.start);
         let fewer = |done: &Result<Rows, ReadError>| {
-            // Rows are not gone because their lane moved.
+            // A relocation must not look like overwritten rows.
             matches!(done, Ok(rows) if (rows.len() as u64) < asked)
         };
         self.unless_moved(|| self.remaining_once(lane, range.clone()), fewer)
@@ -153,7 +153,7 @@ impl Ring {
             let now = self::readable(&memory);
             rows.drop_before(if now.is_empty() { to } else { now.start });
         }
-        // Every row says that it is the one asked for, unless a peer wrote where it may not.
+        // Each row holds the requested sequence number, unless a peer broke the protocol.
         let (_, kept) = rows.place();
         if rows.column::<u64>("seq").is_ok_and(|seqs| seqs.iter().copied().eq(kept)) {
             return Ok(rows);
@@ -161,9 +161,9 @@ impl Ring {
         Err(ReadError::Lapped { lane, from, to })
     }
 
-    /// Copies rows of a lane into memory of the caller's: a buffer per column, in the order `seq`,
-    /// `episode`, `t`, `flags`, then the user's, of `rows * width` bytes each. One copy; never stops
-    /// the writer. After an error the buffers hold anything.
+    /// Copies rows of a lane into buffers of the caller, one per column, in the order `seq`,
+    /// `episode`, `t`, `flags`, then the columns of the user. Each has `rows * width` bytes. One
+    /// copy; never stops the writer. After an error the buffers hold anything.
     pub fn rows_into(
         &self,
         lane: u32,
@@ -189,7 +189,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The lane's memory, and how many rows of it are asked for, all of which can be read now.
+    /// Returns the memory of the lane and the number of rows, all of which can be read now.
     fn check_readable(
         &self,
         lane: u32,

@@ -1,4 +1,4 @@
-//! Copies rows out of a lane's memory, a buffer per column. To be validated by the caller.
+//! Copies rows out of the memory of a lane, a buffer per column. The caller validates them.
 
 use std::ops::Range;
 
@@ -9,7 +9,8 @@ use crate::error::ReadError;
 use crate::row_header::{PARTS, RowHeader};
 use crate::schema::{Schema, USER};
 
-/// Copies rows whose slots are a lane's. Whether every one says that it is the one asked for.
+/// Copies rows that the slots of a lane can hold. Returns whether each holds its own sequence
+/// number.
 pub(crate) fn copy_columns(
     memory: &Lane,
     schema: &Schema,
@@ -38,10 +39,10 @@ pub(crate) fn copy_columns(
     Ok(expected)
 }
 
-/// Copies the marks of rows to a buffer per part. Whether every row says that it is the one asked
-/// for.
+/// Copies the headers of rows to a buffer per field. Returns whether each holds its own sequence
+/// number.
 fn copy_marks(lane: &Lane, rows: Range<u64>, parts: &mut [&mut [u8]]) -> bool {
-    /// Rows at a time: the marks stay in the nearest cache.
+    /// Rows at a time: their headers stay in L1.
     const BLOCK: usize = 256;
     let mut marks = [RowHeader::default(); BLOCK];
     let mut expected = true;
@@ -62,7 +63,7 @@ fn copy_marks(lane: &Lane, rows: Range<u64>, parts: &mut [&mut [u8]]) -> bool {
     expected
 }
 
-/// A peer may have stored any byte; a `bool` has two values.
+/// Maps every byte of a `bool` column to 0 or 1: a peer may have stored any byte.
 pub(crate) fn clean_bools(dtype: DType, bytes: &mut [u8]) {
     if dtype == DType::Bool {
         for byte in bytes {

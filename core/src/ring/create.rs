@@ -1,4 +1,4 @@
-//! How a ring is made or joined, and what it takes.
+//! Creates a ring or attaches to it, and computes what it takes.
 
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use super::options::{Capacity, RingOptions};
 use crate::error::RingError;
 use crate::schema::Schema;
 
-/// Rows announced at a time by a writer that appends row by row: a thousandth of a lane within these
-/// bounds. The fence between announcing and writing costs a small row a fifth if there are 16 to it.
+/// Rows that a writer announces at a time: a thousandth of a lane within these bounds. With 16 rows
+/// to a fence, the fence costs a fifth of a small row.
 const RESERVE_CHUNK: RangeInclusive<u32> = 16..=1024;
 impl Ring {
-    /// Makes a ring under a name. All its memory is allocated now: a full `/dev/shm`, control
+    /// Creates a ring under a name. All its memory is allocated now: a full `/dev/shm`, control
     /// group or disk is an error here and never a crash later. O(bytes).
     pub fn create(name: &str, schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
         let spec = spec(schema, &options, page_size())?;
@@ -26,39 +26,42 @@ impl Ring {
         Self::of(store)
     }
 
-    /// Joins the ring of that name in the standard place. O(lanes × columns), no copy.
+    /// Attaches to the ring of that name in the standard place. O(lanes × columns), no copy.
     pub fn attach(name: &str) -> Result<Self, RingError> {
         Self::attach_in(&Base::standard(), name)
     }
 
-    /// Joins the ring of that name in a place of your choice.
+    /// Attaches to the ring of that name in another place.
     pub fn attach_in(base: &Base, name: &str) -> Result<Self, RingError> {
         Self::of(RingStore::attach(base, name)?)
     }
 
-    /// Joins a ring through its directory, which a process that holds it handed over
-    /// ([`directory`](Self::directory)): for processes that do not see the ring's name.
+    /// Attaches to a ring through its directory, which a process that holds it passed
+    /// ([`directory`](Self::directory)): for processes that do not see the name of the ring.
     pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, RingError> {
         Self::of(RingStore::attach_at(dir, path, name)?)
     }
 
-    /// A descriptor of the ring's directory, to be sent to another process. `None` on the heap.
+    /// Returns a descriptor of the directory of the ring, to be sent to another process. `None` on
+    /// the heap.
     pub fn directory(&self) -> Result<Option<OwnedFd>, RingError> {
         Ok(self.store().directory()?)
     }
 
-    /// Has a keeper keep the ring's memory, if it lies in memfds: the ring may then outlive this handle.
+    /// Passes the memory of the ring to a keeper, if it lies in memfds: the ring may then outlive
+    /// this handle.
     pub fn keep_by(&self, keeper: &Mutex<MemfdKeeper>) -> Result<(), RingError> {
         Ok(keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(self.store())?)
     }
 
-    /// Bytes that [`create`](Self::create) would allocate. Checks what it would check before.
+    /// Returns the bytes that [`create`](Self::create) would allocate. Checks what it would check
+    /// first.
     pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
         let spec = spec(schema, options, page_size())?;
         Ok(Geometry::of(&spec, page_size())?.total_bytes(spec.lanes))
     }
 
-    /// A ring in private memory: threads of this process share it by cloning.
+    /// Creates a ring in private memory. Threads of this process share it by cloning.
     #[expect(clippy::needless_pass_by_value, reason = "the same call as `create`")]
     pub fn heap(schema: &Schema, options: RingOptions) -> Result<Self, RingError> {
         let spec = spec(schema, &options, 1)?;
@@ -95,7 +98,7 @@ pub(crate) fn spec(
         Capacity::Bytes(bytes) => {
             spec.asked_bytes = bytes;
             let rows = Geometry::lane_capacity_for_bytes(&spec, align, bytes)?;
-            // A larger chunk comes out of the capacity, so that the bytes stay what they are.
+            // A larger chunk is taken from the capacity, so that the bytes stay the same.
             let chunk = reserve_chunk(rows);
             spec.lane_capacity = rows - u64::from(chunk - spec.reserve_chunk);
             spec.reserve_chunk = chunk;
@@ -109,11 +112,11 @@ fn check_capacity(spec: &RingSpec, capacity: Capacity, align: u64) -> Result<(),
     /// A transition's own row and its successor's.
     const LEAST: u64 = 2;
     let (lanes, rows) = (spec.lanes, spec.lane_capacity);
-    // No rows and no lanes at all are refused elsewhere, with their limits.
+    // Zero rows and zero lanes are refused elsewhere, with their limits.
     if rows != 1 || lanes == 0 {
         return Ok(());
     }
-    // Other limits are said first.
+    // Errors of other limits come first.
     Geometry::of(spec, align)?;
     let (asked, least) = match capacity {
         Capacity::Rows(rows) => {
@@ -128,7 +131,7 @@ fn check_capacity(spec: &RingSpec, capacity: Capacity, align: u64) -> Result<(),
     Err(RingError::TooSmall { asked, lanes, rows, least })
 }
 
-/// Rows announced at a time on a lane of so many.
+/// Returns the rows that a writer announces at a time on a lane of this capacity.
 fn reserve_chunk(lane_capacity: u64) -> u32 {
     let thousandth = u32::try_from(lane_capacity / 1024).unwrap_or(u32::MAX);
     thousandth.clamp(*RESERVE_CHUNK.start(), *RESERVE_CHUNK.end())

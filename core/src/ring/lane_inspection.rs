@@ -1,19 +1,19 @@
-//! What a lane holds at one moment, wherever a resize has moved it.
+//! Inspects a lane: its memory and readable rows at one moment, also after a relocation.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use backcast_layout::Lane;
-use backcast_layout::protocol::has_moved;
+use backcast_layout::protocol::has_relocated;
 
 use super::Ring;
 
-/// A look that finds a lane moved is repeated so often: a ring is not resized that many times
-/// meanwhile, but a peer may lie.
+/// Inspections that find a lane relocated are repeated this often. A ring is not resized that many
+/// times meanwhile, but a peer may lie.
 pub(crate) const MOVES: u32 = 16;
 
 impl Ring {
-    /// What there is to read of a lane now; `None` for a lane the ring lacks.
+    /// Inspects a lane. `None` if the ring lacks it.
     pub(crate) fn look(&self, lane: u32) -> Option<Look> {
         let look = || {
             let memory = self.store().lane(lane)?;
@@ -24,7 +24,7 @@ impl Ring {
         self.unless_moved(look, empty)
     }
 
-    /// Makes an attempt, and makes it again if it failed and lanes have moved to other memory since.
+    /// Makes an attempt, and repeats it if it failed and lanes were relocated since.
     pub(crate) fn unless_moved<T>(
         &self,
         mut attempt: impl FnMut() -> T,
@@ -41,7 +41,8 @@ impl Ring {
         mut attempt: impl FnMut() -> T,
         failed: impl Fn(&T) -> bool,
     ) -> T {
-        // The first attempt may have been made before another thread of this handle followed a move.
+        // The first attempt may have been made before another thread of this handle followed a
+        // relocation.
         let mut before = None;
         for _ in 0..MOVES {
             self.follow();
@@ -58,11 +59,11 @@ impl Ring {
         done
     }
 
-    /// Maps anew the lanes that a resize moved.
+    /// Maps relocated lanes again.
     #[cold]
     pub(crate) fn follow(&self) {
         if let Err(error) = self.store().follow() {
-            tracing::warn!(%error, "a lane was moved, and its new memory cannot be had");
+            tracing::warn!(%error, "a lane was relocated, and its new memory cannot be mapped");
         }
     }
 }
@@ -71,23 +72,23 @@ impl Ring {
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) memory: Arc<Lane>,
-    /// The rows that can be read.
+    /// Readable rows.
     pub(crate) rows: Range<u64>,
 }
 
 impl Look {
-    /// Nothing is there because the lane moved.
+    /// Whether no rows are readable because the lane was relocated.
     fn moved(&self) -> bool {
         moved(&self.memory, &self.rows)
     }
 }
 
-/// The rows of a lane that can be read now. None of a lane that moved.
+/// Returns the rows of a lane that can be read now. None of a relocated lane.
 pub(crate) fn readable(lane: &Lane) -> Range<u64> {
     backcast_layout::protocol::readable(lane, lane.capacity())
 }
 
-/// Whether a lane of which these rows can be read moved.
+/// Whether a lane with these readable rows was relocated.
 pub(crate) fn moved(lane: &Lane, rows: &Range<u64>) -> bool {
-    rows.is_empty() && has_moved(lane)
+    rows.is_empty() && has_relocated(lane)
 }

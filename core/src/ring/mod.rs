@@ -1,4 +1,4 @@
-//! A replay: created once, attached by name from any process.
+//! A ring: created once, attached by name from any process.
 
 pub(crate) mod copy_rows;
 pub(crate) mod create;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{LanePolicy, LeaseBook, RingStore, SegmentError};
+use backcast_layout::{LanePolicy, ReaderPins, RingStore, SegmentError};
 
 use self::options::{Capacity, RingOptions};
 use self::unlinked::NameWatch;
@@ -33,8 +33,8 @@ pub struct Ring {
 struct Inner {
     store: Arc<RingStore>,
     schema: Schema,
-    /// Of the leases held through this handle; made with the first and gone with the last.
-    leases: Mutex<Weak<LeaseBook>>,
+    /// Pins of the leases of this handle. Created with the first lease and dropped with the last.
+    leases: Mutex<Weak<ReaderPins>>,
     name_watch: NameWatch,
 }
 
@@ -59,56 +59,57 @@ impl Ring {
         &self.inner.name_watch
     }
 
-    /// The leases of this handle. `None`: every reader slot is taken, or the name is gone.
-    pub(crate) fn leases(&self) -> Result<Option<Arc<LeaseBook>>, SegmentError> {
+    /// Returns the pins of this handle. `None` if every reader slot is taken, or the ring has lost
+    /// its name.
+    pub(crate) fn leases(&self) -> Result<Option<Arc<ReaderPins>>, SegmentError> {
         let mut known = self.inner.leases.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(book) = known.upgrade() {
             return Ok(Some(book));
         }
-        let opened = LeaseBook::open(self.store())?;
+        let opened = ReaderPins::open(self.store())?;
         if let Some(book) = &opened {
             *known = Arc::downgrade(book);
         }
         Ok(opened)
     }
 
-    /// The columns of a row.
+    /// Returns the columns of a row.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.inner.schema
     }
 
-    /// Name; `None` on the heap.
+    /// Returns the name; `None` on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.store().name()
     }
 
-    /// Directory; `None` on the heap.
+    /// Returns the directory; `None` on the heap.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.store().path()
     }
 
-    /// Random, of this ring alone: one made anew under the same name has another.
+    /// Returns the random id of the ring: another ring of the same name has another one.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.store().uuid()
     }
 
-    /// Whether nobody can write it: it holds what a ring held once.
+    /// Whether it is a snapshot, which no process writes.
     #[must_use]
     pub fn is_snapshot(&self) -> bool {
         self.store().spec().snapshot
     }
 
-    /// What it is a snapshot of, as its maker said ([`RingOptions::snapshot_of`]).
+    /// Returns what it is a snapshot of, as its creator said ([`RingOptions::snapshot_of`]).
     #[must_use]
     pub fn snapshot_of(&self) -> &str {
         &self.store().spec().snapshot_of
     }
 
-    /// How to make a ring like this one, in the standard place.
+    /// Returns options for a ring like this one, in the standard place.
     #[must_use]
     pub fn options(&self) -> RingOptions {
         let spec = self.store().spec();
@@ -126,52 +127,52 @@ impl Ring {
             .snapshot(spec.snapshot)
     }
 
-    /// Single-writer lanes.
+    /// Returns the number of single-writer lanes.
     #[must_use]
     pub fn lanes(&self) -> u32 {
         self.store().spec().lanes
     }
 
-    /// Rows a lane keeps for readers. While the ring is resized, of the lane that keeps fewest.
+    /// Returns the rows that a lane keeps for readers. During a resize, those of the smallest lane.
     /// O(lanes).
     #[must_use]
     pub fn lane_capacity(&self) -> u64 {
         (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).min().unwrap_or(0)
     }
 
-    /// Rows that one lane keeps for readers: while the ring is resized, lanes that have moved keep more
-    /// than others. `None` for a lane the ring lacks.
+    /// Returns the rows that one lane keeps for readers. During a resize, relocated lanes keep more
+    /// than others. `None` if the ring lacks the lane.
     #[must_use]
     pub fn lane_capacity_of(&self, lane: u32) -> Option<u64> {
         self.look(lane).map(|look| look.memory.capacity())
     }
 
-    /// Readers that can hold leases at once.
+    /// Returns how many readers can hold leases at the same time.
     #[must_use]
     pub fn reader_slots(&self) -> u32 {
         self.store().spec().reader_slots
     }
 
-    /// What a writer does about a lease in its way.
+    /// Returns the policy of writers about leases in their way.
     #[must_use]
     pub fn lane_policy(&self) -> LanePolicy {
         self.store().spec().policy
     }
 
-    /// Physical rows of a lane.
+    /// Returns the physical rows of a lane.
     #[must_use]
     pub fn slots(&self) -> u64 {
         let slots = |lane| self.look(lane).map(|look| look.memory.slots());
         (0..self.lanes()).filter_map(slots).min().unwrap_or(0)
     }
 
-    /// Rows all lanes keep together.
+    /// Returns the rows that all lanes keep together.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.lane_capacity() * u64::from(self.lanes())
     }
 
-    /// Transitions that can be drawn. O(lanes).
+    /// Returns the transitions that can be drawn. O(lanes).
     #[must_use]
     pub fn len(&self) -> u64 {
         (0..self.lanes()).map(|lane| self.transitions(lane)).sum()
@@ -183,13 +184,14 @@ impl Ring {
         self.len() == 0
     }
 
-    /// Sequence numbers of a lane that can be read now; `None` for a lane the ring lacks.
+    /// Returns the sequence numbers of a lane that can be read now. `None` if the ring lacks the
+    /// lane.
     #[must_use]
     pub fn lane_span(&self, lane: u32) -> Option<Range<u64>> {
         self.look(lane).map(|look| look.rows)
     }
 
-    /// Takes the name away. Every handle, in any process, keeps its memory.
+    /// Removes the name. Every handle, in any process, keeps its memory.
     pub fn unlink(&self) -> Result<(), RingError> {
         self.expect_unlink();
         Ok(self.store().unlink()?)

@@ -1,4 +1,4 @@
-//! A ring looked at from outside, without being held: what supervisors use.
+//! Observes a ring without holding it, for supervisors.
 
 use backcast_layout::protocol::Pins;
 use backcast_layout::{Base, ReaderRecord, RingStore};
@@ -7,11 +7,11 @@ use super::Ring;
 use super::stats::RingStats;
 use crate::error::RingError;
 
-/// A ring that is looked at and not held.
+/// A ring that is observed and not held.
 ///
-/// An observer never decides how long a ring lives: its last holder still takes it along, and who
-/// removes or replaces it meets nobody. Memory that was mapped stays until the observer is dropped,
-/// so it is best short-lived.
+/// An observer never decides how long a ring lives: its last holder still removes it, and removing
+/// or replacing it is not refused. Mapped memory stays until the observer is dropped, so it should
+/// be short-lived.
 ///
 /// ```
 /// use backcast_core::{Base, DType, Observed, Ring, RingOptions, Schema};
@@ -37,26 +37,27 @@ impl Observed {
         Ok(Self { ring: Ring::of(RingStore::observe(base, name)?)? })
     }
 
-    /// The ring, to be read. Its clones hold nothing either.
+    /// Returns the ring, to be read. Its clones do not hold it either.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// What the ring looks like now. O(lanes × readers).
+    /// Returns the statistics of the ring. O(lanes × readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {
         self.ring.stats()
     }
 
-    /// Wall clock at creation, nanoseconds since 1970: tells a ring from its successor.
+    /// Returns the wall clock at creation, nanoseconds since 1970. It tells a ring from its
+    /// successor.
     #[must_use]
     pub fn created_unix_ns(&self) -> u64 {
         self.ring.store().created_unix_ns()
     }
 
-    /// What every reader slot says that was ever claimed, with its number, whether or not its holder
-    /// lives. A slot's counters begin anew with each generation.
+    /// Returns the contents of every reader slot that was ever claimed, with its number, whether
+    /// its holder lives or not. The counters of a slot begin anew with each generation.
     #[must_use]
     pub fn readers(&self) -> Vec<(u32, ReaderRecord)> {
         let store = self.ring.store();
@@ -66,7 +67,7 @@ impl Observed {
             .collect()
     }
 
-    /// When each lane was last claimed, nanoseconds since 1970; 0: never.
+    /// Returns when each lane was last claimed, nanoseconds since 1970; 0 if never.
     #[must_use]
     pub fn writers(&self) -> Vec<u64> {
         self.ring.store().lanes().iter().map(|lane| lane.claimed_unix_ns()).collect()
@@ -77,8 +78,8 @@ impl Observed {
         if self.ring.is_snapshot() { Ok(Vec::new()) } else { self.ring.finish_resize() }
     }
 
-    /// Takes away the pins of readers that died; returns how many. Writers that meet one do the same
-    /// by themselves; this is for lanes that nobody writes. O(lanes × readers).
+    /// Clears the pins of dead readers, and returns how many. Writers that meet such a pin clear it
+    /// themselves; this is for lanes without a writer. O(lanes × readers).
     pub fn clear_dead_pins(&self) -> Result<u64, RingError> {
         use std::sync::atomic::Ordering::Relaxed;
         let store = self.ring.store();
@@ -150,7 +151,7 @@ mod tests {
         assert!(matches!(refused, Err(SegmentError::InUse { .. })));
         drop(held);
         let observed = Observed::open(&base, "seen").unwrap();
-        // While the question is open nobody can take hold of it.
+        // While the caller decides, no process can attach to it.
         let absent = || Ring::attach_in(&base, "seen").is_err();
         assert_eq!(remove(&|| !absent()).unwrap(), None);
         drop(Ring::attach_in(&base, "seen").unwrap());
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(observed.clear_dead_pins().unwrap(), 0, "its holder lives");
         assert_eq!(observed.stats().pins.len(), 1);
         drop(lease);
-        // What a killed reader leaves: a pin in a slot whose lock is free.
+        // A killed reader leaves a pin in a slot whose lock is free.
         held.store().pins(0).store(3, 7, std::sync::atomic::Ordering::Release);
         assert_eq!(observed.clear_dead_pins().unwrap(), 1);
         assert_eq!(observed.clear_dead_pins().unwrap(), 0);

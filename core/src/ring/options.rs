@@ -1,11 +1,11 @@
-//! How much a ring holds, and how it is made.
+//! Options of a ring.
 
 use std::str::FromStr;
 
 use backcast_layout::{Base, Exist, LanePolicy};
 use thiserror::Error;
 
-/// How much a ring holds.
+/// Capacity of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
     /// Rows over all lanes together.
@@ -20,7 +20,7 @@ impl From<u64> for Capacity {
     }
 }
 
-/// A text that is no capacity.
+/// Text that is no capacity.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "capacity `{0}` is neither a number of rows nor a size in bytes; write rows as 1000000 or \
@@ -63,15 +63,16 @@ impl FromStr for Capacity {
         if bytes < 1.0 {
             return Err(bad());
         }
-        // What is too large saturates here and is refused, with the limit, where the ring is made.
+        // A number that is too large saturates here. Creating the ring refuses it and names the
+        // limit.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         Ok(Capacity::Bytes(bytes as u64))
     }
 }
 
-/// How a ring is made.
+/// Options of a ring.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "wishes that have nothing to do with each other")]
+#[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub struct RingOptions {
     pub(crate) capacity: Capacity,
     pub(crate) lanes: u32,
@@ -87,7 +88,8 @@ pub struct RingOptions {
 }
 
 impl RingOptions {
-    /// One lane, refusing a name that is taken, gone when nobody holds it.
+    /// Sets the capacity. By default the ring has one lane, a taken name is refused, and the ring
+    /// is removed with its last holder.
     #[must_use]
     pub fn with_capacity(capacity: impl Into<Capacity>) -> Self {
         Self {
@@ -105,85 +107,88 @@ impl RingOptions {
         }
     }
 
-    /// Another capacity.
+    /// Sets the capacity.
     #[must_use]
     pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
         self.capacity = capacity.into();
         self
     }
 
-    /// Single-writer lanes, one per env: `1..=4096`.
+    /// Sets the number of single-writer lanes, one per env: `1..=4096`.
     #[must_use]
     pub fn lanes(mut self, lanes: u32) -> Self {
         self.lanes = lanes;
         self
     }
 
-    /// What to do when the name is taken.
+    /// Sets what happens when the name is taken.
     #[must_use]
     pub fn exist(mut self, exist: Exist) -> Self {
         self.exist = exist;
         self
     }
 
-    /// Keep the ring when nobody holds it, until it is removed or the machine restarts.
+    /// Sets whether the ring stays when no process holds it, until it is removed or the machine
+    /// restarts.
     #[must_use]
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self
     }
 
-    /// Where the ring lives.
+    /// Sets the place of the ring.
     #[must_use]
     pub fn base(mut self, base: Base) -> Self {
         self.base = base;
         self
     }
 
-    /// What a writer does about a lease in its way: by default it waits for it, once per lease and
-    /// 1 s at most, and then drops the new row and marks a gap.
+    /// Sets what a writer does about a lease in its way. By default it waits, once per lease and 1
+    /// s at most, and then drops the new row and marks a gap.
     #[must_use]
     pub fn lane_policy(mut self, policy: LanePolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Whether the system is asked for huge pages, of which draws profit; it is unless this says
-    /// no. [`RingStats::bytes_huge`](crate::RingStats::bytes_huge) says how many it granted. Costs
-    /// about as much time as the first lap of the writers saves.
+    /// Sets whether huge pages are requested, which make draws faster; by default they are.
+    /// [`RingStats::bytes_huge`](crate::RingStats::bytes_huge) says how many bytes were granted.
+    /// Takes about as much time as the first lap of the writers saves.
     #[must_use]
     pub fn huge_pages(mut self, ask: bool) -> Self {
         self.huge_pages = ask;
         self
     }
 
-    /// Whether the ring lies in sealed memfds instead of files (Linux): no process can cut its memory
-    /// short, which gives those who have it mapped a SIGBUS. Names are found through `/proc`, and the
-    /// memory goes when the last process that has it ends: a ring that is to outlive its holders wants
-    /// a daemon, which keeps it.
+    /// Sets whether the ring lies in sealed memfds instead of files (Linux). No process can
+    /// truncate such memory, which would give processes that have it mapped a SIGBUS. Names are
+    /// found through `/proc`, and the memory is freed when the last process that has it ends: a
+    /// ring that is to outlive its holders needs a daemon that keeps it.
     #[must_use]
     pub fn memfd(mut self, memfd: bool) -> Self {
         self.memfd = memfd;
         self
     }
 
-    /// A ring that nobody can write: for [`Ring::restore`](crate::Ring::restore). All of its rows can
-    /// be leased at once, and its name may be `ring@label`.
+    /// Sets whether the ring is a snapshot, which no process writes: for
+    /// [`Ring::restore`](crate::Ring::restore). All of its rows can be leased together, and its
+    /// name may be `ring@label`.
     #[must_use]
     pub fn snapshot(mut self, snapshot: bool) -> Self {
         self.snapshot = snapshot;
         self
     }
 
-    /// What a [snapshot](Self::snapshot) is of, in up to 255 bytes: two of one name are told apart by it.
+    /// Sets the source of a [snapshot](Self::snapshot), in up to 255 bytes. It distinguishes two
+    /// snapshots of one name.
     #[must_use]
     pub fn snapshot_of(mut self, what: &str) -> Self {
         what.clone_into(&mut self.snapshot_of);
         self
     }
 
-    /// Readers that can hold leases, and whose work `stat` can show, at once: `1..=1024`. Further
-    /// ones can sample all the same.
+    /// Sets how many readers can hold leases, and be shown by `stat`, at the same time: `1..=1024`.
+    /// Further ones can sample all the same.
     #[must_use]
     pub fn reader_slots(mut self, slots: u32) -> Self {
         self.reader_slots = slots;
@@ -191,29 +196,29 @@ impl RingOptions {
     }
 }
 
-/// What [`RingOptions`] ask for, place and all that is not the ring's own left out.
+/// Settings of [`RingOptions`] that belong to the ring itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSettings {
-    /// How much it holds.
+    /// Capacity.
     pub capacity: Capacity,
     /// Single-writer lanes.
     pub lanes: u32,
-    /// What to do when the name is taken.
+    /// Behaviour when the name is taken.
     pub exist: Exist,
-    /// Stays when nobody holds it.
+    /// Stays when no process holds it.
     pub persistent: bool,
-    /// Room for readers.
+    /// Reader slots.
     pub reader_slots: u32,
-    /// What a writer does about a lease in its way.
+    /// Policy of writers about leases in their way.
     pub lane_policy: LanePolicy,
-    /// Whether the system is asked for huge pages.
+    /// Whether huge pages are requested.
     pub huge_pages: bool,
     /// Whether it lies in sealed memfds.
     pub memfd: bool,
 }
 
 impl RingOptions {
-    /// What was asked for, to be shown or sent on.
+    /// Returns the settings, to be shown or sent on.
     #[must_use]
     pub fn settings(&self) -> RingSettings {
         RingSettings {

@@ -1,55 +1,57 @@
-//! A larger ring in the place of a smaller one, while it is written and read.
+//! Enlarges a ring while it is written and read.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use backcast_layout::{MemfdKeeper, NewSize, Resizing, SegmentError, page_size, tend};
+use backcast_layout::{
+    LaneSize, MemfdKeeper, Relocation, SegmentError, finish_relocation, page_size,
+};
 
 use super::Ring;
 use super::create::spec;
 use super::options::Capacity;
 use crate::error::{ResizeError, RingError};
 
-/// How far a resize is.
+/// Progress of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResizeProgress {
     /// Lanes of the ring.
     pub lanes: u32,
     /// Lanes whose rows were copied, beside their writers.
     pub lanes_copied: u32,
-    /// Lanes that have moved to the copies.
+    /// Lanes that were relocated to the copies.
     pub lanes_moved: u32,
 }
 
-/// What a resize did.
+/// Result of a resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
-    /// Rows that a lane keeps for readers now, or once it has moved.
+    /// Rows that a lane keeps for readers now, or after its relocation.
     pub lane_capacity: u64,
     /// Rows over all lanes.
     pub capacity: u64,
     /// Rows that were copied beside the writers.
     pub rows_copied: u64,
-    /// Lanes whose writers have not appended since: they move with the next append, or when another
-    /// writer claims them. Until then they keep as many rows as before.
+    /// Lanes whose writers have not appended since. They are relocated with the next append, or
+    /// when another writer claims them. Until then their capacity stays the old one.
     pub lanes_waiting: Vec<u32>,
 }
 
 impl Ring {
-    /// Makes the ring larger, while it is written and read: no row is lost, indices stay what they
-    /// are, and writers, readers and samplers of every process go over to the larger memory by
-    /// themselves. Leases stay valid in the old memory, which goes back when its last reader does.
+    /// Enlarges the ring while it is written and read. No row is lost, indices stay the same, and
+    /// writers, readers and samplers of every process go over to the larger memory by themselves.
+    /// Leases stay valid in the old memory, which is freed with its last reader.
     ///
-    /// Waits until all lanes have moved, for `timeout` at most; a lane moves when its writer next
-    /// appends. `watch` is asked between two lanes and every 50 ms; if it breaks before lanes began
-    /// to move, the ring is as it was, and else what is left moves later, as after a time-out. So it
-    /// is after a kill at any moment.
+    /// Waits until all lanes are relocated, for `timeout` at most; a lane is relocated when its
+    /// writer next appends. `watch` is called between two lanes and every 50 ms. If it breaks
+    /// before lanes are relocated, the ring is as it was; else the rest is relocated later, as
+    /// after a time-out. The same holds after a kill at any moment.
     ///
     /// Old and new memory exist at the same time. O(bytes).
     ///
-    /// A ring in memfds is [resized by who keeps them](Self::resize_kept).
+    /// A ring in memfds is [resized by its keeper](Self::resize_kept).
     pub fn resize(
         &self,
         capacity: impl Into<Capacity>,
@@ -59,7 +61,8 @@ impl Ring {
         self.resize_with(None, capacity.into(), timeout, watch)
     }
 
-    /// The same in the process that keeps the memory of rings in memfds; other rings as well.
+    /// Enlarges a ring like [`resize`](Self::resize), in the process that keeps the memory of rings
+    /// in memfds. Takes other rings as well.
     pub fn resize_kept(
         &self,
         keeper: &Mutex<MemfdKeeper>,
@@ -79,7 +82,7 @@ impl Ring {
     ) -> Result<Resized, ResizeError> {
         let size = self.new_size(capacity)?;
         let (lanes, lane_capacity) = (self.lanes(), size.lane_capacity);
-        let mut resizing = Resizing::begin(self.store(), size, keeper)?;
+        let mut resizing = Relocation::begin(self.store(), size, keeper)?;
         let mut progress = ResizeProgress { lanes, ..ResizeProgress::default() };
         let mut rows_copied = 0;
         for lane in 0..lanes {
@@ -95,23 +98,23 @@ impl Ring {
         Ok(Resized { lane_capacity, capacity, rows_copied, lanes_waiting })
     }
 
-    /// Bytes that [`resize`](Self::resize) would allocate beside what there is; they are all allocated
-    /// when `watch` is first asked. 0: it would only finish what another began. Refuses what it would
-    /// refuse, but for want of space and for others that resize. O(lanes).
+    /// Returns the bytes that [`resize`](Self::resize) would allocate in addition. All are
+    /// allocated when `watch` is first called. 0 if it would only finish another resize. Refuses
+    /// what it would refuse, except for lack of space and for another resize in progress. O(lanes).
     pub fn planned_resize_bytes(&self, capacity: impl Into<Capacity>) -> Result<u64, RingError> {
-        Ok(Resizing::planned_bytes(self.store(), self.new_size(capacity.into())?)?)
+        Ok(Relocation::planned_bytes(self.store(), self.new_size(capacity.into())?)?)
     }
 
-    fn new_size(&self, capacity: Capacity) -> Result<NewSize, RingError> {
+    fn new_size(&self, capacity: Capacity) -> Result<LaneSize, RingError> {
         let asked = spec(self.schema(), &self.options().capacity(capacity), page_size())?;
         let (asked_rows, asked_bytes) = (asked.asked_rows, asked.asked_bytes);
-        Ok(NewSize { lane_capacity: asked.lane_capacity, asked_rows, asked_bytes })
+        Ok(LaneSize { lane_capacity: asked.lane_capacity, asked_rows, asked_bytes })
     }
 
-    /// Sleeps until the writers have moved their lanes; which they have not.
+    /// Sleeps until the writers have relocated their lanes. Returns those that are not.
     fn await_moves(
         &self,
-        resizing: &Resizing,
+        resizing: &Relocation,
         timeout: Option<Duration>,
         progress: ResizeProgress,
         watch: &mut dyn FnMut(ResizeProgress) -> ControlFlow<()>,
@@ -131,16 +134,16 @@ impl Ring {
             let lanes_moved = u32::try_from(moved.get()).unwrap_or(u32::MAX);
             watch(ResizeProgress { lanes_moved, ..progress }).is_break()
         };
-        // Writers ring the bell with the row after which they have moved.
+        // Writers notify with the row after which they have relocated.
         let _ = self.sleep_until(lanes, &settle, timeout, &mut interrupted);
         waiting.into_inner()
     }
 
-    /// Finishes a resize whose process was killed: moves the lanes that nobody writes, gives back
-    /// memory that nobody will move to. Returns the lanes that still have to be moved by their writers.
-    /// Does nothing while somebody resizes the ring. O(lanes).
+    /// Finishes a resize whose process was killed: relocates the lanes without a writer, and frees
+    /// memory that no lane will move to. Returns the lanes that their writers still have to
+    /// relocate. Does nothing while a process resizes the ring. O(lanes).
     pub fn finish_resize(&self) -> Result<Vec<u32>, RingError> {
-        Ok(tend(self.store())?)
+        Ok(finish_relocation(self.store())?)
     }
 }
 
@@ -401,7 +404,7 @@ mod tests {
         let error = ring.resize(3_000, NOT_AT_ALL, &mut on).unwrap_err().to_string();
         assert!(error.contains("[0, 1]") && error.contains("1000 rows"), "{error}");
         drop(writer);
-        // The same again finishes what is left.
+        // A second call with the same size finishes the lanes that are left.
         let resized = ring.resize(2_000, FOREVER, &mut on).unwrap();
         assert_eq!((resized.lanes_waiting, resized.rows_copied), (vec![], 0));
         assert_eq!(files(), before);
@@ -418,14 +421,14 @@ mod tests {
         let mut writer =
             ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
         append(&mut writer, 100);
-        let size = NewSize { lane_capacity: 800, asked_rows: 1_600, asked_bytes: 0 };
+        let size = LaneSize { lane_capacity: 800, asked_rows: 1_600, asked_bytes: 0 };
         let left = |what: &str| {
             let names = std::fs::read_dir(ring.path().unwrap()).unwrap();
             let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
             names.map(name).filter(|name| name.to_string_lossy().ends_with(what)).count()
         };
-        // Killed before it told anybody: its lock is gone, its files are there.
-        let resizing = Resizing::begin(ring.store(), size, None).unwrap();
+        // A resizer killed before it notified writers leaves files and no lock.
+        let resizing = Relocation::begin(ring.store(), size, None).unwrap();
         resizing.copy(0).unwrap();
         assert_eq!(left(".next"), 3);
         assert_eq!(ring.finish_resize().unwrap(), [], "somebody is at it");
@@ -450,7 +453,8 @@ mod tests {
         let observed = crate::Observed::open(&base, "grows").unwrap();
         assert_eq!(observed.finish_resize().unwrap(), []);
         assert_eq!((left(".next"), ring.lane_capacity()), (0, 500));
-        // Killed after it told: one lane waits for its writer, and nothing else is lost.
+        // A resizer killed after it notified: one lane waits for its writer, and nothing else is
+        // lost.
         put_back();
         std::fs::rename(files.join("ring.ctl.next"), files.join("ring.ctl")).unwrap();
         let again = Ring::attach_in(&base, "grows").unwrap();
@@ -478,12 +482,12 @@ mod tests {
                 ["lane-0000.dat", "lane-0000.next"].map(|name| ring.path().unwrap().join(name));
             let old = std::fs::read(&lane).unwrap();
             ring.resize(2_000, FOREVER, &mut on).unwrap();
-            // As it was between the two: the old file, marked, under the name of the lane.
+            // State between the two renames: the old file, marked, under the name of the lane.
             std::fs::rename(&lane, &next).unwrap();
             let mut options = std::fs::File::options();
             let file = options.write(true).create_new(true).mode(0o600).open(&lane).unwrap();
             file.write_all_at(&old, 0).unwrap();
-            let moved = backcast_layout::protocol::MOVED.to_ne_bytes();
+            let moved = backcast_layout::protocol::RELOCATED.to_ne_bytes();
             let reserved = std::mem::offset_of!(backcast_layout::LaneHeader, reserved);
             file.write_all_at(&moved, reserved as u64).unwrap();
             if again {

@@ -1,4 +1,5 @@
-//! Rings that go on where another one stopped: made with rows in them, before anybody sees them.
+//! Creates rings that go on where another one stopped: with rows in them, before any process sees
+//! them.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use crate::error::{ReadError, RestoreError};
 use crate::row_header::{PARTS, RowHeader};
 use crate::schema::Schema;
 
-/// The flags a row can have; others are dropped.
+/// Flags that a row can have; others are dropped.
 const FLAGS: u32 = TERMINATED | TRUNCATED | FINAL | GAP;
 
 /// A ring that is being filled and has no name yet.
@@ -25,16 +26,16 @@ pub struct Filling<'a> {
     schema: &'a Schema,
     leftover: &'a Leftover,
     lanes: Vec<Option<UnnamedLane>>,
-    /// Of each lane the mark of the row that was given last, if it was.
+    /// Header of the last row given, per lane.
     last: Vec<Option<RowHeader>>,
-    /// Memory for the marks of the rows given last.
+    /// Headers of the rows given last.
     marks: Vec<RowHeader>,
 }
 
 impl Ring {
-    /// Makes a ring that has rows from the beginning: those that `fill` gives it. It gets its name
-    /// when it is whole; after an error nothing of it is left, and whatever had the name has it
-    /// still. `fill` may be called again if another process was faster to take the name.
+    /// Creates a ring with the rows that `fill` gives it. It gets its name when it is whole. After
+    /// an error nothing of it is left, and the object that has the name keeps it. `fill` may be
+    /// called again if another process took the name first.
     ///
     /// A writer that claims a lane goes on after the newest row, as after a dead writer: with a new
     /// episode that continues nothing.
@@ -48,8 +49,11 @@ impl Ring {
     ///     let (seq, episode) = ([40_u64, 41], [3_u64, 3]);
     ///     let (t, flags, reward) = ([7_u32, 8], [0_u32, 0], [1.0_f32, 2.0]);
     ///     filling.rows(0, 2, &[
-    ///         bytemuck::cast_slice(&seq), bytemuck::cast_slice(&episode), bytemuck::cast_slice(&t),
-    ///         bytemuck::cast_slice(&flags), bytemuck::cast_slice(&reward),
+    ///         bytemuck::cast_slice(&seq),
+    ///         bytemuck::cast_slice(&episode),
+    ///         bytemuck::cast_slice(&t),
+    ///         bytemuck::cast_slice(&flags),
+    ///         bytemuck::cast_slice(&reward),
     ///     ])
     /// })?;
     /// assert_eq!(ring.lane_span(0), Some(40..42));
@@ -71,10 +75,10 @@ impl Ring {
         Ok(Self::of(store).map_err(RestoreError::from)?)
     }
 
-    /// As [`restore`](Self::restore), in a place that outlives the process: after an error, or when the process was killed,
-    /// what was stored stays there, and the next call is told of it ([`Filling::leftover`]). It is for
-    /// the caller to know how much of it is true. The place stays as well, with whatever else is in it;
-    /// name and base directory are the place's.
+    /// Creates a ring like [`restore`](Self::restore), in a place that outlives the process. After
+    /// an error or a kill the stored rows stay there, and the next call receives them
+    /// ([`Filling::leftover`]). The caller must know how many of them are true. The place stays as
+    /// well, with whatever else is in it; name and base directory are the place's.
     #[expect(clippy::needless_pass_by_value, reason = "the same call as `restore`")]
     pub fn restore_in<E: From<RestoreError>>(
         partial: &PartialRing,
@@ -90,7 +94,7 @@ impl Ring {
         Ok(Self::of(made.map_err(Failure::into_error)?).map_err(RestoreError::from)?)
     }
 
-    /// As [`restore`](Self::restore), in private memory, without a name.
+    /// Creates a ring like [`restore`](Self::restore), in private memory, without a name.
     #[expect(clippy::needless_pass_by_value, reason = "the same call as `restore`")]
     pub fn restore_heap<E: From<RestoreError>>(
         schema: &Schema,
@@ -106,7 +110,7 @@ impl Ring {
     }
 }
 
-/// Has the rows put into the ring, and sees that all are there.
+/// Calls `fill`, and checks that all rows were given.
 fn filled<E: From<RestoreError>>(
     unnamed: &UnnamedRing<'_>,
     schema: &Schema,
@@ -120,7 +124,7 @@ fn filled<E: From<RestoreError>>(
     filling.finish().map_err(|error| Failure::Filling(error.into()))
 }
 
-/// What ends the making of a ring: its files, or whoever fills it.
+/// Error of creating a ring: of its files, or of `fill`.
 enum Failure<E> {
     Segment(SegmentError),
     Filling(E),
@@ -142,20 +146,20 @@ impl<E: From<RestoreError>> Failure<E> {
 }
 
 impl Filling<'_> {
-    /// Lanes of the ring.
+    /// Returns the lanes of the ring.
     #[must_use]
     pub fn lanes(&self) -> u32 {
         self.unnamed.spec().lanes
     }
 
-    /// Rows a lane keeps for readers: a range of more cannot begin.
+    /// Returns the rows that a lane keeps for readers: a longer range is refused.
     #[must_use]
     pub fn lane_capacity(&self) -> u64 {
         self.unnamed.spec().lane_capacity
     }
 
-    /// Says which rows a lane gets. None before `rows.start` will exist; the next one written will
-    /// be `rows.end`. A lane that is not begun is empty.
+    /// Sets the rows that a lane gets. None before `rows.start` will exist; the next one written
+    /// will be `rows.end`. A lane that is not begun is empty.
     pub fn begin(&mut self, lane: u32, rows: Range<u64>) -> Result<(), RestoreError> {
         let (from, to, limit) = (rows.start, rows.end, self.lane_capacity());
         let missing = self.missing(lane)?;
@@ -174,10 +178,10 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Puts the next `rows` rows of a lane into it. One buffer per column, in the order in which
-    /// [`Rows::columns`](crate::Rows::columns) has them: `seq`, `episode`, `t`, `flags`, then the
-    /// schema's; C order. A row with `t > 0` goes on with the episode of the row before it, where that was given. One
-    /// copy.
+    /// Stores the next `rows` rows of a lane. One buffer per column, in the order of
+    /// [`Rows::columns`](crate::Rows::columns): `seq`, `episode`, `t`, `flags`, then the schema's;
+    /// C order. A row with `t > 0` continues the episode of the row before it, if that was given.
+    /// One copy.
     pub fn rows(&mut self, lane: u32, rows: u64, columns: &[&[u8]]) -> Result<(), RestoreError> {
         let missing = self.missing(lane)?.ok_or(RestoreError::NotBegun { lane })?;
         if rows > missing.end - missing.start {
@@ -212,14 +216,14 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// What an earlier call left in the place of [`Ring::restore_in`].
+    /// Returns what an earlier call left in the place of [`Ring::restore_in`].
     #[must_use]
     pub fn leftover(&self) -> &Leftover {
         self.leftover
     }
 
-    /// Copies what stands in the places of a lane's rows, whether they were given or not: a buffer per
-    /// column, as in [`rows`](Self::rows). After an error the buffers hold anything.
+    /// Copies the bytes in the slots of the rows of a lane, whether they were given or not: a
+    /// buffer per column, as in [`rows`](Self::rows). After an error the buffers hold anything.
     pub fn read_back(
         &self,
         lane: u32,
@@ -239,7 +243,7 @@ impl Filling<'_> {
         copy_columns(begun.memory(), self.schema, from..to, columns).map(drop)
     }
 
-    /// Takes the next `rows` rows of a lane as they are in their places, instead of being given them.
+    /// Accepts the next `rows` rows of a lane as they stand in their slots.
     pub fn keep(&mut self, lane: u32, rows: u64) -> Result<(), RestoreError> {
         let missing = self.missing(lane)?.ok_or(RestoreError::NotBegun { lane })?;
         if rows > missing.end - missing.start {
@@ -255,7 +259,7 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Rows still to be given; `None` for a lane that is not begun.
+    /// Returns the rows still to be given; `None` for a lane that is not begun.
     pub fn missing(&self, lane: u32) -> Result<Option<Range<u64>>, RestoreError> {
         let lanes = self.lanes();
         let place =
@@ -279,7 +283,7 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Puts the built-in columns together, as they stand in a lane.
+    /// Joins the built-in columns to row headers.
     fn read_marks(&mut self, columns: &[&[u8]]) {
         let rows = columns.first().map_or(0, |seq| seq.len() / PARTS[0].dtype.size());
         self.marks.clear();

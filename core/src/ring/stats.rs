@@ -1,20 +1,20 @@
-//! What a ring looks like from outside, at one moment.
+//! Statistics of a ring at one moment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use backcast_layout::protocol::{Bell, Pins, Words, still_whole};
+use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
 use backcast_layout::{Column, LanePolicy};
 
 use super::Ring;
 use super::lane_inspection::Look;
 use crate::row_header::RowHeader;
 
-/// Reads of two rows are tried this often against a writer that laps them.
+/// Attempts to read two rows against a writer that laps them.
 const ATTEMPTS: u32 = 64;
 
-/// Sizes, lanes and readers of a ring. Taken without stopping anybody, so the numbers are each
-/// true and not of one instant.
+/// Sizes, lanes and readers of a ring. Taken without stopping any process: each number is true, but
+/// they are not of one instant.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct RingStats {
@@ -34,40 +34,40 @@ pub struct RingStats {
     pub transitions: u64,
     /// Rows published since the ring was made.
     pub rows_published: u64,
-    /// Bytes that the capacity asked for needs, built-in columns included.
+    /// Bytes that the requested capacity needs, built-in columns included.
     pub bytes_asked: u64,
     /// Bytes allocated.
     pub bytes_allocated: u64,
-    /// Of these, bytes on huge pages when the ring was made.
+    /// Bytes on huge pages at creation, part of `bytes_allocated`.
     pub bytes_huge: u64,
-    /// Stays when nobody holds it.
+    /// Stays when no process holds it.
     pub persistent: bool,
-    /// It lies in sealed memfds, not in files.
+    /// Lies in sealed memfds, not in files.
     pub memfd: bool,
-    /// It was removed or replaced, so that no process can attach to it any more.
+    /// Removed or replaced, so that no process can attach to it any more.
     pub unlinked: bool,
     /// Bytes of a row, built-in columns included.
     pub row_bytes: u64,
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_unix_ns: u64,
-    /// What a writer does about a lease in its way.
+    /// Policy of writers about leases in their way.
     pub lane_policy: LanePolicy,
     /// The user's columns.
     pub columns: Vec<Column>,
-    /// Per lane.
+    /// Statistics of each lane.
     pub lane_stats: Vec<LaneStats>,
     /// Readers that hold a slot.
     pub readers: Vec<ReaderStats>,
-    /// Rows that are frozen now.
+    /// Pins that freeze rows now.
     pub pins: Vec<PinStats>,
-    /// Some process may be asleep until a row is published. One that was killed in its sleep counts
-    /// until the next row.
+    /// Whether a process may be asleep until a row is published. One that was killed in its sleep
+    /// counts until the next row.
     pub rows_awaited: bool,
-    /// Some writer may be asleep until a lease ends; as above.
+    /// Whether a writer may be asleep until a lease ends; killed ones count as above.
     pub release_awaited: bool,
 }
 
-/// One lane.
+/// Statistics of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneStats {
     /// Number of the lane.
@@ -84,7 +84,7 @@ pub struct LaneStats {
     pub episodes: u64,
     /// How often a writer claimed the lane.
     pub generation: u64,
-    /// Some writer has it now.
+    /// Whether a writer holds it now.
     pub held: bool,
     /// Process that holds it, or of its last writer, as that says.
     pub pid: Option<u64>,
@@ -94,8 +94,7 @@ pub struct LaneStats {
     pub stalls: u64,
     /// Episodes cut because an append did not begin with the `next_obs` of the one before.
     pub cuts: u64,
-    /// Episodes that begin as they hardly do in the writer's autoreset mode: see
-    /// [`Doubt`](crate::Doubt).
+    /// Episodes whose beginning suggests another autoreset mode: see [`Doubt`](crate::Doubt).
     pub suspect_resets: u64,
 }
 
@@ -112,7 +111,7 @@ pub struct PinStats {
     pub start: u64,
 }
 
-/// One reader.
+/// Statistics of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaderStats {
     /// Number of its slot.
@@ -123,7 +122,7 @@ pub struct ReaderStats {
     pub sampled_rows: u64,
     /// Batches it has drawn.
     pub sampled_batches: u64,
-    /// Draws it threw away because a writer passed it.
+    /// Draws that it discarded because a writer overwrote rows.
     pub lapped: u64,
     /// Leases it was granted.
     pub leases: u64,
@@ -132,7 +131,7 @@ pub struct ReaderStats {
 }
 
 impl Ring {
-    /// Transitions of a lane: each episode that ended, or was broken off, costs one row more than
+    /// Counts the transitions of a lane: each episode that ended or was cut costs one row more than
     /// it has transitions, and so does the newest one.
     pub(super) fn transitions(&self, lane: u32) -> u64 {
         let mut count = 0;
@@ -152,7 +151,7 @@ impl Ring {
         count
     }
 
-    /// What readers that live hold. O(lanes × readers).
+    /// Returns the pins of live readers. O(lanes × readers).
     fn pins(&self, readers: &[ReaderStats]) -> Vec<PinStats> {
         use std::sync::atomic::Ordering::Relaxed;
         let of = |lane: u32, reader: &ReaderStats| {
@@ -165,8 +164,8 @@ impl Ring {
             .collect()
     }
 
-    /// The process that holds each of some lanes, and the one that claimed it, as it says. They differ
-    /// where that one has ended and a child that it forked keeps its lanes.
+    /// Returns for each lane the process that holds it, and the process that claimed it, as that
+    /// says. They differ if that one has ended and a child that it forked keeps its lanes.
     pub(crate) fn holders(&self, lanes: &[u32]) -> Vec<(u64, u64)> {
         let store = self.store();
         let writer = |lane: &u32| store.lane(*lane).map_or(0, |lane| lane.pid());
@@ -174,7 +173,7 @@ impl Ring {
         let some_ended = writers
             .chunk_by(u64::eq)
             .any(|same| same.first().is_some_and(|pid| backcast_layout::has_ended(*pid)));
-        // Dear, and seldom.
+        // Expensive, and rare.
         let found = if some_ended { store.lane_holders() } else { BTreeMap::new() };
         let holder = |(lane, writer): (&u32, u64)| {
             let others =
@@ -185,7 +184,7 @@ impl Ring {
         lanes.iter().zip(writers).map(holder).collect()
     }
 
-    /// What the ring looks like now. O(lanes × readers).
+    /// Returns the statistics of the ring. O(lanes × readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {
         use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Tells the holders of a ring that it has lost its name.
+//! Detects that a ring has lost its name, and reports it once per handle.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use thiserror::Error;
 
 use super::Ring;
 
-/// What the writers, samplers and waits of a handle do once their ring was removed, or replaced by
-/// another one of its name.
+/// Behaviour of the writers, samplers and waits of a handle once their ring was removed, or
+/// replaced by another one of its name.
 ///
-/// Such a ring stays in memory for those who hold it, and appends and draws work as before. But a
-/// process that attaches by name finds another ring or none, so rows of the two never meet.
+/// Such a ring stays in memory for its holders, and appends and draws work as before. But a process
+/// that attaches by name finds another ring or none, so rows of the two never meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnlinked {
-    /// Go on, and say so once: a `tracing` event, and [`Ring::take_unlinked`].
+    /// Go on, and warn once: a `tracing` event, and [`Ring::take_unlinked`].
     #[default]
     Warn,
     /// Fail, before anything is written or drawn.
@@ -58,20 +58,20 @@ impl FromStr for OnUnlinked {
     }
 }
 
-/// Nothing is known, or there is nothing to say.
+/// Nothing to report.
 const QUIET: u8 = 0;
-/// The name is gone, and the caller has not been told.
+/// The name is lost, and the caller does not know yet.
 const NEWS: u8 = 1;
-/// The caller was told, or took the name away itself.
-const TOLD: u8 = 2;
+/// The caller knows, or removed the name itself.
+const REPORTED: u8 = 2;
 
-/// What one handle and its clones know of their ring's name, and do about it.
+/// State of one handle and its clones about the name of their ring.
 #[derive(Debug, Default)]
 pub(crate) struct NameWatch {
-    /// An [`OnUnlinked`], as its place in `ALL`.
+    /// An [`OnUnlinked`], by its index in `ALL`.
     choice: AtomicU8,
     state: AtomicU8,
-    /// This handle took the name away.
+    /// This handle removed the name.
     ours: AtomicU8,
 }
 
@@ -82,7 +82,7 @@ impl NameWatch {
 }
 
 impl Ring {
-    /// Says what the writers, samplers and waits of this handle and of its clones do once the ring
+    /// Sets what the writers, samplers and waits of this handle and of its clones do once the ring
     /// was removed or replaced.
     #[must_use]
     pub fn on_unlinked(self, choice: OnUnlinked) -> Self {
@@ -90,43 +90,43 @@ impl Ring {
         self
     }
 
-    /// Returns what they do then.
+    /// Returns that behaviour.
     #[must_use]
     pub fn unlinked_choice(&self) -> OnUnlinked {
         self.name_watch().choice()
     }
 
-    /// Whether the ring was removed or replaced, so that no process can attach to it any more. `false`
-    /// on the heap. Two system calls.
+    /// Whether the ring was removed or replaced, so that no process can attach to it any more.
+    /// `false` on the heap. Two system calls.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         self.store().is_unlinked()
     }
 
-    /// Whether to warn that the ring was removed or replaced: `true` once per handle, after a writer,
-    /// a sampler or a wait of it has found out.
+    /// Whether to warn that the ring was removed or replaced: `true` once per handle, after a
+    /// writer, a sampler or a wait of it has found out.
     #[must_use]
     pub fn take_unlinked(&self) -> bool {
         let state = &self.name_watch().state;
-        self.has_unlinked_news() && state.compare_exchange(NEWS, TOLD, Relaxed, Relaxed).is_ok()
+        self.has_unlinked_news() && state.compare_exchange(NEWS, REPORTED, Relaxed, Relaxed).is_ok()
     }
 
-    /// Whether [`take_unlinked`](Self::take_unlinked) has something to tell. One relaxed load.
+    /// Whether [`take_unlinked`](Self::take_unlinked) will return `true`. One relaxed load.
     #[inline]
     #[must_use]
     pub fn has_unlinked_news(&self) -> bool {
         self.name_watch().state.load(Relaxed) == NEWS
     }
 
-    /// Notes that this handle is about to take the name away, unless that was done by somebody else.
+    /// Records that this handle is about to remove the name, unless it is lost already.
     pub(crate) fn expect_unlink(&self) {
         if !self.is_unlinked() {
             self.name_watch().ours.store(1, Relaxed);
         }
     }
 
-    /// Looks whether the ring has lost its name, and notes it for a warning. `true`: calls have to
-    /// fail.
+    /// Checks whether the ring has lost its name, and records it for a warning. Returns `true` if
+    /// calls must fail.
     #[cold]
     pub(crate) fn refuses_as_unlinked(&self) -> bool {
         let watch = self.name_watch();
@@ -288,7 +288,7 @@ mod tests {
         append(&mut writer).unwrap();
         let file = ring.path().unwrap().join("ring.rdr");
         let file = std::fs::File::options().write(true).open(file).unwrap();
-        // The highest byte of `resizes` in the first bell, as in docs/layout.md.
+        // The highest byte of `resizes` in the first notifier, as in docs/layout.md.
         file.write_all_at(&[1], 0x80 + 0x00b).unwrap();
         append(&mut writer).unwrap();
         assert!(!ring.is_unlinked() && !ring.stats().unlinked);

@@ -1,4 +1,4 @@
-//! Sleeping until writers have published enough.
+//! Waits until writers have published enough.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,14 @@ use backcast_layout::protocol::listen;
 use super::Ring;
 use crate::error::WaitError;
 
-/// How long a wait looks again and again before it sleeps: about what waking up takes.
+/// Time that a wait spins before it sleeps: about as long as waking up takes.
 const SPIN: Duration = Duration::from_micros(20);
-/// Longest sleep before the caller is asked whether it wants to go on.
+/// Longest sleep between two calls of `interrupted`.
 const SLICE: Duration = Duration::from_millis(50);
-/// A wait for many rows is not woken for each of them: after so many wake-ups that brought too few…
+/// A wait for many rows is not woken for each of them: after this many wake-ups that brought too
+/// few…
 const IMPATIENT: u32 = 4;
-/// … it naps between them, which bounds what writers spend on waking it.
+/// … it pauses between them, which bounds the time that writers spend on waking it.
 const NAP: Duration = Duration::from_millis(1);
 
 impl Ring {
@@ -66,7 +67,7 @@ impl Ring {
         count: &dyn Fn() -> u64,
         timeout: Option<Duration>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, Stopped> {
+    ) -> Result<u64, WaitStopped> {
         let start = Instant::now();
         let left = || timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(start.elapsed()));
         while start.elapsed() < SPIN.min(left()) {
@@ -77,35 +78,39 @@ impl Ring {
             std::hint::spin_loop();
         }
         if left().is_zero() {
-            // Who only looks leaves no word that it listens.
+            // A call that does not sleep does not set the flag.
             let have = count();
             if self.refuses_as_unlinked() {
-                return Err(Stopped::Unlinked);
+                return Err(WaitStopped::Unlinked);
             }
             let waited = start.elapsed();
-            return if have >= want { Ok(have) } else { Err(Stopped::TimedOut { have, waited }) };
+            return if have >= want {
+                Ok(have)
+            } else {
+                Err(WaitStopped::TimedOut { have, waited })
+            };
         }
-        let bell = self.store().published();
+        let notifier = self.store().published();
         let mut in_vain = 0;
         loop {
-            // From here on writers know that somebody listens, so that nothing published after
-            // this look is slept through.
-            let ticket = listen(&bell);
+            // From here on writers know of a sleeper: it does not miss what is published after this
+            // look.
+            let ticket = listen(&notifier);
             let have = count();
             if have >= want {
                 return Ok(have);
             }
-            // Its writers may be gone to the ring that has the name now.
+            // Its writers may have attached to the ring that has the name now.
             if self.refuses_as_unlinked() {
-                return Err(Stopped::Unlinked);
+                return Err(WaitStopped::Unlinked);
             }
             if left().is_zero() {
-                return Err(Stopped::TimedOut { have, waited: start.elapsed() });
+                return Err(WaitStopped::TimedOut { have, waited: start.elapsed() });
             }
             if interrupted() {
-                return Err(Stopped::Interrupted);
+                return Err(WaitStopped::Interrupted);
             }
-            ticket.sleep(&bell, left().min(SLICE));
+            ticket.sleep(&notifier, left().min(SLICE));
             in_vain += 1;
             if in_vain > IMPATIENT && count() < want {
                 std::thread::sleep(left().min(NAP));
@@ -114,15 +119,16 @@ impl Ring {
     }
 }
 
-/// Why a wait ended without what it waited for.
-pub(crate) enum Stopped {
+/// Reason why a wait ended early.
+pub(crate) enum WaitStopped {
     TimedOut { have: u64, waited: Duration },
     Interrupted,
     Unlinked,
 }
 
-impl Stopped {
-    /// The error of a wait, made of what there was and how many milliseconds it took if time was up.
+impl WaitStopped {
+    /// Converts to the error of a wait. `timed_out` makes it of the number reached and the
+    /// milliseconds waited.
     fn or(self, timed_out: impl FnOnce(u64, u128) -> WaitError) -> WaitError {
         match self {
             Self::TimedOut { have, waited } => timed_out(have, waited.as_millis()),

@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
     use crate::autoreset::AutoresetMode;
-    use crate::writer::episode_clock::{EpisodeClock, Rows};
+    use crate::writer::episode_clock::{AppendedRows, EpisodeClock};
 
     /// What may come of an append, as often as these are made.
     #[derive(Clone, Copy, Debug)]
@@ -215,9 +215,9 @@ mod tests {
                     }
                     clock = next;
                     let rows = match rows {
-                        Rows::Step(row) | Rows::Final(row) => vec![row],
-                        Rows::StepAndFinal(row, last) => vec![row, last],
-                        Rows::Nothing => vec![],
+                        AppendedRows::Step(row) | AppendedRows::Final(row) => vec![row],
+                        AppendedRows::StepAndFinal(row, last) => vec![row, last],
+                        AppendedRows::Nothing => vec![],
                     };
                     for row in rows {
                         headers.push(row.at(headers.len() as u64));

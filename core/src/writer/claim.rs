@@ -1,4 +1,4 @@
-//! How a writer comes by its lanes: those that are free, each where its last writer left it.
+//! Claims lanes for a writer: free ones, each where its last writer left it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use crate::error::{HeldLane, WriterError};
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
 use crate::writer::episode_clock::EpisodeClock;
-use crate::writer::lease_backoff::Patience;
+use crate::writer::lease_backoff::LeaseBackoff;
 use crate::writer::options::WriterOptions;
 
-/// A writer that is to have lanes waits so long for a resize that has them, looking so often.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for a resize that holds the lanes a writer wants, and the pause between looks.
+const RELOCATION_WAIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
 impl Ring {
-    /// Claims lanes and writes them. The kernel releases them if this process dies.
+    /// Claims lanes and returns their writer. The kernel releases them if this process dies.
     pub fn writer(&self, options: WriterOptions) -> Result<Writer, WriterError> {
         Writer::new(self, options)
     }
@@ -36,10 +36,10 @@ impl Writer {
             let before = (ring.store().is_being_resized(), ring.store().resizes());
             let claimed = Self::claim(ring, options);
             let taken = matches!(claimed, Err(WriterError::LanesTaken { .. }));
-            // Whoever resizes holds a lane that nobody writes for as long as it moves it.
+            // A process that resizes holds a lane without a writer while it relocates it.
             let resized =
                 before != (false, ring.store().resizes()) || ring.store().is_being_resized();
-            if !taken || !resized || since.elapsed() > PATIENCE {
+            if !taken || !resized || since.elapsed() > RELOCATION_WAIT {
                 return claimed;
             }
             thread::sleep(NAP);
@@ -60,9 +60,9 @@ impl Writer {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }
         let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
-        // Before the claims, which find the lanes where resizes until then put them.
+        // Before the claims, which find the lanes where all resizes until then put them.
         let moves = Moves::of(ring);
-        // Nobody's claim is counted for a writer that cannot be had.
+        // Check first, so that a writer that cannot be had raises no generation of a lane.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
         let held: Vec<u32> = (0..count).filter(taken).collect();
         let free = count - u32::try_from(held.len()).unwrap_or(count);
@@ -135,12 +135,12 @@ impl OwnLane {
             0 => EpisodeClock::fresh(),
             head => EpisodeClock::after(RowHeader::read(memory.lane(), head - 1).episode),
         };
-        let (patience, kept) = (Patience::default(), Kept::default());
-        Ok(Self { memory, clock, patience, kept, plain: true })
+        let (backoff, kept) = (LeaseBackoff::default(), Kept::default());
+        Ok(Self { memory, clock, backoff, kept, plain: true })
     }
 }
 
-/// The processes that hold some lanes, as the system tells where it does.
+/// Returns the processes that hold some lanes, where the system reports them.
 fn holders(ring: &Ring, lanes: &[u32]) -> Vec<HeldLane> {
     let pids = ring.holders(lanes);
     lanes

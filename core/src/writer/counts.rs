@@ -1,25 +1,25 @@
-//! What a writer has done so far, for those who ask while it is busy.
+//! Counters of a writer that other threads may read while it appends.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters beside a writer, which anybody may read while it appends.
+/// Counters of a writer. Any thread may read them while it appends.
 #[derive(Debug, Default)]
 pub struct WriterCounts {
-    /// Rows written, and 1 more; 0 while no append waits for a lease. Kept so, and not for each append: it would
-    /// cost the small ones.
+    /// One more than the rows written, or 0 while no append waits for a lease. Not updated by every
+    /// append, which would slow small ones.
     waits_at: AtomicU64,
     dropped: AtomicU64,
 }
 
 impl WriterCounts {
-    /// What [`Writer::rows_written`](crate::Writer::rows_written) says, while an append waits for a lease. At
-    /// other times whoever has the writer is soon done.
+    /// Returns [`Writer::rows_written`](crate::Writer::rows_written) while an append waits for a
+    /// lease. At other times the writer itself answers soon.
     #[must_use]
     pub fn rows_written_before_the_wait(&self) -> Option<u64> {
         self.waits_at.load(Relaxed).checked_sub(1)
     }
 
-    /// As [`Writer::rows_dropped`](crate::Writer::rows_dropped).
+    /// Returns [`Writer::rows_dropped`](crate::Writer::rows_dropped).
     #[must_use]
     pub fn rows_dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
@@ -34,7 +34,7 @@ impl WriterCounts {
     }
 
     pub(super) fn add_dropped(&self, rows: u64) {
-        // The writer alone counts, so a load and a store do.
+        // Only the writer counts, so a load and a store are enough.
         self.dropped.store(self.dropped.load(Relaxed).wrapping_add(rows), Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! Appends that hint at a wrong autoreset mode or at observations that do not follow each other.
+//! Detects appends that suggest a wrong autoreset mode, or observations that do not follow each
+//! other.
 
 use std::fmt;
 
@@ -6,12 +7,12 @@ use backcast_layout::DType;
 
 use crate::autoreset::AutoresetMode;
 
-/// Fewest steps with `next_obs` of which a share of cuts is told.
+/// Fewest steps with `next_obs` before a share of cuts is reported.
 const FEWEST: u64 = 20;
-/// One cut in so many appends is told of: 5 %.
+/// Cuts are reported if they are more than one in this many appends: 5 %.
 const ONE_IN: u64 = 20;
 
-/// Why the rows of a writer may not mean what its caller thinks. Told once per writer and kind.
+/// Why the rows of a writer may not mean what its caller thinks. Reported once per writer and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// Episodes were cut because an append's `obs` differed from the `next_obs` of the one before.
@@ -21,7 +22,7 @@ pub enum Doubt {
         /// Appended rows that had a `next_obs` so far.
         appends: u64,
     },
-    /// An episode begins as it hardly does in this mode.
+    /// The beginning of an episode suggests another mode.
     Reset {
         /// Position in the writer's lanes.
         lane: usize,
@@ -32,7 +33,7 @@ pub enum Doubt {
     },
 }
 
-/// What hints at a wrong autoreset mode.
+/// Hint at a wrong autoreset mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// The first observation of an episode is the last one of the episode before.
@@ -40,7 +41,8 @@ pub enum Sign {
     /// The append after an end, which brings the final observation in next-step mode, shows another
     /// than the `next_obs` of the end.
     Differs,
-    /// The append after an end has a reward or ends an episode, which a step that only resets does not.
+    /// The append after an end has a reward or ends an episode, which a step that only resets does
+    /// not.
     Acted,
 }
 
@@ -49,10 +51,10 @@ impl fmt::Display for Doubt {
         match *self {
             Doubt::Cuts { cuts, appends } => write!(
                 f,
-                "{cuts} of {appends} appends began with another `obs` than the `next_obs` of the append \
-                 before; each cut an episode there, so that no transition leads across. Pass the \
-                 observation that env.step returned, unchanged, as the next `obs`, and call restart() \
-                 after a reset in mid-episode"
+                "{cuts} of {appends} appends began with another `obs` than the `next_obs` of the \
+                 append before; each cut an episode there, so that no transition leads across. \
+                 Pass the observation that env.step returned, unchanged, as the next `obs`, and \
+                 call restart() after a reset in mid-episode"
             ),
             Doubt::Reset { lane, mode, sign } => {
                 let (seen, likely) = match (sign, mode) {
@@ -62,19 +64,20 @@ impl fmt::Display for Doubt {
                     ),
                     (Sign::Repeated, _) => (
                         "the first observation of an episode is the last one of the episode before",
-                        "If the step after an end resets, the mode is \"next_step\"; if the step that \
-                         ends resets, so that `next_obs` was the reset's observation, it is \"same_step\"",
+                        "If the step after an end resets, the mode is \"next_step\"; if the step \
+                         that ends resets, so that `next_obs` was the reset's observation, it is \
+                         \"same_step\"",
                     ),
                     (Sign::Differs, _) => (
-                        "the append after an end shows another observation than the `next_obs` of the \
-                         end; its action and reward were dropped",
-                        "If you reset the environment yourself, or leave out the step that resets, the \
-                         mode is \"disabled\"",
+                        "the append after an end shows another observation than the `next_obs` of \
+                         the end; its action and reward were dropped",
+                        "If you reset the environment yourself, or leave out the step that resets, \
+                         the mode is \"disabled\"",
                     ),
                     (Sign::Acted, _) => (
-                        "the append after an end has a reward or an end, which a step that only resets \
-                         has not; its action and reward were dropped, and its observation is the final \
-                         one unless the end had a `next_obs`",
+                        "the append after an end has a reward or an end, which a step that only \
+                         resets has not; its action and reward were dropped, and its observation \
+                         is the final one unless the end had a `next_obs`",
                         "If the step that ends resets, the mode is \"same_step\"; if you reset the \
                          environment yourself, it is \"disabled\"",
                     ),
@@ -89,7 +92,7 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// What a writer counts to tell of it once.
+/// Counters of a writer for these reports.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     /// Rows appended with `next_obs`.
@@ -101,7 +104,7 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    /// Counts an episode cut on one of so many lanes, which may all be reset at once.
+    /// Counts an episode cut on one of `lanes` lanes, which may all be reset in one step.
     pub(super) fn cut(&mut self, lanes: usize) {
         self.cuts += 1;
         let (cuts, appends) = (self.cuts, self.appends);
@@ -112,7 +115,7 @@ impl Doubts {
         }
     }
 
-    /// Notes a suspect beginning of an episode.
+    /// Records a suspect beginning of an episode.
     pub(super) fn reset(&mut self, lane: usize, mode: AutoresetMode, sign: Sign) {
         if !self.reset_told {
             self.reset_told = true;
@@ -135,7 +138,7 @@ impl Doubts {
     }
 }
 
-/// Whether a value of these bytes is other than zero.
+/// Whether a row has an element other than zero.
 pub(super) fn is_nonzero(dtype: DType, row: &[u8]) -> bool {
     let sign = match dtype {
         DType::F16 | DType::F32 | DType::F64 => 0x80,

@@ -1,4 +1,4 @@
-//! The life of an episode on a lane: which rows an append makes, and what their flags say.
+//! Episodes on a lane: which rows an append makes, and what their flags say.
 //!
 //! An episode of n transitions takes n + 1 rows in every autoreset mode; the last is FINAL.
 
@@ -6,7 +6,7 @@ use crate::autoreset::AutoresetMode;
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::row_header::RowHeader;
 
-/// Where a lane stands between two appends.
+/// State of a lane between two appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The next row begins an episode.
@@ -15,20 +15,21 @@ enum Phase {
     Running,
     /// The next row is the FINAL row of an episode that ended (next-step mode only).
     Ended,
-    /// The same, and the row that ended it was dropped: the final observation has nothing to end.
+    /// The next row is the FINAL row of an ended episode whose last row was dropped: it has nothing
+    /// to end.
     Orphaned,
 }
 
-/// The built-in columns of one row.
+/// Built-in columns of one row, without its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowMarks {
+pub(crate) struct HeaderFields {
     pub(crate) episode: u64,
     pub(crate) t: u32,
     pub(crate) flags: u32,
 }
 
-impl RowMarks {
-    /// What row `seq` says of itself.
+impl HeaderFields {
+    /// Returns the header of row `seq`.
     #[inline]
     pub(crate) fn at(self, seq: u64) -> RowHeader {
         let Self { episode, t, flags } = self;
@@ -36,68 +37,68 @@ impl RowMarks {
     }
 }
 
-/// The rows that one append makes on one lane.
+/// Rows that one append makes on one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rows {
+pub(crate) enum AppendedRows {
     /// The transition's row.
-    Step(RowMarks),
+    Step(HeaderFields),
     /// The transition's row and the FINAL row after it.
-    StepAndFinal(RowMarks, RowMarks),
-    /// The observation of this append is the final one; the rest is dropped.
-    Final(RowMarks),
-    /// The observation of this append is the final one of rows that were dropped: nothing is
-    /// written.
+    StepAndFinal(HeaderFields, HeaderFields),
+    /// The observation of this append is the final one; its other columns are dropped.
+    Final(HeaderFields),
+    /// The observation of this append is the final one of dropped rows: nothing is written.
     Nothing,
 }
 
-impl Rows {
+impl AppendedRows {
     pub(crate) fn count(self) -> u64 {
         match self {
-            Rows::Step(_) | Rows::Final(_) => 1,
-            Rows::StepAndFinal(..) => 2,
-            Rows::Nothing => 0,
+            AppendedRows::Step(_) | AppendedRows::Final(_) => 1,
+            AppendedRows::StepAndFinal(..) => 2,
+            AppendedRows::Nothing => 0,
         }
     }
 }
 
-/// An episode's counters on one lane. Copied, asked and put back, so that an append that fails
+/// Counters of an episode on one lane. Copied, advanced and put back, so that an append that fails
 /// changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EpisodeClock {
     phase: Phase,
-    /// Of the next row to begin, once it begins.
+    /// Number of the current episode, or of the next one between two.
     episode: u64,
     t: u32,
     gap: bool,
 }
 
 impl EpisodeClock {
-    /// A lane nobody has written yet.
+    /// Clock of a lane without rows.
     pub(crate) fn fresh() -> Self {
         Self { phase: Phase::Start, episode: 0, t: 0, gap: false }
     }
 
-    /// A lane whose last writer left it in `last` episode: a new one begins, after a gap.
+    /// Clock of a lane whose last writer left it in episode `last`: a new episode begins, after a
+    /// gap.
     pub(crate) fn after(last: u64) -> Self {
         Self { phase: Phase::Start, episode: last.wrapping_add(1), t: 0, gap: true }
     }
 
-    /// The caller began a new episode without ending the one before.
+    /// Begins a new episode without an end of the one before.
     pub(crate) fn restart(&mut self) {
         match self.phase {
             Phase::Start => {}
-            // Its number is the next episode's already.
+            // Its number is already that of the next episode.
             Phase::Orphaned => self.phase = Phase::Start,
             Phase::Running | Phase::Ended => *self = Self::after(self.episode),
         }
     }
 
-    /// The clock when the rows that [`advance`](Self::advance) planned, with `planned` after them,
-    /// are dropped: what comes next does not continue what came before.
+    /// Returns the clock after dropping the rows that [`advance`](Self::advance) planned, with
+    /// `planned` as the clock after them. The next row does not continue the rows before.
     pub(crate) fn without(self, planned: Self) -> Self {
         let episode = match self.phase {
-            // Nothing of this episode was published: its number is still to be used, so that
-            // episodes are counted without holes.
+            // No row of this episode was published: its number is used again, so that episodes are
+            // counted without holes.
             Phase::Start | Phase::Orphaned => self.episode,
             Phase::Running | Phase::Ended => self.episode.wrapping_add(1),
         };
@@ -106,15 +107,16 @@ impl EpisodeClock {
         Self { phase, episode, t: 0, gap: true }
     }
 
-    /// Returns the FINAL row that ends the episode in its middle, and the clock after it: the next row
-    /// begins another episode, after a gap.
-    pub(crate) fn cut(self) -> (RowMarks, Self) {
-        let last = RowMarks { episode: self.episode, t: self.t, flags: FINAL };
+    /// Returns the FINAL row that cuts the episode, and the clock after it: the next row begins
+    /// another episode, after a gap.
+    pub(crate) fn cut(self) -> (HeaderFields, Self) {
+        let last = HeaderFields { episode: self.episode, t: self.t, flags: FINAL };
         (last, Self::after(self.episode))
     }
 
-    /// The same, or the FINAL row that an ended episode waits for.
-    pub(crate) fn finish(self) -> (RowMarks, Self) {
+    /// Returns the FINAL row that cuts the episode, or that an ended episode waits for, and the
+    /// clock after it.
+    pub(crate) fn finish(self) -> (HeaderFields, Self) {
         let (last, after) = self.cut();
         (last, if self.is_ended() { self.next_episode() } else { after })
     }
@@ -130,42 +132,42 @@ impl EpisodeClock {
         matches!(self.phase, Phase::Ended | Phase::Orphaned)
     }
 
-    /// The row of a step that ends no episode, where [`awaits_final`](Self::awaits_final) is `false`:
-    /// what [`advance`](Self::advance) makes of most steps, without a copy.
+    /// Returns the row of a step that ends no episode, if [`awaits_final`](Self::awaits_final) is
+    /// `false`. The result of [`advance`](Self::advance) for most steps, without a copy.
     #[inline]
-    pub(crate) fn step(&mut self) -> RowMarks {
+    pub(crate) fn step(&mut self) -> HeaderFields {
         let flags = if std::mem::take(&mut self.gap) { GAP } else { 0 };
-        let marks = RowMarks { episode: self.episode, t: self.t, flags };
+        let marks = HeaderFields { episode: self.episode, t: self.t, flags };
         self.t = self.t.saturating_add(1);
         self.phase = Phase::Running;
         marks
     }
 
-    /// The rows of the next append, and the clock after it.
+    /// Returns the rows of the next append, and the clock after it.
     pub(crate) fn advance(
         mut self,
         mode: AutoresetMode,
         terminated: bool,
         truncated: bool,
-    ) -> (Rows, Self) {
-        let last = |clock: &Self| RowMarks { episode: clock.episode, t: clock.t, flags: FINAL };
+    ) -> (AppendedRows, Self) {
+        let last = |clock: &Self| HeaderFields { episode: clock.episode, t: clock.t, flags: FINAL };
         if self.phase == Phase::Ended {
-            let rows = Rows::Final(last(&self));
+            let rows = AppendedRows::Final(last(&self));
             return (rows, self.next_episode());
         }
         if self.phase == Phase::Orphaned {
-            return (Rows::Nothing, Self { phase: Phase::Start, ..self });
+            return (AppendedRows::Nothing, Self { phase: Phase::Start, ..self });
         }
         let mut step = self.step();
         step.flags |= (u32::from(terminated) * TERMINATED) | (u32::from(truncated) * TRUNCATED);
         if !(terminated || truncated) {
-            return (Rows::Step(step), self);
+            return (AppendedRows::Step(step), self);
         }
         if mode == AutoresetMode::NextStep {
             self.phase = Phase::Ended;
-            return (Rows::Step(step), self);
+            return (AppendedRows::Step(step), self);
         }
-        (Rows::StepAndFinal(step, last(&self)), self.next_episode())
+        (AppendedRows::StepAndFinal(step, last(&self)), self.next_episode())
     }
 
     fn next_episode(self) -> Self {
@@ -184,9 +186,9 @@ mod tests {
             let (rows, next) = clock.advance(mode, *end, false);
             clock = next;
             match rows {
-                Rows::Step(a) | Rows::Final(a) => written.push(a),
-                Rows::StepAndFinal(a, b) => written.extend([a, b]),
-                Rows::Nothing => {}
+                AppendedRows::Step(a) | AppendedRows::Final(a) => written.push(a),
+                AppendedRows::StepAndFinal(a, b) => written.extend([a, b]),
+                AppendedRows::Nothing => {}
             }
         }
         written.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
@@ -223,9 +225,9 @@ mod tests {
             clock = if i == lost { clock.without(next) } else { next };
             match rows {
                 _ if i == lost => {}
-                Rows::Step(a) | Rows::Final(a) => written.push(a),
-                Rows::StepAndFinal(a, b) => written.extend([a, b]),
-                Rows::Nothing => {}
+                AppendedRows::Step(a) | AppendedRows::Final(a) => written.push(a),
+                AppendedRows::StepAndFinal(a, b) => written.extend([a, b]),
+                AppendedRows::Nothing => {}
             }
         }
         written.into_iter().map(|m| (m.episode, m.t, m.flags)).collect()
@@ -262,8 +264,8 @@ mod tests {
         assert!(clock.awaits_final());
         clock.restart();
         let (rows, clock) = clock.advance(AutoresetMode::NextStep, false, false);
-        assert_eq!(rows, Rows::Step(RowMarks { episode: 1, t: 0, flags: GAP }));
+        assert_eq!(rows, AppendedRows::Step(HeaderFields { episode: 1, t: 0, flags: GAP }));
         let (rows, _) = clock.advance(AutoresetMode::NextStep, false, false);
-        assert_eq!(rows, Rows::Step(RowMarks { episode: 1, t: 1, flags: 0 }));
+        assert_eq!(rows, AppendedRows::Step(HeaderFields { episode: 1, t: 1, flags: 0 }));
     }
 }

@@ -1,4 +1,4 @@
-//! Many steps in one call: rows of a lane that lie side by side are copied side by side.
+//! Appends many steps in one call. Consecutive rows of a lane are copied together.
 
 use backcast_layout::Role;
 
@@ -11,27 +11,27 @@ use crate::index::RowIndex;
 use crate::row_header::{ROW_HEADERS, RowHeader};
 use crate::schema::USER;
 use crate::writer::step::Step;
-use backcast_layout::protocol::{MAX_SEQ, ring};
+use backcast_layout::protocol::{MAX_SEQ, notify};
 
-/// Most rows published at once. No more are announced at a time than a reserve chunk, on which the
-/// capacity that readers count on depends.
+/// Most rows of one publish. At most a reserve chunk is announced at a time, since the capacity of
+/// readers depends on it.
 const BLOCK: usize = 64;
 
 impl Writer {
-    /// Appends several steps, in order, as so many calls of [`append`](Self::append) would; the
-    /// leading axes of every column are `[steps, lanes]`, as those of the flags. Returns the index of
+    /// Appends several steps in order, like one call of [`append`](Self::append) for each. The
+    /// leading axes of every column and of the flags are `[steps, lanes]`. Returns the index of
     /// every row, `[steps, lanes]`.
     ///
     /// Everything that can be checked is checked before the first step. If a lease stops a later
-    /// one for good, the steps before it stay, and the error says how many they are.
+    /// one for good, the steps before it stay, and the error says how many.
     ///
     /// With one lane, rows are copied and published up to 64 at a time.
     pub fn extend(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.extend_until(steps, &mut || false)
     }
 
-    /// The same; while it waits for a lease, `interrupted` is asked every few milliseconds and ends
-    /// the wait by returning `true`.
+    /// Appends several steps like [`extend`](Self::extend). While it waits for a lease,
+    /// `interrupted` is called every few milliseconds and ends the wait by returning `true`.
     pub fn extend_until(
         &mut self,
         steps: &Step<'_>,
@@ -57,7 +57,7 @@ impl Writer {
             outcome = self.append_checked(&parts.step(done), interrupted);
             done += usize::from(outcome.is_ok());
         }
-        ring(&self.ring.store().published());
+        notify(&self.ring.store().published());
         match outcome {
             Ok(()) => Ok(&self.indices),
             Err(error) if done == 0 => Err(error),
@@ -67,9 +67,9 @@ impl Writer {
         }
     }
 
-    /// How many rows of the one lane from step `from` on may be written together: they end no
-    /// episode, each shows the `next_obs` of the one before, and the writer is not waiting for a final
-    /// observation.
+    /// Returns how many rows of the only lane from step `from` on may be written together: they end
+    /// no episode, each shows the `next_obs` of the one before, and the writer is not waiting for a
+    /// final observation.
     fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {
         let [lane] = &*self.lanes else { return 0 };
         let continues = match lane.kept.what() {
@@ -96,7 +96,8 @@ impl Writer {
         rows.min(followed + 1)
     }
 
-    /// Writes and publishes rows of the one lane. `false`: a lease is in the way, and nothing is.
+    /// Writes and publishes rows of the only lane. Returns `false` and writes nothing if a lease is
+    /// in the way.
     fn append_block(&mut self, steps: &Step<'_>, from: usize, rows: usize) -> bool {
         let store = self.ring.store();
         let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) else { return false };
@@ -104,7 +105,7 @@ impl Writer {
         if lane.memory.reserve(count) {
             if store.spec().policy.grants_leases() {
                 lane.memory.announced_to_pins();
-                if !lane.patience.look(store, *number, &mut lane.memory, count) {
+                if !lane.backoff.look(store, *number, &mut lane.memory, count) {
                     return false;
                 }
             } else {
@@ -139,7 +140,7 @@ impl Writer {
         true
     }
 
-    /// What [`append`](Self::append) checks, of all steps at once.
+    /// Checks all steps like [`append`](Self::append).
     fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
         self.check_sizes(steps, count)?;
         let ended = steps.terminated.iter().zip(steps.truncated).position(|(a, b)| *a || *b);
@@ -161,7 +162,7 @@ impl Writer {
     }
 }
 
-/// The steps one by one.
+/// Splits steps into single ones.
 struct Parts<'a> {
     steps: Step<'a>,
     lanes: usize,
@@ -227,7 +228,7 @@ mod tests {
         Ring::heap(&schema, options).unwrap()
     }
 
-    /// Columns of so many rows, and of their final observations: every value is another.
+    /// Columns of some rows, and of their final observations. All values differ.
     struct Data {
         obs: Vec<u64>,
         reward: Vec<f32>,

@@ -1,27 +1,27 @@
-//! Episodes that end without an end: the last observation of a lane becomes its FINAL row.
+//! Ends episodes without an end: the last observation of a lane becomes its FINAL row.
 
 use std::{process, thread};
 
-use backcast_layout::protocol::{MAX_SEQ, ring};
+use backcast_layout::protocol::{MAX_SEQ, notify};
 
 use super::kept::What;
 use super::plan::Planned;
 use super::{Writer, check_flags};
 use crate::error::AppendError;
-use crate::writer::episode_clock::Rows;
+use crate::writer::episode_clock::AppendedRows;
 
 impl Writer {
-    /// Begins a new episode on the lanes marked: their next row does not continue the row before it.
-    /// For environments that were reset in mid-episode. A `next_obs` that waits becomes the FINAL row of
-    /// the old episode, so that its last transition is not lost.
+    /// Begins a new episode on the marked lanes: their next row does not continue the row before
+    /// it. For environments that were reset in mid-episode. A waiting `next_obs` becomes the FINAL
+    /// row of the old episode, so that its last transition is not lost.
     ///
-    /// Waits for a lease in the way of that row as [`append`](Self::append) does.
+    /// Waits for a lease in the way of that row like [`append`](Self::append).
     pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
         self.restart_until(lanes, &mut || false)
     }
 
-    /// The same; `interrupted` is asked as by [`append_until`](Self::append_until). Nothing has changed
-    /// after an error.
+    /// Begins new episodes like [`restart`](Self::restart). `interrupted` is called as by
+    /// [`append_until`](Self::append_until). Nothing has changed after an error.
     pub fn restart_until(
         &mut self,
         lanes: &[bool],
@@ -38,13 +38,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the episodes whose newest row has a `next_obs`: it becomes their FINAL row. Dropping the
-    /// writer does the same but waits for no lease. Without `next_obs` it does nothing.
+    /// Ends the episodes whose newest row has a `next_obs`: it becomes their FINAL row. Dropping
+    /// the writer does the same but waits for no lease. Without `next_obs` it does nothing.
     pub fn finish(&mut self) -> Result<(), AppendError> {
         self.finish_until(&mut || false)
     }
 
-    /// The same; `interrupted` is asked as by [`append_until`](Self::append_until).
+    /// Ends episodes like [`finish`](Self::finish). `interrupted` is called as by
+    /// [`append_until`](Self::append_until).
     pub fn finish_until(
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
@@ -60,7 +61,8 @@ impl Writer {
         if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.what() == What::Next) {
             return Ok(());
         }
-        // What waits becomes FINAL also in a ring that was replaced: the next append says so.
+        // A waiting observation becomes FINAL also in a ring that was replaced: the next append
+        // reports that.
         let _ = self.heed_notices();
         self.planned.clear();
         for (i, lane) in self.lanes.iter().enumerate() {
@@ -78,7 +80,7 @@ impl Writer {
         self.make_room(interrupted)?;
         let (schema, obs) = (self.ring.schema(), &*self.obs);
         for (lane, planned) in self.lanes.iter_mut().zip(&self.planned) {
-            debug_assert_eq!(planned.rows, Rows::Nothing);
+            debug_assert_eq!(planned.rows, AppendedRows::Nothing);
             if let Some(marks) = planned.cut {
                 lane.write_final(schema, 0, marks, &self.zeros, lane.kept.rows(obs));
                 lane.memory.publish(1);
@@ -93,14 +95,15 @@ impl Writer {
             lane.kept.forget();
             lane.settle();
         }
-        ring(&self.ring.store().published());
+        notify(&self.ring.store().published());
         Ok(())
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A forked child must not write what its parent writes; a panic may have left a lane half planned.
+        // A forked child must not write its parent's lanes, and a panic may have left a plan
+        // incomplete.
         if process::id() == self.pid && !thread::panicking() {
             let _ = self.finish_until(&mut || true);
         }

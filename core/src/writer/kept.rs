@@ -1,4 +1,4 @@
-//! The observation that a writer keeps of a lane's newest row, to compare it with the next append's.
+//! Keeps the observation of the newest row of a lane, to compare it with the next append.
 
 use backcast_layout::Role;
 
@@ -18,19 +18,19 @@ pub(super) fn obs_columns(schema: &Schema) -> Box<[ObsColumn]> {
     obs.map(|(at, column)| ObsColumn { at, width: column.width() }).collect()
 }
 
-/// What a kept observation is.
+/// Meaning of a kept observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
     /// No observation is kept.
     #[default]
     Nothing,
-    /// The newest row's `next_obs`: the next row must hold the same observation.
+    /// `next_obs` of the newest row: the next row must hold the same observation.
     Next,
-    /// The observation of the FINAL row, with which the next episode hardly begins.
+    /// Observation of the FINAL row, with which the next episode hardly begins.
     Final,
 }
 
-/// An observation, as bytes of the columns of role obs one after the other.
+/// An observation: the bytes of the columns of role obs, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     what: What,
@@ -43,7 +43,7 @@ impl Kept {
         self.what
     }
 
-    /// Forgets the observation; the memory stays for the next.
+    /// Drops the observation; its memory is used again.
     pub(super) fn forget(&mut self) {
         self.what = What::Nothing;
     }
@@ -51,7 +51,7 @@ impl Kept {
     /// Keeps row `i` of the columns of role obs.
     #[inline]
     pub(super) fn keep(&mut self, what: What, obs: &[ObsColumn], columns: &[&[u8]], i: usize) {
-        // Without observations there is nothing to compare: all would be equal.
+        // Without columns of role obs there is nothing to compare: all would be equal.
         self.what = if obs.is_empty() { What::Nothing } else { what };
         if let ([column], [bytes]) = (obs, columns)
             && self.bytes.len() == column.width
@@ -65,7 +65,7 @@ impl Kept {
         }
     }
 
-    /// Whether row `i` of a step, whose columns are all of the schema's, holds the same observation.
+    /// Whether row `i` of a step with all columns of the schema holds the same observation.
     #[inline]
     pub(super) fn is_row(&self, obs: &[ObsColumn], columns: &[&[u8]], i: usize) -> bool {
         self.rows(obs).zip(obs).all(|(kept, column)| {

@@ -1,4 +1,4 @@
-//! What a writer does while a lease is in its way.
+//! Waits for a lease in the way of a writer, or drops rows, as the lane policy says.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -8,8 +8,7 @@ use backcast_layout::{ClaimedLane, LanePolicy, RingStore};
 
 use crate::error::AppendError;
 
-/// Longest sleep before the caller is asked whether it wants to go on, and before a holder that
-/// died meanwhile is noticed.
+/// Longest sleep before `interrupted` is called again, and before a dead holder is noticed.
 const SLICE: Duration = Duration::from_millis(5);
 
 /// A lease that made a writer wait, drop a row, or both.
@@ -19,11 +18,11 @@ pub struct Stall {
     pub lane: u32,
     /// Reader slot of the lease's holder.
     pub slot: u32,
-    /// Its process, as it says.
+    /// Process of the holder, as it says.
     pub pid: u64,
     /// First row leased.
     pub start: u64,
-    /// How long the append waited.
+    /// Time that the append waited.
     pub waited: Duration,
     /// Whether the new row was dropped in the end.
     pub dropped: bool,
@@ -34,34 +33,35 @@ pub struct Stall {
 pub(crate) struct Met {
     pub(crate) pin: Pin,
     pub(crate) since: Instant,
-    /// That it holds up the append that is under way was counted. An append that was interrupted and its
-    /// next attempt are one.
+    /// Whether the append in progress was counted as stalled. An interrupted append and its next
+    /// attempt count once.
     counted: bool,
 }
 
-/// What a lane's writer knows of the lease in its way.
+/// Backoff of a writer of one lane for leases in its way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct LeaseBackoff {
     met: Option<Met>,
-    /// The last one that was waited for in full: it is not waited for again.
+    /// Last lease that was waited for in full: it is not waited for again.
     spent: Option<Pin>,
-    /// The last one that was reported.
+    /// Last lease that was reported.
     reported: Option<Pin>,
 }
 
-/// What to do about a lane now.
+/// Decision for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Write.
+    /// Write the rows.
     There,
-    /// Look again later.
+    /// Wait, then look again.
     Wait,
     /// Drop the new rows.
     Drop,
 }
 
-impl Patience {
-    /// Scans the pins of a lane whose rows are announced and fenced. Cheap; no system call.
+impl LeaseBackoff {
+    /// Scans the pins of a lane whose rows are announced and fenced. Returns whether they may be
+    /// written. Cheap; no system call.
     pub(crate) fn look(
         &mut self,
         store: &RingStore,
@@ -78,8 +78,8 @@ impl Patience {
         free
     }
 
-    /// Counts the lease in the way, once for each append that it holds up. At its beginning, so that a
-    /// holder that lets go meanwhile knows of it.
+    /// Counts the lease in the way, once for each append that it stalls. Counted at the beginning,
+    /// so that a holder that ends the lease meanwhile sees it.
     pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<Met> {
         let met = self.met.as_mut()?;
         if !mem::replace(&mut met.counted, true) {
@@ -89,14 +89,14 @@ impl Patience {
         Some(*met)
     }
 
-    /// The append that was held up is over: the next one is counted again.
+    /// Ends the stalled append: the next one is counted again.
     pub(crate) fn append_is_over(&mut self) {
         if let Some(met) = &mut self.met {
             met.counted = false;
         }
     }
 
-    /// What the policy says about the lease that [`look`](Self::look) found in the way.
+    /// Decides by the policy about the lease that [`look`](Self::look) found.
     pub(crate) fn decide(&mut self, store: &RingStore, lane: u32) -> Result<Room, AppendError> {
         let Some(Met { pin, since, .. }) = self.met else { return Ok(Room::There) };
         match store.spec().policy {
@@ -117,7 +117,7 @@ impl Patience {
         }
     }
 
-    /// The lease that was met, once: for the warning.
+    /// Returns the lease to warn about, once per lease.
     pub(crate) fn report(
         &mut self,
         store: &RingStore,
@@ -134,18 +134,18 @@ impl Patience {
         Some(Stall { lane, slot, pid: pid(store, slot), start, waited, dropped })
     }
 
-    /// The lease in the way, and since when.
+    /// Returns the lease in the way, and since when.
     pub(crate) fn met(&self) -> Option<Met> {
         self.met
     }
 }
 
-/// Sleeps until some lease ends, for a few milliseconds at most, unless `look` finds room first.
+/// Sleeps until a lease ends, for a few milliseconds at most, unless `look` finds room first.
 pub(crate) fn nap(store: &RingStore, look: &mut dyn FnMut() -> bool) {
-    let bell = store.released();
-    let ticket = listen(&bell);
+    let notifier = store.released();
+    let ticket = listen(&notifier);
     if !look() {
-        ticket.sleep(&bell, SLICE);
+        ticket.sleep(&notifier, SLICE);
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use crate::{AutoresetMode, DType, Ring, RingOptions, RowIndex, Schema, StepColumns, Writer};
     use crate::{Lease, WriterOptions};
 
-    /// A lane with room for `left` rows before those of a lease.
+    /// Makes a lane with room for `left` rows before those of a lease.
     fn leased(left: u64) -> (Ring, Writer, Lease) {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
         let policy = LanePolicy::Block(Duration::from_millis(10));
@@ -176,7 +176,8 @@ mod tests {
         (ring, writer, lease)
     }
 
-    /// Appends a row, or two at the end of an episode: the first one, and how often it waited.
+    /// Appends a row, or two at the end of an episode. Returns the first one, and how often it
+    /// waited.
     fn append(ring: &Ring, writer: &mut Writer, ends: bool) -> (RowIndex, u64) {
         let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
         let mut columns = columns.with_final("obs", &[9_u8]).unwrap();

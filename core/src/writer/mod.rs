@@ -1,4 +1,4 @@
-//! The writer of some lanes: one step of every lane per append.
+//! Writer of some lanes: one step of every lane per append.
 
 mod claim;
 mod counts;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub use self::counts::WriterCounts;
 pub use self::doubt::{Doubt, Sign};
 pub use self::reserve::{ColumnMut, Ends, Reserved, Suspended};
-use backcast_layout::protocol::{LaneWriter, ring};
+use backcast_layout::protocol::{LaneWriter, notify};
 use backcast_layout::{ClaimedLane, Column, DType, Role};
 
 use self::doubt::Doubts;
@@ -34,8 +34,8 @@ use crate::index::RowIndex;
 use crate::ring::Ring;
 use crate::row_header::ROW_HEADERS;
 use crate::schema::{Schema, USER};
-use crate::writer::episode_clock::{EpisodeClock, RowMarks};
-use crate::writer::lease_backoff::{Patience, Stall};
+use crate::writer::episode_clock::{EpisodeClock, HeaderFields};
+use crate::writer::lease_backoff::{LeaseBackoff, Stall};
 use crate::writer::step::Step;
 
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
@@ -49,25 +49,25 @@ pub struct Writer {
     ring: Ring,
     mode: AutoresetMode,
     numbers: Vec<u32>,
-    /// What the next append makes of each lane; decided before anything is written.
+    /// Plan of the next append for each lane, made before anything is written.
     planned: Vec<Planned>,
     indices: Vec<RowIndex>,
-    /// As wide as the widest column.
+    /// Zeros, one for each byte of the widest column.
     zeros: Vec<u8>,
-    /// Columns of the reserved row that were handed out.
+    /// Columns of the reserved row that were written.
     asked: Vec<bool>,
     rows_written: u64,
     counts: Arc<WriterCounts>,
     stall: Option<Stall>,
     doubts: Doubts,
-    /// [`stall`](Self::stall) or [`doubts`](Self::doubts) have something to tell.
+    /// Whether [`stall`](Self::stall) or [`doubts`](Self::doubts) have something to report.
     has_news: bool,
     moves: Moves,
     /// Columns of role obs.
     obs: Box<[ObsColumn]>,
     /// Place and dtype of the column `reward`.
     reward: Option<(usize, DType)>,
-    /// The process that made it: a forked child appends nothing when it drops its copy.
+    /// Process that made it: a forked child appends nothing when it drops its copy.
     pid: u32,
 }
 
@@ -75,33 +75,34 @@ pub struct Writer {
 struct OwnLane {
     memory: LaneWriter<ClaimedLane>,
     clock: EpisodeClock,
-    patience: Patience,
+    backoff: LeaseBackoff,
     kept: Kept,
-    /// The next append makes one row, which has nothing to be compared with.
+    /// Whether the next append makes one row, without an observation to compare it with.
     plain: bool,
 }
 
 impl Writer {
-    /// Appends one step of every lane and returns the index of each lane's row. In next-step mode
-    /// the append after an end is the FINAL row; otherwise an ended lane advances by two rows in one
+    /// Appends one step of every lane and returns the index of each row. In next-step mode the
+    /// append after an end is the FINAL row; otherwise an ended lane advances by two rows in one
     /// publish. One copy, no system call. Lanes need not be in step.
     ///
-    /// With `next_obs` the next append of a lane must show the same observation. Where it does not, the
-    /// episode is cut there: its FINAL row holds the `next_obs`, the new row is marked GAP, and
+    /// With `next_obs` the next append of a lane must show the same observation. Where it does not,
+    /// the episode is cut: its FINAL row holds the `next_obs`, the new row is marked GAP, and
     /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
-    /// Waits only while a lease is in the way, and as the ring's lane policy says; a lane whose
-    /// rows were dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP. In
-    /// next-step mode the FINAL row of an episode goes with the row that ended it: where that was dropped,
-    /// the append after it is dropped too. Where only the FINAL row was, the row that ended the episode stays,
-    /// and no transition begins with it, since it has no successor.
+    /// Waits only while a lease is in the way, and as the lane policy says. A lane whose rows were
+    /// dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP. In next-step
+    /// mode the FINAL row of an episode is dropped with the row that ended it, even if it comes
+    /// later. If only the FINAL row is dropped, the row that ended the episode stays, and no
+    /// transition begins with it, since it has no successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)
     }
 
-    /// The same; while it waits for a lease, `interrupted` is asked every few milliseconds and ends
-    /// the wait by returning `true`. Nothing is appended then.
+    /// Appends one step like [`append`](Self::append). While it waits for a lease, `interrupted` is
+    /// called every few milliseconds and ends the wait by returning `true`. Nothing is appended
+    /// then.
     pub fn append_until(
         &mut self,
         step: &Step<'_>,
@@ -115,13 +116,12 @@ impl Writer {
         if !appended {
             self.append_with_care(step, interrupted)?;
         }
-        ring(&self.ring.store().published());
+        notify(&self.ring.store().published());
         debug_assert_eq!(self.indices.len(), self.lanes.len());
         Ok(&self.indices)
     }
 
-    /// Asks the processor for the memory of the row after the next one of every lane, which comes while the caller does
-    /// something else.
+    /// Prefetches, for writing, the memory of the row after the next one of every lane.
     #[inline]
     pub fn ask_ahead(&self) {
         for OwnLane { memory, .. } in &self.lanes {
@@ -129,7 +129,7 @@ impl Writer {
         }
     }
 
-    /// The same for whatever step, right or wrong; wakes nobody.
+    /// Appends any step, checking its sizes first. Wakes no reader.
     #[inline(never)]
     fn append_with_care(
         &mut self,
@@ -141,7 +141,7 @@ impl Writer {
         self.append_checked(step, interrupted)
     }
 
-    /// Appends a step whose sizes are right, and wakes nobody.
+    /// Appends a step whose sizes are right. Wakes no reader.
     fn append_checked(
         &mut self,
         step: &Step<'_>,
@@ -161,8 +161,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a step with `next_obs` that ends no episode and goes on where every lane is; as
-    /// [`append_plainly`](Self::append_plainly) does without. `false`: nothing was appended, look more closely.
+    /// Appends a step with `next_obs` on the fast path: it ends no episode, and continues every
+    /// lane. Returns `false` and appends nothing if the slow path is needed.
     #[inline(never)]
     fn append_continuing<const MORE: bool>(&mut self, step: &Step<'_>, next: &[&[u8]]) -> bool {
         let of = self.lanes.len();
@@ -177,7 +177,7 @@ impl Writer {
         {
             return false;
         }
-        // As in `append_plainly`, slots are written before it is known that all lanes can be.
+        // Slots are written before all lanes are known to have room, like in `append_plainly`.
         for (i, lane) in self.lanes.iter().enumerate() {
             if !lane.write_continuing(&self.obs, step, (i, of)) {
                 return false;
@@ -196,9 +196,9 @@ impl Writer {
         true
     }
 
-    /// Appends a step that makes one row on every lane, for which there is room where it is: as most do.
-    /// Its final observations are not looked at. The rows' indices come after those that are kept if there are to be
-    /// `MORE`, and in their place if not. `false`: nothing was appended, look more closely.
+    /// Appends a step on the fast path: it makes one row on every lane, and all have room. Its
+    /// final observations are ignored. With `MORE` the indices are added to the kept ones, else
+    /// they replace them. Returns `false` and appends nothing if the slow path is needed.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     fn append_plainly<const MORE: bool>(&mut self, step: &Step<'_>) -> bool {
@@ -210,15 +210,16 @@ impl Writer {
         if !go_on(step.terminated) || !go_on(step.truncated) || !self.has_followed() {
             return false;
         }
-        // What does not fit is found while it is written: into slots that nobody reads yet. One lane
-        // apart, since a loop over it costs a tenth of a small row.
+        // Sizes are checked while slots are written that no reader sees yet. A single lane is a
+        // case of its own, since a loop over it costs a tenth of a small row.
         if let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) {
             if !lane.write_plainly(step, (0, 1)) {
                 return false;
             }
             let index = lane.publish_plainly(*number);
             if !MORE && let [last] = &mut *self.indices {
-                // The vector's length is not stored again: who reads it would wait until the store is done.
+                // The length of the vector is not stored again: a later load of it would wait for
+                // that store.
                 *last = index;
             } else {
                 self.keep::<MORE>(index);
@@ -230,7 +231,7 @@ impl Writer {
         true
     }
 
-    /// The same for lanes that are not one.
+    /// Appends a step on the fast path to several lanes.
     #[inline(never)]
     fn append_plainly_to_many<const MORE: bool>(&mut self, step: &Step<'_>) -> bool {
         let of = self.lanes.len();
@@ -246,7 +247,7 @@ impl Writer {
         true
     }
 
-    /// Keeps the index of a row, after those that are kept or in their place.
+    /// Keeps the index of a row: with `MORE` after the kept ones, else in their place.
     #[inline(never)]
     fn keep<const MORE: bool>(&mut self, index: RowIndex) {
         if !MORE {
@@ -255,13 +256,13 @@ impl Writer {
         self.indices.push(index);
     }
 
-    /// Whether [`take_stall`](Self::take_stall) has something to tell.
+    /// Whether [`take_stall`](Self::take_stall) has something to report.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
         self.stall.is_some()
     }
 
-    /// The lease that made an append wait or drop rows, once per lease: for a warning.
+    /// Returns the lease that made an append wait or drop rows, once per lease: for a warning.
     pub fn take_stall(&mut self) -> Option<Stall> {
         let stall = mem::take(&mut self.stall);
         self.has_news = self.doubts.has_news();
@@ -269,52 +270,53 @@ impl Writer {
     }
 
     /// Whether [`take_stall`](Self::take_stall), [`take_doubt`](Self::take_doubt) or
-    /// [`Ring::take_unlinked`] has something to tell.
+    /// [`Ring::take_unlinked`] has something to report.
     #[must_use]
     #[inline]
     pub fn has_news(&self) -> bool {
         self.has_news || self.ring.has_unlinked_news()
     }
 
-    /// Returns why rows may not mean what the caller thinks, once per writer and kind: for a warning.
+    /// Returns a suspected misuse by which rows differ in meaning from what the caller intends,
+    /// once per writer and kind. For a warning.
     pub fn take_doubt(&mut self) -> Option<Doubt> {
         let doubt = self.doubts.take();
         self.has_news = self.stall.is_some() || self.doubts.has_news();
         doubt
     }
 
-    /// Rows that this writer dropped because a lease was in the way. The final row of an episode whose
-    /// end was dropped is one of them, though no lease may be in its way any more.
+    /// Returns the rows that this writer dropped because of a lease. They include the FINAL row of
+    /// an episode whose end was dropped, also if no lease is in its way any more.
     #[must_use]
     pub fn rows_dropped(&self) -> u64 {
         self.counts.rows_dropped()
     }
 
-    /// Counters for those who ask while it appends.
+    /// Returns counters that other threads may read while it appends.
     #[must_use]
     pub fn counts(&self) -> Arc<WriterCounts> {
         Arc::clone(&self.counts)
     }
 
-    /// The lanes claimed, in the order of every leading axis.
+    /// Returns the claimed lanes, in the order of every leading axis.
     #[must_use]
     pub fn lanes(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// The writer's autoreset mode.
+    /// Returns the autoreset mode.
     #[must_use]
     pub fn autoreset_mode(&self) -> AutoresetMode {
         self.mode
     }
 
-    /// What the last append returned.
+    /// Returns the result of the last append.
     #[must_use]
     pub fn appended(&self) -> &[RowIndex] {
         &self.indices
     }
 
-    /// Rows published by this writer, FINAL rows included.
+    /// Returns the rows published by this writer, FINAL rows included.
     #[must_use]
     pub fn rows_written(&self) -> u64 {
         self.rows_written
@@ -325,19 +327,19 @@ impl Writer {
         self.lanes.iter().map(|lane| lane.clock.awaits_final())
     }
 
-    /// The columns of a row.
+    /// Returns the columns of a row.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         self.ring.schema()
     }
 
-    /// The ring written to.
+    /// Returns the ring.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Whether everything has as many rows as it should.
+    /// Checks that every column and flag array has the right length.
     fn check_sizes(&self, step: &Step<'_>, steps: usize) -> Result<(), AppendError> {
         let lanes = self.lanes.len();
         let columns = self.schema().columns();
@@ -387,22 +389,22 @@ fn check_flags(
 }
 
 impl OwnLane {
-    /// Writes row `i` of the `of` that a step has, which ends no episode. `false`:
-    /// there is no room for a row, or it is the final one's turn, or something does not have the column's size.
+    /// Writes row `i` of the `of` that a step has, which ends no episode. Returns `false` if there
+    /// is no room, if a FINAL row is due, or if a column has another size.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> bool {
         self.plain && self.write_row(step, row)
     }
 
-    /// The same for a lane whose newest row has a `next_obs`, which this row must show.
+    /// Writes row `i` in a lane whose newest row has a `next_obs`, which this row must show.
     fn write_continuing(&self, obs: &[ObsColumn], step: &Step<'_>, row: (usize, usize)) -> bool {
         if self.clock.awaits_final() {
             return false;
         }
         match self.kept.what() {
             What::Nothing => self.write_row(step, row),
-            // The sizes of the columns are checked before they are compared.
+            // `write_row` checks the sizes before the columns are compared.
             What::Next => self.write_row(step, row) && self.kept.is_row(obs, step.columns, row.0),
             What::Final => false,
         }
@@ -417,12 +419,12 @@ impl OwnLane {
         self.memory.lane().store_row(slot, mark.words(), step.columns, row)
     }
 
-    /// Sets whether the next append is plain, after the clock or the kept observation changed.
+    /// Updates `plain` after the clock or the kept observation changed.
     fn settle(&mut self) {
         self.plain = !self.clock.awaits_final() && self.kept.what() == What::Nothing;
     }
 
-    /// Publishes it.
+    /// Publishes the row that was written.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     fn publish_plainly(&mut self, number: u32) -> RowIndex {
@@ -433,7 +435,7 @@ impl OwnLane {
     }
 
     /// Writes row `i` of a step whose sizes were checked.
-    fn write_step(&self, ahead: u64, marks: RowMarks, step: &Step<'_>, i: usize) {
+    fn write_step(&self, ahead: u64, marks: HeaderFields, step: &Step<'_>, i: usize) {
         self.write_marks(ahead, marks);
         let lanes = step.terminated.len();
         for (at, bytes) in step.columns.iter().enumerate() {
@@ -445,7 +447,7 @@ impl OwnLane {
         &self,
         schema: &Schema,
         ahead: u64,
-        marks: RowMarks,
+        marks: HeaderFields,
         zeros: &[u8],
         mut finals: impl Iterator<Item = &'a [u8]>,
     ) {
@@ -460,13 +462,13 @@ impl OwnLane {
         }
     }
 
-    fn write_marks(&self, ahead: u64, marks: RowMarks) {
+    fn write_marks(&self, ahead: u64, marks: HeaderFields) {
         let mark = marks.at(self.memory.head() + ahead);
         self.memory.write(ROW_HEADERS, ahead, bytemuck::bytes_of(&mark));
     }
 }
 
-/// Row `i` of a column's bytes, whose length was checked.
+/// Returns row `i` of the bytes of a column, whose length was checked.
 #[inline]
 fn row(bytes: &[u8], width: usize, i: usize) -> &[u8] {
     &bytes[i * width..(i + 1) * width]

@@ -1,5 +1,5 @@
-//! What a writer does about what a ring's holders are told: it moves its lanes to larger memory,
-//! between two appends, and finds out that the ring has lost its name.
+//! Follows the notices of a ring: relocates lanes between two appends, and detects that the ring
+//! has lost its name.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use super::{OwnLane, Writer};
 use crate::error::AppendError;
 use crate::ring::Ring;
 
-/// A move that failed, for want of descriptors or address space, is tried again after so long.
+/// Pause after a relocation that failed for lack of descriptors or address space.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The notices that a writer has heeded.
+/// Notices that a writer has followed.
 #[derive(Debug)]
 pub(super) struct Moves {
-    /// [`RingStore::notices`](backcast_layout::RingStore::notices), as they were then.
+    /// [`RingStore::notices`](backcast_layout::RingStore::notices) at that time.
     notices: u32,
-    /// The lanes are where that resize put them.
+    /// Resize after which the lanes were relocated.
     resizes: u32,
     not_before: Option<Instant>,
 }
 
 impl Moves {
-    /// Of a writer whose lanes are claimed next, and are then where resizes until now put them.
+    /// State of a writer that claims its lanes next, where all resizes until now put them.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
         Self { notices: store.notices(), resizes: store.resizes(), not_before: None }
@@ -30,14 +30,14 @@ impl Moves {
 }
 
 impl Writer {
-    /// Moves the lanes if the ring is being resized, and fails if it has lost its name and its handle
-    /// says so. To be called before rows are announced.
+    /// Relocates the lanes if the ring is being resized. Fails if the ring has lost its name and
+    /// its handle chose an error for that. Called before rows are announced.
     #[inline]
     pub(super) fn heed_notices(&mut self) -> Result<(), AppendError> {
         if self.has_followed() { Ok(()) } else { self.heed() }
     }
 
-    /// Whether all notices were heeded.
+    /// Whether all notices were followed.
     #[inline]
     pub(super) fn has_followed(&self) -> bool {
         self.ring.store().notices() == self.moves.notices
@@ -56,16 +56,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Has the next append heed that the ring has lost its name, if it has. Two system calls, so
-    /// appends do not look: files that were deleted by hand, which leaves no notice, are found out
-    /// when the writer restarts.
+    /// Makes the next append follow a loss of the name, if there is one. Two system calls, so
+    /// appends do not look. Files deleted by hand leave no notice, and are detected when the writer
+    /// restarts.
     pub(super) fn look_at_name(&mut self) {
         if self.ring.is_unlinked() {
             self.moves.notices = !self.ring.store().notices();
         }
     }
 
-    /// Whether the lanes are where the last resize put them.
+    /// Relocates the lanes as the last resize says. Returns whether all are relocated.
     fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
         if resizes == self.moves.resizes {
@@ -78,9 +78,9 @@ impl Writer {
         let lanes = mem::take(&mut self.lanes).into_iter().zip(&self.numbers);
         self.lanes = lanes
             .map(|(own, number)| {
-                let memory = own.memory.moved(|claimed| {
-                    let (lane, moved) = self.ring.store().move_lane(*number, claimed);
-                    if let Err(error) = moved {
+                let memory = own.memory.relocated(|claimed| {
+                    let (lane, relocated) = self.ring.store().relocate_lane(*number, claimed);
+                    if let Err(error) = relocated {
                         tracing::warn!(lane = number, %error, "cannot move to larger memory yet");
                         failed = true;
                     }

@@ -1,8 +1,8 @@
-//! How a writer is made.
+//! Options of a writer.
 
 use crate::autoreset::AutoresetMode;
 
-/// How a writer is made.
+/// Options of a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
     pub(crate) lanes: u32,
@@ -13,8 +13,8 @@ impl WriterOptions {
     /// A writer of `n` lanes, one per sub-environment.
     ///
     /// One lane is in [disabled](AutoresetMode::Disabled) mode, since the caller resets a single
-    /// environment. Several lanes need [`autoreset`](Self::autoreset): vector environments differ in
-    /// when they reset, and a wrong guess would store wrong transitions.
+    /// environment. Several lanes need [`autoreset`](Self::autoreset): vector environments differ
+    /// in when they reset, and a wrong guess would store wrong transitions.
     #[must_use]
     pub fn lanes(n: u32) -> Self {
         Self { lanes: n, autoreset: None }

@@ -1,4 +1,4 @@
-//! What an append makes of each lane, decided before anything is written, and then written.
+//! Plans the rows of an append for each lane before anything is written, and then writes them.
 
 use backcast_layout::protocol::MAX_SEQ;
 
@@ -8,54 +8,54 @@ use super::{OwnLane, Writer, row};
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
-use crate::writer::episode_clock::{EpisodeClock, RowMarks, Rows};
+use crate::writer::episode_clock::{AppendedRows, EpisodeClock, HeaderFields};
 use crate::writer::step::Step;
 
-/// What an append makes of a lane.
+/// Plan of an append for one lane.
 #[derive(Debug)]
 pub(super) struct Planned {
-    /// The FINAL row that ends an episode before `rows`; it holds the kept observation.
-    pub(super) cut: Option<RowMarks>,
-    pub(super) rows: Rows,
+    /// FINAL row that cuts an episode before `rows`; it holds the kept observation.
+    pub(super) cut: Option<HeaderFields>,
+    pub(super) rows: AppendedRows,
     pub(super) clock: EpisodeClock,
-    /// Further rows that may turn out to be needed.
+    /// Further rows that may be needed.
     pub(super) spare: u64,
-    /// Hints at a wrong mode.
+    /// Hint at a wrong mode.
     pub(super) sign: Option<Sign>,
-    /// The lane's rows were announced just now, or are still frozen.
+    /// Whether the rows were announced just now, or are still frozen.
     pub(super) unsettled: bool,
-    /// Rows that the step should have made and that there will not be: a lease leaves no room for them,
-    /// or it is the final row of an episode whose end was dropped.
+    /// Rows of the step that are not appended: a lease leaves no room for them, or the step is the
+    /// final row of an episode whose end was dropped.
     pub(super) dropped: u64,
 }
 
 impl Planned {
-    pub(super) fn new(rows: Rows, clock: EpisodeClock) -> Self {
-        let dropped = u64::from(rows == Rows::Nothing);
+    pub(super) fn new(rows: AppendedRows, clock: EpisodeClock) -> Self {
+        let dropped = u64::from(rows == AppendedRows::Nothing);
         Self { cut: None, rows, clock, spare: 0, sign: None, unsettled: false, dropped }
     }
 
-    /// A lane that stays as it is.
+    /// Plan of a lane that does not change.
     pub(super) fn nothing(clock: EpisodeClock) -> Self {
-        Self { dropped: 0, ..Self::new(Rows::Nothing, clock) }
+        Self { dropped: 0, ..Self::new(AppendedRows::Nothing, clock) }
     }
 
-    /// Rows that are needed, at most.
+    /// Returns the rows that are needed at most.
     pub(super) fn room(&self) -> u64 {
         u64::from(self.cut.is_some()) + self.rows.count() + self.spare
     }
 
-    /// A lease leaves no room: there will be none of the rows of a lane whose clock is `before`.
+    /// Drops the rows, for which a lease leaves no room, of a lane whose clock is `before`.
     pub(super) fn drop_rows(&mut self, before: EpisodeClock) {
         self.dropped = self.room() - self.spare;
         self.clock = before.without(self.clock);
-        (self.cut, self.rows, self.spare, self.sign) = (None, Rows::Nothing, 0, None);
+        (self.cut, self.rows, self.spare, self.sign) = (None, AppendedRows::Nothing, 0, None);
         self.unsettled = false;
     }
 }
 
 impl Writer {
-    /// Decides what the step makes of each lane, without changing any.
+    /// Plans the step for each lane, without changing any.
     pub(super) fn plan(&mut self, step: &Step<'_>) -> Result<(), AppendError> {
         self.planned.clear();
         for (i, lane) in self.lanes.iter().enumerate() {
@@ -65,8 +65,8 @@ impl Writer {
                 lane.kept.what() != What::Nothing && lane.kept.is_row(&self.obs, step.columns, i);
             let rewarded = || self.reward.is_some_and(|reward| is_rewarded(reward, step, i));
             let planned = lane.planned(self.mode, ends, same, rewarded);
-            // A schema without observations has nothing to hand over when a lane ends.
-            if matches!(planned.rows, Rows::StepAndFinal(..)) && !self.obs.is_empty() {
+            // A schema without observations has nothing to store when a lane ends.
+            if matches!(planned.rows, AppendedRows::StepAndFinal(..)) && !self.obs.is_empty() {
                 finals(step, self.mode)
                     .ok_or(AppendError::MissingFinalObs { lane: i, mode: self.mode })?;
             }
@@ -79,7 +79,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends what was planned and has room. Cannot fail.
+    /// Appends the planned rows. Cannot fail.
     pub(super) fn append_planned(&mut self, step: &Step<'_>) {
         let (schema, obs) = (self.ring.schema(), &*self.obs);
         let given = finals(step, self.mode).unwrap_or_default();
@@ -92,20 +92,20 @@ impl Writer {
                 ahead = 1;
             }
             match planned.rows {
-                Rows::Step(marks) => {
+                AppendedRows::Step(marks) => {
                     lane.write_step(ahead, marks, step, i);
                     match step.next_obs {
                         Some(next) => lane.kept.keep(What::Next, obs, next, i),
                         None => lane.kept.forget(),
                     }
                 }
-                Rows::StepAndFinal(marks, last) => {
+                AppendedRows::StepAndFinal(marks, last) => {
                     lane.write_step(ahead, marks, step, i);
                     let rows = given.iter().zip(obs).map(|(bytes, c)| row(bytes, c.width, i));
                     lane.write_final(schema, ahead + 1, last, &self.zeros, rows);
                     lane.kept.keep(What::Final, obs, given, i);
                 }
-                Rows::Final(marks) => {
+                AppendedRows::Final(marks) => {
                     if lane.kept.what() == What::Next {
                         lane.write_final(schema, ahead, marks, &self.zeros, lane.kept.rows(obs));
                     } else {
@@ -116,13 +116,13 @@ impl Writer {
                     }
                     lane.kept.forget();
                 }
-                Rows::Nothing => lane.kept.forget(),
+                AppendedRows::Nothing => lane.kept.forget(),
             }
             lane.clock = planned.clock;
             lane.settle();
             let (rows, own) = (planned.room(), lane.memory.lane());
             self.doubts.appends +=
-                u64::from(step.next_obs.is_some() && matches!(planned.rows, Rows::Step(_)));
+                u64::from(step.next_obs.is_some() && matches!(planned.rows, AppendedRows::Step(_)));
             if planned.cut.is_some() {
                 own.count_cut();
                 self.doubts.cut(of);
@@ -132,7 +132,7 @@ impl Writer {
                 self.doubts.reset(i, self.mode, sign);
             }
             self.has_news |= self.doubts.has_news();
-            if planned.rows == Rows::Nothing {
+            if planned.rows == AppendedRows::Nothing {
                 self.counts.add_dropped(planned.dropped);
                 own.count_dropped(planned.dropped);
                 self.indices.push(RowIndex::NONE);
@@ -146,7 +146,7 @@ impl Writer {
 }
 
 impl OwnLane {
-    /// Decides what a step makes of the lane. `same`: its observation is the kept one.
+    /// Plans a step for the lane. `same`: its observation is the kept one.
     fn planned(
         &self,
         mode: AutoresetMode,
@@ -176,7 +176,8 @@ impl OwnLane {
     }
 }
 
-/// Returns the observations that end episodes: in disabled mode `next_obs` stands in for `final_obs`.
+/// Returns the observations that end episodes: in disabled mode `next_obs` stands in for
+/// `final_obs`.
 pub(super) fn finals<'a>(step: &Step<'a>, mode: AutoresetMode) -> Option<&'a [&'a [u8]]> {
     step.final_obs.or(step.next_obs.filter(|_| mode == AutoresetMode::Disabled))
 }

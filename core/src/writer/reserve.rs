@@ -1,9 +1,9 @@
-//! Writing a row where it stands: announced, handed out column by column, and then published.
+//! Writes a row in place: announced, lent column by column, and then published.
 
 use std::marker::PhantomData;
 
 use backcast_layout::protocol::MAX_SEQ;
-use backcast_layout::{Column, DType, Role, Window};
+use backcast_layout::{Column, DType, LaneAlias, Role};
 
 pub use self::commit::Ends;
 use super::Writer;
@@ -13,23 +13,23 @@ use crate::autoreset::AutoresetMode;
 use crate::element::Element;
 use crate::error::AppendError;
 use crate::schema::USER;
-use crate::writer::episode_clock::Rows;
+use crate::writer::episode_clock::AppendedRows;
 
 mod commit;
 
-/// The next row of a writer, announced and not published: its columns are written where they stand.
+/// The next row of a writer, announced and not published: its columns are written in place.
 ///
-/// [`commit`](Self::commit) publishes it. Dropping it, or a death of the process, leaves no row: the
-/// lane goes on with the next append as if there had been none. Until they are written, columns hold
-/// what the slot held before.
+/// [`commit`](Self::commit) publishes it. Dropping it, or a death of the process, leaves no row:
+/// the lane goes on with the next append. Until they are written, columns hold what the slot held
+/// before.
 #[derive(Debug)]
 pub struct Reserved<'w> {
     writer: &'w mut Writer,
-    /// Nothing is written: a lease left no room, or the row has nothing to end.
+    /// Writes are discarded: a lease left no room, or the row has nothing to end.
     nowhere: bool,
 }
 
-/// A column of a row that is being written.
+/// A column of a reserved row.
 #[derive(Debug)]
 pub struct ColumnMut<'r, T> {
     writer: &'r Writer,
@@ -40,13 +40,13 @@ pub struct ColumnMut<'r, T> {
 }
 
 impl Writer {
-    /// Announces the next row and lends its columns, to be written in place and then committed: no
-    /// copy of the row is made anywhere else. For writers of one lane. In next-step mode the row after an
-    /// end is the FINAL one, of which only observations count; in the other modes
+    /// Announces the next row and lends its columns, to be written in place and then committed,
+    /// without any other copy of the row. For writers of one lane. In next-step mode the row after
+    /// an end is the FINAL one, of which only observations count. In the other modes
     /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
-    /// Waits while a lease is in the way, as [`append`](Self::append) does. If the policy then is to drop
-    /// the row, it can be written like any other, and the commit returns
+    /// Waits while a lease is in the way like [`append`](Self::append). If the policy then is to
+    /// drop the row, it can be written like any other, and the commit returns
     /// [`RowIndex::NONE`](crate::RowIndex::NONE).
     ///
     /// ```
@@ -61,14 +61,16 @@ impl Writer {
     /// obs.write_at(2, &[3.0])?;
     /// assert_eq!(ring.lane_span(0), Some(0..0));
     /// let index = row.commit(false, false)?;
-    /// assert_eq!((index.seq(), ring.rows(0, 0..1)?.column::<f32>("obs")?), (0, &[1.0, 2.0, 3.0][..]));
+    /// assert_eq!(index.seq(), 0);
+    /// assert_eq!(ring.rows(0, 0..1)?.column::<f32>("obs")?, &[1.0, 2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&mut self) -> Result<Reserved<'_>, AppendError> {
         self.reserve_until(&mut || false)
     }
 
-    /// The same; `interrupted` is asked as by [`append_until`](Self::append_until).
+    /// Announces the next row like [`reserve`](Self::reserve). `interrupted` is called as by
+    /// [`append_until`](Self::append_until).
     pub fn reserve_until(
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
@@ -83,20 +85,20 @@ impl Writer {
         if head + room >= MAX_SEQ {
             return Err(AppendError::LaneWornOut { lane: 0, rows: head });
         }
-        // Whether it ends the episode is not known yet: there is room for that.
+        // Whether it ends the episode is not known yet: keep room for that.
         let (rows, clock) = lane.clock.advance(self.mode, false, false);
-        let spare = if rows == Rows::Nothing { 0 } else { room - 1 };
+        let spare = if rows == AppendedRows::Nothing { 0 } else { room - 1 };
         self.planned.clear();
         self.planned.push(Planned { spare, ..Planned::new(rows, clock) });
         self.make_room(interrupted)?;
-        let nowhere = self.planned.iter().all(|planned| planned.rows == Rows::Nothing);
+        let nowhere = self.planned.iter().all(|planned| planned.rows == AppendedRows::Nothing);
         self.asked.clear();
         self.asked.resize(self.ring.schema().columns().len(), false);
         Ok(Reserved { writer: self, nowhere })
     }
 
-    /// Rows that a reserved row may turn out to need: itself, the FINAL row of an episode that is cut
-    /// before it, and the one of an episode that it ends.
+    /// Returns the rows that a reserved row may need: itself, the FINAL row of an episode that is
+    /// cut before it, and the one of an episode that it ends.
     fn reserved_room(&self) -> u64 {
         let waits =
             |lane: &super::OwnLane| lane.kept.what() == What::Next && !lane.clock.is_ended();
@@ -106,7 +108,7 @@ impl Writer {
     }
 }
 
-/// A reserved row that nobody holds at the moment; see [`Reserved::suspend`].
+/// A reserved row that is suspended; see [`Reserved::suspend`].
 #[derive(Debug)]
 pub struct Suspended {
     head: u64,
@@ -114,7 +116,7 @@ pub struct Suspended {
 }
 
 impl Writer {
-    /// Goes on with a row that was suspended. `None`: another one was appended since.
+    /// Resumes a suspended row. `None` if another one was appended since.
     pub fn resume(&mut self, row: &Suspended) -> Option<Reserved<'_>> {
         let Suspended { head, nowhere } = *row;
         let room = self.reserved_room();
@@ -125,50 +127,50 @@ impl Writer {
         there.then_some(Reserved { writer: self, nowhere })
     }
 
-    /// Whether a window shows the lane of a writer of one, where it is now.
+    /// Whether an alias shows the lane of a writer of one lane, in its current memory.
     #[must_use]
-    pub fn is_shown_by(&self, window: &Window) -> bool {
-        self.lanes.first().is_some_and(|lane| lane.memory.lane().is_shown_by(window))
+    pub fn is_aliased_by(&self, alias: &LaneAlias) -> bool {
+        self.lanes.first().is_some_and(|lane| lane.memory.lane().is_aliased_by(alias))
     }
 
-    /// The lane of a writer of one, mapped a second time, for [`Reserved::place`]. `None` for a private
-    /// ring, and where the system cannot.
-    pub fn window(&self) -> std::io::Result<Option<Window>> {
-        self.lanes.first().map_or(Ok(None), |lane| lane.memory.lane().window())
+    /// Maps the lane of a writer of one lane a second time, for [`Reserved::place`]. `None` for a
+    /// private ring, and where the system cannot.
+    pub fn alias(&self) -> std::io::Result<Option<LaneAlias>> {
+        self.lanes.first().map_or(Ok(None), |lane| lane.memory.lane().alias())
     }
 }
 
 impl Reserved<'_> {
-    /// Lets go of the writer for as long as code that is not ours fills the row.
+    /// Releases the writer while foreign code fills the row.
     #[must_use]
     pub fn suspend(self) -> Suspended {
         let head = self.writer.lanes.first().map_or(0, |lane| lane.memory.head());
         Suspended { head, nowhere: self.nowhere }
     }
 
-    /// Where column number `at` of the row stands in a window of the lane, for code that is not ours to
-    /// store to: a part of the ring until the window is [detached](Window::detach). `None` where what is
-    /// written counts nowhere, and for a window of another lane.
+    /// Returns the address of column `at` of the row in an alias of the lane, for foreign code to
+    /// store to. Stores change the ring until the alias is [detached](LaneAlias::detach). `None` if
+    /// writes to the column are discarded, and for an alias of another lane.
     #[must_use]
-    pub fn place(&mut self, window: &Window, at: usize) -> Option<*mut u8> {
+    pub fn place(&mut self, alias: &LaneAlias, at: usize) -> Option<*mut u8> {
         self.writer.asked.get(at)?;
         let nowhere = self.counts_nowhere(at);
         let memory = &self.writer.lanes.first().filter(|_| !nowhere)?.memory;
-        if !memory.lane().is_shown_by(window) {
+        if !memory.lane().is_aliased_by(alias) {
             return None;
         }
-        let place = window.address(USER + at, memory.slot())?;
+        let place = alias.address(USER + at, memory.slot())?;
         *self.writer.asked.get_mut(at)? = true;
         Some(place)
     }
 
-    /// The slot of the row, for [`Window::detach`].
+    /// Returns the slot of the row, for [`LaneAlias::detach`].
     #[must_use]
     pub fn slot(&self) -> u64 {
         self.writer.lanes.first().map_or(0, |lane| lane.memory.slot())
     }
 
-    /// Writes column number `at` as bytes, of which there must be as many as the column has.
+    /// Writes column `at` of the row from exactly its bytes.
     pub fn write_bytes(&mut self, at: usize, bytes: &[u8]) -> Result<(), AppendError> {
         let columns = self.writer.ring.schema().columns();
         let items = columns.get(at).map_or(0, Column::width);
@@ -185,19 +187,19 @@ impl Reserved<'_> {
         Ok(())
     }
 
-    /// Whether it is the FINAL row of an episode that ended with the row before: its observations are
-    /// the final ones, and everything else of it will be zero.
+    /// Whether it is the FINAL row of an episode that ended with the row before: its observations
+    /// are the final ones, and all other columns will be zero.
     #[must_use]
     #[inline]
     pub fn is_final(&self) -> bool {
         self.writer.awaits_final().any(|awaits| awaits)
     }
 
-    /// A column, to be written. Asking again gives the same place, as it was left.
+    /// Returns a column, to be written. A second call returns the same place, as it was left.
     #[inline]
     pub fn column<T: Element>(&mut self, name: &str) -> Result<ColumnMut<'_, T>, AppendError> {
-        // In registers up to here: a result with an error's room in it goes through memory, where reading it
-        // back costs more than a small column.
+        // Values stay in registers up to here: a result with room for an error goes through memory,
+        // which costs more than a small column.
         let Some(at) = self.find(name, T::DTYPE) else {
             return Err(self.not_found(name, T::DTYPE));
         };
@@ -205,7 +207,7 @@ impl Reserved<'_> {
         Ok(ColumnMut { writer: self.writer, column: USER + at, items, nowhere, of: PhantomData })
     }
 
-    /// The number of a column, which is asked for now.
+    /// Returns the number of a column, and marks it as written.
     fn find(&mut self, name: &str, dtype: DType) -> Option<usize> {
         let columns = self.writer.ring.schema().columns();
         let at = columns.iter().position(|column| column.name() == name)?;
@@ -218,7 +220,7 @@ impl Reserved<'_> {
         self.writer.ring.schema().columns().get(at).map_or(0, Column::items)
     }
 
-    /// Why a column was not found.
+    /// Returns why a column was not found.
     #[cold]
     fn not_found(&self, name: &str, got: DType) -> AppendError {
         let (name, columns) = (name.to_owned(), self.writer.ring.schema().columns());
@@ -229,7 +231,7 @@ impl Reserved<'_> {
         AppendError::UnknownColumn { name, known }
     }
 
-    /// Whether what is written of a column is not kept.
+    /// Whether writes to a column are discarded.
     #[inline]
     fn counts_nowhere(&self, at: usize) -> bool {
         let of_steps = |column: &Column| column.role() == Role::Step;
@@ -237,18 +239,18 @@ impl Reserved<'_> {
         self.nowhere || (self.is_final() && columns.get(at).is_some_and(of_steps))
     }
 
-    /// Gives the row up, as dropping it does: there is none, and the lane goes on.
+    /// Drops the row: there is none, and the lane goes on.
     pub fn abort(self) {}
 }
 
 impl<T: Element> ColumnMut<'_, T> {
-    /// Elements of the row.
+    /// Returns the elements of the row.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items
     }
 
-    /// Whether it has none; never.
+    /// Whether it has no element; never.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items == 0
@@ -275,7 +277,7 @@ impl<T: Element> ColumnMut<'_, T> {
         Ok(())
     }
 
-    /// Writes what `element` makes of each element's number, without the row anywhere else.
+    /// Writes the results of `element` for each number, without a buffer for the row.
     pub fn write_with(&mut self, mut element: impl FnMut(usize) -> T) {
         const CHUNK: usize = 64;
         for at in (0..self.items).step_by(CHUNK) {

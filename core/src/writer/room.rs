@@ -1,11 +1,11 @@
-//! Room for rows: announced, and no lease in the way, or what the lane policy says about one.
+//! Makes room for rows: announces them, and deals with leases as the lane policy says.
 
 use super::Writer;
 use crate::error::AppendError;
 use crate::writer::lease_backoff::{Met, Room, nap};
 
 impl Writer {
-    /// Announces the planned rows and sees that no lease freezes their slots.
+    /// Announces the planned rows and checks that no lease freezes their slots.
     pub(super) fn make_room(
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
@@ -33,26 +33,26 @@ impl Writer {
         }
         lane.memory.announced();
         for (lane, planned) in self.lanes.iter_mut().zip(&mut self.planned) {
-            // Nobody can freeze anything, so this settles every lane.
+            // Without leases nothing is frozen, so this settles every lane.
             planned.unsettled = !lane.memory.settle(None, planned.room());
         }
         Ok(())
     }
 
-    /// Scans the pins of the lanes that are not settled. `true`: now all are.
+    /// Scans the pins of the lanes that are not settled. Returns `true` if all are now.
     fn look(&mut self) -> bool {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
         let mut settled = true;
         for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
             let rows = planned.room();
-            planned.unsettled = !lane.patience.look(store, *number, &mut lane.memory, rows);
+            planned.unsettled = !lane.backoff.look(store, *number, &mut lane.memory, rows);
             settled &= !planned.unsettled;
         }
         settled
     }
 
-    /// A lease is in the way of some lane: waits for it, drops that lane's rows, or fails.
+    /// Waits for a lease in the way of a lane, drops the rows of that lane, or fails.
     #[cold]
     fn wait_for_leases(
         &mut self,
@@ -68,19 +68,18 @@ impl Writer {
                 else {
                     continue;
                 };
-                let Some(Met { pin, .. }) = lane.patience.met().filter(|_| planned.unsettled)
-                else {
+                let Some(Met { pin, .. }) = lane.backoff.met().filter(|_| planned.unsettled) else {
                     continue;
                 };
-                // A holder that died holds no lock; its pins are nobody's.
+                // A dead holder holds no lock: its pins are cleared.
                 if store.reap_reader(pin.slot).unwrap_or(false) {
                     waits = true;
                     continue;
                 }
                 if let Some(met) = met.get_mut(i) {
-                    *met = lane.patience.count(store, lane.memory.lane());
+                    *met = lane.backoff.count(store, lane.memory.lane());
                 }
-                match lane.patience.decide(store, number)? {
+                match lane.backoff.decide(store, number)? {
                     Room::There => {}
                     Room::Wait => waits = true,
                     Room::Drop => planned.drop_rows(lane.clock),
@@ -100,14 +99,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps the first lease in the way that is new for the warning.
+    /// Keeps the first new lease in the way for the warning.
     fn report(&mut self, met: &[Option<Met>]) {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
         for (((lane, planned), number), met) in lanes {
             let Some(met) = *met else { continue };
-            lane.patience.append_is_over();
-            if let Some(stall) = lane.patience.report(store, *number, met, planned.dropped > 0) {
+            lane.backoff.append_is_over();
+            if let Some(stall) = lane.backoff.report(store, *number, met, planned.dropped > 0) {
                 tracing::warn!(?stall, "a lease made a writer wait or drop rows");
                 self.stall.get_or_insert(stall);
                 self.has_news = true;
@@ -139,7 +138,7 @@ mod tests {
         Ok(writer.append_until(&step, &mut || true)?[0])
     }
 
-    /// A lane that a lease lets nobody write, up to its last free slot; an episode may end there.
+    /// Makes a lane that is full up to the rows of a lease; an episode may end there.
     fn leased(policy: LanePolicy, ends: bool) -> (Ring, Writer, Lease) {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
         let options = RingOptions::with_capacity(32).lane_policy(policy);

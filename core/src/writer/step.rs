@@ -1,4 +1,4 @@
-//! One step of a writer's lanes: borrowed columns, leading axis = lanes.
+//! One step of the lanes of a writer: borrowed columns, leading axis = lanes.
 
 use backcast_layout::Role;
 
@@ -11,17 +11,17 @@ use crate::schema::Schema;
 pub struct Step<'a> {
     /// One slice per user's column, in schema order; `lanes * width` bytes each.
     pub columns: &'a [&'a [u8]],
-    /// The step's action ended the episode, per lane.
+    /// Whether the action ended the episode, per lane.
     pub terminated: &'a [bool],
-    /// Something outside the episode ended it, per lane.
+    /// Whether something outside the episode ended it, per lane.
     pub truncated: &'a [bool],
     /// Observations that the step led to: one slice per column of role obs, in schema order, as
-    /// large as those of `columns`. The next step must begin with them; in disabled mode they end the
-    /// lanes that ended.
+    /// large as those of `columns`. The next step must begin with them. In disabled mode they end
+    /// the lanes that ended.
     pub next_obs: Option<&'a [&'a [u8]]>,
-    /// Final observations: one slice per column of role obs, in schema order. Required in
-    /// same-step mode when a lane ended, and in disabled mode unless there is `next_obs`; only the rows
-    /// of those lanes are read.
+    /// Final observations: one slice per column of role obs, in schema order. Required when a lane
+    /// ended: in same-step mode, and in disabled mode unless there is `next_obs`. Only the rows of
+    /// those lanes are read.
     pub final_obs: Option<&'a [&'a [u8]]>,
 }
 
@@ -36,7 +36,7 @@ pub struct StepColumns<'a> {
 }
 
 impl<'a> StepColumns<'a> {
-    /// No column set yet.
+    /// Returns a step without columns.
     #[must_use]
     pub fn of(schema: &'a Schema) -> Self {
         let columns = vec![None; schema.columns().len()];
@@ -54,7 +54,8 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
-    /// Adds a column of the observation that the step led to. Give all of role obs, in schema order.
+    /// Adds a column of the observation that the step led to. Give all of role obs, in schema
+    /// order.
     pub fn with_next<T: Element>(mut self, name: &str, rows: &'a [T]) -> Result<Self, AppendError> {
         let bytes = self.typed_obs("next_obs", name, rows, self.next_obs.len())?;
         self.next_obs.push(bytes);
@@ -72,7 +73,7 @@ impl<'a> StepColumns<'a> {
         Ok(self)
     }
 
-    /// The bytes of the column of role obs that stands at `at` among those.
+    /// Returns the bytes of the column of role obs with number `at` among those.
     fn typed_obs<T: Element>(
         &self,
         what: &str,
@@ -105,7 +106,7 @@ impl<'a> StepColumns<'a> {
         Ok(bytemuck::cast_slice(rows))
     }
 
-    /// The step, once every column is set.
+    /// Returns the step, if every column is set.
     pub fn step<'b>(
         &'b mut self,
         terminated: &'b [bool],

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use backcast_core::{Base, BaseLock, Claimed};
+use backcast_core::{Base, BaseLock, LockAttempt};
 
 use crate::protocol::Holder;
 
@@ -82,8 +82,8 @@ impl Daemon {
     pub fn start(base: &Base, options: &ServeOptions) -> Result<Self, ServeError> {
         options.check()?;
         let lock = match BaseLock::claim(base)? {
-            Claimed::Ours(lock) => lock,
-            Claimed::Theirs(said) => {
+            LockAttempt::Acquired(lock) => lock,
+            LockAttempt::Held(said) => {
                 let holder = serde_json::from_str::<Holder>(&said)
                     .map_or_else(|_| "(unknown)".to_owned(), |holder| holder.pid.to_string());
                 return Err(ServeError::AlreadyRunning { base: base.path().to_owned(), holder });

@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use backcast_core::{Numbers, copy_numbers, soon as prefetch_l2};
+use backcast_core::{Numbers, copy_numbers, prefetch_l2};
 use backcast_market::{Panel, PriceColumn};
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_layout::ThreadTeam;
+use backcast_layout::ThreadPool;
 
 use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
 use crate::gather::{Cells, Job, Market, SortedJobs, Span};
@@ -234,7 +234,7 @@ impl TransitionRing {
     ) {
         let span = plan.span();
         let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
-        let mut alone = ThreadTeam::new(1);
+        let mut alone = ThreadPool::new(1);
         let team = if bytes < WORTH_THREADS { &mut alone } else { &mut self.team };
         let market = Market::new(&self.panel, selection.columns.as_deref()).until(self.end);
         let tickers = plan.tickers;

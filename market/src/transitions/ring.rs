@@ -4,7 +4,7 @@ use backcast_core::{
     AutoresetMode, Base, Capacity, Exist, LanePolicy, Ring, RingOptions, Step, Writer, WriterError,
     WriterOptions,
 };
-use backcast_layout::ThreadTeam;
+use backcast_layout::ThreadPool;
 
 use super::{
     batch::TransitionBatch,
@@ -78,7 +78,7 @@ pub struct TransitionRing {
     /// Memory for sorting the windows of samples with tickers of their own.
     pub(crate) sorted: SortedJobs,
     /// Those that fill a batch's windows with us.
-    pub(crate) team: ThreadTeam,
+    pub(crate) team: ThreadPool,
     adder: Option<Adder>,
     /// See [`TransitionOptions::end`]; at most the panel's days.
     pub(crate) end: usize,
@@ -211,7 +211,7 @@ impl TransitionRing {
             capacity,
             draws,
             sorted: SortedJobs::default(),
-            team: ThreadTeam::new(threads),
+            team: ThreadPool::new(threads),
             adder: None,
             indicator_lag: INDICATOR_LAG,
         }

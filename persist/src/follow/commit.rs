@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use backcast_core::{Guard, Ring};
+use backcast_core::{RetentionPin, Ring};
 use backcast_files::Progress;
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub(crate) struct FollowStep<'a> {
     pub(crate) name: &'a str,
     pub(crate) ring: &'a Ring,
     /// Pin of the rows that are not on disk.
-    pub(crate) guard: Option<&'a Guard>,
+    pub(crate) guard: Option<&'a RetentionPin>,
     pub(crate) options: &'a FollowOptions,
     /// Start of each lane in the first step, which also removes unneeded files.
     pub(crate) first: Option<&'a [FollowedLane]>,

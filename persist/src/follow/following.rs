@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use backcast_core::{Guard, LeaseError, Ring};
+use backcast_core::{LeaseError, RetentionPin, Ring};
 
 use super::commit::{Committed, FollowStep, commit, followed, from_oldest};
 use super::mode::{FollowOptions, Mode};
@@ -43,7 +43,7 @@ pub struct Following {
     behind_since: Option<Instant>,
     /// Rows published at the last inspection, and its time.
     last: Option<(Instant, Vec<u64>)>,
-    guard: Option<Guard>,
+    guard: Option<RetentionPin>,
     /// Time of the last check of the store.
     noticed: Instant,
     /// No step was done yet.
@@ -308,7 +308,7 @@ impl Following {
             return Ok(());
         }
         if self.guard.is_none() {
-            self.guard = Some(Guard::new(&self.ring)?);
+            self.guard = Some(RetentionPin::new(&self.ring)?);
         }
         let Some(guard) = &mut self.guard else { return Ok(()) };
         for (number, lane) in (0..).zip(lanes) {
@@ -316,7 +316,7 @@ impl Following {
             for _ in 0..ATTEMPTS {
                 match guard.keep(number, from) {
                     // The writer was faster; the next step counts lapped rows.
-                    Err(LeaseError::Hold(_)) => {
+                    Err(LeaseError::Pins(_)) => {
                         let oldest = self.ring.lane_span(number).unwrap_or_default().start;
                         from = lane.next.max(oldest);
                     }

@@ -230,7 +230,7 @@ pub(crate) fn reuse_failure(what: &str, why: LendError) -> Failure {
 ///
 /// The memory that the axes reach from `address` must be `hold`'s: rows of its lease, of which
 /// [`Lease::address`](backcast_core::Lease::address) told the first, or as many blocks as there are
-/// of its [`Looped`](backcast_core::Looped).
+/// of its [`MirroredBlocks`](backcast_core::MirroredBlocks).
 pub(crate) fn read_only_view<'py>(
     hold: &Bound<'py, PyAny>,
     address: *const u8,

@@ -1,7 +1,7 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, HoldError, LeaseError, ReadError, ResizeError, RestoreError, RingError,
+    AppendError, LeaseError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError,
     SampleError, SchemaError, SegmentError, WaitError, WriterError,
 };
 use backcast_gym::PortfolioError;
@@ -98,7 +98,7 @@ impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         match error {
             LeaseError::Segment(error) => error.into(),
-            LeaseError::Hold(HoldError::Lapped(_)) => Self::new(ErrorClass::Lapped, error),
+            LeaseError::Pins(ReaderPinsError::Lapped(_)) => Self::new(ErrorClass::Lapped, error),
             LeaseError::Damaged { .. } => Self::new(ErrorClass::Corrupt, error),
             error => Self::new(ErrorClass::Lease, error),
         }

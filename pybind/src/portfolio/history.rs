@@ -2,14 +2,14 @@
 //!
 //! A fresh history is `[H, X, C]` in memory, one block of days as the batch stores its days; Python
 //! sees `[X, H, C]`. An arena holds days of all environments, and is mapped twice in a row, so that
-//! its first day follows its last ([`Looped`]). A step writes the newest day over one that no
-//! history has any more, and moves the view.
+//! its first day follows its last ([`MirroredBlocks`]). A step writes the newest day over one that
+//! no history has any more, and moves the view.
 
 use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{DType, LentLoop, Looped};
+use backcast_core::{DType, MirroredBlocks, MirroredBlocksMut};
 use backcast_gym::PortfolioVectorEnv as CoreEnv;
 use numpy::PyArray1;
 use numpy::prelude::*;
@@ -48,7 +48,7 @@ pub(crate) struct Histories {
 #[pyclass(module = "backcast._native", name = "HistoryArena", frozen)]
 pub(crate) struct HistoryArena {
     /// Blocks of one day each: values `[N, X, C]`, then the mask `[N, X]`.
-    days: Looped,
+    days: MirroredBlocks,
     /// First block of the histories shown. `None` if the arena lacks the days before the newest, as
     /// in a batch that was copied in mid-episode.
     first: Mutex<Option<usize>>,
@@ -63,7 +63,7 @@ pub(crate) enum Days<'a, 'py> {
 /// Memory of those arrays.
 pub(crate) enum DayBuffers<'a> {
     Fresh { out: &'a mut [u8], mask: &'a mut [u8] },
-    Sliding { days: LentLoop<'a>, first: &'a Mutex<Option<usize>>, history: usize },
+    Sliding { days: MirroredBlocksMut<'a>, first: &'a Mutex<Option<usize>>, history: usize },
 }
 
 impl Histories {
@@ -123,13 +123,14 @@ impl HistoryArena {
         let day = row.and_then(|row| row.checked_mul(rows)?.checked_mul(envs));
         // One day more than a history, so that a step does not change the previous views.
         let days = day.ok_or_else(|| io::ErrorKind::OutOfMemory.into());
-        let days = days.and_then(|day| Looped::zeros(history + 1, day)).map_err(|error| {
-            let why = format!("no memory for views of {history} days of history: {error}");
-            Failure::new(
-                ErrorClass::Env,
-                format!("{why}; ask for arrays of their own with copy=True"),
-            )
-        })?;
+        let days =
+            days.and_then(|day| MirroredBlocks::zeros(history + 1, day)).map_err(|error| {
+                let why = format!("no memory for views of {history} days of history: {error}");
+                Failure::new(
+                    ErrorClass::Env,
+                    format!("{why}; ask for arrays of their own with copy=True"),
+                )
+            })?;
         Ok(Self { days, first: Mutex::default() })
     }
 }
@@ -142,7 +143,8 @@ impl<'py> Days<'_, 'py> {
             }
             Self::Sliding { arena, shape: [history, ..], .. } => {
                 let HistoryArena { days, first } = arena.get();
-                let days = days.lend().ok_or_else(|| reuse_failure("history", LendError::Busy))?;
+                let days =
+                    days.borrow_mut().ok_or_else(|| reuse_failure("history", LendError::Busy))?;
                 Ok(DayBuffers::Sliding { days, first, history: *history })
             }
         }
@@ -232,7 +234,7 @@ fn fill_some(
 /// Writes the days that the arena lacks, given that its histories began at block `before`. Returns
 /// the block at which they begin now.
 fn slide(
-    mut days: LentLoop<'_>,
+    mut days: MirroredBlocksMut<'_>,
     before: Option<usize>,
     history: usize,
     env: &CoreEnv,

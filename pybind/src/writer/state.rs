@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backcast_core::{Suspended, Window, Writer as CoreWriter};
+use backcast_core::{LaneAlias, Suspended, Writer as CoreWriter};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 
@@ -17,7 +17,7 @@ pub(crate) struct WriterState {
     pub(crate) fast_arguments: Option<FastArguments>,
     pub(crate) reserved: Option<SuspendedRow>,
     /// Window of the last reserved row, for the next one.
-    pub(crate) window: Option<Arc<Window>>,
+    pub(crate) window: Option<Arc<LaneAlias>>,
     /// Array that an append returned, reused by the next one if nothing else refers to it.
     pub(super) spare: Option<Py<PyUntypedArray>>,
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Longest name of a ring or panel, in bytes.
 pub const MAX_NAME_BYTES: usize = 100;
 
-/// What a named object is.
+/// Kind of a named object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A replay ring: directory `<name>.ring`.

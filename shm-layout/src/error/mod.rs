@@ -1,4 +1,4 @@
-//! What can go wrong with a segment: one enum for every operation on named objects.
+//! Errors of segments: one enum for every operation on named objects.
 
 mod kind;
 mod printable;
@@ -14,7 +14,7 @@ pub use self::printable::printable;
 pub use self::sizes::binary_size;
 use self::sizes::object_at;
 
-/// State of an object that exists and that this build cannot join.
+/// State of an object that exists and that this build cannot attach to.
 pub const OTHER_VERSION: &str = "another version of Backcast made it";
 
 /// Why a named object could not be created, attached, listed or removed.
@@ -30,7 +30,7 @@ pub enum SegmentError {
     NotFound {
         /// Ring or panel.
         kind: Kind,
-        /// Name asked for.
+        /// Requested name.
         name: String,
         /// Directory searched.
         base: PathBuf,
@@ -39,19 +39,19 @@ pub enum SegmentError {
     },
     /// The name is taken by a live or persistent object.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); use {}exist=\"replace\" to start over, or \
-         `backcast rm {name}`",
+        "a {kind} named `{name}` already exists ({state}); use {}exist=\"replace\" to start over, \
+         or `backcast rm {name}`",
         if *state == OTHER_VERSION { "" } else { "exist=\"attach\" to join it, " }
     )]
     AlreadyExists {
         /// Ring or panel.
         kind: Kind,
-        /// Name asked for.
+        /// Requested name.
         name: String,
         /// Held by a process, persistent, or [`OTHER_VERSION`].
         state: &'static str,
     },
-    /// The object exists but is not the one asked for.
+    /// Requested the object exists but is not the one.
     #[error(
         "the {kind} named `{name}` differs from what was asked: {what}; \
          ask for the same, choose another name, or use exist=\"replace\""
@@ -59,7 +59,7 @@ pub enum SegmentError {
     Different {
         /// Ring or panel.
         kind: Kind,
-        /// Name asked for.
+        /// Requested name.
         name: String,
         /// The first difference, both values named.
         what: String,
@@ -72,10 +72,10 @@ pub enum SegmentError {
     InUse {
         /// Ring or panel.
         kind: Kind,
-        /// Name asked for.
+        /// Requested name.
         name: String,
     },
-    /// The object lost its name while somebody held it.
+    /// The object lost its name while a process held it.
     #[error(
         "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but \
          nobody can join it any more; attach again to join what has the name now"
@@ -86,46 +86,47 @@ pub enum SegmentError {
         /// Name it had.
         name: String,
     },
-    /// Whoever was filling it gave up.
+    /// The process that filled the object gave up.
     #[error("the {kind} named `{name}` was given up before it was whole; nothing of it is left")]
     Abandoned {
         /// Ring or panel.
         kind: Kind,
-        /// Name asked for.
+        /// Requested name.
         name: String,
     },
     /// Another process fills a ring of that name.
     #[error(
-        "another process is filling a ring named `{name}`; wait until it has ended, or choose another name"
+        "another process is filling a ring named `{name}`; wait until it has ended, or choose \
+         another name"
     )]
     BeingFilled {
-        /// Name asked for.
+        /// Requested name.
         name: String,
     },
     /// Rings of this kind keep the size that they have.
     #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
     FixedSize {
-        /// What it is.
+        /// Kind of ring.
         what: &'static str,
     },
-    /// A ring in memfds is resized by whoever keeps them.
+    /// Only the keeper of a ring in memfds can resize it.
     #[error(
-        "`{name}` lies in memfds, which the daemon that keeps them can make larger, and nobody else; \
-         use `backcast resize` or `client.resize` while `backcast serve` runs"
+        "`{name}` lies in memfds, which the daemon that keeps them can make larger, and nobody \
+         else; use `backcast resize` or `client.resize` while `backcast serve` runs"
     )]
     NotItsKeeper {
         /// Name of the ring.
         name: String,
     },
-    /// A resize to less than there is.
+    /// A resize to fewer rows than a lane keeps.
     #[error(
-        "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask for \
-         more, or make another ring"
+        "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask \
+         for more, or make another ring"
     )]
     NotLarger {
         /// Name of the ring.
         name: String,
-        /// Rows of a lane asked for.
+        /// Requested rows of a lane.
         asked: u64,
         /// Rows of a lane.
         is: u64,
@@ -144,9 +145,9 @@ pub enum SegmentError {
     ResizeUnfinished {
         /// Name of the ring.
         name: String,
-        /// Lanes that have still to move.
+        /// Lanes that still have to be relocated.
         lanes: Vec<u32>,
-        /// Rows of a lane that it is being resized to.
+        /// Rows of a lane after that resize.
         rows: u64,
     },
     /// The name cannot be a file name.
@@ -156,36 +157,37 @@ pub enum SegmentError {
         MAX_NAME_BYTES
     )]
     BadName {
-        /// Name asked for.
+        /// Requested name.
         name: String,
-        /// Which rule it breaks.
+        /// Rule that the name breaks.
         reason: &'static str,
     },
-    /// The memory could not be paid for at creation.
+    /// The memory could not be allocated at creation.
     #[error(
-        "not enough space for {}: {} asked for, {} available ({limit}); \
-         lower the capacity, free space (`backcast gc`), or choose another directory (BACKCAST_DIR)",
+        "not enough space for {}: {} asked for, {} available ({limit}); lower the capacity, free \
+         space (`backcast gc`), or choose another directory (BACKCAST_DIR)",
         object_at(.path), binary_size(*.asked), binary_size(*.available)
     )]
     NoSpace {
-        /// File that was to be made.
+        /// File that was to be created.
         path: PathBuf,
-        /// Bytes asked for.
+        /// Requested bytes.
         asked: u64,
-        /// Bytes that could be had.
+        /// Bytes that are available.
         available: u64,
-        /// What sets the limit.
+        /// Resource that sets the limit.
         limit: &'static str,
     },
-    /// The sealed memory of a ring went with the processes that had it.
+    /// The sealed memory of a ring went away with the processes that held it.
     #[error(
-        "the memory behind {path} is gone, or out of reach: process {pid} made it, and none that this one \
-         can look at has it; make the ring anew, and let a daemon keep it (`backcast serve`)"
+        "the memory behind {path} is gone, or out of reach: process {pid} made it, and none that \
+         this one can look at has it; make the ring anew, and let a daemon keep it (`backcast \
+         serve`)"
     )]
     MemoryGone {
-        /// Where the link to it is.
+        /// Place of the link to the memory.
         path: PathBuf,
-        /// The process that made it.
+        /// Process that created the memory.
         pid: u32,
     },
     /// A file belongs to someone else or is open to others.
@@ -198,14 +200,15 @@ pub enum SegmentError {
         /// Owner, mode or kind of file.
         reason: String,
     },
-    /// The bytes are not those of a segment of ours, or were damaged.
+    /// The bytes are not those of a Backcast segment, or are damaged.
     #[error(
-        "{path} is damaged or not a Backcast file: {what}; remove the object with `backcast rm NAME`"
+        "{path} is damaged or not a Backcast file: {what}; remove the object with `backcast rm \
+         NAME`"
     )]
     Corrupt {
         /// Offending file.
         path: PathBuf,
-        /// What was found and what was expected.
+        /// Bytes found and bytes expected.
         what: String,
     },
     /// Written by another layout version.
@@ -226,11 +229,11 @@ pub enum SegmentError {
     Limit {
         /// Quantity.
         what: &'static str,
-        /// Value asked for.
+        /// Requested value.
         value: u64,
         /// Largest or smallest value allowed.
         limit: u64,
-        /// What to do.
+        /// Remedy for the user.
         remedy: &'static str,
     },
     /// A read outside a segment.
@@ -238,7 +241,7 @@ pub enum SegmentError {
     OutOfBounds {
         /// First byte.
         offset: usize,
-        /// Words asked for.
+        /// Requested words.
         count: usize,
         /// Bytes there are.
         len: usize,
@@ -246,7 +249,7 @@ pub enum SegmentError {
     /// The operating system refused.
     #[error("cannot {operation} {path}: {source}; {}", remedy(.source))]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
         /// On which file.
         path: PathBuf,
@@ -257,8 +260,8 @@ pub enum SegmentError {
 
 fn remedy(source: &io::Error) -> &'static str {
     if source.raw_os_error() == Some(libc::ENOMEM) {
-        "address space or memory is short: raise the limit if there is one (`ulimit -v`), end other \
-         programs, or ask for fewer rows"
+        "address space or memory is short: raise the limit if there is one (`ulimit -v`), end \
+         other programs, or ask for fewer rows"
     } else if source.raw_os_error() == Some(libc::EFBIG) {
         "raise the limit on the size of files (`ulimit -f`), or ask for fewer rows"
     } else {
@@ -273,7 +276,8 @@ impl SegmentError {
     ) -> impl FnOnce(io::Error) -> SegmentError + use<> {
         let path = path.to_owned();
         move |source| match source.kind() {
-            // Bytes are asked for by `space::pay`; what else can run out is files and quotas.
+            // `space::allocate` reports missing bytes. Other resources that run out are files and
+            // quotas.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let limit = "the file system has no file (inode) or quota left";
                 SegmentError::NoSpace { path, asked: 0, available: 0, limit }

@@ -1,9 +1,9 @@
-//! Text that may be shown to people.
+//! Makes foreign text safe to show.
 
 /// Replaces control characters, except line breaks, by U+FFFD.
 ///
-/// Names and messages may come from files that others wrote: an escape sequence among them must not reach a
-/// terminal.
+/// Names and messages may come from files that other programs wrote. An escape sequence in them
+/// must not reach a terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };

@@ -1,4 +1,4 @@
-//! Sizes and places in the words of error messages.
+//! Sizes and paths as error messages show them.
 
 use std::path::Path;
 
@@ -28,8 +28,8 @@ fn rounded(bytes: u64, unit: u64) -> u64 {
     bytes / unit + u64::from(bytes % unit >= unit.div_ceil(2))
 }
 
-/// Names the directory of the rings and panels that a file of one of them is in, and the object where
-/// it has a name: `ring pong in /dev/shm/backcast-1000`.
+/// Names the ring or panel that a file belongs to, and its base directory: `ring pong in
+/// /dev/shm/backcast-1000`. Returns the path if it belongs to neither.
 pub(crate) fn object_at(path: &Path) -> String {
     for folder in path.ancestors() {
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };

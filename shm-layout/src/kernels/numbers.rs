@@ -1,4 +1,4 @@
-//! Private numbers that are written once and read at random ever after.
+//! Private arrays that are written once and then read at random places.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,13 +6,13 @@ use std::ops::Deref;
 
 use bytemuck::Pod;
 
-use crate::kernels::racy_copy::asm::{self, OPAQUE};
+use crate::kernels::racy_copy::asm::{self, ASM};
 use crate::os::mapping::{HUGE_PAGE, Mapping};
 
-/// Numbers that nobody changes, on huge pages where there are many: who reads here and there among millions
-/// of them waits for pages to be found, on small ones, longer than for the numbers.
+/// Immutable array of numbers, on huge pages where it is large. Random reads of small pages spend
+/// more time on page walks than on the numbers.
 ///
-/// What begins a huge page has it whole, up to one that lies half empty.
+/// A partly filled huge page is allocated whole if more than half of one is needed.
 pub struct Numbers<V> {
     memory: Mapping,
     len: usize,
@@ -20,17 +20,18 @@ pub struct Numbers<V> {
 }
 
 impl<V: Pod> Numbers<V> {
-    /// A copy of `values`.
+    /// Copies `values`.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If the memory cannot be allocated.
     #[must_use]
     pub fn copy_of(values: &[V]) -> Self {
         const { assert!(align_of::<V>() <= 8) };
         let bytes = size_of_val(values);
         let room = if bytes > HUGE_PAGE / 2 { bytes.next_multiple_of(HUGE_PAGE) } else { bytes };
         let memory = Mapping::heap(room).expect("memory for a copy");
-        // SAFETY: `memory` has `room` bytes, no fewer than `values`, and is this function's alone.
+        // SAFETY: `memory` has `room` bytes, no fewer than `values`, and only this function refers
+        // to it.
         unsafe {
             memory.base().cast::<V>().copy_from_nonoverlapping(values.as_ptr(), values.len());
         }
@@ -38,19 +39,20 @@ impl<V: Pod> Numbers<V> {
     }
 }
 
-/// Copies numbers of private memory by whole lines where they are many, which from hundreds of bytes to some KiB takes a
-/// tenth to a third less time than the C library's `memcpy` (docs/decisions/0016).
+/// Copies between private slices, by whole cache lines where they are long. From hundreds of bytes
+/// to some KiB this takes a tenth to a third less time than the C library's `memcpy`
+/// (docs/decisions/0016).
 ///
 /// # Panics
-/// If they are not equally many.
+/// If the slices differ in length.
 #[inline]
 pub fn copy_numbers<V: Pod>(from: &[V], to: &mut [V]) {
     assert!(from.len() == to.len(), "{} numbers for {}", from.len(), to.len());
-    if !OPAQUE {
+    if !ASM {
         return to.copy_from_slice(from);
     }
-    // SAFETY: both slices are valid for their bytes, of which there are equally many; one is borrowed for this
-    // call alone, so that they are apart.
+    // SAFETY: both slices are valid for their bytes, and their lengths are equal. `to` is borrowed
+    // mutably, so they do not overlap.
     unsafe {
         asm::copy_lines(to.as_mut_ptr().cast(), from.as_ptr().cast(), size_of_val(from));
     }
@@ -61,8 +63,8 @@ impl<V: Pod> Deref for Numbers<V> {
 
     #[inline]
     fn deref(&self) -> &[V] {
-        // SAFETY: `len` values were written there, no bits of which are none of `V`'s, aligned to 8. Nobody
-        // else knows of `memory`, and nothing writes to it any more.
+        // SAFETY: `copy_of` wrote `len` values there, aligned to 8, and `V: Pod` allows all bits.
+        // Only this value refers to `memory`, and nothing writes to it any more.
         unsafe { std::slice::from_raw_parts(self.memory.base().cast(), self.len) }
     }
 }

@@ -1,41 +1,42 @@
-//! Asking for memory before it is read or written.
+//! Prefetches memory before it is read or written.
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
-/// Bytes that are asked for at most: more would not be there any more when their turn comes.
-const MOST_ASKED: usize = 1 << 20;
+/// Most bytes of one request: more would be evicted before they are used.
+const MAX_PREFETCH_BYTES: usize = 1 << 20;
 
-/// Asks the processor for numbers that will be read soon, not at once: they come to the second cache meanwhile.
+/// Prefetches numbers into L2, for reads that come soon but not next.
 #[inline]
-pub fn soon<V>(numbers: &[V]) {
-    ask(numbers.as_ptr().cast(), size_of_val(numbers));
+pub fn prefetch_l2<V>(numbers: &[V]) {
+    prefetch_range(numbers.as_ptr().cast(), size_of_val(numbers));
 }
 
-/// Asks the processor for the cache lines of `len` bytes, or of the first [`MOST_ASKED`]. Any address will do.
+/// Prefetches the cache lines of `len` bytes into L2, at most [`MAX_PREFETCH_BYTES`]. Any address
+/// is allowed.
 #[inline]
-pub(crate) fn ask(from: *const u8, len: usize) {
+pub(crate) fn prefetch_range(from: *const u8, len: usize) {
     let before = from.addr() % LINE;
-    // Counted, so that the compiler can make several a turn.
-    for line in 0..(before + len.min(MOST_ASKED)).div_ceil(LINE) {
-        prefetch(from.wrapping_sub(before).wrapping_add(line * LINE));
+    // Counted loop, so that the compiler can unroll it.
+    for line in 0..(before + len.min(MAX_PREFETCH_BYTES)).div_ceil(LINE) {
+        prefetch_line(from.wrapping_sub(before).wrapping_add(line * LINE));
     }
 }
 
-/// Asks the processor for a line of the cache in every so many bytes of `len`, which will be written: for all but the
-/// last one's rest, which who asks for what follows asks for. Any address will do.
+/// Prefetches one cache line in every [`LINE`] bytes of `len` for writing. The last line may be
+/// left to the request that follows. Any address is allowed.
 #[inline]
-pub(crate) fn ask_to_write(from: *const u8, len: usize) {
-    for at in (0..len.min(MOST_ASKED)).step_by(LINE) {
-        prefetch_to_write(from.wrapping_add(at));
+pub(crate) fn prefetch_range_for_write(from: *const u8, len: usize) {
+    for at in (0..len.min(MAX_PREFETCH_BYTES)).step_by(LINE) {
+        prefetch_line_for_write(from.wrapping_add(at));
     }
 }
 
-/// Hints that a cache line will be read soon. Any address will do.
+/// Prefetches a cache line into L2. Any address is allowed.
 ///
-/// It goes to the second cache: the nearest takes fewer requests at a time, and a request beyond them
-/// stops the processor (`docs/decisions/0024-batches-are-assembled-in-blocks.md`).
+/// L1 takes fewer outstanding requests, and one beyond them stalls the processor
+/// (`docs/decisions/0024-batches-are-assembled-in-blocks.md`).
 #[inline]
-pub(crate) fn prefetch(line: *const u8) {
+pub(crate) fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
     unsafe {
@@ -52,12 +53,12 @@ pub(crate) fn prefetch(line: *const u8) {
     let _ = line;
 }
 
-/// Hints that a cache line will be written soon. Any address will do.
+/// Prefetches a cache line for writing. Any address is allowed.
 ///
-/// As an instruction, since compilers ask for reading unless they are told that the processor knows it. One that does
-/// not, does nothing.
+/// Written as an instruction: without its target feature compilers emit a prefetch for reading. A
+/// processor that lacks the instruction ignores it.
 #[inline]
-pub(crate) fn prefetch_to_write(line: *const u8) {
+pub(crate) fn prefetch_line_for_write(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no architectural effect and cannot fault, whatever the address.
     unsafe {
@@ -81,9 +82,9 @@ mod tests {
     #[test]
     fn asking_ends_whatever_is_asked_for() {
         let from = std::ptr::without_provenance::<u8>(LINE + 3);
-        for len in [0, 1, LINE, MOST_ASKED + 1, usize::MAX] {
-            ask(from, len);
-            ask_to_write(from, len);
+        for len in [0, 1, LINE, MAX_PREFETCH_BYTES + 1, usize::MAX] {
+            prefetch_range(from, len);
+            prefetch_range_for_write(from, len);
         }
     }
 }

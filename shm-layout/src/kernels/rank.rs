@@ -1,12 +1,12 @@
-//! How many of some keys are less than each: a sort of a few dozen without a guess and without a loop inside.
+//! Ranks a few dozen keys without branches: how many keys are less than each.
 
-/// Keys that are compared at once.
+/// Keys of one block, which are compared in parallel.
 pub const RANKED_AT_ONCE: usize = 32;
 
 /// Writes, for each block of keys, how many of the first `count` keys are less than each of them.
 ///
-/// Takes `count` steps per block, of five operations where the processor has vectors of 32 bytes. What is behind the last
-/// whole block is left alone.
+/// Takes `count` steps per block, of five operations with AVX2. Keys after the last whole block are
+/// left alone.
 ///
 /// # Panics
 /// If there are fewer than `count` keys, like any slice.
@@ -29,8 +29,7 @@ pub fn ranks(keys: &[i16], count: usize, ranks: &mut [i16]) {
     }
 }
 
-/// Written out, since the compiler makes a loop over blocks of the loop over `others`, and keeps a vector for each
-/// key.
+/// Written with intrinsics: the compiler would swap the two loops and keep a vector for each key.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 fn with_avx2(keys: &[i16], others: &[i16], ranks: &mut [i16]) {

@@ -1,4 +1,4 @@
-//! Copies out of shared words, as fast as memory allows: loading them one by one is not.
+//! Copies out of shared words as fast as memory allows. Loading them one by one is slower.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,25 +6,25 @@ use crate::kernels::racy_copy::{self, Word};
 
 /// Copies `out.len()` bytes of shared words, from the byte at `offset` on.
 ///
-/// What another process writes there meanwhile may come out as a mixture, as with any copy out of
-/// shared memory; of an immutable segment nobody writes any.
+/// A write by another process during the copy may come out as a mixture, as with any copy out of
+/// shared memory. No process writes an immutable segment.
 ///
 /// # Panics
-/// If `offset` or the length is no multiple of 4, or bytes beyond the words are asked for.
+/// If `offset` or the length is no multiple of 4, or the copy would end beyond the words.
 #[inline]
 pub fn copy_words(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
     let from = first_of(words, &[offset], out.len());
-    // SAFETY: `first_of` has seen to it.
+    // SAFETY: `first_of` checked the conditions.
     unsafe { racy_copy::copy_out_lines(from.add(offset), out, Word::W4) }
 }
 
-/// Copies as many bytes from each of several places, one after the other, into `out`, which those of the first places
-/// fill: `bytes` from the byte at each on, as [`copy_words`] does. The places after them are those of a copy to come.
-/// While one is copied, the processor is asked for the bytes of that which is `ahead` later.
+/// Copies `bytes` from each of the first `places` into `out`, one after the other, until `out` is
+/// full. While one is copied, the place that is `ahead` later is prefetched: `places` may go on
+/// with those of the next copy.
 ///
 /// # Panics
-/// If a place or `bytes` is no multiple of 4, bytes beyond the words are asked for at any place, or too few places are
-/// there to fill `out`, or nothing is.
+/// If a place or `bytes` is no multiple of 4, a copy would end beyond the words, `places` has too
+/// few to fill `out`, or `bytes` is zero or does not divide the length of `out`.
 #[inline]
 pub fn copy_words_each(
     words: &[AtomicU64],
@@ -37,16 +37,17 @@ pub fn copy_words_each(
     let count = out.len() / bytes;
     assert!(count <= places.len(), "{count} copies from {} places", places.len());
     let from = first_of(words, places, bytes);
-    // SAFETY: `first_of` has seen to it, at all places. `count` times `bytes` is the length of `out`.
+    // SAFETY: `first_of` checked the conditions at all places. `count` times `bytes` is the length
+    // of `out`, and `places` has at least `count`.
     unsafe { racy_copy::copy_out_each(from, places, bytes, out, Word::W4, ahead) }
 }
 
-/// Where the words begin. At each of the places, as many bytes can be copied:
+/// Returns the address of the words. `bytes` can be copied from each of the places:
 ///
 /// - In bounds: checked; the slice is valid for reads of its bytes while it is borrowed.
 /// - Aligned to 4: the words are aligned to 8, places and length are multiples of 4 (checked).
-/// - Not written by this process through anything but atomics: the words are atomics. Segments whose words are handed out
-///   are immutable once they have a name, so that no access of another size ever meets this one.
+/// - This process writes them only through atomics: the words are atomics. Segments that hand out
+///   their words are immutable once they have a name, so no access of another size races with this.
 #[inline]
 fn first_of(words: &[AtomicU64], places: &[usize], bytes: usize) -> *mut u8 {
     let last = places.iter().copied().max().unwrap_or(0);

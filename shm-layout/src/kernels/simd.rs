@@ -1,21 +1,21 @@
-//! Loops that are compiled twice: for every processor, and for those with wider vectors.
+//! Loops that are compiled twice: for every processor, and for those with AVX2.
 //!
-//! A wheel has to run on every x86-64, whose vectors are of 16 bytes; nearly all that are in use have some of 32.
-//! Results are the same to the last bit: an operation on a vector is that on each of its numbers, and nothing
-//! allows the compiler to join a product and a sum into one rounding, or to take sums in another order.
+//! A wheel has to run on every x86-64, whose vectors have 16 bytes; nearly all in use have vectors
+//! of 32. Results are bit for bit the same: a vector operation is the same operation on each
+//! number, and the compiler may neither fuse a product and a sum nor reorder sums.
 
-/// Work that gains from wide vectors: a few loops over three slices that it reads and two that it writes, and
-/// `with` what else it needs.
+/// Loops that gain from wide vectors: over three slices that are read and two that are written.
+/// `with` is any other argument.
 pub trait Wide<A, B, C, D, E, With, Output> {
-    /// Do it.
+    /// Runs the loops.
     ///
-    /// Has to be `#[inline(always)]`, as have the functions with loops that it calls: what is not inlined stays
-    /// as it is compiled for every processor. The slices are arguments, and not fields of something, since that
-    /// tells the compiler that they are apart.
+    /// Must be `#[inline(always)]`, as must the functions with loops that it calls: a function that
+    /// is not inlined stays compiled for every processor. The slices are arguments and not fields,
+    /// so that the compiler knows that they do not overlap.
     fn run(r1: &[A], r2: &[B], r3: &[C], w1: &mut [D], w2: &mut [E], with: With) -> Output;
 }
 
-/// Does `W` as compiled for the widest vectors that are known here and that this processor has.
+/// Runs `W` as compiled for the widest vectors that this processor has.
 #[inline]
 pub fn wide<W, A, B, C, D, E, With, Output>(
     _work: W,
@@ -42,7 +42,7 @@ where
         {
             W::run(r1, r2, r3, w1, w2, with)
         }
-        // A load and a test: the answer is remembered.
+        // A load and a test: the answer is cached.
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has what the function is compiled for, as was just asked.
             return unsafe {
@@ -68,8 +68,8 @@ where
     W::run(r1, r2, r3, w1, w2, with)
 }
 
-/// The whole part of a number, as `as i32` gives it, in operations that there are for vectors. What does not fit
-/// becomes the nearest that does; what is no number, the least.
+/// Truncates a number like `as i32`, in operations that have vector forms. Numbers out of range
+/// saturate, and NaN becomes `i32::MIN`.
 #[inline(always)]
 #[must_use]
 pub fn whole_part(value: f64) -> i32 {

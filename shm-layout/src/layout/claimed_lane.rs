@@ -1,4 +1,4 @@
-//! A lane in the hands of its one writer: what may be stored in it, and what it says of its writers.
+//! A lane claimed by its one writer: stores of rows, and what the lane says of its writers.
 
 use std::io;
 use std::sync::Arc;
@@ -6,21 +6,22 @@ use std::sync::atomic::Ordering;
 
 use crate::kernels::prefetch;
 use crate::kernels::racy_copy;
-use crate::kernels::racy_copy::asm::OPAQUE;
-use crate::layout::lane::{Counter, Lane, Placed};
-use crate::layout::lane_alias::Window;
+use crate::kernels::racy_copy::asm::ASM;
+use crate::layout::lane::{Counter, Lane, PlacedColumn};
+use crate::layout::lane_alias::LaneAlias;
 use crate::os::byte_lock::Claim;
 
-/// A lane in the hands of its one writer; dropping it releases the lane.
+/// A lane claimed by its one writer. Dropping it releases the lane.
 #[derive(Debug)]
 pub struct ClaimedLane {
-    // Before the claim: the memory is let go while the lane is still ours.
+    // Before the claim: the memory is unmapped while the lane is still claimed.
     lane: Arc<Lane>,
     _claim: Claim,
 }
 
 impl ClaimedLane {
-    /// Signs the lane. `None` when its memory is mapped for reading only.
+    /// Writes generation, process id and time to the lane. Returns `None` if its memory is mapped
+    /// read-only.
     pub(crate) fn new(lane: Arc<Lane>, claim: Claim, now_unix_ns: u64) -> Option<Self> {
         if !lane.memory.writable() {
             return None;
@@ -34,32 +35,32 @@ impl ClaimedLane {
 }
 
 impl ClaimedLane {
-    /// The lane at addresses of their own, for code that is not ours to write rows in place. `None` on
+    /// Maps the lane a second time, for foreign code that writes rows in place. Returns `None` on
     /// the heap, where no file is mapped, and where the system cannot.
-    pub fn window(&self) -> io::Result<Option<Window>> {
-        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !OPAQUE {
+    pub fn alias(&self) -> io::Result<Option<LaneAlias>> {
+        if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !ASM {
             return Ok(None);
         }
         #[cfg(target_os = "linux")]
-        // SAFETY: a mapped lane's memory is a page-aligned shared mapping of its length, writable (by
-        // `new`), and has its columns.
+        // SAFETY: a mapped lane's memory is a page-aligned shared mapping of its length, writable
+        // (by `new`), and has its columns.
         return unsafe {
             let Lane { memory, columns, slots, resizes, .. } = &*self.lane;
-            Window::of(memory.base(), memory.len(), columns, (*slots, *resizes))
+            LaneAlias::of(memory.base(), memory.len(), columns, (*slots, *resizes))
         };
         #[cfg(not(target_os = "linux"))]
         Ok(None)
     }
 
-    /// Whether a window shows this lane, where it is now.
+    /// Whether an alias shows this lane in its current memory.
     #[must_use]
-    pub fn is_shown_by(&self, window: &Window) -> bool {
+    pub fn is_aliased_by(&self, window: &LaneAlias) -> bool {
         window.is_of(self.lane.memory.base(), self.lane.resizes)
     }
 
-    /// Stores one row of every column: the words of the first one, and row `i` of those that each of
-    /// `rest` has into the others. `false`: some column has another size, and whatever was written is to
-    /// be written again.
+    /// Stores one row of every column: `first` into the first one, and row `i` of each of `rest`
+    /// into the others. Returns `false` if a column has another size: the slot must be written
+    /// again then.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     #[must_use]
@@ -82,8 +83,8 @@ impl ClaimedLane {
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let (base, slot) = (memory.base(), slot as usize);
         // SAFETY: in bounds, as in `write_row`: `slot < slots`.
-        let at = |column: &Placed| unsafe { base.add(column.offset + slot * column.width) };
-        // SAFETY: as in `write_row`; a row of so many words is accessed by words.
+        let at = |column: &PlacedColumn| unsafe { base.add(column.offset + slot * column.width) };
+        // SAFETY: as in `write_row`; a row of `N` words is accessed by words.
         unsafe { racy_copy::store_words(at(begins), first) };
         for (column, rows) in others.iter().zip(rest) {
             if rows.len() != of * column.width {
@@ -96,8 +97,8 @@ impl ClaimedLane {
         true
     }
 
-    /// Asks for the memory that the row after a slot's will be stored to, where it is a line and more: of narrow columns
-    /// rows share lines. Reads nothing, changes nothing, never fails.
+    /// Prefetches the memory of the row after a slot for writing, in columns of at least a cache
+    /// line. Rows of narrow columns share lines. Reads nothing, changes nothing, never fails.
     #[inline]
     pub fn ask_to_store_after(&self, slot: u64) {
         let Lane { memory, columns, .. } = &*self.lane;
@@ -105,38 +106,38 @@ impl ClaimedLane {
         let slot = self.lane.slot_after(slot, 1) as usize;
         for column in columns.iter().filter(|column| column.width >= prefetch::LINE) {
             let at = column.offset.wrapping_add(slot.wrapping_mul(column.width));
-            prefetch::ask_to_write(memory.base().wrapping_add(at), column.width);
+            prefetch::prefetch_range_for_write(memory.base().wrapping_add(at), column.width);
         }
     }
 
-    /// The lane's memory.
+    /// Returns the lane's memory.
     #[inline]
     pub(crate) fn memory(&self) -> &Arc<Lane> {
         &self.lane
     }
 
-    /// The same claim, on the memory that took the place of this one. As it is, when that is mapped
-    /// for reading only.
+    /// Moves the claim to the memory that took the place of this one. Keeps the old memory if the
+    /// new one is mapped read-only.
     pub(crate) fn moved_to(self, lane: Arc<Lane>) -> Self {
         if lane.memory.writable() { Self { lane, ..self } } else { self }
     }
 
-    /// Notes that a lease made the writer wait, drop or fail.
+    /// Counts a lease that made the writer wait, drop or fail.
     pub fn count_stall(&self) {
         self.add(Counter::STALLS, 1);
     }
 
-    /// Notes how many rows the writer dropped.
+    /// Counts rows that the writer dropped.
     pub fn count_dropped(&self, rows: u64) {
         self.add(Counter::DROPPED, rows);
     }
 
-    /// Notes that an episode was cut.
+    /// Counts an episode that was cut.
     pub fn count_cut(&self) {
         self.add(Counter::CUTS, 1);
     }
 
-    /// Notes that an episode begins as it hardly does in the writer's mode.
+    /// Counts an episode whose beginning suggests another autoreset mode.
     pub fn count_suspect_reset(&self) {
         self.add(Counter::SUSPECT_RESETS, 1);
     }
@@ -144,7 +145,7 @@ impl ClaimedLane {
     /// Stores one row of a column.
     #[inline]
     pub(crate) fn write_row(&self, column: usize, slot: u64, row: &[u8]) {
-        let Placed { offset, width, word, .. } = self.lane.placed(column);
+        let PlacedColumn { offset, width, word, .. } = self.lane.placed(column);
         assert!(slot < self.lane.slots && row.len() == width, "{} bytes at slot {slot}", row.len());
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let at = offset + slot as usize * width;
@@ -156,7 +157,7 @@ impl ClaimedLane {
         unsafe { racy_copy::copy_in(self.lane.memory.base().add(at), row, word) }
     }
 
-    /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
+    /// Stores a part of one row of a column of `width` bytes, from byte `at` on.
     #[inline]
     pub(crate) fn write_part(
         &self,
@@ -172,9 +173,9 @@ impl ClaimedLane {
         #[expect(clippy::cast_possible_truncation, reason = "below slots, which fits in memory")]
         let row = placed.offset + slot as usize * width;
         let base = self.lane.memory.base();
-        if OPAQUE || part.len() == width {
-            // SAFETY: as in `write_row`, for a part of the row, which is within it; opaque copies have no
-            // size of access to keep, and a whole row has the column's.
+        if ASM || part.len() == width {
+            // SAFETY: the reasons in `write_row` hold, and the part lies within the row. Copies in
+            // assembly have no size of access to keep, and a whole row has the column's.
             return unsafe { racy_copy::copy_in(base.add(row + at), part, placed.word) };
         }
         let mut whole = vec![0; width];
@@ -184,7 +185,7 @@ impl ClaimedLane {
     }
 
     fn add(&self, counter: Counter, more: u64) {
-        // One writer at a time, so a load and a store do.
+        // There is one writer at a time, so a load and a store are enough.
         let word = self.lane.counter(counter);
         word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }

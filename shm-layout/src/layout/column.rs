@@ -142,7 +142,7 @@ impl FromStr for DType {
     }
 }
 
-/// Which observation a column belongs to.
+/// Whether a column belongs to the observation or to the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
@@ -235,7 +235,7 @@ pub struct Column {
     dtype: DType,
     shape: Vec<u32>,
     role: Role,
-    /// Of one row, kept: every append of every column asks for it.
+    /// Bytes of one row. Cached, since every append reads it for every column.
     width: usize,
 }
 
@@ -351,7 +351,8 @@ impl ColumnRecord {
         }
     }
 
-    /// The column a record describes, every field checked; `None` when no record of ours says so.
+    /// Returns the column that a record describes. Checks every field; `None` if no record of ours
+    /// has these values.
     pub(crate) fn column(&self) -> Option<Column> {
         let dtype = DType::ALL.into_iter().find(|d| *d as u8 == self.dtype)?;
         let role = [Role::Obs, Role::Step].into_iter().find(|r| *r as u8 == self.role)?;

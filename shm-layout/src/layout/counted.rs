@@ -1,4 +1,4 @@
-//! For tests: rings whose bytes tell where they stand.
+//! Lanes for tests, whose bytes tell where they stand.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::geometry::{Geometry, RingSpec};
 use super::lane::{self, Lane};
 use super::lane_policy::LanePolicy;
 
-/// Two lanes with a column of each width.
+/// Describes two lanes with a column of each width.
 pub(crate) fn spec(widths: &[usize], lane_capacity: u64) -> RingSpec {
     let column = |(number, width): (usize, &usize)| {
         let bytes = u32::try_from(*width).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn spec(widths: &[usize], lane_capacity: u64) -> RingSpec {
     }
 }
 
-/// Two such lanes on the heap, whose bytes count up, slot by slot.
+/// Allocates two such lanes on the heap. Their bytes count up, slot by slot.
 pub(super) fn lanes(widths: &[usize], lane_capacity: u64) -> Vec<Arc<Lane>> {
     let geometry = Geometry::of(&spec(widths, lane_capacity), 1).unwrap();
     let columns = lane::columns(&geometry).unwrap();
@@ -44,7 +44,7 @@ pub(super) fn lanes(widths: &[usize], lane_capacity: u64) -> Vec<Arc<Lane>> {
     lanes.into()
 }
 
-/// What stands in a slot of a column.
+/// Returns the bytes of a row that stands in a slot.
 pub(super) fn row(slot: u64, width: usize) -> Vec<u8> {
     (0..width).map(|i| u8::try_from((usize::try_from(slot).unwrap() + i) % 256).unwrap()).collect()
 }

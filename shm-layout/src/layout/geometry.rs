@@ -1,11 +1,12 @@
-//! Sizes and offsets of a ring's files, computed from the schema alone and never read from them.
+//! Sizes and offsets of the files of a ring. They are computed from the schema and never read from
+//! a file.
 
 use crate::error::SegmentError;
 use crate::kernels::racy_copy::Word;
 use crate::layout::column::{Column, ColumnRecord};
 use crate::layout::lane_header::LANE_HEADER_BYTES;
 use crate::layout::lane_policy::LanePolicy;
-use crate::layout::reader_table::Readers;
+use crate::layout::reader_table::ReaderTable;
 use crate::layout::superblock::SUPERBLOCK_BYTES;
 
 /// Most lanes of a ring.
@@ -19,36 +20,38 @@ pub const MAX_SLOTS: u64 = 1 << 40;
 /// Most bytes of a lane's file.
 pub const MAX_LANE_BYTES: u64 = 1 << 46;
 
-/// What a ring is made of, before its sizes are known.
+/// Description of a ring, before its sizes are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingSpec {
     /// Every column, in order, built-in ones included.
     pub columns: Vec<Column>,
     /// Single-writer rings, `1..=4096`.
     pub lanes: u32,
-    /// Rows a reader may count on, per lane.
+    /// Rows that a reader may count on, per lane.
     pub lane_capacity: u64,
-    /// Rows announced at a time.
+    /// Rows that a writer announces at a time.
     pub reserve_chunk: u32,
-    /// Places for readers, `1..=1024`.
+    /// Reader slots, `1..=1024`.
     pub reader_slots: u32,
-    /// Rows the user asked for (0: asked in bytes).
+    /// Capacity that the user gave in rows; 0 if in bytes.
     pub asked_rows: u64,
-    /// Bytes the user asked for (0: asked in rows).
+    /// Capacity that the user gave in bytes; 0 if in rows.
     pub asked_bytes: u64,
-    /// What a writer does about a lease in its way.
+    /// Policy of writers about leases in their way.
     pub policy: LanePolicy,
-    /// Ask the system for huge pages.
+    /// Whether to request huge pages.
     pub huge_pages: bool,
-    /// It lies in sealed memfds, not in files: nobody can cut it short (Linux).
+    /// Whether the ring lies in sealed memfds instead of files, which no process can truncate
+    /// (Linux).
     pub memfd: bool,
-    /// Nobody writes it: what it holds was put there before it had a name.
+    /// Whether the ring is a snapshot: its rows are stored before it has a name, and it has no
+    /// writers.
     pub snapshot: bool,
-    /// What it is a snapshot of: anything of up to 255 bytes that tells it from others.
+    /// Source of a snapshot, up to 255 bytes. Two snapshots differ in it.
     pub snapshot_of: String,
 }
 
-/// Where a column stands in `lane-NNNN.dat`.
+/// Place of a column in `lane-NNNN.dat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnPlace {
     /// First byte in the file.
@@ -61,7 +64,7 @@ pub struct ColumnPlace {
     pub word: Word,
 }
 
-/// Sizes of a ring's files and the places in them.
+/// Sizes of the files of a ring, and the places in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Rows of a lane that a reader may count on.
@@ -81,8 +84,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry of a ring whose mapped parts are multiples of `map_align` bytes (1 on the
-    /// heap, where nothing is mapped).
+    /// Computes the geometry of a ring whose mapped parts are multiples of `map_align` bytes: 1 on
+    /// the heap, where nothing is mapped.
     pub fn of(spec: &RingSpec, map_align: u64) -> Result<Self, SegmentError> {
         check(spec)?;
         let least = spec.lane_capacity + u64::from(spec.reserve_chunk);
@@ -110,7 +113,7 @@ impl Geometry {
         places.sort_by_key(|(number, _)| *number);
         let places = places.into_iter().map(|(_, place)| place).collect();
         let records = size_of::<ColumnRecord>() * spec.columns.len();
-        let rdr = Readers::bytes(spec.reader_slots, spec.lanes);
+        let rdr = ReaderTable::bytes(spec.reader_slots, spec.lanes);
         Ok(Self {
             lane_capacity: spec.lane_capacity,
             slots,
@@ -122,13 +125,13 @@ impl Geometry {
         })
     }
 
-    /// Bytes of all files together.
+    /// Returns the bytes of all files together.
     #[must_use]
     pub fn total_bytes(&self, lanes: u32) -> u64 {
         self.ctl_bytes + self.rdr_bytes + self.lane_bytes.saturating_mul(u64::from(lanes))
     }
 
-    /// The rows per lane that fit when all files together may take `bytes`.
+    /// Returns the rows per lane that fit if all files together may take `bytes`.
     pub fn lane_capacity_for_bytes(
         spec: &RingSpec,
         map_align: u64,
@@ -154,18 +157,19 @@ impl Geometry {
     }
 }
 
-/// The columns and their numbers in the order in which they stand in a file: narrow ones first, those of a width as in the
-/// schema.
+/// Returns the columns with their numbers, in the order in which they stand in a file: narrow ones
+/// first, those of equal width as in the schema.
 ///
-/// What is left of a file after its last whole huge page lies on small ones, each of which a processor has to look up. There
-/// they have some rows of the widest column, where they would have all rows of a narrow one.
+/// The end of a file after its last whole huge page lies on small pages, each of which costs a TLB
+/// entry. With this order some rows of the widest column lie there, and not all rows of a narrow
+/// one.
 fn narrowest_first(columns: &[Column]) -> Vec<(usize, &Column)> {
     let mut order: Vec<_> = columns.iter().enumerate().collect();
     order.sort_by_key(|(_, column)| column.width());
     order
 }
 
-/// Smallest number of rows after which every column ends on a multiple of `map_align`.
+/// Returns the smallest number of rows after which every column ends on a multiple of `map_align`.
 ///
 /// `map_align` is a power of two, so every quotient is one too and their largest is their least
 /// common multiple.

@@ -12,13 +12,13 @@ pub const LANE_HEADER_BYTES: u64 = 512;
 /// First bytes of `lane-NNNN.dat`.
 pub const LANE_MAGIC: [u8; 8] = *b"\x89BKL\r\n\x1a\n";
 
-/// Written once by whoever made the file.
+/// Identity of a lane, written once by the process that made the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct LaneIdentity {
     /// [`LANE_MAGIC`].
     pub magic: [u8; 8],
-    /// As in the superblock.
+    /// Random id of the ring, as in the superblock.
     pub ring_uuid: [u8; 16],
     /// First half of the hash of the schema block, as it is for lanes of this size.
     pub schema_hash: [u8; 16],
@@ -61,7 +61,7 @@ impl LaneIdentity {
     }
 }
 
-/// The whole header, as offsets: live counters are atomics and are reached one by one.
+/// The whole header, for its offsets: live counters are atomics and are accessed one by one.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LaneHeader {

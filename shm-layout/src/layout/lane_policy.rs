@@ -1,20 +1,20 @@
-//! What a writer does when a lease is in its way.
+//! Policy of a writer when a lease is in its way.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What a writer does about rows that a lease freezes.
+/// Policy of a writer about rows that a lease freezes.
 ///
 /// A lease is never revoked: its holder reads the rows by plain loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LanePolicy {
     /// The ring grants no leases, so nothing is ever in the way. The cheapest.
     Overwrite,
-    /// Wait until the lease is let go of, once per lease and no longer than this; then drop the
-    /// new row and mark a gap.
+    /// Wait until the lease ends, once per lease and no longer than this; then drop the new row and
+    /// mark a gap.
     Block(Duration),
-    /// Drop the new row at once and mark a gap.
+    /// Drop the new row without waiting and mark a gap.
     DropNew,
     /// Refuse the append.
     Fail,
@@ -27,7 +27,7 @@ impl Default for LanePolicy {
 }
 
 impl LanePolicy {
-    /// Longest wait for a lease that the layout can write down.
+    /// Longest wait for a lease that the layout can store.
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
     /// `"overwrite"`, `"block"`, `"drop_new"` or `"fail"`.
@@ -41,13 +41,13 @@ impl LanePolicy {
         }
     }
 
-    /// Whether the ring grants leases at all.
+    /// Whether the ring grants leases.
     #[must_use]
     pub fn grants_leases(self) -> bool {
         self != LanePolicy::Overwrite
     }
 
-    /// Longest wait for a lease.
+    /// Returns the longest wait for a lease.
     #[must_use]
     pub fn timeout(self) -> Duration {
         match self {
@@ -56,7 +56,7 @@ impl LanePolicy {
         }
     }
 
-    /// The policy's number and its time-out in milliseconds, as in the superblock.
+    /// Returns the policy's number and its time-out in milliseconds, as in the superblock.
     pub(crate) fn to_words(self) -> (u32, u32) {
         let number = match self {
             LanePolicy::Overwrite => 0,
@@ -76,7 +76,7 @@ impl LanePolicy {
             3 => LanePolicy::Fail,
             _ => return None,
         };
-        // What a policy without a time-out says about it must be zero, and none is absurd.
+        // A policy without a time-out must store zero, and a time-out must be within the limit.
         (policy.to_words() == (number, timeout_ms) && timeout <= Self::MAX_TIMEOUT)
             .then_some(policy)
     }

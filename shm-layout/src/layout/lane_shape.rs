@@ -1,4 +1,4 @@
-//! What a lane of some capacity looks like. While a ring is resized its lanes are of two.
+//! Shapes of lanes by capacity. While a ring is resized, its lanes have two.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,25 +9,25 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::{self, Columns};
 use crate::layout::lane_header::LaneIdentity;
 
-/// The sizes of a lane's file, and how the schema is written down for them.
+/// Sizes of the file of a lane, and the schema as stored for them.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct LaneShape {
     pub(crate) geometry: Geometry,
     pub(crate) columns: Columns,
     pub(crate) schema_hash: [u8; 32],
 }
 
-/// The shapes that lanes of one ring have.
+/// Shapes of the lanes of one ring.
 #[derive(Debug)]
-pub(crate) struct Shapes {
+pub(crate) struct LaneShapes {
     pub(crate) ring_uuid: [u8; 16],
     spec: RingSpec,
     map_align: u64,
-    known: Mutex<Vec<Arc<Shape>>>,
+    known: Mutex<Vec<Arc<LaneShape>>>,
 }
 
-impl Shapes {
-    /// Of a ring that `spec` describes, apart from how large its lanes are.
+impl LaneShapes {
+    /// Shapes of a ring that `spec` describes, whatever the size of its lanes.
     pub(crate) fn new(ring_uuid: [u8; 16], spec: RingSpec, map_align: u64) -> Self {
         Self { ring_uuid, spec, map_align, known: Mutex::default() }
     }
@@ -40,8 +40,8 @@ impl Shapes {
         self.map_align
     }
 
-    /// The shape of a lane that keeps so many rows.
-    pub(crate) fn of(&self, lane_capacity: u64) -> Result<Arc<Shape>, SegmentError> {
+    /// Returns the shape of a lane of this capacity.
+    pub(crate) fn of(&self, lane_capacity: u64) -> Result<Arc<LaneShape>, SegmentError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shape) = known.iter().find(|it| it.geometry.lane_capacity == lane_capacity) {
             return Ok(Arc::clone(shape));
@@ -51,25 +51,25 @@ impl Shapes {
         let schema_hash = schema_hash(&spec, &geometry);
         let columns =
             lane::columns(&geometry).map_err(SegmentError::io("place", Path::new("lane")))?;
-        let shape = Arc::new(Shape { geometry, columns, schema_hash });
-        // A peer that lies may name any number of capacities; there are never more than two.
+        let shape = Arc::new(LaneShape { geometry, columns, schema_hash });
+        // A lying peer may name any number of capacities; real rings have at most two.
         known.truncate(1);
         known.push(Arc::clone(&shape));
         Ok(shape)
     }
 
-    /// What the file of such a lane begins with.
-    pub(crate) fn identity(&self, shape: &Shape, lane: u32, resizes: u32) -> LaneIdentity {
+    /// Returns the identity that the file of such a lane begins with.
+    pub(crate) fn identity(&self, shape: &LaneShape, lane: u32, resizes: u32) -> LaneIdentity {
         LaneIdentity::new(self.ring_uuid, &shape.schema_hash, &shape.geometry, lane, resizes)
     }
 }
 
-/// BLAKE3 of the schema block.
+/// Returns the BLAKE3 hash of the schema block.
 pub(crate) fn schema_hash(spec: &RingSpec, geometry: &Geometry) -> [u8; 32] {
     *blake3::hash(bytemuck::cast_slice(&records(spec, geometry))).as_bytes()
 }
 
-/// The schema block.
+/// Returns the schema block.
 pub(crate) fn records(spec: &RingSpec, geometry: &Geometry) -> Vec<ColumnRecord> {
     let places = spec.columns.iter().zip(&geometry.places);
     places.map(|(column, place)| ColumnRecord::new(column, place.offset, place.length)).collect()

@@ -1,4 +1,4 @@
-//! What the bytes of a segment mean: headers, columns, sizes and names, and the memory of a lane.
+//! Meaning of the bytes of a segment: headers, columns, sizes and names, and the memory of a lane.
 //!
 //! `docs/layout.md` has the byte tables. [`lane::Lane`] copies rows out of a lane,
 //! [`claimed_lane::ClaimedLane`] copies them in.

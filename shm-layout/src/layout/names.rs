@@ -1,4 +1,4 @@
-//! Where named objects live and what they may be called.
+//! Places and names of named objects.
 
 use std::env;
 use std::fmt;
@@ -20,7 +20,8 @@ pub struct Base {
 }
 
 impl Base {
-    /// The standard place: `$BACKCAST_DIR`, else `/dev/shm` on Linux, else the temporary directory.
+    /// Returns the standard place: `$BACKCAST_DIR`, else `/dev/shm` on Linux, else the temporary
+    /// directory.
     #[must_use]
     pub fn standard() -> Self {
         let dir = match env::var_os("BACKCAST_DIR") {
@@ -31,27 +32,28 @@ impl Base {
         Self::at(dir)
     }
 
-    /// Objects below `dir`; a tmpfs keeps them in memory, any other directory works too.
+    /// Returns the place below `dir`. A tmpfs keeps objects in memory; any other directory works
+    /// too.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         Self { path: dir.into().join(format!("backcast-{uid}")) }
     }
 
-    /// `<dir>/backcast-<uid>`; it may not exist yet.
+    /// Returns `<dir>/backcast-<uid>`, which may not exist yet.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// What `create` does when the name is taken.
+/// Behaviour of `create` when the name is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exist {
     /// Refuse.
     #[default]
     Error,
-    /// Join the object if it is the same as the one asked for.
+    /// Attach to the object if it is the same as the one described.
     Attach,
     /// Remove the object first. Processes that hold it keep their memory, under no name.
     Replace,
@@ -85,7 +87,7 @@ impl fmt::Display for Exist {
     }
 }
 
-/// Refuses names that nobody can have given: neither a name, nor `name@label` as snapshots have.
+/// Refuses names that no object can have: neither a plain name, nor `name@label` of a snapshot.
 pub(crate) fn check_known(name: &str) -> Result<(), SegmentError> {
     match name.split_once('@') {
         Some((ring, label)) => check_name(ring).and_then(|()| check_name(label)),

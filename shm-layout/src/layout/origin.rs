@@ -1,5 +1,5 @@
-//! Where a header comes from: this project, this version, this byte order, this start of the
-//! machine, and whole.
+//! Origin of a header: this project, layout version, byte order and boot of the machine, and its
+//! checksum.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use crate::error::SegmentError;
 use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
 
-/// What every first header of a file says of its origin.
+/// Fields of every first header of a file that tell its origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) magic: [u8; 8],
@@ -20,8 +20,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Refuses what this build, on this host, since its last start, has not written: `magic` is
-    /// what the file should begin with, `crc32` what its header's checksum is.
+    /// Refuses a header that this build did not write, on this host, since its last boot. `magic`
+    /// is what the file must begin with, `crc32` the checksum computed from its header.
     pub(crate) fn check(self, path: &Path, magic: [u8; 8], crc32: u32) -> Result<(), SegmentError> {
         let corrupt = |what: String| Err(SegmentError::corrupt(path, what));
         if self.magic != magic {
@@ -48,26 +48,26 @@ impl Origin {
     }
 }
 
-/// Whether a file, from its first byte on, has a header of ours of another layout version.
+/// Whether a file begins with a header of ours of another layout version.
 pub(crate) fn is_of_other_version(file: impl AsFd) -> bool {
     let mut begin = [0; 16];
     if rustix::io::pread(file, &mut begin, 0) != Ok(begin.len()) {
         return false;
     }
-    // The same in every version: the magic, the version, the tag of the byte order.
+    // Magic, version and byte order tag stand in the same places in every version.
     let [magic, rest] = [&begin[..8], &begin[8..]];
     let ours = [crate::layout::superblock::MAGIC, crate::layout::sealed_header::SEALED_MAGIC];
     let version = rest.first_chunk().map_or(LAYOUT_VERSION, |bytes| u32::from_le_bytes(*bytes));
     ours.iter().any(|known| known == magic) && version != 0 && version != LAYOUT_VERSION
 }
 
-/// CRC-32 of a header that ends with its own CRC: of all bytes but the last four.
+/// Returns the CRC-32 of a header that ends with its own CRC: of all bytes but the last four.
 pub(crate) fn header_crc<T: Pod>(header: &T) -> u32 {
     let bytes = bytemuck::bytes_of(header);
     crc32fast::hash(bytes.split_last_chunk::<4>().map_or(bytes, |(head, _)| head))
 }
 
-/// A number that changes with every start of the machine; 0 where it cannot be told.
+/// Returns a number that changes with every boot of the machine; 0 where it is unknown.
 #[must_use]
 pub fn boot_id_hash() -> u64 {
     std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| {

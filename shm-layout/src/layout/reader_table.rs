@@ -1,4 +1,4 @@
-//! `ring.rdr`: the bells, a slot per reader with what it has read, and the pins of its leases.
+//! `ring.rdr`: the notifiers, a slot per reader with its counters, and the pins of its leases.
 
 use std::io;
 use std::mem::offset_of;
@@ -8,37 +8,37 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::layout::geometry::Geometry;
 use crate::layout::origin::header_crc;
-use crate::os::futex::Ringing;
+use crate::os::futex::NotifyBarrier;
 use crate::os::mapping::Mapping;
 
 /// Bytes of the header of `ring.rdr`.
 pub const READERS_HEADER_BYTES: u64 = 128;
-/// Bytes of a bell: a line of its own.
-pub const BELL_BYTES: u64 = 128;
-/// Bells of a ring: published, released.
-pub const BELLS: u64 = 2;
+/// Bytes of a notifier: a line of its own.
+pub const NOTIFIER_BYTES: u64 = 128;
+/// Notifiers of a ring: published, released.
+pub const NOTIFIERS: u64 = 2;
 /// Bytes of a reader's slot: a line of its own.
 pub const READER_SLOT_BYTES: u64 = 128;
-/// Byte of `ring.rdr` that is not 0 once the ring has lost its name: the highest one of
-/// [`BellBytes::resizes`], so that writers find both out by one load.
+/// Byte of `ring.rdr` that is not 0 once the ring has lost its name. It is the highest byte of
+/// [`NotifierBytes::resizes`], so that writers learn of both by one load.
 pub(crate) const UNLINKED_AT: u64 = {
     let highest = if cfg!(target_endian = "little") { 3 } else { 0 };
-    READERS_HEADER_BYTES + offset_of!(BellBytes, resizes) as u64 + highest
+    READERS_HEADER_BYTES + offset_of!(NotifierBytes, resizes) as u64 + highest
 };
-/// That byte of the word.
+/// Mask of that byte in the word.
 const UNLINKED: u32 = 0xff00_0000;
 /// First bytes of `ring.rdr`.
 pub const READERS_MAGIC: [u8; 8] = *b"\x89BKR\r\n\x1a\n";
 
-/// Written once by the creator.
+/// Header of `ring.rdr`, written once by the creator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct ReadersHeader {
     /// [`READERS_MAGIC`].
     pub magic: [u8; 8],
-    /// As in the superblock.
+    /// Random id of the ring, as in the superblock.
     pub ring_uuid: [u8; 16],
-    /// As in the superblock.
+    /// Reader slots, as in the superblock.
     pub reader_slots: u32,
     /// Zero.
     pub unused: [u8; 96],
@@ -55,22 +55,22 @@ impl ReadersHeader {
     }
 }
 
-/// A bell, as offsets: its fields are atomics.
+/// A notifier, for its offsets: its fields are atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct BellBytes {
-    /// How often it was rung; sleepers sleep on this word.
+pub(crate) struct NotifierBytes {
+    /// Count of notifications; sleepers sleep on this word.
     pub seq: u32,
-    /// 1: somebody may be asleep.
+    /// 1 if a process may be asleep.
     pub listening: u32,
-    /// Of the first bell: how often the ring was resized, up to 2^24. Writers of older lanes move to the
-    /// new ones. The highest byte is not 0 once the ring has lost its name.
+    /// In the first notifier: how often the ring was resized, up to 2^24. Writers of older lanes
+    /// relocate them. The highest byte is not 0 once the ring has lost its name.
     pub resizes: u32,
     /// Zero.
     pub unused: [u8; 116],
 }
 
-/// A reader's slot, as offsets: its fields are atomics.
+/// A reader slot, for its offsets: its fields are atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct ReaderSlotBytes {
@@ -96,11 +96,11 @@ pub(crate) struct ReaderSlotBytes {
 
 const _: () = {
     assert!(size_of::<ReadersHeader>() as u64 == READERS_HEADER_BYTES);
-    assert!(size_of::<BellBytes>() as u64 == BELL_BYTES);
+    assert!(size_of::<NotifierBytes>() as u64 == NOTIFIER_BYTES);
     assert!(size_of::<ReaderSlotBytes>() as u64 == READER_SLOT_BYTES);
 };
 
-/// What a reader's slot says.
+/// Contents of a reader slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReaderRecord {
     /// How often the slot was claimed.
@@ -121,7 +121,7 @@ pub struct ReaderRecord {
     pub stalls: u64,
 }
 
-/// The words of a slot, in the order of [`ReaderSlotBytes`].
+/// Words of a slot, in the order of [`ReaderSlotBytes`].
 pub(crate) struct SlotWords<'a> {
     pub(crate) generation: &'a AtomicU64,
     pub(crate) pid: &'a AtomicU64,
@@ -133,25 +133,25 @@ pub(crate) struct SlotWords<'a> {
     pub(crate) stalls: &'a AtomicU64,
 }
 
-/// The mapped file.
+/// The mapped file `ring.rdr`.
 #[derive(Debug)]
-pub(crate) struct Readers {
+pub(crate) struct ReaderTable {
     map: Mapping,
     slots: u32,
     lanes: u32,
 }
 
-impl Readers {
+impl ReaderTable {
     pub(crate) fn new(map: Mapping, slots: u32, lanes: u32) -> Self {
         Self { map, slots, lanes }
     }
 
-    /// Lanes that readers can pin rows of.
+    /// Returns the lanes whose rows readers can pin.
     pub(crate) fn lanes(&self) -> u32 {
         self.lanes
     }
 
-    /// Memory of the same shape on the heap.
+    /// Allocates memory of the same shape on the heap.
     pub(crate) fn heap(geometry: &Geometry, slots: u32, lanes: u32) -> io::Result<Self> {
         let len = usize::try_from(geometry.rdr_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         Ok(Self::new(Mapping::heap(len)?, slots, lanes))
@@ -161,7 +161,7 @@ impl Readers {
         if slot >= self.slots {
             return None;
         }
-        let before = READERS_HEADER_BYTES + BELLS * BELL_BYTES;
+        let before = READERS_HEADER_BYTES + NOTIFIERS * NOTIFIER_BYTES;
         let offset = before + READER_SLOT_BYTES * u64::from(slot);
         let words: &[AtomicU64; 8] =
             self.map.words64(usize::try_from(offset).ok()?, 8)?.first_chunk()?;
@@ -201,7 +201,8 @@ impl Readers {
         })
     }
 
-    /// Makes a slot its new holder's, whose pins are gone already: counters at zero.
+    /// Writes generation, process id and time of a new holder to a slot, and sets its counters to
+    /// zero. Its pins are cleared before.
     pub(crate) fn sign(&self, slot: u32, now_unix_ns: u64) {
         let Some(words) = self.slot(slot) else { return };
         words.generation.store(words.generation.load(Relaxed).wrapping_add(1), Relaxed);
@@ -213,22 +214,22 @@ impl Readers {
         }
     }
 
-    /// Rung by writers after they published.
+    /// Returns the notifier of writers, for readers that wait for rows.
     #[inline]
-    pub(crate) fn published(&self, ringing: Ringing) -> SharedBell<'_> {
-        SharedBell { ringing, ..self.bell(0) }
+    pub(crate) fn published(&self, barrier: NotifyBarrier) -> SharedNotifier<'_> {
+        SharedNotifier { barrier, ..self.notifier(0) }
     }
 
-    /// What the ring's holders are told: a word that changes when the ring is resized and when it loses
-    /// its name. It stands beside what writers load after every row, and so is in the cache.
+    /// Returns a word that changes when the ring is resized and when it loses its name. It stands
+    /// beside a word that writers load after every row, so it is in the cache.
     #[inline]
     pub(crate) fn notices(&self) -> u32 {
-        // ORDERING: relaxed; whoever then moves a lane passes an acquire fence, which pairs with the
-        // release in `count_resizes`. The name is looked at again.
+        // ORDERING: relaxed; a writer that then relocates a lane passes an acquire fence, which
+        // pairs with the release in `count_resizes`. The name is looked at again.
         self.notice_word().load(Relaxed)
     }
 
-    /// How often the ring was resized.
+    /// Returns how often the ring was resized.
     pub(crate) fn resizes(&self) -> u32 {
         self.notices() & !UNLINKED
     }
@@ -241,12 +242,12 @@ impl Readers {
         let _ = self.notice_word().fetch_update(Ordering::Release, Relaxed, raised);
     }
 
-    /// Whether somebody noted that the ring has lost its name.
+    /// Whether the loss of the name is marked.
     pub(crate) fn is_marked_unlinked(&self) -> bool {
         self.notices() & UNLINKED != 0
     }
 
-    /// Notes it.
+    /// Marks the loss of the name.
     pub(crate) fn mark_unlinked(&self) {
         self.notice_word().fetch_or(UNLINKED, Relaxed);
     }
@@ -255,30 +256,30 @@ impl Readers {
     fn notice_word(&self) -> &AtomicU32 {
         static NEVER: AtomicU32 = AtomicU32::new(0);
         #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
-        let offset = READERS_HEADER_BYTES as usize + offset_of!(BellBytes, resizes);
+        let offset = READERS_HEADER_BYTES as usize + offset_of!(NotifierBytes, resizes);
         // The header is part of every mapping; the fallback only spares a panic path.
         self.map.words32(offset, 1).and_then(<[_]>::first).unwrap_or(&NEVER)
     }
 
-    /// Rung by readers after they let go of a pin.
-    pub(crate) fn released(&self) -> SharedBell<'_> {
-        self.bell(1)
+    /// Returns the notifier of readers, for writers that wait for a lease to end.
+    pub(crate) fn released(&self) -> SharedNotifier<'_> {
+        self.notifier(1)
     }
 
     #[inline]
-    fn bell(&self, number: usize) -> SharedBell<'_> {
+    fn notifier(&self, number: usize) -> SharedNotifier<'_> {
         static SILENT: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
         #[expect(clippy::cast_possible_truncation, reason = "constants below 1000")]
-        let offset = READERS_HEADER_BYTES as usize + number * BELL_BYTES as usize;
+        let offset = READERS_HEADER_BYTES as usize + number * NOTIFIER_BYTES as usize;
         // The header is part of every mapping; the fallback only spares a panic path.
         let words = self.map.words32(offset, 2).and_then(<[_]>::first_chunk).unwrap_or(&SILENT);
-        SharedBell { words, ringing: Ringing::Fenced }
+        SharedNotifier { words, barrier: NotifyBarrier::Fence }
     }
 
-    /// The pins on a lane; none for a lane the ring lacks.
+    /// Returns the pins on a lane; none for a lane that the ring lacks.
     pub(crate) fn pins(&self, lane: u32) -> LanePins<'_> {
         let pins = (lane < self.lanes).then(|| {
-            let slots = READERS_HEADER_BYTES + BELLS * BELL_BYTES;
+            let slots = READERS_HEADER_BYTES + NOTIFIERS * NOTIFIER_BYTES;
             let before = slots + READER_SLOT_BYTES * u64::from(self.slots);
             let offset = before + 8 * u64::from(lane) * u64::from(self.slots);
             self.map.words64(usize::try_from(offset).ok()?, self.slots as usize)
@@ -286,25 +287,28 @@ impl Readers {
         LanePins(pins.flatten().unwrap_or_default())
     }
 
-    /// Bytes of the file, before rounding to pages.
+    /// Returns the bytes of the file before rounding to pages.
     pub(crate) fn bytes(slots: u32, lanes: u32) -> u64 {
         let (slots, lanes) = (u64::from(slots), u64::from(lanes));
-        READERS_HEADER_BYTES + BELLS * BELL_BYTES + READER_SLOT_BYTES * slots + 8 * slots * lanes
+        READERS_HEADER_BYTES
+            + NOTIFIERS * NOTIFIER_BYTES
+            + READER_SLOT_BYTES * slots
+            + 8 * slots * lanes
     }
 }
 
-/// The pins on one lane, a word per reader slot.
+/// Pins on one lane, a word per reader slot.
 #[derive(Clone, Copy, Debug)]
 pub struct LanePins<'a>(pub(crate) &'a [AtomicU64]);
 
-/// One of the ring's two bells.
+/// One of the two notifiers of a ring.
 #[derive(Debug)]
-pub struct SharedBell<'a> {
+pub struct SharedNotifier<'a> {
     words: &'a [AtomicU32; 2],
-    pub(crate) ringing: Ringing,
+    pub(crate) barrier: NotifyBarrier,
 }
 
-impl SharedBell<'_> {
+impl SharedNotifier<'_> {
     #[inline]
     pub(crate) fn words(&self) -> (&AtomicU32, &AtomicU32) {
         let [seq, listening] = self.words;

@@ -6,8 +6,8 @@ use bytemuck::{Pod, Zeroable};
 pub const SEALED_HEADER_BYTES: u64 = 4096;
 /// First bytes of a sealed segment.
 pub const SEALED_MAGIC: [u8; 8] = *b"\x89BKP\r\n\x1a\n";
-/// Written once by the creator, before the segment has a name. The metadata follows at byte 4096,
-/// the data at the next multiple of 4096.
+/// Header of a sealed segment, written once before the segment has a name. The metadata follows at
+/// byte 4096, the data at the next multiple of 4096.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct SealedHeader {
@@ -25,7 +25,7 @@ pub(crate) struct SealedHeader {
     pub meta_hash: [u8; 32],
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_unix_ns: u64,
-    /// As in the superblock.
+    /// Hash of the machine's boot id, as in the superblock.
     pub boot_id_hash: u64,
     /// Zero.
     pub unused: [u8; 4012],

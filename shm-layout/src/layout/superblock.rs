@@ -20,8 +20,8 @@ pub const ENDIAN_TAG: u32 = 0x0102_0304;
 /// prefetches in pairs and other machines have 128-byte lines.
 pub const LINE_BYTES: u32 = 128;
 
-/// Written once by the creator, before the ring has a name; read into private memory and checked. A
-/// resize puts another file in the place of this one.
+/// Identity and geometry of a ring, written once before the ring has a name. Attaching copies it to
+/// private memory and checks it. A resize puts another file in its place.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Superblock {
@@ -37,7 +37,7 @@ pub struct Superblock {
     pub ctl_bytes: u64,
     /// Bytes of `ring.rdr`.
     pub rdr_bytes: u64,
-    /// Bytes of each `lane-NNNN.dat`, once it is as large as it shall be.
+    /// Bytes of each `lane-NNNN.dat`, once it has been relocated.
     pub lane_bytes: u64,
     /// Mapped parts are multiples of this: the creator's page size.
     pub map_align: u32,
@@ -55,9 +55,9 @@ pub struct Superblock {
     pub reserve_chunk: u32,
     /// Places in `ring.rdr`.
     pub reader_slots: u32,
-    /// Rows asked for, or 0.
+    /// Capacity that the user gave in rows, or 0.
     pub asked_rows: u64,
-    /// Bytes asked for, or 0.
+    /// Capacity that the user gave in bytes, or 0.
     pub asked_bytes: u64,
     /// First byte of the schema block.
     pub schema_offset: u64,
@@ -69,10 +69,10 @@ pub struct Superblock {
     pub created_unix_ns: u64,
     /// Hash of the machine's boot id: files that outlived a reboot may be torn.
     pub boot_id_hash: u64,
-    /// What a writer does about a lease in its way: 0 overwrite (no leases), 1 block, 2 drop the new
-    /// row, 3 fail.
+    /// Policy of writers about leases: 0 overwrite (no leases), 1 block, 2 drop the new row, 3
+    /// fail.
     pub lane_policy: u32,
-    /// Longest that a writer waits for a lease, milliseconds.
+    /// Longest wait of a writer for a lease, in milliseconds.
     pub lease_timeout_ms: u32,
     /// Bytes of the lanes that were on huge pages when they were made.
     pub huge_bytes: u64,
@@ -94,7 +94,7 @@ impl Superblock {
         self
     }
 
-    /// Whether the bytes are a superblock of this version, this host and this boot.
+    /// Checks that the bytes are a superblock of this version, this host and this boot.
     pub(crate) fn check_identity(&self, path: &Path) -> Result<(), SegmentError> {
         let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
         let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };

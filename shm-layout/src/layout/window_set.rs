@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::kernels::prefetch::{self, LINE};
 use crate::kernels::racy_copy::{self, Word};
-use crate::layout::lane::{Lane, Placed};
+use crate::layout::lane::{Lane, PlacedColumn};
 
 /// Up to `MOST` contiguous windows of equally many rows, in lanes that share one list of columns.
 ///
@@ -13,7 +13,7 @@ use crate::layout::lane::{Lane, Placed};
 /// every window in the output is its number.
 #[derive(Clone, Debug)]
 pub struct WindowSet<'a, const MOST: usize> {
-    columns: &'a [Placed],
+    columns: &'a [PlacedColumn],
     /// Rows of each window.
     rows: u64,
     /// Windows that may be added: `MOST`, or 0 if the reference lane is too short for one.
@@ -177,7 +177,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         if let Some((base, slot)) = self.place(window) {
             prefetch_lines(&self.lines, base, slot);
             for (first, len) in &self.long {
-                prefetch::ask(first.at(base, slot), *len);
+                prefetch::prefetch_range(first.at(base, slot), *len);
             }
         }
     }
@@ -379,7 +379,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
                 let from = base.add(from.offset + slot * from.width);
                 match (long, other) {
                     (Some((first, len)), Some((base, slot))) => {
-                        racy_copy::copy_out_asking(from, out, word, first.at(base, slot), len);
+                        racy_copy::copy_out_prefetching(from, out, word, first.at(base, slot), len);
                     }
                     _ => racy_copy::copy_out(from, out, word),
                 }
@@ -392,13 +392,13 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
 #[inline]
 fn prefetch_lines(lines: &[Line], base: *mut u8, slot: usize) {
     for line in lines {
-        prefetch::prefetch(line.at(base, slot));
+        prefetch::prefetch_line(line.at(base, slot));
     }
 }
 
 /// Finds a slice's first byte, in a window that begins in slot 0, and its length. `None`: there is no
 /// such column.
-fn find(columns: &[Placed], slice: WindowSlice) -> Option<(Line, usize)> {
+fn find(columns: &[PlacedColumn], slice: WindowSlice) -> Option<(Line, usize)> {
     let WindowSlice { column, width, first, rows } = slice;
     let placed = columns.get(column).filter(|placed| placed.width == width)?;
     let bytes = |rows: u64| usize::try_from(rows).ok()?.checked_mul(width);

@@ -10,14 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::os::fork_release::NotInherited;
+use crate::os::fork_release::ReleasedOnFork;
 
-/// How a byte is locked.
+/// Mode of a byte lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// Together with other shared holders.
+pub(crate) enum LockMode {
+    /// Shared with other shared holders.
     Shared,
-    /// Alone.
+    /// Exclusive: no other handle holds the byte.
     Exclusive,
 }
 
@@ -39,10 +39,10 @@ impl LockFile {
     }
 
     /// Locks a byte; `false` when another handle has it.
-    pub(crate) fn try_lock(&self, byte: u64, hold: Hold) -> io::Result<bool> {
-        let kind = match hold {
-            Hold::Shared => libc::F_RDLCK,
-            Hold::Exclusive => libc::F_WRLCK,
+    pub(crate) fn try_lock(&self, byte: u64, mode: LockMode) -> io::Result<bool> {
+        let kind = match mode {
+            LockMode::Shared => libc::F_RDLCK,
+            LockMode::Exclusive => libc::F_WRLCK,
         };
         match self.control(libc::F_OFD_SETLK, kind, byte) {
             Ok(_) => Ok(true),
@@ -56,14 +56,14 @@ impl LockFile {
         self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
     }
 
-    /// Whether another handle, in any process, has the byte. Takes nothing.
+    /// Whether another handle, in any process, holds the byte. Takes nothing.
     pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
         let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
-    /// Whether another handle has the byte alone. Takes nothing.
-    pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
+    /// Whether another handle holds the byte exclusively. Takes nothing.
+    pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
         let found = self.control(libc::F_OFD_GETLK, libc::F_RDLCK, byte)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
@@ -118,8 +118,8 @@ impl LockFile {
         Self { fd, pid: std::process::id(), files: portable::Files::default() }
     }
 
-    pub(crate) fn try_lock(&self, byte: u64, hold: Hold) -> io::Result<bool> {
-        self.files.try_lock(&self.fd, byte, hold)
+    pub(crate) fn try_lock(&self, byte: u64, mode: LockMode) -> io::Result<bool> {
+        self.files.try_lock(&self.fd, byte, mode)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "fails where the kernel is asked")]
@@ -132,9 +132,9 @@ impl LockFile {
         portable::held_elsewhere(&self.fd, byte)
     }
 
-    pub(crate) fn held_alone(&self, byte: u64) -> io::Result<bool> {
+    pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
         // Taken for a moment: `flock` cannot be asked.
-        self.try_lock(byte, Hold::Shared).map(|joined| !joined)
+        self.try_lock(byte, LockMode::Shared).map(|joined| !joined)
     }
 }
 
@@ -149,7 +149,7 @@ impl LockFile {
         self.fd.as_fd()
     }
 
-    /// Names left for the file: 0 after somebody removed it.
+    /// Number of names of the file: 0 after it was removed.
     pub(crate) fn links(&self) -> io::Result<u64> {
         #[allow(clippy::useless_conversion, reason = "the width of st_nlink differs by platform")]
         Ok(u64::from(rustix::fs::fstat(&self.fd)?.st_nlink))
@@ -161,12 +161,12 @@ impl LockFile {
 pub(crate) enum Claim {
     /// Dropping the handle releases the byte.
     File(#[expect(dead_code, reason = "holds the lock")] LockFile),
-    /// The same, and forked children do not keep it.
+    /// Dropping the handle releases the byte. Forked children do not keep it.
     OwnFile(
-        #[expect(dead_code, reason = "goes before the lock")] NotInherited,
+        #[expect(dead_code, reason = "goes before the lock")] ReleasedOnFork,
         #[expect(dead_code, reason = "holds the lock")] LockFile,
     ),
-    /// Of a ring in private memory.
+    /// A byte of a ring in private memory.
     Heap(HeapLocks, u64),
 }
 
@@ -183,12 +183,12 @@ impl Drop for Claim {
 pub(crate) struct HeapLocks(Arc<Mutex<BTreeSet<u64>>>);
 
 impl HeapLocks {
-    /// Takes a byte unless somebody has it.
+    /// Takes a byte unless it is held.
     pub(crate) fn claim(&self, byte: u64) -> Option<Claim> {
         self.taken().insert(byte).then(|| Claim::Heap(self.clone(), byte))
     }
 
-    /// Whether somebody has the byte.
+    /// Whether the byte is held.
     pub(crate) fn held(&self, byte: u64) -> bool {
         self.taken().contains(&byte)
     }
@@ -211,7 +211,7 @@ mod portable {
 
     use rustix::fs::{FlockOperation, flock, getpath};
 
-    use super::Hold;
+    use super::LockMode;
 
     #[derive(Debug, Default)]
     pub(super) struct Files {
@@ -219,10 +219,15 @@ mod portable {
     }
 
     impl Files {
-        pub(super) fn try_lock(&self, lock: &OwnedFd, byte: u64, hold: Hold) -> io::Result<bool> {
-            let operation = match hold {
-                Hold::Shared => FlockOperation::NonBlockingLockShared,
-                Hold::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        pub(super) fn try_lock(
+            &self,
+            lock: &OwnedFd,
+            byte: u64,
+            mode: LockMode,
+        ) -> io::Result<bool> {
+            let operation = match mode {
+                LockMode::Shared => FlockOperation::NonBlockingLockShared,
+                LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
             };
             let mut files = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(file) = files.get(&byte) {
@@ -293,22 +298,22 @@ mod tests {
     #[test]
     fn two_handles_of_one_process_exclude_each_other() {
         let (_dir, a, b) = handles();
-        assert!(a.try_lock(5, Hold::Exclusive).unwrap());
-        assert!(!b.try_lock(5, Hold::Exclusive).unwrap());
-        assert!(b.try_lock(6, Hold::Exclusive).unwrap(), "bytes are independent");
+        assert!(a.try_lock(5, LockMode::Exclusive).unwrap());
+        assert!(!b.try_lock(5, LockMode::Exclusive).unwrap());
+        assert!(b.try_lock(6, LockMode::Exclusive).unwrap(), "bytes are independent");
         assert!(b.held_elsewhere(5).unwrap());
         assert!(!a.held_elsewhere(5).unwrap(), "a handle does not see itself");
         drop(a);
-        assert!(b.try_lock(5, Hold::Exclusive).unwrap(), "dropping releases");
+        assert!(b.try_lock(5, LockMode::Exclusive).unwrap(), "dropping releases");
     }
 
     #[test]
     fn shared_holders_keep_an_exclusive_one_out_until_they_leave() {
         let (_dir, a, b) = handles();
-        assert!(a.try_lock(1, Hold::Shared).unwrap());
-        assert!(b.try_lock(1, Hold::Shared).unwrap());
-        assert!(!a.try_lock(1, Hold::Exclusive).unwrap());
+        assert!(a.try_lock(1, LockMode::Shared).unwrap());
+        assert!(b.try_lock(1, LockMode::Shared).unwrap());
+        assert!(!a.try_lock(1, LockMode::Exclusive).unwrap());
         b.unlock(1).unwrap();
-        assert!(a.try_lock(1, Hold::Exclusive).unwrap(), "a lone shared lock can be raised");
+        assert!(a.try_lock(1, LockMode::Exclusive).unwrap(), "a lone shared lock can be raised");
     }
 }

@@ -1,4 +1,4 @@
-//! Private memory to be filled again and again, on huge pages where there is much of it.
+//! Private memory that is filled repeatedly, on huge pages where it is large.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -13,36 +13,36 @@ use crate::os::mapping::{HUGE_PAGE, Mapping};
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// Bytes that begin a cache line, and where they are more than half a huge page, a huge one: who fills megabytes on small
-/// pages waits, at the beginning of each, until it is found.
+/// Bytes aligned to a cache line, and to a huge page where there are more than half of one. Filling
+/// megabytes on small pages costs a page fault for each of them.
 ///
-/// The last huge page is taken where more than half of it is needed.
+/// The last huge page is allocated whole if more than half of it is needed.
 pub struct Bytes {
-    memory: Memory,
+    memory: BytesBacking,
     len: usize,
 }
 
-enum Memory {
+enum BytesBacking {
     Lines(Vec<Line>),
     #[cfg(not(miri))]
     Pages(Mapping),
 }
 
 impl Bytes {
-    /// So many zeros; `None` where there is no memory for them.
+    /// Allocates `len` zero bytes. Returns `None` if there is no memory for them.
     #[must_use]
     pub fn zeroed(len: usize) -> Option<Self> {
         #[cfg(not(miri))]
         if len > HUGE_PAGE / 2 {
             let is_most = len % HUGE_PAGE > HUGE_PAGE / 2;
             let room = if is_most { len.checked_next_multiple_of(HUGE_PAGE)? } else { len };
-            let memory = Memory::Pages(Mapping::private(room).ok()?);
+            let memory = BytesBacking::Pages(Mapping::private(room).ok()?);
             return Some(Self { memory, len });
         }
         let (mut lines, count) = (Vec::new(), len.div_ceil(size_of::<Line>()));
         lines.try_reserve_exact(count).ok()?;
         lines.resize(count, Line::zeroed());
-        Some(Self { memory: Memory::Lines(lines), len })
+        Some(Self { memory: BytesBacking::Lines(lines), len })
     }
 }
 
@@ -52,10 +52,13 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.memory {
-            Memory::Lines(lines) => &bytemuck::cast_slice(lines)[..self.len],
-            // SAFETY: `len` bytes of the mapping, which was made with no fewer; zeros at first, and this value's alone.
+            BytesBacking::Lines(lines) => &bytemuck::cast_slice(lines)[..self.len],
+            // SAFETY: the mapping was made with at least `len` bytes, zeros at first, and only this
+            // value refers to it.
             #[cfg(not(miri))]
-            Memory::Pages(pages) => unsafe { std::slice::from_raw_parts(pages.base(), self.len) },
+            BytesBacking::Pages(pages) => unsafe {
+                std::slice::from_raw_parts(pages.base(), self.len)
+            },
         }
     }
 }
@@ -64,10 +67,11 @@ impl DerefMut for Bytes {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
-            Memory::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.len],
-            // SAFETY: as above, and `self` is borrowed for it alone. The mapping is private and writable.
+            BytesBacking::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.len],
+            // SAFETY: the reasons above hold, and `self` is borrowed mutably. The mapping is
+            // private and writable.
             #[cfg(not(miri))]
-            Memory::Pages(pages) => unsafe {
+            BytesBacking::Pages(pages) => unsafe {
                 std::slice::from_raw_parts_mut(pages.base(), self.len)
             },
         }

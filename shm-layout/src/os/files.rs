@@ -19,7 +19,7 @@ impl Access {
     }
 }
 
-/// Makes a new file, readable and writable by this user alone.
+/// Creates a file, readable and writable by this user alone.
 pub(crate) fn make(dir: impl AsFd, name: &str, path: &Path) -> Result<File, SegmentError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))
@@ -58,7 +58,7 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
     open_dir_at(rustix::fs::CWD, path.as_os_str(), path)
 }
 
-/// Opens such a directory in another one; `path` is for messages.
+/// Opens a directory of this user alone in another one. `path` is for messages.
 pub(crate) fn open_dir_at(
     dir: impl AsFd,
     name: &OsStr,
@@ -80,17 +80,17 @@ pub(crate) fn open_dir_at(
     Ok(fd)
 }
 
-/// Refuses a directory that is open already and not this user's alone.
+/// Refuses an open directory that other users can enter.
 pub(crate) fn check_dir(dir: &OwnedFd, path: &Path) -> Result<(), SegmentError> {
     check_owner(dir, path, FileType::Directory).map(drop)
 }
 
-/// Refuses a file that is open already and not this user's alone.
+/// Refuses an open file that other users can open.
 pub(crate) fn check_file(file: &OwnedFd, path: &Path) -> Result<(), SegmentError> {
     check_owner(file, path, FileType::RegularFile).map(drop)
 }
 
-/// Bytes of an open file, once its kind, owner and mode are right.
+/// Checks kind, owner and mode of an open file, and returns its bytes.
 pub(super) fn check_owner(fd: &OwnedFd, path: &Path, kind: FileType) -> Result<u64, SegmentError> {
     let stat = rustix::fs::fstat(fd).map_err(|e| SegmentError::io("look at", path)(e.into()))?;
     let refuse = |reason: String| Err(SegmentError::Permission { path: path.to_owned(), reason });

@@ -1,43 +1,43 @@
-//! Notices that the process was forked, by whichever call: what a child has of its parent's handles is
-//! not its own.
+//! Detects a fork, by whichever call: handles that a child inherited are not its own.
 //!
-//! On Linux the kernel clears a page in every child ([`libc::MADV_WIPEONFORK`]), also in one that a C
-//! library or a raw system call made. Elsewhere the C library runs a handler in the child of its `fork`.
+//! On Linux the kernel clears a page in every child ([`libc::MADV_WIPEONFORK`]), whichever system
+//! call made it. Elsewhere the C library runs a handler in the child of its `fork`.
 
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Stands for the marker until there is one.
+/// Marker before a page is mapped.
 static NO_MARK: AtomicU64 = AtomicU64::new(0);
-/// Where the marker is: a word that is 0 in a child that has not asked yet.
+/// Address of the marker: a word that is 0 in a child that has not asked yet.
 static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_MARK).cast_mut());
 
 /// Returns a number that differs between a process and its forked children.
 ///
-/// Two processes of which one is an ancestor of the other have different numbers; all threads of a
-/// process have one. Costs two loads, and a few system calls the first time.
+/// Two processes of which one is an ancestor of the other have different numbers. All threads of a
+/// process have the same number. Costs two loads, and a few system calls the first time.
 #[inline]
 #[must_use]
 pub fn forks() -> u64 {
     // ORDERING: acquire, pairs with the exchange in `count`: the page behind the address is mapped.
     let mark = MARK.load(Ordering::Acquire);
-    // SAFETY: `MARK` holds the address of a static or of a page that is never unmapped; both are words
-    // that are accessed atomically, by this module alone.
+    // SAFETY: `MARK` holds the address of a static or of a page that is never unmapped; both are
+    // words that are accessed atomically, by this module alone.
     let number = unsafe { &*mark }.load(Ordering::Relaxed);
     if number == 0 { count() } else { number }
 }
 
-/// Gives this process its number.
+/// Assigns this process its number.
 #[cold]
 fn count() -> u64 {
-    /// Copied by a fork: a child goes on where its parent was.
+    /// Copied by a fork: a child continues from the number of its parent.
     static LAST: AtomicU64 = AtomicU64::new(0);
     let mut mark = MARK.load(Ordering::Acquire);
     if ptr::eq(mark, &raw const NO_MARK)
         && let Some(page) = page()
     {
-        // ORDERING: pairs with the loads of `MARK`. A thread that was slower leaves its page unused.
+        // ORDERING: pairs with the loads of `MARK`. A thread that was slower leaves its page
+        // unused.
         let exchanged = MARK.compare_exchange(mark, page, Ordering::AcqRel, Ordering::Acquire);
         mark = exchanged.map_or_else(|other| other, |_| page);
     } else if ptr::eq(mark, &raw const NO_MARK) {
@@ -50,12 +50,12 @@ fn count() -> u64 {
         .map_or_else(|n| n, |_| next)
 }
 
-/// A page that children find empty. `None`: this system has no such pages.
+/// Maps a page that is cleared in children. Returns `None` if this system has no such pages.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn page() -> Option<*mut AtomicU64> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     let (len, prot) = (crate::os::mapping::page_size(), ProtFlags::READ | ProtFlags::WRITE);
-    // SAFETY: a null address lets the kernel choose a free range, which nobody else refers to. The
+    // SAFETY: a null address lets the kernel choose a free range, to which nothing else refers. The
     // advice concerns exactly that range; where it is refused the range is given back, unused.
     unsafe {
         let page = mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::PRIVATE).ok()?;
@@ -79,8 +79,8 @@ fn watch() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handler is a function that lives as long as the process. All that it does is one
-        // atomic store, which a child of a process with threads may do.
+        // SAFETY: the handler is a function that lives as long as the process. All that it does is
+        // one atomic store, which a child of a process with threads may do.
         #[cfg(not(miri))]
         unsafe {
             let _ = libc::pthread_atfork(None, None, Some(in_child));
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(forks(), number);
     }
 
-    /// What `forked` says in a child: 0 for the parent's number, 1 for another one.
+    /// Returns 0 if a child made by `fork` has the number of its parent, else 1.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn in_child(fork: impl Fn() -> libc::c_long) -> libc::c_int {
         let number = forks();

@@ -1,9 +1,9 @@
-//! Descriptors whose locks a forked child must not keep.
+//! Releases locks in forked children.
 //!
-//! A lock belongs to an open file, and a child of a fork has its parent's files open too: a lane would
-//! stay taken after its writer has died, for as long as some child of it lives. So a handler in the
-//! child gives its copies of these descriptors away. Children that a raw system call made run no
-//! handler and keep them.
+//! A lock belongs to an open file, and a forked child inherits the open files of its parent.
+//! Without this module a lane would stay claimed after its writer died, for as long as a child of
+//! it lives. A fork handler in the child replaces its copies of these descriptors. Children made by
+//! a raw system call run no handler and keep them.
 
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -12,34 +12,34 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use crate::os::byte_lock::LockFile;
 
-/// No descriptor.
+/// Marks an unused entry.
 const FREE: i32 = -1;
 
-/// A place for a descriptor, in a list that only grows.
+/// Entry of a list that only grows.
 #[derive(Debug)]
-struct Place {
+struct ListedDescriptor {
     descriptor: AtomicI32,
-    next: *const Place,
+    next: *const ListedDescriptor,
 }
 
-/// The newest place.
-static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+/// Newest entry.
+static LISTED: AtomicPtr<ListedDescriptor> = AtomicPtr::new(ptr::null_mut());
 
-/// A lock that children of a fork let go of. To be dropped before the lock.
+/// A lock that forked children release. Must be dropped before the lock.
 #[derive(Debug)]
-pub(crate) struct NotInherited(&'static AtomicI32);
+pub(crate) struct ReleasedOnFork(&'static AtomicI32);
 
-impl NotInherited {
-    /// Has every child let go of this lock.
+impl ReleasedOnFork {
+    /// Registers the lock for release in every child.
     pub(crate) fn new(lock: &LockFile) -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(watch);
         let descriptor = lock.as_fd().as_raw_fd();
-        let mut place = PLACES.load(Ordering::Acquire);
+        let mut place = LISTED.load(Ordering::Acquire);
         // SAFETY: places are leaked: what the list holds lives as long as the process.
         while let Some(found) = unsafe { place.as_ref() } {
-            // ORDERING: relaxed; the handler runs in a copy of the thread that forked, and what another
-            // thread stores meanwhile may be missed by it, as may the descriptor itself.
+            // ORDERING: relaxed; the handler runs in a copy of the thread that forked, and what
+            // another thread stores meanwhile may be missed by it, as may the descriptor itself.
             let taken = found.descriptor.compare_exchange(
                 FREE,
                 descriptor,
@@ -51,17 +51,18 @@ impl NotInherited {
             }
             place = found.next.cast_mut();
         }
-        let first = PLACES.load(Ordering::Acquire);
-        let place = Box::leak(Box::new(Place { descriptor: descriptor.into(), next: first }));
-        let added: *mut Place = place;
+        let first = LISTED.load(Ordering::Acquire);
+        let place =
+            Box::leak(Box::new(ListedDescriptor { descriptor: descriptor.into(), next: first }));
+        let added: *mut ListedDescriptor = place;
         let mut first = first;
-        // ORDERING: release: who finds the place finds what is in it; pairs with the loads above and in
-        // the handler.
+        // ORDERING: release, so that a load that finds the place finds its contents; pairs with the
+        // acquire loads above and in the handler.
         while let Err(other) =
-            PLACES.compare_exchange(first, added, Ordering::AcqRel, Ordering::Acquire)
+            LISTED.compare_exchange(first, added, Ordering::AcqRel, Ordering::Acquire)
         {
             first = other;
-            // SAFETY: nobody else has the place before the exchange succeeds.
+            // SAFETY: only this thread refers to the place until the exchange succeeds.
             unsafe { (*added).next = first };
         }
         // SAFETY: leaked, and from now on only read and changed through its atomic.
@@ -69,30 +70,31 @@ impl NotInherited {
     }
 }
 
-impl Drop for NotInherited {
+impl Drop for ReleasedOnFork {
     fn drop(&mut self) {
         self.0.store(FREE, Ordering::Relaxed);
     }
 }
 
-/// Has the C library run the handler in children.
+/// Registers the fork handler.
 fn watch() {
-    // SAFETY: the handler lives as long as the process, and does only what a child of a process with
-    // threads may do.
+    // SAFETY: the handler lives as long as the process, and does only what a child of a process
+    // with threads may do.
     #[cfg(all(target_os = "linux", not(miri)))]
     unsafe {
         let _ = libc::pthread_atfork(None, None, Some(in_child));
     }
 }
 
-/// Puts another file in the place of each descriptor, which stays open for who has its number.
+/// Replaces the file behind each descriptor by `/dev/null`. The numbers stay open, since their
+/// owners will close them.
 #[cfg(all(target_os = "linux", not(miri)))]
 extern "C" fn in_child() {
-    // SAFETY: `open`, `dup3` and `close` are allowed after a fork. The numbers are of descriptors that
-    // were open when the process forked, which nobody else in the child has closed yet: this runs before
-    // its code. Places are leaked, so the list is whole.
+    // SAFETY: `open`, `dup3` and `close` are allowed after a fork. The numbers are of descriptors
+    // that were open when the process forked. The child has not closed one yet, because this runs
+    // before its code. Places are leaked, so the list is complete.
     unsafe {
-        let mut place = PLACES.load(Ordering::Acquire);
+        let mut place = LISTED.load(Ordering::Acquire);
         if place.is_null() {
             return;
         }

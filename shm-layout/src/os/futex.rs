@@ -1,8 +1,8 @@
-//! Sleeping on a shared word, and the fences that let a publisher skip the system call.
+//! Sleeps on a shared word, and the fences that let a publisher skip the system call.
 //!
-//! Linux: futexes, shared between processes, and `membarrier`: the sleeper, who has time, makes
-//! every publisher's processor pass a barrier, so that the publisher, who has none, gets by with a
-//! fence for the compiler alone. Elsewhere: short sleeps and fences on both sides.
+//! Linux: futexes shared between processes, and `membarrier`. The sleeper makes every publisher's
+//! processor pass a barrier, so that a compiler fence is enough on the publisher's side. Elsewhere:
+//! short sleeps, and fences on both sides.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) fn sleep(word: &AtomicU32, expected: u32, limit: Duration) {
     }
 }
 
-/// Wakes all who sleep on `word`, in any process.
+/// Wakes all sleepers on `word`, in any process.
 pub(crate) fn wake_all(word: &AtomicU32) {
     #[cfg(target_os = "linux")]
     {
@@ -42,16 +42,16 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 
 /// How this process orders "publish, then look for sleepers".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ringing {
-    /// Sleepers order it for us: we asked the kernel to let them.
+pub(crate) enum NotifyBarrier {
+    /// Sleepers order it with `membarrier`, for which this process has registered.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "needs membarrier"))]
-    Light,
-    /// By a fence of our own at every publish.
-    Fenced,
+    Membarrier,
+    /// A fence of its own at every publish.
+    Fence,
 }
 
-impl Ringing {
-    /// Asks the kernel, once per process.
+impl NotifyBarrier {
+    /// Registers with the kernel, once per process.
     pub(crate) fn of_this_process() -> Self {
         #[cfg(target_os = "linux")]
         {
@@ -59,8 +59,8 @@ impl Ringing {
 
             use rustix::thread::{MembarrierCommand, membarrier};
 
-            /// Process id, shifted left by one, and whether the kernel agreed. By process,
-            /// because a forked child has to ask again.
+            /// Process id, shifted left by one, and whether the kernel agreed. A forked child has
+            /// another id and registers again.
             static ASKED: AtomicU64 = AtomicU64::new(0);
             let pid = u64::from(std::process::id()) << 1;
             let known = ASKED.load(Ordering::Relaxed);
@@ -71,27 +71,27 @@ impl Ringing {
                 ASKED.store(pid | u64::from(light), Ordering::Relaxed);
                 light
             };
-            if light { Ringing::Light } else { Ringing::Fenced }
+            if light { NotifyBarrier::Membarrier } else { NotifyBarrier::Fence }
         }
         #[cfg(not(target_os = "linux"))]
-        Ringing::Fenced
+        NotifyBarrier::Fence
     }
 
-    /// The publisher's side.
+    /// Orders the publisher's stores before its look for sleepers.
     #[inline]
     pub(crate) fn fence(self) {
         match self {
             // ORDERING: pairs with `listening_fence`, which makes this processor pass a barrier.
-            Ringing::Light => std::sync::atomic::compiler_fence(Ordering::SeqCst),
+            NotifyBarrier::Membarrier => std::sync::atomic::compiler_fence(Ordering::SeqCst),
             // ORDERING: pairs with the fence in `listening_fence`.
-            Ringing::Fenced => fence(Ordering::SeqCst),
+            NotifyBarrier::Fence => fence(Ordering::SeqCst),
         }
     }
 }
 
-/// The sleeper's side: orders its stores before its loads against every publisher. A few
-/// microseconds. `false`: publishers of the light kind could not be reached, so that the sleep must
-/// be short.
+/// Orders the sleeper's stores before its loads, against every publisher. Takes a few microseconds.
+/// Returns `false` if publishers that use `membarrier` could not be reached: then the sleep must be
+/// short.
 pub(crate) fn listening_fence() -> bool {
     fence(Ordering::SeqCst);
     #[cfg(target_os = "linux")]

@@ -1,10 +1,10 @@
-//! Huge pages for the lanes of a ring: a draw touches a place at random in every column, and small
-//! pages make each of them a page walk besides a cache miss.
+//! Huge pages for the lanes of a ring. A draw touches a random place in every column, and on small
+//! pages each touch costs a page walk besides a cache miss.
 //!
-//! Shared memory gets no huge pages by itself under most settings of a system, but a process may ask
-//! that the pages of a range become one huge page (`MADV_COLLAPSE`, Linux 6.1). A range with a single
-//! page in it will do, and the rest comes as zeros: so the small pages are never made. Why at creation,
-//! and why by default: `docs/decisions/0019-huge-pages-at-creation.md`.
+//! Most systems give shared memory no huge pages by default. A process may request that the pages
+//! of a range become one huge page (`MADV_COLLAPSE`, Linux 6.1). A single page in the range is
+//! enough, and the rest is filled with zeros: so the small pages are never made.
+//! `docs/decisions/0019-huge-pages-at-creation.md` says why at creation, and why by default.
 
 use std::fs::File;
 #[cfg(target_os = "linux")]
@@ -17,20 +17,20 @@ use rustix::fs::FallocateFlags;
 #[cfg(target_os = "linux")]
 use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
 
-/// Until when a system may be asked for so many bytes: some ten times as long as small pages take. A host
-/// that hands out memory only when it is touched, and a kernel that puts some together first, take so
-/// long. One that takes longer has none, and small pages will do.
+/// Returns until when huge pages may be requested for `bytes`: about ten times as long as small
+/// pages take. Hosts that provide memory when it is touched, and kernels that compact memory first,
+/// need that long. On a slower system small pages are used.
 pub(crate) fn deadline(bytes: u64) -> Instant {
     const LEAST: Duration = Duration::from_millis(50);
     const NS_PER_BYTE: u64 = 3;
     Instant::now() + LEAST + Duration::from_nanos(bytes.saturating_mul(NS_PER_BYTE))
 }
 
-/// Puts as much of a file as the system grants at once on huge pages; what the file lacks of them is
-/// allocated, and zero. How many bytes. Never fails: where there are none, small ones do, which whoever
-/// needs the space pays for.
+/// Puts as much of a file on huge pages as the system grants now. Bytes that the file lacks there
+/// are allocated, and zero. Returns how many bytes are on huge pages. Never fails: the rest goes on
+/// small pages, which the caller allocates.
 #[cfg(target_os = "linux")]
-pub(crate) fn ask(file: &File, len: u64, deadline: Instant) -> u64 {
+pub(crate) fn request(file: &File, len: u64, deadline: Instant) -> u64 {
     if len < HUGE_PAGE as u64
         || file.metadata().is_ok_and(|of| of.len() < len) && file.set_len(len).is_err()
     {
@@ -55,22 +55,22 @@ pub(crate) fn ask(file: &File, len: u64, deadline: Instant) -> u64 {
     bytes
 }
 
-/// Whether one range is a huge page now.
+/// Makes one range a huge page. Returns whether it is one now.
 #[cfg(target_os = "linux")]
 fn collapse(file: &File, memory: &Mapping, at: usize) -> bool {
     /// From `linux/mman.h`; the C library's headers may be older than the kernel.
     const MADV_COLLAPSE: libc::c_int = 25;
-    // One small page is what the kernel wants to see before it looks at a range.
+    // The kernel looks at a range only if it has at least one small page.
     let seed = rustix::fs::fallocate(file, FallocateFlags::empty(), at as u64, 1);
-    // SAFETY: the range lies in `memory`, which nobody else refers to. The call changes what pages the
-    // bytes are on, and no byte.
+    // SAFETY: the range lies in `memory`, to which nothing else refers. The call changes the pages
+    // that hold the bytes, and no byte.
     seed.is_ok()
         && unsafe { libc::madvise(memory.base().add(at).cast(), HUGE_PAGE, MADV_COLLAPSE) } == 0
 }
 
-/// There are no huge pages to be had.
+/// Grants no huge pages: this system has no request for them.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn ask(_: &File, _: u64, _: Instant) -> u64 {
+pub(crate) fn request(_: &File, _: u64, _: Instant) -> u64 {
     0
 }
 
@@ -88,7 +88,7 @@ mod tests {
     fn an_empty_file_is_as_long_as_asked_for_and_zero() {
         use std::io::Read;
         let mut file = scratch();
-        let granted = ask(&file, 5 << 20, deadline(5 << 20));
+        let granted = request(&file, 5 << 20, deadline(5 << 20));
         assert!(granted.is_multiple_of(2 << 20) && granted <= 4 << 20, "{granted}");
         let mut found = Vec::new();
         file.read_to_end(&mut found).unwrap();
@@ -102,9 +102,9 @@ mod tests {
         let mut file = scratch();
         let sent: Vec<u8> = (0..=250).cycle().take(5 << 20).collect();
         file.write_all(&sent).unwrap();
-        let granted = ask(&file, sent.len() as u64, deadline(sent.len() as u64));
+        let granted = request(&file, sent.len() as u64, deadline(sent.len() as u64));
         assert!(granted.is_multiple_of(2 << 20) && granted <= 4 << 20, "{granted}");
-        assert_eq!(ask(&file, (2 << 20) - 1, deadline(0)), 0, "less than a page");
+        assert_eq!(request(&file, (2 << 20) - 1, deadline(0)), 0, "less than a page");
         let mut found = Vec::new();
         file.rewind().and_then(|()| file.read_to_end(&mut found)).unwrap();
         assert!(found == sent);

@@ -1,7 +1,7 @@
 //! Finds the processes that hold bytes of a lock file, as Linux shows it in `/proc`.
 //!
-//! For people: a lane's header says which process claimed it, but a lock belongs to an open file, which a
-//! forked child inherits and keeps when its parent is gone.
+//! For messages alone: a lane's header says which process claimed it, but a lock belongs to an open
+//! file, which a forked child inherits and keeps after its parent has ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,15 +10,15 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Whether no process of this name space has the number. Cheap: one system call.
+/// Whether no process of this name space has the number. One system call.
 #[must_use]
 pub fn has_ended(pid: u64) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Returns, for each locked byte of `bytes`, the processes of this user that have it locked alone.
-/// Empty where the system does not tell. One look at every descriptor of every such process.
+/// Returns, for each byte of `bytes` that is locked exclusively, the processes of this user that
+/// hold it. Empty where the system does not tell. Reads every descriptor of every such process.
 pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<u32>> {
     let mut held = BTreeMap::<u64, Vec<u32>>::new();
     let Ok(file) = rustix::fs::fstat(lock) else { return held };
@@ -47,13 +47,14 @@ pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<
     held
 }
 
-/// The bytes that a descriptor of a process has locked alone.
+/// Returns the bytes that a descriptor of a process has locked exclusively.
 fn locked(process: &Path, descriptor: &std::ffi::OsStr, bytes: &Range<u64>) -> Vec<u64> {
     let shown = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
     shown.lines().filter_map(exclusive).flat_map(|range| within(&range, bytes)).collect()
 }
 
-/// The bytes of a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`, if it is one.
+/// Parses a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`. Returns `None` for
+/// any other line.
 fn exclusive(line: &str) -> Option<Range<u64>> {
     let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
     let (kind, _, mode) = (words.next()?, words.next()?, words.next()?);
@@ -72,7 +73,7 @@ fn within(range: &Range<u64>, bytes: &Range<u64>) -> Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::byte_lock::{Hold, LockFile};
+    use crate::os::byte_lock::{LockFile, LockMode};
 
     #[test]
     fn a_line_of_the_kernel_is_read() {
@@ -102,8 +103,8 @@ mod tests {
             LockFile::new(options.open(file.path()).unwrap().into())
         };
         let (held, shared) = (open(), open());
-        assert!(held.try_lock(4_097, Hold::Exclusive).unwrap());
-        assert!(shared.try_lock(4_099, Hold::Shared).unwrap());
+        assert!(held.try_lock(4_097, LockMode::Exclusive).unwrap());
+        assert!(shared.try_lock(4_099, LockMode::Shared).unwrap());
         let found = of(shared.as_fd(), &(4_096..8_192));
         assert_eq!(found, BTreeMap::from([(4_097, vec![std::process::id()])]));
         drop(held);

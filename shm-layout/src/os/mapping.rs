@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use rustix::mm::{Advice, madvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Bytes of a huge page, where there are such.
+/// Bytes of a huge page, on systems that have them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Whether a mapping may be stored to.
@@ -41,7 +41,7 @@ pub(crate) struct Mapping {
 
 #[derive(Debug)]
 enum Owner {
-    /// Pages of a file or of nobody, unmapped on drop.
+    /// Pages of a file, or anonymous ones. Unmapped on drop.
     Pages,
     /// Private words; kept only so that they live as long as `base`.
     Heap(#[expect(dead_code, reason = "owns the memory that `base` points to")] Box<[AtomicU64]>),
@@ -62,11 +62,11 @@ impl Mapping {
         Self::owning(base, len, access)
     }
 
-    /// The same, beginning on a multiple of [`HUGE_PAGE`], so that huge pages of the file can be
-    /// mapped as such.
+    /// Maps the first `len` bytes of a file at a multiple of [`HUGE_PAGE`], so that huge pages of
+    /// the file can be mapped as such.
     pub(crate) fn aligned(fd: BorrowedFd<'_>, len: usize, access: Access) -> io::Result<Self> {
         let mapping = Self::reserved_aligned(len, ProtFlags::empty(), access)?;
-        // SAFETY: MAP_FIXED replaces exactly the pages of `mapping`, which nobody else refers to.
+        // SAFETY: MAP_FIXED replaces exactly the pages of `mapping`, to which nothing else refers.
         unsafe {
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             mmap(mapping.base.as_ptr().cast(), len, access.prot(), flags, fd, 0)?;
@@ -74,14 +74,14 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Private pages of zeros, on huge ones where the system has them.
+    /// Maps private pages of zeros, on huge pages where the system has them.
     #[cfg(not(miri))]
     pub(crate) fn private(len: usize) -> io::Result<Self> {
         let access = Access::ReadWrite;
         let mapping = Self::reserved_aligned(len, access.prot(), access)?;
         #[cfg(target_os = "linux")]
-        // SAFETY: exactly the range of `mapping`. The advice says what pages its bytes are to be on, and
-        // changes none of them; a system without huge pages refuses it.
+        // SAFETY: exactly the range of `mapping`. The advice says what pages its bytes are to be
+        // on, and changes none of them; a system without huge pages refuses it.
         unsafe {
             let _ = madvise(mapping.base.as_ptr().cast(), len, Advice::LinuxHugepage);
         }
@@ -94,7 +94,7 @@ impl Mapping {
         Self::owning(base, len, access)
     }
 
-    /// A range that begins on a multiple of [`HUGE_PAGE`].
+    /// Reserves a range that begins on a multiple of [`HUGE_PAGE`].
     fn reserved_aligned(len: usize, prot: ProtFlags, access: Access) -> io::Result<Self> {
         let room = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let reservation = Self::reserved(room, prot, access)?;
@@ -103,9 +103,9 @@ impl Mapping {
         let after = base.wrapping_add(len.next_multiple_of(page_size()));
         let rest = room.next_multiple_of(page_size()) - before - len.next_multiple_of(page_size());
         std::mem::forget(reservation);
-        // SAFETY: `before` is less than `HUGE_PAGE`, and `room` is `len` and one more: both ranges lie in the
-        // reservation. They are nobody's, and given back; what remains is owned by the `Mapping` made of it,
-        // the reservation no more.
+        // SAFETY: `before` is less than `HUGE_PAGE`, and `room` is `len` and one more: both ranges
+        // lie in the reservation, and nothing refers to them. The `Mapping` made of the rest owns
+        // the rest; the reservation was forgotten.
         unsafe {
             if before > 0 {
                 let _ = munmap(base.wrapping_sub(before).cast(), before);
@@ -116,8 +116,8 @@ impl Mapping {
     }
 
     /// Maps each `(file_offset, len)` part of a file twice, back to back, so that a window may run
-    /// over the end of a part into its beginning. Begins on a multiple of [`HUGE_PAGE`], so that those of the first part
-    /// can be mapped as such.
+    /// over the end of a part into its beginning. The mapping begins on a multiple of
+    /// [`HUGE_PAGE`], so that huge pages of the first part can be mapped as such.
     ///
     /// Offsets and lengths must be multiples of the page size (the kernel refuses others).
     pub(crate) fn mirrored(
@@ -149,8 +149,8 @@ impl Mapping {
         Ok(reservation)
     }
 
-    /// Allocates private zeroed memory of the same interface, all of it at once, on huge pages where it is
-    /// large and the system has them.
+    /// Allocates private zeroed memory with the same interface. Every page is allocated now, on
+    /// huge pages where the memory is large and the system has them.
     pub(crate) fn heap(len: usize) -> io::Result<Self> {
         #[cfg(not(miri))]
         if len >= HUGE_PAGE {
@@ -168,7 +168,8 @@ impl Mapping {
         Ok(Self { base, len, access: Access::ReadWrite, owner: Owner::Heap(words) })
     }
 
-    /// Has the system allocate every page now, so that no store waits for one, or finds none, later.
+    /// Makes the system allocate every page now, so that no later store waits for a page or finds
+    /// none.
     #[cfg(not(miri))]
     fn populate(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
@@ -200,12 +201,12 @@ impl Mapping {
         self.access == Access::ReadWrite
     }
 
-    /// Start of the memory; valid for `len()` bytes while `self` lives.
+    /// Returns the start of the memory, valid for `len()` bytes while `self` lives.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// `count` aligned 64-bit words at a byte offset.
+    /// Returns `count` aligned 64-bit words at a byte offset. `None` outside the mapping.
     #[inline]
     pub(crate) fn words64(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.check(offset, count, 8)?;
@@ -217,7 +218,7 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
-    /// `count` aligned 32-bit words at a byte offset.
+    /// Returns `count` aligned 32-bit words at a byte offset. `None` outside the mapping.
     #[inline]
     pub(crate) fn words32(&self, offset: usize, count: usize) -> Option<&[AtomicU32]> {
         self.check(offset, count, 4)?;
@@ -225,7 +226,7 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
-    /// A private copy of bytes that others may write; empty where they are not all in bounds.
+    /// Copies bytes that other processes may write. Empty if they are not all in bounds.
     pub(crate) fn copy(&self, offset: usize, len: usize) -> Vec<u8> {
         let words = self.words64(offset, len.div_ceil(8)).unwrap_or_default();
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.load(Relaxed).to_ne_bytes()).collect();
@@ -303,7 +304,7 @@ mod tests {
     fn private_memory_is_allocated_when_it_is_made() {
         use std::os::unix::fs::FileExt;
         let map = Mapping::heap(3 * HUGE_PAGE + 8).unwrap();
-        // An entry per page: bit 63 says that it is there.
+        // One entry per page: bit 63 says that the page is present.
         let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
         for at in (0..map.len()).step_by(page_size()) {
             let mut entry = [0; 8];

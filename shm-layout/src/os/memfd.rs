@@ -1,4 +1,4 @@
-//! Memory that no file system has a name for, and whose size can be sealed.
+//! Anonymous memory files, whose size can be sealed.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use super::files::check_owner;
 use crate::error::SegmentError;
 use crate::os::mapping::Access;
 
-/// Makes a file that has no name in any file system, and whose size can be sealed.
+/// Creates a file without a name in any file system, whose size can be sealed.
 #[cfg(target_os = "linux")]
 pub(crate) fn anonymous(name: &str) -> rustix::io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, fchmod, memfd_create};
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3 does not know that nobody wants to run it.
+        // Linux < 6.3 rejects `MFD_NOEXEC_SEAL`; retry without it.
         Err(rustix::io::Errno::INVAL) => memfd_create(name, flags),
         other => other,
     }?;
@@ -24,14 +24,15 @@ pub(crate) fn anonymous(name: &str) -> rustix::io::Result<OwnedFd> {
     Ok(made)
 }
 
-/// From here on the size of a file without a name stays what it is, and so does what is sealed.
+/// Seals the size of an anonymous file, and the set of its seals.
 #[cfg(target_os = "linux")]
 pub(crate) fn seal(file: &File) -> rustix::io::Result<()> {
     use rustix::fs::{SealFlags, fcntl_add_seals};
     fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
 }
 
-/// Bytes of a file that is open already: this user's alone, and its size is sealed.
+/// Returns the bytes of an open file, after checking that only this user can open it and that its
+/// size is sealed.
 #[cfg(target_os = "linux")]
 pub(crate) fn check_sealed(fd: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
     use rustix::fs::{SealFlags, fcntl_get_seals};
@@ -46,7 +47,7 @@ pub(crate) fn check_sealed(fd: &OwnedFd, path: &Path) -> Result<u64, SegmentErro
     })
 }
 
-/// No other system has them.
+/// Fails: only Linux has memfds.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn anonymous(_: &str) -> rustix::io::Result<OwnedFd> {
     Err(rustix::io::Errno::NOSYS)
@@ -62,7 +63,7 @@ pub(crate) fn check_sealed(_: &OwnedFd, path: &Path) -> Result<u64, SegmentError
     Err(SegmentError::io("open", path)(rustix::io::Errno::NOSYS.into()))
 }
 
-/// Opens a file that has no name through a descriptor that some process has of it.
+/// Opens an anonymous file through the descriptor of a process that has it.
 pub(crate) fn open_anonymous(at: &Path, access: Access) -> rustix::io::Result<OwnedFd> {
     let flags = access.flags() | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     rustix::fs::open(at, flags, Mode::empty())

@@ -1,4 +1,4 @@
-//! Private memory without an end: behind its last block stands its first.
+//! Private blocks mapped twice, back to back: the last block is followed by the first.
 
 use std::fs::File;
 use std::io;
@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::os::huge_pages;
 use crate::os::mapping::{Access, Mapping, page_size};
 
-/// A block is an odd number of these parts of a page: so few blocks are whole pages, and the same place in blocks that
-/// follow one another is not always the same set of the nearest cache.
+/// Parts of a page. A block is an odd number of parts, so that few blocks are whole pages, and
+/// equal places of consecutive blocks fall into different L1 sets.
 const PARTS: usize = 8;
 
-/// Blocks of memory that go round: mapped twice in a row, so that as many of them as there are lie in one piece
-/// wherever the first of them stands, and a window moves through them for ever without a copy.
+/// Blocks mapped twice in a row. As many blocks as there are lie in one piece from any block on, so
+/// a sliding window needs no copy.
 ///
-/// On huge pages where the system grants them. A forked child has the memory along with its parent.
+/// On huge pages where the system grants them. A forked child shares the memory with its parent.
 #[derive(Debug)]
-pub struct Looped {
+pub struct MirroredBlocks {
     memory: Mapping,
     blocks: usize,
     bytes: usize,
@@ -25,17 +25,17 @@ pub struct Looped {
     lent: AtomicBool,
 }
 
-/// All blocks, lent to who writes to them.
+/// All blocks, borrowed for writing.
 #[derive(Debug)]
-pub struct LentLoop<'a>(&'a Looped);
+pub struct MirroredBlocksMut<'a>(&'a MirroredBlocks);
 
-impl Looped {
-    /// At least so many blocks of so many zeros.
+impl MirroredBlocks {
+    /// Allocates at least `blocks` blocks of `bytes` zeros.
     pub fn zeros(blocks: usize, bytes: usize) -> io::Result<Self> {
         let (blocks, stride, all) = sizes(blocks, bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         let file = File::from(nameless()?);
         file.set_len(all as u64)?;
-        huge_pages::ask(&file, all as u64, huge_pages::deadline(all as u64));
+        huge_pages::request(&file, all as u64, huge_pages::deadline(all as u64));
         let memory = Mapping::mirrored(file.as_fd(), &[(0, all)], Access::ReadWrite)?;
         Ok(Self { memory, blocks, bytes, stride, lent: AtomicBool::new(false) })
     }
@@ -46,44 +46,46 @@ impl Looped {
         self.stride
     }
 
-    /// Where a block stands, with as many in a row as there are; after the last comes the first. To be read while `self`
-    /// lives; who reads while somebody writes reads a mixture.
+    /// Returns the address of a block. As many blocks as there are follow in a row; the first comes
+    /// after the last. Valid for reads while `self` lives. A read during a write sees a mixture.
     #[must_use]
     pub fn address(&self, block: usize) -> *const u8 {
         self.memory.base().wrapping_add(block % self.blocks * self.stride)
     }
 
-    /// All blocks, to write to; `None` while somebody else has them.
+    /// Borrows all blocks for writing. Returns `None` while they are borrowed.
     #[must_use]
-    pub fn lend(&self) -> Option<LentLoop<'_>> {
-        (!self.lent.swap(true, Ordering::Acquire)).then_some(LentLoop(self))
+    pub fn borrow_mut(&self) -> Option<MirroredBlocksMut<'_>> {
+        (!self.lent.swap(true, Ordering::Acquire)).then_some(MirroredBlocksMut(self))
     }
 }
 
-impl LentLoop<'_> {
-    /// How many there are, no fewer than were asked for.
+impl MirroredBlocksMut<'_> {
+    /// Returns the number of blocks, which is at least the number requested.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.0.blocks
     }
 
-    /// A block; after the last comes the first.
+    /// Returns a block. The first comes after the last.
     pub fn block_mut(&mut self, at: usize) -> &mut [u8] {
         // SAFETY:
-        // - In bounds: a block that begins before the last one's end lies in the first of the two mappings, of which no two
-        //   addresses are the same memory. Its bytes were initialised by the kernel, and live as long as the borrow.
-        // - Alone: slices are made here alone, of a `LentLoop` that is borrowed for them, and there is one at a time.
+        // - In bounds: a block that begins before the last one's end lies in the first of the two
+        //   mappings, in which no two addresses are the same memory. The kernel initialised its
+        //   bytes, and they live as long as the borrow.
+        // - Exclusive: only this function makes slices, from a mutably borrowed
+        //   `MirroredBlocksMut`, of which one exists at a time.
         unsafe { std::slice::from_raw_parts_mut(self.0.address(at).cast_mut(), self.0.bytes) }
     }
 }
 
-impl Drop for LentLoop<'_> {
+impl Drop for MirroredBlocksMut<'_> {
     fn drop(&mut self) {
         self.0.lent.store(false, Ordering::Release);
     }
 }
 
-/// How many blocks to make, from one to the next, and bytes of all, which are whole pages.
+/// Returns the number of blocks, the stride, and the bytes of all blocks, which are whole pages.
 fn sizes(blocks: usize, bytes: usize) -> Option<(usize, usize, usize)> {
     let part = page_size() / PARTS;
     let stride = (bytes.div_ceil(part) | 1).checked_mul(part)?;
@@ -93,7 +95,7 @@ fn sizes(blocks: usize, bytes: usize) -> Option<(usize, usize, usize)> {
     Some((blocks, stride, all))
 }
 
-/// Memory that only its descriptor leads to.
+/// Creates memory that is reached through its descriptor alone.
 #[cfg(target_os = "linux")]
 fn nameless() -> io::Result<OwnedFd> {
     Ok(crate::os::memfd::anonymous("backcast-loop")?)
@@ -104,11 +106,11 @@ fn nameless() -> io::Result<OwnedFd> {
     named_and_forgotten()
 }
 
-/// The same by way of a name, which is gone before anybody could look for it.
+/// Creates memory under a name and removes the name at once.
 #[cfg(any(test, not(target_os = "linux")))]
 fn named_and_forgotten() -> io::Result<OwnedFd> {
     use rustix::shm::{Mode, OFlags, open, unlink};
-    // Short: some systems allow names of 31 bytes.
+    // Some systems limit names to 31 bytes.
     let name = format!("/backcast-{:016x}", rand::random::<u64>());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
     let made = open(&name, flags, Mode::RUSR | Mode::WUSR)?;
@@ -123,25 +125,26 @@ mod tests {
     #[test]
     fn a_window_of_all_blocks_lies_in_one_piece_wherever_it_begins() {
         for (asked, bytes) in [(1, 1), (8, 512), (9, 513), (21, 111_936)] {
-            let looped = Looped::zeros(asked, bytes).unwrap();
-            let mut lent = looped.lend().unwrap();
+            let mirrored = MirroredBlocks::zeros(asked, bytes).unwrap();
+            let mut lent = mirrored.borrow_mut().unwrap();
             let blocks = lent.blocks();
             assert!((asked..asked + PARTS).contains(&blocks), "{blocks} for {asked}");
             assert!(
-                looped.stride() >= bytes && (blocks * looped.stride()).is_multiple_of(page_size())
+                mirrored.stride() >= bytes
+                    && (blocks * mirrored.stride()).is_multiple_of(page_size())
             );
             for at in 0..blocks {
                 let block = lent.block_mut(at);
                 assert!(block.len() == bytes && block.iter().all(|byte| *byte == 0));
                 block.fill(u8::try_from(at + 1).unwrap());
             }
-            // Written to once around later as well.
+            // One block is written to a second time, one lap later.
             lent.block_mut(blocks + 2 % blocks)[0] = 0xff;
             for first in 0..blocks {
                 for place in 0..blocks {
                     let at = (first + place) % blocks;
-                    let begins = looped.address(first).wrapping_add(place * looped.stride());
-                    // SAFETY: `place` is one of `blocks` in a row, all of which are mapped and initialised.
+                    let begins = mirrored.address(first).wrapping_add(place * mirrored.stride());
+                    // SAFETY: `place` is one of `blocks` in a row, all mapped and initialised.
                     let found = unsafe { (begins.read(), begins.add(bytes - 1).read()) };
                     let last = u8::try_from(at + 1).unwrap();
                     let wanted = if at == 2 % blocks { 0xff } else { last };
@@ -156,11 +159,11 @@ mod tests {
 
     #[test]
     fn one_at_a_time_writes() {
-        let looped = Looped::zeros(3, 100).unwrap();
-        let first = looped.lend();
-        assert!(first.is_some() && looped.lend().is_none());
+        let mirrored = MirroredBlocks::zeros(3, 100).unwrap();
+        let first = mirrored.borrow_mut();
+        assert!(first.is_some() && mirrored.borrow_mut().is_none());
         drop(first);
-        assert!(looped.lend().is_some());
+        assert!(mirrored.borrow_mut().is_some());
     }
 
     #[test]
@@ -168,7 +171,7 @@ mod tests {
         for (blocks, bytes) in
             [(usize::MAX, 1), (1, usize::MAX), (1 << 40, 1 << 30), (1 << 30, 1 << 30)]
         {
-            let error = Looped::zeros(blocks, bytes).unwrap_err();
+            let error = MirroredBlocks::zeros(blocks, bytes).unwrap_err();
             assert_ne!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
         }
     }

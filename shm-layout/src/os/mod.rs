@@ -2,7 +2,7 @@
 //!
 //! Everything here hands out safe types. [`mapping::Mapping`] gives slices of atomics, checked for
 //! bounds; [`byte_lock::LockFile`] owns byte-range locks; [`futex`] sleeps on a shared word;
-//! [`peer`] asks who is at the other end of a socket.
+//! [`peer`] identifies the process at the other end of a socket.
 
 #![expect(unsafe_code, reason = "mmap, fcntl and fork handlers need raw pointers")]
 

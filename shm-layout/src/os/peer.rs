@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket, as the kernel says, and descriptors handed through it.
+//! Identity of the peer of a Unix socket, and descriptors sent through sockets.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -9,12 +9,13 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The process that connected, or that listens.
+/// Process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its effective user.
+    /// Effective user of the process.
     pub uid: u32,
-    /// Its process id then, where the system tells: for people.
+    /// Process id at the time of the connection, where the system reports it. Used only in
+    /// messages.
     pub pid: Option<u32>,
 }
 
@@ -38,14 +39,15 @@ impl Peer {
         if answer == 0 { Ok(Self { uid, pid: None }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether it is this process's user. Nobody else, `root` included, may ask a daemon.
+    /// Whether the peer has this process's user. Requests of other users, `root` included, are
+    /// refused.
     #[must_use]
     pub fn is_us(&self) -> bool {
         self.uid == rustix::process::geteuid().as_raw()
     }
 }
 
-/// Sends `bytes` with a descriptor attached to the first of them; returns how many were taken.
+/// Sends `bytes` with a descriptor attached to the first of them. Returns how many bytes were sent.
 pub fn send_with_descriptor(
     socket: impl AsFd,
     bytes: &[u8],
@@ -57,7 +59,7 @@ pub fn send_with_descriptor(
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // A peer that is gone is an error and not a signal.
+    // A closed peer is an error and not a signal.
     #[cfg(target_os = "linux")]
     let flags = SendFlags::NOSIGNAL;
     #[cfg(not(target_os = "linux"))]
@@ -65,7 +67,7 @@ pub fn send_with_descriptor(
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
 }
 
-/// Receives bytes, and the descriptor that came with them if one did; further ones are closed.
+/// Receives bytes, and the descriptor that came with them. Further descriptors are closed.
 pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

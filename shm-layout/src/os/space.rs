@@ -1,5 +1,5 @@
-//! Space is paid for at creation: a full file system or memory limit is an error then, and never
-//! a SIGBUS later.
+//! Allocates space at creation, so that a full file system or memory limit is an error then, and
+//! never a SIGBUS later.
 
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::SegmentError;
 
-/// Grows a file of zeros to `len` bytes, all of them allocated.
-pub(crate) fn pay(file: &mut fs::File, path: &Path, len: u64) -> Result<(), SegmentError> {
+/// Grows a file of zeros to `len` bytes and allocates all of them.
+pub(crate) fn allocate(file: &mut fs::File, path: &Path, len: u64) -> Result<(), SegmentError> {
     #[cfg(target_os = "linux")]
     match rustix::fs::fallocate(file.as_fd(), rustix::fs::FallocateFlags::empty(), 0, len) {
         Ok(()) => return Ok(()),
-        // This file system cannot: write the zeros instead.
+        // The file system cannot allocate: write the zeros instead.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
         Err(error) => return Err(refused(error.into(), file, path, len)),
     }
@@ -29,8 +29,8 @@ pub(crate) fn pay(file: &mut fs::File, path: &Path, len: u64) -> Result<(), Segm
     Ok(())
 }
 
-/// Refuses what is known not to fit before anything is allocated: an over-committed memory
-/// cgroup is killed, not told.
+/// Refuses a request that is known not to fit before anything is allocated. The kernel kills
+/// processes of an over-committed memory cgroup instead of returning an error.
 pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     let available = file_system_free(dir).map_err(SegmentError::io("look at", dir))?;
     if available < asked {
@@ -40,8 +40,8 @@ pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     check_cgroup(dir, asked)
 }
 
-/// The same for memory that no file system limits: there, what is asked for beyond what the machine has
-/// ends some process.
+/// Refuses memory beyond what the machine has. No file system limits it, and using it would make
+/// the kernel end some process.
 pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     if let Some(available) = memory_available().filter(|available| *available < asked) {
         let (path, limit) = (dir.to_owned(), "memory of the machine");
@@ -50,14 +50,14 @@ pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     check_cgroup(dir, asked)
 }
 
-/// Allocates private memory, `asked` bytes in all; less is left where the machine or a control group has not
-/// as much.
+/// Allocates private memory of `asked` bytes. Fails if the machine or a control group has less
+/// left.
 pub(crate) fn private_memory<T>(
     asked: u64,
     allocate: impl FnOnce() -> io::Result<T>,
 ) -> Result<T, SegmentError> {
     let place = Path::new("private memory");
-    // What is small fits, or nothing does.
+    // Small requests are not worth the check.
     if asked >= crate::os::mapping::HUGE_PAGE as u64 {
         check_memory(place, asked)?;
     }
@@ -81,24 +81,25 @@ fn check_cgroup(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     }
 }
 
-/// Bytes that processes can have without swapping, where the kernel says so.
+/// Returns the bytes that processes can still allocate without swapping, where the kernel reports
+/// them.
 fn memory_available() -> Option<u64> {
     let memory = fs::read_to_string("/proc/meminfo").ok()?;
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What sets an upper bound to all objects of a directory together.
+/// Upper bounds for all objects of a directory together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceLimits {
     /// Size of the file system.
     pub file_system_bytes: u64,
-    /// The tightest memory limit of a control group above this process, where there is one.
+    /// Tightest memory limit of a control group above this process, if there is one.
     pub cgroup_bytes: Option<u64>,
 }
 
 impl SpaceLimits {
-    /// The limits of a directory that exists.
+    /// Returns the limits of a directory that exists.
     pub fn of(dir: &Path) -> Result<Self, SegmentError> {
         let stat = rustix::fs::statvfs(dir)
             .map_err(|error| SegmentError::io("look at", dir)(error.into()))?;
@@ -108,7 +109,7 @@ impl SpaceLimits {
         Ok(Self { file_system_bytes, cgroup_bytes })
     }
 
-    /// The smaller of the two.
+    /// Returns the smaller limit.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.cgroup_bytes.map_or(self.file_system_bytes, |group| group.min(self.file_system_bytes))
@@ -120,7 +121,7 @@ fn file_system_free(dir: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Bytes left below the tightest `memory.max` above this process, where there is one.
+/// Returns the bytes left below the tightest `memory.max` above this process, if there is one.
 fn cgroup_room() -> Option<u64> {
     let room = |group: &Path| {
         let used = read_number(&group.join("memory.current"))?.saturating_sub(reclaimable(group));
@@ -129,7 +130,7 @@ fn cgroup_room() -> Option<u64> {
     cgroups().iter().filter_map(|group| room(group)).min()
 }
 
-/// The control groups that this process is in, from its own up to the root.
+/// Returns the control groups of this process, from its own up to the root.
 fn cgroups() -> Vec<PathBuf> {
     let mine = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(relative) = mine.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -140,12 +141,12 @@ fn cgroups() -> Vec<PathBuf> {
     own.ancestors().take_while(|dir| dir.starts_with(root)).map(Path::to_owned).collect()
 }
 
-/// A file that holds one number; `None` for `max` too.
+/// Reads a file that holds one number. `None` for `max` too.
 fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Bytes of file cache, which the kernel gives back before it kills.
+/// Returns the bytes of file cache, which the kernel reclaims before it kills.
 fn reclaimable(cgroup: &Path) -> u64 {
     let stat = fs::read_to_string(cgroup.join("memory.stat")).unwrap_or_default();
     let value = |line: &str| line.split_once(' ').and_then(|(_, v)| v.parse::<u64>().ok());
@@ -205,7 +206,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("paid");
         let mut file = fs::File::create_new(&path).unwrap();
-        pay(&mut file, &path, 100_000).unwrap();
+        allocate(&mut file, &path, 100_000).unwrap();
         let stat = file.metadata().unwrap();
         assert_eq!(stat.len(), 100_000);
         assert!(stat.blocks() * 512 >= 100_000, "{} blocks", stat.blocks());

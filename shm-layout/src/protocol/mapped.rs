@@ -1,15 +1,16 @@
-//! The protocol on memory that processes share: lanes, pins and bells as they are mapped.
+//! Implements the protocol for memory that processes share: lanes, pins and notifiers as they are
+//! mapped.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use super::notify::{Bell, BellFence};
+use super::notify::{Notifier, NotifyFence};
 use super::pin::{Pins, thaw};
 use super::publish::{Fence, Words, WordsMut};
 use crate::kernels::racy_copy;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::lane::Lane;
-use crate::layout::reader_table::{LanePins, Readers, SharedBell};
+use crate::layout::reader_table::{LanePins, ReaderTable, SharedNotifier};
 use crate::os::futex;
 
 impl Words for Lane {
@@ -26,8 +27,9 @@ impl Words for Lane {
     #[inline]
     fn fence(&self, at: Fence) {
         fence(at.ordering());
-        // A release fence is none for the processor on x86-64, where plain stores keep their order. Stores
-        // past the caches do not: of a C library's long copies, or of whoever fills a reserved row.
+        // On x86-64 a release fence is no instruction, since plain stores keep their order.
+        // Streaming stores do not: those of long `memcpy` calls, or of code that fills a reserved
+        // row.
         if at == Fence::Announced {
             racy_copy::order_streaming_stores();
         }
@@ -115,7 +117,7 @@ impl Pins for LanePins<'_> {
     }
 }
 
-impl Bell for SharedBell<'_> {
+impl Notifier for SharedNotifier<'_> {
     fn load_seq(&self, order: Ordering) -> u32 {
         self.words().0.load(order)
     }
@@ -134,13 +136,13 @@ impl Bell for SharedBell<'_> {
     }
 
     #[inline]
-    fn fence(&self, at: BellFence) -> bool {
+    fn fence(&self, at: NotifyFence) -> bool {
         match at {
-            BellFence::Rung => {
-                self.ringing.fence();
+            NotifyFence::Notified => {
+                self.barrier.fence();
                 true
             }
-            BellFence::Listening => futex::listening_fence(),
+            NotifyFence::Listening => futex::listening_fence(),
         }
     }
 
@@ -153,9 +155,9 @@ impl Bell for SharedBell<'_> {
     }
 }
 
-/// Takes away every pin of a slot. Its lock must be held: by its owner, or by whoever found
-/// the owner dead.
-pub(crate) fn clear_pins(readers: &Readers, slot: u32) {
+/// Clears every pin of a slot. The caller holds its lock: the owner of the slot, or a process that
+/// found the owner dead.
+pub(crate) fn clear_pins(readers: &ReaderTable, slot: u32) {
     for lane in 0..readers.lanes() {
         thaw(&readers.pins(lane), slot, None);
     }

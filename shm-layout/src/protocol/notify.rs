@@ -1,54 +1,53 @@
-//! Bells: sleeping until another process has published something, without a system call on the
-//! publishing side while nobody sleeps.
+//! Notifiers: a process sleeps until another has published something. Publishing makes no system
+//! call while no process sleeps.
 //!
-//! A bell is two words. A sleeper reads `seq`, sets `listening` ([`listen`]), passes
-//! [`BellFence::Listening`], looks once more for what it waits for, and sleeps while `seq` is what
-//! it was. Whoever publishes passes [`BellFence::Rung`] and looks at `listening`; only if it is set
-//! does it clear it, count `seq` up and wake all sleepers ([`ring`]).
+//! A notifier is two words. A sleeper reads `seq`, sets `listening` ([`listen`]), passes
+//! [`NotifyFence::Listening`], looks once more for what it waits for, and sleeps while `seq` is
+//! what it was. A publisher passes [`NotifyFence::Notified`] and looks at `listening`. Only if it
+//! is set does it clear it, count `seq` up and wake all sleepers ([`notify`]).
 //!
-//! Why no wake-up is lost. The two fences order each side's store before its load, so either the
-//! sleeper's last look finds what was published, or the publisher finds it listening. In the
-//! second case `seq` is counted up after the sleeper read it, and the kernel refuses the sleep or
-//! ends it.
+//! Why no wake-up is lost: the two fences order each side's store before its load, so either the
+//! sleeper's last look finds what was published, or the publisher finds it listening. In the second
+//! case `seq` is counted up after the sleeper read it, and the kernel refuses the sleep or ends it.
 //!
-//! `listening` is a flag and not a count: a sleeper that is killed leaves it set, which costs the
-//! next publisher one system call and is then forgotten.
+//! `listening` is a flag and not a count. A sleeper that is killed leaves it set, which costs the
+//! next publisher one system call and is then cleared.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Longest sleep of somebody whom publishers may not notice.
+/// Longest sleep of a process that publishers may not notice.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
-/// The two places where a fence stands. Either of them orders stores before later loads, against
-/// the other.
+/// Places of the two fences. Each orders stores before later loads, against the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BellFence {
+pub enum NotifyFence {
     /// Publisher, between publishing and looking for sleepers.
-    Rung,
-    /// Sleeper, between saying that it listens and looking for what it waits for.
+    Notified,
+    /// Sleeper, between setting `listening` and looking for what it waits for.
     Listening,
 }
 
-/// A bell's memory, and the kernel's part in it.
-pub trait Bell {
-    /// How often it was rung.
+/// Memory of a notifier, and the kernel's part in it.
+pub trait Notifier {
+    /// Loads the count of notifications.
     fn load_seq(&self, order: Ordering) -> u32;
-    /// Counts one up.
+    /// Counts one notification.
     fn count_seq(&self, order: Ordering);
-    /// Whether anybody may be asleep.
+    /// Whether a process may be asleep.
     fn load_listening(&self, order: Ordering) -> bool;
     /// Sets or clears the flag.
     fn store_listening(&self, listening: bool, order: Ordering);
-    /// The fence at one of the protocol's two places; whether it is one against all who pass the other.
-    fn fence(&self, at: BellFence) -> bool;
+    /// Passes the fence at one of the two places. Returns whether it is ordered against all who
+    /// pass the other.
+    fn fence(&self, at: NotifyFence) -> bool;
     /// Sleeps while `seq` is `expected`, for `limit` at most; may end early.
     fn sleep(&self, expected: u32, limit: Duration);
-    /// Ends the sleep of all who sleep.
+    /// Wakes all sleepers.
     fn wake_all(&self);
 }
 
-/// What [`listen`] saw; what the sleep must be told.
+/// Count that [`listen`] saw, for the sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     seq: u32,
@@ -57,38 +56,38 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Sleeps unless the bell was rung since, for `limit` at most; may end early.
-    pub fn sleep<B: Bell>(self, bell: &B, limit: Duration) {
+    /// Sleeps for `limit` at most, unless the count has changed since; may end early.
+    pub fn sleep<B: Notifier>(self, notifier: &B, limit: Duration) {
         let limit = if self.reached { limit } else { limit.min(BLIND_SLEEP) };
-        bell.sleep(self.seq, limit);
+        notifier.sleep(self.seq, limit);
     }
 }
 
-/// Says that somebody is about to sleep. What it waits for must be looked at once more after this.
+/// Announces a sleeper. The caller must look once more for what it waits for after this.
 #[must_use]
-pub fn listen<B: Bell>(bell: &B) -> Ticket {
-    // ORDERING: acquire, so that the flag is not set before the count was read: a bell rung in
+pub fn listen<B: Notifier>(notifier: &B) -> Ticket {
+    // ORDERING: acquire, so that the flag is not set before the count was read: a notification in
     // between clears the flag and must be seen by its count.
-    let seq = bell.load_seq(Ordering::Acquire);
-    bell.store_listening(true, Ordering::Relaxed);
-    let reached = bell.fence(BellFence::Listening);
+    let seq = notifier.load_seq(Ordering::Acquire);
+    notifier.store_listening(true, Ordering::Relaxed);
+    let reached = notifier.fence(NotifyFence::Listening);
     Ticket { seq, reached }
 }
 
-/// Wakes whoever sleeps. To be called after publishing; no system call when nobody listens.
+/// Wakes all sleepers. Called after publishing; no system call if none listens.
 #[inline]
-pub fn ring<B: Bell>(bell: &B) {
-    bell.fence(BellFence::Rung);
-    if bell.load_listening(Ordering::Relaxed) {
-        wake(bell);
+pub fn notify<B: Notifier>(notifier: &B) {
+    notifier.fence(NotifyFence::Notified);
+    if notifier.load_listening(Ordering::Relaxed) {
+        wake(notifier);
     }
 }
 
 #[cold]
-fn wake<B: Bell>(bell: &B) {
-    bell.store_listening(false, Ordering::Relaxed);
+fn wake<B: Notifier>(notifier: &B) {
+    notifier.store_listening(false, Ordering::Relaxed);
     // ORDERING: release, so that the flag is cleared before the count goes up: a sleeper that
     // reads the new count sets the flag after this.
-    bell.count_seq(Ordering::Release);
-    bell.wake_all();
+    notifier.count_seq(Ordering::Release);
+    notifier.wake_all();
 }

@@ -9,15 +9,15 @@
 //! 2. The writer stores `reserved` (relaxed), then
 //!    [`Fence::AnnouncedToPins`], then scans the pins (acquire).
 //!
-//! Why a frozen row stays. Both fences are sequentially consistent, so of the two stores at least
-//! one is seen by the other side: either the writer finds the pin and stops before the slot, or the
-//! reader finds the announcement and gives up. Letting go is a release store, which the writer's
-//! acquire load pairs with: its later stores come after the reader's last look, so the reader may
-//! use plain loads. The slot's next pin is a release store for the same reason: a writer may find it
-//! without having seen the letting go before it.
+//! Why a frozen row stays: both fences are sequentially consistent, so of the two stores at least
+//! one is seen by the other side. Either the writer finds the pin and stops before the slot, or the
+//! reader finds the announcement and gives up. Releasing a pin is a release store, which the
+//! writer's acquire load pairs with. Its later stores come after the reader's last load, so the
+//! reader may use plain loads. The slot's next pin is a release store for the same reason: a writer
+//! may find it without having seen the release before it.
 //!
-//! Why a second lease of the slot uncovers nothing. The word never stands above the oldest row
-//! granted: a newer lease leaves it, an older one lowers it until that lease is refused or ends
+//! Why a second lease of the slot uncovers nothing: the word never stands above the oldest row
+//! granted. A newer lease leaves it; an older one lowers it until that lease is refused or ends
 //! ([`HeldRows`]). The writer stops for every pin it finds, also for one on rows that it has
 //! overwritten: such a pin was not granted, but the one that it replaced may have been.
 
@@ -26,13 +26,14 @@ use std::sync::atomic::Ordering;
 
 use super::publish::{Fence, Words};
 
-/// The pins of one lane.
+/// Pins of one lane.
 pub trait Pins {
-    /// Reader slots.
+    /// Number of reader slots.
     fn slots(&self) -> u32;
-    /// The pin of a slot as stored: 0, or one more than the first row frozen.
+    /// Loads the pin of a slot: 0, or one more than the first row frozen.
     fn load(&self, slot: u32, order: Ordering) -> u64;
-    /// Stores the pin of a slot; its holder alone does so, or whoever holds a dead holder's lock.
+    /// Stores the pin of a slot. Only its holder does so, or a process that holds the lock of a
+    /// dead holder.
     fn store(&self, slot: u32, pin: u64, order: Ordering);
 }
 
@@ -45,14 +46,14 @@ pub struct Pin {
     pub start: u64,
 }
 
-/// The rows asked for are being overwritten.
+/// The writer overwrites the rows to be pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the writer has announced rows up to {reserved}, row {start} is not in the lane any more; lease \
-     newer rows"
+    "the writer has announced rows up to {reserved}, row {start} is not in the lane any more; \
+     lease newer rows"
 )]
 pub struct PinError {
-    /// First row asked for.
+    /// First row to be pinned.
     pub start: u64,
     /// One past the last row announced.
     pub reserved: u64,
@@ -78,10 +79,10 @@ pub fn freeze<L: Words, P: Pins>(
         let gone = reserved > start.saturating_add(lane.slots());
         if gone { Err(PinError { start, reserved }) } else { Ok(()) }
     };
-    // Rows that are known to be gone put no pin in the writer's way.
+    // Rows that are known to be overwritten put no pin in the writer's way.
     announced()?;
-    // ORDERING: release, for the leases that the slot had before: a writer may find this pin without
-    // having seen the thaw before it, and must still store after the last load of those leases.
+    // ORDERING: release, for earlier leases of the slot: a writer may find this pin without having
+    // seen the thaw before it, and must still store after the last load of those leases.
     pins.store(slot, start.saturating_add(1), Ordering::Release);
     lane.fence(Fence::Pinned);
     announced().inspect_err(|_| thaw(pins, slot, before))
@@ -89,15 +90,15 @@ pub fn freeze<L: Words, P: Pins>(
 
 /// Moves a slot's pin up to `left`, the first row that it still needs, or takes it away.
 pub fn thaw<P: Pins>(pins: &P, slot: u32, left: Option<u64>) {
-    // ORDERING: pairs with the acquire load in `oldest`: a writer that finds the pin gone stores
-    // after the reader's last plain load.
+    // ORDERING: pairs with the acquire load in `oldest`: a writer that no longer finds the pin
+    // stores after the reader's last plain load.
     pins.store(slot, left.map_or(0, |start| start.saturating_add(1)), Ordering::Release);
 }
 
 /// The first rows that a reader slot holds frozen in one lane, each with the number of its holders.
 ///
-/// The slot's pin stands on the oldest of them. Whoever shares a slot between threads calls these
-/// methods one at a time.
+/// The slot's pin stands on the oldest of them. Threads that share a slot call these methods one at
+/// a time.
 #[derive(Debug, Default)]
 pub struct HeldRows(BTreeMap<u64, usize>);
 
@@ -110,7 +111,8 @@ impl HeldRows {
 
     /// Freezes a lane's rows from `start` on, in addition to those that are held.
     ///
-    /// On an error nothing has changed: the pin stands where it stood, and what was held stays frozen.
+    /// On an error nothing has changed: the pin stands where it stood, and rows held before stay
+    /// frozen.
     pub fn hold<L: Words, P: Pins>(
         &mut self,
         lane: &L,
@@ -123,7 +125,7 @@ impl HeldRows {
         Ok(())
     }
 
-    /// Lets go of one hold of `start`. Returns whether the pin moved: then a writer may go on.
+    /// Releases one hold of `start`. Returns whether the pin moved: then a writer may go on.
     pub fn release<P: Pins>(&mut self, pins: &P, slot: u32, start: u64) -> bool {
         let before = self.oldest();
         if let Some(count) = self.0.get_mut(&start) {
@@ -143,9 +145,9 @@ impl HeldRows {
 
 /// Returns the pin that holds the writer back first.
 ///
-/// To be called after [`Fence::AnnouncedToPins`]. A pin on rows that are overwritten counts like any
-/// other: its slot may hold newer rows, which this pin alone covers until the slot takes it back.
-/// O(reader slots).
+/// Called after [`Fence::AnnouncedToPins`]. A pin on overwritten rows counts like any other: its
+/// slot may hold newer rows, which this pin alone covers until the slot takes it back. O(reader
+/// slots).
 pub fn oldest<P: Pins>(pins: &P) -> Option<Pin> {
     let pinned = (0..pins.slots()).filter_map(|slot| {
         // ORDERING: pairs with the release store in `thaw`.
@@ -243,7 +245,7 @@ mod tests {
         lane.meanwhile.set(1);
         assert!(held.hold(&lane, &lane, 1, 1).is_err());
         assert_eq!((held.oldest(), pin(&lane)), (Some(2), Some(2)));
-        // Known to be gone: the pin does not move at all.
+        // Rows known to be overwritten: the pin does not move.
         lane.meanwhile.set(100);
         assert!(held.hold(&lane, &lane, 1, 0).is_err());
         assert_eq!((lane.meanwhile.get(), pin(&lane)), (100, Some(2)));

@@ -10,14 +10,15 @@
 //! 3. `head = h` (release).
 //!
 //! A reader takes `head` (relaxed, then [`Fence::Published`], an acquire fence), copies rows
-//! `start..` below it by relaxed words, and accepts the copy iff, after [`Fence::Copied`] (acquire),
-//! `reserved <= start + slots`.
+//! `start..` below it by relaxed words, and accepts the copy iff, after [`Fence::Copied`]
+//! (acquire), `reserved <= start + slots`.
 //!
-//! Why an accepted row is whole. Not older: the release store of `head` and the reader's acquire
-//! fence order the row's words before the reader's loads. Not newer: a word of a later row in the
-//! same slot was stored after the fence that follows `reserved > start + slots`; a reader that
-//! saw such a word and then passed its own fence must see that `reserved`, and rejects the copy.
-//! `reserved` never goes down, in recovery neither, so the argument survives a killed writer.
+//! Why an accepted row is whole. It is not older: the release store of `head` and the reader's
+//! acquire fence order the row's words before the reader's loads. It is not newer: a word of a
+//! later row in the same slot was stored after the fence that follows `reserved > start + slots`. A
+//! reader that saw such a word and then passed its own fence must see that `reserved`, and rejects
+//! the copy. `reserved` never goes down, in recovery neither, so the argument survives a killed
+//! writer.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -25,13 +26,13 @@ use std::sync::atomic::Ordering;
 /// Largest sequence number plus one: indices keep 48 bits for it.
 pub const MAX_SEQ: u64 = 1 << 48;
 
-/// The places where a fence stands.
+/// Places of the fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Writer, between announcing rows and writing them. Release.
     Announced,
-    /// The same place on a lane that grants leases: between announcing rows and scanning the
-    /// pins. Sequentially consistent, which includes release.
+    /// Writer, between announcing rows and scanning the pins, on a lane that grants leases.
+    /// Sequentially consistent, which includes release.
     AnnouncedToPins,
     /// Reader, between pinning rows and re-reading `reserved`. Sequentially consistent.
     Pinned,
@@ -39,16 +40,17 @@ pub enum Fence {
     Published,
     /// Reader, between copying rows and re-reading `reserved`. Acquire.
     Copied,
-    /// Reader, between seeing that a lane moved and looking at the one in its place. Acquire.
-    Moved,
+    /// Reader, between seeing that a lane was relocated and looking at the one in its place.
+    /// Acquire.
+    Relocated,
 }
 
 impl Fence {
-    /// The ordering of the fence at this place.
+    /// Returns the ordering of the fence at this place.
     #[must_use]
     pub fn ordering(self) -> Ordering {
         match self {
-            // ORDERING: pairs with `Copied`: whoever saw a word written after it and passes
+            // ORDERING: pairs with `Copied`: a reader that saw a word written after it and passes
             // `Copied` sees the announcement that came before it.
             Fence::Announced => Ordering::Release,
             // ORDERING: these two pair with each other: of "reserved, then pins" and "pin, then
@@ -56,27 +58,27 @@ impl Fence {
             Fence::AnnouncedToPins | Fence::Pinned => Ordering::SeqCst,
             // ORDERING: pairs with the release store of `head` in `LaneWriter::publish`.
             // ORDERING: `Copied` pairs with `Announced`.
-            // ORDERING: `Moved` pairs with the last store of `reserved` in `Mover::finish`.
-            Fence::Published | Fence::Copied | Fence::Moved => Ordering::Acquire,
+            // ORDERING: `Relocated` pairs with the last store of `reserved` in `Relocator::finish`.
+            Fence::Published | Fence::Copied | Fence::Relocated => Ordering::Acquire,
         }
     }
 }
 
-/// What a reader needs of a lane's memory.
+/// Memory of a lane, as a reader needs it.
 pub trait Words {
-    /// Next sequence number to be published, as stored.
+    /// Loads the next sequence number to be published.
     fn load_head(&self, order: Ordering) -> u64;
-    /// One past the last row announced, as stored.
+    /// Loads one past the last row announced.
     fn load_reserved(&self, order: Ordering) -> u64;
-    /// The fence at one of the protocol's places.
+    /// Passes the fence at one of the protocol's places.
     fn fence(&self, at: Fence);
-    /// Rows the lane has room for.
+    /// Returns the rows that the lane has room for.
     fn slots(&self) -> u64;
     /// Copies `rows` rows of a column from `slot` on, by relaxed words, wrapping at the end.
     fn copy_out(&self, column: usize, slot: u64, rows: u64, out: &mut [u8]);
 }
 
-/// What the one writer needs on top.
+/// Memory of a lane, as its one writer needs it.
 pub trait WordsMut: Words {
     /// Stores the announcement.
     fn store_reserved(&self, value: u64, order: Ordering);
@@ -86,7 +88,8 @@ pub trait WordsMut: Words {
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
     /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
     ///
-    /// A column is accessed in one size alone: where parts may be smaller, the row is stored again.
+    /// A column is accessed in one size alone. The whole row is stored again where parts may be
+    /// smaller.
     fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
         let mut row = vec![0; width];
         self.copy_out(column, slot, 1, &mut row);
@@ -102,7 +105,7 @@ pub trait WordsMut: Words {
     }
 }
 
-/// Counters that no writer of ours can have left.
+/// Counters that no writer of this protocol leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the lane's counters are impossible (head {head}, reserved {reserved}, slots {slots}); \
@@ -117,27 +120,27 @@ pub struct ImpossibleCounters {
     pub slots: u64,
 }
 
-/// The single writer of a lane. Its counters are private copies: the shared ones are only written.
+/// Single writer of a lane. Its counters are private copies: the shared ones are only written.
 #[derive(Debug)]
 pub struct LaneWriter<L> {
     lane: L,
     head: u64,
-    /// `head` modulo the slots, kept: a division per column costs more than the column.
+    /// `head` modulo the slots. Cached: a division per column costs more than the column.
     slot: u64,
     reserved: u64,
-    /// One past the last announced row whose slot no pin froze when the pins were last scanned.
-    /// Announced rows beyond it wait.
+    /// One past the last announced row whose slot no pin froze at the last scan. Announced rows
+    /// beyond it wait.
     free: u64,
     chunk: u64,
 }
 
 impl<L: WordsMut> LaneWriter<L> {
-    /// Takes over a lane that nobody writes, new or left by a dead writer.
+    /// Takes over a lane without a writer, new or left by a dead one.
     ///
     /// Rows that were announced but not published stay announced: their slots may be half
     /// written, and lowering `reserved` would let a torn row through.
     pub fn adopt(lane: L, chunk: u64) -> Result<Self, ImpossibleCounters> {
-        // ORDERING: relaxed will do. The lane's lock, taken before, orders us after its last
+        // ORDERING: relaxed is enough. The lane's lock, taken before, orders us after its last
         // holder; a stored value of a lying peer is bounded here.
         let head = lane.load_head(Ordering::Relaxed);
         let reserved = lane.load_reserved(Ordering::Relaxed);
@@ -145,14 +148,14 @@ impl<L: WordsMut> LaneWriter<L> {
         if head >= MAX_SEQ || reserved < head || reserved - head > slots {
             return Err(ImpossibleCounters { head, reserved, slots });
         }
-        // What the last writer announced may be frozen: it is scanned for before the first row.
+        // Pins may freeze rows that the last writer announced: scan before the first row.
         Ok(Self { lane, head, slot: head % slots, reserved, free: head, chunk })
     }
 
-    /// The same writer on what `on` makes of its lane: the memory that took the place of the lane's,
-    /// and has all its rows.
+    /// Continues in the lane that `on` returns: the memory to which the lane was relocated, with
+    /// all its rows.
     #[must_use]
-    pub fn moved(self, on: impl FnOnce(L) -> L) -> Self {
+    pub fn relocated(self, on: impl FnOnce(L) -> L) -> Self {
         let Self { lane, head, chunk, .. } = self;
         let lane = on(lane);
         let slots = lane.slots();
@@ -161,31 +164,32 @@ impl<L: WordsMut> LaneWriter<L> {
         Self { lane, head, slot: head % slots, reserved, free: head, chunk }
     }
 
-    /// Sequence number of the next row.
+    /// Returns the sequence number of the next row.
     #[inline]
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// The slot of the next row.
+    /// Returns the slot of the next row.
     pub fn slot(&self) -> u64 {
         self.slot
     }
 
-    /// The lane's memory.
+    /// Returns the lane's memory.
     pub fn lane(&self) -> &L {
         &self.lane
     }
 
-    /// Whether `rows` rows may be written as things are.
+    /// Whether `rows` rows may be written without another announcement or scan.
     #[inline]
     pub fn is_free(&self, rows: u64) -> bool {
         self.head + rows <= self.free
     }
 
-    /// Announces at least `rows` rows from `head` on. `true` when [`announced`](Self::announced)
-    /// or [`announced_to_pins`](Self::announced_to_pins), and then [`settle`](Self::settle), must be
-    /// called before any of them is written; one fence serves many lanes.
+    /// Announces at least `rows` rows from `head` on. Returns `true` if
+    /// [`announced`](Self::announced) or [`announced_to_pins`](Self::announced_to_pins), and then
+    /// [`settle`](Self::settle), must be called before any of them is written. One fence serves
+    /// many lanes.
     #[inline]
     #[must_use]
     pub fn reserve(&mut self, rows: u64) -> bool {
@@ -201,18 +205,18 @@ impl<L: WordsMut> LaneWriter<L> {
         true
     }
 
-    /// The fence between announcing and writing.
+    /// Passes the fence between announcing and writing.
     pub fn announced(&self) {
         self.lane.fence(Fence::Announced);
     }
 
-    /// The fence between announcing and scanning the pins, on a lane that grants leases.
+    /// Passes the fence between announcing and scanning the pins, on a lane that grants leases.
     pub fn announced_to_pins(&self) {
         self.lane.fence(Fence::AnnouncedToPins);
     }
 
-    /// Takes note of what the scan of the pins found: rows may be written up to the slot of the
-    /// first frozen row. Returns whether `rows` rows may be written now.
+    /// Records the result of the scan: rows may be written up to the slot of the first frozen row.
+    /// Returns whether `rows` rows may be written now.
     #[must_use]
     pub fn settle(&mut self, first_frozen: Option<u64>, rows: u64) -> bool {
         let frozen_slot =
@@ -234,7 +238,8 @@ impl<L: WordsMut> LaneWriter<L> {
     /// Writes a part of a column of row `head + ahead`, from byte `at` of the row on.
     ///
     /// # Panics
-    /// If the row was not reserved, or is frozen, or the part is not within the row's `width` bytes.
+    /// If the row was not reserved, or is frozen, or the part is not within the row's `width`
+    /// bytes.
     #[inline]
     pub fn write_part(&self, column: usize, ahead: u64, width: usize, at: usize, part: &[u8]) {
         assert!(self.is_free(ahead + 1), "row {ahead} past head was not reserved");
@@ -251,14 +256,14 @@ impl<L: WordsMut> LaneWriter<L> {
         self.lane.copy_rows_in(column, self.slot, rows, bytes);
     }
 
-    /// The slot of the next row. `None`: it was not reserved, or is frozen.
+    /// Returns the slot of the next row. `None` if it was not reserved, or is frozen.
     #[inline]
     #[must_use]
     pub fn free_slot(&self) -> Option<u64> {
         self.is_free(1).then_some(self.slot)
     }
 
-    /// The slot of row `head + ahead`, which is reserved: at most once around the lane.
+    /// Returns the slot of row `head + ahead`, which is reserved: at most once around the lane.
     #[inline]
     fn slot_after(&self, ahead: u64) -> u64 {
         let slot = self.slot + ahead;
@@ -280,7 +285,7 @@ impl<L: WordsMut> LaneWriter<L> {
     }
 }
 
-/// Sequence numbers of a lane that can be read now: at most `capacity`, oldest first.
+/// Returns the sequence numbers of a lane that can be read now: at most `capacity`, oldest first.
 ///
 /// Counters that make no sense give an empty range.
 pub fn readable<L: Words>(lane: &L, capacity: u64) -> Range<u64> {
@@ -297,9 +302,9 @@ pub fn readable<L: Words>(lane: &L, capacity: u64) -> Range<u64> {
     oldest.min(head)..head
 }
 
-/// Whether rows copied from `start` on are still the rows that were asked for.
+/// Whether rows copied from `start` on were not overwritten during the copy.
 ///
-/// `false`: the writer has announced that it reuses a slot of theirs ("lapped").
+/// `false` if the writer has announced that it reuses a slot of theirs ("lapped").
 pub fn still_whole<L: Words>(lane: &L, start: u64) -> bool {
     lane.fence(Fence::Copied);
     // ORDERING: relaxed; the fence above orders it after the copies.

@@ -1,26 +1,27 @@
-//! Reader slots: who may change a slot's pins, and how those of the dead are taken away.
+//! Reader slots: which process may change the pins of a slot, and how those of dead readers are
+//! cleared.
 //!
-//! A slot has a lock that the kernel drops when its holder dies, however it dies. Its pins are
-//! changed by whoever holds the lock and by nobody else: by the reader whose slot it is, or for a
-//! moment by a writer that met a pin whose holder is gone ([`reap`]). That is the whole protocol; the
-//! models show what becomes of those who only *look* at the lock before they change a pin.
+//! A slot has a lock that the kernel drops when its holder dies, however it dies. Only the holder
+//! of the lock changes the pins: the reader whose slot it is, or for a moment a writer that met the
+//! pin of a dead reader ([`reap`]). That is the whole protocol. The models show the failure of
+//! changing a pin after only *looking* at the lock.
 
-/// The slots of a ring's readers.
+/// Reader slots of a ring.
 pub trait Slots {
-    /// Holds a slot's lock until it is dropped, or its process dies.
+    /// Lock of a slot, held until it is dropped or its process dies.
     type Claim;
-    /// Why a lock could not be asked for.
+    /// Error of taking a lock.
     type Error;
 
-    /// Whether somebody holds the lock: a hint, old as soon as it is given.
+    /// Whether the lock is held. A hint: the lock may change hands right after.
     fn is_held(&self, slot: u32) -> bool;
-    /// Takes the lock unless somebody holds it.
+    /// Takes the lock unless it is held.
     fn try_claim(&self, slot: u32) -> Result<Option<Self::Claim>, Self::Error>;
-    /// Takes away the slot's pins on every lane, each as [`thaw`](super::thaw) does.
+    /// Clears the pins of the slot on every lane, each as [`thaw`](super::thaw) does.
     fn clear_pins(&self, slot: u32);
 }
 
-/// Makes a slot the caller's, without the pins of whoever had it before. `None`: somebody has it.
+/// Claims a slot and clears the pins of its last holder. Returns `None` if the slot is held.
 pub fn claim<S: Slots>(slots: &S, slot: u32) -> Result<Option<S::Claim>, S::Error> {
     // Looking first is cheap and opens no file.
     if slots.is_held(slot) {
@@ -33,11 +34,11 @@ pub fn claim<S: Slots>(slots: &S, slot: u32) -> Result<Option<S::Claim>, S::Erro
     Ok(claim)
 }
 
-/// Takes away the pins of a slot whose holder has died. `true`: there was nobody to ask.
+/// Clears the pins of a slot whose holder has died. Returns `true` if the slot had no holder.
 ///
-/// Whoever claims the slot needs the same lock, so nobody's pins are taken but the dead one's; a
-/// reaper that dies half-way leaves the rest to the next one.
+/// Claiming the slot needs the same lock, so only the pins of a dead holder are cleared. If this
+/// process dies in between, the next one clears the rest.
 pub fn reap<S: Slots>(slots: &S, slot: u32) -> Result<bool, S::Error> {
-    // The lock is let go of after the pins are gone.
+    // The lock is released after the pins are cleared.
     Ok(claim(slots, slot)?.is_some())
 }

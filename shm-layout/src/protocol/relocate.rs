@@ -1,39 +1,39 @@
-//! Moving a lane to a larger file while readers read it: no row is lost, and nobody who saw a row
-//! misses it later.
+//! Relocates a lane to a larger file while readers read it. No row is lost, and a reader that saw a
+//! row does not miss it later.
 //!
-//! The new file is a lane like any other that nobody knows yet. Rows are copied to it from the old
-//! one, at first by whoever asked for the move, beside the writer, with the checks that every reader
-//! makes ([`Mover::catch_up`]). The rest is for the one who holds the lane, when no row can come in
-//! between: the last rows are copied, then the old lane's `reserved` becomes [`MOVED`]
-//! ([`Mover::finish`]).
+//! The new file is a lane that no other process uses yet. Rows are copied to it from the old one:
+//! first by the process that resizes, beside the writer, with the checks that every reader makes
+//! ([`Relocator::catch_up`]). The rest is done by the holder of the lane, while no row is
+//! published: it copies the last rows, then stores [`RELOCATED`] as the old lane's `reserved`
+//! ([`Relocator::finish`]).
 //!
-//! From then on every copy that is made in the old file fails its check, as `reserved` is beyond
-//! everything, so a reader that has the old file mapped finds out where it looks anyway. It passes
-//! [`Fence::Moved`] and looks at the new file, which has all rows. A pin made too late fails as if a
-//! writer had been faster. Rows that were pinned before stay as they are: nobody writes the old file
-//! any more.
+//! From then on every copy from the old file fails its check, since `reserved` is beyond every row.
+//! A reader that has the old file mapped learns of the relocation from a word that it reads anyway.
+//! It passes [`Fence::Relocated`] and looks at the new file, which has all rows. A pin made too
+//! late fails as if a writer had been faster. Rows that were pinned before stay as they are: no
+//! process writes the old file any more.
 
 use std::sync::atomic::Ordering;
 
 use super::publish::{Fence, Words, WordsMut, readable, still_whole};
 
-/// `reserved` of a lane that moved.
-pub const MOVED: u64 = 1 << 63;
+/// `reserved` of a lane that was relocated.
+pub const RELOCATED: u64 = 1 << 63;
 
-/// Whether a lane moved: all its rows are in the file that takes its place.
+/// Whether a lane was relocated: all its rows are in the file that takes its place.
 #[inline]
-pub fn has_moved<L: Words>(lane: &L) -> bool {
+pub fn has_relocated<L: Words>(lane: &L) -> bool {
     // ORDERING: relaxed load and acquire fence, since readers map lanes read-only.
-    let moved = lane.load_reserved(Ordering::Relaxed) == MOVED;
-    if moved {
-        lane.fence(Fence::Moved);
+    let relocated = lane.load_reserved(Ordering::Relaxed) == RELOCATED;
+    if relocated {
+        lane.fence(Fence::Relocated);
     }
-    moved
+    relocated
 }
 
 /// Copies the rows of a lane to the one that takes its place.
 #[derive(Debug)]
-pub struct Mover<'a, O, N> {
+pub struct Relocator<'a, O, N> {
     old: &'a O,
     new: &'a N,
     /// Bytes of a row, per column of the file.
@@ -43,22 +43,23 @@ pub struct Mover<'a, O, N> {
     buffer: Vec<u8>,
 }
 
-impl<'a, O: Words, N: WordsMut> Mover<'a, O, N> {
-    /// For rows of `widths` bytes a column, `block` of them at a time.
+impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
+    /// Copies rows of `widths` bytes a column, `block` of them at a time.
     ///
-    /// At any time one process at most moves a lane.
+    /// At most one process relocates a lane at any time.
     pub fn new(old: &'a O, new: &'a N, widths: &'a [usize], block: u64) -> Self {
         Self { old, new, widths, block: block.clamp(1, new.slots()), buffer: Vec::new() }
     }
 
-    /// Copies what the old lane has and the new one lacks, and returns how many rows that was.
-    /// Rows that the old lane's writer overwrites first are left out, with all before them.
+    /// Copies the rows that the new lane lacks, and returns how many. Leaves out rows that the
+    /// writer of the old lane overwrites first, and all before them.
     pub fn catch_up(&mut self) -> u64 {
         let mut copied = 0;
         loop {
             let rows = readable(self.old, self.old.slots());
-            // ORDERING: relaxed; nobody else writes the new lane. Its lock, or the news of the resize
-            // and the acquire fence in `readable`, order us after who did before.
+            // ORDERING: relaxed; no other process writes the new lane. Its lock, or the notice of
+            // the resize and the acquire fence in `readable`, order us after the process that wrote
+            // it before.
             let mut at = self.new.load_head(Ordering::Relaxed);
             if at < rows.start || at > rows.end {
                 at = rows.start;
@@ -68,8 +69,8 @@ impl<'a, O: Words, N: WordsMut> Mover<'a, O, N> {
             if at >= to {
                 return copied;
             }
-            // As a writer does: what is overwritten in the new lane is announced before. Whoever
-            // goes on after a kill finds a lane that holds what it says.
+            // Like a writer, announce what is overwritten in the new lane first. A process that
+            // continues after a kill then finds a lane whose counters are true.
             let announced = self.new.load_reserved(Ordering::Relaxed).max(to);
             self.new.store_reserved(announced, Ordering::Relaxed);
             self.new.fence(Fence::Announced);
@@ -82,8 +83,9 @@ impl<'a, O: Words, N: WordsMut> Mover<'a, O, N> {
         }
     }
 
-    /// Copies the rows that are missing and says that the lane moved. For the one who holds the lane:
-    /// nobody publishes meanwhile. `false`: the lanes' counters are impossible, nothing moved.
+    /// Copies the rows that are missing and marks the old lane as relocated. The caller holds the
+    /// lane, so that no row is published meanwhile. Returns `false` if the counters of the lanes
+    /// are impossible; then nothing changed.
     #[must_use]
     pub fn finish(&mut self) -> bool
     where
@@ -93,16 +95,16 @@ impl<'a, O: Words, N: WordsMut> Mover<'a, O, N> {
         if self.old.load_head(Ordering::Relaxed) != self.new.load_head(Ordering::Relaxed) {
             return false;
         }
-        // ORDERING: release: pairs with `Fence::Moved`. Whoever sees this sees the rows in the new
-        // lane, and its head.
-        self.old.store_reserved(MOVED, Ordering::Release);
+        // ORDERING: release: pairs with `Fence::Relocated`. A reader that sees this sees the rows
+        // in the new lane, and its head.
+        self.old.store_reserved(RELOCATED, Ordering::Release);
         true
     }
 
-    /// Makes the new lane one whose first row will be `row`: older ones do not exist.
+    /// Makes `row` the first row of the new lane: older ones do not exist.
     fn begin(&self, row: u64) {
-        // What an older row's slot holds is not that row. A writer that had announced rows up to a
-        // lap after the first one would leave just this.
+        // The slots of older rows hold other bytes. A writer that had announced rows up to a lap
+        // after the first one would leave just this.
         let reserved = if row == 0 { 0 } else { row.saturating_add(self.new.slots()) };
         let reserved = self.new.load_reserved(Ordering::Relaxed).max(reserved);
         self.new.store_reserved(reserved, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! One daemon per base directory: a lock that the kernel drops with its holder, and what the holder
-//! says of itself.
+//! One daemon per base directory: a lock that the kernel drops with its holder, and a text about
+//! the holder.
 
 use std::fs;
 use std::io;
@@ -10,25 +10,26 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::SegmentError;
 use crate::layout::names::Base;
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::files;
-use crate::store::object::{Place, is_at, is_missing, prepare_base};
+use crate::store::object::{CheckedDir, is_at, is_missing, prepare_base};
 
 /// Name of the lock's file in the base directory.
 pub const DAEMON_LOCK: &str = "daemon.lck";
-/// Name of the daemon's socket there, unless it was told to put it elsewhere.
+/// Name of the daemon's socket there, unless its options name another place.
 pub const DAEMON_SOCKET: &str = "daemon.sock";
 
 /// The byte that the daemon locks.
 const DAEMON_BYTE: u64 = 0;
-/// Most bytes that are read of what the holder says.
+/// Most bytes that are read of the text about the holder.
 const MAX_SAID_BYTES: usize = 8192;
-/// Somebody who collects a dead daemon's files has the lock for a moment: so often, so long apart.
+/// Attempts to take the lock, and the pause between them: a process that collects the files of a
+/// dead daemon holds it for a moment.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The right to be the daemon of a base directory. Dropping it gives it back, and takes the file
-/// away; a killed holder's file stays, without the lock.
+/// Right to be the daemon of a base directory. Dropping it releases the lock and removes the file.
+/// A killed holder leaves the file, without the lock.
 #[derive(Debug)]
 pub struct BaseLock {
     lock: LockFile,
@@ -36,18 +37,18 @@ pub struct BaseLock {
     base: Base,
 }
 
-/// What asking for the lock led to.
+/// Result of an attempt to take the lock.
 #[derive(Debug)]
-pub enum Claimed {
-    /// It is the caller's.
-    Ours(BaseLock),
-    /// Somebody has it, who says this of itself; it need not be true.
-    Theirs(String),
+pub enum LockAttempt {
+    /// The caller holds the lock now.
+    Acquired(BaseLock),
+    /// Another process holds it, and says this of itself. It need not be true.
+    Held(String),
 }
 
 impl BaseLock {
-    /// Takes the lock unless somebody has it. Makes the base directory if it is missing.
-    pub fn claim(base: &Base) -> Result<Claimed, SegmentError> {
+    /// Takes the lock unless it is held. Creates the base directory if it is missing.
+    pub fn claim(base: &Base) -> Result<LockAttempt, SegmentError> {
         let path = base.path().join(DAEMON_LOCK);
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
@@ -71,16 +72,16 @@ impl BaseLock {
             };
             files::check_file(&fd, &path)?;
             let lock = LockFile::new(fd);
-            let ours = lock.try_lock(DAEMON_BYTE, Hold::Exclusive);
-            // A holder that ended, or a collector, took the file away while it had the lock.
+            let ours = lock.try_lock(DAEMON_BYTE, LockMode::Exclusive);
+            // A holder that ended, or a collector, removed the file while it held the lock.
             if ours.map_err(SegmentError::io("lock", &path))? && is_at(lock.as_fd(), &path) {
-                return Ok(Claimed::Ours(Self { lock, path, base: base.clone() }));
+                return Ok(LockAttempt::Acquired(Self { lock, path, base: base.clone() }));
             }
         }
-        Ok(Claimed::Theirs(Self::said(base).unwrap_or_default()))
+        Ok(LockAttempt::Held(Self::said(base).unwrap_or_default()))
     }
 
-    /// Whether somebody has the lock.
+    /// Whether the lock is held.
     #[must_use]
     pub fn is_held(base: &Base) -> bool {
         let open = || {
@@ -92,7 +93,7 @@ impl BaseLock {
         open().unwrap_or(false)
     }
 
-    /// What the last holder said of itself, if it is text; it need not be true.
+    /// Returns what the last holder said of itself, if it is text. It need not be true.
     #[must_use]
     pub fn said(base: &Base) -> Option<String> {
         let dir = files::open_dir(base.path()).ok()?;
@@ -104,7 +105,7 @@ impl BaseLock {
         String::from_utf8(bytes).ok()
     }
 
-    /// Tells whoever asks for the lock after us who has it.
+    /// Stores a text about this process, for processes that find the lock held.
     pub fn say(&self, text: &str) -> Result<(), SegmentError> {
         let write = || -> io::Result<()> {
             rustix::fs::ftruncate(self.lock.as_fd(), 0)?;
@@ -124,21 +125,22 @@ impl BaseLock {
 impl Drop for BaseLock {
     fn drop(&mut self) {
         if self.lock.is_ours() {
-            // Before the lock goes: whoever opened this file in between sees that it has no name.
+            // Before the lock is released: a process that opened this file in between sees that it
+            // has no name.
             let _ = fs::remove_file(&self.path);
             let _ = fs::remove_dir(self.base.path());
         }
     }
 }
 
-/// Removes what a killed daemon left.
+/// Removes the files of a killed daemon.
 pub(crate) fn clear_stale(base: &Base) -> Result<(), SegmentError> {
     let path = base.path().join(DAEMON_LOCK);
-    let Ok(place) = Place::open(base.path()) else { return Ok(()) };
+    let Ok(place) = CheckedDir::open(base.path()) else { return Ok(()) };
     let access = crate::os::mapping::Access::ReadWrite;
     let Ok(fd) = files::open(&place, DAEMON_LOCK, base.path(), access, None) else { return Ok(()) };
     let lock = LockFile::new(fd);
-    let dead = lock.try_lock(DAEMON_BYTE, Hold::Exclusive);
+    let dead = lock.try_lock(DAEMON_BYTE, LockMode::Exclusive);
     if dead.map_err(SegmentError::io("lock", &path))? && is_at(lock.as_fd(), &path) {
         let _ = place.remove_file(DAEMON_SOCKET);
         let _ = place.remove_file(DAEMON_LOCK);
@@ -152,8 +154,8 @@ mod tests {
 
     fn ours(base: &Base) -> BaseLock {
         match BaseLock::claim(base).unwrap() {
-            Claimed::Ours(lock) => lock,
-            Claimed::Theirs(said) => panic!("held by {said}"),
+            LockAttempt::Acquired(lock) => lock,
+            LockAttempt::Held(said) => panic!("held by {said}"),
         }
     }
 
@@ -165,7 +167,7 @@ mod tests {
         let first = ours(&base);
         first.say("pid 7").unwrap();
         assert!(BaseLock::is_held(&base));
-        assert!(matches!(BaseLock::claim(&base), Ok(Claimed::Theirs(said)) if said == "pid 7"));
+        assert!(matches!(BaseLock::claim(&base), Ok(LockAttempt::Held(said)) if said == "pid 7"));
         drop(first);
         assert!(!base.path().exists(), "nothing is left of an empty base directory");
         ours(&base);

@@ -1,5 +1,5 @@
-//! The lanes of a ring as one handle has them mapped. A lane that moved to a larger file is mapped
-//! anew; who reads the old memory keeps it as long.
+//! Lanes of a ring as one handle has them mapped. A relocated lane is mapped again; readers of the
+//! old memory keep it as long as they need.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,35 +7,36 @@ use std::time::{Duration, Instant};
 
 use crate::error::SegmentError;
 use crate::layout::lane::Lane;
-use crate::layout::lane_shape::Shapes;
+use crate::layout::lane_shape::LaneShapes;
 use crate::layout::superblock::Superblock;
 use crate::os::mapping::Access;
-use crate::protocol::has_moved;
+use crate::protocol::has_relocated;
 use crate::store::object::Object;
 use crate::store::ring_files;
 
-/// A lane may move again while it is looked for; a peer that lies may say so for ever.
+/// Attempts to find a lane: it may be relocated again meanwhile, and a lying peer may say so for
+/// ever.
 const ATTEMPTS: u32 = 4;
-/// A lane that says that it moved, and is nowhere, is looked for again after so long: a peer lies, or
-/// the ring is gone.
+/// Pause before a relocated lane that was not found is looked for again: a peer lies, or the ring
+/// was removed.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Every lane of a ring, in order.
+/// Lanes of a ring, in order.
 #[derive(Debug)]
 pub struct Lanes {
     lanes: Box<[Arc<Lane>]>,
-    size: Size,
+    size: AskedSize,
 }
 
-/// What `ring.ctl` says of the size of a ring.
+/// Size of a ring as `ring.ctl` states it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Size {
+pub(crate) struct AskedSize {
     pub(crate) asked_rows: u64,
     pub(crate) asked_bytes: u64,
     pub(crate) huge_bytes: u64,
 }
 
-impl From<&Superblock> for Size {
+impl From<&Superblock> for AskedSize {
     fn from(superblock: &Superblock) -> Self {
         let Superblock { asked_rows, asked_bytes, huge_bytes, .. } = *superblock;
         Self { asked_rows, asked_bytes, huge_bytes }
@@ -43,7 +44,7 @@ impl From<&Superblock> for Size {
 }
 
 impl Lanes {
-    pub(crate) fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> AskedSize {
         self.size
     }
 }
@@ -57,16 +58,16 @@ impl Deref for Lanes {
     }
 }
 
-/// What a handle has mapped now.
+/// Lanes that a handle has mapped now.
 #[derive(Debug)]
-pub(crate) struct Mapped {
+pub(crate) struct MappedLanes {
     now: RwLock<Arc<Lanes>>,
-    /// What moved was not found, and is not looked for until then.
+    /// A relocated lane was not found; no other attempt before this time.
     not_before: Mutex<Option<Instant>>,
 }
 
-impl Mapped {
-    pub(crate) fn new(lanes: Vec<Arc<Lane>>, size: Size) -> Self {
+impl MappedLanes {
+    pub(crate) fn new(lanes: Vec<Arc<Lane>>, size: AskedSize) -> Self {
         let now = RwLock::new(Arc::new(Lanes { lanes: lanes.into(), size }));
         Self { now, not_before: Mutex::default() }
     }
@@ -76,9 +77,13 @@ impl Mapped {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Maps anew what moved. `true`: something did.
-    pub(crate) fn follow(&self, object: &Object, shapes: &Shapes) -> Result<bool, SegmentError> {
-        if !self.now().iter().any(|lane| has_moved(&**lane)) {
+    /// Maps relocated lanes again. Returns `true` if there were any.
+    pub(crate) fn follow(
+        &self,
+        object: &Object,
+        shapes: &LaneShapes,
+    ) -> Result<bool, SegmentError> {
+        if !self.now().iter().any(|lane| has_relocated(&**lane)) {
             return Ok(false);
         }
         let mut not_before = self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,12 +94,12 @@ impl Mapped {
         let before = self.now();
         let (mut moved, mut stuck) = (false, false);
         let lanes = (0..).zip(before.iter()).map(|(number, lane)| {
-            if !has_moved(&**lane) {
+            if !has_relocated(&**lane) {
                 return Ok(Arc::clone(lane));
             }
             let found = current(object, shapes, number, Access::ReadOnly)?;
-            // A peer that lies says so of a lane that moved nowhere.
-            let followed = !has_moved(&found);
+            // A lying peer marks a lane that was not relocated.
+            let followed = !has_relocated(&found);
             moved |= followed;
             stuck |= !followed;
             Ok(if followed { Arc::new(found) } else { Arc::clone(lane) })
@@ -113,17 +118,17 @@ impl Mapped {
     }
 }
 
-/// A lane's memory as of now: what is in its file, or in the one that is about to take its place.
+/// Opens the current memory of a lane: its file, or the one that is about to take its place.
 pub(crate) fn current(
     object: &Object,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     number: u32,
     access: Access,
 ) -> Result<Lane, SegmentError> {
     current_of(number, |name| ring_files::open_lane(object, shapes, number, name, access))
 }
 
-/// The same, of files that `open` opens.
+/// Opens the current memory of a lane, whose files `open` opens.
 pub(crate) fn current_of(
     number: u32,
     mut open: impl FnMut(&str) -> Result<Lane, SegmentError>,
@@ -133,17 +138,19 @@ pub(crate) fn current_of(
     let mut lane = open(&file)?;
     loop {
         attempts -= 1;
-        if !has_moved(&lane) {
+        if !has_relocated(&lane) {
             return Ok(lane);
         }
         let found = open(&next);
-        // The new file may have got the lane's name meanwhile, and what was found is of a later resize,
-        // which has told nobody yet.
+        // The new file may have taken the name of the lane meanwhile. The file found then belongs
+        // to a later resize, which is not announced yet.
         let again = open(&file)?;
         match found {
-            Ok(next) if again.resizes() == lane.resizes() && !has_moved(&next) => return Ok(next),
+            Ok(next) if again.resizes() == lane.resizes() && !has_relocated(&next) => {
+                return Ok(next);
+            }
             _ if attempts > 0 => lane = again,
-            // It moved nowhere.
+            // It was not relocated.
             _ => return Ok(again),
         }
     }

@@ -1,4 +1,4 @@
-//! Named objects and the files of rings: made whole, opened, kept, moved and removed.
+//! Named objects and the files of rings: created, opened, kept, relocated and removed.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The leases of one handle: a reader slot, and the multiset of what its pins freeze.
+//! Pins of one handle: a reader slot, and the multiset of rows that its pins freeze.
 //!
 //! A slot has one pin per lane. A handle with several leases on a lane pins the oldest of their
-//! rows, which covers them all, and moves the pin up as they end.
+//! rows, which covers all, and moves the pin up as they end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,21 @@ use thiserror::Error;
 
 use crate::error::SegmentError;
 use crate::layout::lane::Lane;
-use crate::protocol::{HeldRows, PinError, ring};
+use crate::protocol::{HeldRows, PinError, notify};
 use crate::store::ring_store::{ClaimedReader, RingStore};
 
-/// Most leases of one handle at a time.
-pub const MAX_HOLDS: usize = 1024;
+/// Most pinned ranges of one handle at a time.
+pub const MAX_PINNED_RANGES: usize = 1024;
 
 /// A reader slot and the pins it holds.
 #[derive(Debug)]
-pub struct LeaseBook {
-    // Before the store: the claim holds the object too, and the store asks whether it was the last.
+pub struct ReaderPins {
+    // Before the store: the claim holds the object too, and the store removes it if it was the
+    // last.
     reader: ClaimedReader,
     store: Arc<RingStore>,
     held: Mutex<Held>,
-    /// A forked child has a copy of everything here, and must not let go of its parent's pins.
+    /// A forked child has a copy of everything here, and must not release its parent's pins.
     pid: u32,
 }
 
@@ -36,7 +37,7 @@ struct Held {
 /// Why rows could not be frozen.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HoldError {
+pub enum ReaderPinsError {
     /// The handle holds too many.
     #[error("this handle holds {held} leases, the limit is {limit}; let go of some first")]
     TooMany {
@@ -45,57 +46,57 @@ pub enum HoldError {
         /// Most leases of a handle.
         limit: usize,
     },
-    /// The writer was faster.
+    /// The writer overwrote the rows first.
     #[error(transparent)]
     Lapped(#[from] PinError),
 }
 
-impl LeaseBook {
-    /// Claims a reader slot; `None` when all are taken, or when the ring has lost its name.
+impl ReaderPins {
+    /// Claims a reader slot. Returns `None` if all are taken, or if the ring has lost its name.
     pub fn open(store: &Arc<RingStore>) -> Result<Option<Arc<Self>>, SegmentError> {
         let Some(reader) = store.claim_reader()? else { return Ok(None) };
         let (store, pid) = (Arc::clone(store), std::process::id());
         Ok(Some(Arc::new(Self { reader, store, held: Mutex::default(), pid })))
     }
 
-    /// Number of the reader slot.
+    /// Returns the number of the reader slot.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.reader.slot()
     }
 
-    /// How often a writer had to wait, drop or fail because of a lease of this slot.
+    /// Returns how often a writer had to wait, drop or fail because of a pin of this slot.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.store.reader(self.slot()).map_or(0, |record| record.stalls)
     }
 
-    /// Freezes a lane's rows from `start` on, in `memory`, until the hold is dropped.
+    /// Freezes a lane's rows from `start` on, in `memory`, until the result is dropped.
     ///
-    /// The rows must have been readable there just before; if they were overwritten meanwhile, or the
-    /// lane moved, that is the error, and nothing is frozen.
+    /// The rows must have been readable there just before. If they were overwritten meanwhile, or
+    /// the lane was relocated, that is the error, and nothing is frozen.
     pub fn hold(
         self: &Arc<Self>,
         lane: u32,
         memory: &Arc<Lane>,
         start: u64,
-    ) -> Result<Hold, HoldError> {
+    ) -> Result<PinnedRows, ReaderPinsError> {
         let mut held = self.held();
-        if held.total >= MAX_HOLDS {
-            return Err(HoldError::TooMany { held: held.total, limit: MAX_HOLDS });
+        if held.total >= MAX_PINNED_RANGES {
+            return Err(ReaderPinsError::TooMany { held: held.total, limit: MAX_PINNED_RANGES });
         }
         let rows = held.lanes.entry(lane).or_default();
         let granted = rows.hold(&**memory, &self.store.pins(lane), self.slot(), start);
         if let Err(refused) = granted {
             drop(held);
             // A writer may have met the pin before it was taken back.
-            ring(&self.store.released());
+            notify(&self.store.released());
             return Err(refused.into());
         }
         held.total += 1;
         drop(held);
         self.store.count_lease(self.slot());
-        Ok(Hold { memory: Arc::clone(memory), book: Arc::clone(self), lane, start })
+        Ok(PinnedRows { memory: Arc::clone(memory), book: Arc::clone(self), lane, start })
     }
 
     fn release(&self, lane: u32, start: u64) {
@@ -108,7 +109,7 @@ impl LeaseBook {
         held.total -= 1;
         if moves {
             drop(held);
-            ring(&self.store.released());
+            notify(&self.store.released());
         }
     }
 
@@ -119,34 +120,34 @@ impl LeaseBook {
 
 /// Rows that no writer overwrites while this lives.
 #[derive(Debug)]
-pub struct Hold {
+pub struct PinnedRows {
     memory: Arc<Lane>,
-    book: Arc<LeaseBook>,
+    book: Arc<ReaderPins>,
     lane: u32,
     start: u64,
 }
 
-impl Hold {
-    /// First row frozen.
+impl PinnedRows {
+    /// Returns the first row frozen.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The lane's memory.
+    /// Returns the lane's memory.
     #[must_use]
     pub fn memory(&self) -> &Lane {
         &self.memory
     }
 
-    /// The handle's leases.
+    /// Returns the pins of the handle.
     #[must_use]
-    pub fn book(&self) -> &LeaseBook {
+    pub fn book(&self) -> &ReaderPins {
         &self.book
     }
 }
 
-impl Drop for Hold {
+impl Drop for PinnedRows {
     fn drop(&mut self) {
         self.book.release(self.lane, self.start);
     }

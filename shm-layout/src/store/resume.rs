@@ -1,34 +1,34 @@
-//! Rings that are filled where somebody else may have stored rows of them before, and was killed.
+//! Rings that continue from the rows that a killed process stored.
 
 use std::fs;
 use std::path::Path;
 
 use crate::error::SegmentError;
 use crate::layout::geometry::RingSpec;
-use crate::layout::lane_shape::Shapes;
+use crate::layout::lane_shape::LaneShapes;
 use crate::layout::names::Exist;
 use crate::os::mapping::Access;
 use crate::store::object::{Object, PartialRing, is_lock};
-use crate::store::ring_creation::Making;
+use crate::store::ring_creation::RingCreation;
 use crate::store::ring_files::{self, CTL, Folder};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
-/// What was there of a ring when it began to be filled.
+/// State of a partial ring before it is filled.
 #[derive(Debug)]
 pub enum Leftover {
     /// Nothing.
     Nothing,
-    /// The ring that was asked for. Its rows are in their places as far as they were stored, which is
-    /// for whoever stored them to know.
+    /// The requested ring. The process that stored its rows must have recorded how many.
     Ring,
-    /// Something that was no use, for this reason, and is gone.
+    /// Unusable files, for this reason. They were removed.
     Useless(SegmentError),
 }
 
 impl RingStore {
-    /// As [`create_filled`](Self::create_filled), in a place where what is stored stays when the process
-    /// is killed, or `fill` fails: the next one is told of it. What lies in memfds goes with the process.
+    /// Creates a ring like [`create_filled`](Self::create_filled), but keeps the rows stored so far
+    /// when the process is killed or `fill` fails: the next call passes them to `fill`. Rows in
+    /// memfds are lost with the process.
     pub fn create_in<E: From<SegmentError>>(
         partial: &PartialRing,
         spec: &RingSpec,
@@ -36,7 +36,7 @@ impl RingStore {
         persistent: bool,
         mut fill: impl FnMut(&UnnamedRing<'_>, &Leftover) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let mut making = Making::of(partial.name(), spec)?;
+        let mut making = RingCreation::of(partial.name(), spec)?;
         let mut leftover = look(partial, spec);
         if !matches!(leftover, Leftover::Ring) {
             partial.clear_ring()?;
@@ -48,7 +48,7 @@ impl RingStore {
             };
             making.attempt((dir, path), files, |unnamed| {
                 let filled = fill(unnamed, &leftover);
-                // Whoever is faster to take the name has us come here again.
+                // Another process may take the name first: then this runs again.
                 leftover = if spec.memfd { Leftover::Nothing } else { Leftover::Ring };
                 filled
             })
@@ -57,8 +57,8 @@ impl RingStore {
     }
 }
 
-/// Whether the ring that is there can be gone on with: every header in it is right, and it is the one
-/// asked for.
+/// Checks whether the partial ring can be continued: every header is valid, and it is the requested
+/// ring.
 fn look(partial: &PartialRing, spec: &RingSpec) -> Leftover {
     let same = |object| {
         let store = RingStore::of(object)?;
@@ -67,7 +67,7 @@ fn look(partial: &PartialRing, spec: &RingSpec) -> Leftover {
     };
     match partial.look() {
         Ok(None) => Leftover::Nothing,
-        // Its maker was killed before it was a ring, or took its memory along.
+        // Its maker was killed before the ring was complete, or its memory was lost with the maker.
         Ok(Some(object)) if spec.memfd || object.is_in_memfds() || !object.has(CTL) => {
             Leftover::Nothing
         }
@@ -76,20 +76,20 @@ fn look(partial: &PartialRing, spec: &RingSpec) -> Leftover {
     }
 }
 
-/// Those of the ring that is there, which nobody has seen yet: it is as if its files were just made,
-/// apart from rows. `None`: there is none.
+/// Returns the shapes of the partial ring, with its headers reset. No process has attached to it
+/// yet. Returns `None` if there is no ring.
 fn shapes(
     partial: &PartialRing,
     folder: Folder<'_>,
     spec: &RingSpec,
-) -> Result<Option<Shapes>, SegmentError> {
+) -> Result<Option<LaneShapes>, SegmentError> {
     let object = partial.look()?;
     let Some(object) = object.filter(|object| !spec.memfd && object.has(CTL)) else {
         clear(folder.path)?;
         return Ok(None);
     };
     let (superblock, _) = ring_files::read_ctl(&object)?;
-    let shapes = Shapes::new(superblock.ring_uuid, spec.clone(), superblock.map_align.into());
+    let shapes = LaneShapes::new(superblock.ring_uuid, spec.clone(), superblock.map_align.into());
     let geometry = &shapes.of(spec.lane_capacity)?.geometry;
     ring_files::make_readers_anew(folder, &shapes, geometry)?;
     for lane in 0..spec.lanes {

@@ -1,4 +1,4 @@
-//! A ring in the making: its files, and the rows that it has before it has a name.
+//! Creation of a ring: its files, and the rows that it has before it has a name.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -6,37 +6,38 @@ use std::path::Path;
 use crate::error::Kind;
 use crate::error::SegmentError;
 use crate::layout::geometry::{Geometry, RingSpec};
-use crate::layout::lane_shape::Shapes;
+use crate::layout::lane_shape::LaneShapes;
 use crate::os::mapping::{Access, page_size};
-use crate::store::memfd::Memory;
+use crate::store::memfd::KeptMemfds;
 use crate::store::object::{Object, check_stays};
 use crate::store::ring_files::{self, Folder};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
-/// What attempts at a ring have in common; `E` is what may stop whoever puts rows into it.
-pub(crate) struct Making<'a, E> {
+/// State shared by the attempts to create a ring. `E` is the error of the function that fills it.
+pub(crate) struct RingCreation<'a, E> {
     name: &'a str,
     spec: &'a RingSpec,
     geometry: Geometry,
-    memory: Memory,
+    memory: KeptMemfds,
     stopped: Option<E>,
 }
 
-impl<'a, E: From<SegmentError>> Making<'a, E> {
+impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
     pub(crate) fn of(name: &'a str, spec: &'a RingSpec) -> Result<Self, SegmentError> {
         let geometry = Geometry::of(spec, page_size() as u64)?;
-        Ok(Self { name, spec, geometry, memory: Memory::default(), stopped: None })
+        Ok(Self { name, spec, geometry, memory: KeptMemfds::default(), stopped: None })
     }
 
-    /// One attempt in a directory: `files` makes the ring's files there, `fill` puts rows into them.
+    /// Makes one attempt in a directory: `files` creates the files of the ring there, `fill` stores
+    /// rows in them.
     pub(crate) fn attempt(
         &mut self,
         (dir, path): (&OwnedFd, &Path),
-        files: impl FnOnce(Folder<'_>) -> Result<Shapes, SegmentError>,
+        files: impl FnOnce(Folder<'_>) -> Result<LaneShapes, SegmentError>,
         fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
     ) -> Result<(), SegmentError> {
-        // Of an attempt that somebody was faster than.
+        // Memory of an attempt that lost the name to another process.
         self.memory.clear();
         let folder = Folder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
         let shapes = files(folder)?;
@@ -49,9 +50,9 @@ impl<'a, E: From<SegmentError>> Making<'a, E> {
         self.check_fits(folder, &shapes)
     }
 
-    /// Maps all lanes at once, as whoever uses the ring will: one that does not fit the address space
-    /// gets no name, and what has the name keeps it.
-    fn check_fits(&self, folder: Folder<'_>, shapes: &Shapes) -> Result<(), SegmentError> {
+    /// Maps all lanes together, as users of the ring will. A ring that does not fit the address
+    /// space gets no name, and the object that has the name keeps it.
+    fn check_fits(&self, folder: Folder<'_>, shapes: &LaneShapes) -> Result<(), SegmentError> {
         let access = Access::ReadOnly;
         let map = |lane| {
             let name = ring_files::lane_file(lane);
@@ -61,8 +62,8 @@ impl<'a, E: From<SegmentError>> Making<'a, E> {
         (0..self.spec.lanes).map(map).collect::<Result<Vec<_>, _>>().map(drop)
     }
 
-    /// The ring of the object that the last attempt built, or of one that exists and has to be the
-    /// same. `true`: it was built.
+    /// Returns the ring of the object that the last attempt built, or of an existing one, which
+    /// must be the same. `true` if it was built.
     pub(crate) fn finish(
         self,
         made: Result<(Object, bool), SegmentError>,

@@ -1,4 +1,4 @@
-//! The files of a ring: made whole, and read back only where every byte of their identity is right.
+//! Files of a ring: created whole, and opened only if every byte of their identity is right.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -10,9 +10,9 @@ use crate::layout::column::{Column, ColumnRecord};
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
 use crate::layout::lane_header::LaneIdentity;
-use crate::layout::lane_shape::{Shape, Shapes, records};
+use crate::layout::lane_shape::{LaneShape, LaneShapes, records};
 use crate::layout::origin::boot_id_hash;
-use crate::layout::reader_table::{Readers, ReadersHeader};
+use crate::layout::reader_table::{ReaderTable, ReadersHeader};
 use crate::layout::superblock::{
     ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
 };
@@ -20,36 +20,36 @@ use crate::layout::tables::abi_fingerprint;
 use crate::os::clock::unix_ns;
 use crate::os::mapping::{Access, Mapping, page_size};
 use crate::os::{files, huge_pages, space};
-use crate::store::memfd::{self, Memory};
+use crate::store::memfd::{self, KeptMemfds};
 use crate::store::object::Object;
 
 pub(crate) const CTL: &str = "ring.ctl";
-/// What will take its place when the ring is resized.
+/// File that replaces it when the ring is resized.
 pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
-/// What the names of files end with that are to take the places of others.
+/// Suffix of files that will replace others.
 pub(crate) const NEXT_SUFFIX: &str = ".next";
 pub(crate) const RDR: &str = "ring.rdr";
-/// Marks a ring that nobody writes, and says what it is of.
+/// File that marks a snapshot, and describes what it is of.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
-/// What it says is no longer.
+/// Most bytes of that description.
 const MAX_MARK_BYTES: usize = 255;
 
 pub(crate) fn lane_file(lane: u32) -> String {
     format!("lane-{lane:04}.dat")
 }
 
-/// What will take the place of a lane's file when the lane moves.
+/// Returns the name of the file that replaces a lane when it is relocated.
 pub(crate) fn next_file(lane: u32) -> String {
     format!("lane-{lane:04}.next")
 }
 
-/// Where the files of a ring are made, and of what.
+/// Folder in which the files of a ring are created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folder<'a> {
     pub(crate) dir: &'a OwnedFd,
     pub(crate) path: &'a Path,
-    /// Files that are mapped are sealed memory, which is kept here.
-    pub(crate) memfds: Option<&'a Memory>,
+    /// Mapped files are sealed memfds, which are kept here.
+    pub(crate) memfds: Option<&'a KeptMemfds>,
 }
 
 impl Folder<'_> {
@@ -60,7 +60,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Opens a file that was made.
+    /// Opens a file of the folder.
     pub(crate) fn open(&self, name: &str, access: Access) -> Result<OwnedFd, SegmentError> {
         match self.memfds {
             None => files::open(self.dir, name, self.path, access, None),
@@ -68,7 +68,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Refuses what is known not to fit.
+    /// Refuses bytes that are known not to fit.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<(), SegmentError> {
         match self.memfds {
             None => space::check_room(self.path, bytes),
@@ -76,12 +76,12 @@ impl Folder<'_> {
         }
     }
 
-    /// Makes a file of `bytes` bytes, all of them paid for, that begins with `parts`.
+    /// Creates a file of `bytes` bytes, all of them allocated, that begins with `parts`.
     fn write(&self, name: &str, bytes: u64, parts: &[&[u8]]) -> Result<(), SegmentError> {
         self.fill(self.new_file(name)?, name, bytes, parts)
     }
 
-    /// Pays for a file, and writes what it begins with. Its size stays what it is then.
+    /// Allocates a file and writes its beginning. Its size is sealed then.
     fn fill(
         &self,
         mut made: File,
@@ -90,7 +90,7 @@ impl Folder<'_> {
         parts: &[&[u8]],
     ) -> Result<(), SegmentError> {
         let path = &self.path.join(name);
-        space::pay(&mut made, path, bytes)?;
+        space::allocate(&mut made, path, bytes)?;
         made.seek(SeekFrom::Start(0))
             .and_then(|_| parts.iter().try_for_each(|part| made.write_all(part)))
             .map_err(SegmentError::io("write", path))?;
@@ -98,9 +98,9 @@ impl Folder<'_> {
     }
 }
 
-pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<Shapes, SegmentError> {
+pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<LaneShapes, SegmentError> {
     let Folder { dir, path, .. } = folder;
-    let shapes = Shapes::new(rand::random(), spec.clone(), page_size() as u64);
+    let shapes = LaneShapes::new(rand::random(), spec.clone(), page_size() as u64);
     let shape = shapes.of(spec.lane_capacity)?;
     let geometry = &shape.geometry;
     folder.check_room(geometry.total_bytes(spec.lanes))?;
@@ -117,20 +117,20 @@ pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<Shapes, Segmen
     Ok(shapes)
 }
 
-/// Makes the readers' file.
+/// Creates `ring.rdr`.
 fn make_readers(
     folder: Folder<'_>,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     geometry: &Geometry,
 ) -> Result<(), SegmentError> {
     let readers = ReadersHeader::new(shapes.ring_uuid, shapes.spec().reader_slots);
     folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])
 }
 
-/// Makes the readers' file as if there had been none, in a ring that nobody has seen yet.
+/// Creates `ring.rdr` again, in a ring that no other process has seen.
 pub(crate) fn make_readers_anew(
     folder: Folder<'_>,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     geometry: &Geometry,
 ) -> Result<(), SegmentError> {
     match std::fs::remove_file(folder.path.join(RDR)) {
@@ -142,12 +142,12 @@ pub(crate) fn make_readers_anew(
     make_readers(folder, shapes, geometry)
 }
 
-/// Makes the files of all lanes, under the names that `name` gives them. Returns the bytes that are
-/// on huge pages.
+/// Creates the files of all lanes, under the names that `name` gives them. Returns the bytes that
+/// are on huge pages.
 pub(crate) fn make_lanes(
     folder: Folder<'_>,
-    shapes: &Shapes,
-    shape: &Shape,
+    shapes: &LaneShapes,
+    shape: &LaneShape,
     resizes: u32,
     name: &dyn Fn(u32) -> String,
 ) -> Result<u64, SegmentError> {
@@ -159,21 +159,21 @@ pub(crate) fn make_lanes(
         let (name, parts) = (name(lane), [bytemuck::bytes_of(&header)]);
         let file = folder.new_file(&name)?;
         if spec.huge_pages {
-            // Before small pages are paid for, which would then be made for nothing.
-            huge_bytes += huge_pages::ask(&file, bytes, deadline);
+            // Before small pages are allocated, which would be made for nothing.
+            huge_bytes += huge_pages::request(&file, bytes, deadline);
         }
         folder.fill(file, &name, bytes, &parts)?;
     }
     Ok(huge_bytes)
 }
 
-/// Writes what says of all other files what they are. `origin`: when the ring was created, with how
-/// many rows a lane, and how often it was resized.
+/// Writes `ring.ctl`, which describes all other files. `origin`: when the ring was created, with
+/// how many rows a lane, and how often it was resized.
 pub(crate) fn write_ctl(
     folder: Folder<'_>,
     name: &str,
-    shapes: &Shapes,
-    shape: &Shape,
+    shapes: &LaneShapes,
+    shape: &LaneShape,
     huge_bytes: u64,
     (created_unix_ns, made_lane_capacity, resizes): (u64, u64, u32),
 ) -> Result<(), SegmentError> {
@@ -217,7 +217,7 @@ pub(crate) fn write_ctl(
     folder.write(name, geometry.ctl_bytes, &parts)
 }
 
-/// What a snapshot says that it is of. Empty for other rings.
+/// Reads what a snapshot is of. Empty for other rings.
 pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
     if !object.has(SNAPSHOT_FILE) {
         return Ok(String::new());
@@ -230,7 +230,7 @@ pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
     Ok(String::from_utf8_lossy(mark.get(..read).unwrap_or_default()).into_owned())
 }
 
-/// The superblock and the columns, from one private copy of `ring.ctl`.
+/// Reads the superblock and the columns, from one private copy of `ring.ctl`.
 pub(crate) fn read_ctl(object: &Object) -> Result<(Superblock, Vec<Column>), SegmentError> {
     let path = object.path().join(CTL);
     let corrupt = |what: String| SegmentError::corrupt(&path, what);
@@ -278,7 +278,7 @@ pub(crate) fn map_readers(
     geometry: &Geometry,
     ring_uuid: [u8; 16],
     spec: &RingSpec,
-) -> Result<Readers, SegmentError> {
+) -> Result<ReaderTable, SegmentError> {
     let path = object.path().join(RDR);
     let fd = object.memory(RDR, Access::ReadWrite, Some(geometry.rdr_bytes))?;
     let len = usize::try_from(geometry.rdr_bytes).unwrap_or(usize::MAX);
@@ -288,13 +288,13 @@ pub(crate) fn map_readers(
     if found != bytemuck::bytes_of(&ReadersHeader::new(ring_uuid, spec.reader_slots)) {
         return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
     }
-    Ok(Readers::new(map, spec.reader_slots, spec.lanes))
+    Ok(ReaderTable::new(map, spec.reader_slots, spec.lanes))
 }
 
 /// Opens and maps one of a ring's lane files.
 pub(crate) fn open_lane(
     object: &Object,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     lane: u32,
     name: &str,
     access: Access,
@@ -303,12 +303,12 @@ pub(crate) fn open_lane(
     map_lane(&fd, &object.path().join(name), shapes, lane, access)
 }
 
-/// Maps a lane's file, which was opened from `path`. Of what it says of itself only how many rows it
-/// keeps is used; everything else must be what follows from that.
+/// Maps the file of a lane, opened from `path`. Of its header only the capacity is used; everything
+/// else must follow from that.
 pub(crate) fn map_lane(
     fd: &OwnedFd,
     path: &Path,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     lane: u32,
     access: Access,
 ) -> Result<Lane, SegmentError> {

@@ -1,4 +1,4 @@
-//! A ring's memory: every lane, the readers' file, and who holds what.
+//! Memory of a ring: every lane, the reader table, and the locks on them.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -13,71 +13,72 @@ use crate::layout::column::Column;
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::{self, Lane};
 use crate::layout::lane_policy::LanePolicy;
-use crate::layout::lane_shape::{self, Shapes};
+use crate::layout::lane_shape::{self, LaneShapes};
 use crate::layout::names::{Base, Exist, check_name};
-use crate::layout::reader_table::{LanePins, ReaderRecord, Readers, SharedBell};
-use crate::os::byte_lock::{Claim, HeapLocks, Hold, LockFile};
+use crate::layout::reader_table::{LanePins, ReaderRecord, ReaderTable, SharedNotifier};
+use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::clock::unix_ns;
-use crate::os::fork_release::NotInherited;
-use crate::os::futex::Ringing;
+use crate::os::fork_release::ReleasedOnFork;
+use crate::os::futex::NotifyBarrier;
 use crate::os::lock_holders;
 use crate::os::mapping::Access;
 use crate::os::space::private_memory;
 use crate::protocol::clear_pins;
 use crate::protocol::reader_slot::{self, Slots};
-use crate::store::mapped_lanes::{self, Lanes, Mapped, Size};
+use crate::store::mapped_lanes::{self, AskedSize, Lanes, MappedLanes};
 use crate::store::object::Object;
 use crate::store::relocation;
-use crate::store::ring_creation::Making;
+use crate::store::ring_creation::RingCreation;
 use crate::store::ring_files::{self, CTL, SNAPSHOT_FILE};
 use crate::store::unnamed_ring::UnnamedRing;
 
-/// The byte that the writer of lane 0 locks; lane L locks the L-th after it.
+/// Byte that the writer of lane 0 locks; lane L locks the L-th after it.
 const LANE_LOCKS: u64 = 4096;
-/// The byte that the holder of reader slot 0 locks.
+/// Byte that the holder of reader slot 0 locks.
 const READER_LOCKS: u64 = 1 << 32;
 
-/// A ring's memory: every lane mapped for reading, the readers' file for reading and writing.
+/// Memory of a ring: every lane mapped for reading, the reader table for reading and writing.
 #[derive(Debug)]
 pub struct RingStore {
     spec: RingSpec,
     geometry: Geometry,
-    origin: Origin,
-    lanes: Mapped,
-    readers: Readers,
-    /// How this process rings the bells; known once it has claimed a lane.
-    ringing: OnceLock<Ringing>,
-    place: Place,
+    origin: RingOrigin,
+    lanes: MappedLanes,
+    readers: ReaderTable,
+    /// How this process notifies; known once it has claimed a lane.
+    barrier: OnceLock<NotifyBarrier>,
+    place: RingBacking,
 }
 
-/// Where the memory lives and who arbitrates over it.
+/// Place of the memory, and the locks on it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per ring, and never moved in bulk")]
-enum Place {
+enum RingBacking {
     // `locks` holds the object too, so it goes first: the object asks whether it was the last.
-    Named { locks: LockFile, object: Object, shapes: Shapes },
+    Named { locks: LockFile, object: Object, shapes: LaneShapes },
     Heap { locks: HeapLocks, uuid: [u8; 16] },
 }
 
-/// What a ring says of its making.
+/// Creation of a ring, as its superblock states it.
 #[derive(Debug)]
-struct Origin {
+struct RingOrigin {
     created_unix_ns: u64,
-    /// Rows of a lane that it was created with.
+    /// Rows of a lane at creation.
     lane_capacity: u64,
 }
 
-/// A reader's slot; dropping it frees the slot.
+/// A claimed reader slot. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct ClaimedReader {
-    // Before the store: the claim holds the object too, and the store asks whether it was the last.
+    // Before the store: the claim holds the object too, and the store removes it if it was the
+    // last.
     _claim: Claim,
     store: Arc<RingStore>,
     slot: u32,
 }
 
 impl ClaimedReader {
-    /// Adds to the slot's counters: rows and batches returned, draws lapped.
+    /// Adds to the counters of the slot: rows and batches returned, draws lapped.
     pub fn count(&self, rows: u64, batches: u64, lapped: u64) {
         if let Some(words) = self.store.readers.slot(self.slot) {
             add(words.sampled_rows, rows);
@@ -86,7 +87,7 @@ impl ClaimedReader {
         }
     }
 
-    /// Number of the slot.
+    /// Returns the number of the slot.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.slot
@@ -94,7 +95,8 @@ impl ClaimedReader {
 }
 
 impl RingStore {
-    /// Makes a ring's files, or joins the ring that exists if it is the same. `true`: it is new.
+    /// Creates the files of a ring, or attaches to an existing ring that is the same. Returns
+    /// `true` if it is new.
     pub fn create(
         base: &Base,
         name: &str,
@@ -105,9 +107,9 @@ impl RingStore {
         Self::create_filled(base, name, spec, exist, persistent, |_| Ok(()))
     }
 
-    /// The same; before the ring gets its name, `fill` puts rows into it. If that fails nothing is
-    /// left, and what had the name has it still. It may be called again when another process was
-    /// faster to take the name.
+    /// Creates a ring like [`create`](Self::create). Before it gets its name, `fill` stores rows in
+    /// it. If that fails nothing is left, and the object that has the name keeps it. `fill` may be
+    /// called again if another process took the name first.
     pub fn create_filled<E: From<SegmentError>>(
         base: &Base,
         name: &str,
@@ -119,42 +121,42 @@ impl RingStore {
         if !spec.snapshot {
             check_name(name)?;
         }
-        let mut making = Making::of(name, spec)?;
+        let mut making = RingCreation::of(name, spec)?;
         let made = Object::create(base, Kind::Ring, name, exist, persistent, |dir, path| {
             making.attempt((dir, path), |folder| ring_files::make(folder, spec), &mut fill)
         });
         making.finish(made, persistent)
     }
 
-    /// Joins an existing ring.
+    /// Attaches to an existing ring.
     pub fn attach(base: &Base, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::open(base, Kind::Ring, name)?)
     }
 
-    /// Joins a ring through its directory, which a process that holds it handed over: the ring need
-    /// not have a name that this process can see. `path` is where the other one sees it.
+    /// Attaches to a ring through its directory, which a process that holds it passed. The ring
+    /// need not have a name that this process can see. `path` is where the other process sees it.
     pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::open_at(dir, path.to_owned(), Kind::Ring, name)?)
     }
 
-    /// Opens a ring without holding it: it goes away when its holders do, though its memory stays
+    /// Opens a ring without holding it: it is removed when its holders end, though its memory stays
     /// readable until this is dropped. A persistent or orphaned ring can be observed too.
     pub fn observe(base: &Base, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::observe(base, Kind::Ring, name)?)
     }
 
-    /// A descriptor of the ring's directory, for [`attach_at`](Self::attach_at) in a process that it
-    /// is sent to. `None` on the heap.
+    /// Returns a descriptor of the directory of the ring, for [`attach_at`](Self::attach_at) in
+    /// another process. `None` on the heap.
     pub fn directory(&self) -> Result<Option<OwnedFd>, SegmentError> {
         self.object().map(Object::directory).transpose()
     }
 
-    /// A ring in private memory: no name, no pages, the same protocol.
+    /// Creates a ring in private memory: no name, no pages, the same protocol.
     pub fn heap(spec: &RingSpec) -> Result<Self, SegmentError> {
         Self::heap_filled(spec, |_| Ok(()))
     }
 
-    /// The same, with rows that `fill` puts into it.
+    /// Creates a ring in private memory, with rows that `fill` stores.
     pub fn heap_filled<E: From<SegmentError>>(
         spec: &RingSpec,
         fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
@@ -166,17 +168,17 @@ impl RingStore {
             let columns = lane::columns(&geometry)?;
             let lane = |_| Lane::heap(&geometry, &columns).map(Arc::new);
             let lanes = (0..spec.lanes).map(lane).collect::<Result<Vec<_>, _>>()?;
-            Ok((lanes, Readers::heap(&geometry, spec.reader_slots, spec.lanes)?))
+            Ok((lanes, ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?))
         })?;
         fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
-        let place = Place::Heap { locks: HeapLocks::default(), uuid: rand::random() };
+        let place = RingBacking::Heap { locks: HeapLocks::default(), uuid: rand::random() };
         let spec = spec.clone();
-        let ringing = OnceLock::new();
+        let barrier = OnceLock::new();
         let lane_capacity = spec.lane_capacity;
-        let origin = Origin { created_unix_ns: unix_ns(), lane_capacity };
+        let origin = RingOrigin { created_unix_ns: unix_ns(), lane_capacity };
         let RingSpec { asked_rows, asked_bytes, .. } = spec;
-        let lanes = Mapped::new(lanes, Size { asked_rows, asked_bytes, huge_bytes: 0 });
-        Ok(Self { spec, geometry, origin, lanes, readers, ringing, place })
+        let lanes = MappedLanes::new(lanes, AskedSize { asked_rows, asked_bytes, huge_bytes: 0 });
+        Ok(Self { spec, geometry, origin, lanes, readers, barrier, place })
     }
 
     pub(crate) fn of(object: Object) -> Result<Self, SegmentError> {
@@ -201,7 +203,7 @@ impl RingStore {
             snapshot: object.has(SNAPSHOT_FILE),
             snapshot_of: ring_files::read_mark(&object)?,
         };
-        // Computed anew: what the file says about sizes must agree, and is not used.
+        // Computed from the schema: the sizes in the file must agree, and are not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
             .map_err(|e| SegmentError::corrupt(&path, format!("its sizes are impossible: {e}")))?;
         let said =
@@ -214,28 +216,29 @@ impl RingStore {
             ));
         }
         let ring_uuid = superblock.ring_uuid;
-        // The records' own offsets, widths and padding: the same bytes that we would write.
+        // The offsets, widths and padding of the records: they must be the bytes that we would
+        // write.
         if lane_shape::schema_hash(&spec, &geometry) != superblock.schema_hash {
             let what = "its column records disagree with the sizes of its columns";
             return Err(SegmentError::corrupt(&path, what));
         }
         let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
-        // Who resized it may have been killed before it told the writers.
+        // The process that resized it may have been killed before it notified the writers.
         readers.count_resizes(superblock.resizes);
-        let shapes = Shapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
+        let shapes = LaneShapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
         let lanes = (0..spec.lanes)
             .map(|lane| {
                 mapped_lanes::current(&object, &shapes, lane, Access::ReadOnly).map(Arc::new)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let locks = object.lock_handle()?;
-        let origin = Origin {
+        let origin = RingOrigin {
             created_unix_ns: superblock.created_unix_ns,
             lane_capacity: superblock.made_lane_capacity,
         };
-        let place = Place::Named { object, shapes, locks };
-        let (ringing, lanes) = (OnceLock::new(), Mapped::new(lanes, (&superblock).into()));
-        Ok(Self { spec, geometry, origin, lanes, readers, ringing, place })
+        let place = RingBacking::Named { object, shapes, locks };
+        let (barrier, lanes) = (OnceLock::new(), MappedLanes::new(lanes, (&superblock).into()));
+        Ok(Self { spec, geometry, origin, lanes, readers, barrier, place })
     }
 
     pub(crate) fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
@@ -265,14 +268,14 @@ impl RingStore {
             let (there, here) = (kind(mine.snapshot), kind(asked.snapshot));
             return different(format!("it is {there}, asked was {here}"));
         }
-        // Whoever asks for memory that cannot be cut relies on it.
+        // A caller that requests sealed memory relies on it.
         if asked.memfd && !mine.memfd {
             return different("it lies in files, asked was memfd".to_owned());
         }
         if mine.lanes != asked.lanes {
             return different(format!("it has {} lanes, asked were {}", mine.lanes, asked.lanes));
         }
-        // A ring that was resized is still the one that its programs make.
+        // A resized ring is still the one that its programs create.
         if ![mine.lane_capacity, self.origin.lane_capacity].contains(&asked.lane_capacity) {
             let (there, here) = (mine.lane_capacity, asked.lane_capacity);
             return different(format!("its lanes keep {there} rows, asked were {here}"));
@@ -293,54 +296,54 @@ impl RingStore {
         Ok(())
     }
 
-    /// What the ring was made of when this handle was; a resize makes its lanes larger
+    /// Returns the description of the ring when this handle was made. A resize enlarges its lanes
     /// ([`Lane::capacity`]).
     #[must_use]
     pub fn spec(&self) -> &RingSpec {
         &self.spec
     }
 
-    /// Its sizes, then.
+    /// Returns the sizes when this handle was made.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Wall clock at creation, nanoseconds since 1970.
+    /// Returns the wall clock at creation, nanoseconds since 1970.
     #[must_use]
     pub fn created_unix_ns(&self) -> u64 {
         self.origin.created_unix_ns
     }
 
-    /// Bytes of the lanes that were on huge pages when the ring was made. The system may have taken
-    /// some back since.
+    /// Returns the bytes of the lanes that were on huge pages at creation. The system may have
+    /// split some since.
     #[must_use]
     pub fn huge_bytes(&self) -> u64 {
         self.lanes().size().huge_bytes.min(self.bytes())
     }
 
-    /// Random, of this ring alone: a ring made anew under the same name has another one.
+    /// Returns the random id of the ring: another ring of the same name has another one.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         match &self.place {
-            Place::Named { shapes, .. } => shapes.ring_uuid,
-            Place::Heap { uuid, .. } => *uuid,
+            RingBacking::Named { shapes, .. } => shapes.ring_uuid,
+            RingBacking::Heap { uuid, .. } => *uuid,
         }
     }
 
-    /// Name, unless it is on the heap.
+    /// Returns the name, unless it is on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.object().map(Object::name)
     }
 
-    /// Directory, unless it is on the heap.
+    /// Returns the directory, unless it is on the heap.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.object().map(Object::path)
     }
 
-    /// Whether it stays when nobody holds it.
+    /// Whether it stays when no process holds it.
     #[must_use]
     pub fn persistent(&self) -> bool {
         self.object().is_some_and(Object::persistent)
@@ -348,68 +351,68 @@ impl RingStore {
 
     pub(crate) fn object(&self) -> Option<&Object> {
         match &self.place {
-            Place::Named { object, .. } => Some(object),
-            Place::Heap { .. } => None,
+            RingBacking::Named { object, .. } => Some(object),
+            RingBacking::Heap { .. } => None,
         }
     }
 
-    /// Takes the name away; every handle keeps its memory.
+    /// Removes the name; every handle keeps its memory.
     pub fn unlink(&self) -> Result<(), SegmentError> {
         self.object().map_or(Ok(()), Object::unlink)
     }
 
-    /// A lane's memory, for reading, as this handle has it mapped.
+    /// Returns the memory of a lane, for reading, as this handle has it mapped.
     #[must_use]
     pub fn lane(&self, lane: u32) -> Option<Arc<Lane>> {
         self.lanes.now().get(lane as usize).map(Arc::clone)
     }
 
-    /// All lanes, in order, as this handle has them mapped.
+    /// Returns all lanes, in order, as this handle has them mapped.
     #[inline]
     #[must_use]
     pub fn lanes(&self) -> Arc<Lanes> {
         self.lanes.now()
     }
 
-    /// Maps anew the lanes that moved to larger files, whose old memory reads as empty. `true`: there
-    /// were some.
+    /// Maps relocated lanes again, whose old memory reads as empty. Returns `true` if there were
+    /// any.
     pub fn follow(&self) -> Result<bool, SegmentError> {
         match &self.place {
-            Place::Named { object, shapes, .. } => self.lanes.follow(object, shapes),
-            Place::Heap { .. } => Ok(false),
+            RingBacking::Named { object, shapes, .. } => self.lanes.follow(object, shapes),
+            RingBacking::Heap { .. } => Ok(false),
         }
     }
 
-    /// Bytes of all files, as this handle has them mapped.
+    /// Returns the bytes of all files, as this handle has them mapped.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let lanes: u64 = self.lanes().iter().map(|lane| lane.bytes()).sum();
         lanes + self.geometry.ctl_bytes + self.geometry.rdr_bytes
     }
 
-    /// Rows, or else bytes, that were asked for.
+    /// Returns the capacity that the user gave, as rows and bytes, of which one is 0.
     #[must_use]
     pub fn asked(&self) -> (u64, u64) {
         let lanes = self.lanes();
         (lanes.size().asked_rows, lanes.size().asked_bytes)
     }
 
-    /// How often the ring was resized, as its writers are told.
+    /// Returns how often the ring was resized, as its writers are notified.
     #[must_use]
     pub fn resizes(&self) -> u32 {
         self.readers.resizes()
     }
 
-    /// A word that changes when the ring is resized, and when somebody notes that it has lost its name.
-    /// One relaxed load.
+    /// Returns a word that changes when the ring is resized, and when its loss of the name is
+    /// marked. One relaxed load.
     #[inline]
     #[must_use]
     pub fn notices(&self) -> u32 {
         self.readers.notices()
     }
 
-    /// Whether the ring was removed or replaced, so that nobody can attach to it any more. Two system
-    /// calls; what is found is noted for all holders. `false` on the heap.
+    /// Whether the ring was removed or replaced, so that no process can attach to it any more. Two
+    /// system calls. The loss is marked for all holders. `false` on the heap.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         let marked = self.readers.is_marked_unlinked();
@@ -420,51 +423,51 @@ impl RingStore {
         unlinked
     }
 
-    /// Claims a lane for writing; `None` when another writer has it, or in a snapshot.
+    /// Claims a lane for writing. Returns `None` if another writer has it, and in a snapshot.
     pub fn claim_lane(&self, lane: u32) -> Result<Option<ClaimedLane>, SegmentError> {
         if self.spec.snapshot {
             return Ok(None);
         }
         let Some(claim) = self.hold_lane(lane)? else { return Ok(None) };
         let memory = match &self.place {
-            Place::Named { object, shapes, .. } => {
+            RingBacking::Named { object, shapes, .. } => {
                 relocation::settled(object, shapes, lane, self.resizes())?.into()
             }
-            Place::Heap { .. } => match self.lane(lane) {
+            RingBacking::Heap { .. } => match self.lane(lane) {
                 Some(lane) => lane,
                 None => return Ok(None),
             },
         };
-        // Before the first row: the kernel is told once, so that publishing needs no fence.
-        self.ringing.get_or_init(Ringing::of_this_process);
+        // Before the first row: register with the kernel once, so that publishing needs no fence.
+        self.barrier.get_or_init(NotifyBarrier::of_this_process);
         Ok(ClaimedLane::new(memory, claim, unix_ns()))
     }
 
-    /// The bell that writers ring after they published.
+    /// Returns the notifier that writers use after they published.
     #[inline]
     #[must_use]
-    pub fn published(&self) -> SharedBell<'_> {
-        self.readers.published(self.ringing.get().copied().unwrap_or(Ringing::Fenced))
+    pub fn published(&self) -> SharedNotifier<'_> {
+        self.readers.published(self.barrier.get().copied().unwrap_or(NotifyBarrier::Fence))
     }
 
-    /// The bell that readers ring after they let go of a lease.
+    /// Returns the notifier that readers use after they release a pin.
     #[must_use]
-    pub fn released(&self) -> SharedBell<'_> {
+    pub fn released(&self) -> SharedNotifier<'_> {
         self.readers.released()
     }
 
-    /// The pins on a lane.
+    /// Returns the pins on a lane.
     #[must_use]
     pub fn pins(&self, lane: u32) -> LanePins<'_> {
         self.readers.pins(lane)
     }
 
-    /// Takes away the pins of a slot whose holder has died. `true`: there was nobody to ask.
+    /// Clears the pins of a slot whose holder has died. Returns `true` if the slot had no holder.
     pub fn reap_reader(&self, slot: u32) -> Result<bool, SegmentError> {
         reader_slot::reap(&ReaderSlots(self), slot)
     }
 
-    /// Notes at a reader's slot that one of its leases made a writer wait, drop or fail.
+    /// Counts at a reader slot that one of its leases made a writer wait, drop or fail.
     pub fn count_stall(&self, slot: u32) {
         if let Some(words) = self.readers.slot(slot) {
             words.stalls.fetch_add(1, Relaxed);
@@ -477,17 +480,18 @@ impl RingStore {
         }
     }
 
-    /// Whether some writer, in any process, has the lane.
+    /// Whether a writer, in any process, holds the lane.
     #[must_use]
     pub fn lane_held(&self, lane: u32) -> bool {
         self.held(LANE_LOCKS + u64::from(lane))
     }
 
-    /// Claims a free reader slot; `None` when all are taken, or when the ring has lost its name.
+    /// Claims a free reader slot. Returns `None` if all are taken, or if the ring has lost its
+    /// name.
     pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
         for slot in 0..self.spec.reader_slots {
             let claim = match reader_slot::claim(&ReaderSlots(self), slot) {
-                // Without a name nobody can look at the slots either.
+                // Without a name no process can look at the slots either.
                 Err(SegmentError::Unlinked { .. }) => return Ok(None),
                 claim => claim?,
             };
@@ -498,24 +502,26 @@ impl RingStore {
         Ok(None)
     }
 
-    /// Whether some reader, in any process, has the slot.
+    /// Whether a reader, in any process, holds the slot.
     #[must_use]
     pub fn reader_held(&self, slot: u32) -> bool {
         self.held(READER_LOCKS + u64::from(slot))
     }
 
-    /// What a reader slot says.
+    /// Returns the contents of a reader slot.
     #[must_use]
     pub fn reader(&self, slot: u32) -> Option<ReaderRecord> {
         self.readers.record(slot)
     }
 
-    /// The ring's files, if its lanes can be made larger.
-    pub(crate) fn resizable(&self) -> Result<(&Object, &Shapes), SegmentError> {
+    /// Returns the files of the ring, if its lanes can be enlarged.
+    pub(crate) fn resizable(&self) -> Result<(&Object, &LaneShapes), SegmentError> {
         match &self.place {
-            Place::Named { object, shapes, .. } if !self.spec.snapshot => Ok((object, shapes)),
-            Place::Named { .. } => Err(SegmentError::FixedSize { what: "a snapshot" }),
-            Place::Heap { .. } => Err(SegmentError::FixedSize { what: "a ring on the heap" }),
+            RingBacking::Named { object, shapes, .. } if !self.spec.snapshot => {
+                Ok((object, shapes))
+            }
+            RingBacking::Named { .. } => Err(SegmentError::FixedSize { what: "a snapshot" }),
+            RingBacking::Heap { .. } => Err(SegmentError::FixedSize { what: "a ring on the heap" }),
         }
     }
 
@@ -523,18 +529,18 @@ impl RingStore {
         self.readers.count_resizes(resizes);
     }
 
-    /// Keeps writers from a lane that has none.
+    /// Locks a lane that has no writer, so that none claims it.
     pub(crate) fn hold_lane(&self, lane: u32) -> Result<Option<Claim>, SegmentError> {
         self.claim(LANE_LOCKS + u64::from(lane), |lock| {
-            Claim::OwnFile(NotInherited::new(&lock), lock)
+            Claim::OwnFile(ReleasedOnFork::new(&lock), lock)
         })
     }
 
-    /// The processes of this user that hold lanes, by lane, as the system tells. Looks at all of them:
-    /// for messages. Empty on the heap, and where the system does not tell.
+    /// Returns the processes of this user that hold lanes, by lane, where the system reports them.
+    /// Searches all of them: for messages alone. Empty on the heap.
     #[must_use]
     pub fn lane_holders(&self) -> BTreeMap<u32, Vec<u32>> {
-        let Place::Named { locks, .. } = &self.place else { return BTreeMap::new() };
+        let RingBacking::Named { locks, .. } = &self.place else { return BTreeMap::new() };
         let bytes = LANE_LOCKS..LANE_LOCKS + u64::from(self.spec.lanes);
         let held = lock_holders::of(locks.as_fd(), &bytes).into_iter();
         held.filter_map(|(byte, pids)| Some((u32::try_from(byte - LANE_LOCKS).ok()?, pids)))
@@ -547,26 +553,26 @@ impl RingStore {
         of_file: impl FnOnce(LockFile) -> Claim,
     ) -> Result<Option<Claim>, SegmentError> {
         match &self.place {
-            Place::Named { object, .. } => {
+            RingBacking::Named { object, .. } => {
                 let lock = object.lock_handle()?;
                 let taken = lock
-                    .try_lock(byte, Hold::Exclusive)
+                    .try_lock(byte, LockMode::Exclusive)
                     .map_err(SegmentError::io("lock", object.path()))?;
                 Ok(taken.then(|| of_file(lock)))
             }
-            Place::Heap { locks, .. } => Ok(locks.claim(byte)),
+            RingBacking::Heap { locks, .. } => Ok(locks.claim(byte)),
         }
     }
 
     pub(crate) fn held(&self, byte: u64) -> bool {
         match &self.place {
-            Place::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
-            Place::Heap { locks, .. } => locks.held(byte),
+            RingBacking::Named { locks, .. } => locks.held_elsewhere(byte).unwrap_or(false),
+            RingBacking::Heap { locks, .. } => locks.held(byte),
         }
     }
 }
 
-/// The ring's reader slots, as the protocol speaks of them.
+/// Reader slots of the ring, as the protocol needs them.
 struct ReaderSlots<'a>(&'a RingStore);
 
 impl Slots for ReaderSlots<'_> {
@@ -586,7 +592,7 @@ impl Slots for ReaderSlots<'_> {
     }
 }
 
-/// One process writes the word at a time, so a load and a store do.
+/// One process writes the word at a time, so a load and a store are enough.
 fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
 }

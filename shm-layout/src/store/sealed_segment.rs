@@ -34,9 +34,9 @@ pub struct SealedSegment {
 
 impl SealedSegment {
     /// Writes `meta` and the `data` parts (each padded to 8 bytes) and publishes them under `name`
-    /// at once. Space is paid for before anything is written.
+    /// in one step. Space is allocated before anything is written.
     ///
-    /// With [`Exist::Attach`] an existing segment is joined if its metadata is equal.
+    /// With [`Exist::Attach`] it attaches to an existing segment if its metadata is equal.
     pub fn create(
         base: &Base,
         kind: Kind,
@@ -52,8 +52,8 @@ impl SealedSegment {
         let (object, built) = Object::create(base, kind, name, exist, persistent, |dir, path| {
             space::check_room(path, total)?;
             let mut file = crate::os::files::make(dir, FILE, path)?;
-            huge_pages::ask(&file, total, huge_pages::deadline(total));
-            space::pay(&mut file, path, total)?;
+            huge_pages::request(&file, total, huge_pages::deadline(total));
+            space::allocate(&mut file, path, total)?;
             write(file, &header, meta, data).map_err(SegmentError::io("write", path))
         })?;
         if !built {
@@ -67,12 +67,12 @@ impl SealedSegment {
         Ok(segment)
     }
 
-    /// Joins an existing segment.
+    /// Attaches to an existing segment.
     pub fn attach(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
         Self::of(Object::open(base, kind, name)?)
     }
 
-    /// The same in private memory, without a name.
+    /// Makes a segment in private memory, without a name.
     ///
     /// # Panics
     /// If there is no memory for it: [`try_heap`](Self::try_heap) says so.
@@ -81,7 +81,8 @@ impl SealedSegment {
         Self::try_heap(meta, data).expect("memory for a copy of the data")
     }
 
-    /// As [`heap`](Self::heap), with an error where there is no memory for it.
+    /// Makes a segment in private memory like [`heap`](Self::heap). Returns an error if there is no
+    /// memory for it.
     pub fn try_heap(meta: &[u8], data: &[&[u8]]) -> Result<Self, SegmentError> {
         let data_bytes = padded(data);
         let memory = space::private_memory(data_bytes as u64, || Mapping::heap(data_bytes))?;
@@ -113,7 +114,7 @@ impl SealedSegment {
             .map_err(SegmentError::io("map", &path))?;
         let header: SealedHeader = bytemuck::pod_read_unaligned(&memory.copy(0, 4096));
         check_header(&header, &path)?;
-        // The limit first: the sums below cannot overflow then.
+        // Check the limit first: the sums below cannot overflow then.
         let end = (header.meta_bytes <= MAX_META_BYTES)
             .then(|| data_offset(&header).checked_add(header.data_bytes))
             .flatten();
@@ -131,26 +132,26 @@ impl SealedSegment {
         Ok(Self { meta, memory, data_at, data_bytes, object: Some(object) })
     }
 
-    /// The metadata: a private copy whose hash was checked. What it says is untrusted all the
-    /// same.
+    /// Returns the metadata: a private copy whose hash was checked. Its content is untrusted all
+    /// the same.
     #[must_use]
     pub fn meta(&self) -> &[u8] {
         &self.meta
     }
 
-    /// Bytes of data.
+    /// Returns the bytes of data.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
-    /// `count` 64-bit words of the data at a byte offset; load them relaxed.
+    /// Returns `count` 64-bit words of the data at a byte offset; load them relaxed.
     pub fn words64(&self, offset: usize, count: usize) -> Result<&[AtomicU64], SegmentError> {
         let at = self.place(offset, count, 8)?;
         self.memory.words64(at, count).ok_or(self.outside(offset, count))
     }
 
-    /// `count` 32-bit words of the data at a byte offset; load them relaxed.
+    /// Returns `count` 32-bit words of the data at a byte offset; load them relaxed.
     pub fn words32(&self, offset: usize, count: usize) -> Result<&[AtomicU32], SegmentError> {
         let at = self.place(offset, count, 4)?;
         self.memory.words32(at, count).ok_or(self.outside(offset, count))
@@ -168,19 +169,19 @@ impl SealedSegment {
         SegmentError::OutOfBounds { offset, count, len: self.data_bytes }
     }
 
-    /// Name, unless it is on the heap.
+    /// Returns the name, unless it is on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.object.as_ref().map(Object::name)
     }
 
-    /// Directory, unless it is on the heap.
+    /// Returns the directory, unless it is on the heap.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.object.as_ref().map(Object::path)
     }
 
-    /// Takes the name away; every handle keeps its memory.
+    /// Removes the name; every handle keeps its memory.
     pub fn unlink(&self) -> Result<(), SegmentError> {
         self.object.as_ref().map_or(Ok(()), Object::unlink)
     }

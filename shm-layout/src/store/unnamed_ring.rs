@@ -1,5 +1,5 @@
-//! A ring's lanes before anybody can see them: rows that another ring had are put there, and the
-//! lane then goes on where that one stopped.
+//! Lanes of a ring before it has a name: rows of another ring are stored there, and the lane then
+//! goes on where that one stopped.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::SegmentError;
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
-use crate::layout::lane_shape::Shapes;
+use crate::layout::lane_shape::LaneShapes;
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
 use crate::store::ring_files::{self, Folder};
@@ -17,12 +17,12 @@ use crate::store::ring_files::{self, Folder};
 pub struct UnnamedRing<'a> {
     spec: &'a RingSpec,
     geometry: &'a Geometry,
-    place: Place<'a>,
+    place: UnnamedMemory<'a>,
 }
 
 #[derive(Debug)]
-enum Place<'a> {
-    Files { folder: Folder<'a>, shapes: &'a Shapes },
+enum UnnamedMemory<'a> {
+    Files { folder: Folder<'a>, shapes: &'a LaneShapes },
     Heap(&'a [Arc<Lane>]),
 }
 
@@ -31,9 +31,9 @@ impl<'a> UnnamedRing<'a> {
         spec: &'a RingSpec,
         geometry: &'a Geometry,
         folder: Folder<'a>,
-        shapes: &'a Shapes,
+        shapes: &'a LaneShapes,
     ) -> Self {
-        Self { spec, geometry, place: Place::Files { folder, shapes } }
+        Self { spec, geometry, place: UnnamedMemory::Files { folder, shapes } }
     }
 
     pub(crate) fn of_heap(
@@ -41,23 +41,23 @@ impl<'a> UnnamedRing<'a> {
         geometry: &'a Geometry,
         lanes: &'a [Arc<Lane>],
     ) -> Self {
-        Self { spec, geometry, place: Place::Heap(lanes) }
+        Self { spec, geometry, place: UnnamedMemory::Heap(lanes) }
     }
 
-    /// What the ring is made of.
+    /// Returns the description of the ring.
     #[must_use]
     pub fn spec(&self) -> &RingSpec {
         self.spec
     }
 
-    /// Its sizes.
+    /// Returns the sizes of the ring.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         self.geometry
     }
 
-    /// A lane that will have the rows `rows` and none before them. `None`: the ring lacks the lane,
-    /// or the rows do not fit it.
+    /// Opens a lane that will have the rows `rows` and none before them. Returns `None` if the ring
+    /// lacks the lane, or the rows do not fit it.
     pub fn lane(&self, lane: u32, rows: Range<u64>) -> Result<Option<UnnamedLane>, SegmentError> {
         let count = rows.end.checked_sub(rows.start);
         let fits = count.is_some_and(|count| count <= self.geometry.slots) && rows.end < MAX_SEQ;
@@ -65,13 +65,13 @@ impl<'a> UnnamedRing<'a> {
             return Ok(None);
         }
         let memory = match &self.place {
-            Place::Files { folder, shapes } => {
+            UnnamedMemory::Files { folder, shapes } => {
                 let access = Access::ReadWrite;
                 let name = ring_files::lane_file(lane);
                 let fd = folder.open(&name, access)?;
                 Arc::new(ring_files::map_lane(&fd, &folder.path.join(name), shapes, lane, access)?)
             }
-            Place::Heap(lanes) => match lanes.get(lane as usize) {
+            UnnamedMemory::Heap(lanes) => match lanes.get(lane as usize) {
                 Some(memory) => Arc::clone(memory),
                 None => return Ok(None),
             },
@@ -80,40 +80,40 @@ impl<'a> UnnamedRing<'a> {
     }
 }
 
-/// A lane that nobody else can see, and the rows that it gets.
+/// A lane that no other process can see, and the rows that it gets.
 #[derive(Debug)]
 pub struct UnnamedLane {
     memory: Arc<Lane>,
     rows: Range<u64>,
-    /// The next one to be stored.
+    /// Next row to be stored.
     next: u64,
 }
 
 impl UnnamedLane {
-    /// `None` when the memory is mapped for reading only.
+    /// Returns `None` if the memory is mapped read-only.
     fn new(memory: Arc<Lane>, rows: Range<u64>) -> Option<Self> {
         memory.memory().writable().then(|| Self { memory, next: rows.start, rows })
     }
 
-    /// Rows that are still to be stored.
+    /// Returns the rows that are still to be stored.
     #[must_use]
     pub fn missing(&self) -> Range<u64> {
         self.next..self.rows.end
     }
 
-    /// The lane's memory, for reading what was stored.
+    /// Returns the memory of the lane, to read what was stored.
     #[must_use]
     pub fn memory(&self) -> &Lane {
         &self.memory
     }
 
-    /// Rows that it gets.
+    /// Returns the rows that the lane gets.
     #[must_use]
     pub fn rows(&self) -> Range<u64> {
         self.rows.clone()
     }
 
-    /// Takes the next rows as they are in their places.
+    /// Accepts the next rows as they already stand in their slots.
     ///
     /// # Panics
     /// If there are more rows than are missing.
@@ -125,8 +125,8 @@ impl UnnamedLane {
     /// Stores the next rows: `columns` has the bytes of every column of the file.
     ///
     /// # Panics
-    /// If there are more rows than are missing, fewer columns than the file has, or other bytes than
-    /// the rows'.
+    /// If `rows` exceeds the missing rows, `columns` has fewer columns than the file, or a column's
+    /// length is not that of the rows.
     pub fn store(&mut self, rows: u64, columns: &[&[u8]]) {
         assert!(rows <= self.rows.end - self.next, "{rows} rows are more than are missing");
         let slot = self.next % self.memory.slots();
@@ -136,11 +136,12 @@ impl UnnamedLane {
         self.next += rows;
     }
 
-    /// Sets the counters: the rows are there, and whoever claims the lane goes on after them.
+    /// Sets the counters. The rows are readable then, and the next writer of the lane goes on after
+    /// them.
     pub fn finish(self) {
         let Range { start, end } = self.rows;
-        // What an older row's slot holds is not that row. A writer that had announced rows up to a
-        // lap after the first one would leave just this.
+        // The slots of older rows hold other bytes. A writer that had announced rows up to a lap
+        // after the first one would leave just this.
         let reserved = if start == 0 { end } else { start + self.memory.slots() };
         self.memory.restore_counters(end, reserved);
     }

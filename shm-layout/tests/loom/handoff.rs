@@ -1,10 +1,10 @@
-//! Models of hand-offs: a caller gives its helper work twice, and does not wait for one that sleeps; and mutants, each of
-//! which must be caught.
+//! Models of hand-offs: a caller assigns work to a worker twice, and revokes what a sleeping worker
+//! has not begun; and mutants, each of which must be caught.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
-use backcast_layout::handoff::{self, Post, State};
+use backcast_layout::handoff::{self, HandoffWord, WorkerState};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
@@ -13,7 +13,7 @@ use crate::holds;
 
 const CALLS: u64 = 2;
 
-/// One thing done wrong.
+/// A single change of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
@@ -21,20 +21,20 @@ enum Mutant {
     RelaxedTake,
     RelaxedDone,
     RelaxedEnd,
-    /// The caller takes work back that the helper may be at.
+    /// The caller revokes work that the worker may have begun.
     BlindBack,
-    /// The helper takes work up that the caller may have taken back.
+    /// The worker accepts work that the caller may have revoked.
     BlindTake,
-    /// The helper is not woken when it is dismissed.
+    /// The worker is not woken when it is stopped.
     NoWake,
 }
 
-struct Desk {
+struct WorkerSlot {
     state: AtomicU32,
     work: UnsafeCell<u64>,
     answer: UnsafeCell<u64>,
-    /// Whether the helper sleeps at once and never looks. (To be woken tells it, in loom, all that its caller did before:
-    /// nothing is left for the orderings to do.)
+    /// Whether the worker sleeps first and never polls. (In loom a wake-up orders all that the
+    /// caller did before it, so that nothing is left for the orderings to do.)
     sleeps: bool,
     mutant: Mutant,
 }
@@ -47,32 +47,34 @@ struct Seen {
     back: Counter,
 }
 
-impl Desk {
-    /// An order, or none where the mutant has none.
+impl WorkerSlot {
+    /// An ordering, relaxed where the mutant drops it.
     fn order(&self, order: Ordering, none: Mutant) -> Ordering {
         if self.mutant == none { Ordering::Relaxed } else { order }
     }
 }
 
-impl Post for Desk {
-    fn load(&self, order: Ordering) -> State {
+impl HandoffWord for WorkerSlot {
+    fn load(&self, order: Ordering) -> WorkerState {
         let state = self.state.load(self.order(order, Mutant::RelaxedEnd));
-        let all = [State::Idle, State::Called, State::Busy, State::Dismissed];
+        let all =
+            [WorkerState::Idle, WorkerState::Assigned, WorkerState::Busy, WorkerState::Stopping];
         all.into_iter().find(|one| *one as u32 == state).expect("one of them")
     }
 
-    fn store(&self, state: State, order: Ordering) {
-        let none = if state == State::Called { Mutant::RelaxedCall } else { Mutant::RelaxedDone };
+    fn store(&self, state: WorkerState, order: Ordering) {
+        let none =
+            if state == WorkerState::Assigned { Mutant::RelaxedCall } else { Mutant::RelaxedDone };
         self.state.store(state as u32, self.order(order, none));
     }
 
-    fn change(&self, from: State, to: State, order: Ordering) -> bool {
+    fn change(&self, from: WorkerState, to: WorkerState, order: Ordering) -> bool {
         let (order, blind) = match to {
-            State::Busy => (self.order(order, Mutant::RelaxedTake), Mutant::BlindTake),
+            WorkerState::Busy => (self.order(order, Mutant::RelaxedTake), Mutant::BlindTake),
             _ => (order, Mutant::BlindBack),
         };
         if self.mutant == blind {
-            // What it was is looked at, and changed in a second step.
+            // Mutant: the old state is loaded first and changed in a second step.
             let was = self.state.load(order) == from as u32;
             if was {
                 self.state.store(to as u32, Ordering::Relaxed);
@@ -83,31 +85,31 @@ impl Post for Desk {
     }
 }
 
-/// A cell's access, which loom checks.
+/// Access to a cell, which loom checks.
 #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
 fn set(cell: &UnsafeCell<u64>, value: u64) {
-    // SAFETY: what is under test.
+    // SAFETY: under test.
     cell.with_mut(|place| unsafe { *place = value });
 }
 
 #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
 fn get(cell: &UnsafeCell<u64>) -> u64 {
-    // SAFETY: what is under test.
+    // SAFETY: under test.
     cell.with(|place| unsafe { *place })
 }
 
-fn serve(desk: &Desk, seen: &Seen) {
+fn serve(slot: &WorkerSlot, seen: &Seen) {
     loop {
-        match desk.load(Ordering::Relaxed) {
-            State::Dismissed => return,
-            State::Called => {
-                if handoff::take(desk) {
+        match slot.load(Ordering::Relaxed) {
+            WorkerState::Stopping => return,
+            WorkerState::Assigned => {
+                if handoff::accept(slot) {
                     seen.taken.fetch_add(1, SeqCst);
-                    set(&desk.answer, get(&desk.work) + 1);
-                    handoff::done(desk);
+                    set(&slot.answer, get(&slot.work) + 1);
+                    handoff::complete(slot);
                 }
             }
-            _ if desk.sleeps => {
+            _ if slot.sleeps => {
                 seen.sleeps.fetch_add(1, SeqCst);
                 thread::park();
             }
@@ -116,42 +118,42 @@ fn serve(desk: &Desk, seen: &Seen) {
     }
 }
 
-/// Calls a helper for each number, and dismisses it.
+/// Assigns work to a worker for each number, and stops it.
 fn model(sleeps: bool, mutant: Mutant) -> (bool, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let counters = Arc::clone(&seen);
     let passed = holds(&loom::model::Builder::new(), move || {
         counters.executions.fetch_add(1, SeqCst);
         #[expect(clippy::arc_with_non_send_sync, reason = "loom's threads are no threads")]
-        let desk = Arc::new(Desk {
-            state: AtomicU32::new(State::Idle as u32),
+        let slot = Arc::new(WorkerSlot {
+            state: AtomicU32::new(WorkerState::Idle as u32),
             work: UnsafeCell::new(0),
             answer: UnsafeCell::new(0),
             sleeps,
             mutant,
         });
-        let (its, counted) = (Arc::clone(&desk), Arc::clone(&counters));
-        let helper = thread::spawn(move || serve(&its, &counted));
+        let (its, counted) = (Arc::clone(&slot), Arc::clone(&counters));
+        let worker = thread::spawn(move || serve(&its, &counted));
         for number in 0..CALLS {
-            set(&desk.work, 10 * number);
-            handoff::call(&*desk);
+            set(&slot.work, 10 * number);
+            handoff::assign(&*slot);
             if sleeps {
-                helper.thread().unpark();
+                worker.thread().unpark();
             }
-            if handoff::back(&*desk) {
+            if handoff::revoke(&*slot) {
                 counters.back.fetch_add(1, SeqCst);
                 continue;
             }
-            while !handoff::is_over(&*desk) {
+            while !handoff::is_complete(&*slot) {
                 thread::yield_now();
             }
-            assert!(get(&desk.answer) == 10 * number + 1, "work was lost");
+            assert!(get(&slot.answer) == 10 * number + 1, "work was lost");
         }
-        desk.store(State::Dismissed, Ordering::Relaxed);
+        slot.store(WorkerState::Stopping, Ordering::Relaxed);
         if sleeps && mutant != Mutant::NoWake {
-            helper.thread().unpark();
+            worker.thread().unpark();
         }
-        helper.join().unwrap();
+        worker.join().unwrap();
     });
     (passed, seen)
 }

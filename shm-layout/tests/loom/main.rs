@@ -1,16 +1,16 @@
-//! Models of the protocols of shared memory: every interleaving and every reordering that the memory
-//! model allows, over the very code that ships; and mutants of it, each of which must be caught.
+//! Models of the protocols of shared memory: every interleaving and every reordering that the
+//! memory model allows, over the code that ships; and mutants of it, each of which must be caught.
 
-mod bells;
 #[path = "../model/handle.rs"]
 mod handle;
 mod handoff;
 #[path = "../model/lane.rs"]
 #[allow(dead_code, reason = "some of it is shuttle's")]
 mod lane;
-mod moves;
+mod notify;
 mod pins;
 mod publish;
+mod relocate;
 mod slots;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Loom's memory.
+/// Memory that loom tracks.
 #[derive(Clone)]
 pub(crate) struct Loom;
 
@@ -47,23 +47,23 @@ impl lane::Machine for Loom {
     }
 
     fn read(cell: &UnsafeCell<u64>) -> u64 {
-        // SAFETY: what is under test; loom panics if another thread may be writing it.
+        // SAFETY: under test; loom panics if another thread may be writing it.
         #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
         cell.with(|value| unsafe { *value })
     }
 
     fn write(cell: &UnsafeCell<u64>, value: u64) {
-        // SAFETY: what is under test, as in `read`.
+        // SAFETY: under test, like in `read`.
         #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
         cell.with_mut(|word| unsafe { *word = value });
     }
 }
 
-/// What a model says when it is violated; any other panic is a mistake in the model.
+/// Texts of a violated model. Any other panic is a mistake in the model.
 const VIOLATIONS: [&str; 5] =
     ["torn", "lost", "changed under its lease", "Causality violation", "deadlock"];
 
-/// Whether a model held in every execution: no row torn, no race, nobody asleep for ever.
+/// Whether a model held in every execution: no torn row, no race, no thread asleep for ever.
 pub(crate) fn holds(
     builder: &loom::model::Builder,
     model: impl Fn() + Send + Sync + 'static,

@@ -1,6 +1,6 @@
 //! Models of pins: rows under a lease are read by plain loads, and no interleaving or reordering
-//! lets the writer touch them, in whichever order a slot takes its leases and lets go of them; and
-//! mutants, each of which must be caught.
+//! lets the writer store to them, in whichever order a slot takes and ends its leases; and mutants,
+//! each of which must be caught.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
@@ -15,8 +15,8 @@ use crate::{Loom, holds};
 type Lane = lane::Lane<Loom>;
 
 const SLOTS: u64 = 2;
-/// Switches that no thread asked for, per execution with three threads. Every mutant is caught with
-/// fewer; two threads have no bound.
+/// Involuntary switches per execution with three threads. Every mutant is caught with fewer; two
+/// threads have no bound.
 const PREEMPTIONS: usize = 2;
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// A model in which none of that happens proves nothing.
+    /// A model without any of these events proves nothing.
     fn assert_any(&self, what: &str, names: &[&str]) {
         let counters = [
             ("leased", &self.leased),
@@ -45,7 +45,7 @@ impl Seen {
     }
 }
 
-/// Appends a row unless a pin is in the way; looks `scans` times.
+/// Appends a row unless a pin is in the way; scans up to `scans` times.
 fn append(writer: &mut LaneWriter<Lane>, scans: usize, seen: &Seen) {
     let lane = writer.lane().clone();
     let scan = || oldest(&lane).map(|pin| pin.start);
@@ -65,17 +65,17 @@ fn append(writer: &mut LaneWriter<Lane>, scans: usize, seen: &Seen) {
     if free { &seen.written } else { &seen.stalled }.fetch_add(1, SeqCst);
 }
 
-/// What a slot does, with the number of a readable row, the older one being 0.
+/// Action of a slot, with the number of a readable row, the older one being 0.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Lease(u64),
     End(u64),
-    /// As whoever follows a ring: keeps that row instead of the one before.
+    /// Follow the ring: keep that row instead of the one before.
     Keep(u64),
 }
 use Step::{End, Keep, Lease};
 
-/// Takes the steps, as far as they are granted, with the rows of the first look.
+/// Takes the steps that are granted, with the rows of the first look.
 fn act(lane: &Lane, slot: u32, steps: &[Step], seen: &Seen) {
     let rows = readable(lane, SLOTS);
     let mut handle = Handle::new(lane, slot);
@@ -141,9 +141,9 @@ const ORDERS: [&[&[Step]]; 5] = [
 /// Rows that are kept: forward, back, and both.
 const KEPT: [&[&[Step]]; 3] =
     [&[&[Keep(0), Keep(1)]], &[&[Keep(1), Keep(0)]], &[&[Keep(1), Keep(0), Keep(1)]]];
-/// Two slots, one of which asks for older rows than it has.
+/// Two slots, one of which leases older rows than it has.
 const HANDLES: &[&[Step]] = &[&[Lease(1), Lease(0)], &[Lease(0), Lease(1)]];
-/// What the mutants do unless they need another order.
+/// Steps of a mutant that needs no other order.
 const PLAIN: &[&[Step]] = ORDERS[0];
 
 #[test]
@@ -171,7 +171,7 @@ fn two_slots_lease_in_opposite_orders() {
     assert!(passed, "a row changed under its lease");
 }
 
-/// A writer dies after it has announced a row that a lease keeps it from. Its successor scans the pins
+/// A writer dies after it announced a row that a lease keeps it from. Its successor scans the pins
 /// before it writes that row.
 fn adopted(mutant: Mutant) -> bool {
     holds(&loom::model::Builder::new(), move || {

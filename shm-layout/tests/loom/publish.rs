@@ -19,7 +19,7 @@ fn lane(mutant: Mutant) -> Lane {
     Lane::of_words(&Loom, SLOTS, 1, mutant)
 }
 
-/// What happened over all executions of a model: one that never accepts or never rejects proves
+/// Events over all executions of a model. A model that never accepts or never rejects proves
 /// nothing.
 #[derive(Default)]
 struct Seen {
@@ -39,7 +39,7 @@ fn append(writer: &mut LaneWriter<Lane>, publish: bool) {
     }
 }
 
-/// Reads every row that is readable, and fails on one that is not the row asked for.
+/// Reads every readable row, and fails on one that is not the requested row.
 fn read_all(lane: &Lane, seen: &Seen) {
     let rows = readable(lane, SLOTS);
     if rows.is_empty() {
@@ -64,7 +64,7 @@ fn run(model: impl Fn(&Seen) + Send + Sync + 'static) -> (bool, std::sync::Arc<S
     (passed, seen)
 }
 
-/// One writer fills the lane twice over while a reader looks.
+/// A writer fills the lane twice over while a reader copies.
 fn publish_and_validate(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     run(move |seen| {
         let lane = lane(mutant);
@@ -80,7 +80,7 @@ fn publish_and_validate(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     })
 }
 
-/// A writer dies in the middle of a row; its successor goes on while a reader looks.
+/// A writer dies in the middle of a row; its successor continues while a reader copies.
 fn recovery(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     run(move |seen| {
         let lane = lane(mutant);
@@ -90,7 +90,7 @@ fn recovery(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
             append(&mut first, true);
             append(&mut first, true);
             append(&mut first, false);
-            // Dead. The lane's lock orders the successor after it.
+            // The writer is dead. The lane's lock orders the successor after it.
             drop(first);
             if mine.mutant() == Mutant::LoweredReserved {
                 mine.store_reserved(mine.load_head(Ordering::Relaxed), Ordering::Relaxed);
@@ -103,7 +103,7 @@ fn recovery(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     })
 }
 
-/// A step of two lanes pays one fence, after both announcements (or, as a mutant, between them).
+/// A step of two lanes passes one fence, after both announcements (or, as a mutant, between them).
 fn two_lanes(fence_first: bool) -> (bool, std::sync::Arc<Seen>) {
     run(move |seen| {
         let lanes = [lane(Mutant::None), lane(Mutant::None)];

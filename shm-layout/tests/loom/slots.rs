@@ -1,6 +1,5 @@
-//! Models of reader slots: a holder has died with a pin in place; a writer that meets the pin takes
-//! it away while a new reader claims the slot and leases rows; and mutants, each of which must be
-//! caught.
+//! Models of reader slots: a holder died and left a pin; a writer that meets the pin clears it
+//! while a new reader claims the slot and leases rows; and mutants, each of which must be caught.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
@@ -14,11 +13,11 @@ use crate::lane::{self, Mutant};
 use crate::{Loom, holds};
 
 const ROWS: u64 = 2;
-/// Switches between the two threads that neither asked for, per execution. Every mutant is caught
-/// with fewer; without a bound the model takes a minute and finds nothing either.
+/// Involuntary switches between the two threads, per execution. Every mutant is caught with fewer;
+/// without a bound the model takes a minute and finds nothing either.
 const PREEMPTIONS: usize = 5;
 
-/// A lane of two rows, one reader slot and its lock, which a death has left free.
+/// A lane of two rows, one reader slot and its lock, which a death has freed.
 #[derive(Clone)]
 struct Shared {
     lane: lane::Lane<Loom>,
@@ -50,7 +49,7 @@ impl Slots for Shared {
     }
 
     fn try_claim(&self, _: u32) -> Result<Option<Held>, Infallible> {
-        // As the kernel's lock: taking it sees what was done before it was let go of.
+        // Like the kernel's lock: taking it sees what was done before it was released.
         let taken = self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         Ok(taken.is_ok().then(|| Held(self.clone())))
     }
@@ -70,7 +69,7 @@ struct Seen {
     written: Counter,
 }
 
-/// What the writer does about a pin in its way.
+/// The writer's handling of a pin in its way.
 fn take_away(shared: &Shared, mutant: Mutant) -> bool {
     match mutant {
         Mutant::NoLock => {
@@ -117,7 +116,7 @@ fn append(shared: &Shared, mutant: Mutant, seen: &Seen) {
     }
 }
 
-/// Claims the slot of the dead, leases what is readable and reads it by plain loads.
+/// Claims the slot of the dead holder, leases the readable rows and reads them by plain loads.
 fn lease(shared: &Shared, mutant: Mutant, seen: &Seen) {
     let late = mutant == Mutant::ClearedLate;
     let claimed = if late { shared.try_claim(0) } else { claim(shared, 0) };

@@ -1,11 +1,11 @@
-//! A reader slot of the models, whose leases are taken, refused and dropped in any order, and whose
-//! rows are looked at whenever one of them is.
+//! A reader slot of the models. Its leases are taken, refused and dropped in any order, and all its
+//! rows are checked whenever one changes.
 
 use backcast_layout::protocol::{HeldRows, freeze, thaw};
 
 use crate::lane::{Lane, Machine, Mutant};
 
-/// A slot and what it holds on one lane. Of each lease one row is read, the first.
+/// A slot and its leases on one lane. Of each lease one row is read, the first.
 pub(crate) struct Handle<'a, M: Machine> {
     lane: &'a Lane<M>,
     slot: u32,
@@ -23,7 +23,7 @@ impl<'a, M: Machine> Handle<'a, M> {
         &self.leased
     }
 
-    /// Asks for a lease, and reads every row that is leased. `false`: it was refused.
+    /// Requests a lease, and reads every leased row. Returns `false` if it was refused.
     pub(crate) fn lease(&mut self, start: u64) -> bool {
         let (lane, slot, mutant) = (self.lane, self.slot, self.lane.mutant());
         let has_others = self.held.oldest().is_some();
@@ -43,7 +43,7 @@ impl<'a, M: Machine> Handle<'a, M> {
         granted
     }
 
-    /// Reads every row that is leased, lets go of one lease, and reads the rows of the others.
+    /// Reads every leased row, ends one lease, and reads the rows of the others.
     pub(crate) fn end(&mut self, start: u64) {
         self.read();
         let at = self.leased.iter().position(|leased| *leased == start).expect("a lease of ours");
@@ -55,8 +55,8 @@ impl<'a, M: Machine> Handle<'a, M> {
         self.read();
     }
 
-    /// Keeps rows from `start` on instead of those kept before, as whoever follows a ring does. Has
-    /// one lease at most. `false`: refused, and what was kept before is kept.
+    /// Keeps rows from `start` on instead of those kept before, like a follower of a ring. The slot
+    /// has one lease at most. Returns `false` if that was refused, and the earlier rows stay kept.
     pub(crate) fn keep(&mut self, start: u64) -> bool {
         let before = self.leased.first().copied();
         let granted = self.lease(start);

@@ -1,5 +1,5 @@
-//! A lane of the models: its words are atomics of a machine, its rows atomics too or plain memory, and
-//! one thing about it may be wrong.
+//! A lane of the models: its words are atomics of a machine, its rows atomics too or plain memory.
+//! One part of its protocol may be wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use backcast_layout::protocol::{Fence, Pins, Words, WordsMut};
 pub(crate) trait Machine: Clone {
     /// A word that is accessed atomically.
     type Word;
-    /// Plain memory of one word: two accesses that nothing orders, one of them a write, are an error.
+    /// Plain memory of one word: two unordered accesses, one of them a write, are an error.
     type Cell;
 
     fn word(&self, value: u64) -> Self::Word;
@@ -22,7 +22,7 @@ pub(crate) trait Machine: Clone {
     fn write(cell: &Self::Cell, value: u64);
 }
 
-/// One thing done wrong.
+/// A single change of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     None,
@@ -33,21 +33,21 @@ pub(crate) enum Mutant {
     RelaxedHead,
     /// The announcement is stored only when the row is published.
     ReserveAfterWrite,
-    /// A successor takes back what its dead predecessor announced.
+    /// A successor lowers what its dead predecessor announced.
     LoweredReserved,
-    /// A row more is written than was announced.
+    /// One row more is written than was announced.
     UnannouncedRow,
-    /// Of a step of several lanes, the fence comes before the last announcement.
+    /// The fence comes before the last announcement of a step of several lanes.
     EarlyFence,
     // Pins.
     /// The writer's fence orders its announcement before its rows, and not before its scan.
     ReleaseBeforeScan,
     NoPinnedFence,
-    /// The reader does not look whether the writer was faster.
+    /// The reader does not check whether the writer was faster.
     NoSecondLook,
     RelaxedScan,
     RelaxedThaw,
-    /// A pin is no release store: what the slot's last lease read is not ordered by it.
+    /// A pin is not a release store: reads under the slot's last lease are not ordered by it.
     RelaxedPin,
     /// The writer scans before it announces.
     ScanFirst,
@@ -55,7 +55,7 @@ pub(crate) enum Mutant {
     SecondLeaseMovesUp,
     /// The pin of a slot that holds a lease is not moved down for an older one.
     OlderLeaseNotPinned,
-    /// The writer takes no notice of a pin on rows that it has overwritten.
+    /// The writer ignores a pin on rows that it has overwritten.
     PinBehindIgnored,
     /// A lease that is refused takes the slot's pin along, although it has another lease.
     RefusedTakesAll,
@@ -64,30 +64,30 @@ pub(crate) enum Mutant {
     /// A successor writes what its dead predecessor announced without a scan of the pins.
     AdoptedUnscanned,
     // Slots.
-    /// The reaper takes pins away without the lock.
+    /// The reaper clears pins without the lock.
     NoLock,
-    /// The reaper looks whether the lock is held, and takes pins away if it is not.
+    /// The reaper checks whether the lock is held, and clears pins if it is not.
     LookOnly,
-    /// The reaper takes pins away after it let go of the lock.
+    /// The reaper clears pins after it released the lock.
     LockLetGoEarly,
-    /// The new holder clears the pins that it found after it made its own.
+    /// The new holder clears the pins that it found after it set its own.
     ClearedLate,
-    // Moves.
-    /// That the lane moved is no release store.
+    // Relocation.
+    /// The mark of relocation is not a release store.
     RelaxedMove,
     NoMovedFence,
-    /// The lane is said to have moved before the last rows were copied.
+    /// The lane is marked as relocated before the last rows were copied.
     MovedEarly,
-    /// The writer is told to move by no release store.
+    /// The writer is notified of the resize by a relaxed store.
     RelaxedNews,
-    /// The writer goes on where it was, although it said that the lane moved.
+    /// The writer continues in the old lane after it marked it as relocated.
     LeftBehind,
 }
 
 enum Rows<M: Machine> {
-    /// For copies that are validated.
+    /// Copies that are validated.
     Words(Vec<M::Word>),
-    /// For leases: one word a row.
+    /// Leases: one word a row.
     Cells(Vec<M::Cell>),
 }
 
@@ -102,12 +102,12 @@ struct Memory<M: Machine> {
     width: u64,
     mutant: Mutant,
     /// `head` and `reserved` as the writers left them, for writers only. The lane's lock orders
-    /// them, so a successor's loads can return nothing else; modelled loads by the writer would
+    /// them, so a successor's loads can return nothing else. A modelled load by the writer would
     /// hide a reader's load from loom, which tracks only the last access to a location.
     latest: [AtomicU64; 2],
     /// The writer dies in the middle of the next row.
     cut: AtomicBool,
-    /// The slots that hold a pin.
+    /// Slots that hold a pin.
     pinned: Vec<AtomicBool>,
 }
 
@@ -166,7 +166,7 @@ impl<M: Machine> Lane<M> {
         Self { memory: Arc::new(memory), writer: false }
     }
 
-    /// The handle that writers use.
+    /// Handle for writers.
     pub(crate) fn for_writer(&self) -> Self {
         Self { writer: true, ..self.clone() }
     }
@@ -180,7 +180,7 @@ impl<M: Machine> Lane<M> {
         self.memory.cut.store(true, SeqCst);
     }
 
-    /// The bytes of a row.
+    /// Returns the bytes of a row.
     pub(crate) fn row(&self, seq: u64) -> Vec<u8> {
         let first = self.first_word(seq);
         (first..first + self.memory.width).flat_map(u64::to_ne_bytes).collect()
@@ -190,7 +190,7 @@ impl<M: Machine> Lane<M> {
         seq * self.memory.width + 1
     }
 
-    /// Copies rows; the words that are not those of the rows asked for.
+    /// Copies rows and returns the words that differ from the requested rows.
     pub(crate) fn copy(&self, start: u64, end: u64) -> Option<String> {
         let width = self.memory.width;
         let mut bytes = vec![0; index((end - start) * width) * 8];
@@ -201,7 +201,7 @@ impl<M: Machine> Lane<M> {
         (!whole).then(|| format!("torn: rows {start}..{end} are {found:?}"))
     }
 
-    /// Reads a leased row by a plain load, and fails unless it is the row.
+    /// Reads a leased row by a plain load, and fails unless it is the requested row.
     pub(crate) fn read_in_place(&self, seq: u64) {
         let Rows::Cells(cells) = &self.memory.rows else { panic!("rows of this lane are copied") };
         let value = M::read(&cells[index(seq % self.memory.slots)]);
@@ -235,7 +235,7 @@ impl<M: Machine> Words for Lane<M> {
             | (Mutant::NoPublishedFence, Fence::Published)
             | (Mutant::NoCopiedFence, Fence::Copied)
             | (Mutant::NoPinnedFence, Fence::Pinned)
-            | (Mutant::NoMovedFence, Fence::Moved) => return,
+            | (Mutant::NoMovedFence, Fence::Relocated) => return,
             (Mutant::ReleaseBeforeScan, Fence::AnnouncedToPins) => Ordering::Release,
             _ => at.ordering(),
         };

@@ -1,12 +1,14 @@
 //! A machine with weak memory, scheduled by shuttle.
 //!
-//! Shuttle's own atomics are sequentially consistent, so a missing fence would never show. Here every
-//! location keeps all that was ever stored in it, and each thread a *view*: how much of each location
-//! it must have seen. A load returns anything that is not older than the view, by chance; what a store
-//! carries along, and what a fence adds to a view, is what the C++ memory model says of release, acquire
-//! and sequential consistency (Kang, Hur, Lahav, Vafeiadis, Dreyer: "A Promising Semantics for
-//! Relaxed-Memory Concurrency", POPL 2017, without promises: no store is seen before its turn, so what
-//! only a load moved behind a later store would break is caught as a race on a [`Cell`]).
+//! Shuttle's own atomics are sequentially consistent, so a missing fence would never show. Here
+//! every location keeps all that was ever stored in it. Each thread has a *view*: how much of each
+//! location it must have seen. A load returns, at random, any store that is not older than the
+//! view.
+//!
+//! The C++ memory model says what release, acquire and sequential consistency carry along with a
+//! store, and what a fence adds to a view (Kang, Hur, Lahav, Vafeiadis, Dreyer: "A Promising
+//! Semantics for Relaxed-Memory Concurrency", POPL 2017, without promises). No store is seen before
+//! its turn: a bug that needs a load moved behind a later store is caught as a race on a [`Cell`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,7 +41,7 @@ impl View {
     }
 }
 
-/// A store: its value, and what a thread that acquires it has seen thereby.
+/// A store: its value, and the view that it carries to a thread that acquires it.
 struct Store {
     value: u64,
     carries: View,
@@ -48,9 +50,9 @@ struct Store {
 #[derive(Clone, Default)]
 struct Mind {
     seen: View,
-    /// What was carried by all that was loaded: seen after the next acquire fence.
+    /// Views carried by all loaded stores: seen after the next acquire fence.
     loaded: View,
-    /// What had been seen at the last release fence: carried by relaxed stores.
+    /// View at the last release fence: carried by relaxed stores.
     released: View,
 }
 
@@ -58,7 +60,7 @@ struct Mind {
 struct State {
     places: Vec<Vec<Store>>,
     minds: Vec<Mind>,
-    /// What the sequentially consistent fences so far had seen.
+    /// View of all sequentially consistent fences so far.
     fenced: View,
 }
 
@@ -106,23 +108,23 @@ fn me() -> usize {
 /// Memory that threads share.
 #[derive(Clone)]
 pub(crate) struct Weak {
-    /// Never waited for: nothing in it lets another thread run.
+    /// Never contended: no other thread runs while it is held.
     state: Arc<Mutex<State>>,
-    /// Touched before each access: shuttle may let another thread run there.
+    /// Accessed before each access: shuttle may let another thread run there.
     turn: Arc<AtomicBool>,
 }
 
-/// As [`lane::Machine::Word`].
+/// Word of this machine ([`lane::Machine::Word`]).
 #[derive(Clone)]
 pub(crate) struct Word {
     machine: Weak,
     place: usize,
 }
 
-/// As [`lane::Machine::Cell`].
+/// Cell of this machine ([`lane::Machine::Cell`]).
 pub(crate) struct Cell {
     word: Word,
-    /// How often each thread has read it, as places of their own.
+    /// Reads by each thread, as locations of their own.
     reads: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -144,7 +146,7 @@ impl Weak {
     }
 
     fn with<T>(&self, access: impl FnOnce(&mut State, usize) -> T) -> T {
-        // A thread that found a race lets go of what it has, under whatever it found.
+        // A thread that found a race drops what it holds, in whatever state.
         if !std::thread::panicking() {
             self.turn.load(Ordering::Relaxed);
         }
@@ -223,7 +225,7 @@ impl Thread {
 }
 
 impl Word {
-    /// Anything that this thread has not seen replaced, the newest half of the time.
+    /// Returns a store that this thread has not seen replaced, half of the time the newest.
     pub(crate) fn load(&self, order: Ordering) -> u64 {
         self.machine.with(|state, me| {
             let (oldest, newest) = (state.mind(me).seen.of(self.place), state.newest(self.place));
@@ -243,7 +245,7 @@ impl Word {
         });
     }
 
-    /// Replaces the newest value in one step, if `change` says by what. Returns what it was.
+    /// Replaces the newest value in one step, if `change` returns a new one. Returns the old value.
     pub(crate) fn update(
         &self,
         order: Ordering,
@@ -254,7 +256,8 @@ impl Word {
             let before = state.take(me, self.place, newest, order);
             let Some(after) = change(before) else { return Err(before) };
             let mut carries = state.carried(me, order);
-            // A release sequence: who acquires this has also what the replaced store carried.
+            // A release sequence: a thread that acquires this also gets the view of the replaced
+            // store.
             carries.join(&state.places[self.place][newest].carries.clone());
             state.push(after, carries, me, self.place);
             Ok(before)

@@ -1,19 +1,19 @@
-//! The models of `tests/loom`, larger: several readers, writers, laps and deaths, under schedules and
-//! reorderings drawn at random instead of all of them; and the same mutants, each of which must be
-//! caught.
+//! The models of `tests/loom`, larger: several readers, writers, laps and deaths, under schedules
+//! and reorderings drawn at random instead of all of them; and the same mutants, each of which must
+//! be caught.
 //!
-//! `BACKCAST_SCHEDULES` says how many schedules a model is run under.
+//! `BACKCAST_SCHEDULES` sets the number of schedules per model.
 
-mod bells;
 #[path = "../model/handle.rs"]
 mod handle;
 #[path = "../model/lane.rs"]
 #[allow(dead_code, reason = "some of it is loom's")]
 mod lane;
 mod machine;
-mod moves;
+mod notify;
 mod pins;
 mod publish;
+mod relocate;
 mod slots;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,8 +28,8 @@ const SCHEDULES: u64 = 20_000;
 /// Schedules within which a mutant must be caught.
 const MUTANT_SCHEDULES: usize = 50_000;
 
-/// What happened over all schedules of a model, by name: one that never does what it was made for
-/// proves nothing.
+/// Events over all schedules of a model, by name: a model in which one never happens proves
+/// nothing.
 #[derive(Clone)]
 pub(crate) struct Seen(Arc<Vec<(&'static str, AtomicU64)>>);
 
@@ -45,7 +45,7 @@ impl Seen {
     }
 }
 
-/// What a model says when it is violated; any other panic is a mistake in the model.
+/// Texts of a violated model. Any other panic is a mistake in the model.
 const VIOLATIONS: [&str; 5] = ["torn", "lost", "changed under its lease", "race", "deadlock"];
 
 /// Whether a model held under all schedules.
@@ -53,7 +53,7 @@ fn run<S: Scheduler + 'static>(scheduler: S, model: impl Fn() + Send + Sync + 's
     let mut config = Config::new();
     config.failure_persistence = FailurePersistence::None;
     config.stack_size = 1 << 17;
-    // That its atomics are sequentially consistent, which ours are not.
+    // Silences a warning about shuttle's atomics, which the machine does not use.
     config.silence_warnings = true;
     let outcome = catch_unwind(AssertUnwindSafe(|| Runner::new(scheduler, config).run(model)));
     let Err(panic) = outcome else { return true };

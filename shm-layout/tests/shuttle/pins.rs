@@ -1,5 +1,5 @@
-//! Pins: readers lease rows of a full lane, older and newer ones than they have, and one follows it,
-//! while its writer goes round it under each of the policies.
+//! Models of pins: readers lease rows of a full lane, older and newer ones than they have, and one
+//! follows it, while its writer goes round it under each of the policies.
 
 use backcast_layout::protocol::{LaneWriter, oldest, readable};
 use shuttle::rand::{Rng, thread_rng};
@@ -12,9 +12,9 @@ use crate::{Seen, dies, holds};
 
 const SLOTS: u64 = 4;
 const READERS: u32 = 3;
-/// The slot that keeps rows, instead of leasing some.
+/// Slot that keeps rows instead of leasing some.
 const FOLLOWER: u32 = 2;
-/// Leases and ends of each reader.
+/// Steps of each reader.
 const ACTIONS: usize = 6;
 /// Leases of a reader at a time.
 const MOST: usize = 3;
@@ -36,12 +36,12 @@ const SEEN: [&str; 14] = [
     "written",
 ];
 
-/// What a writer does about a lease in its way.
+/// A writer's handling of a lease in its way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
-    /// Looks again a few times, then leaves the row out.
+    /// Scans again a few times, then drops the row.
     Block,
-    /// Leaves the row out.
+    /// Drops the row.
     DropNew,
     /// Gives up.
     Fail,
@@ -77,7 +77,7 @@ fn write(lane: &Lane<Weak>, policy: Policy, seen: &Seen) {
     }
 }
 
-/// Leases rows that were readable at the last look, older and newer ones than it has, and lets go of
+/// Leases rows that were readable at the last look, older and newer ones than it has, and ends
 /// leases, in any order. Looks again at times.
 fn lease(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     let mut handle = Handle::new(lane, slot);
@@ -112,7 +112,8 @@ fn lease(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     }
 }
 
-/// Follows the lane as whoever copies it elsewhere does: keeps some row and moves it, mostly forward.
+/// Follows the lane like a process that copies it: keeps some row and moves the pin, mostly
+/// forward.
 fn follow(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     let mut handle = Handle::new(lane, slot);
     let mut rows = readable(lane, SLOTS);

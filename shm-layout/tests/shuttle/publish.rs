@@ -1,5 +1,5 @@
-//! Publish and validate: three readers copy parts of a lane while writers go round it four times, each
-//! dying where it is.
+//! Models of publish and validate: three readers copy parts of a lane while writers go round it
+//! four times, each dying at a random point.
 
 use backcast_layout::protocol::{LaneWriter, Words, WordsMut, readable, still_whole};
 use shuttle::rand::{Rng, thread_rng};
@@ -18,7 +18,7 @@ const READERS: usize = 3;
 const LOOKS: usize = 3;
 const SEEN: [&str; 4] = ["accepted", "lapped", "half_written", "announced_only"];
 
-/// Waits for the lane's lock, which the kernel drops when a writer dies.
+/// Waits for the lane's lock, which the kernel releases when a writer dies.
 fn adopt(lane: &Lane<Weak>, lock: &Word) -> LaneWriter<Lane<Weak>> {
     while lock.update(Ordering::Acquire, |held| (held == 0).then_some(1)).is_err() {
         thread::yield_now();
@@ -39,7 +39,7 @@ fn append(writer: &mut LaneWriter<Lane<Weak>>) {
     writer.write(0, 0, &writer.lane().row(writer.head()));
 }
 
-/// A writer's life: some rows, and an end in the middle of one, before it, or between two.
+/// Some rows of a writer, and its death in the middle of one, before it, or between two.
 fn live(lane: &Lane<Weak>, lock: &Word, seen: &Seen) {
     let mut writer = adopt(lane, lock);
     for _ in 0..thread_rng().gen_range(1..=4) {
@@ -58,7 +58,7 @@ fn live(lane: &Lane<Weak>, lock: &Word, seen: &Seen) {
     lock.store(0, Ordering::Release);
 }
 
-/// Copies some of the readable rows, and fails on one that is accepted and not the row asked for.
+/// Copies some of the readable rows, and fails on an accepted one that is not the requested row.
 fn look(lane: &Lane<Weak>, seen: &Seen) {
     let rows = readable(lane, SLOTS);
     if rows.is_empty() {
@@ -92,7 +92,7 @@ fn one_lane(mutant: Mutant, seen: &Seen) {
     }
 }
 
-/// A step of three lanes pays one fence, after all announcements (as a mutant, before the last).
+/// A step of three lanes passes one fence, after all announcements (as a mutant, before the last).
 fn three_lanes(mutant: Mutant, seen: &Seen) {
     let machine = Weak::new();
     let lanes: Vec<_> =
@@ -112,7 +112,7 @@ fn three_lanes(mutant: Mutant, seen: &Seen) {
             if mutant != Mutant::EarlyFence {
                 writers[0].announced();
             }
-            // The last lane first: its rows are written for long before they are published.
+            // The last lane first: its rows are written long before they are published.
             for writer in writers.iter_mut().rev() {
                 assert!(writer.settle(None, 1), "nothing is pinned");
                 writer.write(0, 0, &writer.lane().row(writer.head()));
@@ -122,7 +122,7 @@ fn three_lanes(mutant: Mutant, seen: &Seen) {
             }
         }
     });
-    // The last lane is the one that a fence may come too early for.
+    // A fence that is too early misses the last lane.
     let readers: Vec<_> = [0, 1, 2, 2, 2]
         .into_iter()
         .map(|lane: usize| {

@@ -1,5 +1,5 @@
-//! Reader slots: two holders have died with pins on two lanes; the lanes' writers meet the pins while
-//! new readers claim the slots, lease rows, and die in their turn.
+//! Models of reader slots: two holders died and left pins on two lanes; the lanes' writers meet the
+//! pins while new readers claim the slots, lease rows, and die in their turn.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Ring {
     locks: Arc<Vec<Word>>,
 }
 
-/// The lock of a slot, until its holder is gone.
+/// Lock of a slot, held until its holder ends.
 struct Held(Word);
 
 impl Drop for Held {
@@ -50,7 +50,7 @@ impl Slots for Ring {
     }
 
     fn try_claim(&self, slot: u32) -> Result<Option<Held>, Infallible> {
-        // As the kernel's lock: taking it sees what was done before it was let go of.
+        // Like the kernel's lock: taking it sees what was done before it was released.
         let taken = self.lock(slot).update(Ordering::Acquire, |held| (held == 0).then_some(1));
         Ok(taken.is_ok().then(|| Held(self.lock(slot).clone())))
     }
@@ -62,7 +62,7 @@ impl Slots for Ring {
     }
 }
 
-/// What a writer does about a pin in its way. `true`: its holder is gone.
+/// A writer's handling of a pin in its way. Returns `true` if its holder is dead.
 fn take_away(ring: &Ring, slot: u32, mutant: Mutant) -> bool {
     match mutant {
         Mutant::NoLock => {
@@ -87,7 +87,7 @@ fn take_away(ring: &Ring, slot: u32, mutant: Mutant) -> bool {
     }
 }
 
-/// Appends to a lane; a row that a living holder is in the way of is left out.
+/// Appends to a lane, and drops a row that a living holder is in the way of.
 fn write(ring: &Ring, number: usize, mutant: Mutant, seen: &Seen) {
     let lane = &ring.lanes[number];
     let mut writer = LaneWriter::adopt(lane.for_writer(), 1).unwrap();
@@ -95,7 +95,7 @@ fn write(ring: &Ring, number: usize, mutant: Mutant, seen: &Seen) {
         let mut may_write = !writer.reserve(1);
         if !may_write {
             writer.announced_to_pins();
-            // As many pins as there are slots may stand in the way, one after the other.
+            // Up to one pin per slot may stand in the way, one after the other.
             for _ in 0..=READERS {
                 let pin = oldest(lane);
                 may_write = writer.settle(pin.map(|pin| pin.start), 1);
@@ -114,7 +114,8 @@ fn write(ring: &Ring, number: usize, mutant: Mutant, seen: &Seen) {
     }
 }
 
-/// Claims a slot, leases rows of a lane and reads them by plain loads; dies at times before it lets go.
+/// Claims a slot, leases rows of a lane and reads them by plain loads. Dies at times before it ends
+/// the lease.
 fn lease(ring: &Ring, mutant: Mutant, seen: &Seen) {
     let slot = thread_rng().gen_range(0..READERS);
     let clears_late = mutant == Mutant::ClearedLate;
@@ -141,7 +142,7 @@ fn lease(ring: &Ring, mutant: Mutant, seen: &Seen) {
 
 fn model(mutant: Mutant, seen: &Seen) {
     let machine = Weak::new();
-    // A pin of the dead on row 0, in every slot of both lanes.
+    // A dead holder's pin on row 0, in every slot of both lanes.
     let lane = |_| Lane::of_cells(&machine, LANE_ROWS, (READERS as usize, 1), mutant);
     let ring = Ring {
         lanes: Arc::new((0..LANES).map(lane).collect()),

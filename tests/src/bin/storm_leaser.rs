@@ -47,7 +47,7 @@ fn lease_and_look(ring: &Ring, lane: u32, dice: u64) -> Result<(), Box<dyn Error
             }
             Ok(())
         }
-        Err(LeaseError::NotReadable { .. } | LeaseError::Hold(_)) => Ok(()),
+        Err(LeaseError::NotReadable { .. } | LeaseError::Pins(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -8,9 +8,9 @@ use std::io::{Write, stdout};
 use std::ops::Range;
 use std::sync::Arc;
 
-use backcast_core::{Base, Guard, Lease, LeaseError, Ring};
+use backcast_core::{Base, Lease, LeaseError, RetentionPin, Ring};
 use backcast_layout::protocol::{Words, readable};
-use backcast_layout::{Hold, HoldError, Lane, LeaseBook, RingStore};
+use backcast_layout::{Lane, PinnedRows, ReaderPins, ReaderPinsError, RingStore};
 use backcast_tests::certified::{is_row, leased_row, obs};
 use backcast_tests::orders::Orders;
 use backcast_tests::storm::mix;
@@ -51,7 +51,7 @@ fn main() -> Outcome<()> {
     let base = Base::at(dir);
     let rings = [Ring::attach_in(&base, name)?, Ring::attach_in(&base, name)?];
     let store = Arc::new(RingStore::attach(&base, name)?);
-    let book = LeaseBook::open(&store)?.ok_or("no reader slot")?;
+    let book = ReaderPins::open(&store)?.ok_or("no reader slot")?;
     let (dice, counts) = (seed.parse()?, Orders::default());
     let (leases, kept, held) = (Vec::new(), None, None);
     let mut reader = Reader { rings, store, book, leases, kept, held, dice, counts };
@@ -74,13 +74,13 @@ struct Reader {
     rings: [Ring; 2],
     store: Arc<RingStore>,
     /// What a handle leases with, without its looks before and after.
-    book: Arc<LeaseBook>,
+    book: Arc<ReaderPins>,
     /// Each with the number of its handle.
     leases: Vec<(usize, Lease)>,
     /// A third slot: the guard of a lane, and its first row.
-    kept: Option<(Guard, u64)>,
+    kept: Option<(RetentionPin, u64)>,
     /// Rows that the book has frozen, in a fourth slot.
-    held: Option<Hold>,
+    held: Option<PinnedRows>,
     dice: u64,
     counts: Orders,
 }
@@ -111,7 +111,7 @@ impl Reader {
         }
         self.counts.rounds += 1;
         if self.below(2) == 0 {
-            let mut guard = Guard::new(&self.rings[0])?;
+            let mut guard = RetentionPin::new(&self.rings[0])?;
             let from = oldest + ahead + self.below(CHUNK);
             if guard.keep(lane, from).is_ok() {
                 self.kept = Some((guard, from));
@@ -196,7 +196,7 @@ impl Reader {
             for _ in 0..STALE {
                 match self.book.hold(lane, &memory, start) {
                     Ok(older) => drop(older),
-                    Err(HoldError::Lapped(_)) => self.counts.older_late += 1,
+                    Err(ReaderPinsError::Lapped(_)) => self.counts.older_late += 1,
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -221,7 +221,7 @@ impl Reader {
                     self.counts.kept_back += 1;
                     guard.keep(lane, *from)?;
                 }
-                Err(LeaseError::Hold(_)) => self.counts.kept_back_late += 1,
+                Err(LeaseError::Pins(_)) => self.counts.kept_back_late += 1,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -241,7 +241,7 @@ impl Reader {
                 }
                 Ok(true)
             }
-            Err(LeaseError::NotReadable { .. } | LeaseError::Hold(_)) => Ok(false),
+            Err(LeaseError::NotReadable { .. } | LeaseError::Pins(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -309,7 +309,7 @@ fn has_row(memory: &Lane, lane: u32, seq: u64) -> bool {
 }
 
 /// Whether rows that a guard keeps are the ones that were written: at most [`LONGEST`].
-fn is_kept(guard: &Guard, lane: u32, rows: Range<u64>) -> Outcome<bool> {
+fn is_kept(guard: &RetentionPin, lane: u32, rows: Range<u64>) -> Outcome<bool> {
     let count = usize::try_from(rows.end.saturating_sub(rows.start))?;
     let (mut seqs, mut episodes, mut obs) = ([0_u64; ROWS], [0_u64; ROWS], [0_u64; ROWS]);
     let (mut steps, mut flags) = ([0_u32; ROWS], [0_u32; ROWS]);

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use backcast_layout::protocol::MOVED;
+use backcast_layout::protocol::RELOCATED;
 use backcast_layout::{
     Base, ColumnRecord, Geometry, LANE_MAGIC, LaneHeader, LaneIdentity, READERS_MAGIC, RingStore,
     SUPERBLOCK_BYTES, Superblock, page_size,
@@ -368,7 +368,7 @@ pub fn damage_lane(dir: &Path, lane: u32, dice: &mut Dice) -> io::Result<String>
         let next = dir.join(format!("lane-{lane:04}.next"));
         let reserved = offset_of!(LaneHeader, reserved);
         let say_so = |bytes: &mut [u8]| {
-            bytes[reserved..reserved + 8].copy_from_slice(&MOVED.to_le_bytes());
+            bytes[reserved..reserved + 8].copy_from_slice(&RELOCATED.to_le_bytes());
         };
         match dice.random_range(0..3) {
             0 => fs::copy(&path, &next).and_then(|_| fs::write(&next, &bytes))?,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use backcast_core::{Base, Ring, SegmentError};
-use backcast_layout::protocol::MOVED;
+use backcast_layout::protocol::RELOCATED;
 use backcast_layout::{LaneHeader, RingStore};
 use rand::{Rng, RngExt};
 
@@ -78,7 +78,7 @@ impl Noise {
             0 => {
                 let counter = if dice.random() { reserved } else { head };
                 // One that moved nowhere, or to what somebody put there.
-                let value = if dice.random_ratio(1, 10) { MOVED } else { odd_number(dice) };
+                let value = if dice.random_ratio(1, 10) { RELOCATED } else { odd_number(dice) };
                 lane.write_all_at(&value.to_le_bytes(), counter)
             }
             1..=5 => {

@@ -12,7 +12,7 @@ use crate::{Refusal, Row, refusal, row};
 /// A quarter of a lane's 50 rows.
 const MOST: u64 = 12;
 /// Leases that one handle may hold.
-const MAX_HOLDS: u64 = 1024;
+const MAX_PINNED_RANGES: u64 = 1024;
 
 pub(crate) const ROWS: &[Row] = &[
     row("a lease of no lane", |s| lease(s, 4, 0, 1), "NoSuchLane", &["no lane 4", "0 to 3"]),
@@ -94,7 +94,7 @@ pub(crate) const ROWS: &[Row] = &[
         &["1024 leases", "limit is 1024", "let go of some"],
     )
     .given(|s| {
-        for n in 0..MAX_HOLDS {
+        for n in 0..MAX_PINNED_RANGES {
             let start = 80 + n % 30;
             s.hold(s.ring.lease(0, start..start + 1).unwrap());
         }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use backcast_layout::protocol::{Words, has_moved, still_whole};
+use backcast_layout::protocol::{Words, has_relocated, still_whole};
 use backcast_layout::{Lane, Lanes};
 
 use super::ranges::ReadableRanges;
@@ -196,7 +196,7 @@ impl Scanner<'_> {
             let end = range.end.min(starts.scanned + CHUNK);
             if self.read(starts.scanned..end) {
                 self.take(starts);
-            } else if has_moved(self.lane) {
+            } else if has_relocated(self.lane) {
                 return false;
             } else {
                 // Overwritten meanwhile, and all before it too.

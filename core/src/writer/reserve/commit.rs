@@ -1,7 +1,7 @@
-//! Publishing a reserved row, with the FINAL rows that belong before and after it.
+//! Publishes a reserved row, with the FINAL rows that belong before and after it.
 
 use backcast_layout::Role;
-use backcast_layout::protocol::{Words, ring};
+use backcast_layout::protocol::{Words, notify};
 
 use super::super::doubt::Sign;
 use super::super::kept::What;
@@ -11,31 +11,32 @@ use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::schema::USER;
-use crate::writer::episode_clock::{RowMarks, Rows};
+use crate::writer::episode_clock::{AppendedRows, HeaderFields};
 
-/// How a reserved row ends, and what it led to; as the fields of [`Step`](crate::Step) for one lane.
+/// End flags and observations of a reserved row; the fields of [`Step`](crate::Step) for one lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends<'a> {
     /// The action ended the episode.
     pub terminated: bool,
     /// Something outside the episode ended it.
     pub truncated: bool,
-    /// Observation that the action led to: the bytes of one row per column of role obs, in schema order.
+    /// Observation that the action led to, in bytes: one row per column of role obs, in schema
+    /// order.
     pub next_obs: Option<&'a [&'a [u8]]>,
     /// Final observation, in the same form.
     pub final_obs: Option<&'a [&'a [u8]]>,
 }
 
 impl Reserved<'_> {
-    /// Publishes the row. A column that nobody asked for is an error, and then there is no row.
+    /// Publishes the row. A column that was not written is an error, and then there is no row.
     ///
-    /// The flags say whether the action of this row ended the episode; of a FINAL row they are
-    /// ignored. Returns the row's index, or [`RowIndex::NONE`] where a lease left no room.
+    /// The flags say whether the action of this row ended the episode; they are ignored for a FINAL
+    /// row. Returns the index of the row, or [`RowIndex::NONE`] if a lease left no room.
     pub fn commit(self, terminated: bool, truncated: bool) -> Result<RowIndex, AppendError> {
         self.commit_with(&Ends { terminated, truncated, ..Ends::default() })
     }
 
-    /// The same, with the observation that the row led to: as [`Writer::append`] takes it.
+    /// Publishes the row, with the observation that it led to, like [`Writer::append`].
     pub fn commit_with(self, ends: &Ends<'_>) -> Result<RowIndex, AppendError> {
         let Self { writer, nowhere } = self;
         let is_final = writer.awaits_final().any(|awaits| awaits);
@@ -75,13 +76,16 @@ impl Reserved<'_> {
             marks
         });
         let (rows, after) = clock.advance(writer.mode, ends.terminated, ends.truncated);
-        if matches!(rows, Rows::StepAndFinal(..)) && last.is_none() && !writer.obs.is_empty() {
+        if matches!(rows, AppendedRows::StepAndFinal(..))
+            && last.is_none()
+            && !writer.obs.is_empty()
+        {
             return Err(AppendError::MissingFinalObs { lane: 0, mode: writer.mode });
         }
         let sign = match kept {
             What::Next if is_final && !same => Some(Sign::Differs),
             What::Final if same => Some(Sign::Repeated),
-            // What is written of a FINAL row's step goes nowhere, so rewards are not looked at.
+            // Step columns of a FINAL row are discarded, so rewards are not checked.
             _ if is_final && (ends.terminated || ends.truncated) => Some(Sign::Acted),
             _ => None,
         };
@@ -91,7 +95,7 @@ impl Reserved<'_> {
         };
         lane.clock = after;
         lane.settle();
-        writer.doubts.appends += u64::from(next.is_some() && matches!(rows, Rows::Step(_)));
+        writer.doubts.appends += u64::from(next.is_some() && matches!(rows, AppendedRows::Step(_)));
         if cut.is_some() {
             lane.memory.lane().count_cut();
             writer.doubts.cut(lanes);
@@ -105,18 +109,19 @@ impl Reserved<'_> {
         let index = RowIndex::new(*number, lane.memory.head() + ahead);
         lane.memory.publish(ahead + rows.count());
         writer.rows_written += ahead + rows.count();
-        ring(&writer.ring.store().published());
+        notify(&writer.ring.store().published());
         Ok(index)
     }
 }
 
 impl Writer {
-    /// Drops a reserved row that a lease leaves no room for: what comes next does not continue what came before.
+    /// Drops a reserved row that a lease leaves no room for. The next row does not continue the
+    /// rows before.
     fn commit_nowhere(&mut self, ends: &Ends<'_>) -> Result<RowIndex, AppendError> {
         let lanes = self.lanes.len();
         let [lane] = &mut *self.lanes else { return Err(AppendError::NotReservable { lanes }) };
         let (rows, after) = lane.clock.advance(self.mode, ends.terminated, ends.truncated);
-        let orphan = rows == Rows::Nothing;
+        let orphan = rows == AppendedRows::Nothing;
         lane.clock = if orphan { after } else { lane.clock.without(after) };
         lane.kept.forget();
         lane.settle();
@@ -125,18 +130,18 @@ impl Writer {
         Ok(RowIndex::NONE)
     }
 
-    /// Writes all of the reserved row's rows that the caller has not written. Readers see none of them yet.
+    /// Writes the rows and columns that the caller has not written. Readers see none of them yet.
     fn write_reserved(
         &mut self,
-        cut: Option<RowMarks>,
-        rows: Rows,
+        cut: Option<HeaderFields>,
+        rows: AppendedRows,
         next: Option<&[&[u8]]>,
         last: &[&[u8]],
     ) {
         let (schema, obs, zeros) = (self.ring.schema(), &*self.obs, &*self.zeros);
         let Some(lane) = self.lanes.first_mut() else { return };
         if let Some(marks) = cut {
-            // The row makes room for the FINAL row before it.
+            // The row moves up, to make room for the FINAL row before it.
             for (at, column) in schema.columns().iter().enumerate() {
                 lane.memory.write(USER + at, 1, &written(lane, at, column.width()));
             }
@@ -144,36 +149,36 @@ impl Writer {
         }
         let ahead = u64::from(cut.is_some());
         match rows {
-            Rows::Step(marks) => {
+            AppendedRows::Step(marks) => {
                 lane.write_marks(ahead, marks);
                 match next {
                     Some(next) => lane.kept.keep(What::Next, obs, next, 0),
                     None => lane.kept.forget(),
                 }
             }
-            Rows::StepAndFinal(marks, end) => {
+            AppendedRows::StepAndFinal(marks, end) => {
                 lane.write_marks(ahead, marks);
                 lane.write_final(schema, ahead + 1, end, zeros, last.iter().copied());
                 lane.kept.keep(What::Final, obs, last, 0);
             }
-            Rows::Final(marks) if lane.kept.what() == What::Next => {
+            AppendedRows::Final(marks) if lane.kept.what() == What::Next => {
                 lane.write_final(schema, 0, marks, zeros, lane.kept.rows(obs));
                 lane.kept.forget();
             }
-            Rows::Final(marks) => {
+            AppendedRows::Final(marks) => {
                 lane.write_marks(0, marks);
                 let columns = schema.columns().iter().enumerate();
                 for (at, column) in columns.filter(|(_, column)| column.role() == Role::Step) {
                     lane.memory.write(USER + at, 0, row(zeros, column.width(), 0));
                 }
             }
-            Rows::Nothing => {}
+            AppendedRows::Nothing => {}
         }
     }
 }
 
-/// What was written into a column of the reserved row: ours, since nobody else may write the slot, and
-/// only compared or stored again.
+/// Copies what was written into a column of the reserved row. It is only compared or stored again:
+/// no other process may write the slot.
 fn written(lane: &OwnLane, at: usize, width: usize) -> Vec<u8> {
     let mut bytes = vec![0; width];
     lane.memory.lane().copy_out(USER + at, lane.memory.slot(), 1, &mut bytes);

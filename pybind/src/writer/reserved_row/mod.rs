@@ -4,7 +4,7 @@ mod open;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{AppendError, Ends, Role, RowIndex, Window};
+use backcast_core::{AppendError, Ends, LaneAlias, Role, RowIndex};
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ use crate::writer::observations::observation_columns;
 #[pyclass(module = "backcast._native", name = "RowMemory", frozen)]
 pub(crate) struct RowMemory {
     #[expect(dead_code, reason = "held for its drop; the arrays have its addresses")]
-    window: Arc<Window>,
+    window: Arc<LaneAlias>,
 }
 
 /// The next row of a writer, to be written in place.

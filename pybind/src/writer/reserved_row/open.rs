@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{Column, Suspended, Window};
+use backcast_core::{Column, LaneAlias, Suspended};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -20,7 +20,7 @@ pub(crate) type Opened = Mutex<Option<Open>>;
 pub(crate) struct Open {
     pub(super) columns: Vec<ReservedColumn>,
     pub(super) dict: Py<PyDict>,
-    pub(super) window: Option<Arc<Window>>,
+    pub(super) window: Option<Arc<LaneAlias>>,
     pub(super) slot: u64,
     pub(super) ends: (bool, bool),
     pub(super) next_obs: Option<Observed>,
@@ -63,7 +63,7 @@ pub(super) struct ReservedColumn {
 /// A row that the core has reserved, before its arrays exist.
 pub(super) struct Reservation {
     pub(super) places: Vec<Option<usize>>,
-    pub(super) window: Option<Arc<Window>>,
+    pub(super) window: Option<Arc<LaneAlias>>,
     pub(super) slot: u64,
     pub(super) is_final: bool,
 }
@@ -75,8 +75,8 @@ impl Reservation {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Self, Failure> {
         let row = state.free()?.reserve_until(interrupted)?.suspend();
-        if state.window.as_ref().is_none_or(|window| !state.writer.is_shown_by(window)) {
-            let window = state.writer.window().map_err(|error| {
+        if state.window.as_ref().is_none_or(|window| !state.writer.is_aliased_by(window)) {
+            let window = state.writer.alias().map_err(|error| {
                 let text = format!("cannot map the lane again: {error}; append the row instead");
                 Failure::new(ErrorClass::Storage, text)
             })?;

@@ -1,20 +1,22 @@
-//! Copies by instructions that the compiler does not see, x86-64's and aarch64's.
+//! Copies in inline assembly, on x86-64 and aarch64.
 //!
-//! It can derive nothing from them: what a racing copy in its own language would allow it to conclude, that nobody
-//! else writes, is nowhere said. Each byte of such a copy is one that was stored there at some time.
+//! The compiler cannot see these accesses. A racing copy in Rust would let it conclude that no
+//! other process writes; assembly does not. Each byte of a copy is one that was stored there at
+//! some time.
 //!
-//! Why, and why not the C library's for all: `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md`.
+//! `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md` says why, and why not every
+//! copy calls the C library.
 
 #[cfg(any(test, target_arch = "x86_64"))]
 use crate::kernels::prefetch::LINE;
 
-/// Whether rows are copied behind the compiler's back. Not by builds for Miri, which cannot look
-/// into assembly, nor where `--cfg backcast_words` asks for words.
-pub(crate) const OPAQUE: bool =
+/// Whether rows are copied in assembly. Builds for Miri, which cannot execute assembly, and builds
+/// with `--cfg backcast_words` copy by words.
+pub(crate) const ASM: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(backcast_words)));
 
-/// One load and one store of a register whose name is written so on x86-64, and so on aarch64,
-/// where loads and stores of less than four bytes have another suffix.
+/// Loads and stores one register, given its name on x86-64 and on aarch64. On aarch64 loads and
+/// stores of less than four bytes have a suffix.
 macro_rules! one_move {
     ($x86:literal, $arm:literal, $suffix:literal, $dst:expr, $src:expr) => {{
         #[cfg(target_arch = "x86_64")]
@@ -66,7 +68,7 @@ macro_rules! two_vectors {
     }};
 }
 
-/// Copies 32 bytes from and to somewhere behind two addresses, which need no others then.
+/// Copies 32 bytes at a constant offset from two addresses.
 macro_rules! half_a_line {
     ($dst:expr, $src:expr, $first:literal, $second:literal) => {{
         #[cfg(target_arch = "x86_64")]
@@ -96,17 +98,17 @@ macro_rules! half_a_line {
 ///
 /// # Safety
 /// `src` is valid for reads and `dst` for writes of `len` bytes for the length of the call, and
-/// they do not overlap. Whoever else writes or reads the shared one of them meanwhile, in any
-/// process, does so through this module alone.
+/// they do not overlap. Every other access to the shared one of them during the call, in any
+/// process, goes through this module.
 #[inline]
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: each reads and writes the `len` bytes that the caller vouches for, and no others.
     unsafe {
-        // Before all else: one number of four bytes is the commonest row there is.
+        // Tested first: one number of four bytes is the most common row.
         if len == 4 {
             return one_move!("{reg:e}", "{reg:w}", "", dst, src);
         }
-        // Before the table that the rest becomes, since a chain of comparisons precedes a call otherwise.
+        // Tested before the jump table: otherwise a chain of comparisons precedes a call.
         if len > 64 {
             return memcpy(dst, src, len);
         }
@@ -119,7 +121,7 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
                 half_a_line!(dst, src, "0", "16");
                 half_a_line!(dst, src, "32", "48");
             }
-            // A call costs more than these do. Where they overlap, bytes are copied twice.
+            // Cheaper than a call. Where the vectors overlap, bytes are copied twice.
             16..=64 => {
                 if len > 32 {
                     let (half, third) = (16, len - 32);
@@ -133,10 +135,10 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// As [`copy`], by whole lines where the copy is long and the processor has vectors for it.
+/// Copies `len` bytes, by whole cache lines where the copy is long and the processor has AVX2.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`] hold.
 #[inline]
 pub(crate) unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -148,13 +150,13 @@ pub(crate) unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { copy(dst, src, len) }
 }
 
-/// Copies `len` bytes and asks, with each line of them, for a line from `next` on: for `len` bytes altogether. `false`
-/// where it has done neither, since there are no lines to go by.
+/// Copies `len` bytes and prefetches `len` bytes from `next` on, a line with each line copied.
+/// Returns `false` and does neither if [`goes_by_lines`] is false.
 ///
 /// # Safety
-/// As [`copy`]; `next` may be any address.
+/// The conditions of [`copy`] hold; `next` may be any address.
 #[inline]
-pub(crate) unsafe fn copy_asking(
+pub(crate) unsafe fn copy_prefetching(
     dst: *mut u8,
     src: *const u8,
     len: usize,
@@ -163,19 +165,20 @@ pub(crate) unsafe fn copy_asking(
     #[cfg(target_arch = "x86_64")]
     if goes_by_lines(len) {
         // SAFETY: as the caller says, and just asked.
-        unsafe { by_lines_asking(dst, src, len, next) };
+        unsafe { by_lines_prefetching(dst, src, len, next) };
         return true;
     }
     let _ = (dst, src, len, next);
     false
 }
 
-/// Copies `len` bytes from each of some places behind `src`, one after the other, into `dst`, which those of the first
-/// places fill. Asks with each for as many bytes at the place that `asked` says of its number. `false` where it has done
-/// neither, since there are no lines to go by.
+/// Copies `len` bytes from each of the first `places` behind `src` into `dst`, one after the other,
+/// until `dst` is full. With each it prefetches `len` bytes at the place that `asked` returns for
+/// its number. Returns `false` and does neither if [`goes_by_lines`] is false.
 ///
 /// # Safety
-/// As [`copy`], for each of the places that fill `dst`, of which there are enough; `dst.len()` is a multiple of `len`.
+/// [`copy`]'s conditions hold for each place that fills `dst`. `places` has enough of them, and
+/// `dst.len()` is a multiple of `len`.
 #[inline]
 pub(crate) unsafe fn copy_each<'a>(
     dst: &mut [u8],
@@ -199,33 +202,35 @@ pub(crate) unsafe fn copy_each<'a>(
     false
 }
 
-/// Bytes of a copy from which on the C library's is as fast.
+/// Length from which on the C library's `memcpy` is as fast.
 #[cfg(target_arch = "x86_64")]
 const MOST_BY_LINES: usize = 128 << 10;
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn goes_by_lines(len: usize) -> bool {
-    // The last is a load and a test: the answer is remembered.
+    // The last test is a load: the answer is cached.
     LINE < len && len <= MOST_BY_LINES && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// Copies in ascending order by vectors of 32 bytes, two for each line of the destination. The first and the last 64 bytes
-/// are stored wherever they lie, so that some bytes are copied twice. Of lengths that [`goes_by_lines`] allows.
+/// Copies in ascending order by vectors of 32 bytes, two for each line of the destination. The
+/// first and the last 64 bytes are stored unaligned, so that some bytes are copied twice. `len`
+/// must be one that [`goes_by_lines`] allows.
 ///
-/// Upper halves of vectors are left as they are: [`no_upper_halves`] is to follow.
+/// The upper halves of vectors stay dirty: [`no_upper_halves`] must follow.
 #[cfg(target_arch = "x86_64")]
 macro_rules! by_lines {
-    ($dst:ident, $src:ident, $len:ident $(, $next:ident, $ask_ends:literal, $ask_line:literal)?) => {{
-        // From the first whole line to the end of the last; of less than two lines there may be none.
+    ($dst:ident, $src:ident, $len:ident $(, $next:ident, $ends:literal, $line:literal)?) => {{
+        // From the first whole line to the end of the last. A copy of less than two lines may have
+        // none.
         let first = LINE - $dst.addr() % LINE;
         let end = first + ($len - first - 1) / LINE * LINE;
-        // `first` is at most 64 and `end` less than `len`, which is more than 64: all loads and stores are within the
-        // lengths. What is asked for may lie anywhere.
+        // `first` is at most 64 and `end` less than `len`, which is more than 64: all loads and
+        // stores are within the lengths. The prefetched address may lie anywhere.
         std::arch::asm!(
             "vmovdqu ymm0, [{src}]",
             "vmovdqu ymm1, [{src} + 32]",
-            $($ask_ends,)?
+            $($ends,)?
             "vmovdqu [{dst}], ymm0",
             "vmovdqu [{dst} + 32], ymm1",
             "cmp {at}, {end}",
@@ -233,7 +238,7 @@ macro_rules! by_lines {
             "2:",
             "vmovdqu ymm0, [{src} + {at}]",
             "vmovdqu ymm1, [{src} + {at} + 32]",
-            $($ask_line,)?
+            $($line,)?
             "vmovdqa [{dst} + {at}], ymm0",
             "vmovdqa [{dst} + {at} + 32], ymm1",
             "add {at}, 64",
@@ -250,26 +255,27 @@ macro_rules! by_lines {
             end = in(reg) end,
             $($next = in(reg) $next,)?
             at = inout(reg) first => _,
-            // All of the register, as wide as it is.
+            // The whole register, as wide as it is.
             out("xmm0") _, out("xmm1") _,
             options(nostack),
         );
     }};
 }
 
-/// Ends the use of vectors of more than 16 bytes, which would make later ones of 16 slow.
+/// Clears the upper halves of vectors, which would make later SSE instructions slow.
 ///
 /// # Safety
 /// The processor has AVX.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn no_upper_halves() {
-    // SAFETY: the processor knows the instruction. All that it changes, upper halves of vectors, is declared changed.
+    // SAFETY: the processor knows the instruction. It changes only upper halves of vectors, which
+    // are declared changed.
     unsafe { std::arch::asm!("vzeroupper", clobber_abi("C"), options(nostack)) }
 }
 
 /// # Safety
-/// As [`copy`], of lengths that [`goes_by_lines`] allows.
+/// The conditions of [`copy`] hold, and [`goes_by_lines`] allows `len`.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn by_lines(dst: *mut u8, src: *const u8, len: usize) {
@@ -281,10 +287,10 @@ unsafe fn by_lines(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// As [`copy`], of lengths that [`goes_by_lines`] allows; `next` may be any address.
+/// The conditions of [`copy`] hold, and [`goes_by_lines`] allows `len`; `next` may be any address.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-unsafe fn by_lines_asking(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
+unsafe fn by_lines_prefetching(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
     // SAFETY: as the caller says.
     unsafe {
         by_lines_with_requests(dst, src, len, next);
@@ -293,7 +299,7 @@ unsafe fn by_lines_asking(dst: *mut u8, src: *const u8, len: usize, next: *const
 }
 
 /// # Safety
-/// As [`by_lines_asking`]; [`no_upper_halves`] is to follow.
+/// The conditions of [`by_lines_prefetching`] hold, and a call of [`no_upper_halves`] follows.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn by_lines_with_requests(dst: *mut u8, src: *const u8, len: usize, next: *const u8) {
@@ -314,12 +320,12 @@ unsafe fn by_lines_with_requests(dst: *mut u8, src: *const u8, len: usize, next:
 /// Calls the C library's `memcpy`.
 ///
 /// # Safety
-/// As [`copy`].
+/// The conditions of [`copy`] hold.
 #[inline]
 unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: called as the C ABI says. The arguments are in their registers, everything that a C
-    // function may change is declared changed, and without `nostack` the stack is aligned for a call
-    // and nothing is kept below it.
+    // function may change is declared changed, and without `nostack` the stack is aligned for a
+    // call and nothing is kept below it.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
@@ -347,7 +353,7 @@ unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
 mod tests {
     use super::*;
 
-    /// Bytes of which no two neighbours are alike, nor any two that are less than 251 apart.
+    /// Returns bytes that repeat only after 251 of them.
     fn bytes(len: usize) -> Vec<u8> {
         (0..=250).cycle().take(len).collect()
     }
@@ -367,7 +373,7 @@ mod tests {
                         let (to, from) = (to.as_mut_ptr().add(start), source.as_ptr());
                         match way {
                             0 => copy(to, from, len),
-                            1 if copy_asking(to, from, len, std::ptr::null()) => {}
+                            1 if copy_prefetching(to, from, len, std::ptr::null()) => {}
                             _ => copy_lines(to, from, len),
                         }
                     }

@@ -1,21 +1,22 @@
-//! Copies between private bytes and shared rows, which a peer may write meanwhile.
+//! Copies between private bytes and shared rows that a peer may write at the same time.
 //!
-//! Two ways, chosen once for a whole build, so that both sides of every column take the same:
+//! There are two ways. One is chosen for the whole build, so that both sides of every column use
+//! the same:
 //!
-//! - opaque (x86-64 and aarch64, `opaque.rs`): inline assembly, and the C library's `memcpy` called from it. The
-//!   compiler knows nothing of the accesses and can derive nothing from them; each byte of the copy
-//!   is one that was stored there at some time, which is all that validation needs.
-//! - words (elsewhere, under Miri and thread sanitizers): relaxed atomics of one size per column, the
-//!   largest power of two that divides its row width.
+//! - assembly (x86-64 and aarch64, [`asm`]): the compiler knows nothing of the accesses and can
+//!   derive nothing from them. Each byte of the copy is one that was stored there at some time,
+//!   which is all that validation needs.
+//! - words (elsewhere, under Miri and thread sanitizers): relaxed atomics of one size per column,
+//!   the largest power of two that divides its row width.
 //!
-//! Why: `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md`.
+//! `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md` says why.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub(crate) mod asm;
 
-use self::asm::OPAQUE;
-use crate::kernels::prefetch::{LINE, ask};
+use self::asm::ASM;
+use crate::kernels::prefetch::{LINE, prefetch_range};
 
 /// Access size of a column, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +77,11 @@ macro_rules! word_loop {
 /// # Safety
 /// - `dst` is valid for reads and writes of `src.len()` bytes for the length of the call.
 /// - `dst` is aligned to `word`, and `src.len()` is a multiple of it.
-/// - Every other access to these bytes while a process may write them goes through this module, with the
-///   same `word`.
+/// - Every other access to these bytes while a process may write them goes through this module,
+///   with the same `word`.
 #[inline]
 pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
-    if OPAQUE {
+    if ASM {
         // SAFETY: `src` is private, and `dst` is as the caller says.
         return unsafe { asm::copy(dst, src.as_ptr(), src.len()) };
     }
@@ -92,17 +93,17 @@ pub(crate) unsafe fn copy_in(dst: *mut u8, src: &[u8], word: Word) {
     }
 }
 
-/// Stores words that are in registers into shared memory. What was just put together in memory, word by
-/// word, and is read from there in larger ones waits until it has left the processor's store buffer.
+/// Stores words from registers into shared memory. A row that was just written to memory word by
+/// word, and is then loaded in larger words, would wait for the store buffer.
 ///
 /// # Safety
-/// As [`copy_in`], for `N` words of eight bytes.
+/// The conditions of [`copy_in`] hold for `N` words of eight bytes.
 #[inline]
 pub(crate) unsafe fn store_words<const N: usize>(dst: *mut u8, words: [u64; N]) {
     for (i, word) in words.into_iter().enumerate() {
         // SAFETY: in bounds and aligned, as the caller says.
         let dst = unsafe { dst.cast::<u64>().add(i) };
-        if !OPAQUE {
+        if !ASM {
             // SAFETY: as above.
             unsafe { AtomicU64::from_ptr(dst) }.store(word, Relaxed);
             continue;
@@ -131,13 +132,13 @@ pub(crate) unsafe fn store_words<const N: usize>(dst: *mut u8, words: [u64; N]) 
 /// Loads words of shared memory into registers.
 ///
 /// # Safety
-/// As [`copy_out`], for `N` words of eight bytes.
+/// The conditions of [`copy_out`] hold for `N` words of eight bytes.
 #[inline]
 pub(crate) unsafe fn load_words<const N: usize>(src: *mut u8) -> [u64; N] {
     std::array::from_fn(|i| {
         // SAFETY: in bounds and aligned, as the caller says.
         let src = unsafe { src.cast::<u64>().add(i) };
-        if !OPAQUE {
+        if !ASM {
             // SAFETY: as above.
             return unsafe { AtomicU64::from_ptr(src) }.load(Relaxed);
         }
@@ -177,7 +178,7 @@ pub(crate) unsafe fn load_words<const N: usize>(src: *mut u8) -> [u64; N] {
 /// - Every write to these bytes goes through this module, with the same `word`.
 #[inline]
 pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
-    if OPAQUE {
+    if ASM {
         // SAFETY: `dst` is private, and `src` is as the caller says.
         return unsafe { asm::copy(dst.as_mut_ptr(), src, dst.len()) };
     }
@@ -189,15 +190,15 @@ pub(crate) unsafe fn copy_out(src: *mut u8, dst: &mut [u8], word: Word) {
     }
 }
 
-/// As [`copy_out`], of many bytes.
+/// Copies many bytes out of shared memory, by whole cache lines where that is faster.
 ///
 /// # Safety
-/// As [`copy_out`].
+/// The conditions of [`copy_out`] hold.
 #[inline]
 pub(crate) unsafe fn copy_out_lines(src: *mut u8, dst: &mut [u8], word: Word) {
     // SAFETY: as the caller says.
     unsafe {
-        if OPAQUE {
+        if ASM {
             asm::copy_lines(dst.as_mut_ptr(), src, dst.len());
         } else {
             copy_out(src, dst, word);
@@ -205,44 +206,46 @@ pub(crate) unsafe fn copy_out_lines(src: *mut u8, dst: &mut [u8], word: Word) {
     }
 }
 
-/// As [`copy_out`], asking meanwhile for the `len` bytes from `next` on, which is about as many: so many
-/// requests as fit between two lines cost nothing.
+/// Copies `dst.len()` bytes out of shared memory and prefetches the `len` bytes from `next` on
+/// meanwhile. The requests fit between the lines of the copy at no cost if both lengths are about
+/// equal.
 ///
 /// # Safety
-/// As [`copy_out`]; `next` may be any address.
+/// The conditions of [`copy_out`] hold; `next` may be any address.
 #[inline(always)]
-pub(crate) unsafe fn copy_out_asking(
+pub(crate) unsafe fn copy_out_prefetching(
     src: *mut u8,
     dst: &mut [u8],
     word: Word,
     next: *const u8,
     len: usize,
 ) {
-    /// Bytes copied between requests; a multiple of every word.
+    /// Bytes copied between two requests; a multiple of every word.
     const STEP: usize = 512;
     // SAFETY: as the caller says.
-    if OPAQUE && unsafe { asm::copy_asking(dst.as_mut_ptr(), src, dst.len(), next) } {
-        return ask(next.wrapping_add(dst.len()), len.saturating_sub(dst.len()));
+    if ASM && unsafe { asm::copy_prefetching(dst.as_mut_ptr(), src, dst.len(), next) } {
+        return prefetch_range(next.wrapping_add(dst.len()), len.saturating_sub(dst.len()));
     }
     if dst.len() <= STEP {
-        ask(next, len);
+        prefetch_range(next, len);
         // SAFETY: as the caller says.
         return unsafe { copy_out(src, dst, word) };
     }
     let asked = len.div_ceil(dst.len().div_ceil(STEP)).next_multiple_of(LINE);
     for (i, part) in dst.chunks_mut(STEP).enumerate() {
         let from = (i * asked).min(len);
-        ask(next.wrapping_add(from), asked.min(len - from));
+        prefetch_range(next.wrapping_add(from), asked.min(len - from));
         // SAFETY: a part of what the caller says; it begins on a multiple of eight after `src`.
         unsafe { copy_out(src.add(i * STEP), part, word) };
     }
 }
 
-/// As [`copy_out_asking`], of `bytes` from each of some places behind `src`, one after the other, into `dst`, which those of
-/// the first places fill. Meanwhile the bytes at the place that is `ahead` later are asked for.
+/// Copies `bytes` from each of the first `places` behind `src` into `dst`, one after the other,
+/// until `dst` is full. With each copy it prefetches the place that is `ahead` later.
 ///
 /// # Safety
-/// As [`copy_out`], for each of the places that fill `dst`, of which there are enough; `dst.len()` is a multiple of `bytes`.
+/// [`copy_out`]'s conditions hold for each place that fills `dst`. `places` has enough of them, and
+/// `dst.len()` is a multiple of `bytes`.
 #[inline]
 pub(crate) unsafe fn copy_out_each(
     src: *mut u8,
@@ -254,17 +257,17 @@ pub(crate) unsafe fn copy_out_each(
 ) {
     let asked = |number: usize| places.get(number.saturating_add(ahead));
     // SAFETY: as the caller says.
-    if OPAQUE && unsafe { asm::copy_each(dst, src, places, bytes, asked) } {
+    if ASM && unsafe { asm::copy_each(dst, src, places, bytes, asked) } {
         return;
     }
     for (number, (dst, place)) in dst.chunks_exact_mut(bytes).zip(places).enumerate() {
         let next = src.wrapping_add(*asked(number).unwrap_or(place));
         // SAFETY: as the caller says.
-        unsafe { copy_out_asking(src.add(*place), dst, word, next, bytes) }
+        unsafe { copy_out_prefetching(src.add(*place), dst, word, next, bytes) }
     }
 }
 
-/// Orders stores past the caches, which x86-64 does not keep in order, before this thread's later stores.
+/// Orders streaming stores, which x86-64 does not keep in order, before later stores.
 #[inline]
 pub(crate) fn order_streaming_stores() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

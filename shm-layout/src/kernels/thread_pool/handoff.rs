@@ -1,64 +1,65 @@
-//! Hand-offs: a thread gives another one work, and goes on when it is done or was not begun.
+//! Hands work from a caller to a worker thread of the same process.
 //!
-//! The only protocol here between threads of one process. What is handed over stands beside a word that says whose
-//! it is. The caller writes it while the word is [`IDLE`](State::Idle), and [`call`]s; the helper that [`take`]s it up
-//! reads it until it says that it is [`done`]. A caller that has nothing left to do does not wait for a helper that has
-//! not begun, who may not have woken up yet: it takes the work [`back`].
+//! The work stands beside a word that says which thread owns it. The caller writes the work while
+//! the word is [`Idle`](WorkerState::Idle), and calls [`assign`]. The worker that [`accept`]s it
+//! reads it until it calls [`complete`]. A caller that has nothing left to do does not wait for a
+//! worker that has not begun, and may still be asleep: it [`revoke`]s the work.
 
 use std::sync::atomic::Ordering;
 
-/// What a helper is at.
+/// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
-    /// Nothing: its caller may give it work.
+pub enum WorkerState {
+    /// No work: the caller may assign some.
     Idle,
-    /// It was given work, and has not begun.
-    Called,
-    /// It works.
+    /// Work was assigned and not begun.
+    Assigned,
+    /// The worker runs the work.
     Busy,
-    /// It is to end.
-    Dismissed,
+    /// The worker is to end.
+    Stopping,
 }
 
-/// The word between a caller and its helper.
-pub trait Post {
-    /// What the helper is at.
-    fn load(&self, order: Ordering) -> State;
-    /// Says what the helper is at.
-    fn store(&self, state: State, order: Ordering);
-    /// Says that it is at something else now, if it is at `from` still; whether it was.
-    fn change(&self, from: State, to: State, order: Ordering) -> bool;
+/// Word between a caller and its worker.
+pub trait HandoffWord {
+    /// Loads the state.
+    fn load(&self, order: Ordering) -> WorkerState;
+    /// Stores the state.
+    fn store(&self, state: WorkerState, order: Ordering);
+    /// Changes the state from `from` to `to`. Returns whether it was `from`.
+    fn change(&self, from: WorkerState, to: WorkerState, order: Ordering) -> bool;
 }
 
-/// Caller: the work stands there.
-pub fn call<P: Post>(post: &P) {
-    // ORDERING: release, so that who takes the work up finds all of it.
-    post.store(State::Called, Ordering::Release);
+/// Caller: assigns the work that stands beside the word.
+pub fn assign<P: HandoffWord>(word: &P) {
+    // ORDERING: release, so that the worker that accepts the work finds all of it.
+    word.store(WorkerState::Assigned, Ordering::Release);
 }
 
-/// Helper: takes up work that it was called for; `false` if the caller took it back.
+/// Worker: accepts assigned work. Returns `false` if the caller revoked it.
 #[must_use]
-pub fn take<P: Post>(post: &P) -> bool {
-    // ORDERING: acquire, of what the caller wrote before its call.
-    post.change(State::Called, State::Busy, Ordering::Acquire)
+pub fn accept<P: HandoffWord>(word: &P) -> bool {
+    // ORDERING: acquire, of what the caller wrote before it assigned the work.
+    word.change(WorkerState::Assigned, WorkerState::Busy, Ordering::Acquire)
 }
 
-/// Helper: does not touch the work any more.
-pub fn done<P: Post>(post: &P) {
-    // ORDERING: release, so that the caller finds what was done, and writes new work after the old was last read.
-    post.store(State::Idle, Ordering::Release);
+/// Worker: gives up the work, which it does not touch again.
+pub fn complete<P: HandoffWord>(word: &P) {
+    // ORDERING: release, so that the caller finds the results, and writes new work after the old
+    // was last read.
+    word.store(WorkerState::Idle, Ordering::Release);
 }
 
-/// Caller: takes work back that the helper has not begun; whether it had not.
-pub fn back<P: Post>(post: &P) -> bool {
-    // ORDERING: none is needed, as the helper did nothing. One step, as it may begin right now.
-    post.change(State::Called, State::Idle, Ordering::Relaxed)
+/// Caller: revokes work that the worker has not begun. Returns whether it had not.
+pub fn revoke<P: HandoffWord>(word: &P) -> bool {
+    // ORDERING: none is needed, as the worker did nothing. One step, as it may begin right now.
+    word.change(WorkerState::Assigned, WorkerState::Idle, Ordering::Relaxed)
 }
 
-/// Caller: whether the helper has let go of the work.
+/// Caller: whether the worker has given up the work.
 #[must_use]
-pub fn is_over<P: Post>(post: &P) -> bool {
-    // ORDERING: acquire, of what the helper did.
-    post.load(Ordering::Acquire) == State::Idle
+pub fn is_complete<P: HandoffWord>(word: &P) -> bool {
+    // ORDERING: acquire, of what the worker did.
+    word.load(Ordering::Acquire) == WorkerState::Idle
 }

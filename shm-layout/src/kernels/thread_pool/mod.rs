@@ -1,7 +1,7 @@
-//! Threads that share the work of one call after the other: a team, as OpenMP calls it.
+//! Threads that share the work of one call after another.
 //!
-//! Starting a thread takes 50 µs, and so does waking one whose processor sleeps. A team's threads live as long as
-//! the team, and look for the next call for a moment before they sleep.
+//! Starting a thread takes 50 µs, and so does waking one whose processor sleeps. The threads live
+//! as long as the pool, and spin for a moment before they sleep.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -16,72 +16,75 @@ use std::thread::{self, JoinHandle};
 
 pub mod handoff;
 
-use self::handoff::{Post, State};
+use self::handoff::{HandoffWord, WorkerState};
 
-/// Looks for a call before a helper sleeps: 30 to 100 µs, so that who calls again at once finds it awake.
+/// Spins of a worker before it sleeps: 30 to 100 µs, so that a caller that calls again soon finds
+/// it awake.
 const LOOKS: u32 = 2_000;
-/// Looks for the end of a helper's work before its caller lets others run.
+/// Spins of a caller that waits for a worker, before it yields the processor.
 const ENDS: u32 = 1_000;
 
-/// So many threads, the caller's own among them. The first call starts the others; they end with the team.
+/// Pool of threads, of which the caller is one. The first call starts the others; they end with the
+/// pool.
 ///
-/// A forked child has none of its parent's threads: its first call starts its own.
+/// A forked child has none of the threads of its parent: its first call starts its own.
 #[derive(Debug)]
-pub struct ThreadTeam {
+pub struct ThreadPool {
     threads: usize,
-    helpers: Vec<Helper>,
-    /// The process whose threads the helpers are.
+    workers: Vec<Worker>,
+    /// Process whose threads the workers are.
     pid: u32,
 }
 
 #[derive(Debug)]
-struct Helper {
-    desk: Arc<Desk>,
+struct Worker {
+    slot: Arc<WorkerSlot>,
     thread: JoinHandle<()>,
 }
 
-/// What stands between a caller and a helper. Both cells are the helper's while it is `Busy`, else the caller's.
-struct Desk {
+/// Work and result between a caller and a worker. Both cells are the worker's while the state is
+/// `Busy`, else the caller's.
+struct WorkerSlot {
     state: AtomicU32,
     work: UnsafeCell<Option<Work>>,
-    /// What the work panicked with.
+    /// Panic of the work.
     panic: UnsafeCell<Option<Panic>>,
 }
 
-/// Of a caller who waits until nobody has it any more.
+/// Borrowed from a caller that waits until no worker has it.
 type Work = *const (dyn Fn() + Sync);
 type Panic = Box<dyn Any + Send>;
 
-// SAFETY: one thread at a time has what is in the cells, as the hand-off says. What they hold may go to another one:
-// the work is `Sync`, and what it panicked with `Send`.
-unsafe impl Sync for Desk {}
+// SAFETY: the hand-off lets one thread at a time access the cells. Their contents may go to another
+// thread: the work is `Sync`, and the panic `Send`.
+unsafe impl Sync for WorkerSlot {}
 // SAFETY: as above.
-unsafe impl Send for Desk {}
+unsafe impl Send for WorkerSlot {}
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for WorkerSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Desk").field(&self.load(Ordering::Relaxed)).finish()
+        f.debug_tuple("WorkerSlot").field(&self.load(Ordering::Relaxed)).finish()
     }
 }
 
-impl ThreadTeam {
-    /// A team of so many threads, which are not started yet; of one, if there are to be none.
+impl ThreadPool {
+    /// Returns a pool of `threads` threads, at least one. They are not started yet.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), helpers: Vec::new(), pid: 0 }
+        Self { threads: threads.max(1), workers: Vec::new(), pid: 0 }
     }
 
-    /// How many threads it is to have.
+    /// Threads of the pool, the caller included.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Does the work in all threads at once. Each calls `work` once, but for those that are late: it takes parts of what is
-    /// to be done until none is left. Returns when nobody has it any more. Where a thread cannot be had, the others do
-    /// it.
+    /// Runs `work` in all threads. `work` takes parts of a task until none is left, so a thread
+    /// that is late may not run it. Returns when no thread runs it. If a thread cannot be started,
+    /// the others do its part.
     ///
-    /// Costs about 0.1 µs per thread right after another call, and the wake-up of a thread otherwise.
+    /// Costs about 0.1 µs per thread right after another call, else the wake-up of a thread.
     ///
     /// # Panics
     /// If `work` does, in any thread.
@@ -90,20 +93,21 @@ impl ThreadTeam {
             return work();
         }
         if self.pid != process::id() {
-            // A parent's threads: there is nobody to dismiss.
-            mem::forget(mem::take(&mut self.helpers));
+            // Threads of the parent: there are none to stop.
+            mem::forget(mem::take(&mut self.workers));
             self.pid = process::id();
         }
-        while self.helpers.len() + 1 < self.threads {
-            let Some(helper) = Helper::start() else { break };
-            self.helpers.push(helper);
+        while self.workers.len() + 1 < self.threads {
+            let Some(worker) = Worker::start() else { break };
+            self.workers.push(worker);
         }
         let shared: &(dyn Fn() + Sync) = &work;
-        // SAFETY: nothing but the lifetime changes. `Called` waits until no helper has the work, also where this unwinds.
+        // SAFETY: only the lifetime changes. `RunningCall` waits until no worker has the work, also
+        // on unwinding.
         let shared: &'static (dyn Fn() + Sync) = unsafe { mem::transmute(shared) };
-        let called = Called(&self.helpers);
-        for helper in called.0 {
-            helper.call(shared);
+        let called = RunningCall(&self.workers);
+        for worker in called.0 {
+            worker.call(shared);
         }
         work();
         if let Some(panic) = called.wait() {
@@ -112,101 +116,102 @@ impl ThreadTeam {
     }
 }
 
-impl Drop for ThreadTeam {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
-        let helpers = mem::take(&mut self.helpers);
+        let workers = mem::take(&mut self.workers);
         if self.pid != process::id() {
-            return mem::forget(helpers);
+            return mem::forget(workers);
         }
-        for Helper { desk, thread } in &helpers {
-            desk.store(State::Dismissed, Ordering::Relaxed);
+        for Worker { slot, thread } in &workers {
+            slot.store(WorkerState::Stopping, Ordering::Relaxed);
             thread.thread().unpark();
         }
-        for helper in helpers {
-            // It panics nowhere.
-            let _ = helper.thread.join();
+        for worker in workers {
+            // A worker catches every panic.
+            let _ = worker.thread.join();
         }
     }
 }
 
-/// Helpers that were called, until none of them has the work any more.
-struct Called<'a>(&'a [Helper]);
+/// Workers that were assigned work, until none has it.
+struct RunningCall<'a>(&'a [Worker]);
 
-impl Called<'_> {
-    /// Waits for all; what the work of one panicked with, if it did.
+impl RunningCall<'_> {
+    /// Waits for all workers. Returns the panic of one, if there was any.
     fn wait(&self) -> Option<Panic> {
         let mut panic = None;
-        for helper in self.0 {
-            panic = panic.or(helper.desk.wait());
+        for worker in self.0 {
+            panic = panic.or(worker.slot.wait());
         }
         panic
     }
 }
 
-impl Drop for Called<'_> {
+impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         self.wait();
     }
 }
 
-impl Helper {
+impl Worker {
     fn start() -> Option<Self> {
-        let desk = Arc::new(Desk {
-            state: AtomicU32::new(State::Idle as u32),
+        let slot = Arc::new(WorkerSlot {
+            state: AtomicU32::new(WorkerState::Idle as u32),
             work: UnsafeCell::new(None),
             panic: UnsafeCell::new(None),
         });
-        let its = Arc::clone(&desk);
-        let thread = thread::Builder::new().name("backcast-helper".into());
+        let its = Arc::clone(&slot);
+        let thread = thread::Builder::new().name("backcast-worker".into());
         let thread = thread.spawn(move || its.serve()).ok()?;
-        Some(Self { desk, thread })
+        Some(Self { slot, thread })
     }
 
     fn call(&self, work: Work) {
-        // SAFETY: it is idle, as every call waits for that, and the team is its caller's alone.
-        unsafe { *self.desk.work.get() = Some(work) };
-        handoff::call(&*self.desk);
+        // SAFETY: it is idle, as every call waits for that, and the pool is its caller's alone.
+        unsafe { *self.slot.work.get() = Some(work) };
+        handoff::assign(&*self.slot);
         self.thread.thread().unpark();
     }
 }
 
-impl Desk {
-    /// A helper's life.
+impl WorkerSlot {
+    /// Runs a worker thread.
     fn serve(&self) {
         let mut looks = 0;
         loop {
             match self.load(Ordering::Relaxed) {
-                State::Dismissed => return,
-                State::Called => {
+                WorkerState::Stopping => return,
+                WorkerState::Assigned => {
                     looks = 0;
-                    if handoff::take(self) {
-                        // SAFETY: what was taken up is ours until it is done, for which the caller waits.
+                    if handoff::accept(self) {
+                        // SAFETY: accepted work belongs to this worker until it is complete, and
+                        // the caller waits for that.
                         unsafe {
                             if let Some(work) = *self.work.get() {
                                 *self.panic.get() =
                                     catch_unwind(AssertUnwindSafe(|| (*work)())).err();
                             }
                         }
-                        handoff::done(self);
+                        handoff::complete(self);
                     }
                 }
                 _ if looks < LOOKS => {
                     looks += 1;
                     spin_loop();
                 }
-                // Woken by every call since the last look.
+                // Every assignment since the last look wakes it.
                 _ => thread::park(),
             }
         }
     }
 
-    /// Waits until the helper does not have the work; what it panicked with, if it did.
+    /// Waits until the worker does not have the work. Returns its panic, if there was one.
     fn wait(&self) -> Option<Panic> {
-        if handoff::back(self) {
+        if handoff::revoke(self) {
             return None;
         }
         let mut looks = 0;
-        while !handoff::is_over(self) {
+        while !handoff::is_complete(self) {
             looks += 1;
             if looks < ENDS { spin_loop() } else { thread::yield_now() }
         }
@@ -215,18 +220,18 @@ impl Desk {
     }
 }
 
-impl Post for Desk {
-    fn load(&self, order: Ordering) -> State {
+impl HandoffWord for WorkerSlot {
+    fn load(&self, order: Ordering) -> WorkerState {
         let state = self.state.load(order);
-        let all = [State::Called, State::Busy, State::Dismissed];
-        all.into_iter().find(|one| *one as u32 == state).unwrap_or(State::Idle)
+        let all = [WorkerState::Assigned, WorkerState::Busy, WorkerState::Stopping];
+        all.into_iter().find(|one| *one as u32 == state).unwrap_or(WorkerState::Idle)
     }
 
-    fn store(&self, state: State, order: Ordering) {
+    fn store(&self, state: WorkerState, order: Ordering) {
         self.state.store(state as u32, order);
     }
 
-    fn change(&self, from: State, to: State, order: Ordering) -> bool {
+    fn change(&self, from: WorkerState, to: WorkerState, order: Ordering) -> bool {
         let (from, to) = (from as u32, to as u32);
         self.state.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
     }
@@ -242,10 +247,10 @@ mod tests {
 
     use Ordering::SeqCst;
 
-    /// Adds up numbers that threads take one by one.
-    fn sum(team: &mut ThreadTeam, below: usize) -> usize {
+    /// Sums numbers that threads take one by one.
+    fn sum(pool: &mut ThreadPool, below: usize) -> usize {
         let (next, sum) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        team.work(|| {
+        pool.work(|| {
             loop {
                 let number = next.fetch_add(1, SeqCst);
                 if number >= below {
@@ -257,10 +262,10 @@ mod tests {
         sum.into_inner()
     }
 
-    /// All threads of a team, which meet each other in a call; the caller's is the first.
-    fn who(team: &mut ThreadTeam) -> Vec<ThreadId> {
-        let (ids, all) = (Mutex::new(vec![thread::current().id()]), Barrier::new(team.threads()));
-        team.work(|| {
+    /// Returns the threads of a pool, which meet in a call. The caller comes first.
+    fn who(pool: &mut ThreadPool) -> Vec<ThreadId> {
+        let (ids, all) = (Mutex::new(vec![thread::current().id()]), Barrier::new(pool.threads()));
+        pool.work(|| {
             let id = thread::current().id();
             let mut ids = ids.lock().unwrap();
             if !ids.contains(&id) {
@@ -275,27 +280,27 @@ mod tests {
     #[test]
     fn call_after_call_all_of_the_work_is_done() {
         for threads in 0..5 {
-            let mut team = ThreadTeam::new(threads);
+            let mut pool = ThreadPool::new(threads);
             for call in 0..5_000 {
-                assert_eq!(sum(&mut team, 10), 45, "call {call}");
+                assert_eq!(sum(&mut pool, 10), 45, "call {call}");
             }
-            assert_eq!(team.helpers.len(), threads.saturating_sub(1));
+            assert_eq!(pool.workers.len(), threads.saturating_sub(1));
         }
     }
 
     #[test]
     fn the_same_threads_help_again() {
-        let mut team = ThreadTeam::new(3);
-        let [first, again] = [(); 2].map(|()| who(&mut team).into_iter().collect::<HashSet<_>>());
+        let mut pool = ThreadPool::new(3);
+        let [first, again] = [(); 2].map(|()| who(&mut pool).into_iter().collect::<HashSet<_>>());
         assert_eq!((first.len(), first), (3, again));
     }
 
     #[test]
     fn a_helper_that_sleeps_is_woken() {
-        let mut team = ThreadTeam::new(2);
+        let mut pool = ThreadPool::new(2);
         for _ in 0..20 {
-            assert_eq!(who(&mut team).len(), 2);
-            // More than it looks, and each takes longer.
+            assert_eq!(who(&mut pool).len(), 2);
+            // More yields than a worker spins, and each takes longer.
             for _ in 0..2 * LOOKS {
                 thread::yield_now();
             }
@@ -304,31 +309,31 @@ mod tests {
 
     #[test]
     fn a_panic_in_any_thread_comes_to_the_caller_when_all_have_ended() {
-        let mut team = ThreadTeam::new(2);
+        let mut pool = ThreadPool::new(2);
         let caller = thread::current().id();
         for of_caller in [true, false] {
             let both = Barrier::new(2);
             let panicked = catch_unwind(AssertUnwindSafe(|| {
-                team.work(|| {
+                pool.work(|| {
                     both.wait();
                     assert!((thread::current().id() == caller) != of_caller, "it went wrong");
                 });
             }));
             let panic = panicked.expect_err("one of them panicked");
             assert_eq!(panic.downcast_ref(), Some(&"it went wrong"));
-            assert_eq!(sum(&mut team, 10), 45, "the team goes on");
+            assert_eq!(sum(&mut pool, 10), 45, "the pool goes on");
         }
     }
 
     #[test]
     fn the_threads_of_another_process_are_left_alone() {
-        let mut team = ThreadTeam::new(2);
-        let parent = who(&mut team);
-        // What a forked child has: its parent's list and another number.
-        team.pid = 0;
-        let child = who(&mut team);
+        let mut pool = ThreadPool::new(2);
+        let parent = who(&mut pool);
+        // A forked child has the list of its parent and another process id.
+        pool.pid = 0;
+        let child = who(&mut pool);
         assert_ne!(parent[1], child[1], "a thread of its own");
-        team.pid = 0;
-        drop(team);
+        pool.pid = 0;
+        drop(pool);
     }
 }

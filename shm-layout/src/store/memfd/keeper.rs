@@ -1,4 +1,4 @@
-//! Keeps the memory of rings that nobody holds: what a daemon is for where a file system is not.
+//! Keeps the memory of rings in memfds that no process holds, as a file system keeps files.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, renameat, symlinkat, unlinkat};
 
-use super::{Link, Memory, is_link, open};
+use super::{KeptMemfds, Link, is_link, open};
 use crate::error::Kind;
 use crate::error::SegmentError;
 use crate::layout::names::Base;
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::files;
 use crate::os::mapping::Access;
-use crate::store::object::{KEEP_BYTE, Object, Place, is_missing};
+use crate::store::object::{CheckedDir, KEEP_BYTE, Object, is_missing};
 use crate::store::relocation::RESIZE_LOCK;
 use crate::store::ring_files::{CTL, NEXT_SUFFIX};
 use crate::store::ring_store::RingStore;
 
-/// A link that is about to take another one's place.
+/// Name of a link that is about to replace another one.
 const RENEWED: &str = "renewed";
 
 /// Keeps the memory of every ring of a base directory that lies in sealed memfds. It holds no ring:
-/// whoever removes one meets nobody here, and the memory goes back at the next [`look`](Self::look).
+/// a ring can be removed despite it, and the memory is freed at the next [`look`](Self::look).
 #[derive(Debug, Default)]
 pub struct MemfdKeeper {
-    /// By the directory's device and number, which stay when it is renamed.
+    /// Rings by device and number of their directory, which stay the same when it is renamed.
     rings: HashMap<(u64, u64), KeptRing>,
 }
 
@@ -33,18 +33,18 @@ pub struct MemfdKeeper {
 struct KeptRing {
     dir: OwnedFd,
     path: PathBuf,
-    memory: Memory,
-    /// Says that the memory is kept, to those who cannot see by whom.
+    memory: KeptMemfds,
+    /// Lock that marks the memory as kept, for processes that cannot see the keeper.
     lock: LockFile,
 }
 
 impl MemfdKeeper {
-    /// Takes what there is to keep, and lets go of what no ring has any more. Returns why rings could
-    /// not be kept, where there were such.
+    /// Keeps the memory of new rings, and frees that of removed ones. Returns the errors of rings
+    /// that could not be kept.
     ///
     /// A few system calls for each ring; one for each lane of a ring in memfds.
     pub fn look(&mut self, base: &Base) -> Result<Vec<SegmentError>, SegmentError> {
-        let place = match Place::open(base.path()) {
+        let place = match CheckedDir::open(base.path()) {
             Err(error) if is_missing(&error) => {
                 self.rings.clear();
                 return Ok(Vec::new());
@@ -58,9 +58,9 @@ impl MemfdKeeper {
             let is_ring = path.extension().is_some_and(|extension| extension == suffix);
             let Some(dir) = is_ring.then(|| place.open_dir(name).ok()).flatten() else { continue };
             let Some(key) = is_link(&dir, CTL).then(|| key(&dir)).flatten() else { continue };
-            match self.keep_at(key, dir, &path, &Memory::default()) {
+            match self.keep_at(key, dir, &path, &KeptMemfds::default()) {
                 Ok(()) => {}
-                // It went away since it was listed.
+                // The ring was removed since it was listed.
                 Err(_) if !path.exists() => continue,
                 Err(error) => failed.push(error),
             }
@@ -70,8 +70,8 @@ impl MemfdKeeper {
         Ok(failed)
     }
 
-    /// Takes the memory of one ring, if it lies in memfds, with the very descriptors that its handle has:
-    /// if this made the ring, its links stay true.
+    /// Keeps the memory of one ring, if it lies in memfds, with the descriptors of its handle. If
+    /// this process made the ring, its links stay true.
     pub fn keep(&mut self, ring: &RingStore) -> Result<(), SegmentError> {
         ring.object().map_or(Ok(()), |object| self.keep_object(object))
     }
@@ -87,7 +87,7 @@ impl MemfdKeeper {
         key: (u64, u64),
         dir: OwnedFd,
         path: &Path,
-        has: &Memory,
+        has: &KeptMemfds,
     ) -> Result<(), SegmentError> {
         if let Some(ring) = self.rings.get(&key) {
             ring.memory.take_from(has);
@@ -95,18 +95,18 @@ impl MemfdKeeper {
         }
         let lock = files::open(&dir, Kind::Ring.lock_file(), path, Access::ReadWrite, None)?;
         let lock = LockFile::new(lock);
-        let (path, memory) = (path.to_owned(), Memory::looked_for_once());
+        let (path, memory) = (path.to_owned(), KeptMemfds::looked_for_once());
         memory.take_from(has);
         let ring = KeptRing { dir, path, memory, lock };
-        // What cannot be found is not said to be kept.
+        // A ring whose memory is not found is not marked as kept.
         ring.tend()?;
-        let said = ring.lock.try_lock(KEEP_BYTE, Hold::Shared);
+        let said = ring.lock.try_lock(KEEP_BYTE, LockMode::Shared);
         said.map_err(SegmentError::io("lock", &ring.path))?;
         self.rings.insert(key, ring);
         Ok(())
     }
 
-    /// Rings whose memory is kept.
+    /// Returns the number of rings whose memory is kept.
     #[must_use]
     pub fn rings(&self) -> usize {
         self.rings.len()
@@ -124,7 +124,7 @@ impl KeptRing {
             if !self.memory.has(link.id) {
                 let access = Access::ReadOnly;
                 let opened = open(&self.dir, &name, &self.path, access, None, &self.memory);
-                // A writer may have given it another name meanwhile.
+                // A writer may have renamed it meanwhile.
                 result = result.and(match opened {
                     Err(_) if !is_link(&self.dir, &name) => Ok(()),
                     other => other.map(drop),
@@ -136,8 +136,9 @@ impl KeptRing {
         result
     }
 
-    /// Has links that speak of others, who may be gone, speak of this process. Only where nobody gives a
-    /// lane's new file its name meanwhile: while this keeps others from resizing, and nobody resized.
+    /// Renews links that name other processes, which may have ended, to name this one. Only while
+    /// no lane can be renamed: while this process keeps others from resizing, and no resize is
+    /// unfinished.
     fn renew_links(&self) {
         let names = names(&self.dir).unwrap_or_default();
         let stale = |name: &&String| {
@@ -147,10 +148,10 @@ impl KeptRing {
         if !names.iter().any(|name| stale(&name)) {
             return;
         }
-        if !matches!(self.lock.try_lock(RESIZE_LOCK, Hold::Exclusive), Ok(true)) {
+        if !matches!(self.lock.try_lock(RESIZE_LOCK, LockMode::Exclusive), Ok(true)) {
             return;
         }
-        // Seen anew: the first look may be from before the last move.
+        // Listed again: the first list may be older than the last relocation.
         let names = self::names(&self.dir).unwrap_or_default();
         if !names.iter().any(|name| name.ends_with(NEXT_SUFFIX)) {
             for name in names.iter().filter(stale) {
@@ -160,7 +161,7 @@ impl KeptRing {
         let _ = self.lock.unlock(RESIZE_LOCK);
     }
 
-    /// What goes wrong leaves a link that is searched for.
+    /// Errors are ignored: a link that is not renewed is searched for.
     fn renew(&self, name: &str) {
         let ours = Link::read(&self.dir, name).and_then(|link| self.memory.link(link.id));
         let Some(ours) = ours else { return };
@@ -171,7 +172,7 @@ impl KeptRing {
     }
 }
 
-/// What a directory has.
+/// Returns the names in a directory.
 fn names(dir: &OwnedFd) -> Result<Vec<String>, rustix::io::Errno> {
     let entries = Dir::read_from(dir)?.filter_map(Result::ok);
     Ok(entries.filter_map(|entry| entry.file_name().to_str().map(str::to_owned).ok()).collect())

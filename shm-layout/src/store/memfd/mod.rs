@@ -1,12 +1,12 @@
-//! Files that no file system has: sealed anonymous memory, whose size nobody can change.
+//! Sealed anonymous memory in place of files, whose size no process can change.
 //!
-//! A file below a directory can be cut short by any process of its user, and whoever has it mapped
-//! then gets a SIGBUS. A memfd that is sealed cannot. It has no name, so where the file would be stands
-//! a link that says what to look for: the memory's random number, and the process that made it with the
-//! descriptor that it had there. Nothing follows that link but this module. Every handle of the ring
-//! keeps descriptors of its memory, so whoever holds it will do when its maker is gone.
+//! Any process of the user can truncate a file in a directory, and each process that has it mapped
+//! then gets a SIGBUS. A sealed memfd cannot be truncated. It has no name, so a link stands in
+//! place of the file. The link holds the random number of the memory, and the process and
+//! descriptor that created it. Only this module follows such links. Every handle of the ring keeps
+//! descriptors of its memory, so any holder is enough after the creator has ended.
 //!
-//! Why links, and what they cost: `docs/decisions/0033-sealed-memory-behind-links.md`.
+//! `docs/decisions/0033-sealed-memory-behind-links.md` says why links, and what they cost.
 
 mod keeper;
 mod search;
@@ -30,17 +30,17 @@ use crate::os::mapping::Access;
 pub use keeper::MemfdKeeper;
 pub(crate) use search::Search;
 
-/// Memory is looked for again this often when the process that had it ends meanwhile.
+/// Searches for a memfd before giving up, when its process ends during the search.
 const ATTEMPTS: u32 = 16;
-/// What a link begins with, and the name of the memory that it means.
+/// Prefix of every link, and of the name of the memory.
 const MARK: &str = "backcast-memfd";
 
-/// What stands where a file would be.
+/// Link in the place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Of the memory; it is part of the memory's name.
+    /// Random number of the memory, part of its name.
     id: u64,
-    /// Where it was when it was made: a process, and one of its descriptors.
+    /// Process that created the memory, and its descriptor there.
     pid: u32,
     descriptor: u32,
 }
@@ -65,45 +65,45 @@ impl FromStr for Link {
             pid: pid.parse().map_err(drop)?,
             descriptor: descriptor.parse().map_err(drop)?,
         };
-        // One way to write it: no sign, no zeros, nothing after it.
+        // Only the canonical form is accepted: no sign, no leading zeros, nothing after it.
         if link.to_string() == text { Ok(link) } else { Err(()) }
     }
 }
 
 impl Link {
-    /// To memory that this process has.
+    /// Returns a link to memory of this process.
     fn ours(id: u64, fd: &OwnedFd) -> Self {
         let descriptor = u32::try_from(fd.as_raw_fd()).unwrap_or(u32::MAX);
         Self { id, pid: std::process::id(), descriptor }
     }
 
-    /// The link of that name in a directory; `None` if there is something else, or nothing.
+    /// Reads the link of that name in a directory. `None` if there is none.
     pub(crate) fn read(dir: impl AsFd, name: &str) -> Option<Self> {
         let text = readlinkat(dir, name, Vec::new()).ok()?;
         text.to_str().ok()?.parse().ok()
     }
 
-    /// As the kernel shows what a descriptor of the memory refers to.
+    /// Returns the text that the kernel shows for a descriptor of the memory.
     fn shown(self) -> String {
         format!("/memfd:{} (deleted)", memory_name(self.id))
     }
 }
 
-/// The name of a memory, which tells it from all others.
+/// Returns the name of a memfd, which no other has.
 fn memory_name(id: u64) -> String {
     format!("{MARK}:{id:016x}")
 }
 
-/// What a handle has of a ring's memory: descriptors, so that it does not go away, nor becomes
-/// impossible to find.
+/// Descriptors of a ring's memory that a handle keeps, so that the memory is not freed and can be
+/// found.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct KeptMemfds {
     kept: Mutex<Vec<(u64, OwnedFd)>>,
     search: Mutex<Search>,
 }
 
-impl Memory {
-    /// For a look at many links, of which some may lead nowhere.
+impl KeptMemfds {
+    /// Searches all processes once, for looks at many links of which some may lead nowhere.
     pub(crate) fn looked_for_once() -> Self {
         Self { search: Mutex::new(Search::once()), ..Self::default() }
     }
@@ -116,7 +116,7 @@ impl Memory {
         self.kept().push((id, fd));
     }
 
-    /// Takes everything that another has, which lets go of it.
+    /// Takes all descriptors of another one.
     fn take_from(&self, other: &Self) {
         let taken = std::mem::take(&mut *other.kept());
         let mut kept = self.kept();
@@ -124,7 +124,7 @@ impl Memory {
         kept.extend(taken);
     }
 
-    /// Where this process has a memory, as a link to it says.
+    /// Returns the link to a memory that this process has.
     fn link(&self, id: u64) -> Option<Link> {
         let kept = self.kept();
         let (_, fd) = kept.iter().find(|(kept, _)| *kept == id)?;
@@ -139,12 +139,12 @@ impl Memory {
         self.search.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of everything.
+    /// Closes all descriptors.
     pub(crate) fn clear(&self) {
         self.kept().clear();
     }
 
-    /// Lets go of what no link in the directory means any more.
+    /// Closes descriptors that no link in the directory names.
     pub(crate) fn tidy(&self, dir: &OwnedFd) {
         self.tidy_by(|| links(dir));
     }
@@ -155,14 +155,14 @@ impl Memory {
         if self.kept().iter().all(|(id, _)| is_named(&named, *id)) {
             return;
         }
-        // A link that is given its final name while it is looked for is under neither. It is so once.
+        // A link that is renamed during the look may be missed under both names, but only once.
         let Some(again) = look() else { return };
         named.extend(again);
         self.kept().retain(|(id, _)| is_named(&named, *id));
     }
 }
 
-/// Every link in a directory. `None`: it cannot be read.
+/// Returns the links in a directory. `None` if it cannot be read.
 fn links(dir: &OwnedFd) -> Option<Vec<Link>> {
     let entries = Dir::read_from(dir).ok()?;
     let mut links = Vec::new();
@@ -175,12 +175,12 @@ fn links(dir: &OwnedFd) -> Option<Vec<Link>> {
     Some(links)
 }
 
-/// Makes a new memory with a link in the place of a file. It stays as long as it is kept.
+/// Creates memory with a link in the place of a file. It lives as long as it is kept.
 pub(crate) fn make(
     dir: &OwnedFd,
     name: &str,
     path: &Path,
-    memory: &Memory,
+    memory: &KeptMemfds,
 ) -> Result<File, SegmentError> {
     let failed = |error: Errno| SegmentError::io("create", &path.join(name))(error.into());
     let id = rand::random();
@@ -192,19 +192,19 @@ pub(crate) fn make(
     Ok(File::from(made))
 }
 
-/// From here on nobody can change the size of a memory.
+/// Seals the size of a memory.
 pub(crate) fn seal(made: &File, path: &Path) -> Result<(), SegmentError> {
     crate::os::memfd::seal(made).map_err(|error| SegmentError::io("seal", path)(error.into()))
 }
 
-/// Opens a file of the directory, or the memory that a link there means, which is kept then.
+/// Opens a file of the directory, or the memory that a link there names, and keeps its descriptor.
 pub(crate) fn open(
     dir: &OwnedFd,
     name: &str,
     path: &Path,
     access: Access,
     len: Option<u64>,
-    memory: &Memory,
+    memory: &KeptMemfds,
 ) -> Result<OwnedFd, SegmentError> {
     let Some(link) = Link::read(dir, name) else {
         return files::open(dir, name, path, access, len);
@@ -225,13 +225,13 @@ fn open_found(
     link: Link,
     path: &Path,
     access: Access,
-    memory: &Memory,
+    memory: &KeptMemfds,
 ) -> Result<OwnedFd, SegmentError> {
     let gone = || SegmentError::MemoryGone { path: path.to_owned(), pid: link.pid };
     for _ in 0..ATTEMPTS {
         let found = memory.search().find(link).ok_or_else(gone)?;
-        // Who had it there may have ended in between, or opened something else in its place; others may
-        // have it.
+        // The process may have ended in between, or opened something else under that number. Others
+        // may have the memory.
         match search::open(&found, link, access) {
             Ok(Some(opened)) => return Ok(opened),
             Ok(None) => {}
@@ -241,7 +241,7 @@ fn open_found(
     Err(gone())
 }
 
-/// Bytes of each memory that links in a directory mean, by its number.
+/// Returns the bytes of each memory that links in a directory name, by its number.
 pub(crate) fn allocated(dir: &OwnedFd) -> BTreeMap<u64, u64> {
     let mut search = Search::once();
     let bytes = |link: Link| {
@@ -269,7 +269,7 @@ mod tests {
     fn what_is_being_renamed_is_kept_and_what_it_replaces_is_not() {
         let link = |id| Link { id, pid: 1, descriptor: 1 };
         let kept_after = |looks: &[Option<Vec<Link>>]| {
-            let memory = Memory::default();
+            let memory = KeptMemfds::default();
             for id in [1, 2] {
                 memory.keep(id, OwnedFd::from(File::open("/dev/null").unwrap()));
             }
@@ -278,7 +278,7 @@ mod tests {
             [1, 2].map(|id| memory.has(id))
         };
         assert_eq!(kept_after(&[Some(vec![link(1), link(2)])]), [true, true]);
-        // Memory 2 takes the place of 1, and the first look comes in the middle of that.
+        // Memfd 2 replaces memfd 1, and the first search runs during that.
         assert_eq!(kept_after(&[Some(vec![link(1)]), Some(vec![link(2)])]), [true, true]);
         assert_eq!(kept_after(&[Some(vec![link(2)]), Some(vec![link(2)])]), [false, true]);
         assert_eq!(kept_after(&[None]), [true, true], "who cannot look lets go of nothing");

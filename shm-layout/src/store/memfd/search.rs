@@ -1,4 +1,4 @@
-//! Where a memory is: a descriptor of some process of this user.
+//! Finds memory among the descriptors of the processes of this user.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,34 +10,34 @@ use super::{Link, MARK};
 use crate::os::mapping::Access;
 use crate::os::memfd;
 
-/// All who had a memory may have ended since they were seen, this often at most.
+/// Searches, if all processes that had a memory have ended since they were seen.
 const LOOKS: u32 = 8;
 
-/// Finds memory, and remembers what it saw while it looked.
+/// Finds memory, and caches where it saw memory.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    /// By the memory's number: everybody who has it, as any of them may end meanwhile.
+    /// Descriptors by number of the memory: all of them, since any process may end.
     seen: HashMap<u64, Vec<PathBuf>>,
     looked: bool,
-    /// Processes are looked through once at most.
+    /// Processes are searched once at most.
     once: bool,
 }
 
 impl Search {
-    /// For a look at many links, of which some may lead nowhere.
+    /// Searches all processes once, for looks at many links of which some may lead nowhere.
     pub(crate) fn once() -> Self {
         Self { once: true, ..Self::default() }
     }
 
-    /// What was not found may be there by now.
+    /// Allows another search: memory that was not found may have appeared.
     pub(crate) fn again(&mut self) {
         self.looked = false;
     }
 
-    /// The way to a memory: where its maker had it, or else any process that has it. `None`:
-    /// none of those that this one may look at has.
+    /// Returns the path of a descriptor of a memory: that of its creator, or of any process. `None`
+    /// if no process that this one can look into has it.
     ///
-    /// One look at every descriptor of every process of this user, if its maker is gone.
+    /// Reads every descriptor of every process of this user, if the creator has ended.
     pub(crate) fn find(&mut self, link: Link) -> Option<PathBuf> {
         let first = of(&Path::new("/proc").join(link.pid.to_string()), link.descriptor);
         if is_it(&first, link) {
@@ -52,7 +52,7 @@ impl Search {
         for _ in 0..LOOKS {
             self.look();
             let known = self.known(link);
-            // Those who had it a moment ago may have handed it on before they ended.
+            // Processes that had it may have passed it on before they ended.
             if known.is_some() || !self.seen.contains_key(&link.id) {
                 return known;
             }
@@ -89,7 +89,7 @@ fn of(process: &Path, descriptor: u32) -> PathBuf {
     process.join("fd").join(descriptor.to_string())
 }
 
-/// What the kernel says that a descriptor refers to.
+/// Returns the text that the kernel shows for a descriptor.
 fn shown_at(path: &Path) -> Option<String> {
     fs::read_link(path).ok()?.into_os_string().into_string().ok()
 }
@@ -98,10 +98,11 @@ fn is_it(path: &Path, link: Link) -> bool {
     shown_at(path).is_some_and(|shown| shown == link.shown())
 }
 
-/// Opens what was found. `None`: it is not there any more, and another file may be.
+/// Opens a descriptor that was found. Returns `None` if it is closed, or refers to something else
+/// by now.
 ///
-/// Whose descriptor it is may close it and open something else, between any two looks at it: so what was opened is
-/// looked at, which nobody can exchange.
+/// The owner may close the descriptor and open something else between any two looks. So the opened
+/// file is checked, which the owner cannot exchange.
 pub(crate) fn open(
     found: &Path,
     link: Link,
@@ -118,7 +119,7 @@ pub(crate) fn open(
     }
 }
 
-/// The number of a memory of ours.
+/// Parses the number of a memory of ours.
 fn id_of(shown: &str) -> Option<u64> {
     let rest = shown.strip_prefix("/memfd:")?.strip_prefix(MARK)?.strip_prefix(':')?;
     u64::from_str_radix(rest.strip_suffix(" (deleted)")?, 16).ok()

@@ -1,4 +1,4 @@
-//! What objects there are, and what can be told of them from outside.
+//! Lists objects, and describes them from outside.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, statat};
 
-use super::place::{self, Place};
+use super::place::{self, CheckedDir};
 use super::{
     BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
     partial,
@@ -20,12 +20,12 @@ use crate::os::files;
 use crate::os::mapping::Access;
 use crate::store::memfd;
 
-/// One named object as the file system and the kernel's locks show it.
+/// A named object as the file system and the kernel's locks show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct ObjectInfo {
-    /// Name, or what a partial ring is to be called; empty for another remnant of a creator or remover that
-    /// died.
+    /// Name, or the future name of a partial ring. Empty for another remnant of a creator or
+    /// remover that died.
     pub name: String,
     /// Ring or panel.
     pub kind: Kind,
@@ -33,32 +33,32 @@ pub struct ObjectInfo {
     pub path: PathBuf,
     /// Bytes allocated.
     pub bytes: u64,
-    /// Stays when nobody holds it.
+    /// Stays when no process holds it.
     pub persistent: bool,
     /// Some process has a handle on it.
     pub held: bool,
     /// Not named yet, or not any more: a remnant, unless held.
     pub building: bool,
-    /// It lies in sealed memfds, not in files.
+    /// Lies in sealed memfds, not in files.
     pub memfd: bool,
 }
 
 impl ObjectInfo {
-    /// Whether it is a ring that is being filled, or was when its maker died: the next one can go on with
-    /// it ([`PartialRing`](super::PartialRing)).
+    /// Whether it is a ring that is being filled, or was when its creator died. Another process can
+    /// continue it ([`PartialRing`](super::PartialRing)).
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.building && !self.name.is_empty()
     }
 }
 
-/// Looks at a directory before what it shows is taken as it is, though it keeps changing.
+/// Looks at a directory that keeps changing, before the last one is taken.
 const LOOKS: usize = 8;
 
-/// Every object below `base`, damaged ones included, by kind and name. A base that does not exist
-/// has none. One that is named or removed meanwhile is told of once, or not at all.
+/// Lists the objects below `base`, damaged ones included, by kind and name. A base that does not
+/// exist has none. An object that is named or removed meanwhile is listed once, or not at all.
 pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    let place = match Place::open(base.path()) {
+    let place = match CheckedDir::open(base.path()) {
         Err(error) if is_missing(&error) => return Ok(Vec::new()),
         other => other?,
     };
@@ -76,7 +76,7 @@ pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     Ok(found)
 }
 
-/// The error for a name that is not there, with the name that may have been meant.
+/// Returns the error for a name that does not exist, with the most similar name.
 pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
     let near = list(base)
         .unwrap_or_default()
@@ -90,13 +90,13 @@ pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
 }
 
 pub(super) fn describe(path: &Path) -> Result<Option<ObjectInfo>, SegmentError> {
-    match Place::of(path) {
+    match CheckedDir::of(path) {
         Err(error) if is_missing(&error) => Ok(None),
         found => found.map(|(place, name)| describe_in(&place, name)),
     }
 }
 
-fn describe_in(place: &Place, file_name: &OsStr) -> Option<ObjectInfo> {
+fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
     let (path, file_name) = (&place.path_of(file_name), file_name.to_str()?);
     let partial = partial::ring_of(file_name);
     let building = partial.is_some() || is_remnant(path);
@@ -115,14 +115,15 @@ fn describe_in(place: &Place, file_name: &OsStr) -> Option<ObjectInfo> {
     }
     let memfd = dir.as_ref().is_ok_and(is_in_memfds);
     let lock = dir.as_ref().map_err(drop).and_then(|dir| lock_of(dir, path, kind));
-    // What cannot be told counts as held: nothing live is ever collected.
+    // Unknown counts as held: no live object is ever collected.
     let locked = |byte| match &lock {
         Ok(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
         Ok(None) => false,
         Err(()) => true,
     };
     let held = locked(HOLD_BYTE);
-    // One that went meanwhile is not there; one that this user may not look into is, at whatever size.
+    // An object removed meanwhile is not listed. One that this user may not look into is, with size
+    // 0.
     let mut bytes = match &dir {
         Ok(dir) => bytes_of(dir)?,
         Err(error) if is_missing(error) => return None,
@@ -136,7 +137,7 @@ fn describe_in(place: &Place, file_name: &OsStr) -> Option<ObjectInfo> {
         let memory = dir.as_ref().ok().and_then(|dir| settled(|| Some(memfd::allocated(dir))));
         bytes = bytes.saturating_add(memory.unwrap_or(0));
     }
-    // Memory that nobody keeps is gone, whatever was asked for.
+    // A memfd is lost with its last holder, so it is persistent only while it is kept or held.
     let persistent = has(PERSISTENT_FILE) && (!memfd || held || locked(KEEP_BYTE));
     Some(ObjectInfo {
         name: name.to_owned(),
@@ -150,7 +151,7 @@ fn describe_in(place: &Place, file_name: &OsStr) -> Option<ObjectInfo> {
     })
 }
 
-/// Bytes of the files in a directory.
+/// Returns the bytes of the files in a directory.
 fn bytes_of(dir: &OwnedFd) -> Option<u64> {
     settled(|| {
         let stat = |name: &OsString| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -160,10 +161,10 @@ fn bytes_of(dir: &OwnedFd) -> Option<u64> {
     })
 }
 
-/// Bytes of all files that looks at a place find, by a number that a file keeps when it is renamed. A lane
-/// that moves takes its larger memory from one name to another, and a single look could find the old
-/// memory there and then nothing here. Two looks that find the same found what there was between them; of
-/// files that move all the time, all that were seen count.
+/// Sums the bytes of the files that `look` finds, by a number that a file keeps when it is renamed.
+/// A relocated lane takes its larger memory from one name to another, and a single look could miss
+/// it under both. Two looks that find the same are correct. If no two agree, all files that were
+/// seen count.
 fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> {
     let mut before = look()?;
     let mut seen = before.clone();
@@ -178,14 +179,14 @@ fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> 
     Some(seen.values().sum())
 }
 
-/// Whether a directory is one that is being made or removed, and has no object's name.
+/// Whether a directory is being created or removed, and has no name of an object.
 pub(super) fn is_remnant(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The lock file of a directory of ours; `None` when there is none, an error when it cannot be
-/// told.
+/// Opens the lock file of a directory of ours. Returns `None` if there is none, and an error if it
+/// is unknown.
 pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
     match files::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
         Ok(fd) => Ok(Some(LockFile::new(fd))),
@@ -209,7 +210,8 @@ mod tests {
         };
         assert_eq!(counted(&[&[]]), 0);
         assert_eq!(counted(&[&[(1, 10), (2, 20)]]), 30);
-        // The old memory was seen under the lane's name, and then the new one had no other any more.
+        // The first pass saw the old memory under the lane's name; after the rename only the new
+        // one is left.
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)]]), 20);
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)], &[(2, 20), (3, 40)]]), 60);
         // Whatever was seen counts, if it never rests.

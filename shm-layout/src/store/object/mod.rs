@@ -1,9 +1,9 @@
-//! Named objects: directories that appear whole, are held by kernel locks and are collected when
-//! nobody holds them.
+//! Named objects: directories that appear whole, are held by kernel locks, and are collected when
+//! no process holds them.
 //!
-//! An object is built under a hidden name and renamed into place, so nobody ever sees half of
-//! one. Every handle keeps a shared lock on a byte of the object's lock file; the kernel drops it
-//! when the process dies. Only whoever removes an object takes that byte alone.
+//! An object is built under a hidden name and renamed into place, so no process ever sees half of
+//! one. Every handle keeps a shared lock on a byte of the lock file, which the kernel drops when
+//! the process dies. Only a remover locks that byte exclusively.
 
 mod listing;
 mod open;
@@ -18,16 +18,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::place::Place;
+pub(crate) use self::place::CheckedDir;
 use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
 use crate::error::Kind;
 use crate::error::{OTHER_VERSION, SegmentError};
 use crate::layout::names::{Base, Exist, check_known};
 use crate::layout::origin;
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::files;
 use crate::os::mapping::Access;
-use crate::store::memfd::{self, Memory};
+use crate::store::memfd::{self, KeptMemfds};
 use crate::store::ring_files::{CTL, Folder};
 use crate::store::sealed_segment;
 
@@ -36,15 +36,15 @@ pub(crate) use partial::is_lock;
 pub use partial::{PartialRing, remove_partial};
 pub use removal::{collect, collect_orphans, remove, remove_unheld};
 
-/// The byte that every handle of an object locks.
+/// Byte that every handle of an object locks.
 const HOLD_BYTE: u64 = 1;
-/// The byte that whoever keeps the memory of an object in memfds locks, without holding the object.
+/// Byte that the keeper of an object in memfds locks, without holding the object.
 pub(crate) const KEEP_BYTE: u64 = 3;
-/// Marks an object that stays when nobody holds it.
+/// File that marks a persistent object.
 const PERSISTENT_FILE: &str = "persistent";
 const BUILDING_PREFIX: &str = ".building-";
 const DEAD_PREFIX: &str = ".dead-";
-/// Races with collectors and other creators are tried again this often.
+/// Attempts against races with collectors and other creators.
 const ATTEMPTS: u32 = 64;
 
 /// A handle on a named object. Dropping the last one of a non-persistent object removes it.
@@ -56,18 +56,18 @@ pub(crate) struct Object {
     dir: OwnedFd,
     hold: LockFile,
     persistent: bool,
-    /// Whether this handle keeps the object alive; an observer's does not.
+    /// Whether this handle keeps the object alive; that of an observer does not.
     holds: bool,
-    /// What it has of the object's memory, if that lies in memfds.
-    memory: Memory,
+    /// Descriptors of the object's memory, if that lies in memfds.
+    memory: KeptMemfds,
 }
 
 impl Object {
-    /// Name of the file that marks one that stays when nobody holds it.
+    /// Name of the file that marks a persistent object.
     pub(crate) const PERSISTENT: &str = PERSISTENT_FILE;
 
-    /// Builds an object with `make`, which fills the directory it is given, or opens the one that
-    /// exists. `true`: it was built.
+    /// Builds an object with `make`, which fills the directory it is given, or opens the existing
+    /// one. Returns `true` if it was built.
     pub(crate) fn create(
         base: &Base,
         kind: Kind,
@@ -76,10 +76,10 @@ impl Object {
         persistent: bool,
         make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<(Self, bool), SegmentError> {
-        Self::create_at(Site::Hidden, base, kind, name, exist, persistent, make)
+        Self::create_at(BuildSite::Hidden, base, kind, name, exist, persistent, make)
     }
 
-    /// The same, built where what is not whole stays for the next one.
+    /// Builds a ring in a place where an unfinished ring stays for the next process.
     pub(crate) fn create_in(
         partial: &PartialRing,
         exist: Exist,
@@ -87,11 +87,19 @@ impl Object {
         make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<(Self, bool), SegmentError> {
         let (base, name) = (partial.base(), partial.name());
-        Self::create_at(Site::Partial(partial), base, Kind::Ring, name, exist, persistent, make)
+        Self::create_at(
+            BuildSite::Partial(partial),
+            base,
+            Kind::Ring,
+            name,
+            exist,
+            persistent,
+            make,
+        )
     }
 
     fn create_at(
-        site: Site<'_>,
+        site: BuildSite<'_>,
         base: &Base,
         kind: Kind,
         name: &str,
@@ -124,8 +132,8 @@ impl Object {
             }
             let building = site.path(base);
             let built = match site {
-                Site::Hidden => Self::build(&building, kind, name, persistent, &mut make),
-                Site::Partial(partial) => partial.build(persistent, &mut make),
+                BuildSite::Hidden => Self::build(&building, kind, name, persistent, &mut make),
+                BuildSite::Partial(partial) => partial.build(persistent, &mut make),
             };
             let mut object = match built {
                 Ok(object) => object,
@@ -144,7 +152,7 @@ impl Object {
                     return Err(error);
                 }
             };
-            // What is replaced keeps its name until the new object is whole.
+            // The replaced object keeps its name until the new one is whole.
             let grave = if replace { dig(&target, None)? } else { None };
             let renamed = place::rename(&building, &target);
             grave.map_or(Ok(()), |grave| delete(&grave))?;
@@ -153,7 +161,7 @@ impl Object {
                     object.path = target;
                     return Ok((object, true));
                 }
-                // Somebody else's appeared in between, or a collector was faster than our lock.
+                // Another object appeared in between, or a collector was faster than the lock.
                 Err(e)
                     if matches!(
                         e.raw_os_error(),
@@ -178,12 +186,12 @@ impl Object {
         persistent: bool,
         make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<Self, SegmentError> {
-        let (place, folder) = Place::of(path)?;
+        let (place, folder) = CheckedDir::of(path)?;
         place.make_dir(folder).map_err(SegmentError::io("create", path))?;
         let dir = place.open_dir(folder)?;
         let lock = files::make(&dir, kind.lock_file(), path)?;
         let hold = LockFile::new(lock.into());
-        let ours = hold.try_lock(HOLD_BYTE, Hold::Shared);
+        let ours = hold.try_lock(HOLD_BYTE, LockMode::Shared);
         if !ours.map_err(SegmentError::io("lock", path))? {
             return Err(SegmentError::io("lock", path)(io::ErrorKind::NotFound.into()));
         }
@@ -191,7 +199,7 @@ impl Object {
             files::make(&dir, PERSISTENT_FILE, path)?;
         }
         make(&dir, path)?;
-        let (name, path, memory) = (name.to_owned(), path.to_owned(), Memory::default());
+        let (name, path, memory) = (name.to_owned(), path.to_owned(), KeptMemfds::default());
         Ok(Self { kind, name, path, dir, hold, persistent, holds: true, memory })
     }
 
@@ -203,7 +211,7 @@ impl Object {
         &self.path
     }
 
-    /// The open directory.
+    /// Returns the open directory.
     pub(crate) fn dir(&self) -> &OwnedFd {
         &self.dir
     }
@@ -212,7 +220,7 @@ impl Object {
         self.persistent
     }
 
-    /// Opens one of the object's files, which are gone once the object was removed or replaced.
+    /// Opens a file of the object. The error says so if the object was removed or replaced.
     pub(crate) fn file(
         &self,
         name: &str,
@@ -223,7 +231,7 @@ impl Object {
         opened.map_err(|error| self.unless_unlinked(error))
     }
 
-    /// The same of a file that is mapped, which may be a link to a memfd.
+    /// Opens a file that is mapped, which may be a link to a memfd.
     pub(crate) fn memory(
         &self,
         name: &str,
@@ -241,48 +249,49 @@ impl Object {
         SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
     }
 
-    /// Whether the object has a file of that name: a mark set by its creator, say.
+    /// Whether the object has a file of that name, such as a mark of its creator.
     pub(crate) fn has(&self, name: &str) -> bool {
         memfd::exists(&self.dir, name)
     }
 
-    /// Where more of its files are made, and of what.
+    /// Returns the folder in which its files are created.
     pub(crate) fn folder(&self) -> Folder<'_> {
         let memfds = self.is_in_memfds().then_some(&self.memory);
         Folder { dir: &self.dir, path: &self.path, memfds }
     }
 
-    /// Whether what is mapped of it lies in memfds.
+    /// Whether its mapped files lie in memfds.
     pub(crate) fn is_in_memfds(&self) -> bool {
         is_in_memfds(&self.dir)
     }
 
-    /// What this handle has of memory in memfds.
-    pub(crate) fn mapped_memory(&self) -> &Memory {
+    /// Returns the memfds that this handle keeps.
+    pub(crate) fn mapped_memory(&self) -> &KeptMemfds {
         &self.memory
     }
 
-    /// Keeps the memory that the object was made of.
-    pub(crate) fn take_over(&mut self, memory: Memory) {
+    /// Keeps the memfds that the object was made of.
+    pub(crate) fn take_over(&mut self, memory: KeptMemfds) {
         self.memory = memory;
     }
 
-    /// Lets go of memory that is not the object's any more.
+    /// Closes memfds that are not the object's any more.
     pub(crate) fn tidy_memory(&self) {
         self.memory.tidy(&self.dir);
     }
 
-    /// A lock handle of its own, which holds the object too unless this one only observes it.
+    /// Opens another handle of the lock file, which holds the object too unless this one observes
+    /// it.
     pub(crate) fn lock_handle(&self) -> Result<LockFile, SegmentError> {
         let lock = LockFile::new(self.file(self.kind.lock_file(), Access::ReadWrite, None)?);
         if !self.holds {
             return Ok(lock);
         }
-        lock.try_lock(HOLD_BYTE, Hold::Shared).map_err(SegmentError::io("lock", &self.path))?;
+        lock.try_lock(HOLD_BYTE, LockMode::Shared).map_err(SegmentError::io("lock", &self.path))?;
         Ok(lock)
     }
 
-    /// Takes the name away. Processes that hold the object keep its memory.
+    /// Removes the name. Processes that hold the object keep its memory.
     pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
         // Only if the name still means this object: another may have replaced it.
         if let Some(grave) = dig(&self.path, Some(&self.dir))? {
@@ -295,18 +304,18 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // A forked child has a copy of the handle and of its lock: it removes nothing.
+        // A forked child has a copy of the handle and its lock: it removes nothing.
         if !self.holds || !self.hold.is_ours() {
             return;
         }
-        // What persists is in files, or is kept by somebody else.
+        // A persistent object is in files, or has a keeper.
         let kept = || self.hold.held_elsewhere(KEEP_BYTE).unwrap_or(true);
         if self.persistent && (!self.is_in_memfds() || kept()) {
             return;
         }
-        // Raising the shared lock succeeds for the last holder only. Two last holders that leave at
-        // once refuse each other; having let go first, whoever asks last succeeds.
-        let alone = || matches!(self.hold.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true));
+        // Only the last holder can raise its shared lock. Two last holders that leave at the same
+        // time refuse each other; each then unlocks and tries again, and the later one succeeds.
+        let alone = || matches!(self.hold.try_lock(HOLD_BYTE, LockMode::Exclusive), Ok(true));
         if (alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()))
             && !(self.persistent && kept())
         {
@@ -315,15 +324,15 @@ impl Drop for Object {
     }
 }
 
-/// Where an object is built.
+/// Place where an object is built.
 #[derive(Clone, Copy, Debug)]
-enum Site<'a> {
-    /// In a directory of its own, which goes if it does not become whole.
+enum BuildSite<'a> {
+    /// A hidden directory of its own, removed if the object does not become whole.
     Hidden,
     Partial(&'a PartialRing),
 }
 
-impl Site<'_> {
+impl BuildSite<'_> {
     fn path(self, base: &Base) -> PathBuf {
         match self {
             Self::Hidden => base.path().join(format!("{BUILDING_PREFIX}{}", random_word())),
@@ -332,7 +341,7 @@ impl Site<'_> {
     }
 
     fn give_up(self, building: &Path) {
-        if let (Self::Hidden, Ok((place, name))) = (self, Place::of(building)) {
+        if let (Self::Hidden, Ok((place, name))) = (self, CheckedDir::of(building)) {
             let _ = place.remove_all(name);
         }
     }
@@ -340,7 +349,7 @@ impl Site<'_> {
 
 /// Whether the name of an object is taken.
 fn exists(target: &Path) -> Result<bool, SegmentError> {
-    match Place::of(target) {
+    match CheckedDir::of(target) {
         Err(error) if is_missing(&error) => Ok(false),
         found => found.map(|(place, name)| place.is_dir(name)),
     }
@@ -362,8 +371,8 @@ pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
     (named.st_ino, named.st_dev) == (open.st_ino, open.st_dev)
 }
 
-/// Refuses to join an object that goes when nobody holds it for one that was to stay. Who did not ask that it stays
-/// has nothing against it.
+/// Refuses to attach to an object that is not persistent if a persistent one was requested. The
+/// reverse is accepted.
 pub(crate) fn check_stays(
     kind: Kind,
     name: &str,
@@ -381,7 +390,7 @@ fn is_persistent(dir: &OwnedFd) -> bool {
     memfd::exists(dir, PERSISTENT_FILE)
 }
 
-/// Whether what is mapped of an object lies in memfds. Rings alone do.
+/// Whether the mapped files of an object lie in memfds. Only rings have them.
 fn is_in_memfds(dir: &OwnedFd) -> bool {
     memfd::is_link(dir, CTL)
 }
@@ -404,7 +413,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
-    let dir = Place::of(path).and_then(|(place, folder)| place.open_dir(folder));
+    let dir = CheckedDir::of(path).and_then(|(place, folder)| place.open_dir(folder));
     let persistent = dir.is_ok_and(|dir| is_persistent(&dir));
     let state = if is_of_other_version(path, kind) {
         OTHER_VERSION
@@ -416,13 +425,13 @@ fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
     SegmentError::AlreadyExists { kind, name: name.to_owned(), state }
 }
 
-/// Whether an object was made by a version whose layout is not this build's.
+/// Whether an object was made by a version with another layout.
 fn is_of_other_version(path: &Path, kind: Kind) -> bool {
     let name = match kind {
         Kind::Ring => CTL,
         Kind::Panel => sealed_segment::FILE,
     };
-    let dir = Place::of(path).and_then(|(place, folder)| place.open_dir(folder));
+    let dir = CheckedDir::of(path).and_then(|(place, folder)| place.open_dir(folder));
     let opened = dir.and_then(|dir| files::open(&dir, name, path, Access::ReadOnly, None));
     opened.is_ok_and(origin::is_of_other_version)
 }

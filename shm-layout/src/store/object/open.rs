@@ -1,30 +1,30 @@
-//! Three ways to open an object that exists: by name, by a directory that somebody handed over, and
-//! as an observer, who keeps nothing alive.
+//! Opens an object by name, by a directory that another process passed, or as an observer that does
+//! not keep it alive.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::listing::missing;
-use super::place::Place;
+use super::place::CheckedDir;
 use super::{HOLD_BYTE, Object, directory, is_at, is_missing, is_persistent};
 use crate::error::Kind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, check_known};
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::files;
 use crate::os::mapping::Access;
-use crate::store::memfd::Memory;
+use crate::store::memfd::KeptMemfds;
 
 impl Object {
-    /// Opens an object that exists and is not being removed. One that nobody holds and nobody
-    /// asked to keep counts as absent.
+    /// Opens an object that exists and is not being removed. A non-persistent object without a
+    /// holder counts as absent.
     pub(crate) fn open(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
         let (dir, path) = look_up(base, kind, name)?;
         join(dir, path, kind, name, || missing(base, kind, name))
     }
 
-    /// Opens an object through its directory, which a process that holds it handed over; `path` is
-    /// where that process sees it, and need not exist here.
+    /// Opens an object through its directory, which a process that holds it passed. `path` is where
+    /// that process sees it, and need not exist here.
     pub(crate) fn open_at(
         dir: OwnedFd,
         path: PathBuf,
@@ -37,17 +37,17 @@ impl Object {
         join(dir, path, kind, name, unlinked)
     }
 
-    /// Opens an object without holding it: it goes away when its holders do, and whoever removes or
-    /// replaces it meets nobody here. What was opened stays readable until this is dropped.
+    /// Opens an object without holding it: it is removed when its holders end, and removing or
+    /// replacing it is not refused. Opened memory stays readable until this is dropped.
     pub(crate) fn observe(base: &Base, kind: Kind, name: &str) -> Result<Self, SegmentError> {
         let (dir, path) = look_up(base, kind, name)?;
         let hold = lock_file(&dir, &path, kind, || missing(base, kind, name))?;
         let persistent = is_persistent(&dir);
-        let (name, memory) = (name.to_owned(), Memory::default());
+        let (name, memory) = (name.to_owned(), KeptMemfds::default());
         Ok(Self { kind, name, path, dir, hold, persistent, holds: false, memory })
     }
 
-    /// Another descriptor of the object's directory, to hand over.
+    /// Duplicates the descriptor of the directory, to pass it on.
     pub(crate) fn directory(&self) -> Result<OwnedFd, SegmentError> {
         self.dir.try_clone().map_err(SegmentError::io("duplicate", &self.path))
     }
@@ -56,7 +56,7 @@ impl Object {
 fn look_up(base: &Base, kind: Kind, name: &str) -> Result<(OwnedFd, PathBuf), SegmentError> {
     check_known(name)?;
     let path = directory(base, kind, name);
-    let opened = Place::of(&path).and_then(|(place, folder)| place.open_dir(folder));
+    let opened = CheckedDir::of(&path).and_then(|(place, folder)| place.open_dir(folder));
     match opened {
         Err(error) if is_missing(&error) => Err(missing(base, kind, name)),
         other => Ok((other?, path)),
@@ -88,11 +88,11 @@ fn join(
     if !persistent && !hold.held_elsewhere(HOLD_BYTE).map_err(io("look at"))? {
         return Err(missing());
     }
-    let joined = hold.try_lock(HOLD_BYTE, Hold::Shared).map_err(io("lock"))?;
-    // Whoever removes an object has this byte alone until the files are gone.
+    let joined = hold.try_lock(HOLD_BYTE, LockMode::Shared).map_err(io("lock"))?;
+    // A remover holds this byte exclusively until the files are removed.
     if !joined || hold.links().map_err(io("look at"))? == 0 {
         return Err(missing());
     }
-    let (name, memory) = (name.to_owned(), Memory::default());
+    let (name, memory) = (name.to_owned(), KeptMemfds::default());
     Ok(Object { kind, name, path, dir, hold, persistent, holds: true, memory })
 }

@@ -1,13 +1,14 @@
-//! A place where a ring is filled that can be gone on with: what a killed process stored stays there.
+//! Folders of rings that are being filled. The rows stored in one outlive the process that fills
+//! it.
 //!
 //! ```text
 //! .partial-pong.ring/
-//!   ring.lck   held by whoever fills the ring; the kernel lets go of it with the process
-//!   ring/      the ring so far, which gets its name when it is whole
+//!   ring.lck   held by the process that fills the ring; the kernel releases it with the process
+//!   ring/      the ring so far, which gets its name when it is complete
 //! ```
 //!
-//! Beside them lies what whoever fills it notes down. Nobody else looks at any of it, but to tell how
-//! much memory it takes, and to remove it.
+//! Beside them lie the notes of the process that fills it. Other processes only report the size of
+//! the folder, and remove it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 
 use super::listing::{ObjectInfo, describe, lock_of, missing};
-use super::place::{self, Place};
+use super::place::{self, CheckedDir};
 use super::removal::{bury, delete, dig, tidy};
 use super::{
     ATTEMPTS, HOLD_BYTE, Object, PERSISTENT_FILE, directory, is_at, is_missing, is_persistent,
@@ -27,19 +28,19 @@ use super::{
 use crate::error::Kind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, check_known, check_name};
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::files;
-use crate::store::memfd::Memory;
+use crate::store::memfd::KeptMemfds;
 
 const PREFIX: &str = ".partial-";
 /// Folder of the ring.
 pub(super) const RING: &str = "ring";
-/// The byte of the lock file that whoever fills the ring has alone.
+/// Byte of the lock file that the process that fills the ring holds exclusively.
 const FILL_BYTE: u64 = 2;
 
-/// The right to fill a ring of a name, and the place where that is done.
+/// The right to fill a ring of a name, and the folder for that.
 ///
-/// Dropping it leaves everything as it is, for the next one.
+/// Dropping it leaves all files for the next process.
 #[derive(Debug)]
 pub struct PartialRing {
     base: Base,
@@ -50,7 +51,7 @@ pub struct PartialRing {
 }
 
 impl PartialRing {
-    /// Takes the place, and makes it if it is not there. An error if another process has it.
+    /// Claims the folder, and creates it if it is missing. Fails if another process fills the ring.
     pub fn claim(base: &Base, name: &str) -> Result<Self, SegmentError> {
         check_name(name)?;
         let path = folder(base, name);
@@ -64,7 +65,7 @@ impl PartialRing {
         Err(SegmentError::BeingFilled { name: name.to_owned() })
     }
 
-    /// `None`: somebody removed it meanwhile.
+    /// Returns `None` if another process removed the folder during the call.
     fn try_claim(
         base: &Base,
         name: &str,
@@ -74,7 +75,7 @@ impl PartialRing {
         if let Err(error) = prepare_base(base) {
             return gone(error);
         }
-        let (place, folder) = match Place::of(path) {
+        let (place, folder) = match CheckedDir::of(path) {
             Err(error) => return gone(error),
             Ok(found) => found,
         };
@@ -92,18 +93,18 @@ impl PartialRing {
             Ok(lock) => lock,
         };
         let refused = || SegmentError::io("lock", path);
-        // Whoever removes it has this byte alone until it is gone.
-        if !lock.try_lock(HOLD_BYTE, Hold::Shared).map_err(refused())? {
+        // A process that removes the folder holds this byte exclusively until it is removed.
+        if !lock.try_lock(HOLD_BYTE, LockMode::Shared).map_err(refused())? {
             return Ok(None);
         }
-        if !lock.try_lock(FILL_BYTE, Hold::Exclusive).map_err(refused())? {
+        if !lock.try_lock(FILL_BYTE, LockMode::Exclusive).map_err(refused())? {
             return Err(SegmentError::BeingFilled { name: name.to_owned() });
         }
         let there = lock.links().map_err(refused())? > 0 && is_at(&dir, path);
         Ok(there.then_some((dir, lock)))
     }
 
-    /// Whether there is one of that name, in anybody's hands or nobody's.
+    /// Whether a ring of this name has such a folder, claimed or not.
     #[must_use]
     pub fn exists(base: &Base, name: &str) -> bool {
         check_name(name).is_ok() && folder(base, name).symlink_metadata().is_ok()
@@ -115,19 +116,19 @@ impl PartialRing {
         &self.name
     }
 
-    /// Where rings live.
+    /// Returns the base directory.
     #[must_use]
     pub fn base(&self) -> &Base {
         &self.base
     }
 
-    /// The folder, for notes on how far the ring is.
+    /// Returns the folder, in which the caller may note its progress.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The ring's folder, device and number, which it keeps when it gets its name.
+    /// Returns device and inode of the ring's folder, which it keeps when it gets its name.
     #[must_use]
     pub fn ring_inode(&self) -> Option<(u64, u64)> {
         inode(&self.ring())
@@ -137,10 +138,10 @@ impl PartialRing {
         ring_in(&self.path)
     }
 
-    /// Removes everything but the right to be here.
+    /// Removes all files except the lock.
     pub fn clear(&self) -> Result<(), SegmentError> {
         let failed = || SegmentError::io("remove", &self.path);
-        let place = Place::open(&self.path)?;
+        let place = CheckedDir::open(&self.path)?;
         for name in place.entries()?.keys().filter(|name| !is_lock(name)) {
             place.remove_all(name).map_err(failed())?;
         }
@@ -148,7 +149,7 @@ impl PartialRing {
     }
 
     pub(crate) fn clear_ring(&self) -> Result<(), SegmentError> {
-        match Place::open(&self.path)?.remove_all(RING.as_ref()) {
+        match CheckedDir::open(&self.path)?.remove_all(RING.as_ref()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(SegmentError::io("remove", &self.ring())(error))
             }
@@ -156,7 +157,7 @@ impl PartialRing {
         }
     }
 
-    /// Removes all of it.
+    /// Removes the folder.
     pub fn remove(self) -> Result<(), SegmentError> {
         if let Some(grave) = dig(&self.path, Some(&self.dir))? {
             delete(&grave)?;
@@ -165,21 +166,21 @@ impl PartialRing {
         Ok(())
     }
 
-    /// Takes a ring that has its name already, and whose makers died before anybody held it, back to
-    /// where it was filled. `inode` says which one it is. `true`: it is here.
+    /// Takes back a ring that already has its name, if its makers died before a process held it.
+    /// `inode` identifies the ring. Returns `true` if the ring is in this folder now.
     pub fn take_back(&self, inode: (u64, u64)) -> Result<bool, SegmentError> {
         let named = directory(&self.base, Kind::Ring, &self.name);
         if self.ring_inode().is_some() || self::inode(&named) != Some(inode) {
             return Ok(false);
         }
-        let (place, folder) = Place::of(&named)?;
+        let (place, folder) = CheckedDir::of(&named)?;
         let Ok(dir) = place.open_dir(folder) else { return Ok(false) };
         if is_persistent(&dir) {
             return Ok(false);
         }
-        // Kept until it has moved, so that nobody attaches meanwhile.
+        // Held until the ring has moved, so that no process attaches meanwhile.
         let Ok(Some(lock)) = lock_of(&dir, &named, Kind::Ring) else { return Ok(false) };
-        if !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true)) {
+        if !matches!(lock.try_lock(HOLD_BYTE, LockMode::Exclusive), Ok(true)) {
             return Ok(false);
         }
         match place::rename(&named, &self.ring()) {
@@ -189,24 +190,24 @@ impl PartialRing {
         if is_at(&dir, &self.ring()) {
             return Ok(true);
         }
-        // Another ring got the name between the two calls: it gets it back.
+        // Another ring took the name between the two calls: it gets its name back.
         place::rename(&self.ring(), &named).map_err(SegmentError::io("rename", &named))?;
         Ok(false)
     }
 
-    /// Makes the ring's folder, or opens the one there is, and has it filled.
+    /// Creates or opens the folder of the ring, and calls `make` to fill it.
     pub(super) fn build(
         &self,
         persistent: bool,
         make: &mut impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
     ) -> Result<Object, SegmentError> {
         let path = self.ring();
-        match Place::open(&self.path)?.make_dir(RING.as_ref()) {
+        match CheckedDir::open(&self.path)?.make_dir(RING.as_ref()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             done => done.map_err(SegmentError::io("create", &path))?,
         }
         let mut object = self.observe(&path)?;
-        let held = object.hold.try_lock(HOLD_BYTE, Hold::Shared);
+        let held = object.hold.try_lock(HOLD_BYTE, LockMode::Shared);
         if !held.map_err(SegmentError::io("lock", &path))? {
             return Err(SegmentError::io("lock", &path)(io::ErrorKind::NotFound.into()));
         }
@@ -217,12 +218,12 @@ impl PartialRing {
                 .map_err(|error| SegmentError::io("remove", &path)(error.into()))?;
         }
         make(&object.dir, &path)?;
-        // Only now: what is not whole goes on when this handle does not.
+        // Set last: without these flags, dropping the handle keeps an incomplete ring.
         (object.persistent, object.holds) = (persistent, true);
         Ok(object)
     }
 
-    /// The ring as it is, without holding it. `None`: there is none.
+    /// Returns the ring so far, without holding it. Returns `None` if there is none.
     pub(crate) fn look(&self) -> Result<Option<Object>, SegmentError> {
         let path = self.ring();
         if self.ring_inode().is_none() {
@@ -236,12 +237,12 @@ impl PartialRing {
         let hold = open_lock(&dir, path)?;
         let (kind, name, path) = (Kind::Ring, self.name.clone(), path.to_owned());
         let persistent = is_persistent(&dir);
-        let memory = Memory::default();
+        let memory = KeptMemfds::default();
         Ok(Object { kind, name, path, dir, hold, persistent, holds: false, memory })
     }
 }
 
-/// Removes what was left of a ring that was being filled, unless somebody is at it.
+/// Removes the folder of a ring that was being filled, unless a process fills it.
 pub fn remove_partial(base: &Base, name: &str) -> Result<ObjectInfo, SegmentError> {
     check_known(name)?;
     let path = folder(base, name);
@@ -258,23 +259,23 @@ fn folder(base: &Base, name: &str) -> PathBuf {
     base.path().join(format!("{PREFIX}{name}.{}", Kind::Ring))
 }
 
-/// The ring that a directory of this name is a part of.
+/// Returns the name of the ring whose folder has this name.
 pub(super) fn ring_of(file_name: &str) -> Option<&str> {
     let name = file_name.strip_prefix(PREFIX)?.strip_suffix(Kind::Ring.as_str())?;
     name.strip_suffix('.')
 }
 
-/// Where a directory of such a name has the ring.
+/// Returns the folder of the ring within its partial folder.
 pub(super) fn ring_in(path: &Path) -> PathBuf {
     path.join(RING)
 }
 
-/// Whether it is the lock file, or one of those beside it, of systems that need them.
+/// Whether a name is the lock file, or one of those beside it, of systems that need them.
 pub(crate) fn is_lock(file_name: &OsStr) -> bool {
     file_name.to_string_lossy().starts_with(Kind::Ring.lock_file())
 }
 
-/// The lock file of a directory, which is made if it is not there.
+/// Opens the lock file of a directory, and creates it if it is missing.
 fn open_lock(dir: &OwnedFd, path: &Path) -> Result<LockFile, SegmentError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(collect(&base).unwrap(), []);
         assert!(list(&base).unwrap()[0].held && PartialRing::exists(&base, "pong"));
         drop(first);
-        assert_eq!(collect_orphans(&base).unwrap(), [], "it may be gone on with");
+        assert_eq!(collect_orphans(&base).unwrap(), [], "another process may continue it");
         let again = PartialRing::claim(&base, "pong").unwrap();
         fs::write(again.path().join("note"), "").unwrap();
         again.clear().unwrap();
@@ -342,7 +343,7 @@ mod tests {
         };
         let held = make(false);
         let named = inode(held.path()).unwrap();
-        assert!(!partial.take_back(named).unwrap(), "somebody holds it");
+        assert!(!partial.take_back(named).unwrap(), "a process holds it");
         drop(held);
         let kept = make(true);
         let named = inode(kept.path()).unwrap();

@@ -1,8 +1,8 @@
-//! Entries of the base directory, reached through the directory itself: it is opened without following
-//! a link, must belong to this user alone, and every call below starts from there.
+//! Entries of the base directory, reached through its descriptor. It is opened without following a
+//! link, must belong to this user alone, and every call below starts from there.
 //!
-//! Where other users may make entries beside it, in `/dev/shm` for one, a link in its place would
-//! otherwise lead whatever lists, attaches or removes into a folder of their choice.
+//! Other users may create entries beside it, in `/dev/shm` for one. A link in its place would lead
+//! each call that lists, attaches or removes into a folder of their choice.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,20 +16,20 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, 
 use crate::error::SegmentError;
 use crate::os::files;
 
-/// An open directory, and the path for messages.
+/// An open directory that belongs to this user alone, and its path for messages.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CheckedDir {
     dir: OwnedFd,
     path: PathBuf,
 }
 
-impl Place {
-    /// Opens a directory of this user's alone.
+impl CheckedDir {
+    /// Opens a directory that belongs to this user alone.
     pub(crate) fn open(path: &Path) -> Result<Self, SegmentError> {
         Ok(Self { dir: files::open_dir(path)?, path: path.to_owned() })
     }
 
-    /// Opens the directory that an entry is in, and says what the entry is called there.
+    /// Opens the directory of an entry, and returns the name of the entry there.
     pub(super) fn of(entry: &Path) -> Result<(Self, &OsStr), SegmentError> {
         let (Some(parent), Some(name)) = (entry.parent(), entry.file_name()) else {
             return Err(SegmentError::io("open", entry)(io::ErrorKind::NotFound.into()));
@@ -41,7 +41,7 @@ impl Place {
         self.path.join(name)
     }
 
-    /// Inode numbers by name.
+    /// Returns the inode numbers of the entries by name.
     pub(crate) fn entries(&self) -> Result<BTreeMap<OsString, u64>, SegmentError> {
         entries(&self.dir).map_err(SegmentError::io("list", &self.path))
     }
@@ -50,7 +50,7 @@ impl Place {
         is_dir(self.dir.as_fd(), name)
     }
 
-    /// Opens a directory in it, of this user's alone.
+    /// Opens a directory in this one that belongs to this user alone.
     pub(crate) fn open_dir(&self, name: &OsStr) -> Result<OwnedFd, SegmentError> {
         files::open_dir_at(&self.dir, name, &self.path_of(name))
     }
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// Inode numbers of what a directory has, by name.
+/// Returns the inode numbers of the entries of a directory by name.
 pub(super) fn entries(dir: &OwnedFd) -> io::Result<BTreeMap<OsString, u64>> {
     let mut found = BTreeMap::new();
     for entry in Dir::read_from(dir)? {
@@ -87,10 +87,10 @@ pub(super) fn entries(dir: &OwnedFd) -> io::Result<BTreeMap<OsString, u64>> {
     Ok(found)
 }
 
-/// Renames an entry of one directory of ours to one of the same or of another.
+/// Renames an entry of one directory of ours, within it or to another.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    fn open(path: &Path) -> io::Result<(Place, &OsStr)> {
-        Place::of(path).map_err(|error| match error {
+    fn open(path: &Path) -> io::Result<(CheckedDir, &OsStr)> {
+        CheckedDir::of(path).map_err(|error| match error {
             SegmentError::Io { source, .. } => source,
             refused => io::Error::new(io::ErrorKind::PermissionDenied, refused.to_string()),
         })
@@ -119,7 +119,7 @@ fn remove_all(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
-impl AsFd for Place {
+impl AsFd for CheckedDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
@@ -139,7 +139,7 @@ mod tests {
         fs::DirBuilder::new().mode(0o700).create(path).unwrap();
     }
 
-    /// A folder of somebody's, to which a link in the place of the base directory leads.
+    /// Another folder, to which a link in the place of the base directory leads.
     fn planted() -> (tempfile::TempDir, Base, PathBuf) {
         let at = tempfile::tempdir().unwrap();
         let (base, mine) = (Base::at(at.path()), at.path().join("mine"));
@@ -198,7 +198,7 @@ mod tests {
         }
         collect(&base).unwrap();
         let left: Vec<_> =
-            Place::open(base.path()).unwrap().entries().unwrap().into_keys().collect();
+            CheckedDir::open(base.path()).unwrap().entries().unwrap().into_keys().collect();
         assert_eq!(left, [".dead-1", "empty.ring", "holiday.ring"]);
     }
 

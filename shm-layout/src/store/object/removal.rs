@@ -1,4 +1,5 @@
-//! How objects go: whoever removes one takes its name away first, and nobody else's by mistake.
+//! Removes objects. A remover first takes the name of the object away, and checks that it is still
+//! its own.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::listing::{ObjectInfo, describe, is_remnant, list, lock_of, missing};
-use super::place::{self, Place};
+use super::place::{self, CheckedDir};
 use super::{
     ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_missing,
     is_persistent, random_word, unlinked,
@@ -15,16 +16,16 @@ use super::{
 use crate::error::Kind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, check_known};
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::store::base_lock;
 
-/// What names of files in our directories begin with.
+/// Prefixes of the names of our files.
 const OUR_FILES: [&str; 9] = [
     "ring.ctl", "ring.rdr", "ring.lck", "lane-", "panel.", "persist", "snapshot", "asked-by",
     "journal",
 ];
 
-/// Removes an object; a held one only with `force` (its holders keep their memory, under no name).
+/// Removes an object. A held one needs `force`; its holders keep their memory, under no name.
 pub fn remove(
     base: &Base,
     kind: Kind,
@@ -42,8 +43,9 @@ pub fn remove(
     Ok(info)
 }
 
-/// Removes an object that nobody holds, if the caller is `sure` once nobody can take hold of it any
-/// more; until then it counts as absent. `None`: the caller was not.
+/// Removes an object without holders, if the caller is `sure`. It is asked once no process can
+/// attach any more; until it answers, the object counts as absent. Returns `None` if the caller was
+/// not sure.
 pub fn remove_unheld(
     base: &Base,
     kind: Kind,
@@ -55,9 +57,9 @@ pub fn remove_unheld(
     let in_use = || SegmentError::InUse { kind, name: name.to_owned() };
     let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
     let dir = open_dir(&path)?;
-    // Kept until the files are gone, so that nobody attaches meanwhile.
+    // Held until the files are removed, so that no process attaches meanwhile.
     let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
-    if !lock.try_lock(HOLD_BYTE, Hold::Exclusive).map_err(SegmentError::io("lock", &path))? {
+    if !lock.try_lock(HOLD_BYTE, LockMode::Exclusive).map_err(SegmentError::io("lock", &path))? {
         return Err(in_use());
     }
     if !sure() {
@@ -69,14 +71,14 @@ pub fn remove_unheld(
     Ok(Some(info))
 }
 
-/// Removes every object that nobody holds and that is not persistent, and what dead creators and
-/// removers left, partial rings and a dead daemon's lock and socket included. Returns the objects it
-/// removed.
+/// Removes every object that is not persistent and has no holder, and the remnants of dead creators
+/// and removers: partial rings, and the lock and socket of a dead daemon. Returns the objects that
+/// it removed.
 pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     collect_those(base, |_| true)
 }
 
-/// The same, but for partial rings: somebody may come back to them.
+/// Removes the same objects, but no partial rings: another process may continue them.
 pub fn collect_orphans(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     collect_those(base, |info| !info.is_partial())
 }
@@ -96,22 +98,24 @@ fn collect_those(
     Ok(removed)
 }
 
-/// Removes a directory of ours if nobody holds it and it is not a persistent object. `true`: it is gone.
+/// Removes a directory of ours if it has no holder and is no persistent object. Returns `true` if
+/// it is removed.
 pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
     let Ok(dir) = open_dir(path) else { return Ok(false) };
-    // What is not whole yet, or not any more, persists for nobody.
+    // An object that is being created or removed is not persistent yet, or not any more.
     let persistent = is_persistent(&dir) && !is_remnant(path);
     if persistent && !is_in_memfds(&dir) {
         return Ok(false);
     }
-    // Kept until the files are gone, so that nobody attaches meanwhile.
+    // Held until the files are removed, so that no process attaches meanwhile.
     let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
-    // Without a lock file it is what a creator or remover left that died, or none of ours.
+    // Without a lock file it is a remnant of a dead creator or remover, or not ours.
     if lock.is_none() && !is_left_by_us(&dir, is_remnant(path)) {
         return Ok(false);
     }
-    // Memory that nobody keeps is gone, whatever was asked for. Asked twice: before anybody is kept
-    // from attaching, and when its last holder cannot hand it to a keeper any more.
+    // A memfd is lost without a keeper, so `persistent` protects only one that is kept. The check
+    // runs twice: before attaching is blocked, and when the last holder can no longer hand the
+    // memfd to a keeper.
     let is_kept = || {
         let kept = |lock: &LockFile| lock.held_elsewhere(KEEP_BYTE).unwrap_or(true);
         persistent && lock.as_ref().is_none_or(kept)
@@ -120,26 +124,25 @@ pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError>
         return Ok(false);
     }
     if let Some(lock) = &lock
-        && !matches!(lock.try_lock(HOLD_BYTE, Hold::Exclusive), Ok(true))
+        && !matches!(lock.try_lock(HOLD_BYTE, LockMode::Exclusive), Ok(true))
     {
         return Ok(false);
     }
     if is_kept() {
         return Ok(false);
     }
-    // The name may be a new object's by now, which is none of our business.
+    // By now the name may belong to a new object, which stays.
     let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
     delete(&grave)?;
     Ok(true)
 }
 
-/// Opens the directory of an object through the one that it is in.
+/// Opens the directory of an object through its parent directory.
 fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
-    Place::of(path).and_then(|(place, name)| place.open_dir(name))
+    CheckedDir::of(path).and_then(|(place, name)| place.open_dir(name))
 }
 
-/// Whether a directory without a lock file has files of ours, or is a `remnant` that has none at all yet, or
-/// none any more.
+/// Whether a directory without a lock file has files of ours, or is an empty `remnant`.
 fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
     let Ok(names) = place::entries(dir) else { return false };
     let is_ours = |name: &OsString| {
@@ -149,16 +152,16 @@ fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
     names.keys().any(is_ours) || remnant && names.is_empty()
 }
 
-/// Whether somebody is about to remove what stands there: nobody else takes its lock alone.
+/// Whether another process is removing the object: only removers lock it exclusively.
 pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
     let lock = open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
     match lock {
-        Ok(lock) => lock.is_none_or(|lock| lock.held_alone(HOLD_BYTE).unwrap_or(false)),
+        Ok(lock) => lock.is_none_or(|lock| lock.held_exclusively(HOLD_BYTE).unwrap_or(false)),
         Err(()) => !path.exists(),
     }
 }
 
-/// Whether an object would fit if the one it replaces, which nobody holds, made room for it.
+/// Whether an object would fit after removing the one it replaces, which has no holder.
 pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
     let SegmentError::NoSpace { asked, available, .. } = error else { return false };
     describe(old)
@@ -167,18 +170,18 @@ pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
         .is_some_and(|old| !old.held && *asked <= available.saturating_add(old.bytes))
 }
 
-/// Takes a directory's name away at once, then deletes it.
+/// Removes the name of a directory in one step, then deletes it.
 pub(super) fn bury(path: &Path) -> Result<(), SegmentError> {
     dig(path, None)?.map_or(Ok(()), |grave| delete(&grave))
 }
 
-/// Takes a directory's name away and says where it went; `None` when somebody was faster, or when
-/// the name is not `only`'s any more.
+/// Removes the name of a directory and returns its new path. Returns `None` if another process was
+/// faster, or the name does not belong to `only` any more.
 pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>, SegmentError> {
     if only.is_some_and(|dir| !is_at(dir, path)) {
         return Ok(None);
     }
-    let (place, name) = match Place::of(path) {
+    let (place, name) = match CheckedDir::of(path) {
         Err(error) if is_missing(&error) => return Ok(None),
         found => found?,
     };
@@ -189,7 +192,7 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
     }
     let grave = place.path_of(&dead);
     if only.is_some_and(|dir| !is_at(dir, &grave)) {
-        // Another object got the name between the two calls: it gets it back.
+        // Another object took the name between the two calls: it gets it back.
         let _ = place.rename(&dead, &place, name);
         return Ok(None);
     }
@@ -199,9 +202,9 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
     Ok(Some(grave))
 }
 
-/// Deletes a directory that has no name any more.
+/// Deletes a directory that has no object's name any more.
 pub(super) fn delete(grave: &Path) -> Result<(), SegmentError> {
-    let (place, name) = match Place::of(grave) {
+    let (place, name) = match CheckedDir::of(grave) {
         Err(error) if is_missing(&error) => return Ok(()),
         found => found?,
     };

@@ -1,9 +1,9 @@
-//! Telling the holders of an object that it has lost its name.
+//! Marks an object that has lost its name, for its holders.
 //!
-//! Whoever takes the name away sets a byte of `ring.rdr` after the rename, which holders find by a
-//! load. It is a hint: a remover may be killed before it sets the byte, files may be deleted by hand,
-//! and any process of the user may set it. So holders ask the file system what the byte says, and now
-//! and then without it.
+//! A remover sets a byte of `ring.rdr` after the rename, which holders read by one load. The byte
+//! is a hint: a remover may be killed before it sets it, files may be deleted by hand, and any
+//! process of the user may set it. So holders check the byte with the file system, and now and then
+//! check without it.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::os::files;
 use crate::os::mapping::Access;
 use crate::store::ring_files::RDR;
 
-/// Sets the byte in the readers' file of a ring that was moved to `grave`. Does nothing where there is
-/// none, or where it lies in a memfd, whose link goes with the directory.
+/// Sets the byte in the `ring.rdr` of a ring that was moved to `grave`. Does nothing if there is
+/// none, or if it lies in a memfd, whose link is removed with the directory.
 pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
     let Ok(readers) = files::open(dir, RDR, grave, Access::ReadWrite, None) else { return };
     let inside =
@@ -27,10 +27,10 @@ pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
 }
 
 impl Object {
-    /// Whether the name is not the object's any more. `marked`: the byte says so.
+    /// Whether the object has lost its name. `marked`: the byte says so.
     pub(crate) fn is_unlinked(&self, marked: bool) -> bool {
-        // Files are deleted soon after the name is gone. The path need not lead anywhere in the name
-        // space of a process that was handed the directory, so it is asked only with a reason.
+        // Files are deleted soon after the name. The path need not exist in the mount namespace of
+        // a process that was passed the directory, so it is checked only if the byte is set.
         self.hold.links().is_ok_and(|links| links == 0) || (marked && !is_at(&self.dir, &self.path))
     }
 }

@@ -1,8 +1,8 @@
-//! What an earlier resize left in the way of the next: files that nobody will move to, and lanes that
-//! moved to a new file which has not got the lane's name yet.
+//! Leftovers of an earlier resize: files that no lane will move to, and relocated lanes whose new
+//! file does not have the name of the lane yet.
 //!
-//! Only who holds a lane gives a new file its name, and no other new file is made before: by then the
-//! name it is renamed from would mean a file that holds other rows, or none.
+//! Only the holder of a lane renames its new file, and no other new file is made before: the name
+//! it is renamed from would then mean a file with other rows, or none.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,32 +11,32 @@ use rustix::fs::{AtFlags, renameat, unlinkat};
 
 use crate::error::SegmentError;
 use crate::os::mapping::Access;
-use crate::protocol::has_moved;
+use crate::protocol::has_relocated;
 use crate::store::object::Object;
 use crate::store::ring_files::{self, NEXT_CTL, lane_file, next_file};
 use crate::store::ring_store::RingStore;
 
-/// A lane that moved gets its name with the next system call of its holder. One that takes longer is
-/// stopped, or its file system refuses.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the holder of a relocated lane to rename the new file, which is its next system
+/// call. A holder that takes longer is stopped, or its file system refuses.
+pub(super) const LANE_WAIT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
-/// Gives the file that a lane moved to the name of the old one, whose readers keep it as long as they
-/// want. For who holds the lane. If that fails, it is the lane all the same: who looks for it finds it
-/// under either name, and the next holder tries again.
+/// Renames the file that a lane was relocated to, to the name of the old one. Readers keep the old
+/// one as long as they need. The caller holds the lane. If renaming fails, the file is the lane all
+/// the same: processes find it under either name, and the next holder tries again.
 pub(super) fn rename(object: &Object, number: u32) {
     let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
 }
 
-/// Removes what is in the way of new files, once lanes that have just moved have their names.
-pub(super) fn clear_the_way(store: &RingStore, patience: Duration) -> Result<(), SegmentError> {
+/// Removes files in the way of new ones, after lanes that were just relocated have their names.
+pub(super) fn clear_the_way(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
     let begin = Instant::now();
     loop {
         let lanes = remove_leftovers(store)?;
         if lanes.is_empty() {
             return Ok(());
         }
-        if begin.elapsed() >= patience {
+        if begin.elapsed() >= limit {
             let (object, _) = store.resizable()?;
             let rows = ring_files::read_ctl(object)?.0.lane_capacity;
             let name = object.name().to_owned();
@@ -46,27 +46,27 @@ pub(super) fn clear_the_way(store: &RingStore, patience: Duration) -> Result<(),
     }
 }
 
-/// Removes the files of a resize that told nobody. What cannot be removed costs space alone. A lane whose
-/// holder was killed before it gave its new file the name gets it now; which are left to holders that
-/// live. For who resizes, or keeps others from it.
+/// Removes the files of a resize that was not announced. A file that cannot be removed only costs
+/// space. A lane whose holder was killed before it renamed its new file is renamed now. Returns
+/// lanes that are left to live holders. The caller resizes, or keeps others from it.
 pub(super) fn remove_leftovers(store: &RingStore) -> Result<Vec<u32>, SegmentError> {
     let (object, shapes) = store.resizable()?;
-    let moved = |lane| {
+    let relocated = |lane| {
         let name = lane_file(lane);
         let old = ring_files::open_lane(object, shapes, lane, &name, Access::ReadOnly);
-        old.map(|old| has_moved(&old))
+        old.map(|old| has_relocated(&old))
     };
     let mut left = Vec::new();
     for lane in (0..store.spec().lanes).filter(|lane| object.has(&next_file(*lane))) {
-        match moved(lane) {
+        match relocated(lane) {
             Ok(true) => match store.hold_lane(lane)? {
-                // Its holder may have been faster to do it.
-                Some(_held) if matches!(moved(lane), Ok(true)) => rename(object, lane),
+                // Its holder may have renamed it first.
+                Some(_held) if matches!(relocated(lane), Ok(true)) => rename(object, lane),
                 Some(_) => {}
                 None => left.push(lane),
             },
             Ok(false) => drop(unlinkat(object.dir(), next_file(lane), AtFlags::empty())),
-            // Whether it moved cannot be told.
+            // Whether it was relocated is unknown.
             Err(_) => {}
         }
     }
@@ -83,15 +83,15 @@ mod tests {
     use crate::layout::counted::spec;
     use crate::layout::lane::Lane;
     use crate::os::byte_lock::Claim;
-    use crate::protocol::{Mover, Words, WordsMut};
+    use crate::protocol::{Relocator, Words, WordsMut};
     use crate::store::mapped_lanes::current_of;
-    use crate::store::relocation::{NewSize, Resizing, Writable, block};
+    use crate::store::relocation::{LaneSize, Relocation, Writable, block};
     use crate::{Base, Exist, RingSpec};
 
     const ROWS: u64 = 100;
 
-    fn size(lane_capacity: u64) -> NewSize {
-        NewSize { lane_capacity, asked_rows: lane_capacity, asked_bytes: 0 }
+    fn size(lane_capacity: u64) -> LaneSize {
+        LaneSize { lane_capacity, asked_rows: lane_capacity, asked_bytes: 0 }
     }
 
     fn file(store: &RingStore, name: &str, access: Access) -> Result<Lane, SegmentError> {
@@ -99,28 +99,28 @@ mod tests {
         ring_files::open_lane(object, shapes, 0, name, access)
     }
 
-    /// A ring of one lane with some rows, which a resize has told to move.
-    fn told(base: &Base) -> Arc<RingStore> {
+    /// Creates a ring of one lane with some rows, for which a resize is announced.
+    fn notified_store(base: &Base) -> Arc<RingStore> {
         let spec = RingSpec { lanes: 1, ..spec(&[8], 1_000) };
         let store = RingStore::create(base, "moves", &spec, Exist::Error, false).unwrap().0;
         let store = Arc::new(store);
         let writer = store.claim_lane(0).unwrap().unwrap();
         writer.store_reserved(ROWS, Relaxed);
         writer.store_head(ROWS, Relaxed);
-        let mut resizing = Resizing::begin(&store, size(5_000), None).unwrap();
+        let mut resizing = Relocation::begin(&store, size(5_000), None).unwrap();
         resizing.copy(0).unwrap();
         resizing.tell().unwrap();
         store
     }
 
-    /// All that a writer does to move its lane, but for the new file's name; it still holds the lane.
+    /// Relocates a lane like a writer, but does not rename the new file. The lane stays held.
     fn moves(store: &RingStore) -> Claim {
         let held = store.hold_lane(0).unwrap().unwrap();
         let [old, new] =
             [lane_file(0), next_file(0)].map(|name| file(store, &name, Access::ReadWrite).unwrap());
         let widths = old.widths();
         let (old, new) = (Writable(&old), Writable(&new));
-        assert!(Mover::new(&old, &new, &widths, block(&widths)).finish());
+        assert!(Relocator::new(&old, &new, &widths, block(&widths)).finish());
         held
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn no_new_file_is_made_while_a_writer_is_about_to_give_one_its_name() {
         let dir = tempfile::tempdir().unwrap();
         for killed in [false, true] {
-            let store = told(&Base::at(dir.path()));
+            let store = notified_store(&Base::at(dir.path()));
             let held = moves(&store);
             let refused = clear_the_way(&store, Duration::ZERO).unwrap_err();
             let SegmentError::ResizeUnfinished { lanes, rows, .. } = refused else {
@@ -139,7 +139,7 @@ mod tests {
                 rename(store.resizable().unwrap().0, 0);
             }
             drop(held);
-            let resizing = Resizing::begin(&store, size(9_000), None).unwrap();
+            let resizing = Relocation::begin(&store, size(9_000), None).unwrap();
             let named = file(&store, &lane_file(0), Access::ReadOnly).unwrap();
             assert_eq!((named.resizes(), named.load_head(Relaxed)), (1, ROWS), "{killed}");
             drop(resizing);
@@ -150,13 +150,13 @@ mod tests {
     #[test]
     fn who_looks_for_a_moved_lane_takes_no_file_that_nobody_was_told_of() {
         let dir = tempfile::tempdir().unwrap();
-        let store = told(&Base::at(dir.path()));
+        let store = notified_store(&Base::at(dir.path()));
         drop(moves(&store));
         let mut resizing = None;
         let found = current_of(0, |name| {
             // Between the looks at the two names another resize begins.
             if name == next_file(0) && resizing.is_none() {
-                resizing = Some(Resizing::begin(&store, size(9_000), None)?);
+                resizing = Some(Relocation::begin(&store, size(9_000), None)?);
             }
             file(&store, name, Access::ReadOnly)
         });

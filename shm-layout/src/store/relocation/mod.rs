@@ -1,16 +1,16 @@
-//! Making the lanes of a ring larger while it is written and read.
+//! Enlarges the lanes of a ring while it is written and read.
 //!
-//! 1. Whoever resizes takes the ring's resize lock, makes a file `lane-NNNN.next` for each lane, whose
-//!    space is paid for, and copies rows to it beside the writers;
-//! 2. it puts a new `ring.ctl` in place, which says how large lanes shall be, and tells the writers by
-//!    the count `resizes`, which they look at every few rows;
-//! 3. each writer moves its own lane between two appends: it copies the last rows, marks the old
-//!    memory as moved, and gives the new file the name of the old one. Lanes that nobody writes are
-//!    moved by whoever resizes, or by the next writer.
+//! 1. The process that resizes takes the ring's resize lock, creates a file `lane-NNNN.next` for
+//!    each lane with all its space, and copies rows to it beside the writers;
+//! 2. it renames a new `ring.ctl` into place, which states the new size of the lanes, and notifies
+//!    the writers by the count `resizes`, which they read every few rows;
+//! 3. each writer relocates its own lane between two appends: it copies the last rows, marks the
+//!    old memory as relocated, and renames the new file to the name of the old one. Lanes without a
+//!    writer are relocated by the process that resizes, or by the next writer.
 //!
-//! A kill at any moment leaves each lane either where it was or moved; a file `.next` is always a lane
-//! that holds what it says, and may lag. Until 2. nobody takes notice of it, and the next resize
-//! removes it.
+//! A kill at any moment leaves each lane either where it was or relocated. A file `.next` is always
+//! a lane whose counters are true, and may lag. Before step 2 no other process uses it, and the
+//! next resize removes it.
 
 mod leftovers;
 
@@ -19,62 +19,63 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::renameat;
 
-use self::leftovers::{PATIENCE, clear_the_way, remove_leftovers, rename};
+use self::leftovers::{LANE_WAIT, clear_the_way, remove_leftovers, rename};
 use crate::error::SegmentError;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::geometry::RingSpec;
-use crate::layout::lane::{Lane, copy_signature};
-use crate::layout::lane_shape::Shapes;
+use crate::layout::lane::{Lane, copy_writer_counters};
+use crate::layout::lane_shape::LaneShapes;
 use crate::layout::superblock::Superblock;
-use crate::os::byte_lock::{Hold, LockFile};
+use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::mapping::Access;
-use crate::protocol::{Fence, Mover, Words, WordsMut, has_moved};
+use crate::protocol::{Fence, Relocator, Words, WordsMut, has_relocated};
 use crate::store::memfd::MemfdKeeper;
 use crate::store::object::Object;
 use crate::store::ring_files::{self, CTL, NEXT_CTL, lane_file, next_file};
 use crate::store::ring_store::RingStore;
 
-/// The byte that whoever resizes a ring locks.
+/// Byte that the process that resizes a ring locks.
 pub(crate) const RESIZE_LOCK: u64 = 2;
-/// Bytes copied at a time, about: what stays in the nearest caches.
+/// Bytes copied at a time, about: they stay in L1 and L2.
 const BLOCK_BYTES: usize = 128 * 1024;
-/// The copies beside the writers end when a round finds less than so many rows, or after so many rounds.
+/// The copies beside the writers end after a round of fewer rows, or after this many rounds.
 const FEW_ROWS: u64 = 256;
 const ROUNDS: u32 = 8;
 
-/// How large a ring's lanes shall be.
+/// New size of the lanes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewSize {
+pub struct LaneSize {
     /// Rows of a lane that readers may count on.
     pub lane_capacity: u64,
-    /// Rows asked for (0: asked in bytes).
+    /// Capacity that the user gave in rows; 0 if in bytes.
     pub asked_rows: u64,
-    /// Bytes asked for (0: asked in rows).
+    /// Capacity that the user gave in bytes; 0 if in rows.
     pub asked_bytes: u64,
 }
 
-/// A ring that is being resized. Nobody else resizes it meanwhile.
+/// A resize in progress. No other process resizes the ring meanwhile.
 #[derive(Debug)]
-pub struct Resizing {
+pub struct Relocation {
     store: Arc<RingStore>,
     _lock: LockFile,
-    shapes: Shapes,
+    shapes: LaneShapes,
     superblock: Superblock,
-    /// How often the ring will have been resized.
+    /// Resizes of the ring after this one.
     resizes: u32,
-    /// The files to move to are ready, and writers know.
-    told: bool,
+    /// The new files are ready, and writers are notified.
+    notified: bool,
 }
 
-impl Resizing {
-    /// Begins to make a ring's lanes larger: takes the lock, pays for the new files. If an earlier
-    /// resize to the same size was not finished, this one finishes it; if it was, nothing is to be done.
+impl Relocation {
+    /// Begins to enlarge the lanes of a ring: takes the lock and allocates the new files. If an
+    /// earlier resize to the same size is unfinished, this one finishes it; if it is finished,
+    /// nothing is done.
     ///
-    /// A ring in memfds has its new memory kept by `keeper`, which it needs: else a kill would take the
-    /// memory away that its writers are about to move to.
+    /// A ring in memfds needs a `keeper` for its new memory: otherwise a kill would free the memory
+    /// that its writers are about to move to.
     pub fn begin(
         store: &Arc<RingStore>,
-        size: NewSize,
+        size: LaneSize,
         keeper: Option<&Mutex<MemfdKeeper>>,
     ) -> Result<Self, SegmentError> {
         let (object, _) = store.resizable()?;
@@ -82,11 +83,11 @@ impl Resizing {
             return Err(SegmentError::NotItsKeeper { name: object.name().to_owned() });
         }
         let lock = lock(object)?;
-        let Plan { superblock, shapes, told } = plan(store, size)?;
-        let resizes = superblock.resizes + u32::from(!told);
+        let Plan { superblock, shapes, notified } = plan(store, size)?;
+        let resizes = superblock.resizes + u32::from(!notified);
         let store = Arc::clone(store);
-        let mut resizing = Self { store, _lock: lock, shapes, superblock, resizes, told };
-        if !told {
+        let mut resizing = Self { store, _lock: lock, shapes, superblock, resizes, notified };
+        if !notified {
             resizing.make()?;
         }
         if let (Some(keeper), (object, _)) = (keeper, resizing.store.resizable()?) {
@@ -95,12 +96,12 @@ impl Resizing {
         Ok(resizing)
     }
 
-    /// Bytes that a resize would allocate beside what there is: the larger lanes. 0: nothing is to be
-    /// made, as for one that finishes another. Refuses what [`begin`](Self::begin) would refuse, but
-    /// for want of space and for others that resize. O(lanes).
-    pub fn planned_bytes(store: &Arc<RingStore>, size: NewSize) -> Result<u64, SegmentError> {
-        let Plan { shapes, told, .. } = plan(store, size)?;
-        if told {
+    /// Returns the bytes that a resize would allocate in addition: the larger lanes. 0 if nothing
+    /// is to be allocated, as for one that finishes another. Refuses what [`begin`](Self::begin)
+    /// refuses, except for lack of space and for another resize in progress. O(lanes).
+    pub fn planned_bytes(store: &Arc<RingStore>, size: LaneSize) -> Result<u64, SegmentError> {
+        let Plan { shapes, notified, .. } = plan(store, size)?;
+        if notified {
             return Ok(0);
         }
         let geometry = &shapes.of(size.lane_capacity)?.geometry;
@@ -108,9 +109,9 @@ impl Resizing {
         Ok(lanes.saturating_add(geometry.ctl_bytes))
     }
 
-    /// Makes the files to move to; after an error none is left.
+    /// Creates the new files; after an error none is left.
     fn make(&mut self) -> Result<(), SegmentError> {
-        clear_the_way(&self.store, PATIENCE)?;
+        clear_the_way(&self.store, LANE_WAIT)?;
         let (object, _) = self.store.resizable()?;
         let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
         let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
@@ -136,7 +137,7 @@ impl Resizing {
 
     /// Copies the rows of one lane to its new file, beside its writer. Returns how many.
     pub fn copy(&self, lane: u32) -> Result<u64, SegmentError> {
-        if self.told {
+        if self.notified {
             return Ok(0);
         }
         let (object, _) = self.store.resizable()?;
@@ -145,10 +146,10 @@ impl Resizing {
         let new = open(object, &self.shapes, lane, &next_file(lane))?;
         let widths = old.widths();
         let (new, block) = (Writable(&new), block(&widths));
-        let mut mover = Mover::new(&*old, &new, &widths, block);
+        let mut relocator = Relocator::new(&*old, &new, &widths, block);
         let mut copied = 0;
         for _ in 0..ROUNDS {
-            let rows = mover.catch_up();
+            let rows = relocator.catch_up();
             copied += rows;
             if rows < FEW_ROWS {
                 break;
@@ -157,43 +158,43 @@ impl Resizing {
         Ok(copied)
     }
 
-    /// From here on lanes move: tells everybody how large they shall be.
+    /// Announces the new size: from here on lanes are relocated.
     pub fn tell(&mut self) -> Result<(), SegmentError> {
-        if !self.told {
+        if !self.notified {
             let (object, _) = self.store.resizable()?;
             renameat(object.dir(), NEXT_CTL, object.dir(), CTL)
                 .map_err(|error| SegmentError::io("rename", object.path())(error.into()))?;
-            self.told = true;
+            self.notified = true;
         }
         self.store.count_resizes(self.resizes);
         Ok(())
     }
 
-    /// Moves the lanes that nobody writes, and returns those that still have to be moved by their
-    /// writers.
+    /// Relocates the lanes without a writer, and returns those that still have to be relocated by
+    /// their writers.
     pub fn settle(&self) -> Result<Vec<u32>, SegmentError> {
         let (object, shapes) = self.store.resizable()?;
         settle(&self.store, object, shapes, self.resizes)
     }
 }
 
-impl Drop for Resizing {
+impl Drop for Relocation {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.notified {
             let _ = remove_leftovers(&self.store);
         }
     }
 }
 
-/// What a resize is about.
+/// Plan of a resize.
 struct Plan {
     superblock: Superblock,
-    shapes: Shapes,
-    /// Nothing is to be made: lanes are as large as they shall be, or about to move.
-    told: bool,
+    shapes: LaneShapes,
+    /// Nothing is to be created: lanes have the new size, or are about to be relocated.
+    notified: bool,
 }
 
-fn plan(store: &Arc<RingStore>, size: NewSize) -> Result<Plan, SegmentError> {
+fn plan(store: &Arc<RingStore>, size: LaneSize) -> Result<Plan, SegmentError> {
     let (object, _) = store.resizable()?;
     let (superblock, columns) = ring_files::read_ctl(object)?;
     let spec = RingSpec {
@@ -204,32 +205,32 @@ fn plan(store: &Arc<RingStore>, size: NewSize) -> Result<Plan, SegmentError> {
         ..store.spec().clone()
     };
     let map_align = u64::from(superblock.map_align);
-    let shapes = Shapes::new(superblock.ring_uuid, spec, map_align);
+    let shapes = LaneShapes::new(superblock.ring_uuid, spec, map_align);
     store.follow()?;
     let mut pending = pending(store, superblock.resizes);
     let lost = |lane| is_lost(object, &next_file(lane));
     if pending.iter().copied().any(lost) {
-        // The memory to move to went with who made it: as if nobody had made any.
+        // The new memory was freed with its creator: plan as if there were none.
         pending.clear();
     }
     let is = superblock.lane_capacity;
     let name = object.name().to_owned();
-    // One that is as large as it shall be has nothing left to do.
+    // A lane that has the new size has nothing left to do.
     let settled = store.lanes().iter().all(|lane| lane.resizes() >= superblock.resizes);
-    let told = !pending.is_empty() || (settled && is == size.lane_capacity);
+    let notified = !pending.is_empty() || (settled && is == size.lane_capacity);
     if !pending.is_empty() && is != size.lane_capacity {
         return Err(SegmentError::ResizeUnfinished { name, lanes: pending, rows: is });
     }
     if size.lane_capacity < is {
         return Err(SegmentError::NotLarger { name, asked: size.lane_capacity, is });
     }
-    Ok(Plan { superblock, shapes, told })
+    Ok(Plan { superblock, shapes, notified })
 }
 
-/// Finishes what a killed resize left: moves the lanes that nobody writes, or removes files that
-/// nobody will move to. Does nothing while somebody resizes. Returns the lanes that their writers
-/// still have to move.
-pub fn tend(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
+/// Finishes a resize whose process was killed: relocates the lanes without a writer, or removes
+/// files that no lane will move to. Does nothing while another process resizes. Returns the lanes
+/// that their writers still have to relocate.
+pub fn finish_relocation(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
     let (object, shapes) = store.resizable()?;
     let lanes = store.spec().lanes;
     let leftover = object.has(NEXT_CTL) || (0..lanes).any(|lane| object.has(&next_file(lane)));
@@ -245,11 +246,11 @@ pub fn tend(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
     Ok(waiting)
 }
 
-/// Moves the lanes that nobody writes; which are left.
+/// Relocates the lanes without a writer. Returns those that are left.
 fn settle(
     store: &RingStore,
     object: &Object,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     resizes: u32,
 ) -> Result<Vec<u32>, SegmentError> {
     store.follow()?;
@@ -262,7 +263,7 @@ fn settle(
     Ok(pending(store, resizes))
 }
 
-/// Lanes that have still to move.
+/// Returns the lanes that are not relocated yet.
 fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
     let lanes = store.lanes();
     let old = (0..).zip(lanes.iter()).filter(|(_, lane)| lane.resizes() < resizes);
@@ -270,16 +271,16 @@ fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
 }
 
 impl RingStore {
-    /// Whether somebody resizes the ring, who may hold any lane for a moment.
+    /// Whether a process resizes the ring. It may hold any lane for a moment.
     #[must_use]
     pub fn is_being_resized(&self) -> bool {
         self.held(RESIZE_LOCK)
     }
 
-    /// Moves a lane to the larger file that a resize made for it, in the hands of its writer, who has
-    /// to go on in what this returns. `true`: it moved; `false`: there is no such file. Takes as long as
-    /// copying the rows published since the resize began.
-    pub fn move_lane(
+    /// Relocates a lane to the larger file that a resize made for it. Its writer goes on in the
+    /// returned lane. `true` if it was relocated, `false` if there is no such file. Takes as long
+    /// as copying the rows published since the resize began.
+    pub fn relocate_lane(
         &self,
         number: u32,
         lane: ClaimedLane,
@@ -295,21 +296,21 @@ impl RingStore {
     }
 }
 
-/// A lane's memory for whoever holds the lane: moved, if a resize wants it to.
+/// Opens the memory of a lane for its holder, relocated if a resize wants it.
 pub(crate) fn settled(
     object: &Object,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     number: u32,
     resizes: u32,
 ) -> Result<Lane, SegmentError> {
     let name = lane_file(number);
     let lane = open(object, shapes, number, &name)?;
-    if has_moved(&lane) {
-        // It never moved: a peer lies, and its counters say so.
+    if has_relocated(&lane) {
+        // It was not relocated: a peer lies, and its counters say so.
         if !object.has(&next_file(number)) {
             return Ok(lane);
         }
-        // Its last holder was killed before it gave the new file its name.
+        // Its last holder was killed before it renamed the new file.
         let next = open(object, shapes, number, &next_file(number))?;
         rename(object, number);
         return Ok(next);
@@ -320,10 +321,10 @@ pub(crate) fn settled(
     Ok(move_to_next(object, shapes, number, &Writable(&lane), &lane, resizes)?.unwrap_or(lane))
 }
 
-/// Copies what is missing, and puts the new file in the place of the old one.
+/// Copies the missing rows, and puts the new file in the place of the old one.
 fn move_to_next<L: WordsMut>(
     object: &Object,
-    shapes: &Shapes,
+    shapes: &LaneShapes,
     number: u32,
     lane: &L,
     old: &Lane,
@@ -334,17 +335,17 @@ fn move_to_next<L: WordsMut>(
         return Ok(None);
     }
     let new = match open(object, shapes, number, &name) {
-        // It went with who made it, and this lane stays what it is.
+        // The memory was freed with its creator, and this lane stays what it is.
         Err(SegmentError::MemoryGone { .. }) => return Ok(None),
         opened => opened?,
     };
-    // What a killed resize left, which told nobody.
+    // The file of a killed resize that was not announced.
     if new.resizes() <= old.resizes() || new.resizes() > resizes || new.slots() < old.slots() {
         return Ok(None);
     }
     let widths = old.widths();
-    copy_signature(old, &new);
-    if !Mover::new(lane, &Writable(&new), &widths, block(&widths)).finish() {
+    copy_writer_counters(old, &new);
+    if !Relocator::new(lane, &Writable(&new), &widths, block(&widths)).finish() {
         let path = object.path().join(lane_file(number));
         return Err(SegmentError::corrupt(&path, "its counters are impossible"));
     }
@@ -352,7 +353,7 @@ fn move_to_next<L: WordsMut>(
     Ok(Some(new))
 }
 
-/// Whether there is a link to memory that nobody has.
+/// Whether there is a link to memory that no process has.
 fn is_lost(object: &Object, name: &str) -> bool {
     let opened = object.memory(name, Access::ReadOnly, None);
     matches!(opened, Err(SegmentError::MemoryGone { .. }))
@@ -362,7 +363,7 @@ fn is_lost(object: &Object, name: &str) -> bool {
 fn lock(object: &Object) -> Result<LockFile, SegmentError> {
     let lock = object.lock_handle()?;
     let taken = lock
-        .try_lock(RESIZE_LOCK, Hold::Exclusive)
+        .try_lock(RESIZE_LOCK, LockMode::Exclusive)
         .map_err(SegmentError::io("lock", object.path()))?;
     if taken {
         Ok(lock)
@@ -371,17 +372,17 @@ fn lock(object: &Object) -> Result<LockFile, SegmentError> {
     }
 }
 
-fn open(object: &Object, shapes: &Shapes, lane: u32, name: &str) -> Result<Lane, SegmentError> {
+fn open(object: &Object, shapes: &LaneShapes, lane: u32, name: &str) -> Result<Lane, SegmentError> {
     ring_files::open_lane(object, shapes, lane, name, Access::ReadWrite)
 }
 
-/// Rows that are copied at a time.
+/// Returns the rows to copy at a time.
 fn block(widths: &[usize]) -> u64 {
     let widest = widths.iter().copied().max().unwrap_or(1).max(1);
     (BLOCK_BYTES / widest).max(1) as u64
 }
 
-/// A lane in the hands of the only process that may write it now.
+/// A lane that only this process may write now.
 struct Writable<'a>(&'a Lane);
 
 impl Words for Writable<'_> {

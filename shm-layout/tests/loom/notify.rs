@@ -1,28 +1,29 @@
-//! Models of bells: whoever sleeps until something is published wakes up, in every interleaving and
-//! reordering; and mutants, each of which must sleep for ever (loom calls that a deadlock).
+//! Models of notifiers: a thread that sleeps until something is published wakes up, in every
+//! interleaving and reordering; and mutants, each of which must sleep for ever (loom calls that a
+//! deadlock).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 use std::time::Duration;
 
-use backcast_layout::protocol::{Bell, BellFence, listen, ring};
+use backcast_layout::protocol::{Notifier, NotifyFence, listen, notify};
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread::{self, Thread};
 
 use crate::holds;
 
-/// One thing done wrong.
+/// A single change of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
-    NoRungFence,
+    NoNotifiedFence,
     NoListeningFence,
-    /// The sleeper does not look again after it said that it listens.
+    /// The sleeper does not look again after it set `listening`.
     NoSecondLook,
-    /// The bell is not counted up: a sleep that begins too late is not refused.
+    /// `seq` is not counted up: a sleep that begins too late is not refused.
     NoCount,
-    /// The flag is cleared after the bell was counted up.
+    /// The flag is cleared after `seq` was counted up.
     ClearedLate,
     /// The flag is set before the count is read.
     ListensEarly,
@@ -32,7 +33,7 @@ struct Shared {
     seq: AtomicU32,
     listening: AtomicU32,
     published: AtomicU32,
-    /// The kernel's queue: it compares and goes to sleep in one step. (No condition variable: its
+    /// Queue of the kernel: it compares and goes to sleep in one step. (No condition variable: its
     /// guard would be dropped while loom unwinds from a deadlock, and that panics once more.)
     queue: Mutex<Option<Thread>>,
     mutant: Mutant,
@@ -48,7 +49,7 @@ struct Seen {
     silent: Counter,
 }
 
-impl Bell for Shared {
+impl Notifier for Shared {
     fn load_seq(&self, order: Ordering) -> u32 {
         if self.mutant == Mutant::ListensEarly {
             self.listening.store(1, Ordering::Relaxed);
@@ -79,13 +80,13 @@ impl Bell for Shared {
         }
     }
 
-    fn fence(&self, at: BellFence) -> bool {
+    fn fence(&self, at: NotifyFence) -> bool {
         let dropped = match self.mutant {
-            Mutant::NoRungFence => Some(BellFence::Rung),
-            Mutant::NoListeningFence => Some(BellFence::Listening),
+            Mutant::NoNotifiedFence => Some(NotifyFence::Notified),
+            Mutant::NoListeningFence => Some(NotifyFence::Listening),
             _ => None,
         };
-        // What a barrier in the other process and a compiler fence in ours amount to together.
+        // A barrier in the other process and a compiler fence in this one amount to this together.
         if dropped != Some(at) {
             fence(Ordering::SeqCst);
         }
@@ -147,12 +148,12 @@ fn model(publishers: u32, mutant: Mutant) -> (bool, Arc<Seen>) {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     if publishers == 1 {
-                        // A plain store, as the head's: nothing but the fences orders it.
+                        // A relaxed store, like the head's: only the fences order it.
                         shared.published.store(1, Ordering::Release);
                     } else {
                         shared.published.fetch_add(1, Ordering::Release);
                     }
-                    ring(&*shared);
+                    notify(&*shared);
                 })
             })
             .collect();
@@ -197,7 +198,7 @@ fn no_wake_up_is_lost_between_two_publishers() {
 
 #[test]
 fn without_the_publishers_fence_a_wake_up_is_lost() {
-    dies(1, Mutant::NoRungFence);
+    dies(1, Mutant::NoNotifiedFence);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! A lane moves to a larger one, after others copied rows ahead and died, while three readers look:
-//! whoever saw a row does not miss it later.
+//! Models of relocation: a lane is relocated, after others copied rows ahead and died, while three
+//! readers read. No reader loses a row that it saw.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use backcast_layout::protocol::{
-    LaneWriter, MOVED, Mover, Words, WordsMut, has_moved, readable, still_whole,
+    LaneWriter, RELOCATED, Relocator, Words, WordsMut, has_relocated, readable, still_whole,
 };
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::machine::{Weak, Word};
 use crate::{Seen, dies, holds};
 
 const SLOTS: u64 = 3;
-/// Not a multiple of the old ones: rows stand elsewhere.
+/// Not a multiple of the old slots: rows stand elsewhere.
 const NEW_SLOTS: u64 = 5;
 /// Words of a row.
 const WIDTH: u64 = 2;
@@ -34,11 +34,11 @@ fn append(writer: &mut LaneWriter<Lane<Weak>>) {
     writer.publish(1);
 }
 
-/// Says that the lane moved; as a mutant, before the last rows were copied.
+/// Marks the lane as relocated; as a mutant, before the last rows were copied.
 fn move_over(old: &Lane<Weak>, new: &Lane<Weak>) {
     if old.mutant() == Mutant::MovedEarly {
         let reserved = old.load_reserved(Ordering::Relaxed);
-        old.store_reserved(MOVED, Ordering::Release);
+        old.store_reserved(RELOCATED, Ordering::Release);
         let head = old.load_head(Ordering::Relaxed);
         for seq in new.load_head(Ordering::Relaxed).max(reserved.saturating_sub(SLOTS))..head {
             new.copy_in(0, seq % NEW_SLOTS, &new.row(seq));
@@ -46,12 +46,12 @@ fn move_over(old: &Lane<Weak>, new: &Lane<Weak>) {
         }
         return;
     }
-    assert!(Mover::new(old, new, &WIDTHS, 2).finish(), "the counters are right");
+    assert!(Relocator::new(old, new, &WIDTHS, 2).finish(), "the counters are right");
 }
 
-/// Looks as a reader does that has the old memory mapped, until it finds out.
+/// Reads like a reader that has the old memory mapped, until it finds the mark.
 fn look(old: &Lane<Weak>, new: &Lane<Weak>, head: &mut u64, seen: &Seen) {
-    let moved = has_moved(old);
+    let moved = has_relocated(old);
     let lane = if moved { new } else { old };
     let rows = readable(lane, NEW_SLOTS);
     assert!(rows.end >= *head, "lost: {head} rows were there, now there are {}", rows.end);
@@ -77,7 +77,7 @@ fn model(mutant: Mutant, seen: &Seen) {
         let (old, new, news, seen) = (old.clone(), new.for_writer(), news.clone(), seen.clone());
         move || {
             for _ in 0..thread_rng().gen_range(0..3) {
-                if Mover::new(&old, &new, &WIDTHS, 2).catch_up() > 0 {
+                if Relocator::new(&old, &new, &WIDTHS, 2).catch_up() > 0 {
                     seen.count("copied_ahead");
                 }
             }
@@ -100,7 +100,7 @@ fn model(mutant: Mutant, seen: &Seen) {
                         seen.count("moved_later");
                     }
                     if mutant != Mutant::LeftBehind {
-                        writer = writer.moved(|_| new.clone());
+                        writer = writer.relocated(|_| new.clone());
                     }
                 }
                 append(&mut writer);

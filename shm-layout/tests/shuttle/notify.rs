@@ -1,10 +1,10 @@
-//! Bells: three sleepers wait for all that two publishers publish. A wake-up that is lost leaves a
-//! sleeper asleep, which shuttle calls a deadlock.
+//! Models of notifiers: three sleepers wait for all that two publishers publish. A lost wake-up
+//! leaves a sleeper asleep, which shuttle calls a deadlock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use backcast_layout::protocol::{Bell, BellFence, listen, ring};
+use backcast_layout::protocol::{Notifier, NotifyFence, listen, notify};
 use shuttle::sync::atomic::Ordering;
 use shuttle::sync::{Condvar, Mutex};
 
@@ -17,11 +17,11 @@ const SLEEPERS: usize = 3;
 const EACH: u64 = 2;
 const SEEN: [&str; 4] = ["slept", "sleep_refused", "rung", "nobody_listened"];
 
-/// One thing done wrong.
+/// A single change of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
-    NoRungFence,
+    NoNotifiedFence,
     NoListeningFence,
     NoSecondLook,
     NoCount,
@@ -33,9 +33,9 @@ struct Shared {
     machine: Weak,
     seq: Word,
     listening: Word,
-    /// What each publisher has published, by plain stores as those of heads.
+    /// Counts that each publisher published, by relaxed stores like those of heads.
     published: [Word; PUBLISHERS],
-    /// The kernel's queue: how often it was told to wake. It compares and goes to sleep in one step.
+    /// Queue of the kernel: the count of wake-ups. It compares and goes to sleep in one step.
     queue: Mutex<u64>,
     queue_order: Word,
     woken: Condvar,
@@ -43,7 +43,7 @@ struct Shared {
     seen: Seen,
 }
 
-impl Bell for Shared {
+impl Notifier for Shared {
     fn load_seq(&self, order: Ordering) -> u32 {
         if self.mutant == Mutant::ListensEarly {
             self.listening.store(1, Ordering::Relaxed);
@@ -73,13 +73,13 @@ impl Bell for Shared {
         }
     }
 
-    fn fence(&self, at: BellFence) -> bool {
+    fn fence(&self, at: NotifyFence) -> bool {
         let dropped = match self.mutant {
-            Mutant::NoRungFence => Some(BellFence::Rung),
-            Mutant::NoListeningFence => Some(BellFence::Listening),
+            Mutant::NoNotifiedFence => Some(NotifyFence::Notified),
+            Mutant::NoListeningFence => Some(NotifyFence::Listening),
             _ => None,
         };
-        // What a barrier in the other process and a compiler fence in ours amount to together.
+        // A barrier in the other process and a compiler fence in this one amount to this together.
         if dropped != Some(at) {
             self.machine.fence(Ordering::SeqCst);
         }
@@ -140,7 +140,7 @@ fn model(mutant: Mutant, seen: &Seen) {
         machine.spawn(move || {
             for count in 1..=EACH {
                 shared.published[publisher].store(count, Ordering::Release);
-                ring(&*shared);
+                notify(&*shared);
             }
         })
     });
@@ -156,7 +156,7 @@ fn model(mutant: Mutant, seen: &Seen) {
 
 #[test]
 fn no_wake_up_is_lost_by_any_of_three_sleepers() {
-    holds("bells", &SEEN, |seen| model(Mutant::None, seen));
+    holds("notify", &SEEN, |seen| model(Mutant::None, seen));
 }
 
 fn caught(mutant: Mutant) {
@@ -165,7 +165,7 @@ fn caught(mutant: Mutant) {
 
 #[test]
 fn without_the_publishers_fence_a_wake_up_is_lost() {
-    caught(Mutant::NoRungFence);
+    caught(Mutant::NoNotifiedFence);
 }
 
 #[test]

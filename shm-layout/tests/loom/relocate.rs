@@ -1,11 +1,11 @@
-//! A lane moves to a larger one while it is written and read: whoever saw a row does not miss it
-//! later; and mutants, each of which must lose or tear one.
+//! Models of relocation: a lane is relocated while it is written and read, and no reader loses a
+//! row that it saw; and mutants, each of which must lose or tear one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
 use backcast_layout::protocol::{
-    LaneWriter, MOVED, Mover, WordsMut, has_moved, readable, still_whole,
+    LaneWriter, RELOCATED, Relocator, WordsMut, has_relocated, readable, still_whole,
 };
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
@@ -19,7 +19,7 @@ const SLOTS: u64 = 2;
 /// Bytes of a row.
 const WIDTHS: [usize; 1] = [8];
 
-/// What happened over all executions: a model that never moves, or never looks afterwards, proves
+/// Events over all executions: a model that never relocates, or never reads afterwards, proves
 /// nothing.
 #[derive(Default)]
 struct Seen {
@@ -38,28 +38,28 @@ fn append(writer: &mut LaneWriter<Lane>) {
     writer.publish(1);
 }
 
-/// Says that the lane moved, in the order of the mutant.
+/// Marks the old lane as relocated, with the ordering of the mutant.
 fn move_over(old: &Lane, new: &Lane) {
     if old.mutant() == Mutant::MovedEarly {
         let rows = readable(old, SLOTS);
-        old.store_reserved(MOVED, Ordering::Release);
+        old.store_reserved(RELOCATED, Ordering::Release);
         for seq in rows {
             new.copy_in(0, seq % (2 * SLOTS), &new.row(seq));
             new.store_head(seq + 1, Ordering::Release);
         }
         return;
     }
-    assert!(Mover::new(old, new, &WIDTHS, 1).finish(), "the counters are right");
+    assert!(Relocator::new(old, new, &WIDTHS, 1).finish(), "the counters are right");
 }
 
-/// Looks once, as a reader does that has the old memory mapped and has seen row 0.
+/// Reads once, like a reader that has the old memory mapped and has seen row 0.
 fn look(old: &Lane, new: &Lane, seen: &Seen) {
-    let moved = has_moved(old);
+    let moved = has_relocated(old);
     let lane = if moved { new } else { old };
     let rows = readable(lane, 2 * SLOTS);
     assert!(rows.end >= 1, "lost: a row was there, now there is none");
     if rows.is_empty() {
-        // It moved just now.
+        // The lane was relocated right after the check.
         return;
     }
     let torn = lane.copy(rows.start, rows.end);
@@ -79,7 +79,7 @@ fn run(model: impl Fn(&Arc<Seen>) + Send + Sync + 'static) -> (bool, Arc<Seen>) 
     (passed, seen)
 }
 
-/// A lane with one row, its writer, and the lane that it moves to.
+/// A lane with one row, its writer, and the lane to which it is relocated.
 fn stage(mutant: Mutant) -> (LaneWriter<Lane>, Lane, Lane) {
     let old = Lane::of_words(&Loom, SLOTS, 1, mutant);
     let new = Lane::of_words(&Loom, 2 * SLOTS, 1, mutant);
@@ -88,7 +88,7 @@ fn stage(mutant: Mutant) -> (LaneWriter<Lane>, Lane, Lane) {
     (writer, old, new)
 }
 
-/// A writer moves its lane and goes on while a reader looks.
+/// A writer relocates its lane and continues while a reader reads.
 fn moves(mutant: Mutant) -> (bool, Arc<Seen>) {
     run(move |seen| {
         let (mut writer, old, new) = stage(mutant);
@@ -97,7 +97,7 @@ fn moves(mutant: Mutant) -> (bool, Arc<Seen>) {
             move || {
                 move_over(&old, &new);
                 if mutant != Mutant::LeftBehind {
-                    writer = writer.moved(|_| new);
+                    writer = writer.relocated(|_| new);
                 }
                 append(&mut writer);
             }
@@ -108,17 +108,17 @@ fn moves(mutant: Mutant) -> (bool, Arc<Seen>) {
     })
 }
 
-/// Whoever resizes copies the rows, and tells the writer to move, while a reader looks.
+/// The resizer copies the rows and notifies the writer, while a reader reads.
 fn copied_ahead(mutant: Mutant) -> (bool, Arc<Seen>) {
     run(move |seen| {
         let (writer, old, new) = stage(mutant);
         let news = Arc::new(AtomicU64::new(0));
         let resizer = thread::spawn({
-            // Nobody writes the old lane meanwhile: what its counters are needs no look of loom's, which
-            // would hide the reader's.
+            // No thread writes the old lane now, so its counters need no load that loom tracks,
+            // which would hide the reader's.
             let (old, new, news) = (old.for_writer(), new.for_writer(), Arc::clone(&news));
             move || {
-                let copied = Mover::new(&old, &new, &WIDTHS, 1).catch_up();
+                let copied = Relocator::new(&old, &new, &WIDTHS, 1).catch_up();
                 assert_eq!(copied, 1, "the only row");
                 let relaxed = mutant == Mutant::RelaxedNews;
                 news.store(1, if relaxed { Ordering::Relaxed } else { Ordering::Release });
