@@ -8,9 +8,9 @@ use crate::layout::lane::{Lane, PlacedColumn};
 
 /// Up to `MOST` contiguous windows of equally many rows, in lanes that share one list of columns.
 ///
-/// A window's bounds and its lane's columns are checked once, when it is added. A copy is then base +
-/// offset + slot × width. A window that cannot be added leaves a placeholder, so that the place of
-/// every window in the output is its number.
+/// Bounds and columns of a window are checked once, when it is added. A copy then only computes an
+/// address from base, offset, slot and width. A window that cannot be added leaves a placeholder,
+/// so that the place of every window in the output is its number.
 #[derive(Clone, Debug)]
 pub struct WindowSet<'a, const MOST: usize> {
     columns: &'a [PlacedColumn],
@@ -22,7 +22,8 @@ pub struct WindowSet<'a, const MOST: usize> {
     lines: Vec<Line>,
     long: Vec<(Line, usize)>,
     count: usize,
-    /// Every window below the count has all its rows below its lane's slots, and its lane has `columns`.
+    /// Every window below the count has all its rows below its lane's slots, and its lane has
+    /// `columns`.
     lanes: [&'a Lane; MOST],
     slots: [usize; MOST],
     /// Memory of each lane.
@@ -44,8 +45,8 @@ pub struct WindowSlice {
     pub rows: u64,
 }
 
-/// Prefetch of other windows that is interleaved with a copy: with each window copied, that of the same
-/// number.
+/// Prefetch of other windows that is interleaved with a copy: with each window copied, that of the
+/// same number.
 #[derive(Clone, Debug)]
 pub struct InterleavedPrefetch<'r, 'a, const MOST: usize> {
     /// The other windows.
@@ -72,10 +73,11 @@ impl Line {
 }
 
 impl<'a, const MOST: usize> WindowSet<'a, MOST> {
-    /// Returns a set without windows, for windows of `rows` rows in lanes with the columns of `lane`.
+    /// Returns a set without windows, for windows of `rows` rows in lanes with the columns of
+    /// `lane`.
     ///
-    /// `short` and `long` are the slices to prefetch of each window. Long ones are prefetched between
-    /// the cache lines of a copy.
+    /// `short` and `long` are the slices to prefetch of each window. Long ones are prefetched
+    /// between the cache lines of a copy.
     #[must_use]
     pub fn new(
         lane: &'a Lane,
@@ -127,8 +129,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
 
     /// Adds the window of a lane that begins in `slot`.
     ///
-    /// Returns `false` if the window is not contiguous in its lane, or its lane has other columns: a
-    /// placeholder stands for it then. Nothing is added to a full set.
+    /// Returns `false` if the window is not contiguous in its lane, or its lane has other columns:
+    /// a placeholder stands for it then. Nothing is added to a full set.
     #[inline]
     pub fn push(&mut self, lane: &'a Lane, slot: u64) -> bool {
         let contiguous = slot < lane.slots && lane.slots - slot >= self.rows;
@@ -202,8 +204,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         self.lanes.iter().take(self.count).copied()
     }
 
-    /// Calls `visit` with the words of the last row of each window, of a column of `N` words of eight
-    /// bytes.
+    /// Calls `visit` with the words of the last row of each window, of a column of `N` words of
+    /// eight bytes.
     ///
     /// Returns `false` if there is no such column.
     #[inline]
@@ -234,8 +236,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     /// Copies a slice of every window, one after the other, into memory that the slices fill, and
     /// prefetches other windows between the copies.
     ///
-    /// Returns `false`, having copied nothing, if the windows have no such slice or it does not fill the
-    /// memory exactly.
+    /// Returns `false`, having copied nothing, if the windows have no such slice or it does not
+    /// fill the memory exactly.
     #[inline]
     #[must_use]
     pub fn copy_to(
@@ -263,8 +265,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         true
     }
 
-    /// Copies a slice of every window to the place of its own number in `places`, each of the slice's
-    /// length.
+    /// Copies a slice of every window to the place of its own number in `places`, each of the
+    /// slice's length.
     ///
     /// Returns `false`, having copied nothing, if the windows have no such slice.
     ///
@@ -289,8 +291,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         self.bases.iter().copied().zip(self.slots.iter().copied()).take(self.count)
     }
 
-    /// Finds a slice's first byte, in a window that begins in slot 0, and its length; all bytes of it are
-    /// rows of this width in every window.
+    /// Finds a slice's first byte, in a window that begins in slot 0, and its length; all bytes of
+    /// it are rows of this width in every window.
     #[inline]
     fn slice(&self, slice: WindowSlice) -> Option<(Line, usize)> {
         let end = slice.first.checked_add(slice.rows)?;
@@ -298,12 +300,12 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         find(self.columns, slice).filter(|_| inside)
     }
 
-    /// Copies `bytes` bytes of each window. The width dispatch of all copies: short lengths become a few
-    /// instructions if they are known.
+    /// Copies `bytes` bytes of each window. The width dispatch of all copies: short lengths become
+    /// a few instructions if they are known.
     ///
     /// # Safety
-    /// From `from` on, `bytes` bytes of each window are rows of one column, whose word is `word`. Every
-    /// output has as many bytes.
+    /// From `from` on, `bytes` bytes of each window are rows of one column, whose word is `word`.
+    /// Every output has as many bytes.
     #[inline]
     unsafe fn copy_each<'o>(
         &self,
@@ -330,7 +332,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     /// Copies `LEN` bytes of each window, or `bytes` if `LEN` is 0.
     ///
     /// # Safety
-    /// As [`copy_each`](Self::copy_each).
+    /// The conditions of [`copy_each`](Self::copy_each) hold.
     #[inline]
     unsafe fn copy_sized<'o, const LEN: usize>(
         &self,
@@ -358,7 +360,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     /// Copies as [`copy_each`](Self::copy_each), and prefetches other windows between the copies.
     ///
     /// # Safety
-    /// As [`copy_each`](Self::copy_each).
+    /// The conditions of [`copy_each`](Self::copy_each) hold.
     unsafe fn copy_interleaved<'o>(
         &self,
         from: Line,
@@ -396,8 +398,8 @@ fn prefetch_lines(lines: &[Line], base: *mut u8, slot: usize) {
     }
 }
 
-/// Finds a slice's first byte, in a window that begins in slot 0, and its length. `None`: there is no
-/// such column.
+/// Finds a slice's first byte, in a window that begins in slot 0, and its length. `None`: there is
+/// no such column.
 fn find(columns: &[PlacedColumn], slice: WindowSlice) -> Option<(Line, usize)> {
     let WindowSlice { column, width, first, rows } = slice;
     let placed = columns.get(column).filter(|placed| placed.width == width)?;
