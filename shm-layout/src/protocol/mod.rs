@@ -24,5 +24,5 @@ pub use pin::{HeldRows, Pin, PinError, Pins, freeze, oldest, thaw};
 pub use publish::{
     Fence, ImpossibleCounters, LaneWriter, MAX_SEQ, Words, WordsMut, readable, still_whole,
 };
-pub use reader_slot::{Slots, claim, reap};
+pub use reader_slot::{ReaderSlots, claim, reap};
 pub use relocate::{RELOCATED, Relocator, has_relocated};

@@ -7,7 +7,7 @@
 //! changing a pin after only *looking* at the lock.
 
 /// Reader slots of a ring.
-pub trait Slots {
+pub trait ReaderSlots {
     /// Lock of a slot, held until it is dropped or its process dies.
     type Claim;
     /// Error of taking a lock.
@@ -22,7 +22,7 @@ pub trait Slots {
 }
 
 /// Claims a slot and clears the pins of its last holder. Returns `None` if the slot is held.
-pub fn claim<S: Slots>(slots: &S, slot: u32) -> Result<Option<S::Claim>, S::Error> {
+pub fn claim<S: ReaderSlots>(slots: &S, slot: u32) -> Result<Option<S::Claim>, S::Error> {
     // Looking first is cheap and opens no file.
     if slots.is_held(slot) {
         return Ok(None);
@@ -38,7 +38,7 @@ pub fn claim<S: Slots>(slots: &S, slot: u32) -> Result<Option<S::Claim>, S::Erro
 ///
 /// Claiming the slot needs the same lock, so only the pins of a dead holder are cleared. If this
 /// process dies in between, the next one clears the rest.
-pub fn reap<S: Slots>(slots: &S, slot: u32) -> Result<bool, S::Error> {
+pub fn reap<S: ReaderSlots>(slots: &S, slot: u32) -> Result<bool, S::Error> {
     // The lock is released after the pins are cleared.
     Ok(claim(slots, slot)?.is_some())
 }

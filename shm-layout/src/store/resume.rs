@@ -10,7 +10,7 @@ use crate::layout::names::Exist;
 use crate::os::mapping::Access;
 use crate::store::object::{Object, PartialRing, is_lock};
 use crate::store::ring_creation::RingCreation;
-use crate::store::ring_files::{self, CTL, Folder};
+use crate::store::ring_files::{self, CTL, RingFolder};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
@@ -42,7 +42,7 @@ impl RingStore {
             partial.clear_ring()?;
         }
         let made = Object::create_in(partial, exist, persistent, |dir, path| {
-            let files = |folder: Folder<'_>| match shapes(partial, folder, spec)? {
+            let files = |folder: RingFolder<'_>| match shapes(partial, folder, spec)? {
                 Some(shapes) => Ok(shapes),
                 None => ring_files::make(folder, spec),
             };
@@ -80,7 +80,7 @@ fn look(partial: &PartialRing, spec: &RingSpec) -> Leftover {
 /// yet. Returns `None` if there is no ring.
 fn shapes(
     partial: &PartialRing,
-    folder: Folder<'_>,
+    folder: RingFolder<'_>,
     spec: &RingSpec,
 ) -> Result<Option<LaneShapes>, SegmentError> {
     let object = partial.look()?;

@@ -10,7 +10,7 @@ use crate::layout::lane_shape::LaneShapes;
 use crate::os::mapping::{Access, page_size};
 use crate::store::memfd::KeptMemfds;
 use crate::store::object::{Object, check_stays};
-use crate::store::ring_files::{self, Folder};
+use crate::store::ring_files::{self, RingFolder};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
@@ -34,12 +34,12 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
     pub(crate) fn attempt(
         &mut self,
         (dir, path): (&OwnedFd, &Path),
-        files: impl FnOnce(Folder<'_>) -> Result<LaneShapes, SegmentError>,
+        files: impl FnOnce(RingFolder<'_>) -> Result<LaneShapes, SegmentError>,
         fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
     ) -> Result<(), SegmentError> {
         // Memory of an attempt that lost the name to another process.
         self.memory.clear();
-        let folder = Folder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
+        let folder = RingFolder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
         let shapes = files(folder)?;
         fill(&UnnamedRing::of_files(self.spec, &self.geometry, folder, &shapes)).map_err(
             |error| {
@@ -52,7 +52,7 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
 
     /// Maps all lanes together, as users of the ring will. A ring that does not fit the address
     /// space gets no name, and the object that has the name keeps it.
-    fn check_fits(&self, folder: Folder<'_>, shapes: &LaneShapes) -> Result<(), SegmentError> {
+    fn check_fits(&self, folder: RingFolder<'_>, shapes: &LaneShapes) -> Result<(), SegmentError> {
         let access = Access::ReadOnly;
         let map = |lane| {
             let name = ring_files::lane_file(lane);

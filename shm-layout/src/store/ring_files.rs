@@ -45,14 +45,14 @@ pub(crate) fn next_file(lane: u32) -> String {
 
 /// Folder in which the files of a ring are created.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Folder<'a> {
+pub(crate) struct RingFolder<'a> {
     pub(crate) dir: &'a OwnedFd,
     pub(crate) path: &'a Path,
     /// Mapped files are sealed memfds, which are kept here.
     pub(crate) memfds: Option<&'a KeptMemfds>,
 }
 
-impl Folder<'_> {
+impl RingFolder<'_> {
     fn new_file(&self, name: &str) -> Result<File, SegmentError> {
         match self.memfds {
             None => files::make(self.dir, name, self.path),
@@ -98,8 +98,8 @@ impl Folder<'_> {
     }
 }
 
-pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<LaneShapes, SegmentError> {
-    let Folder { dir, path, .. } = folder;
+pub(crate) fn make(folder: RingFolder<'_>, spec: &RingSpec) -> Result<LaneShapes, SegmentError> {
+    let RingFolder { dir, path, .. } = folder;
     let shapes = LaneShapes::new(rand::random(), spec.clone(), page_size() as u64);
     let shape = shapes.of(spec.lane_capacity)?;
     let geometry = &shape.geometry;
@@ -119,7 +119,7 @@ pub(crate) fn make(folder: Folder<'_>, spec: &RingSpec) -> Result<LaneShapes, Se
 
 /// Creates `ring.rdr`.
 fn make_readers(
-    folder: Folder<'_>,
+    folder: RingFolder<'_>,
     shapes: &LaneShapes,
     geometry: &Geometry,
 ) -> Result<(), SegmentError> {
@@ -129,7 +129,7 @@ fn make_readers(
 
 /// Creates `ring.rdr` again, in a ring that no other process has seen.
 pub(crate) fn make_readers_anew(
-    folder: Folder<'_>,
+    folder: RingFolder<'_>,
     shapes: &LaneShapes,
     geometry: &Geometry,
 ) -> Result<(), SegmentError> {
@@ -145,7 +145,7 @@ pub(crate) fn make_readers_anew(
 /// Creates the files of all lanes, under the names that `name` gives them. Returns the bytes that
 /// are on huge pages.
 pub(crate) fn make_lanes(
-    folder: Folder<'_>,
+    folder: RingFolder<'_>,
     shapes: &LaneShapes,
     shape: &LaneShape,
     resizes: u32,
@@ -170,7 +170,7 @@ pub(crate) fn make_lanes(
 /// Writes `ring.ctl`, which describes all other files. `origin`: when the ring was created, with
 /// how many rows a lane, and how often it was resized.
 pub(crate) fn write_ctl(
-    folder: Folder<'_>,
+    folder: RingFolder<'_>,
     name: &str,
     shapes: &LaneShapes,
     shape: &LaneShape,

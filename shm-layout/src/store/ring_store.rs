@@ -24,7 +24,7 @@ use crate::os::lock_holders;
 use crate::os::mapping::Access;
 use crate::os::space::private_memory;
 use crate::protocol::clear_pins;
-use crate::protocol::reader_slot::{self, Slots};
+use crate::protocol::reader_slot::{self, ReaderSlots};
 use crate::store::mapped_lanes::{self, AskedSize, Lanes, MappedLanes};
 use crate::store::object::Object;
 use crate::store::relocation;
@@ -464,7 +464,7 @@ impl RingStore {
 
     /// Clears the pins of a slot whose holder has died. Returns `true` if the slot had no holder.
     pub fn reap_reader(&self, slot: u32) -> Result<bool, SegmentError> {
-        reader_slot::reap(&ReaderSlots(self), slot)
+        reader_slot::reap(&SlotsOfRing(self), slot)
     }
 
     /// Counts at a reader slot that one of its leases made a writer wait, drop or fail.
@@ -490,7 +490,7 @@ impl RingStore {
     /// name.
     pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
         for slot in 0..self.spec.reader_slots {
-            let claim = match reader_slot::claim(&ReaderSlots(self), slot) {
+            let claim = match reader_slot::claim(&SlotsOfRing(self), slot) {
                 // Without a name no process can look at the slots either.
                 Err(SegmentError::Unlinked { .. }) => return Ok(None),
                 claim => claim?,
@@ -573,9 +573,9 @@ impl RingStore {
 }
 
 /// Reader slots of the ring, as the protocol needs them.
-struct ReaderSlots<'a>(&'a RingStore);
+struct SlotsOfRing<'a>(&'a RingStore);
 
-impl Slots for ReaderSlots<'_> {
+impl ReaderSlots for SlotsOfRing<'_> {
     type Claim = Claim;
     type Error = SegmentError;
 

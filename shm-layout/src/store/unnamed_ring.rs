@@ -10,7 +10,7 @@ use crate::layout::lane::Lane;
 use crate::layout::lane_shape::LaneShapes;
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
-use crate::store::ring_files::{self, Folder};
+use crate::store::ring_files::{self, RingFolder};
 
 /// A ring that has no name yet.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct UnnamedRing<'a> {
 
 #[derive(Debug)]
 enum UnnamedMemory<'a> {
-    Files { folder: Folder<'a>, shapes: &'a LaneShapes },
+    Files { folder: RingFolder<'a>, shapes: &'a LaneShapes },
     Heap(&'a [Arc<Lane>]),
 }
 
@@ -30,7 +30,7 @@ impl<'a> UnnamedRing<'a> {
     pub(crate) fn of_files(
         spec: &'a RingSpec,
         geometry: &'a Geometry,
-        folder: Folder<'a>,
+        folder: RingFolder<'a>,
         shapes: &'a LaneShapes,
     ) -> Self {
         Self { spec, geometry, place: UnnamedMemory::Files { folder, shapes } }

@@ -4,7 +4,9 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
-use backcast_layout::protocol::{LaneWriter, Slots, claim, freeze, oldest, readable, reap, thaw};
+use backcast_layout::protocol::{
+    LaneWriter, ReaderSlots, claim, freeze, oldest, readable, reap, thaw,
+};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
@@ -40,7 +42,7 @@ impl Shared {
     }
 }
 
-impl Slots for Shared {
+impl ReaderSlots for Shared {
     type Claim = Held;
     type Error = Infallible;
 

@@ -4,7 +4,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use backcast_layout::protocol::{LaneWriter, Slots, claim, freeze, oldest, readable, reap, thaw};
+use backcast_layout::protocol::{
+    LaneWriter, ReaderSlots, claim, freeze, oldest, readable, reap, thaw,
+};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::atomic::Ordering;
 use shuttle::thread;
@@ -41,7 +43,7 @@ impl Ring {
     }
 }
 
-impl Slots for Ring {
+impl ReaderSlots for Ring {
     type Claim = Held;
     type Error = Infallible;
 

@@ -28,7 +28,7 @@ use crate::os::byte_lock::{LockFile, LockMode};
 use crate::os::files;
 use crate::os::mapping::Access;
 use crate::store::memfd::{self, KeptMemfds};
-use crate::store::ring_files::{CTL, Folder};
+use crate::store::ring_files::{CTL, RingFolder};
 use crate::store::sealed_segment;
 
 pub use listing::{ObjectInfo, list};
@@ -255,9 +255,9 @@ impl Object {
     }
 
     /// Returns the folder in which its files are created.
-    pub(crate) fn folder(&self) -> Folder<'_> {
+    pub(crate) fn folder(&self) -> RingFolder<'_> {
         let memfds = self.is_in_memfds().then_some(&self.memory);
-        Folder { dir: &self.dir, path: &self.path, memfds }
+        RingFolder { dir: &self.dir, path: &self.path, memfds }
     }
 
     /// Whether its mapped files lie in memfds.
