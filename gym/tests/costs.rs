@@ -1,4 +1,4 @@
-//! What trading costs, what may be traded, and what an episode begins with.
+//! Costs of trading, tradable days, and initial cash and shares.
 
 mod market;
 

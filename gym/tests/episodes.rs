@@ -141,7 +141,7 @@ fn disabled_refuses_a_step_until_the_mask_resets_the_finished_one() {
 
 #[test]
 fn in_every_mode_the_same_actions_give_the_same_episodes() {
-    // What NEXT_STEP does in two steps, SAME_STEP does in one and DISABLED with a reset between.
+    // NEXT_STEP takes two steps for what SAME_STEP does in one and DISABLED with a reset.
     let days = |mode: AutoresetMode| {
         let settings = PortfolioOptions { max_episode_steps: Some(3), ..options(mode) };
         let mut env = env(&crash(60, 99), 3, settings);

@@ -1,6 +1,6 @@
 //! The golden trajectories of an independent environment: every number of every step, drawn prices included.
 //!
-//! What is not reproduced, because it is a fault there:
+//! Differences, each a fault of the other side:
 //!
 //! - With automatic reset, a step that ends an episode shows reward 0, no flag, and the next episode's first
 //!   state. Here the last reward, flags and observation survive; what is compared is `done`, and each episode

@@ -1,4 +1,4 @@
-//! What an observation may know, what a gap is worth, and that a batch is its members.
+//! Observations without look-ahead, values in gaps, and vectors equal to their single environments.
 
 mod market;
 
@@ -173,10 +173,10 @@ fn a_holding_in_a_gap_is_not_traded_and_is_worth_its_last_close() {
     assert_eq!((env.obs().day[0], env.obs().open[1].to_bits()), (6, 0));
     assert!((env.obs().total_asset[0] - 30_100.0).abs() < 1e-9);
     assert_eq!(env.rewards()[0].to_bits(), 0.0_f64.to_bits());
-    env.step(&[0.0, -1.0]).unwrap(); // nobody to sell to
+    env.step(&[0.0, -1.0]).unwrap(); // no row, so no sale
     assert_eq!((env.obs().day[0], env.obs().shares[1]), (7, 100));
     assert!(env.obs().indicators[2..].iter().all(|value| value.to_bits() == 0));
-    env.step(&[0.0, 1.0]).unwrap(); // nobody to buy from; day 8 is back at 18
+    env.step(&[0.0, 1.0]).unwrap(); // no row, so no purchase; day 8 is back at 18
     assert_eq!(env.obs().shares[1], 100);
     assert!((env.obs().total_asset[0] - 30_400.0).abs() < 1e-9);
     assert!((env.rewards()[0] - (30_400.0_f64 / 30_100.0).ln()).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! From typed rows to a dense panel: every rule about what a panel holds is checked here, once.
+//! Builds a dense panel from typed rows and checks every rule about the contents of a panel.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use crate::{
     chunk::{Chunk, Flaw, FlawKind, Tickers},
     date::Date,
     error::PanelError,
-    header::Header,
-    load_error::{LoadError, Place},
+    header::FileHeader,
+    load_error::{PanelLoadError, RowPlace},
     meta::Meta,
     options::{NanPolicy, PanelOptions},
     panel::{Panel, PriceColumn},
     to_single,
 };
 
-/// A table may be dense in so few of its places; below, it asks for memory that it has no use for.
+/// Largest ratio of places to rows of a large table; a sparser one would waste memory.
 const SPARSEST: u64 = 1000;
-/// A table of so many values may be as sparse as it likes: 384 MiB.
+/// Number of values up to which a table may have any density: 384 MiB.
 const SMALL_VALUES: u64 = 1 << 25;
 
 /// Collects rows, chunk by chunk.
 pub(crate) struct Assembler<'a> {
     pub(crate) tickers: Tickers<'a>,
     options: &'a PanelOptions,
-    header: Header,
-    place: fn(u64) -> Place,
+    header: FileHeader,
+    place: fn(u64) -> RowPlace,
     keys: Vec<RowKey>,
-    /// Row after row, in panel column order.
+    /// Values row by row, in the order of the panel's columns.
     values: Vec<f64>,
     masked: u64,
-    /// Days of rows that count as absent: they stay days of the panel.
+    /// Days of rows that count as absent; they remain days of the panel.
     masked_dates: BTreeSet<Date>,
 }
 
@@ -43,7 +43,11 @@ struct RowKey {
 }
 
 impl<'a> Assembler<'a> {
-    pub(crate) fn new(header: Header, options: &'a PanelOptions, place: fn(u64) -> Place) -> Self {
+    pub(crate) fn new(
+        header: FileHeader,
+        options: &'a PanelOptions,
+        place: fn(u64) -> RowPlace,
+    ) -> Self {
         let tickers = Tickers::new(options);
         Self {
             tickers,
@@ -57,12 +61,12 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &FileHeader {
         &self.header
     }
 
-    /// Take over the rows of a chunk, which is empty afterwards. The error is the first in the file.
-    pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), LoadError> {
+    /// Moves the rows out of a chunk, which is empty afterwards. The error is the first in the file.
+    pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), PanelLoadError> {
         let rows = chunk.places.len();
         let width = self.header.columns.len();
         if self.values.try_reserve(rows * width).is_err() || self.keys.try_reserve(rows).is_err() {
@@ -97,18 +101,18 @@ impl<'a> Assembler<'a> {
             && matches!(flaw.kind, FlawKind::Number(problem) if problem.is_missing())
     }
 
-    fn refusal(&self, place: u64, flaw: &Flaw) -> LoadError {
+    fn refusal(&self, place: u64, flaw: &Flaw) -> PanelLoadError {
         let place = (self.place)(place);
         let column = self.header.names.get(flaw.column).cloned().unwrap_or_default();
         let text = flaw.text.clone().into_owned();
         match flaw.kind {
-            FlawKind::Date => LoadError::BadDate { place, column, text },
-            FlawKind::Ticker => LoadError::BadTicker { place, column, text },
-            FlawKind::Number(problem) => LoadError::BadNumber { place, column, text, problem },
+            FlawKind::Date => PanelLoadError::BadDate { place, column, text },
+            FlawKind::Ticker => PanelLoadError::BadTicker { place, column, text },
+            FlawKind::Number(problem) => PanelLoadError::BadNumber { place, column, text, problem },
         }
     }
 
-    fn check_prices(&self, row: &[f64], key: &RowKey) -> Result<(), LoadError> {
+    fn check_prices(&self, row: &[f64], key: &RowKey) -> Result<(), PanelLoadError> {
         use PriceColumn::{Close, High, Low, Open, Volume};
         let place = || (self.place)(key.place);
         let column = |column: PriceColumn| self.header.source_name(column as usize).to_owned();
@@ -116,13 +120,13 @@ impl<'a> Assembler<'a> {
         if !self.tickers.is_macro(key.ticker) {
             for price in [Open, High, Low, Close] {
                 let value = row[price as usize];
-                // In the 32-bit copy too: there a price of 0 would read as "no row".
+                // Checks the 32-bit copy too, where a price of 0 means "no row".
                 if to_single(value) <= 0.0 {
                     let (place, column, ticker) = (place(), column(price), ticker());
                     return Err(if value > 0.0 {
-                        LoadError::PriceTooSmall { place, column, ticker, value }
+                        PanelLoadError::PriceTooSmall { place, column, ticker, value }
                     } else {
-                        LoadError::PriceNotPositive { place, column, ticker, value }
+                        PanelLoadError::PriceNotPositive { place, column, ticker, value }
                     });
                 }
             }
@@ -130,25 +134,25 @@ impl<'a> Assembler<'a> {
         let volume = row[Volume as usize];
         if volume < 0.0 && !self.tickers.is_macro(key.ticker) {
             let (place, column, ticker) = (place(), column(Volume), ticker());
-            return Err(LoadError::NegativeVolume { place, column, ticker, value: volume });
+            return Err(PanelLoadError::NegativeVolume { place, column, ticker, value: volume });
         }
         let (high, low) = (row[High as usize], row[Low as usize]);
         if high < low {
             let (place, column, ticker) = (place(), column(High), ticker());
-            return Err(LoadError::HighBelowLow { place, column, ticker, high, low });
+            return Err(PanelLoadError::HighBelowLow { place, column, ticker, high, low });
         }
         Ok(())
     }
 
-    fn too_large(&self, tickers: usize, days: usize, limit: u64) -> LoadError {
+    fn too_large(&self, tickers: usize, days: usize, limit: u64) -> PanelLoadError {
         let columns = self.header.columns.len();
-        LoadError::TooLarge { tickers, days, columns, rows: self.keys.len(), limit }
+        PanelLoadError::TooLarge { tickers, days, columns, rows: self.keys.len(), limit }
     }
 
-    /// The panel of all rows so far.
-    pub(crate) fn finish(self) -> Result<PanelData, LoadError> {
+    /// Builds the panel of all rows so far.
+    pub(crate) fn finish(self) -> Result<PanelData, PanelLoadError> {
         if self.keys.is_empty() {
-            return Err(LoadError::NoRows { masked: self.masked });
+            return Err(PanelLoadError::NoRows { masked: self.masked });
         }
         let (tickers, ticker_ranks) = self.ranked_tickers();
         let dates = self.distinct_dates();
@@ -160,7 +164,7 @@ impl<'a> Assembler<'a> {
             .cloned()
             .collect();
         if !missing.is_empty() {
-            return Err(LoadError::UnknownMacroTicker { missing, found: tickers });
+            return Err(PanelLoadError::UnknownMacroTicker { missing, found: tickers });
         }
         let columns = self.header.columns.clone();
         let dense = (self.values.len() as u64).saturating_mul(SPARSEST);
@@ -170,7 +174,7 @@ impl<'a> Assembler<'a> {
             .ok_or_else(|| self.too_large(tickers.len(), dates.len(), limit))?;
         let (mut values, mut singles, mut seen) = (Vec::new(), Vec::new(), Vec::new());
         let cells = geometry.tickers * geometry.days;
-        // Out of memory is an answer, not an abort.
+        // Too little memory is an error, not an abort.
         if values.try_reserve_exact(geometry.values()).is_err()
             || singles.try_reserve_exact(geometry.values()).is_err()
             || seen.try_reserve_exact(cells).is_err()
@@ -180,7 +184,7 @@ impl<'a> Assembler<'a> {
         let mut listed = vec![0_u64; geometry.listed_words()];
         values.resize(geometry.values(), 0.0);
         singles.resize(geometry.values(), 0.0);
-        // Of each place, one more than the row that holds it.
+        // One more than the number of the row at each place; 0 for none.
         seen.resize(cells, 0_usize);
 
         for (at, (row, cells)) in
@@ -190,7 +194,7 @@ impl<'a> Assembler<'a> {
             let day = dates.partition_point(|date| *date < row.date);
             let seen = &mut seen[ticker * geometry.days + day];
             if let Some(first) = seen.checked_sub(1) {
-                return Err(LoadError::DuplicateRow {
+                return Err(PanelLoadError::DuplicateRow {
                     columns: Box::new(self.header.key_names()),
                     ticker: tickers[ticker].clone(),
                     date: row.date.to_string(),
@@ -279,7 +283,7 @@ impl PanelData {
         Panel::heap(&self.meta, self.parts())
     }
 
-    /// All rows of tickers that are traded; zeros where there is none.
+    /// Returns the rows of all traded tickers, zero where there is none.
     pub(crate) fn traded_rows(&self) -> impl Iterator<Item = &[f64]> {
         let columns = self.meta.columns.len();
         let tickers = self.values.chunks_exact(columns * self.meta.dates.len());

@@ -13,11 +13,11 @@ pub(crate) struct Chunk {
     /// Lines or row numbers.
     pub(crate) places: Vec<u64>,
     pub(crate) dates: Vec<Date>,
-    /// As numbered by [`Tickers`].
+    /// Numbers of the tickers, from [`Tickers`].
     pub(crate) tickers: Vec<u32>,
-    /// One list for each of the panel's columns.
+    /// Values, one list for each column of the panel.
     pub(crate) values: Vec<Vec<f64>>,
-    /// Cells that hold nothing usable; what stands in their place above means nothing.
+    /// Cells without a usable value; their elements in the lists above are undefined.
     pub(crate) flaws: Vec<Flaw>,
 }
 

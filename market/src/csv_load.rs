@@ -9,9 +9,9 @@ use crate::{
     chunk::{CHUNK_ROWS, Chunk, checked, shown},
     date::Date,
     error::PanelError,
-    header::{Header, Use},
+    header::{FileHeader, Use},
     header_hints::{check_separator, is_two_headers},
-    load_error::{FileFormat, LoadError, NumberProblem, Place},
+    load_error::{FileFormat, NumberProblem, PanelLoadError, RowPlace},
     options::PanelOptions,
 };
 
@@ -35,10 +35,10 @@ impl PanelData {
     }
 }
 
-fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, LoadError> {
+fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, PanelLoadError> {
     let found = FileFormat::of(bytes);
     if found != FileFormat::Csv {
-        return Err(LoadError::Format { found });
+        return Err(PanelLoadError::Format { found });
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     // Ragged records are let through to be reported in our words, with the right line.
@@ -52,11 +52,11 @@ fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, LoadError> {
         lines: LineCounter { bytes, at: 0, line: 1 },
     };
     let Some(line) = records.next()? else {
-        return Err(LoadError::NoRows { masked: 0 });
+        return Err(PanelLoadError::NoRows { masked: 0 });
     };
     let names = records.cells(line)?;
     check_separator(&names, options.separator.0)?;
-    let header = match Header::of(names.clone(), options) {
+    let header = match FileHeader::of(names.clone(), options) {
         Ok(header) => header,
         Err(refused) => {
             let second = match records.next()? {
@@ -64,21 +64,21 @@ fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, LoadError> {
                 None => Vec::new(),
             };
             return Err(if is_two_headers(&names, &second) {
-                LoadError::TwoHeaders { first: names, second }
+                PanelLoadError::TwoHeaders { first: names, second }
             } else {
                 refused
             });
         }
     };
     let mut chunk = Chunk::new(header.columns.len());
-    let mut assembler = Assembler::new(header, options, Place::Line);
+    let mut assembler = Assembler::new(header, options, RowPlace::Line);
     loop {
         let read = records.next().and_then(|line| match line {
             Some(line) => push_row(&records.record, line, &mut assembler, &mut chunk).map(Some),
             None => Ok(None),
         });
         if !matches!(read, Ok(Some(()))) || chunk.places.len() == CHUNK_ROWS {
-            // What is wrong with the rows before comes first.
+            // Errors in earlier rows come first.
             assembler.push(&mut chunk)?;
         }
         if read?.is_none() {
@@ -94,20 +94,20 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// The cells of the current record, which stands on `line`.
-    fn cells(&self, line: u64) -> Result<Vec<String>, LoadError> {
+    /// Returns the cells of the current record, which is on `line`.
+    fn cells(&self, line: u64) -> Result<Vec<String>, PanelLoadError> {
         let cells = 0..self.record.len();
         cells.map(|at| text(&self.record, at, line).map(str::to_owned)).collect()
     }
 
-    /// Read the next record and say on which line it stands.
-    fn next(&mut self) -> Result<Option<u64>, LoadError> {
+    /// Reads the next record and returns its line.
+    fn next(&mut self) -> Result<Option<u64>, PanelLoadError> {
         let start = usize::try_from(self.reader.position().byte()).unwrap_or(usize::MAX);
         let more = self.reader.read_byte_record(&mut self.record);
         let line = self.lines.line_of_record(start);
         match more {
             Ok(more) => Ok(more.then_some(line)),
-            Err(error) => Err(LoadError::Syntax { line, message: error.to_string() }),
+            Err(error) => Err(PanelLoadError::Syntax { line, message: error.to_string() }),
         }
     }
 }
@@ -118,12 +118,12 @@ fn push_row(
     line: u64,
     assembler: &mut Assembler<'_>,
     chunk: &mut Chunk,
-) -> Result<(), LoadError> {
+) -> Result<(), PanelLoadError> {
     let expected = assembler.header().uses.len();
     if record.len() != expected {
         let names = &assembler.header().names;
         let column = names.get(record.len()).or(names.last()).cloned().unwrap_or_default();
-        return Err(LoadError::Ragged { line, column, expected, found: record.len() });
+        return Err(PanelLoadError::Ragged { line, column, expected, found: record.len() });
     }
     // Mostly all cells are plain letters and digits, which is seen at once.
     let plain = str::from_utf8(record.as_slice()).ok().filter(|cells| cells.is_ascii());
@@ -152,8 +152,9 @@ fn push_row(
 }
 
 /// A cell without the spaces around it.
-fn text(record: &ByteRecord, at: usize, line: u64) -> Result<&str, LoadError> {
-    str::from_utf8(record[at].trim_ascii()).map_err(|_| LoadError::NotUtf8 { line, column: at + 1 })
+fn text(record: &ByteRecord, at: usize, line: u64) -> Result<&str, PanelLoadError> {
+    str::from_utf8(record[at].trim_ascii())
+        .map_err(|_| PanelLoadError::NotUtf8 { line, column: at + 1 })
 }
 
 fn number(cell: &str) -> Result<f64, NumberProblem> {

@@ -23,7 +23,7 @@ impl Date {
         ((1..=9999).contains(&year) && (1..=last).contains(&day)).then_some(Self(number))
     }
 
-    /// The day that lies `days` after 1970-01-01.
+    /// Returns the day `days` after 1970-01-01.
     pub(crate) fn from_unix_days(days: i64) -> Option<Self> {
         // Counted from 0000-03-01, so that the leap day ends a year; 400 years have 146,097 days.
         let days = days.checked_add(719_468)?;
@@ -56,7 +56,7 @@ impl Display for Date {
     }
 }
 
-/// Is `text` exactly `YYYY-MM-DD` and a day that exists?
+/// Returns whether `text` is exactly `YYYY-MM-DD` and a calendar day.
 pub(crate) fn is_calendar_date(text: &str) -> bool {
     iso(text).is_some()
 }

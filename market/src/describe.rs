@@ -8,7 +8,7 @@ use crate::{
     panel::{Panel, PriceColumn},
 };
 
-/// What a panel holds. Days count from 0; prices are in the file's currency units per share.
+/// Summary of a panel. Days count from 0; prices are in the file's currency units per share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PanelSummary {
@@ -30,7 +30,7 @@ pub struct PanelSummary {
     pub rows: usize,
     /// Pairs of ticker and day that have none.
     pub masked_rows: usize,
-    /// Rows of tradable tickers whose open or close lies outside their low and high.
+    /// Rows of tradable tickers whose open or close is outside their low and high.
     pub inconsistent_rows: usize,
     /// Bytes of numbers in shared or private memory.
     pub data_bytes: usize,
@@ -38,19 +38,19 @@ pub struct PanelSummary {
     pub min_price: Option<f64>,
     /// Highest `high` of the tradable tickers.
     pub max_price: Option<f64>,
-    /// As [`Panel::fingerprint`].
+    /// Fingerprint, from [`Panel::fingerprint`].
     pub fingerprint: String,
     /// One entry for each ticker, in their order.
     pub coverage: Vec<Coverage>,
 }
 
-/// When a ticker is listed, and at which prices.
+/// Days and prices of one ticker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Coverage {
     /// The ticker.
     pub ticker: String,
-    /// Is it shown but never traded?
+    /// True for a macro ticker, which is shown and never traded.
     pub is_macro: bool,
     /// Days on which it has a row.
     pub rows: usize,
@@ -70,7 +70,7 @@ pub struct Coverage {
     pub max_price: Option<f64>,
 }
 
-/// Does the open or the close of a row lie outside its low and high?
+/// Returns whether the open or the close of a row is outside its low and high.
 fn contradicts(value: impl Fn(PriceColumn) -> f64) -> bool {
     let range = value(PriceColumn::Low)..=value(PriceColumn::High);
     !(range.contains(&value(PriceColumn::Open)) && range.contains(&value(PriceColumn::Close)))
@@ -113,7 +113,8 @@ impl Panel {
         }
     }
 
-    /// Counts the rows of tradable tickers whose open or close lies outside their low and high. Cost: one pass.
+    /// Counts the rows of tradable tickers whose open or close is outside their low and high, in one
+    /// pass.
     ///
     /// Such rows are kept, since vendors adjust and round each price by itself. Fills that are drawn between low and
     /// high, or next to open and close, are drawn from what they say.

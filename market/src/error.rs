@@ -1,4 +1,4 @@
-//! What can go wrong when a panel is loaded, shared, attached or read.
+//! Errors of loading, sharing, attaching and reading panels.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
-use crate::load_error::LoadError;
+use crate::load_error::PanelLoadError;
 
 /// Loading, sharing or attaching a panel failed.
 #[derive(Debug, Error)]
@@ -38,20 +38,20 @@ pub enum PanelError {
         /// The reader's answer.
         source: io::Error,
     },
-    /// What was read is no panel.
+    /// A file that cannot be loaded as a panel.
     #[error("{}{problem}", prefix(path.as_deref()))]
     Load {
         /// The file; `None` for a stream.
         path: Option<PathBuf>,
-        /// What is wrong with it, and where.
-        problem: Box<LoadError>,
+        /// Problem and its place.
+        problem: Box<PanelLoadError>,
     },
     /// A segment whose description does not describe a panel.
     #[error("panel {name:?} is damaged: {problem}; remove it and load it again")]
     Damaged {
         /// The panel's name; empty for one in private memory.
         name: String,
-        /// What does not fit.
+        /// Problem.
         problem: String,
     },
     /// The segment layer refused.

@@ -1,14 +1,14 @@
-//! What the columns of a file are for, once the caller's renames are applied.
+//! Roles of the columns of a file, after the caller's renames.
 
 use std::collections::HashMap;
 
 use crate::{
-    load_error::{ColumnRole, LoadError, closest},
+    load_error::{ColumnRole, PanelLoadError, closest},
     options::PanelOptions,
     panel::PriceColumn,
 };
 
-/// What a column of the file is for.
+/// Role of a column of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Date,
@@ -19,7 +19,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// What its cells must be; `None` where nobody looks at them.
+    /// Type that its cells must have; `None` for a column that is not read.
     pub(crate) fn role(self) -> Option<ColumnRole> {
         match self {
             Self::Date => Some(ColumnRole::Date),
@@ -32,8 +32,8 @@ impl Use {
 
 /// The columns of a file, understood.
 #[derive(Debug)]
-pub(crate) struct Header {
-    /// Of each column of the file.
+pub(crate) struct FileHeader {
+    /// Roles of the columns of the file.
     pub(crate) uses: Vec<Use>,
     /// The file's names.
     pub(crate) names: Vec<String>,
@@ -43,12 +43,16 @@ pub(crate) struct Header {
     pub(crate) sources: Vec<usize>,
 }
 
-impl Header {
-    pub(crate) fn of(names: Vec<String>, options: &PanelOptions) -> Result<Self, LoadError> {
+impl FileHeader {
+    pub(crate) fn of(names: Vec<String>, options: &PanelOptions) -> Result<Self, PanelLoadError> {
         let unknown = options.columns.keys().find(|theirs| !names.contains(theirs));
         if let Some(theirs) = unknown {
             let closest = closest(theirs, names.iter());
-            return Err(LoadError::UnknownRename { theirs: theirs.clone(), closest, found: names });
+            return Err(PanelLoadError::UnknownRename {
+                theirs: theirs.clone(),
+                closest,
+                found: names,
+            });
         }
         let mut columns: Vec<String> =
             PriceColumn::ALL.iter().map(|column| column.name().to_owned()).collect();
@@ -62,7 +66,7 @@ impl Header {
                 continue;
             }
             if let Some(first) = seen.insert(name, at + 1) {
-                return Err(LoadError::DuplicateColumn {
+                return Err(PanelLoadError::DuplicateColumn {
                     name: name.to_owned(),
                     first,
                     second: at + 1,
@@ -100,7 +104,7 @@ impl Header {
         };
         let others: Vec<&String> = names.iter().filter(|name| !required(name)).collect();
         let closest = missing.iter().map(|name| closest(name, others.iter().copied())).collect();
-        Err(LoadError::MissingColumns { missing, closest, found: names })
+        Err(PanelLoadError::MissingColumns { missing, closest, found: names })
     }
 
     /// The file's names of the columns of days and tickers.

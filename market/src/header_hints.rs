@@ -1,6 +1,6 @@
-//! What a file that is no panel probably is, and how it is read.
+//! Hints for files in other layouts: probable origin and how to load them.
 
-use crate::load_error::LoadError;
+use crate::load_error::PanelLoadError;
 
 /// Separators that programs write in the place of commas.
 const SEPARATORS: [char; 3] = [';', '\t', '|'];
@@ -9,18 +9,18 @@ const SEPARATORS: [char; 3] = [';', '\t', '|'];
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
 
 /// Refuses a header that is one cell because the file is separated by something else than `separator`.
-pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), LoadError> {
+pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), PanelLoadError> {
     let [only] = names else { return Ok(()) };
     let found = SEPARATORS.into_iter().chain([',']);
     let found = found.filter(|&known| known != char::from(separator));
     found
         .max_by_key(|&known| only.matches(known).count())
         .filter(|&known| only.contains(known))
-        .map_or(Ok(()), |found| Err(LoadError::Separator { found }))
+        .map_or(Ok(()), |found| Err(PanelLoadError::Separator { found }))
 }
 
-/// Do the first two lines look like the two header rows of a table with a column for each field and ticker, as yfinance
-/// and pandas write it?
+/// Returns whether the first two lines look like the two header rows that yfinance and pandas write for
+/// a table with a column for each field and ticker.
 pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
     let named = |cell: &String| !cell.is_empty() && cell.parse::<f64>().is_err();
     let fields = first.iter().filter(|name| {
@@ -36,7 +36,7 @@ pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
         && second[1..].iter().all(named)
 }
 
-/// How the days are read from a column without a name, where the column `date` is missing.
+/// Returns how to read the days from a column without a name if the column `date` is missing.
 pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     let nameless = found.iter().find(|name| NAMELESS.contains(&name.as_str()));
     match nameless.filter(|_| missing.iter().any(|name| name == "date")) {
@@ -48,7 +48,7 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     }
 }
 
-/// What text in a column of numbers is, and how to leave the column out.
+/// Describes text in a column of numbers and how to leave the column out.
 pub(crate) fn number_hint(column: &str, text: &str) -> String {
     let leave_out = format!("leave the column out with columns={{{column:?}: \"\"}}");
     if is_clock(text) {
@@ -65,7 +65,7 @@ pub(crate) fn number_hint(column: &str, text: &str) -> String {
     format!("; or {leave_out}")
 }
 
-/// What a number in the column of days may be.
+/// Returns the probable meaning of a number in the column of days.
 pub(crate) fn date_hint(text: &str) -> String {
     let (unit, factor) = match text.len() {
         9..=10 => ("s", "seconds"),
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(date_hint("01/02/2024"), "");
         assert!(matches!(
             check_separator(&names("date;tic;open"), b','),
-            Err(LoadError::Separator { found: ';' })
+            Err(PanelLoadError::Separator { found: ';' })
         ));
         assert!(check_separator(&names("date"), b',').is_ok());
     }

@@ -1,4 +1,4 @@
-//! Market panels: what the world was, shared once per machine.
+//! Market panels: daily prices and indicators, shared once per machine.
 //!
 //! A [`Panel`] is an immutable table `[ticker, day, column]` of daily prices and indicators. It is
 //! loaded from a long CSV or Parquet file ([`PanelData::from_csv`], [`PanelData::from_parquet`]),
@@ -6,8 +6,8 @@
 //! ([`Panel::attach`]). Storage is ticker-major, so the days around `(ticker, day)` are one contiguous block and
 //! [`Panel::windows_into`] is one copy per (sample, ticker).
 //!
-//! The day itself lies in neither half of a window: history is `day-H .. day-1`, future is
-//! `day+1 .. day+F`, and of `day` only the open is shown, because nothing else of it is known when a
+//! The day itself is in neither half of a window: history is `day-H .. day-1`, future is
+//! `day+1 .. day+F`, and `day` shows only its open, because nothing else of it is known when a
 //! decision is made.
 //!
 //! ```
@@ -60,7 +60,7 @@ pub use assemble::PanelData;
 pub use describe::{Coverage, PanelSummary};
 pub use error::{PanelError, WindowError};
 pub use gather::ExactRows;
-pub use load_error::{ColumnRole, FileFormat, FilePart, LoadError, NumberProblem, Place};
+pub use load_error::{ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace};
 pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
 pub use panel::{CASH, Panel, PanelRow, PanelRows, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
@@ -71,11 +71,11 @@ pub use transitions::{
 };
 pub use windows::WindowPlan;
 
-/// The name that [`PanelOptions`] had when CSV was the only format.
+/// Former name of [`PanelOptions`].
 #[doc(hidden)]
 pub type CsvOptions = PanelOptions;
 
-#[expect(clippy::cast_possible_truncation, reason = "rounding to f32 is what the copy is for")]
+#[expect(clippy::cast_possible_truncation, reason = "the copy is in single precision")]
 fn to_single(value: f64) -> f32 {
     value as f32
 }

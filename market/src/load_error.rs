@@ -9,17 +9,17 @@ use crate::{
     header_hints::{date_hint, nameless_index, number_hint},
 };
 
-/// Where a row stands in its file.
+/// RowPlace of a row in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Place {
+pub enum RowPlace {
     /// A line of a CSV, counted from 1, the header included.
     Line(u64),
     /// A row of a Parquet file, counted from 0 over all row groups, as `DataFrame.iloc` counts.
     Row(u64),
 }
 
-impl Display for Place {
+impl Display for RowPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => write!(f, "line {line}"),
@@ -34,7 +34,7 @@ impl Display for Place {
 pub enum NumberProblem {
     /// Nothing between the separators, a null, or a word for it.
     Missing,
-    /// Not a number, the float.
+    /// The float NaN.
     Nan,
     /// Text that is no decimal number.
     NotANumber,
@@ -74,7 +74,7 @@ impl NumberProblem {
     }
 }
 
-/// What a column is for.
+/// Role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColumnRole {
@@ -101,7 +101,7 @@ impl ColumnRole {
     }
 }
 
-/// Which part of a Parquet file is damaged.
+/// Damaged part of a Parquet file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilePart {
@@ -130,7 +130,7 @@ impl Display for FilePart {
     }
 }
 
-/// What a file is, by its first bytes.
+/// Format of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {
@@ -170,14 +170,14 @@ impl FileFormat {
 
 /// A file is no panel. Nothing was created.
 ///
-/// Columns carry the file's names. See [`Place`] for how rows are counted.
+/// Columns carry the file's names. See [`RowPlace`] for how rows are counted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum LoadError {
+pub enum PanelLoadError {
     /// The file is of another format.
     #[error("this is {}", found.remedy())]
     Format {
-        /// What it is.
+        /// Its format.
         found: FileFormat,
     },
     /// The CSV parser itself gave up.
@@ -188,13 +188,13 @@ pub enum LoadError {
         /// The parser's words.
         message: String,
     },
-    /// Cells that something else than the expected separator stands between.
+    /// Cells with another separator than the expected one.
     #[error(
         "the header is one cell with {found:?} in it: the cells of this file are separated by {found:?}; load it \
          with separator={found:?}"
     )]
     Separator {
-        /// What probably separates them.
+        /// Probable separator.
         found: char,
     },
     /// A header row of fields and one of tickers.
@@ -222,9 +222,9 @@ pub enum LoadError {
     /// Part of a Parquet file is not what it should be.
     #[error("{part} is damaged: {message}; write or copy the file again")]
     Damaged {
-        /// Which part.
+        /// Part of the file.
         part: FilePart,
-        /// What is wrong with it.
+        /// Problem.
         message: String,
     },
     /// Pages compressed in a way that is not built in.
@@ -305,17 +305,17 @@ pub enum LoadError {
         /// The file's columns.
         found: Vec<String>,
     },
-    /// A column whose type is not what its place in a panel needs.
+    /// A column whose type does not suit its role.
     #[error("column {column:?} holds {found}; {}", role.wanted())]
     ColumnType {
         /// Name of the column.
         column: String,
         /// Its type.
         found: String,
-        /// What the column is for.
+        /// Role of the column.
         role: ColumnRole,
     },
-    /// Timestamps in a zone whose days are not known here.
+    /// Timestamps in an unknown time zone.
     #[error(
         "column {column:?} is in the time zone {zone:?}, which this machine's time zone database \
          does not know; drop the zone (the local day stays), or install the database"
@@ -350,12 +350,12 @@ pub enum LoadError {
     )]
     BadNumber {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column.
         column: String,
         /// The cell.
         text: String,
-        /// What is wrong with it.
+        /// Problem.
         problem: NumberProblem,
     },
     /// A price of a tradable ticker that is not above zero.
@@ -365,7 +365,7 @@ pub enum LoadError {
     )]
     PriceNotPositive {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column.
         column: String,
         /// The ticker.
@@ -382,7 +382,7 @@ pub enum LoadError {
     )]
     PriceTooSmall {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column.
         column: String,
         /// The ticker.
@@ -397,7 +397,7 @@ pub enum LoadError {
     )]
     HighBelowLow {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column of highs.
         column: String,
         /// The ticker.
@@ -414,7 +414,7 @@ pub enum LoadError {
     )]
     NegativeVolume {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column.
         column: String,
         /// The ticker.
@@ -430,7 +430,7 @@ pub enum LoadError {
     )]
     BadDate {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column.
         column: String,
         /// The cell.
@@ -442,13 +442,13 @@ pub enum LoadError {
     )]
     BadTicker {
         /// Where.
-        place: Place,
+        place: RowPlace,
         /// Name of the column.
         column: String,
         /// The cell.
         text: String,
     },
-    /// One ticker twice on one day.
+    /// Two rows of one ticker on one day.
     #[error(
         "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
          them: a panel has one row per ticker and day, and bars of minutes or hours, whose time of day is \
@@ -463,10 +463,10 @@ pub enum LoadError {
         ticker: String,
         /// The day.
         date: String,
-        /// Where it stands first.
-        first: Place,
-        /// Where it stands again.
-        second: Place,
+        /// RowPlace of the first row.
+        first: RowPlace,
+        /// RowPlace of the second row.
+        second: RowPlace,
     },
     /// Macro tickers without a single row.
     #[error(

@@ -1,4 +1,4 @@
-//! The description of a panel inside its segment: JSON, and trusted by nobody who reads it.
+//! Description of a panel inside its segment: JSON, checked in full by every reader.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What the caller says about a file: which tickers are not traded, what columns mean, what NaN means.
+//! Options of loading a file: macro tickers, column names, missing numbers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-/// What a missing number means: an empty cell, a null, a NaN, or in a CSV `NA`, `N/A`, `null`, `None`.
+/// Meaning of a missing number: an empty cell, a null, a NaN, or in a CSV `NA`, `N/A`, `null`, `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NanPolicy {
@@ -18,11 +18,11 @@ pub enum NanPolicy {
     Mask,
 }
 
-/// No such [`NanPolicy`].
+/// A word that is no [`NanPolicy`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("nan is {text:?}; give \"refuse\" or \"mask\"")]
 pub struct ParseNanPolicyError {
-    /// What was written.
+    /// Word that was given.
     pub text: String,
 }
 
@@ -48,7 +48,7 @@ impl Default for Separator {
     }
 }
 
-/// How to read a CSV or Parquet file.
+/// Options of reading a CSV or Parquet file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelOptions {
     pub(crate) macro_tickers: BTreeSet<String>,
@@ -85,15 +85,16 @@ impl PanelOptions {
         self
     }
 
-    /// What stands between two cells of a CSV, an ASCII character; a comma unless set. No other format has one.
+    /// Sets the separator of a CSV, an ASCII character; a comma by default. Other formats have none.
     #[must_use]
     pub fn separator(mut self, separator: char) -> Self {
-        // What is no single byte separates nothing: the header says so then.
+        // The check of the header refuses anything but a single byte.
         self.separator = Separator(u8::try_from(separator).unwrap_or(b','));
         self
     }
 
-    /// What a missing number means; [`NanPolicy::Refuse`] unless set. An infinity is always refused.
+    /// Sets the meaning of a missing number; [`NanPolicy::Refuse`] by default. An infinity is always
+    /// refused.
     #[must_use]
     pub fn nan(mut self, policy: NanPolicy) -> Self {
         self.nan = policy;

@@ -1,4 +1,4 @@
-//! The panel as its readers see it: names, tokens, values.
+//! Read access to a panel: names, tokens, values.
 
 use std::{
     ops::Range,
@@ -17,14 +17,14 @@ use crate::{
     meta::Meta,
 };
 
-/// The name of token 0.
+/// Name of token 0.
 pub const CASH: &str = "<CASH>";
 
 /// The five columns that every panel begins with, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum PriceColumn {
-    /// First price of the day; all that is known of it when a decision is made.
+    /// First price of the day, the only one known when a decision is made.
     Open = 0,
     /// Highest price of the day.
     High = 1,
@@ -37,10 +37,10 @@ pub enum PriceColumn {
 }
 
 impl PriceColumn {
-    /// All five, in column order.
+    /// All price columns, in order.
     pub const ALL: [Self; 5] = [Self::Open, Self::High, Self::Low, Self::Close, Self::Volume];
 
-    /// The column's name in files and in [`Panel::columns`].
+    /// Returns the column's name in files and in [`Panel::columns`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,15 +58,15 @@ impl PriceColumn {
 /// Cloning is one reference count. Reads take no lock and make no system call; a panel shared between
 /// processes exists once in memory.
 #[derive(Clone)]
-pub struct Panel(Arc<Inner>);
+pub struct Panel(Arc<PanelInner>);
 
-struct Inner {
+struct PanelInner {
     segment: SealedSegment,
     geometry: Geometry,
     meta: Meta,
     first_days: Vec<Option<usize>>,
     last_days: Vec<Option<usize>>,
-    /// The most days in a row on which each ticker has a row.
+    /// Longest range of consecutive days with a row, for each ticker.
     unbroken: Vec<Range<usize>>,
 }
 
@@ -83,12 +83,13 @@ impl std::fmt::Debug for Panel {
 }
 
 impl Panel {
-    /// Attach a shared panel in the standard place.
+    /// Attaches a shared panel in the standard directory.
     pub fn attach(name: &str) -> Result<Self, PanelError> {
         Self::attach_in(&Base::standard(), name)
     }
 
-    /// Attach a shared panel below `base`. Any bytes in the segment give an error or wrong numbers.
+    /// Attaches a shared panel below `base`. Arbitrary bytes in the segment cause an error or wrong
+    /// numbers, nothing else.
     pub fn attach_in(base: &Base, name: &str) -> Result<Self, PanelError> {
         Self::from_segment(SealedSegment::attach(base, Kind::Panel, name)?)
     }
@@ -122,7 +123,7 @@ impl Panel {
             Meta::parse(segment.meta(), segment.data_bytes()).map_err(|problem| {
                 PanelError::Damaged { name: segment.name().unwrap_or_default().to_owned(), problem }
             })?;
-        // From here on these three cannot fail: same offsets, same sizes, immutable mapping.
+        // Later calls with the same offsets and sizes cannot fail: the mapping is immutable.
         segment.words64(0, geometry.values())?;
         segment.words64(geometry.singles_offset(), geometry.single_words())?;
         segment.words64(geometry.listed_offset(), geometry.listed_words())?;
@@ -131,7 +132,7 @@ impl Panel {
 
     fn assemble(segment: SealedSegment, geometry: Geometry, meta: Meta) -> Self {
         let (first_days, last_days, unbroken) = (Vec::new(), Vec::new(), Vec::new());
-        let mut inner = Inner { segment, geometry, meta, first_days, last_days, unbroken };
+        let mut inner = PanelInner { segment, geometry, meta, first_days, last_days, unbroken };
         inner.unbroken = (0..geometry.tickers)
             .map(|ticker| longest_run(inner.marks(ticker), geometry.days))
             .collect();
@@ -144,43 +145,44 @@ impl Panel {
         Self(Arc::new(inner))
     }
 
-    /// Days, `D`.
+    /// Returns the number of days, `D`.
     #[must_use]
     pub fn days(&self) -> usize {
         self.0.geometry.days
     }
 
-    /// The days as `YYYY-MM-DD`, ascending.
+    /// Returns the days as `YYYY-MM-DD`, ascending.
     #[must_use]
     pub fn dates(&self) -> &[String] {
         &self.0.meta.dates
     }
 
-    /// All tickers, macro ones included, sorted by their bytes.
+    /// Returns all tickers, macro tickers included, sorted by their bytes.
     #[must_use]
     pub fn tickers(&self) -> &[String] {
         &self.0.meta.tickers
     }
 
-    /// Is this ticker shown but never traded? False for a position outside the panel.
+    /// Returns whether a ticker is a macro ticker, which is shown and never traded; false for a
+    /// position outside the panel.
     #[must_use]
     pub fn is_macro(&self, ticker: usize) -> bool {
         self.0.meta.is_macro.get(ticker) == Some(&true)
     }
 
-    /// The columns, `C`: open, high, low, close, volume, then the indicators in file order.
+    /// Returns the columns, `C`: open, high, low, close, volume, then the indicators in file order.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.0.meta.columns
     }
 
-    /// The indicators in file order.
+    /// Returns the indicators in file order.
     #[must_use]
     pub fn indicators(&self) -> &[String] {
         &self.0.meta.columns[PriceColumn::ALL.len()..]
     }
 
-    /// The token of a name: 0 for `<CASH>`, else one more than its position in [`Panel::tickers`].
+    /// Returns the token of a name: 0 for `<CASH>`, else one more than its position in [`Panel::tickers`].
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u32> {
         if name == CASH {
@@ -190,7 +192,7 @@ impl Panel {
         u32::try_from(at + 1).ok()
     }
 
-    /// The name of a token.
+    /// Returns the name of a token.
     #[must_use]
     pub fn ticker_of(&self, token: u32) -> Option<&str> {
         match usize::try_from(token).ok()?.checked_sub(1) {
@@ -199,14 +201,14 @@ impl Panel {
         }
     }
 
-    /// One number; `None` where the panel has no row, or no such ticker, day or column.
+    /// Returns one number; `None` without a row, or outside the panel.
     #[must_use]
     pub fn value(&self, ticker: usize, day: usize, column: usize) -> Option<f64> {
         (self.listed(ticker, day) && column < self.0.geometry.columns)
             .then(|| self.rows().row(ticker, day).value(column))
     }
 
-    /// Has this ticker a row on this day? False for positions outside the panel.
+    /// Returns whether a ticker has a row on a day; false outside the panel.
     #[must_use]
     pub fn listed(&self, ticker: usize, day: usize) -> bool {
         ticker < self.0.geometry.tickers
@@ -214,31 +216,31 @@ impl Panel {
             && is_listed(self.0.marks(ticker), day)
     }
 
-    /// The first day on which this ticker has a row.
+    /// Returns the first day on which a ticker has a row.
     #[must_use]
     pub fn first_day(&self, ticker: usize) -> Option<usize> {
         self.0.first_days.get(ticker).copied().flatten()
     }
 
-    /// The last day on which this ticker has a row.
+    /// Returns the last day on which a ticker has a row.
     #[must_use]
     pub fn last_day(&self, ticker: usize) -> Option<usize> {
         self.0.last_days.get(ticker).copied().flatten()
     }
 
-    /// Fast access to single rows, for loops over many of them.
+    /// Returns access to single rows, for loops over many of them.
     #[must_use]
     pub fn rows(&self) -> PanelRows<'_> {
         PanelRows { words: self.0.words(0, self.0.geometry.values()), geometry: self.0.geometry }
     }
 
-    /// A copy of all numbers, `[T, D, C]`; zero where there is no row.
+    /// Copies all numbers, `[T, D, C]`, zero without a row.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         self.rows().words.iter().map(load).collect()
     }
 
-    /// A copy of which rows are there, `[T, D]`.
+    /// Copies the mask of rows, `[T, D]`.
     #[must_use]
     pub fn mask(&self) -> Vec<bool> {
         let Geometry { tickers, days, .. } = self.0.geometry;
@@ -247,7 +249,7 @@ impl Panel {
             .collect()
     }
 
-    /// A hash of names, dates, columns and numbers, in hex: equal panels have equal ones.
+    /// Returns a hash of names, dates, columns and numbers, in hex; equal panels have equal hashes.
     ///
     /// Computed when the panel was loaded; attaching does not read the numbers again.
     #[must_use]
@@ -255,13 +257,13 @@ impl Panel {
         &self.0.meta.fingerprint
     }
 
-    /// The tickers that are shown and never traded.
+    /// Returns the macro tickers.
     pub(crate) fn macro_tickers(&self) -> Vec<String> {
         let all = self.tickers().iter().enumerate();
         all.filter(|(at, _)| self.is_macro(*at)).map(|(_, name)| name.clone()).collect()
     }
 
-    /// What the fingerprint would be with other macro tickers. Reads all numbers.
+    /// Computes the fingerprint that the panel would have with other macro tickers. Reads all numbers.
     pub(crate) fn fingerprint_with(&self, macro_tickers: &[String]) -> String {
         let Meta { tickers, dates, columns, .. } = self.0.meta.clone();
         let is_macro = tickers.iter().map(|name| macro_tickers.contains(name)).collect();
@@ -269,25 +271,25 @@ impl Panel {
         Meta::new(tickers, is_macro, dates, columns, &self.values(), &listed).fingerprint
     }
 
-    /// Bytes of numbers, in shared or private memory.
+    /// Returns the size of the numbers in bytes, in shared or private memory.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.0.segment.data_bytes()
     }
 
-    /// The shared panel's name.
+    /// Returns the name of a shared panel.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.segment.name()
     }
 
-    /// The shared panel's directory.
+    /// Returns the directory of a shared panel.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.segment.path()
     }
 
-    /// Remove the name; whoever has the panel keeps reading it.
+    /// Removes the name; processes that hold the panel keep reading it.
     pub fn unlink(&self) -> Result<(), PanelError> {
         Ok(self.0.segment.unlink()?)
     }
@@ -300,36 +302,36 @@ impl Panel {
         self.0.words(self.0.geometry.singles_offset(), self.0.geometry.single_words())
     }
 
-    /// One ticker's bits.
+    /// Returns the row bits of one ticker.
     pub(crate) fn marks(&self, ticker: usize) -> &[AtomicU64] {
         self.0.marks(ticker)
     }
 
-    /// Of each ticker, the most days in a row on which it has a row: most tickers have no other days.
+    /// Returns the longest range of consecutive days of each ticker; most tickers have no other days.
     pub(crate) fn unbroken(&self) -> &[Range<usize>] {
         &self.0.unbroken
     }
 
-    /// The listed block, [`Geometry::listed_stride`] words per ticker.
+    /// Returns the row bits of all tickers, [`Geometry::listed_stride`] words each.
     pub(crate) fn all_marks(&self) -> &[AtomicU64] {
         self.0.words(self.0.geometry.listed_offset(), self.0.geometry.listed_words())
     }
 }
 
-impl Inner {
-    /// One ticker's bits.
+impl PanelInner {
+    /// Returns the row bits of one ticker.
     fn marks(&self, ticker: usize) -> &[AtomicU64] {
         let stride = self.geometry.listed_stride();
         self.words(self.geometry.listed_offset() + ticker * stride * 8, stride)
     }
 
-    /// Part of a block whose bounds were checked when the panel was made.
+    /// Returns part of a block whose bounds the constructor has checked.
     fn words(&self, byte_offset: usize, count: usize) -> &[AtomicU64] {
         self.segment.words64(byte_offset, count).unwrap_or_default()
     }
 }
 
-/// All rows of a panel, borrowed for a loop.
+/// Rows of a panel, borrowed for a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct PanelRows<'a> {
     words: &'a [AtomicU64],
@@ -337,11 +339,11 @@ pub struct PanelRows<'a> {
 }
 
 impl<'a> PanelRows<'a> {
-    /// The row of a ticker on a day; all zeros where there is none.
+    /// Returns the row of a ticker on a day; zeros if there is none.
     ///
     /// # Panics
     ///
-    /// If `ticker` or `day` lies outside the panel, like any slice.
+    /// If `ticker` or `day` is outside the panel, as with any slice.
     #[must_use]
     #[inline]
     pub fn row(self, ticker: usize, day: usize) -> PanelRow<'a> {
@@ -358,23 +360,23 @@ impl<'a> PanelRows<'a> {
     }
 }
 
-/// One ticker on one day.
+/// Row of one ticker on one day.
 #[derive(Clone, Copy, Debug)]
 pub struct PanelRow<'a>(&'a [AtomicU64]);
 
 impl PanelRow<'_> {
-    /// The number in a column.
+    /// Returns the number in a column.
     ///
     /// # Panics
     ///
-    /// If `column` lies outside the panel, like any slice.
+    /// If `column` is outside the panel, as with any slice.
     #[must_use]
     #[inline]
     pub fn value(self, column: usize) -> f64 {
         load(&self.0[column])
     }
 
-    /// Copy the indicators out.
+    /// Copies the indicators to `out`.
     #[inline]
     pub fn copy_indicators(self, out: &mut [f64]) {
         for (value, word) in out.iter_mut().zip(&self.0[PriceColumn::ALL.len()..]) {
@@ -411,7 +413,7 @@ mod tests {
         (panel.0.segment.meta().to_vec(), bytes)
     }
 
-    /// Everything a reader can call must hold on a panel that an attacker described.
+    /// Calls every read function on a panel whose description cannot be trusted.
     fn read_everything(panel: &Panel) {
         for ticker in 0..=panel.tickers().len() {
             for day in 0..=panel.days() {

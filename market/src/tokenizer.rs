@@ -12,7 +12,7 @@ use crate::panel::CASH;
 /// The name of the token of all tickers that a frozen tokenizer does not know.
 pub const UNK: &str = "<UNK>";
 
-/// What a frozen tokenizer makes of a name that it does not know.
+/// Behaviour of a frozen tokenizer on an unknown name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownTicker {
     /// An error that names it.
@@ -54,7 +54,7 @@ pub enum TokenError {
         /// Position among the names given.
         position: usize,
     },
-    /// The same name twice where a list must name each once.
+    /// A name that is listed twice.
     #[error("ticker {name:?} is named twice; name each once")]
     Repeated {
         /// The name.
@@ -68,7 +68,7 @@ pub enum TokenError {
     Reserved {
         /// [`CASH`] or [`UNK`].
         name: &'static str,
-        /// What has the name.
+        /// Kind of thing with the name.
         meaning: &'static str,
     },
     /// More names than tokens.
@@ -155,7 +155,7 @@ impl Vocabulary {
         self.frozen
     }
 
-    /// What a frozen one makes of new names.
+    /// Behaviour on unknown names once frozen.
     #[must_use]
     pub fn unknown(&self) -> UnknownTicker {
         self.unknown
@@ -193,7 +193,7 @@ impl Vocabulary {
 
     fn freeze(&mut self) {
         if self.unknown == UnknownTicker::Unk && self.find(UNK).is_none() {
-            // One more than `MOST` names can only fail to be made, and then stay unknown.
+            // A name beyond `MOST` is refused, and stays unknown.
             let _ = self.add(UNK);
         }
         self.frozen = true;

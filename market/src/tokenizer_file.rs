@@ -39,7 +39,7 @@ pub enum TokenFileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// Problem.
         problem: String,
     },
 }
@@ -87,7 +87,7 @@ impl TickerTokenizer {
         Ok(())
     }
 
-    /// What [`save`](Self::save) writes.
+    /// Returns the text that [`save`](Self::save) writes.
     #[must_use]
     pub fn to_json(&self) -> String {
         let vocabulary = self.vocabulary();
@@ -188,7 +188,7 @@ mod tests {
             assert!(refused(&whole[..at]), "cut at {at}");
             let mut flipped = whole.clone();
             flipped[at] ^= 1;
-            // What is another spelling of the same file is the same file.
+            // Another spelling of the same contents is accepted.
             let same = serde_json::from_slice(&flipped).is_ok_and(|v: serde_json::Value| v == json);
             assert!(same || refused(&flipped), "flipped at {at}");
             if same {

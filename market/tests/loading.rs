@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use backcast_market::{
-    LoadError, NanPolicy, NumberProblem, Panel, PanelData, PanelError, PanelOptions, Place,
+    NanPolicy, NumberProblem, Panel, PanelData, PanelError, PanelLoadError, PanelOptions, RowPlace,
 };
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn load(csv: impl AsRef<[u8]>) -> Result<Panel, PanelError> {
 }
 
 /// Why it is no panel.
-fn problem(csv: impl AsRef<[u8]>) -> LoadError {
+fn problem(csv: impl AsRef<[u8]>) -> PanelLoadError {
     match load(csv) {
         Err(PanelError::Load { path: None, problem }) => *problem,
         other => panic!("{other:?}"),
@@ -114,12 +114,12 @@ fn every_bad_header_is_refused_with_the_names() {
 fn bytes_that_are_no_text_are_refused_with_their_place() {
     let mut csv = format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,5\n2024-01-02,").into_bytes();
     csv.extend(b"caf\xe9,1,2,1,2,10,5\n");
-    assert!(matches!(problem(csv), LoadError::NotUtf8 { line: 3, column: 2 }));
-    assert!(matches!(problem(b"\xff\xfed\0a\0"), LoadError::NotUtf8 { line: 1, column: 1 }));
+    assert!(matches!(problem(csv), PanelLoadError::NotUtf8 { line: 3, column: 2 }));
+    assert!(matches!(problem(b"\xff\xfed\0a\0"), PanelLoadError::NotUtf8 { line: 1, column: 1 }));
     // Halves of one letter in two cells, which are text if one stands next to the other.
     let mut csv = HEADER.trim_end().as_bytes().to_vec();
     csv.extend(b",rest\n2024-01-02,A,1,2,1,2,10,5\xc3,\xa9\n");
-    assert!(matches!(problem(csv), LoadError::NotUtf8 { line: 2, column: 8 }));
+    assert!(matches!(problem(csv), PanelLoadError::NotUtf8 { line: 2, column: 8 }));
 }
 
 #[test]
@@ -138,11 +138,12 @@ fn cells_are_read_without_the_spaces_around_them_in_any_script() {
 #[test]
 fn errors_carry_their_fields() {
     let row = "2024-01-02,VIX,-1,0,-2,0,0,0\n2024-01-02,A,1,2,1,?,1,5";
-    let LoadError::BadNumber { place, column, text, problem } = problem(format!("{HEADER}{row}"))
+    let PanelLoadError::BadNumber { place, column, text, problem } =
+        problem(format!("{HEADER}{row}"))
     else {
         panic!("a question mark is no number");
     };
-    assert_eq!((place, column.as_str(), text.as_str()), (Place::Line(3), "close", "?"));
+    assert_eq!((place, column.as_str(), text.as_str()), (RowPlace::Line(3), "close", "?"));
     assert_eq!(problem, NumberProblem::NotANumber);
     let missing = PanelData::from_csv("/nonexistent/panel.csv", &PanelOptions::default());
     assert!(missing.unwrap_err().to_string().contains("/nonexistent/panel.csv"));
@@ -160,10 +161,10 @@ fn line_numbers_are_right_after_blank_lines_and_any_line_ending() {
         for ending in ["\n", "\r\n", "\r"] {
             for mark in ["", "\u{feff}"] {
                 let csv = format!("{mark}{}", lines.replace('\n', ending));
-                let LoadError::BadNumber { place, .. } = problem(&csv) else {
+                let PanelLoadError::BadNumber { place, .. } = problem(&csv) else {
                     panic!("{csv:?}");
                 };
-                assert_eq!(place, Place::Line(line), "{csv:?}");
+                assert_eq!(place, RowPlace::Line(line), "{csv:?}");
             }
         }
     }
@@ -219,7 +220,7 @@ fn a_sparse_file_that_asks_for_too_much_is_an_error() {
     let error = PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap_err();
     let PanelError::Load { problem, .. } = &error else { panic!("{error:?}") };
     assert!(
-        matches!(**problem, LoadError::TooLarge { tickers: 40_000, days: 40_000, .. }),
+        matches!(**problem, PanelLoadError::TooLarge { tickers: 40_000, days: 40_000, .. }),
         "{error}"
     );
     assert!(error.to_string().contains("40000 tickers x 40000 days x 6 columns"));
@@ -330,7 +331,9 @@ fn a_day_on_which_every_ticker_lacks_a_number_stays_a_day() {
 #[test]
 fn volumes_below_zero_are_refused_but_of_macro_tickers() {
     let error = problem(format!("{HEADER}2024-01-02,A,1,2,1,2,-5,0\n"));
-    let LoadError::NegativeVolume { ref ticker, value, .. } = error else { panic!("{error:?}") };
+    let PanelLoadError::NegativeVolume { ref ticker, value, .. } = error else {
+        panic!("{error:?}")
+    };
     assert_eq!((ticker.as_str(), value.to_bits()), ("A", (-5.0_f64).to_bits()));
     for part in ["line 2", "\"volume\"", "volume -5 of \"A\"", "macro ticker"] {
         assert!(error.to_string().contains(part), "{error}");

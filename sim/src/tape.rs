@@ -1,4 +1,4 @@
-//! What one symbol shows to everybody: prices, volume, flow, volatility, indicators by horizon.
+//! Public record of one symbol: prices, volume, flow, volatility, indicators by horizon.
 
 use crate::{book::Side, config::ArousalConfig, ledger::CASH_PER_TICK};
 

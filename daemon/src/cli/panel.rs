@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use backcast_core::{Base, Kind};
-use backcast_market::{LoadError, NanPolicy, PanelData, PanelError, PanelOptions, PanelSummary};
+use backcast_market::{
+    NanPolicy, PanelData, PanelError, PanelLoadError, PanelOptions, PanelSummary,
+};
 use clap::Subcommand;
 use serde::Serialize;
 use thiserror::Error;
@@ -91,9 +93,8 @@ impl Fails for PanelError {
             Self::Segment(error) => exit_of(error),
             Self::Read { source, .. } if source.kind() == ErrorKind::NotFound => Exit::NoSuchObject,
             Self::Load { problem, .. } => match **problem {
-                LoadError::UnknownRename { .. } | LoadError::UnknownMacroTicker { .. } => {
-                    Exit::WrongUsage
-                }
+                PanelLoadError::UnknownRename { .. }
+                | PanelLoadError::UnknownMacroTicker { .. } => Exit::WrongUsage,
                 _ => Exit::FoundProblems,
             },
             _ => Exit::FoundProblems,

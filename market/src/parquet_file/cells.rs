@@ -20,7 +20,7 @@ use crate::{
     chunk::{Chunk, Tickers, checked, shown},
     date::Date,
     header::Use,
-    load_error::{ColumnRole, LoadError, NumberProblem},
+    load_error::{ColumnRole, NumberProblem, PanelLoadError},
 };
 
 const DAY_SECONDS: i64 = 86_400;
@@ -28,7 +28,7 @@ const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 
 /// A column that is read.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(super) struct ParquetColumn {
     /// Its place in the file, which is also its place in the Arrow schema.
     pub(super) at: usize,
     pub(super) what: Use,
@@ -36,7 +36,7 @@ pub(super) struct Column {
     zone: Zone,
 }
 
-impl Column {
+impl ParquetColumn {
     /// Check that cells of this type can be what the column is for.
     pub(super) fn new(
         at: usize,
@@ -44,16 +44,16 @@ impl Column {
         role: ColumnRole,
         name: &str,
         data_type: &DataType,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<Self, PanelLoadError> {
         let value_type = plain(data_type);
         if !fits(&value_type, role) {
             let (column, found) = (name.to_owned(), described(&value_type));
-            return Err(LoadError::ColumnType { column, found, role });
+            return Err(PanelLoadError::ColumnType { column, found, role });
         }
         let zone = match &value_type {
             DataType::Timestamp(_, zone) => Zone::of(zone.as_deref()).ok_or_else(|| {
                 let zone = zone.as_deref().unwrap_or_default().to_owned();
-                LoadError::UnknownZone { column: name.to_owned(), zone }
+                PanelLoadError::UnknownZone { column: name.to_owned(), zone }
             })?,
             _ => Zone::Fixed(0),
         };
@@ -187,10 +187,12 @@ fn described(data_type: &DataType) -> String {
     }
 }
 
-type Cells<'a, T> = Box<dyn Iterator<Item = Option<T>> + 'a>;
+type ColumnCells<'a, T> = Box<dyn Iterator<Item = Option<T>> + 'a>;
 
-fn integers(array: &dyn Array) -> Option<Cells<'_, i128>> {
-    fn of<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &dyn Array) -> Option<Cells<'_, i128>> {
+fn integers(array: &dyn Array) -> Option<ColumnCells<'_, i128>> {
+    fn of<T: ArrowPrimitiveType<Native: Into<i128>>>(
+        array: &dyn Array,
+    ) -> Option<ColumnCells<'_, i128>> {
         Some(cells(array.as_primitive_opt::<T>()?, Into::into))
     }
     of::<Int64Type>(array)
@@ -205,7 +207,7 @@ fn integers(array: &dyn Array) -> Option<Cells<'_, i128>> {
 
 /// Numbers whose nearest float is a cast away.
 #[expect(clippy::cast_precision_loss, reason = "a panel's numbers are 64-bit floats")]
-fn floats(array: &dyn Array) -> Option<Cells<'_, f64>> {
+fn floats(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     if let Some(numbers) = array.as_primitive_opt::<Float64Type>() {
         return Some(cells(numbers, |number| number));
     }
@@ -220,8 +222,8 @@ fn floats(array: &dyn Array) -> Option<Cells<'_, f64>> {
 }
 
 /// Through text, which rounds once.
-fn decimals(array: &dyn Array) -> Option<Cells<'_, f64>> {
-    fn of<T: DecimalType>(array: &dyn Array) -> Option<Cells<'_, f64>> {
+fn decimals(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
+    fn of<T: DecimalType>(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
         let numbers = array.as_primitive_opt::<T>()?;
         let (DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
@@ -241,8 +243,8 @@ fn decimals(array: &dyn Array) -> Option<Cells<'_, f64>> {
 }
 
 /// Whole seconds since 1970 in UTC, rounded down.
-fn seconds(array: &dyn Array) -> Option<Cells<'_, i64>> {
-    fn stamps<T: ArrowTimestampType>(array: &dyn Array) -> Option<Cells<'_, i64>> {
+fn seconds(array: &dyn Array) -> Option<ColumnCells<'_, i64>> {
+    fn stamps<T: ArrowTimestampType>(array: &dyn Array) -> Option<ColumnCells<'_, i64>> {
         let per_second = match T::UNIT {
             TimeUnit::Second => 1,
             TimeUnit::Millisecond => 1_000,
@@ -267,7 +269,7 @@ fn seconds(array: &dyn Array) -> Option<Cells<'_, i64>> {
 fn cells<'a, T, R>(
     array: &'a PrimitiveArray<T>,
     convert: impl Fn(T::Native) -> R + 'a,
-) -> Cells<'a, R>
+) -> ColumnCells<'a, R>
 where
     T: ArrowPrimitiveType,
 {

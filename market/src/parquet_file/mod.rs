@@ -27,14 +27,14 @@ use parquet::{
     },
 };
 
-use self::cells::{Column, plain};
+use self::cells::{ParquetColumn, plain};
 use crate::{
     assemble::{Assembler, PanelData},
     blocks::MAX_VALUES,
     chunk::{CHUNK_ROWS, Chunk},
     error::PanelError,
-    header::Header,
-    load_error::{FileFormat, FilePart, LoadError, Place},
+    header::FileHeader,
+    load_error::{FileFormat, FilePart, PanelLoadError, RowPlace},
     options::PanelOptions,
 };
 
@@ -58,7 +58,7 @@ impl PanelData {
         let path = path.as_ref();
         let unreadable = |source| PanelError::reading(path, source);
         let source = File::open(path).and_then(FileSource::new).map_err(unreadable)?;
-        let ends = Ends::of(&source).map_err(unreadable)?;
+        let ends = FileEnds::of(&source).map_err(unreadable)?;
         load(&source, &ends, options).map_err(|problem| PanelError::Load {
             path: Some(path.to_owned()),
             problem: Box::new(problem),
@@ -88,12 +88,12 @@ impl PanelData {
 }
 
 /// The first and the last bytes of a file.
-struct Ends {
+struct FileEnds {
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
-impl Ends {
+impl FileEnds {
     fn of(source: &FileSource) -> io::Result<Self> {
         let length = MAGIC_BYTES.min(usize::try_from(source.len()).unwrap_or(MAGIC_BYTES));
         let last = source.len() - length as u64;
@@ -101,13 +101,17 @@ impl Ends {
     }
 }
 
-fn load(source: &FileSource, ends: &Ends, options: &PanelOptions) -> Result<PanelData, LoadError> {
+fn load(
+    source: &FileSource,
+    ends: &FileEnds,
+    options: &PanelOptions,
+) -> Result<PanelData, PanelLoadError> {
     let found = FileFormat::of(&ends.first);
     if found != FileFormat::Parquet {
-        return Err(LoadError::Format { found });
+        return Err(PanelLoadError::Format { found });
     }
     if FileFormat::of(&ends.last) != FileFormat::Parquet || source.len() < LEAST_BYTES {
-        return Err(LoadError::Damaged {
+        return Err(PanelLoadError::Damaged {
             part: FilePart::End,
             message: "it does not end with PAR1, so it was cut or is still being written"
                 .to_owned(),
@@ -121,14 +125,17 @@ fn load(source: &FileSource, ends: &Ends, options: &PanelOptions) -> Result<Pane
         },
     )?;
     let fields = metadata.schema().fields();
-    let header = Header::of(fields.iter().map(|field| field.name().clone()).collect(), options)?;
+    let header =
+        FileHeader::of(fields.iter().map(|field| field.name().clone()).collect(), options)?;
     let columns = header
         .uses
         .iter()
         .zip(fields)
         .enumerate()
         .filter_map(|(at, (&what, field))| Some((at, what, what.role()?, field)))
-        .map(|(at, what, role, field)| Column::new(at, what, role, field.name(), field.data_type()))
+        .map(|(at, what, role, field)| {
+            ParquetColumn::new(at, what, role, field.name(), field.data_type())
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let file = ParquetFile {
         leaves: leaves(metadata.metadata(), &columns),
@@ -139,7 +146,7 @@ fn load(source: &FileSource, ends: &Ends, options: &PanelOptions) -> Result<Pane
     };
     file.check_sizes(&header)?;
     let mut chunk = Chunk::new(header.columns.len());
-    let mut assembler = Assembler::new(header, options, Place::Row);
+    let mut assembler = Assembler::new(header, options, RowPlace::Row);
     let mut row = 0;
     for row_group in 0..file.metadata.num_row_groups() {
         file.read_group(row_group, &mut row, &mut chunk, &mut assembler)?;
@@ -153,9 +160,9 @@ fn asked(field: &Arc<Field>) -> Field {
 }
 
 /// Position of each column among the leaves: a nested column that is ignored has several.
-fn leaves(metadata: &ParquetMetaData, columns: &[Column]) -> Vec<usize> {
+fn leaves(metadata: &ParquetMetaData, columns: &[ParquetColumn]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
-    let leaf = |column: &Column| {
+    let leaf = |column: &ParquetColumn| {
         (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == column.at)
     };
     columns.iter().map(|column| leaf(column).unwrap_or(usize::MAX)).collect()
@@ -165,21 +172,21 @@ struct ParquetFile {
     source: FileSource,
     metadata: Arc<ParquetMetaData>,
     hint: Fields,
-    columns: Vec<Column>,
-    /// For each column, where it lies among the file's leaves.
+    columns: Vec<ParquetColumn>,
+    /// Position of each column among the leaves of the file.
     leaves: Vec<usize>,
 }
 
 impl ParquetFile {
-    fn name(&self, column: &Column) -> String {
+    fn name(&self, column: &ParquetColumn) -> String {
         self.hint.get(column.at).map_or_else(String::new, |field| field.name().clone())
     }
 
     /// Refuse what the file claims to hold but cannot, before anything is allocated for it.
-    fn check_sizes(&self, header: &Header) -> Result<(), LoadError> {
+    fn check_sizes(&self, header: &FileHeader) -> Result<(), PanelLoadError> {
         let (mut rows, mut unpacked) = (0_u64, 0_u64);
         for (row_group, group) in self.metadata.row_groups().iter().enumerate() {
-            let damaged = |message: String| LoadError::Damaged {
+            let damaged = |message: String| PanelLoadError::Damaged {
                 part: FilePart::Footer,
                 message: format!("row group {row_group}: {message}"),
             };
@@ -198,7 +205,7 @@ impl ParquetFile {
                 let bytes = u64::try_from(chunk.uncompressed_size()).unwrap_or(u64::MAX);
                 unpacked = unpacked.saturating_add(bytes);
                 if let Some(codec) = unknown_codec(chunk.compression()) {
-                    return Err(LoadError::Codec { column: name, codec });
+                    return Err(PanelLoadError::Codec { column: name, codec });
                 }
             }
         }
@@ -207,7 +214,7 @@ impl ParquetFile {
         let bytes = unpacked.max(numbers.saturating_mul(8));
         let limit = SMALL_BYTES.max(self.source.len().saturating_mul(MOST_UNPACKED));
         if bytes > limit || numbers > MAX_VALUES {
-            return Err(LoadError::Bomb { rows, columns: self.columns.len(), bytes, limit });
+            return Err(PanelLoadError::Bomb { rows, columns: self.columns.len(), bytes, limit });
         }
         Ok(())
     }
@@ -218,8 +225,9 @@ impl ParquetFile {
         row: &mut u64,
         chunk: &mut Chunk,
         assembler: &mut Assembler<'_>,
-    ) -> Result<(), LoadError> {
-        let part = |column: &Column| FilePart::Column { column: self.name(column), row_group };
+    ) -> Result<(), PanelLoadError> {
+        let part =
+            |column: &ParquetColumn| FilePart::Column { column: self.name(column), row_group };
         let mut readers = self
             .columns
             .iter()
@@ -243,7 +251,7 @@ impl ParquetFile {
                         decoded.as_ref().map_or(0, RecordBatch::num_rows),
                         rows - left
                     );
-                    return Err(LoadError::Damaged { part: part(column), message });
+                    return Err(PanelLoadError::Damaged { part: part(column), message });
                 }
             }
             chunk.places.extend(*row..*row + batch);
@@ -285,7 +293,7 @@ fn unknown_codec(compression: Compression) -> Option<String> {
 fn decode<T, E: Into<ArrowError>>(
     part: impl Fn() -> FilePart,
     work: impl FnOnce() -> Result<T, E>,
-) -> Result<T, LoadError> {
+) -> Result<T, PanelLoadError> {
     let message = match catch_panics(work) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => {
@@ -294,7 +302,7 @@ fn decode<T, E: Into<ArrowError>>(
         }
         Err(panic) => panic,
     };
-    Err(LoadError::Damaged { part: part(), message })
+    Err(PanelLoadError::Damaged { part: part(), message })
 }
 
 /// A message without the names of the errors that it went through.

@@ -4,10 +4,10 @@ use std::{fs, path::Path};
 
 use tz::TimeZone;
 
-/// Where systems keep the time zone database.
+/// Directories of the time zone database.
 const DATABASES: [&str; 3] = ["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo"];
 
-/// How far local clocks are ahead of UTC.
+/// Offset of local time from UTC.
 #[derive(Clone, Debug)]
 pub(super) enum Zone {
     Fixed(i64),

@@ -4,7 +4,7 @@
 use std::{fs, sync::Arc};
 
 use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
-use backcast_market::{FilePart, LoadError, PanelError, PanelOptions};
+use backcast_market::{FilePart, PanelError, PanelLoadError, PanelOptions};
 use parquet::{
     basic::{Compression, ZstdLevel},
     file::properties::WriterProperties,
@@ -12,7 +12,7 @@ use parquet::{
 
 use crate::{Columns, Shelf, columns};
 
-fn damage(shelf: &Shelf, bytes: &[u8]) -> LoadError {
+fn damage(shelf: &Shelf, bytes: &[u8]) -> PanelLoadError {
     fs::write(shelf.path(), bytes).unwrap();
     match shelf.load(&PanelOptions::default()) {
         Err(PanelError::Load { problem, .. }) => *problem,
@@ -29,23 +29,24 @@ fn the_damaged_part_is_named() {
     let footer = good.len() - 8 - footer_bytes;
 
     let cut = damage(&shelf, &good[..good.len() - 1]);
-    assert!(matches!(cut, LoadError::Damaged { part: FilePart::End, .. }), "{cut}");
+    assert!(matches!(cut, PanelLoadError::Damaged { part: FilePart::End, .. }), "{cut}");
 
     let mut bytes = good.clone();
     bytes[footer..footer + footer_bytes].fill(0xff);
     let lost = damage(&shelf, &bytes);
-    assert!(matches!(lost, LoadError::Damaged { part: FilePart::Footer, .. }), "{lost}");
+    assert!(matches!(lost, PanelLoadError::Damaged { part: FilePart::Footer, .. }), "{lost}");
 
     let mut bytes = good.clone();
     let length = good.len() - 8;
     bytes[length..length + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let long = damage(&shelf, &bytes);
-    assert!(matches!(long, LoadError::Damaged { part: FilePart::Footer, .. }), "{long}");
+    assert!(matches!(long, PanelLoadError::Damaged { part: FilePart::Footer, .. }), "{long}");
 
     let mut bytes = good.clone();
     bytes[4..footer].fill(0x15);
     let pages = damage(&shelf, &bytes);
-    let LoadError::Damaged { part: FilePart::Column { column, row_group }, .. } = &pages else {
+    let PanelLoadError::Damaged { part: FilePart::Column { column, row_group }, .. } = &pages
+    else {
         panic!("{pages}");
     };
     assert_eq!((column.as_str(), *row_group), ("date", 0));
@@ -75,7 +76,8 @@ fn an_index_beyond_the_dictionary_is_an_error_in_its_column() {
     let at = bytes.windows(5).position(|found| found == indices).expect("bit-packed indices");
     bytes[at + 2] |= 0b111;
     let refused = damage(&shelf, &bytes);
-    let LoadError::Damaged { part: FilePart::Column { column, row_group }, message } = &refused
+    let PanelLoadError::Damaged { part: FilePart::Column { column, row_group }, message } =
+        &refused
     else {
         panic!("{refused}");
     };
@@ -103,7 +105,7 @@ fn a_file_that_unpacks_to_far_more_than_it_can_hold_is_refused_first() {
     let bytes = fs::read(shelf.path()).unwrap();
     assert!(bytes.len() < 260_000, "{} bytes", bytes.len());
     let refused = damage(&shelf, &bytes);
-    assert!(matches!(refused, LoadError::Bomb { rows: 8_000_000, .. }), "{refused}");
+    assert!(matches!(refused, PanelLoadError::Bomb { rows: 8_000_000, .. }), "{refused}");
 }
 
 /// A file whose schema has so many elements, each with so many children.
@@ -136,7 +138,10 @@ fn a_schema_that_is_too_deep_or_too_wide_is_refused_before_it_is_followed() {
         [(1_000_000, 1, "100 levels deep"), (1, 1 << 30, "1073741824 children")]
     {
         let refused = damage(&shelf, &with_schema(elements, children));
-        assert!(matches!(refused, LoadError::Damaged { part: FilePart::Footer, .. }), "{refused}");
+        assert!(
+            matches!(refused, PanelLoadError::Damaged { part: FilePart::Footer, .. }),
+            "{refused}"
+        );
         assert!(refused.to_string().contains(part), "{refused}");
     }
 }

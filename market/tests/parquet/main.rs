@@ -7,7 +7,7 @@ mod values;
 use std::{fs::File, path::PathBuf, sync::Arc};
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use backcast_market::{LoadError, Panel, PanelData, PanelError, PanelOptions};
+use backcast_market::{Panel, PanelData, PanelError, PanelLoadError, PanelOptions};
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use tempfile::TempDir;
 
@@ -76,7 +76,7 @@ fn load(columns: Columns) -> Result<Panel, PanelError> {
 }
 
 /// Why it is no panel, and the whole message.
-fn refusal(columns: Columns, options: &PanelOptions) -> (LoadError, String) {
+fn refusal(columns: Columns, options: &PanelOptions) -> (PanelLoadError, String) {
     match load_with(columns, options) {
         Err(error) => {
             let message = error.to_string();

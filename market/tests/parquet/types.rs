@@ -11,7 +11,7 @@ use arrow_array::{
     TimestampSecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array, types::Int8Type,
     types::Int32Type,
 };
-use backcast_market::{ColumnRole, LoadError, PanelOptions};
+use backcast_market::{ColumnRole, PanelLoadError, PanelOptions};
 
 use crate::{columns, load, refusal, with};
 
@@ -104,7 +104,7 @@ fn a_day_in_a_named_zone_is_the_one_on_its_clocks() {
     }
     for zone in ["Mars/Olympus_Mons", "../../../etc/passwd"] {
         let (problem, message) = refusal(midnight(zone, 0), &PanelOptions::default());
-        assert!(matches!(problem, LoadError::UnknownZone { .. }), "{message}");
+        assert!(matches!(problem, PanelLoadError::UnknownZone { .. }), "{message}");
         for part in ["\"date\"", zone, "drop the zone"] {
             assert!(message.contains(part), "{message} lacks {part}");
         }
@@ -242,7 +242,7 @@ fn other_types_are_refused_with_column_type_and_remedy() {
     ];
     for (name, column, expected, words) in cases {
         let (problem, message) = refusal(with(name, column), &PanelOptions::default());
-        let LoadError::ColumnType { column, role, .. } = problem else { panic!("{message}") };
+        let PanelLoadError::ColumnType { column, role, .. } = problem else { panic!("{message}") };
         assert_eq!((column.as_str(), role), (name, expected));
         for part in ["prices.parquet", &format!("{name:?}"), words, "cast it"] {
             assert!(message.contains(part), "{message} lacks {part}");

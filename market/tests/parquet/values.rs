@@ -3,7 +3,9 @@
 use std::{fs, sync::Arc};
 
 use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
-use backcast_market::{LoadError, NanPolicy, NumberProblem, PanelData, PanelOptions, Place};
+use backcast_market::{
+    NanPolicy, NumberProblem, PanelData, PanelLoadError, PanelOptions, RowPlace,
+};
 use parquet::{
     basic::{Compression, GzipLevel, ZstdLevel},
     file::properties::{WriterProperties, WriterVersion},
@@ -91,14 +93,14 @@ fn a_row_without_a_number_is_absent_where_that_is_asked_for() {
 
     let all = with("rsi", floats(vec![None, None, None]));
     let (problem, message) = refusal(all, &mask);
-    assert!(matches!(problem, LoadError::NoRows { masked: 3 }), "{message}");
+    assert!(matches!(problem, PanelLoadError::NoRows { masked: 3 }), "{message}");
     let infinite = with("rsi", floats(vec![None, Some(f64::INFINITY), None]));
     let (problem, _) = refusal(infinite, &mask);
-    let LoadError::BadNumber { place, problem, .. } = problem else { panic!("{problem}") };
-    assert_eq!((place, problem), (Place::Row(1), NumberProblem::Infinite));
+    let PanelLoadError::BadNumber { place, problem, .. } = problem else { panic!("{problem}") };
+    assert_eq!((place, problem), (RowPlace::Row(1), NumberProblem::Infinite));
     let macros = mask.macro_tickers(["B"]);
     let (problem, _) = refusal(with("rsi", floats(vec![Some(1.0), Some(1.0), None])), &macros);
-    assert!(matches!(problem, LoadError::UnknownMacroTicker { .. }), "{problem}");
+    assert!(matches!(problem, PanelLoadError::UnknownMacroTicker { .. }), "{problem}");
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn renames_come_first_and_must_fit() {
     let mut indexed = with("day", texts(vec![None; 3]));
     indexed[0].0 = "__index_level_0__";
     let (problem, message) = refusal(indexed.clone(), &PanelOptions::default());
-    assert!(matches!(problem, LoadError::MissingColumns { .. }), "{message}");
+    assert!(matches!(problem, PanelLoadError::MissingColumns { .. }), "{message}");
     assert!(message.contains("__index_level_0__"), "{message}");
     let options = PanelOptions::default().columns([("__index_level_0__", "date")]);
     assert!(load_with(indexed, &options).is_ok());
@@ -244,8 +246,8 @@ fn the_first_bad_row_of_the_file_is_the_one_that_is_named() {
         ("volume", number(&[8_200])),
     ];
     let (problem, _) = refusal(columns, &PanelOptions::default());
-    let LoadError::BadNumber { place, column, .. } = problem else { panic!("{problem}") };
-    assert_eq!((place, column.as_str()), (Place::Row(8_200), "close"));
+    let PanelLoadError::BadNumber { place, column, .. } = problem else { panic!("{problem}") };
+    assert_eq!((place, column.as_str()), (RowPlace::Row(8_200), "close"));
 }
 
 #[test]

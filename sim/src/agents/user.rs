@@ -44,7 +44,7 @@ impl Clone for Box<dyn Agent> {
     }
 }
 
-/// What a user agent sees and does during its turn.
+/// Access of a user agent to the market during its turn.
 #[derive(Debug)]
 pub struct Floor<'a> {
     pub(crate) now: u64,

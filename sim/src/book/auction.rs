@@ -6,7 +6,7 @@
 
 use super::{NewOrder, Side};
 
-/// How a call auction treats the orders at its last price.
+/// Allocation of a call auction among the orders at its last price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuctionRule {
     /// Better prices first, pro rata among equals.

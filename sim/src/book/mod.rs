@@ -47,7 +47,7 @@ impl Side {
     }
 }
 
-/// What happens to the part of an order that does not trade at once.
+/// Behaviour of the part of an order that does not trade on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OrderKind {
     /// Rests in the book.
@@ -150,7 +150,7 @@ pub trait BookEvents {
     fn removed(&mut self, order: &Order, why: Removal);
 }
 
-/// What became of a new order.
+/// Result of a new order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BookOutcome {
     /// Shares traded on arrival.

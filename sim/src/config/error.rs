@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Errors of a configuration.
 
 use thiserror::Error;
 
@@ -24,7 +24,7 @@ pub enum ConfigError {
         /// Highest value.
         high: f64,
     },
-    /// The population is empty and nobody else would trade.
+    /// The population is empty and there are no user agents.
     #[error(
         "the population has no agents, so nothing would ever trade; give at least one count above \
          0, or add an agent of your own"

@@ -16,7 +16,7 @@ use crate::{
     ledger::{FeeSchedule, Limits},
 };
 
-/// How orders meet.
+/// Matching of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
     /// Continuous double auction, price-time priority. The default.
@@ -38,7 +38,7 @@ pub struct MarketConfig {
     pub book_levels: usize,
     /// Resting orders of a book at most.
     pub book_orders: usize,
-    /// How orders meet.
+    /// Matching of orders.
     pub matching: Matching,
     /// Hidden value of a share.
     pub fundamental: FundamentalConfig,
@@ -54,7 +54,7 @@ pub struct MarketConfig {
     pub lendable_shares: i64,
     /// Slots for orders from outside, such as an environment's agent.
     pub slots: Vec<SlotConfig>,
-    /// What features show.
+    /// Settings of the features.
     pub features: FeatureConfig,
 }
 
@@ -150,7 +150,7 @@ pub struct SlotConfig {
     pub latency_ticks: u32,
 }
 
-/// What features show.
+/// Settings of the features.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FeatureConfig {
     /// Ticks of one candle, at least 1.

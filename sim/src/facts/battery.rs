@@ -26,7 +26,7 @@ const STUCK_TICKS: usize = 600;
 /// Prices of a long run must stay within these multiples of its first.
 const PRICE_RANGE: (f64, f64) = (0.2, 5.0);
 
-/// How much is run.
+/// Size of a run of the battery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatteryOptions {
     /// First seed; the others follow it.
@@ -118,7 +118,7 @@ impl FactsReport {
     }
 }
 
-/// What one seed leaves behind.
+/// Results of one seed.
 struct SeedDigest {
     /// Values of the facts of one recording, in the order of the catalogue.
     values: Vec<f64>,

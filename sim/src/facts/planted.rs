@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::random::SeriesRandom;
 use super::{BatteryOptions, FactsReport, Subject, TickView, run};
 
-/// What is wrong with a market.
+/// Defect of a planted market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plant {
     /// Nothing: fat tails, clustering, long memory of signs, a loose anchor.

@@ -1,4 +1,4 @@
-//! What all seeds together give: facts that one seed is too noisy for.
+//! Samples of all seeds together, for facts that one seed is too noisy for.
 
 use super::impact::SizeImpact;
 use super::rules::{Rule, annual_sharpe};

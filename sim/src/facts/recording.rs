@@ -1,4 +1,4 @@
-//! What a run leaves behind: one value a tick of all that the facts need.
+//! Recording of a run: one value a tick of each series that the facts need.
 
 use super::sample::std_dev;
 use super::scaling::returns;

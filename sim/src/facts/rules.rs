@@ -30,7 +30,7 @@ pub enum Rule {
     BelowFair,
     /// Buys below the hidden fundamental and sells above, if the gap pays for the trade.
     ///
-    /// No trader can follow it: it tells what knowing the fundamental would be worth.
+    /// Upper bound that no trader can reach: it knows the fundamental.
     BelowFundamental,
 }
 

@@ -1,4 +1,4 @@
-//! How variance and fluctuation grow with the horizon.
+//! Growth of variance and fluctuation with the horizon.
 
 use super::sample::{excess_kurtosis, line, mean};
 

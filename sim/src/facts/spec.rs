@@ -1,4 +1,4 @@
-//! What a fact is: a statistic, a band, a source.
+//! Facts: a statistic, a band and a source each.
 
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ impl Band {
     }
 }
 
-/// Where a fact's values come from.
+/// Source of a fact's values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Measure {
     /// One value a seed, of its recording.
@@ -56,7 +56,7 @@ pub(super) struct FactSpec {
     pub(super) id: &'static str,
     /// Unique key, as in the JSON.
     pub(super) key: &'static str,
-    /// What is computed, with its horizon.
+    /// Statistic, with its horizon.
     pub(super) statistic: &'static str,
     /// Values that pass.
     pub(super) band: Band,
@@ -68,7 +68,7 @@ pub(super) struct FactSpec {
     pub(super) report_only: bool,
     /// Paper or book that the band comes from.
     pub(super) source: &'static str,
-    /// Where its values come from.
+    /// Source of its values.
     pub(super) measure: Measure,
 }
 

@@ -1,4 +1,4 @@
-//! What the battery asks of a market.
+//! Interface of a market that the battery can measure.
 
 /// Best quotes and trading of one tick, after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,7 +30,7 @@ impl TickView {
 /// A market with one symbol and one outside account, driven tick by tick.
 ///
 /// A clone continues exactly as its original would: impact is the difference of two clones of which
-/// one got orders. An order of the outside account must not shift the random draws of anybody else.
+/// one got orders. An order of the outside account must not shift the random draws of other accounts.
 pub trait Subject: Clone + Send {
     /// Starts over with `seed`, warm-up included: equal to a market that was built with it.
     fn reset(&mut self, seed: u64);

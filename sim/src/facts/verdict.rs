@@ -24,7 +24,7 @@ pub struct FactResult {
     pub id: &'static str,
     /// Unique key.
     pub key: &'static str,
-    /// What was computed.
+    /// Statistic.
     pub statistic: &'static str,
     /// Paper or book that the band comes from.
     pub source: &'static str,

@@ -1,4 +1,4 @@
-//! What an agent observes: registries of named, bounded features, written into the caller's slice.
+//! Observations of an agent: named, bounded features, written into the caller's slice.
 //!
 //! [`FullFeatures`] has 55 entries a symbol in currency and per cent, [`NormalisedFeatures`] 40
 //! entries that do not depend on the price level, [`PrivateFeatures`] the state of one slot. A set

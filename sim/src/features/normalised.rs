@@ -106,7 +106,7 @@ fn returns(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
 fn technicals(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     let mid = market.mid(symbol);
-    // Half a tick at least: a market that stands still has no range.
+    // Half a tick at least, since a market without trades has no range.
     let range = candles.atr8().map(|range| range.max(0.5));
     let mut gap = |distance: Option<f64>| {
         writer.put(distance.zip(range).map(|(distance, range)| distance / range));

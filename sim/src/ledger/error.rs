@@ -110,7 +110,7 @@ pub enum OrderReject {
     },
 }
 
-/// What a check of the ledger found. Any of them is a defect of the simulator.
+/// Result of a failed check of the ledger, which is a defect of the simulator.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConservationError {

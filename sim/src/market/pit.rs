@@ -1,4 +1,4 @@
-//! Where orders of one symbol are worked: limits, book, settlement, records.
+//! Handling of the orders of one symbol: limits, book, settlement, records.
 
 use super::slot::{Slot, SlotFill};
 use crate::{
@@ -24,7 +24,7 @@ pub struct OrderId {
     id: u32,
 }
 
-/// What became of an order.
+/// Result of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// Shares traded on arrival.
@@ -254,7 +254,7 @@ fn explain(reject: BookReject, book: &Book, price: i32) -> OrderReject {
     }
 }
 
-/// What a background agent sees and does during its turn.
+/// Access of a background agent to the market during its turn.
 pub(crate) struct AgentDesk<'a> {
     pub(super) pit: Pit<'a>,
     pub(super) account: u16,

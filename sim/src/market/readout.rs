@@ -1,4 +1,4 @@
-//! What can be read from a market between two ticks.
+//! State of a market between two ticks.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ pub const IN_FLIGHT: usize = 64;
 /// Fills and reports of one slot that one tick records; totals count all of them.
 pub const RECORDS: usize = 256;
 
-/// What a slot asks for.
+/// Request of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotRequest {
     /// A new order.
@@ -61,7 +61,7 @@ pub(super) struct Pending {
     pub(super) request: SlotRequest,
 }
 
-/// What became of a request on arrival.
+/// Result of a request on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotReport {
     /// Number that [`Market::send`](crate::Market::send) returned.
@@ -94,7 +94,7 @@ pub struct SlotFill {
 /// Average-cost bookkeeping in one symbol.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Basis {
-    /// What the open position cost, fees excluded, in cash units; positive for both signs.
+    /// Cost of the open position, fees excluded, in cash units; positive for both signs.
     cost: i64,
     /// Profit of closed positions, fees excluded.
     realised: i64,

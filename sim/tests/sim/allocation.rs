@@ -1,4 +1,4 @@
-//! Nothing is allocated once a market stands.
+//! A market allocates nothing after it was built.
 #![expect(unsafe_code, reason = "a global allocator that counts; no other way to see allocations")]
 
 use std::{

@@ -10,7 +10,7 @@ const LEVELS: i32 = 128;
 const ROOM: usize = 48;
 const OWNERS: u32 = 5;
 
-/// What a book reports, without the details of its storage.
+/// Reports of a book, without the details of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Traded { price: i32, quantity: i32, maker: u16, taker: u16, maker_id: u32, left: i32 },

@@ -1,4 +1,4 @@
-//! One seed, one market: fresh, reset, cloned, on any thread, beside any silent agent.
+//! Equal markets by seed: fresh, reset, cloned, on any thread, beside any silent agent.
 
 use std::{sync::Arc, thread};
 

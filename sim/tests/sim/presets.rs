@@ -1,4 +1,4 @@
-//! What the presets promise beside each other.
+//! Differences between the presets.
 
 use backcast_sim::{Market, MarketConfig, Preset, Side, SlotRequest};
 

@@ -1,6 +1,6 @@
 //! What became of a file: a panel that can be used, or a refusal that helps.
 
-use backcast_market::{LoadError, Panel, PanelError};
+use backcast_market::{Panel, PanelError, PanelLoadError};
 
 /// What [`used`] says.
 pub const LOADED: &str = "loaded";
@@ -29,7 +29,7 @@ pub fn used(panel: &Panel) -> Result<String, String> {
 
 /// The kind of a refusal, whose message must say where.
 pub fn refused(error: &PanelError) -> Result<String, String> {
-    use LoadError as E;
+    use PanelLoadError as E;
     let message = error.to_string();
     let PanelError::Load { path: Some(path), problem } = error else {
         return Err(format!("no refusal of a file: {message}"));
