@@ -9,7 +9,7 @@ use crate::{
     header_hints::{date_hint, nameless_index, number_hint},
 };
 
-/// RowPlace of a row in its file.
+/// Place of a row in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RowPlace {
@@ -463,9 +463,9 @@ pub enum PanelLoadError {
         ticker: String,
         /// The day.
         date: String,
-        /// RowPlace of the first row.
+        /// Place of the first row.
         first: RowPlace,
-        /// RowPlace of the second row.
+        /// Place of the second row.
         second: RowPlace,
     },
     /// Macro tickers without a single row.
