@@ -54,9 +54,9 @@ pub use backcast_layout::{
     Kind, LaneAlias, LanePolicy, Leftover, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
     MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, PartialRing, Peer,
     RANKED_AT_ONCE, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits,
-    Wide, binary_size, boot_id_hash, collect, collect_orphans, copy_numbers, list, prefetch_l2,
-    printable, ranks, receive, remove, remove_partial, remove_unheld, send_with_descriptor,
-    whole_part, wide,
+    ThreadPool, Wide, binary_size, boot_id_hash, collect, collect_orphans, copy_numbers, list,
+    prefetch_l2, printable, ranks, receive, remove, remove_partial, remove_unheld,
+    send_with_descriptor, whole_part, wide,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};

@@ -1,9 +1,10 @@
-//! Environments and their contract: portfolios over a market panel.
+//! Environments and their contract: portfolios over a market panel, and trading in a simulated
+//! market.
 //!
 //! A [`PortfolioVectorEnv`] steps `N` independent portfolios of `T` tickers through the days of one
-//! [`Panel`](backcast_market::Panel). On day `d` an agent sees the open of `d` and the indicators of
-//! `d - indicator_lag`, and acts with one number in `[-1, 1]` for each ticker. Its orders are filled at
-//! the close of `d`. Nothing else of day `d` is shown before the fill.
+//! [`Panel`](backcast_market::Panel). On day `d` an agent sees the open of `d` and the indicators
+//! of `d - indicator_lag`, and acts with one number in `[-1, 1]` for each ticker. Its orders are
+//! filled at the close of `d`. Nothing else of day `d` is shown before the fill.
 //!
 //! ```
 //! use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
@@ -24,6 +25,20 @@
 //! assert_eq!(env.rewards().len(), 4);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A [`TradingEnv`] puts an agent into a [`Market`](backcast_sim::Market) with a limit order book
+//! and about a hundred background agents; [`TradingVectorEnv`] steps many of them.
+//!
+//! ```
+//! use backcast_gym::{DiscreteAction, TradingEnv, TradingEnvConfig};
+//!
+//! let mut env = TradingEnv::new(TradingEnvConfig::default())?;
+//! let (observation, _) = env.reset(Some(42))?;
+//! assert_eq!(observation.len(), env.observation_size());
+//! let step = env.step(DiscreteAction::Buy)?;
+//! assert_eq!(step.info.position, 100);
+//! # Ok::<(), backcast_gym::TradingError>(())
+//! ```
 #![forbid(unsafe_code)]
 #![expect(
     clippy::inline_always,
@@ -32,10 +47,25 @@
 
 mod contract;
 mod portfolio;
+mod trading;
 
 pub use backcast_core::AutoresetMode;
-pub use contract::{EpisodeError, EpisodeMetrics, Generator, ParseChoiceError, ResetSeed};
+pub use contract::{
+    EpisodeError, EpisodeMetrics, Generator, ParseChoiceError, ResetSeed, StepOutcome,
+};
 pub use portfolio::{
     Bidding, Delisting, EpisodeHistory, Observation, PortfolioError, PortfolioFill,
     PortfolioOptions, PortfolioVectorEnv, StopLossDay, StopLossPrice, Valuation,
 };
+pub use trading::{
+    Action, ActionScheme, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
+    ExternalAgentConfig, FeatureChoice, MarkPrice, PnlDeltaReward, QuoteAction, RewardFactory,
+    RewardFunction, RewardInput, RewardScale, RiskAdjustedReward, SeedSpace, SimulationConfig,
+    StepInfo, StepResult, TradingEnv, TradingEnvConfig, TradingError, TradingResetOptions,
+    TradingVectorEnv,
+};
+
+/// Runs the examples of the page in `docs/`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/concepts/trading-environment.md")]
+pub struct TradingEnvironmentPage;

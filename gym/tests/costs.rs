@@ -221,7 +221,8 @@ fn more_cash_than_float32_can_grow_from_is_refused_in_few_digits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(backcast_budget::cases(150)))]
 
-    /// Whatever the rules, cash never falls below zero, money is accounted for, and the batch is its members.
+    /// Whatever the rules, cash never falls below zero, money is accounted for, and the batch is
+    /// its members.
     #[test]
     fn cash_is_never_negative_and_every_fill_lies_in_its_range(
         seed in 0..1_000_u64,

@@ -1,13 +1,17 @@
-//! The golden trajectories of an independent environment: every number of every step, drawn prices included.
+//! The golden trajectories of an independent environment: every number of every step, drawn prices
+//! included.
 //!
 //! Differences, each a fault of the other side:
 //!
-//! - With automatic reset, a step that ends an episode shows reward 0, no flag, and the next episode's first
-//!   state. Here the last reward, flags and observation survive; what is compared is `done`, and each episode
-//!   is replayed from the day that it began on.
-//! - The observed indicators are in alphabetical order there, in the order of the file or the list here.
-//! - Windows over missing rows show another row's numbers there; here they are masked (tests of the panel).
-//! - The threshold of the vectorised kind is fixed there, and a setting here; all its cases use that one.
+//! - With automatic reset, a step that ends an episode shows reward 0, no flag, and the next
+//!   episode's first state. Here the last reward, flags and observation survive; what is compared
+//!   is `done`, and each episode is replayed from the day that it began on.
+//! - The observed indicators are in alphabetical order there, in the order of the file or the list
+//!   here.
+//! - Windows over missing rows show another row's numbers there; here they are masked (tests of the
+//!   panel).
+//! - The threshold of the vectorised kind is fixed there, and a setting here; all its cases use
+//!   that one.
 
 use std::{fs, path::PathBuf};
 
@@ -264,8 +268,8 @@ fn numbers(value: &Value) -> Vec<f64> {
     }
 }
 
-/// Replay every recording; returns recordings, steps and values compared, so that a test notices when it
-/// compares less than it did.
+/// Replay every recording; returns recordings, steps and values compared, so that a test notices
+/// when it compares less than it did.
 fn replay_case(case: &str) -> (usize, usize, usize) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
     let text = fs::read_to_string(folder.join(format!("{case}.json"))).unwrap();

@@ -116,7 +116,8 @@ proptest! {
         prop_assert_ne!(original.obs(), changed.obs(), "the day after shows yesterday's indicators");
     }
 
-    /// The reward of a step is what the value at the close did, and episodes of holding earn nothing.
+    /// The reward of a step is what the value at the close did, and episodes of holding earn
+    /// nothing.
     #[test]
     fn rewards_add_up_to_the_change_of_value(seed in 0..1_000_u64) {
         let settings = PortfolioOptions { hmax: 50, failure_threshold: 0.0, ..PortfolioOptions::default() };

@@ -10,7 +10,8 @@ use backcast_gym::{
 };
 use market::{Market, actions};
 
-/// T00 is there throughout, T01 leaves after day 29, T02 comes on day 70 of 100: no day has all three.
+/// T00 is there throughout, T01 leaves after day 29, T02 comes on day 70 of 100: no day has all
+/// three.
 fn universe() -> Market {
     let market = Market::random(3, 3, 100).without(1, 30..100).without(2, 0..70);
     market.flat(1, &[[10.0; 29].as_slice(), &[12.5]].concat())
@@ -60,7 +61,8 @@ fn a_delisted_holding_is_settled_at_its_last_close_for_nothing() {
         let mut env = on_day(&universe(), options, 28);
         env.step(&[0.0, 1.0, 0.0]).unwrap();
         assert_eq!((env.obs().shares[1], env.obs().cash[0]), (100, 29_000.0));
-        // Its last day: half of what is ordered comes on top, at the close, and all of it is settled there.
+        // Its last day: half of what is ordered comes on top, at the close, and all of it is
+        // settled there.
         env.step(&[0.0, 0.5, 0.0]).unwrap();
         assert_eq!((env.obs().shares[1], env.obs().avg_buy_price[1]), (0, 0.0));
         assert_eq!(env.obs().cash[0], 29_000.0 - 50.0 * 12.5 + 150.0 * 12.5);

@@ -65,7 +65,8 @@ impl<'a> Assembler<'a> {
         &self.header
     }
 
-    /// Moves the rows out of a chunk, which is empty afterwards. The error is the first in the file.
+    /// Moves the rows out of a chunk, which is empty afterwards. The error is the first in the
+    /// file.
     pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), PanelLoadError> {
         let rows = chunk.places.len();
         let width = self.header.columns.len();
@@ -257,7 +258,8 @@ impl PanelData {
     /// Publish the panel under `name`, for every process on this machine to attach.
     ///
     /// With [`Exist::Attach`] an equal panel that is already there is attached instead; a different
-    /// one of that name is an error. Equal means all of it: the description carries a hash of the data.
+    /// one of that name is an error. Equal means all of it: the description carries a hash of the
+    /// data.
     pub fn share(
         self,
         name: &str,

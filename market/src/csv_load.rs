@@ -171,7 +171,8 @@ fn number(cell: &str) -> Result<f64, NumberProblem> {
     })
 }
 
-/// Line numbers from byte positions: the parser's own count is one short after CRLF and blank lines.
+/// Line numbers from byte positions: the parser's own count is one short after CRLF and blank
+/// lines.
 struct LineCounter<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -113,11 +113,11 @@ impl Panel {
         }
     }
 
-    /// Counts the rows of tradable tickers whose open or close is outside their low and high, in one
-    /// pass.
+    /// Counts the rows of tradable tickers whose open or close is outside their low and high, in
+    /// one pass.
     ///
-    /// Such rows are kept, since vendors adjust and round each price by itself. Fills that are drawn between low and
-    /// high, or next to open and close, are drawn from what they say.
+    /// Such rows are kept, since vendors adjust and round each price by itself. Fills that are
+    /// drawn between low and high, or next to open and close, are drawn from what they say.
     #[must_use]
     pub fn inconsistent_rows(&self) -> usize {
         let inconsistent = |ticker: usize, day: usize| {

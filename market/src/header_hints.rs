@@ -5,10 +5,12 @@ use crate::load_error::PanelLoadError;
 /// Separators that programs write in the place of commas.
 const SEPARATORS: [char; 3] = [';', '\t', '|'];
 
-/// Names that pandas gives to a column without one: in a CSV none, or `Unnamed: 0`, in Parquet `__index_level_0__`.
+/// Names that pandas gives to a column without one: in a CSV none, or `Unnamed: 0`, in Parquet
+/// `__index_level_0__`.
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
 
-/// Refuses a header that is one cell because the file is separated by something else than `separator`.
+/// Refuses a header that is one cell because the file is separated by something else than
+/// `separator`.
 pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), PanelLoadError> {
     let [only] = names else { return Ok(()) };
     let found = SEPARATORS.into_iter().chain([',']);
@@ -19,8 +21,8 @@ pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), Pan
         .map_or(Ok(()), |found| Err(PanelLoadError::Separator { found }))
 }
 
-/// Returns whether the first two lines look like the two header rows that yfinance and pandas write for
-/// a table with a column for each field and ticker.
+/// Returns whether the first two lines look like the two header rows that yfinance and pandas write
+/// for a table with a column for each field and ticker.
 pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
     let named = |cell: &String| !cell.is_empty() && cell.parse::<f64>().is_err();
     let fields = first.iter().filter(|name| {

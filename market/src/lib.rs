@@ -3,8 +3,8 @@
 //! A [`Panel`] is an immutable table `[ticker, day, column]` of daily prices and indicators. It is
 //! loaded from a long CSV or Parquet file ([`PanelData::from_csv`], [`PanelData::from_parquet`]),
 //! published as one read-only segment ([`PanelData::share`]) and attached by name from any process
-//! ([`Panel::attach`]). Storage is ticker-major, so the days around `(ticker, day)` are one contiguous block and
-//! [`Panel::windows_into`] is one copy per (sample, ticker).
+//! ([`Panel::attach`]). Storage is ticker-major, so the days around `(ticker, day)` are one
+//! contiguous block and [`Panel::windows_into`] is one copy per (sample, ticker).
 //!
 //! The day itself is in neither half of a window: history is `day-H .. day-1`, future is
 //! `day+1 .. day+F`, and `day` shows only its open, because nothing else of it is known when a

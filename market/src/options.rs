@@ -7,7 +7,8 @@ use std::{
 
 use thiserror::Error;
 
-/// Meaning of a missing number: an empty cell, a null, a NaN, or in a CSV `NA`, `N/A`, `null`, `None`.
+/// Meaning of a missing number: an empty cell, a null, a NaN, or in a CSV `NA`, `N/A`, `null`,
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NanPolicy {
@@ -85,7 +86,8 @@ impl PanelOptions {
         self
     }
 
-    /// Sets the separator of a CSV, an ASCII character; a comma by default. Other formats have none.
+    /// Sets the separator of a CSV, an ASCII character; a comma by default. Other formats have
+    /// none.
     #[must_use]
     pub fn separator(mut self, separator: char) -> Self {
         // The check of the header refuses anything but a single byte.
@@ -93,8 +95,8 @@ impl PanelOptions {
         self
     }
 
-    /// Sets the meaning of a missing number; [`NanPolicy::Refuse`] by default. An infinity is always
-    /// refused.
+    /// Sets the meaning of a missing number; [`NanPolicy::Refuse`] by default. An infinity is
+    /// always refused.
     #[must_use]
     pub fn nan(mut self, policy: NanPolicy) -> Self {
         self.nan = policy;

@@ -55,8 +55,8 @@ impl PriceColumn {
 
 /// A read-only market: `[ticker, day, column]`, with holes where a ticker was not listed.
 ///
-/// Cloning is one reference count. Reads take no lock and make no system call; a panel shared between
-/// processes exists once in memory.
+/// Cloning is one reference count. Reads take no lock and make no system call; a panel shared
+/// between processes exists once in memory.
 #[derive(Clone)]
 pub struct Panel(Arc<PanelInner>);
 
@@ -182,7 +182,8 @@ impl Panel {
         &self.0.meta.columns[PriceColumn::ALL.len()..]
     }
 
-    /// Returns the token of a name: 0 for `<CASH>`, else one more than its position in [`Panel::tickers`].
+    /// Returns the token of a name: 0 for `<CASH>`, else one more than its position in
+    /// [`Panel::tickers`].
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u32> {
         if name == CASH {
@@ -263,7 +264,8 @@ impl Panel {
         all.filter(|(at, _)| self.is_macro(*at)).map(|(_, name)| name.clone()).collect()
     }
 
-    /// Computes the fingerprint that the panel would have with other macro tickers. Reads all numbers.
+    /// Computes the fingerprint that the panel would have with other macro tickers. Reads all
+    /// numbers.
     pub(crate) fn fingerprint_with(&self, macro_tickers: &[String]) -> String {
         let Meta { tickers, dates, columns, .. } = self.0.meta.clone();
         let is_macro = tickers.iter().map(|name| macro_tickers.contains(name)).collect();
@@ -307,7 +309,8 @@ impl Panel {
         self.0.marks(ticker)
     }
 
-    /// Returns the longest range of consecutive days of each ticker; most tickers have no other days.
+    /// Returns the longest range of consecutive days of each ticker; most tickers have no other
+    /// days.
     pub(crate) fn unbroken(&self) -> &[Range<usize>] {
         &self.0.unbroken
     }

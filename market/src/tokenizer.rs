@@ -87,8 +87,8 @@ const NO_TICKER: TokenError = TokenError::Reserved {
     meaning: "all tickers that a frozen tokenizer does not know",
 };
 
-/// A vocabulary of tickers, shared by threads. Token 0 is [`CASH`]; tickers have 1 and up in the order in
-/// which they were first met, and keep them for ever.
+/// A vocabulary of tickers, shared by threads. Token 0 is [`CASH`]; tickers have 1 and up in the
+/// order in which they were first met, and keep them for ever.
 ///
 /// ```
 /// use backcast_market::{TickerTokenizer, UnknownTicker};

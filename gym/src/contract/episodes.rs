@@ -33,14 +33,19 @@ pub(crate) enum StepKind {
 
 /// Reward and flags of one step of one sub-environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct StepOutcome {
-    pub(crate) reward: f64,
-    pub(crate) terminated: bool,
-    pub(crate) truncated: bool,
+pub struct StepOutcome {
+    /// Reward.
+    pub reward: f64,
+    /// True if the task itself ended the episode.
+    pub terminated: bool,
+    /// True if a limit from outside the task ended the episode.
+    pub truncated: bool,
 }
 
 impl StepOutcome {
-    pub(crate) fn ends(&self) -> bool {
+    /// Returns whether the episode ended.
+    #[must_use]
+    pub fn ends(&self) -> bool {
         self.terminated || self.truncated
     }
 }

@@ -1,4 +1,5 @@
-//! The contract that all environments keep: autoreset modes, seeds, random streams, episode metrics.
+//! The contract that all environments keep: autoreset modes, seeds, random streams, episode
+//! metrics.
 //!
 //! An environment is a vector of `N` sub-environments; a single one is a vector of one. What a step
 //! does with a sub-environment whose episode has ended depends on the
@@ -19,7 +20,8 @@ mod twister;
 
 pub use choice::ParseChoiceError;
 pub(crate) use choice::choice;
-pub(crate) use episodes::{Episodes, StepKind, StepOutcome};
+pub use episodes::StepOutcome;
+pub(crate) use episodes::{Episodes, StepKind};
 pub use error::EpisodeError;
 pub(crate) use error::check_length;
 pub use metrics::EpisodeMetrics;

@@ -1,7 +1,7 @@
 //! Padding of numbers by ticker to lines of 16; the padding is zero and never traded.
 //!
-//! A loop over a portfolio then consists of whole vectors. Of 30 tickers without padding, 14 would be
-//! left to the scalar loop after it.
+//! A loop over a portfolio then consists of whole vectors. Of 30 tickers without padding, 14 would
+//! be left to the scalar loop after it.
 
 /// Numbers in a line: what an unrolled loop over vectors of 32 bytes takes in one pass.
 pub(crate) const LINE: usize = 16;

@@ -22,7 +22,8 @@ impl ObservationShape {
     }
 }
 
-/// Observations of `N` environments with `T` tickers, `M` macro tickers and `K` indicators, C order.
+/// Observations of `N` environments with `T` tickers, `M` macro tickers and `K` indicators, C
+/// order.
 ///
 /// By default it holds the open of day `d` and nothing else of that day; settings can allow
 /// look-ahead.
@@ -36,8 +37,8 @@ pub struct Observation {
     pub shares: Vec<i32>,
     /// Average price paid per share held, fee included, `[N, T]`; 0 without shares.
     pub avg_buy_price: Vec<f64>,
-    /// Cash plus holdings valued at the open of `day`, or at the close if the settings say so, `[N]`.
-    /// A ticker without a row is valued at its last close.
+    /// Cash plus holdings valued at the open of `day`, or at the close if the settings say so,
+    /// `[N]`. A ticker without a row is valued at its last close.
     pub total_asset: Vec<f64>,
     /// Open of `day`, `[N, T]`; 0 for a ticker without a row, which cannot be traded that day.
     pub open: Vec<f64>,
@@ -86,8 +87,8 @@ impl Observation {
         numbers.checked_div(self.num_envs()).unwrap_or_default()
     }
 
-    /// Writes all fields as f32 to `out` `[N, flat_width]`: one row per environment, the fields in the
-    /// order of their names, each in C order, as `gymnasium.spaces.flatten` orders a dict.
+    /// Writes all fields as f32 to `out` `[N, flat_width]`: one row per environment, the fields in
+    /// the order of their names, each in C order, as `gymnasium.spaces.flatten` orders a dict.
     ///
     /// One pass, no allocation. Nothing is written if `out` has another length.
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), PortfolioError> {

@@ -16,8 +16,8 @@ const MOST_CASH: f64 = 1e30;
 /// Settings of a [`PortfolioVectorEnv`](crate::PortfolioVectorEnv), checked when it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortfolioOptions {
-    /// Cash at the start of an episode, in `(0, 1e30]`. Flat observations hold it as float32, and it
-    /// may grow.
+    /// Cash at the start of an episode, in `(0, 1e30]`. Flat observations hold it as float32, and
+    /// it may grow.
     pub initial_amount: f64,
     /// Value at the close at or below which an episode is terminated. It must be below
     /// `initial_amount` plus the highest value of `initial_shares`, unless episodes
@@ -44,8 +44,8 @@ pub struct PortfolioOptions {
     pub stop_loss_calculation: StopLossPrice,
     /// Day on which it is compared.
     pub stop_loss_day: StopLossDay,
-    /// Tickers to trade, in the order of the action and the observation; `None` for all that are not
-    /// macro tickers, sorted.
+    /// Tickers to trade, in the order of the action and the observation; `None` for all that are
+    /// not macro tickers, sorted.
     pub tickers: Option<Vec<String>>,
     /// Number of them that each portfolio trades, 0 for all: the first ones, unless they are drawn.
     pub num_tickers: usize,
@@ -67,8 +67,8 @@ pub struct PortfolioOptions {
     pub days: Option<(usize, usize)>,
     /// Age of the indicators in days: day `d` shows those of day `d - indicator_lag`.
     ///
-    /// 0 is look-ahead, since indicators are usually computed from the close, at which the next order
-    /// is filled. It exists for comparisons with environments that do so.
+    /// 0 is look-ahead, since indicators are usually computed from the close, at which the next
+    /// order is filled. It exists for comparisons with environments that do so.
     pub indicator_lag: usize,
     /// Price at which the observation's `total_asset` values holdings; `None` for the open, or for
     /// the close if `indicator_lag` is 0.
@@ -77,15 +77,16 @@ pub struct PortfolioOptions {
     ///
     /// [`history_into`]: crate::PortfolioVectorEnv::history_into
     pub history: usize,
-    /// Number of days with rows of all tickers before the start of an episode, if the data allow it;
-    /// at least `history`.
+    /// Number of days with rows of all tickers before the start of an episode, if the data allow
+    /// it; at least `history`.
     pub history_length: usize,
     /// Behaviour of a sub-environment after its episode has ended.
     pub autoreset_mode: AutoresetMode,
-    /// With `Disabled`, allows steps after the end of an episode, as long as there are days. Whether
-    /// there is a day to start on is then checked at a reset that draws one, not before.
+    /// With `Disabled`, allows steps after the end of an episode, as long as there are days.
+    /// Whether there is a day to start on is then checked at a reset that draws one, not before.
     pub play_on: bool,
-    /// Number of steps after which an episode is truncated; `None` truncates at the end of the data.
+    /// Number of steps after which an episode is truncated; `None` truncates at the end of the
+    /// data.
     pub max_episode_steps: Option<u32>,
     /// Source of random numbers.
     pub generator: Generator,

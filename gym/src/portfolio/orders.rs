@@ -71,8 +71,8 @@ impl Orders {
         }
     }
 
-    /// Turns actions into orders. A ticker whose `open` is 0 has no row today and is not traded. All
-    /// slices but `actions` may be padded to lines.
+    /// Turns actions into orders. A ticker whose `open` is 0 has no row today and is not traded.
+    /// All slices but `actions` may be padded to lines.
     pub(crate) fn collect<A: Copy + Into<f64>>(
         &mut self,
         actions: &[A],
@@ -145,8 +145,8 @@ impl Orders {
         self.executed = count_if(&self.quantities, |quantity| quantity != 0);
     }
 
-    /// Sorts by counting. Counters `0..hmax` belong to sells, the largest first, `hmax..2 * hmax` to
-    /// buys, the largest first, and the last one to empty orders.
+    /// Sorts by counting. Counters `0..hmax` belong to sells, the largest first, `hmax..2 * hmax`
+    /// to buys, the largest first, and the last one to empty orders.
     fn count(&mut self, hmax: i32) {
         self.places.resize(self.quantities.len(), 0);
         wide(CounterOf, (&self.quantities, &[], &[]), (&mut self.places, &mut []), hmax);

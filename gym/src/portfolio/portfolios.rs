@@ -25,8 +25,8 @@ const DAYS_A_YEAR: f64 = 252.0;
 
 /// Buffers of `N` portfolios.
 ///
-/// Day and cash are stored in the observation only. Shares and average prices are padded to lines and
-/// copied into the observation at the end of a step.
+/// Day and cash are stored in the observation only. Shares and average prices are padded to lines
+/// and copied into the observation at the end of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Portfolios {
     pub(crate) obs: Observation,
@@ -47,8 +47,8 @@ pub(crate) struct Portfolios {
     /// `[N, W]`.
     averages: Vec<f64>,
     own: OwnPrices,
-    /// Whether the table serves this episode, `[N]`: every ticker had a row when it began, so that no
-    /// close in the table is older than the episode.
+    /// Whether the table serves this episode, `[N]`: every ticker had a row when it began, so that
+    /// no close in the table is older than the episode.
     uses_table: Vec<bool>,
     orders: Orders,
     /// Shares of one portfolio before its orders; the buffer is reused.

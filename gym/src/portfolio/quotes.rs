@@ -1,13 +1,13 @@
 //! Bulk filling of all orders of a day at the close.
 //!
-//! Filling orders one by one, as [`PortfolioAccount`] does, is bound by latency: of the sums that the
-//! order before left in memory, and of mispredicted branches on random orders. Only the sums depend on
-//! the sequence. So this module computes shares and values of all orders first, in ticker order and
-//! without branches, then the sums in sequence, then the holdings in ticker order. Every number
-//! results from the same operations in the same sequence as one by one, to the last bit.
+//! Filling orders one by one, as [`PortfolioAccount`] does, is bound by latency: of the sums that
+//! the order before left in memory, and of mispredicted branches on random orders. Only the sums
+//! depend on the sequence. So this module computes shares and values of all orders first, in ticker
+//! order and without branches, then the sums in sequence, then the holdings in ticker order. Every
+//! number results from the same operations in the same sequence as one by one, to the last bit.
 //!
-//! The sums are first taken as if the cash sufficed for every purchase, which is so on most days. If it
-//! did not, the purchases are repeated with a check of the cash before each.
+//! The sums are first taken as if the cash sufficed for every purchase, which is so on most days.
+//! If it did not, the purchases are repeated with a check of the cash before each.
 
 use backcast_core::{Wide, wide};
 
@@ -17,8 +17,8 @@ use super::{
     rules::Sides,
 };
 
-/// Part of the cash that must be left after all purchases for each to have been affordable, whatever
-/// the rounding.
+/// Part of the cash that must be left after all purchases for each to have been affordable,
+/// whatever the rounding.
 const PLENTY: f64 = 1e-6;
 
 /// Orders of one day by ticker; the buffers are reused.
@@ -45,7 +45,8 @@ impl Quotes {
         true
     }
 
-    /// Executes the sales, then the purchases as far as the cash suffices. `costs`: fees as fractions.
+    /// Executes the sales, then the purchases as far as the cash suffices. `costs`: fees as
+    /// fractions.
     pub(crate) fn settle(
         &mut self,
         sells: &[u32],
@@ -61,7 +62,8 @@ impl Quotes {
         };
         let (sold, mut sums) =
             wide(SumOrders, (sells, buys, &self.values), (&mut [], &mut []), (costs, before));
-        // Cash only falls during the purchases, so no purchase saw less cash than is left at the end.
+        // Cash only falls during the purchases, so no purchase saw less cash than is left at the
+        // end.
         let lasts = sums.cash >= sold.cash * PLENTY;
         if !lasts {
             sums = self.buy_what_cash_allows(buys, costs, account.today.closes, sold);
@@ -115,8 +117,8 @@ struct RunningSums {
     orders: usize,
 }
 
-/// Sums over sales and then over purchases, as if the cash sufficed. Returns the sums between the two
-/// and at the end.
+/// Sums over sales and then over purchases, as if the cash sufficed. Returns the sums between the
+/// two and at the end.
 struct SumOrders;
 
 impl Wide<u32, u32, f64, (), (), (Sides, RunningSums), (RunningSums, RunningSums)> for SumOrders {

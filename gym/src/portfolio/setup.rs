@@ -176,8 +176,8 @@ impl PortfolioSetup {
         })
     }
 
-    /// Refuses initial shares of a ticker that no portfolio trades. Tickers that are named portfolio
-    /// by portfolio may change before the next episode.
+    /// Refuses initial shares of a ticker that no portfolio trades. Tickers that are named
+    /// portfolio by portfolio may change before the next episode.
     pub(crate) fn check_shares(&self) -> Result<(), PortfolioError> {
         let lost = |ticker: &usize| !self.named_each && !self.pool.contains(ticker);
         let lost = self.rules.held_at_start().find(lost);
@@ -201,8 +201,8 @@ impl PortfolioSetup {
         self.pool.get(..self.n_tickers).unwrap_or_default()
     }
 
-    /// Draws the tickers to trade; they keep the pool's order. With a shift, only tickers that have a
-    /// start day after it are drawn.
+    /// Draws the tickers to trade; they keep the pool's order. With a shift, only tickers that have
+    /// a start day after it are drawn.
     ///
     /// Selection sampling: Knuth, *The Art of Computer Programming* 2, algorithm S.
     pub(crate) fn draw_tickers(&self, shift: usize, stream: &mut EnvStream<'_>, out: &mut [usize]) {
@@ -332,8 +332,8 @@ impl PortfolioSetup {
         Some([shown.indicators, shown.macro_indicators])
     }
 
-    /// Writes the `days` days before `day`: `out` `[days, X, C]` and `mask` `[days, X]`. Days before
-    /// the panel are zero.
+    /// Writes the `days` days before `day`: `out` `[days, X, C]` and `mask` `[days, X]`. Days
+    /// before the panel are zero.
     pub(crate) fn history_into(
         &self,
         tickers: &[usize],

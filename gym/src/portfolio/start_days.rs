@@ -1,5 +1,5 @@
-//! Days on which an episode may start: all tickers are listed, or one of them if they have no day in
-//! common.
+//! Days on which an episode may start: all tickers are listed, or one of them if they have no day
+//! in common.
 
 use std::ops::Range;
 
@@ -38,8 +38,8 @@ struct AllowedDays {
 }
 
 impl StartDays {
-    /// Computes the masks in one pass over days and tickers. `used`: tickers that episodes may have.
-    /// `held`: tickers with initial shares.
+    /// Computes the masks in one pass over days and tickers. `used`: tickers that episodes may
+    /// have. `held`: tickers with initial shares.
     pub(crate) fn new(
         panel: &Panel,
         used: &[usize],
@@ -95,8 +95,8 @@ impl StartDays {
         self.days.start + self.days.len() * 4 / 5 - 1
     }
 
-    /// Returns the first day on which all `tickers` and macro tickers could start, and the ticker that
-    /// is listed last.
+    /// Returns the first day on which all `tickers` and macro tickers could start, and the ticker
+    /// that is listed last.
     pub(crate) fn low(&self, tickers: &[usize]) -> (usize, usize) {
         let all = tickers.iter().chain(&self.macros);
         let latest = all.copied().max_by_key(|&ticker| self.first[ticker]).unwrap_or_default();
@@ -120,8 +120,8 @@ impl StartDays {
         tickers.iter().map(|&ticker| self.held_from[ticker]).max().unwrap_or_default()
     }
 
-    /// Returns whether on some day `count` tickers of `pool` are listed, each at least `shift` after its
-    /// own first day.
+    /// Returns whether on some day `count` tickers of `pool` are listed, each at least `shift`
+    /// after its own first day.
     pub(crate) fn any_of(&self, pool: &[usize], count: usize, shift: usize) -> bool {
         let could = |&ticker: &usize, day: usize| {
             day.checked_sub(shift).is_some_and(|first| first >= self.low(&[ticker]).0)

@@ -1,8 +1,8 @@
 //! Day-major copies of a panel for environments whose portfolios share their tickers.
 //!
 //! A panel is ticker-major: the days of one ticker are one block. A step needs one day of all
-//! tickers, which are far apart there. Many portfolios with the same tickers copy them once, so that a
-//! day is one block.
+//! tickers, which are far apart there. Many portfolios with the same tickers copy them once, so
+//! that a day is one block.
 
 use std::{ops::Range, sync::Arc};
 

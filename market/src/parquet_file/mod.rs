@@ -49,8 +49,8 @@ const LEAST_BYTES: u64 = 12;
 impl PanelData {
     /// Load a Parquet file.
     ///
-    /// Cost: the numbers of all rows and the dense panel are in memory at once, and one page of each
-    /// column; the file itself is not. Columns that are not part of the panel are not read.
+    /// Cost: the numbers of all rows and the dense panel are in memory at once, and one page of
+    /// each column; the file itself is not. Columns that are not part of the panel are not read.
     pub fn from_parquet(
         path: impl AsRef<Path>,
         options: &PanelOptions,

@@ -89,8 +89,11 @@ def test_a_program_of_a_page_is_run_by_another_block_of_it() -> None:
 def test_pages_with_rust_blocks_are_among_the_doctests() -> None:
     source = (ROOT / "tests/src/pages.rs").read_text(encoding="utf-8")
     doctests = set(re.findall(r'include_str!\("\.\./\.\./([^"]+)"\)', source))
-    # The simulation's page is among the doctests of its own crate.
-    elsewhere = {"docs/concepts/market-simulation.md"}
+    # Pages of sim and gym are among the doctests of those crates.
+    elsewhere = {
+        "docs/concepts/market-simulation.md",
+        "docs/concepts/trading-environment.md",
+    }
     pages = {name(block.page) for block in BLOCKS if block.language == "rust"}
     assert doctests == pages - elsewhere
 

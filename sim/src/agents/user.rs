@@ -31,7 +31,8 @@ pub trait Agent: CloneAgent + std::fmt::Debug + Send + Sync {
     /// Acts, and returns the ticks until the next call; 0 counts as 1.
     fn act(&mut self, floor: &mut Floor<'_>) -> u64;
 
-    /// Returns a hash of the agent's own state, for [`Market::state_hash`](crate::Market::state_hash).
+    /// Returns a hash of the agent's own state, for
+    /// [`Market::state_hash`](crate::Market::state_hash).
     fn digest(&self) -> u64 {
         0
     }

@@ -192,7 +192,10 @@ impl MarketConfig {
 
 impl AccountConfig {
     /// Checks the account of slot or user agent `index`.
-    pub(crate) fn check(&self, index: usize) -> Result<(), ConfigError> {
+    ///
+    /// # Errors
+    /// [`ConfigError`] for limits, cash or shares outside their ranges.
+    pub fn check(&self, index: usize) -> Result<(), ConfigError> {
         check_limits(&self.limits, "account.limits.order")?;
         within("account.cash", self.cash as f64, 0.0, MOST_CASH)?;
         let Limits { long, short, .. } = self.limits;

@@ -62,6 +62,14 @@ pub enum ConfigError {
         /// Order limit.
         limit: i32,
     },
+    /// There is no such slot.
+    #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
+    UnknownSlot {
+        /// Slot asked for.
+        slot: usize,
+        /// How many there are.
+        slots: usize,
+    },
     /// An account from outside starts outside its own limits.
     #[error(
         "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} to {long}; change \

@@ -50,7 +50,8 @@ pub struct BatteryOptions {
 }
 
 impl BatteryOptions {
-    /// The whole battery: 20 seeds of ten days, 2,000 moments of impact, 100 runs of a million ticks.
+    /// The whole battery: 20 seeds of ten days, 2,000 moments of impact, 100 runs of a million
+    /// ticks.
     #[must_use]
     pub const fn full() -> Self {
         Self {
@@ -68,7 +69,8 @@ impl BatteryOptions {
 
     /// The short form: four seeds of one day, without impact and long runs.
     ///
-    /// Half the seeds must pass: in one day, a statistic near the edge of its band leaves it by chance.
+    /// Half the seeds must pass: in one day, a statistic near the edge of its band leaves it by
+    /// chance.
     #[must_use]
     pub const fn short() -> Self {
         Self {
@@ -139,8 +141,8 @@ enum FinishedJob {
 
 /// Runs the battery on markets that `build` makes of seeds. O(seeds · ticks).
 ///
-/// `progress` is told the runs done and the runs in all, from several threads, and can end the battery:
-/// the result is then `None`.
+/// `progress` is told the runs done and the runs in all, from several threads, and can end the
+/// battery: the result is then `None`.
 pub fn run<S: Subject>(
     preset: &str,
     build: impl Fn(u64) -> S + Sync,

@@ -1,7 +1,7 @@
 //! The facts: horizons, bands, sources.
 //!
-//! One tick is one second. Bands of returns, volatility and flow follow Cont 2001 and the papers named
-//! at each fact; those of the book and of the anchor are this project's reading of them.
+//! One tick is one second. Bands of returns, volatility and flow follow Cont 2001 and the papers
+//! named at each fact; those of the book and of the anchor are this project's reading of them.
 
 use super::autocorrelation::{autocorrelation, decay_exponent, leverage};
 use super::impact;

@@ -1,9 +1,9 @@
 //! Price impact of large orders, from runs with and without them.
 //!
-//! A parent order of `Q` shares is sent as equal market orders spread over `T` ticks. Its impact is the
-//! log mid price of the run that got it minus that of a run that did not and is otherwise equal,
-//! times its sign. Buying and selling from the same moment cancels the difference that any order
-//! makes by chance, and needs the run without orders no more: `(buy - sell) / 2`.
+//! A parent order of `Q` shares is sent as equal market orders spread over `T` ticks. Its impact is
+//! the log mid price of the run that got it minus that of a run that did not and is otherwise
+//! equal, times its sign. Buying and selling from the same moment cancels the difference that any
+//! order makes by chance, and needs the run without orders no more: `(buy - sell) / 2`.
 
 use super::sample::{mean, std_error};
 use super::subject::Subject;
@@ -103,8 +103,9 @@ pub struct ImpactFit {
 
 /// Fits the power law by least squares, each size weighted by its squared standard error. O(sizes).
 ///
-/// Fits values, not logarithms, so that a small size whose mean is negative by chance still counts (Tóth
-/// et al. 2011 and Almgren et al. 2005 fit the same form). The exponent is searched in 0..=2. NaN below two sizes.
+/// Fits values, not logarithms, so that a small size whose mean is negative by chance still counts
+/// (Tóth et al. 2011 and Almgren et al. 2005 fit the same form). The exponent is searched in 0..=2.
+/// NaN below two sizes.
 #[must_use]
 pub fn fit(sizes: &[SizeImpact]) -> ImpactFit {
     const STEPS: u32 = 2_000;
@@ -130,7 +131,8 @@ pub fn fit(sizes: &[SizeImpact]) -> ImpactFit {
     best.1
 }
 
-/// Returns the share of the impact that is left after [`DECAY_SPANS`] spans, over all followed sizes.
+/// Returns the share of the impact that is left after [`DECAY_SPANS`] spans, over all followed
+/// sizes.
 ///
 /// The ratio of sums, which noise in one size does not blow up. NaN if no size was followed.
 #[must_use]

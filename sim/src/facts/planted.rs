@@ -31,7 +31,8 @@ const START: f64 = 10_000.0;
 /// Parent orders at work at once: their Pareto lengths give signs their memory.
 const PARENTS: usize = 10;
 
-/// Parents as in Lillo, Mike and Farmer 2005; volatility as a sum of three processes of different speed.
+/// Parents as in Lillo, Mike and Farmer 2005; volatility as a sum of three processes of different
+/// speed.
 #[derive(Clone, Debug)]
 struct Planted {
     plant: Plant,

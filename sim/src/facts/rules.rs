@@ -2,7 +2,8 @@
 //!
 //! A rule looks at the end of each minute and holds one share long, none, or one short until the
 //! end of the next. It buys at the best sell price, sells at the best buy price and pays the taker
-//! fee; its orders move nothing. A day ends flat. Sharpe ratios are of daily profits, times `sqrt(252)`.
+//! fee; its orders move nothing. A day ends flat. Sharpe ratios are of daily profits, times
+//! `sqrt(252)`.
 
 use serde::Serialize;
 
@@ -125,8 +126,9 @@ pub fn annual_sharpe(profits: &[f64]) -> f64 {
 
 /// Returns what a policy of random orders earned each day beyond its costs, in units of the price.
 ///
-/// Each minute it buys a share, sells one or does nothing, and ends the day flat. Its costs are half
-/// the spread and the fee of each trade; what is left has mean zero if prices cannot be foreseen. `draw` returns uniform words.
+/// Each minute it buys a share, sells one or does nothing, and ends the day flat. Its costs are
+/// half the spread and the fee of each trade; what is left has mean zero if prices cannot be
+/// foreseen. `draw` returns uniform words.
 pub fn random_policy(recording: &Recording, fee: f64, mut draw: impl FnMut() -> u64) -> Vec<f64> {
     let bars = Bars::of(recording, fee);
     bars.days()

@@ -18,8 +18,8 @@ pub fn returns(log_prices: &[f64], horizon: usize) -> Vec<f64> {
 
 /// Returns the variance ratio `VR(q) = Var(q-period returns) / (q · Var(returns))`. O(n).
 ///
-/// Overlapping sums with the bias corrections of Lo and `MacKinlay` 1988, eq. 12: one of a random walk,
-/// above of a trend, below of a reversal. NaN unless the series is longer than `q`.
+/// Overlapping sums with the bias corrections of Lo and `MacKinlay` 1988, eq. 12: one of a random
+/// walk, above of a trend, below of a reversal. NaN unless the series is longer than `q`.
 #[must_use]
 pub fn variance_ratio(returns: &[f64], q: usize) -> f64 {
     let count = returns.len();
@@ -39,7 +39,8 @@ pub fn variance_ratio(returns: &[f64], q: usize) -> f64 {
     total / weight / one
 }
 
-/// Returns the excess kurtosis of returns over `horizon` places, taken at steps of `step`. O(n / step).
+/// Returns the excess kurtosis of returns over `horizon` places, taken at steps of `step`. O(n /
+/// step).
 ///
 /// Overlapping, because the few long returns of a short run scatter much.
 #[must_use]
@@ -60,9 +61,10 @@ const DFA_SMALLEST: usize = 10;
 
 /// Returns the exponent of detrended fluctuation analysis of order one. O(n).
 ///
-/// Peng et al. 1994: the profile (running sum of deviations from the mean) is cut into boxes, a line
-/// is taken out of each, and the root mean square of the rest grows as `size^alpha`. 0.5 of noise without memory,
-/// `d + 1/2` of fractional noise. Twelve box sizes from 10 to a tenth of the series, even in logarithm. NaN below 200 values.
+/// Peng et al. 1994: the profile (running sum of deviations from the mean) is cut into boxes, a
+/// line is taken out of each, and the root mean square of the rest grows as `size^alpha`. 0.5 of
+/// noise without memory, `d + 1/2` of fractional noise. Twelve box sizes from 10 to a tenth of the
+/// series, even in logarithm. NaN below 200 values.
 #[must_use]
 pub fn dfa_exponent(series: &[f64]) -> f64 {
     let largest = series.len() / 10;

@@ -46,8 +46,8 @@ impl Simulated {
     }
 }
 
-/// Runs the battery on a preset; see [`run`](super::run). The trading rules are only reported where the
-/// preset reveals its fundamental, since it is made to be learnable.
+/// Runs the battery on a preset; see [`run`](super::run). The trading rules are only reported where
+/// the preset reveals its fundamental, since it is made to be learnable.
 ///
 /// # Errors
 ///

@@ -30,7 +30,8 @@ impl TickView {
 /// A market with one symbol and one outside account, driven tick by tick.
 ///
 /// A clone continues exactly as its original would: impact is the difference of two clones of which
-/// one got orders. An order of the outside account must not shift the random draws of other accounts.
+/// one got orders. An order of the outside account must not shift the random draws of other
+/// accounts.
 pub trait Subject: Clone + Send {
     /// Starts over with `seed`, warm-up included: equal to a market that was built with it.
     fn reset(&mut self, seed: u64);
@@ -46,7 +47,8 @@ pub trait Subject: Clone + Send {
     /// the order in which they traded.
     fn append_signs(&self, signs: &mut Vec<i8>);
 
-    /// Returns the shares that wait `distance` price ticks behind the best price: of buys, of sells.
+    /// Returns the shares that wait `distance` price ticks behind the best price: of buys, of
+    /// sells.
     fn depth(&self, distance: i32) -> [u64; 2];
 
     /// Returns the fee of an order that takes liquidity, as a share of the money traded.
@@ -55,6 +57,7 @@ pub trait Subject: Clone + Send {
     /// Returns a hash of the whole state: equal for equal markets, whatever made them.
     fn state_hash(&self) -> u64;
 
-    /// Returns whether all cash (fees included) and all shares add up to what was there at the start.
+    /// Returns whether all cash (fees included) and all shares add up to what was there at the
+    /// start.
     fn is_conserved(&self) -> bool;
 }

@@ -1,9 +1,10 @@
 //! Tail exponents.
 
-/// Returns the Hill estimate of the tail exponent from the largest `share` of `|sample|`. O(n log n).
+/// Returns the Hill estimate of the tail exponent from the largest `share` of `|sample|`. O(n log
+/// n).
 ///
-/// Hill 1975: with `x_(1) >= x_(2) >= ...` and `k = share · n`, `alpha = k / sum_(i<=k) ln(x_(i) / x_(k+1))`.
-/// NaN if fewer than ten values make the tail or the threshold is zero.
+/// Hill 1975: with `x_(1) >= x_(2) >= ...` and `k = share · n`, `alpha = k / sum_(i<=k) ln(x_(i) /
+/// x_(k+1))`. NaN if fewer than ten values make the tail or the threshold is zero.
 #[must_use]
 pub fn hill(sample: &[f64], share: f64) -> f64 {
     let mut sizes: Vec<f64> = sample.iter().map(|x| x.abs()).collect();

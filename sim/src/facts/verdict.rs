@@ -41,7 +41,8 @@ pub struct FactResult {
 }
 
 impl FactResult {
-    /// Judges `values` of runs of `ticks` ticks: at least `share` of them must pass, and the median.
+    /// Judges `values` of runs of `ticks` ticks: at least `share` of them must pass, and the
+    /// median.
     pub(super) fn judge(spec: &FactSpec, values: Vec<f64>, ticks: usize, share: f64) -> Self {
         let band = spec.band_for(ticks);
         let inside = values.iter().filter(|value| band.contains(**value)).count();

@@ -452,8 +452,8 @@ impl Ledger {
 
     /// Adds everything up.
     ///
-    /// # Errors
-    /// [`ConservationError`] if cash, shares or open orders do not add up to the unit. `O(accounts)`.
+    /// # Errors [`ConservationError`] if cash, shares or open orders do not add up to the unit.
+    /// `O(accounts)`.
     pub fn check(&self) -> Result<(), ConservationError> {
         let cash: i128 = self.accounts.iter().map(|account| i128::from(account.cash)).sum();
         let found = cash + i128::from(self.exchange) + i128::from(self.lender);

@@ -35,8 +35,8 @@ struct User {
 ///
 /// One tick stands for one second. In a tick, in this order: news and fundamentals move; requests
 /// from slots arrive; user agents act; due background agents act, in a random order; borrowing is
-/// charged; the tape closes the tick. Everything after [`Market::new`] is free of allocation, unless
-/// a user agent allocates.
+/// charged; the tape closes the tick. Everything after [`Market::new`] is free of allocation,
+/// unless a user agent allocates.
 #[derive(Debug)]
 pub struct Market {
     config: Arc<MarketConfig>,
@@ -117,6 +117,24 @@ impl Market {
         let mut market = Self { config, seed, now: 0, venues, ledger, slots, users, newsroom };
         market.reset(seed);
         Ok(market)
+    }
+
+    /// Sets the endowment of a slot for episodes from the next [`Market::reset`] on.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for an unknown slot, or an endowment outside the slot's limits.
+    pub fn set_endowment(
+        &mut self,
+        slot: usize,
+        cash: i64,
+        shares: i32,
+    ) -> Result<(), ConfigError> {
+        let slots = self.slots.len();
+        let entry = self.slots.get_mut(slot).ok_or(ConfigError::UnknownSlot { slot, slots })?;
+        let account = AccountConfig { cash, shares, ..entry.config.account };
+        account.check(slot)?;
+        entry.config.account = account;
+        Ok(())
     }
 
     /// Returns to tick 0 of episode `seed`. Equal to a fresh market of that seed, without

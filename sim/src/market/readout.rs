@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Market, Slot, SlotFill, SlotReport, SlotTotals, Venue};
+use super::{Market, Slot, SlotFill, SlotReport, SlotRequest, SlotTotals, Venue};
 use crate::{
     book::{Book, Side},
     candles::Candles,
@@ -74,8 +74,8 @@ impl Market {
         &self.venue(symbol).candles
     }
 
-    /// Returns the value that features measure the price against, in ticks: the volume-weighted mean
-    /// price, or the fundamental with an error if the configuration reveals it.
+    /// Returns the value that features measure the price against, in ticks: the volume-weighted
+    /// mean price, or the fundamental with an error if the configuration reveals it.
     #[must_use]
     pub fn shown_value(&self, symbol: u16) -> f64 {
         self.venue(symbol).shown_value(&self.config)
@@ -263,6 +263,46 @@ impl Market {
     /// As [`Market::fills`].
     pub fn in_flight(&self, slot: usize) -> Result<usize, OrderReject> {
         Ok(self.slot(slot)?.pending.len())
+    }
+
+    /// Returns the shares that a slot's requests on their way would buy and sell in one symbol.
+    ///
+    /// # Errors
+    /// As [`Market::position`].
+    pub fn pending_shares(&self, slot: usize, symbol: u16) -> Result<(i64, i64), OrderReject> {
+        let slot = self.slot(slot)?;
+        self.known(symbol)?;
+        let mut shares = (0, 0);
+        for pending in slot.pending.iter().filter(|pending| pending.symbol == symbol) {
+            match pending.request {
+                SlotRequest::Submit { side: Side::Buy, quantity, .. } => {
+                    shares.0 += i64::from(quantity);
+                }
+                SlotRequest::Submit { side: Side::Sell, quantity, .. } => {
+                    shares.1 += i64::from(quantity);
+                }
+                SlotRequest::Cancel(_) | SlotRequest::CancelAll => {}
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Returns the cash that a slot's purchases on their way need at their worst prices, taker fees
+    /// included, in cash units.
+    ///
+    /// # Errors
+    /// As [`Market::fills`].
+    pub fn pending_cash(&self, slot: usize) -> Result<i64, OrderReject> {
+        let mut cash = 0_i128;
+        for pending in &self.slot(slot)?.pending {
+            if let SlotRequest::Submit { side: Side::Buy, price, quantity, .. } = pending.request {
+                let notional = i128::from(price)
+                    * i128::from(quantity)
+                    * i128::from(crate::ledger::CASH_PER_TICK);
+                cash += notional + notional * i128::from(self.config.fees.taker_ppm) / 1_000_000;
+            }
+        }
+        Ok(i64::try_from(cash).unwrap_or(i64::MAX))
     }
 
     fn known(&self, symbol: u16) -> Result<(), OrderReject> {

@@ -28,10 +28,10 @@ impl PortfolioVectorEnv {
     /// Begins new episodes.
     ///
     /// - `seed`: seeds of the random streams.
-    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all, as in the first reset.
-    ///   The others keep their state, observation and stream.
-    /// - `start_day` `[N]`: start days instead of drawn ones; read where `mask` is true. They may lie
-    ///   beyond four fifths of the range, and use no random number.
+    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all, as in the first
+    ///   reset. The others keep their state, observation and stream.
+    /// - `start_day` `[N]`: start days instead of drawn ones; read where `mask` is true. They may
+    ///   lie beyond four fifths of the range, and use no random number.
     pub fn reset(
         &mut self,
         seed: ResetSeed<'_>,
@@ -58,8 +58,8 @@ impl PortfolioVectorEnv {
 
     /// Begins new episodes on days drawn from the start days after the first `shift`.
     ///
-    /// If tickers are drawn, a shift draws from the tickers that have a start day left. It is an error
-    /// if no day is left on which enough of them are listed.
+    /// If tickers are drawn, a shift draws from the tickers that have a start day left. It is an
+    /// error if no day is left on which enough of them are listed.
     pub fn reset_shifted(
         &mut self,
         seed: ResetSeed<'_>,
@@ -92,8 +92,8 @@ impl PortfolioVectorEnv {
         Ok(self.episodes.check_reset(mask)?)
     }
 
-    /// Checks that all portfolios that are about to begin have a start day to draw. Without `play_on`
-    /// the constructor has checked it.
+    /// Checks that all portfolios that are about to begin have a start day to draw. Without
+    /// `play_on` the constructor has checked it.
     fn check_drawn(&self, mask: Option<&[bool]>) -> Result<(), PortfolioError> {
         if !self.setup.options.play_on {
             return Ok(());
@@ -152,8 +152,8 @@ impl PortfolioVectorEnv {
         }
     }
 
-    /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step, unless
-    /// the new mode is `Disabled`.
+    /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step,
+    /// unless the new mode is `Disabled`.
     pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), PortfolioError> {
         let shape = self.setup.shape();
         let num_envs = self.num_envs();
@@ -167,8 +167,8 @@ impl PortfolioVectorEnv {
 
     /// Steps all sub-environments. `actions`: `[N, T]` in `[-1, 1]`, f32 or f64.
     ///
-    /// All actions are checked before anything changes. Those of a sub-environment that is about to be
-    /// reset are not read.
+    /// All actions are checked before anything changes. Those of a sub-environment that is about to
+    /// be reset are not read.
     pub fn step<A: Copy + Into<f64>>(&mut self, actions: &[A]) -> Result<(), PortfolioError> {
         self.step_in_blocks(actions, |_, _| Ok(()))
     }

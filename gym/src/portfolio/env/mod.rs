@@ -13,8 +13,8 @@ use super::{
 };
 use crate::contract::{EnvStreams, Episodes, spread, zeros};
 
-/// Smallest number of portfolios that share a table of their days. Fewer would not pay for the copy,
-/// and every process with a single portfolio would have one.
+/// Smallest number of portfolios that share a table of their days. Fewer would not pay for the
+/// copy, and every process with a single portfolio would have one.
 const SHARED_TABLE_FROM: usize = 8;
 
 /// Largest number of elements in all observations of one step: a gibibyte.
@@ -31,12 +31,12 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///    [`Bidding`](crate::Bidding) says otherwise: sells, then buys, both the largest first, ties in
 ///    ticker order. A buy is cut to the cash. A ticker without a row on `d` is not traded.
 /// 2. Stop losses sell holdings that have fallen too far, on `d` or on the next day
-///    ([`StopLossDay`](crate::StopLossDay)). A holding whose ticker has its last row on `d` is settled
-///    at that close, without a fee ([`Delisting`](crate::Delisting)).
-/// 3. The day advances. The reward is `ln` of the value at the close of `d + 1` over the value at the
-///    close of `d` before trading. A holding without a row is valued at its last close.
-/// 4. Terminated: that value is at or below `failure_threshold`. Truncated: `d + 1` is the last day, or
-///    `max_episode_steps` are done. Both can be true.
+///    ([`StopLossDay`](crate::StopLossDay)). A holding whose ticker has its last row on `d` is
+///    settled at that close, without a fee ([`Delisting`](crate::Delisting)).
+/// 3. The day advances. The reward is `ln` of the value at the close of `d + 1` over the value at
+///    the close of `d` before trading. A holding without a row is valued at its last close.
+/// 4. Terminated: that value is at or below `failure_threshold`. Truncated: `d + 1` is the last
+///    day, or `max_episode_steps` are done. Both can be true.
 /// 5. The observation of `d + 1` has its open, the indicators of `d + 1 - indicator_lag`, and the
 ///    portfolio valued at the open. Nothing in it is known only after the open of `d + 1`.
 ///
@@ -49,10 +49,10 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///
 /// A start day is drawn uniformly, up to four fifths of the range minus one, from the days on which
 /// every ticker is listed and was `indicator_lag` days before. Macro tickers count too. Days whose
-/// `history_length` days before are complete are preferred. If the tickers have no such day in common,
-/// one listed ticker suffices: the others have an open of 0 and are not traded. Drawn tickers without
-/// any such day start on any day. A shift ([`reset_shifted`](Self::reset_shifted)) applies to all of
-/// these. Draws of sub-environment `i` depend on its own seed alone.
+/// `history_length` days before are complete are preferred. If the tickers have no such day in
+/// common, one listed ticker suffices: the others have an open of 0 and are not traded. Drawn
+/// tickers without any such day start on any day. A shift ([`reset_shifted`](Self::reset_shifted))
+/// applies to all of these. Draws of sub-environment `i` depend on its own seed alone.
 ///
 /// A step allocates nothing; its cost is one pass over `N * T` tickers and their indicators.
 #[derive(Clone, Debug)]
@@ -72,8 +72,8 @@ pub struct PortfolioVectorEnv {
 impl PortfolioVectorEnv {
     /// Builds `num_envs` portfolios on `panel`; reset them before the first step.
     ///
-    /// The observations of one step may take a gibibyte, with `T * (3 + K) + 3` numbers each for `K`
-    /// indicators: 403,000 portfolios with 30 tickers and 8 indicators.
+    /// The observations of one step may take a gibibyte, with `T * (3 + K) + 3` numbers each for
+    /// `K` indicators: 403,000 portfolios with 30 tickers and 8 indicators.
     pub fn new(
         panel: Panel,
         num_envs: usize,
@@ -84,8 +84,8 @@ impl PortfolioVectorEnv {
         Self::with_world(setup, num_envs, |_| (None, draws))
     }
 
-    /// Builds one portfolio for each list of tickers, in the order of its actions. All lists have the
-    /// same length or are empty. Empty lists take the tickers of `options`.
+    /// Builds one portfolio for each list of tickers, in the order of its actions. All lists have
+    /// the same length or are empty. Empty lists take the tickers of `options`.
     pub fn with_tickers(
         panel: Panel,
         each: &[Vec<String>],
@@ -175,8 +175,8 @@ impl PortfolioVectorEnv {
         }
     }
 
-    /// Leaves the indicators out of [`obs`](Self::obs) and [`final_obs`](Self::final_obs) if a shared
-    /// table has them: saves a copy for callers that read them from [`shown`](Self::shown).
+    /// Leaves the indicators out of [`obs`](Self::obs) and [`final_obs`](Self::final_obs) if a
+    /// shared table has them: saves a copy for callers that read them from [`shown`](Self::shown).
     #[must_use]
     pub fn without_indicators_in_obs(mut self) -> Self {
         self.portfolios.omits_indicators =

@@ -105,7 +105,8 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
-    /// Returns the indicators shown on a day; `None` before a reset, or if the observation has them.
+    /// Returns the indicators shown on a day; `None` before a reset, or if the observation has
+    /// them.
     #[inline]
     fn shown_on(&self, day: i32) -> Option<[&[f64]; 2]> {
         let lag = self.setup.options.indicator_lag;
@@ -132,8 +133,8 @@ impl PortfolioVectorEnv {
         self.portfolios.obs.flat_width() + history * rows * (columns + 1)
     }
 
-    /// Writes the present observations flat, with their histories if there are any:
-    /// `[N, flat_width]`, as [`Observation::flatten_into`] and [`Observation::flatten_with_history`].
+    /// Writes the present observations flat, with their histories if there are any: `[N,
+    /// flat_width]`, as [`Observation::flatten_into`] and [`Observation::flatten_with_history`].
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), PortfolioError> {
         self.flatten_of(0..self.num_envs(), out)
     }
@@ -175,8 +176,8 @@ impl PortfolioVectorEnv {
         [self.setup.options.history, shape.tickers + shape.macros, columns]
     }
 
-    /// Writes the days before `day`, oldest first, of the tickers of sub-environment `env` and of the
-    /// macro tickers: `out` `[days, X, C]`, zero without a row, and `mask` `[days, X]`, 1 or 0.
+    /// Writes the days before `day`, oldest first, of the tickers of sub-environment `env` and of
+    /// the macro tickers: `out` `[days, X, C]`, zero without a row, and `mask` `[days, X]`, 1 or 0.
     ///
     /// One copy if there is a shared table, no allocation. Nothing is written if the lengths do not
     /// fit.
@@ -225,8 +226,8 @@ impl PortfolioVectorEnv {
         self.episodes.truncated()
     }
 
-    /// Returns the values of the portfolios at the close of the current day, `[N]`. They are not part
-    /// of the observation, since the next orders are filled at that close.
+    /// Returns the values of the portfolios at the close of the current day, `[N]`. They are not
+    /// part of the observation, since the next orders are filled at that close.
     #[must_use]
     pub fn total_asset_at_close(&self) -> &[f64] {
         &self.portfolios.value_at_close
@@ -303,8 +304,8 @@ impl PortfolioVectorEnv {
         self.episodes.has_begun(env).then(|| self.portfolios.sums[env].metrics())
     }
 
-    /// Returns the shares that a sub-environment bought and sold in its last step, and the cash that
-    /// stop losses raised.
+    /// Returns the shares that a sub-environment bought and sold in its last step, and the cash
+    /// that stop losses raised.
     ///
     /// # Panics
     ///

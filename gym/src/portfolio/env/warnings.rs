@@ -72,8 +72,8 @@ impl PortfolioSetup {
 }
 
 impl PortfolioVectorEnv {
-    /// Returns warnings about orders and holdings that these settings make impossible at the prices of
-    /// the panel. One pass over the closes of all tickers.
+    /// Returns warnings about orders and holdings that these settings make impossible at the prices
+    /// of the panel. One pass over the closes of all tickers.
     #[must_use]
     pub fn price_warnings(&self) -> Vec<String> {
         let lowest = self.setup.lowest_closes();

@@ -1,0 +1,176 @@
+//! Actions of the trading environment: what the numbers of an action mean.
+
+use super::error::TradingError;
+use crate::contract::choice;
+
+/// Numbers of an action for one symbol at most.
+pub(super) const MAX_NUMBERS: usize = 4;
+
+choice!(
+    /// Meaning of an action for one symbol.
+    ActionScheme, "actions", {
+        /// Sell, hold or buy `order_size` shares at the market: [`DiscreteAction`].
+        #[default]
+        Discrete = "discrete",
+        /// Sell, hold, buy, offer, bid, cancel: market orders, and post-only orders at the touch.
+        DiscreteLimit = "discrete_limit",
+        /// Short, flat or long: trades towards the limit of that side.
+        DiscreteTarget = "discrete_target",
+        /// Target position in `[-1, 1]`, a fraction of the limits.
+        Target = "target",
+        /// Signed size of a market order in `[-1, 1]`, a fraction of `order_size`.
+        OrderSize = "order_size",
+        /// Four numbers in `[0, 1]`: offsets of bid and ask, sizes of bid and ask. All open orders
+        /// are cancelled first.
+        Quotes = "quotes",
+    }
+);
+
+impl ActionScheme {
+    /// Returns the number of choices, or `None` for a continuous scheme.
+    #[must_use]
+    pub const fn choices(self) -> Option<usize> {
+        match self {
+            Self::Discrete | Self::DiscreteTarget => Some(3),
+            Self::DiscreteLimit => Some(6),
+            Self::Target | Self::OrderSize | Self::Quotes => None,
+        }
+    }
+
+    /// Returns the numbers of an action for one symbol.
+    #[must_use]
+    pub const fn numbers(self) -> usize {
+        match self {
+            Self::Quotes => MAX_NUMBERS,
+            _ => 1,
+        }
+    }
+
+    /// Returns the lowest and the highest value of a number.
+    #[must_use]
+    pub const fn bounds(self) -> (f64, f64) {
+        match self {
+            Self::Discrete | Self::DiscreteTarget => (0.0, 2.0),
+            Self::DiscreteLimit => (0.0, 5.0),
+            Self::Target | Self::OrderSize => (-1.0, 1.0),
+            Self::Quotes => (0.0, 1.0),
+        }
+    }
+
+    /// Returns the requests that one action sends at most.
+    pub(super) const fn requests(self) -> u64 {
+        match self {
+            Self::Quotes => 3,
+            _ => 1,
+        }
+    }
+
+    /// Refuses a number outside the bounds, and fractions of a choice.
+    pub(super) fn check(self, env: usize, number: f64) -> Result<(), TradingError> {
+        let (low, high) = self.bounds();
+        let whole = self.choices().is_none() || number.fract() == 0.0;
+        if (low..=high).contains(&number) && whole {
+            return Ok(());
+        }
+        Err(TradingError::BadAction { env, value: number, low, high, scheme: self })
+    }
+}
+
+/// Sell, hold or buy a fixed number of shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DiscreteAction {
+    /// Sells `order_size` shares at the market.
+    Sell = 0,
+    /// Sends no order.
+    Hold = 1,
+    /// Buys `order_size` shares at the market.
+    Buy = 2,
+}
+
+impl DiscreteAction {
+    /// All actions, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Sell, Self::Hold, Self::Buy];
+}
+
+/// A number in `[-1, 1]`: a target position or an order size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContinuousAction(pub f64);
+
+/// Bid and ask around the touch, each number in `[0, 1]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QuoteAction {
+    /// Distance of the bid behind the best bid, a fraction of `max_offset`.
+    pub bid_offset: f64,
+    /// Distance of the ask behind the best ask, a fraction of `max_offset`.
+    pub ask_offset: f64,
+    /// Size of the bid, a fraction of `order_size`; 0 sends none.
+    pub bid_size: f64,
+    /// Size of the ask, a fraction of `order_size`; 0 sends none.
+    pub ask_size: f64,
+}
+
+/// An action for one symbol.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// For [`ActionScheme::Discrete`].
+    Discrete(DiscreteAction),
+    /// Number of a choice, for every discrete scheme.
+    Choice(u8),
+    /// For [`ActionScheme::Target`] and [`ActionScheme::OrderSize`].
+    Continuous(ContinuousAction),
+    /// For [`ActionScheme::Quotes`].
+    Quote(QuoteAction),
+}
+
+impl Action {
+    /// Returns the numbers of the action.
+    ///
+    /// # Errors
+    /// [`TradingError::WrongAction`] if it does not belong to the scheme.
+    pub(super) fn numbers(self, scheme: ActionScheme) -> Result<([f64; 4], usize), TradingError> {
+        let one = |number: f64| ([number, 0.0, 0.0, 0.0], 1);
+        match (self, scheme) {
+            (Self::Discrete(action), ActionScheme::Discrete) => Ok(one(f64::from(action as u8))),
+            (Self::Choice(choice), scheme) if scheme.choices().is_some() => {
+                Ok(one(f64::from(choice)))
+            }
+            (
+                Self::Continuous(ContinuousAction(number)),
+                ActionScheme::Target | ActionScheme::OrderSize,
+            ) => Ok(one(number)),
+            (Self::Quote(quote), ActionScheme::Quotes) => {
+                let QuoteAction { bid_offset, ask_offset, bid_size, ask_size } = quote;
+                Ok(([bid_offset, ask_offset, bid_size, ask_size], 4))
+            }
+            (action, scheme) => Err(TradingError::WrongAction { action: action.kind(), scheme }),
+        }
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Discrete(_) => "a DiscreteAction",
+            Self::Choice(_) => "a choice",
+            Self::Continuous(_) => "a ContinuousAction",
+            Self::Quote(_) => "a QuoteAction",
+        }
+    }
+}
+
+impl From<DiscreteAction> for Action {
+    fn from(action: DiscreteAction) -> Self {
+        Self::Discrete(action)
+    }
+}
+
+impl From<ContinuousAction> for Action {
+    fn from(action: ContinuousAction) -> Self {
+        Self::Continuous(action)
+    }
+}
+
+impl From<QuoteAction> for Action {
+    fn from(action: QuoteAction) -> Self {
+        Self::Quote(action)
+    }
+}

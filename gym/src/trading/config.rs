@@ -1,0 +1,205 @@
+//! Settings of the trading environment.
+
+use std::sync::Arc;
+
+use backcast_sim::{AccountConfig, Agent, ConfigError, MarketConfig, Preset};
+
+use super::{
+    episode::{EpisodeLimits, MarkPrice},
+    error::TradingError,
+    external_agent::ExternalAgentConfig,
+    reward::RewardFactory,
+};
+use crate::contract::choice;
+
+/// Most warm snapshots.
+const MOST_SNAPSHOTS: u32 = 1_024;
+/// Most ticks of a warm-up or an episode.
+const MOST_TICKS: u64 = 1 << 40;
+
+choice!(
+    /// Features that an observation has for each symbol.
+    FeatureChoice, "features", {
+        /// 40 features that do not depend on the price level:
+        /// [`NormalisedFeatures`](backcast_sim::NormalisedFeatures).
+        #[default]
+        Normalised = "normalised",
+        /// 55 features in currency and per cent: [`FullFeatures`](backcast_sim::FullFeatures).
+        Full = "full",
+    }
+);
+
+choice!(
+    /// Episode seeds to draw from. The two sets are disjoint.
+    SeedSpace, "seed_space", {
+        /// Even episode seeds.
+        #[default]
+        Train = "train",
+        /// Odd episode seeds.
+        Test = "test",
+    }
+);
+
+/// Market and user agents of every episode.
+///
+/// The environment's agent replaces the first slot of the market. Further slots stay silent.
+#[derive(Clone, Debug)]
+pub struct SimulationConfig {
+    /// Market.
+    pub market: MarketConfig,
+    /// Agents of the user, each with its account.
+    pub agents: Vec<(AccountConfig, Box<dyn Agent>)>,
+}
+
+impl SimulationConfig {
+    /// Returns the market of a preset, by name.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownPreset`].
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        name.parse::<Preset>().map(Self::from)
+    }
+}
+
+impl From<Preset> for SimulationConfig {
+    fn from(preset: Preset) -> Self {
+        preset.config().into()
+    }
+}
+
+impl From<MarketConfig> for SimulationConfig {
+    fn from(market: MarketConfig) -> Self {
+        Self { market, agents: Vec::new() }
+    }
+}
+
+impl Default for SimulationConfig {
+    /// Returns [`Preset::Normal`].
+    fn default() -> Self {
+        Preset::Normal.into()
+    }
+}
+
+/// Settings of a trading environment, checked when it is built.
+#[derive(Clone, Debug)]
+pub struct TradingEnvConfig {
+    /// Market and background agents.
+    pub simulation: SimulationConfig,
+    /// The agent from outside.
+    pub agent: ExternalAgentConfig,
+    /// Ticks of an episode after its warm-up; it is truncated then.
+    pub max_ticks: u64,
+    /// Ticks before the first decision, during which the agent sends nothing.
+    pub warmup_ticks: u64,
+    /// Ticks of one step, at least 1.
+    pub frame_skip: u32,
+    /// Seed of the episode seeds before the first reset with a seed; `None` draws one.
+    pub seed: Option<u64>,
+    /// Set of episode seeds.
+    pub seed_space: SeedSpace,
+    /// Reward.
+    pub reward: RewardFactory,
+    /// Features of each symbol.
+    pub features: FeatureChoice,
+    /// Whether observations end with the agent's own state. Without it the task is not Markov.
+    pub private_features: bool,
+    /// Price at which positions are valued.
+    pub mark: MarkPrice,
+    /// Equity in currency units at or below which an episode is terminated.
+    pub bankruptcy_equity: f64,
+    /// Equity as a fraction of the gross value of the positions, below which an episode is
+    /// terminated and valued at liquidation; 0 never does.
+    pub maintenance_margin: f64,
+    /// Number of markets that are warmed up when the environment is built. An episode copies one of
+    /// them and draws new random streams, instead of warming up; 0 warms up every episode.
+    pub warm_snapshots: u32,
+}
+
+impl Default for TradingEnvConfig {
+    /// Returns episodes of 10,000 ticks after 100 ticks of warm-up, one decision a tick.
+    fn default() -> Self {
+        Self {
+            simulation: SimulationConfig::default(),
+            agent: ExternalAgentConfig::default(),
+            max_ticks: 10_000,
+            warmup_ticks: 100,
+            frame_skip: 1,
+            seed: None,
+            seed_space: SeedSpace::default(),
+            reward: RewardFactory::default(),
+            features: FeatureChoice::default(),
+            private_features: true,
+            mark: MarkPrice::default(),
+            bankruptcy_equity: 0.0,
+            maintenance_margin: 0.0,
+            warm_snapshots: 0,
+        }
+    }
+}
+
+impl TradingEnvConfig {
+    /// Checks every setting and returns the market with the agent's slot.
+    pub(super) fn check(&self) -> Result<Arc<MarketConfig>, TradingError> {
+        let refuse = |option, value, rule| Err(TradingError::BadOption { option, value, rule });
+        if !(1..=MOST_TICKS).contains(&self.max_ticks) {
+            return refuse("max_ticks", self.max_ticks as f64, "1 to 2^40 ticks");
+        }
+        if self.warmup_ticks > MOST_TICKS {
+            return refuse("warmup_ticks", self.warmup_ticks as f64, "0 to 2^40 ticks");
+        }
+        if !(1..=1_000_000).contains(&self.frame_skip) {
+            return refuse("frame_skip", self.frame_skip.into(), "1 to 1000000 ticks");
+        }
+        if !self.bankruptcy_equity.is_finite() {
+            let rule = "a finite amount of currency units";
+            return refuse("bankruptcy_equity", self.bankruptcy_equity, rule);
+        }
+        if !(0.0..1.0).contains(&self.maintenance_margin) {
+            let rule = "a fraction in [0, 1); 0 never calls";
+            return refuse("maintenance_margin", self.maintenance_margin, rule);
+        }
+        if self.warm_snapshots > MOST_SNAPSHOTS {
+            return refuse("warm_snapshots", self.warm_snapshots.into(), "0 to 1024");
+        }
+        let mut market = self.simulation.market.clone();
+        let slot = self.agent.slot();
+        match market.slots.first_mut() {
+            Some(first) => *first = slot,
+            None => market.slots.push(slot),
+        }
+        market.check(self.simulation.agents.len())?;
+        self.agent.check(self.frame_skip, market.symbols)?;
+        let AccountConfig { cash, shares, .. } = slot.account;
+        let start = cash as f64
+            + f64::from(shares)
+                * f64::from(market.symbols)
+                * f64::from(market.initial_price)
+                * backcast_sim::CASH_PER_TICK as f64;
+        let start = start * market.tick_size / backcast_sim::CASH_PER_TICK as f64;
+        if self.bankruptcy_equity >= start {
+            let rule = "below the equity at the start, or every episode ends after one step";
+            return refuse("bankruptcy_equity", self.bankruptcy_equity, rule);
+        }
+        Ok(Arc::new(market))
+    }
+
+    pub(super) fn limits(&self) -> EpisodeLimits {
+        EpisodeLimits {
+            max_ticks: self.max_ticks,
+            bankruptcy_equity: self.bankruptcy_equity,
+            maintenance_margin: self.maintenance_margin,
+        }
+    }
+}
+
+/// Choices of one reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TradingResetOptions {
+    /// Seed of the episode; `None` draws one. In a vector, sub-environment `i` gets stream `i` of
+    /// it.
+    pub episode_seed: Option<u64>,
+    /// Shares of every symbol at the start of the market; `None` keeps the configured endowment.
+    pub shares: Option<i32>,
+    /// Cash at the start of the market, in cash units; `None` keeps the configured endowment.
+    pub cash: Option<i64>,
+}

@@ -1,0 +1,204 @@
+//! State and end of an episode.
+
+use backcast_sim::{CASH_PER_TICK, DepthLevel, Market, Side};
+
+use super::external_agent::SLOT;
+use crate::contract::choice;
+
+/// Price levels of a book that one look reads while a position is valued at liquidation.
+const LEVELS: usize = 16;
+
+choice!(
+    /// Price at which positions are valued.
+    MarkPrice, "mark", {
+        /// The mid-price.
+        #[default]
+        Mid = "mid",
+        /// The prices at which the book would take the position now, without fees. Shares beyond
+        /// its depth count at its last level, or at the mid-price if that side is empty.
+        Liquidation = "liquidation",
+    }
+);
+
+/// State of an episode after a tick. Amounts are in currency units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EpisodeState {
+    /// Ticks of the market since its start, the warm-up included.
+    pub tick: u64,
+    /// Decisions since the warm-up.
+    pub decisions: u64,
+    /// Cash.
+    pub cash: f64,
+    /// Cash plus positions at the mark price.
+    pub equity: f64,
+    /// Profit of closed positions since the start of the market, fees excluded.
+    pub realized_pnl: f64,
+    /// Highest equity of the episode.
+    pub peak_equity: f64,
+    /// Mid-price of the first symbol.
+    pub mid_price: f64,
+    /// Position in the first symbol, in shares; negative is short.
+    pub position: i32,
+    /// Value of all positions, long and short added up.
+    pub gross_value: f64,
+    /// Fees paid since the start of the market.
+    pub fees: f64,
+    /// Value of all fills since the start of the market.
+    pub traded: f64,
+    /// Fills since the start of the market.
+    pub fills: u64,
+}
+
+impl EpisodeState {
+    /// Returns the fall from the highest equity.
+    #[must_use]
+    pub fn drawdown(&self) -> f64 {
+        self.peak_equity - self.equity
+    }
+
+    /// Reads the state of the agent's account. `traded` is not part of the market.
+    pub(super) fn read(market: &Market, mark: MarkPrice) -> Self {
+        let unit = currency(market);
+        let totals = market.totals(SLOT).unwrap_or_default();
+        let cash = market.cash(SLOT).unwrap_or_default();
+        let mut equity = market.equity(SLOT).unwrap_or_default();
+        let mut gross = 0.0;
+        for symbol in 0..market.symbols() {
+            let position = market.position(SLOT, symbol).unwrap_or_default();
+            let twice_mid = (market.mid(symbol) * 2.0) as i64;
+            let at_mid = i64::from(position) * twice_mid * (CASH_PER_TICK / 2);
+            gross += at_mid.abs() as f64;
+            if mark == MarkPrice::Liquidation {
+                equity += liquidation_value(market, symbol, position) - at_mid;
+            }
+        }
+        Self {
+            tick: market.now(),
+            decisions: 0,
+            cash: cash as f64 * unit,
+            equity: equity as f64 * unit,
+            realized_pnl: market.realised(SLOT).unwrap_or_default() as f64 * unit,
+            peak_equity: equity as f64 * unit,
+            mid_price: market.mid(0) * market.config().tick_size,
+            position: market.position(SLOT, 0).unwrap_or_default(),
+            gross_value: gross * unit,
+            fees: totals.fees as f64 * unit,
+            traded: 0.0,
+            fills: totals.fills,
+        }
+    }
+}
+
+/// Returns the currency units in one cash unit.
+pub(super) fn currency(market: &Market) -> f64 {
+    market.config().tick_size / CASH_PER_TICK as f64
+}
+
+/// Returns what the book would pay for a position now, in cash units; negative to cover a short.
+pub(super) fn liquidation_value(market: &Market, symbol: u16, position: i32) -> i64 {
+    let side = if position > 0 { Side::Buy } else { Side::Sell };
+    let mut levels = [DepthLevel::default(); LEVELS];
+    let count = market.depth(symbol, side, &mut levels);
+    let (mut left, mut value) = (i64::from(position).abs(), 0);
+    let mut last = (market.mid(symbol) * 2.0) as i64 * (CASH_PER_TICK / 2);
+    for level in &levels[..count.min(LEVELS)] {
+        let shares = left.min(level.quantity.into());
+        last = i64::from(level.price) * CASH_PER_TICK;
+        value += shares * last;
+        left -= shares;
+    }
+    i64::from(position.signum()) * (value + left * last)
+}
+
+/// Reasons for which an episode ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct EpisodeLimits {
+    /// Ticks after the warm-up.
+    pub(super) max_ticks: u64,
+    /// Equity at or below which the agent is bankrupt.
+    pub(super) bankruptcy_equity: f64,
+    /// Lowest equity as a fraction of the gross value of the positions.
+    pub(super) maintenance_margin: f64,
+}
+
+impl EpisodeLimits {
+    /// Returns whether the agent is bankrupt.
+    pub(super) fn is_bankrupt(&self, state: &EpisodeState) -> bool {
+        state.equity <= self.bankruptcy_equity
+    }
+
+    /// Returns whether the equity is below the maintenance margin.
+    pub(super) fn is_margin_call(&self, state: &EpisodeState) -> bool {
+        state.equity < self.maintenance_margin * state.gross_value
+    }
+}
+
+/// Details of the last reset or step. Amounts are in currency units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepInfo {
+    /// Ticks of the market since its start, the warm-up included.
+    pub tick: u64,
+    /// Decisions since the warm-up: 0 after a reset.
+    pub decisions: u64,
+    /// Equity.
+    pub equity: f64,
+    /// Change of equity in the step.
+    pub pnl: f64,
+    /// Profit of closed positions since the start of the market, fees excluded.
+    pub realized_pnl: f64,
+    /// Position in the first symbol, in shares.
+    pub position: i32,
+    /// Fees paid in the step.
+    pub fees: f64,
+    /// Fills in the step.
+    pub fills: u64,
+    /// Requests that the market refused in the step, on arrival.
+    pub refused: u64,
+    /// Parts of the action that limits cut to nothing.
+    pub masked: u32,
+    /// True if the episode ended by a margin call: positions are valued at liquidation then.
+    pub margin_call: bool,
+    /// Seed of the episode.
+    pub episode_seed: u64,
+    /// Warm snapshot that the episode started from; `None` after a warm-up of its own.
+    pub snapshot: Option<u32>,
+}
+
+/// Result of a step, with an observation of its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepResult {
+    /// Observation after the last tick of the step.
+    pub observation: Vec<f32>,
+    /// Reward.
+    pub reward: f64,
+    /// True if the episode ended by bankruptcy or a margin call.
+    pub terminated: bool,
+    /// True if the episode reached its time limit.
+    pub truncated: bool,
+    /// Details.
+    pub info: StepInfo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bankruptcy_and_margin_are_judged_by_equity() {
+        let limits =
+            EpisodeLimits { max_ticks: 10, bankruptcy_equity: 0.0, maintenance_margin: 0.25 };
+        let state =
+            |equity, gross_value| EpisodeState { equity, gross_value, ..EpisodeState::default() };
+        for (equity, gross, bankrupt, call) in [
+            (100.0, 400.0, false, false),
+            (99.0, 400.0, false, true),
+            (1.0, 0.0, false, false),
+            (0.0, 0.0, true, false),
+            (-1.0, 10.0, true, true),
+        ] {
+            let state = state(equity, gross);
+            assert_eq!(limits.is_bankrupt(&state), bankrupt, "{equity} {gross}");
+            assert_eq!(limits.is_margin_call(&state), call, "{equity} {gross}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Errors of the trading environment. Nothing has changed when one is returned.
+
+use backcast_sim::{ConfigError, ObserveError};
+use thiserror::Error;
+
+use super::actions::ActionScheme;
+use crate::contract::EpisodeError;
+
+/// Building, resetting or stepping a trading environment failed.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum TradingError {
+    /// A market that cannot be built.
+    #[error(transparent)]
+    Market(#[from] ConfigError),
+    /// A reset or step that the state of the sub-environments does not allow.
+    #[error(transparent)]
+    Episode(#[from] EpisodeError),
+    /// An observation that cannot be written.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// A setting outside its range.
+    #[error("`{option}` is {value}, but must be {rule}")]
+    BadOption {
+        /// Name of the setting.
+        option: &'static str,
+        /// Value.
+        value: f64,
+        /// Values it may have.
+        rule: &'static str,
+    },
+    /// No sub-environment, or more than fit in memory.
+    #[error("`num_envs` is {num_envs}, but must be 1 to {limit}: each takes about 90 KiB")]
+    BadNumEnvs {
+        /// Number asked for.
+        num_envs: usize,
+        /// Highest number.
+        limit: usize,
+    },
+    /// A full-size order that exceeds the limit for one order.
+    #[error(
+        "`order_size` is {order_size} shares, above the order limit of {limit}; lower it, or raise \
+         `account.limits.order`"
+    )]
+    OrderAboveLimit {
+        /// Shares of a full-size order.
+        order_size: i32,
+        /// Order limit of the account.
+        limit: i32,
+    },
+    /// More requests on their way at once than a slot holds.
+    #[error(
+        "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at once, but \
+         a slot holds {limit}; lower `latency_ticks` or raise `frame_skip`"
+    )]
+    TooManyInFlight {
+        /// Requests on their way at most.
+        requests: u64,
+        /// Requests that a slot holds.
+        limit: u64,
+        /// Latency in ticks.
+        latency_ticks: u32,
+    },
+    /// A number that the action scheme does not have.
+    #[error(
+        "the action of environment {env} is {value}, but \"{scheme}\" takes numbers from {low} to {high}{}",
+        if scheme.choices().is_some() { ", whole ones" } else { "" }
+    )]
+    BadAction {
+        /// Sub-environment.
+        env: usize,
+        /// Number given.
+        value: f64,
+        /// Lowest number.
+        low: f64,
+        /// Highest number.
+        high: f64,
+        /// Scheme of the environment.
+        scheme: ActionScheme,
+    },
+    /// An action of another scheme.
+    #[error("the environment takes actions of the scheme \"{scheme}\", but got {action}")]
+    WrongAction {
+        /// Kind of the action.
+        action: &'static str,
+        /// Scheme of the environment.
+        scheme: ActionScheme,
+    },
+    /// Another endowment in an environment that starts episodes from warm snapshots.
+    #[error(
+        "`cash` and `shares` cannot be chosen at a reset with `warm_snapshots`, which hold an endowment \
+         already; set `warm_snapshots` to 0"
+    )]
+    FixedEndowment,
+}
+
+impl TradingError {
+    /// Returns the message for a single environment, without numbers of sub-environments.
+    #[must_use]
+    pub fn for_single(&self) -> String {
+        match self {
+            Self::Episode(error) => error.for_single(),
+            Self::BadAction { value, low, high, scheme, .. } => {
+                let whole = if scheme.choices().is_some() { ", whole ones" } else { "" };
+                format!(
+                    "the action is {value}, but \"{scheme}\" takes numbers from {low} to {high}{whole}"
+                )
+            }
+            other => other.to_string(),
+        }
+    }
+}

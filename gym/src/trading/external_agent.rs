@@ -1,0 +1,365 @@
+//! The agent from outside: turns actions into order requests of one slot of the market.
+
+use backcast_sim::{
+    AccountConfig, CASH_PER_TICK, IN_FLIGHT, Limits, Market, OPEN_ORDERS, OrderKind, Side,
+    SlotConfig, SlotRequest,
+};
+
+use super::{
+    actions::{ActionScheme, MAX_NUMBERS},
+    error::TradingError,
+};
+
+/// Slot of the market that the agent owns.
+pub(super) const SLOT: usize = 0;
+
+/// Settings of the agent from outside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExternalAgentConfig {
+    /// Endowment and limits. [`allow_short`](Self::allow_short) overrides the short limit.
+    pub account: AccountConfig,
+    /// Ticks between a decision and the arrival of its orders: 0 arrives first in the next tick.
+    pub latency_ticks: u32,
+    /// Shares of a full-size order, at most the order limit.
+    pub order_size: i32,
+    /// Price ticks beyond the touch that a market order may pay; at least 1.
+    pub max_slippage: i32,
+    /// Price ticks from the touch at the largest quote offset; at least 1.
+    pub max_offset: i32,
+    /// Whether the agent may sell more than it holds.
+    pub allow_short: bool,
+    /// Meaning of an action.
+    pub actions: ActionScheme,
+}
+
+impl Default for ExternalAgentConfig {
+    /// Returns an agent with the default account that sells, holds or buys 100 shares.
+    fn default() -> Self {
+        Self {
+            account: AccountConfig::default(),
+            latency_ticks: 0,
+            order_size: 100,
+            max_slippage: 50,
+            max_offset: 20,
+            allow_short: true,
+            actions: ActionScheme::default(),
+        }
+    }
+}
+
+impl ExternalAgentConfig {
+    /// Checks the settings. `frame_skip`: ticks between two decisions; `symbols`: number of
+    /// symbols.
+    pub(super) fn check(&self, frame_skip: u32, symbols: u16) -> Result<(), TradingError> {
+        let Limits { order: limit, .. } = self.account.limits;
+        for (option, value) in [
+            ("order_size", self.order_size),
+            ("max_slippage", self.max_slippage),
+            ("max_offset", self.max_offset),
+        ] {
+            if value < 1 {
+                let rule = "at least 1";
+                return Err(TradingError::BadOption { option, value: value.into(), rule });
+            }
+        }
+        if self.max_slippage > 1_000_000 || self.max_offset > 1_000_000 {
+            let value = self.max_slippage.max(self.max_offset).into();
+            let rule = "at most 1000000 price ticks";
+            return Err(TradingError::BadOption { option: "max_slippage", value, rule });
+        }
+        if self.order_size > limit {
+            let order_size = self.order_size;
+            return Err(TradingError::OrderAboveLimit { order_size, limit });
+        }
+        let decisions = u64::from(self.latency_ticks / frame_skip.max(1)) + 1;
+        let requests = decisions * self.actions.requests() * u64::from(symbols);
+        if requests > IN_FLIGHT as u64 {
+            return Err(TradingError::TooManyInFlight {
+                requests,
+                limit: IN_FLIGHT as u64,
+                latency_ticks: self.latency_ticks,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the slot of the market that the agent trades through.
+    pub(super) fn slot(&self) -> SlotConfig {
+        let mut account = self.account;
+        if !self.allow_short {
+            account.limits.short = 0;
+        }
+        SlotConfig { account, latency_ticks: self.latency_ticks }
+    }
+}
+
+/// Counts of one decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Requests sent.
+    pub(super) requests: u32,
+    /// Parts of the action that limits cut to nothing, so that no order was sent.
+    pub(super) masked: u32,
+}
+
+/// The agent from outside, which sends the orders of one account.
+///
+/// Its orders are checked by the market like those of any other agent. Sizes are clipped to the
+/// limits beforehand, so that an order is refused on arrival only if the state changed on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct ExternalAgent {
+    config: ExternalAgentConfig,
+    limits: Limits,
+}
+
+/// Room of the account in one symbol, everything on its way and in the book included.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Shares that may be bought within the limits.
+    buy: i64,
+    /// Shares that may be sold within the limits.
+    sell: i64,
+    /// Cash that no open or pending purchase needs, in cash units.
+    cash: i64,
+    /// Position if all pending marketable orders trade.
+    expected: i64,
+    /// Whether a place for open orders is free, which every order needs on arrival.
+    can_trade: bool,
+    /// Whether a place is left if all pending orders rest.
+    can_rest: bool,
+}
+
+impl ExternalAgent {
+    /// Returns the agent of a checked configuration.
+    pub(super) fn new(config: ExternalAgentConfig) -> Self {
+        Self { limits: config.slot().account.limits, config }
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub const fn config(&self) -> &ExternalAgentConfig {
+        &self.config
+    }
+
+    /// Sends the orders of one action. `numbers` were checked by [`ActionScheme::check`].
+    pub(super) fn act(&self, market: &mut Market, symbol: u16, numbers: &[f64]) -> Sent {
+        let mut sent = Sent::default();
+        let size = i64::from(self.config.order_size);
+        match self.config.actions {
+            ActionScheme::Discrete => match choice(numbers[0]) {
+                0 => self.trade(market, symbol, -size, &mut sent),
+                2 => self.trade(market, symbol, size, &mut sent),
+                _ => {}
+            },
+            ActionScheme::DiscreteLimit => match choice(numbers[0]) {
+                0 => self.trade(market, symbol, -size, &mut sent),
+                2 => self.trade(market, symbol, size, &mut sent),
+                3 => self.rest(market, symbol, Side::Sell, 0, size, &mut sent),
+                4 => self.rest(market, symbol, Side::Buy, 0, size, &mut sent),
+                5 => cancel(market, symbol, &mut sent),
+                _ => {}
+            },
+            ActionScheme::DiscreteTarget => {
+                self.approach(market, symbol, numbers[0] - 1.0, &mut sent);
+            }
+            ActionScheme::Target => self.approach(market, symbol, numbers[0], &mut sent),
+            ActionScheme::OrderSize => {
+                self.trade(market, symbol, whole(numbers[0] * size as f64), &mut sent);
+            }
+            ActionScheme::Quotes => {
+                cancel(market, symbol, &mut sent);
+                let scaled = |number: f64, most: i32| whole((number * f64::from(most)).round());
+                for (side, offset, part) in
+                    [(Side::Buy, numbers[0], numbers[2]), (Side::Sell, numbers[1], numbers[3])]
+                {
+                    let offset = scaled(offset, self.config.max_offset) as i32;
+                    let shares = scaled(part, self.config.order_size);
+                    if shares > 0 {
+                        self.rest(market, symbol, side, offset, shares, &mut sent);
+                    }
+                }
+            }
+        }
+        sent
+    }
+
+    /// Writes which choices of a discrete scheme can have an effect now. Choices of others are
+    /// true.
+    pub(super) fn mask(&self, market: &Market, symbol: u16, out: &mut [bool]) {
+        out.fill(true);
+        let room = self.room(market, symbol);
+        let can_buy = self.shares_to_buy(market, symbol, room, i64::MAX) > 0;
+        let can_sell = room.sell > 0;
+        let (rest, trade) = (room.can_rest, room.can_trade);
+        let open = open_orders(market, symbol) > 0;
+        match self.config.actions {
+            ActionScheme::Discrete => (out[0], out[2]) = (can_sell, can_buy),
+            ActionScheme::DiscreteLimit => {
+                (out[0], out[2]) = (can_sell && trade, can_buy && trade);
+                (out[3], out[4]) = (can_sell && rest, can_buy && rest);
+                out[5] = open;
+            }
+            ActionScheme::DiscreteTarget => {
+                (out[0], out[2]) = (self.limits.short > 0, self.limits.long > 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Trades towards a position, a fraction of the limit of its side.
+    fn approach(&self, market: &mut Market, symbol: u16, fraction: f64, sent: &mut Sent) {
+        let limit = if fraction < 0.0 { self.limits.short } else { self.limits.long };
+        let target = whole((fraction * f64::from(limit)).round());
+        let missing = target - self.room(market, symbol).expected;
+        if missing != 0 {
+            self.trade(market, symbol, missing, sent);
+        }
+    }
+
+    /// Sends a marketable order of `signed` shares, clipped to the limits.
+    fn trade(&self, market: &mut Market, symbol: u16, signed: i64, sent: &mut Sent) {
+        if signed == 0 {
+            return;
+        }
+        let room = self.room(market, symbol);
+        let (side, shares) = if signed > 0 {
+            (Side::Buy, self.shares_to_buy(market, symbol, room, signed))
+        } else {
+            (Side::Sell, room.sell.min(-signed))
+        };
+        let shares = if room.can_trade { shares } else { 0 };
+        let price = self.limit_price(market, symbol, side);
+        self.submit(market, symbol, (side, OrderKind::Marketable, price), shares, sent);
+    }
+
+    /// Sends a post-only order `offset` price ticks behind the touch, clipped to the limits.
+    fn rest(
+        &self,
+        market: &mut Market,
+        symbol: u16,
+        side: Side,
+        offset: i32,
+        shares: i64,
+        sent: &mut Sent,
+    ) {
+        let mut room = self.room(market, symbol);
+        if self.config.actions == ActionScheme::Quotes {
+            // The cancel that was sent before frees the room and the cash of all open orders.
+            let (bid, offered) = market.ledger().open_shares(SLOT as u16, symbol);
+            room.buy += i64::from(bid);
+            room.sell += i64::from(offered);
+            room.cash += market.ledger().cash(SLOT as u16) - market.ledger().free_cash(SLOT as u16);
+            room.can_rest = true;
+        }
+        let price = touch(market, symbol, side) - side.sign() * offset;
+        let shares = match side {
+            Side::Buy => affordable(market, room, price, shares),
+            Side::Sell => room.sell.min(shares),
+        };
+        let shares = if room.can_rest && price >= 1 { shares } else { 0 };
+        self.submit(market, symbol, (side, OrderKind::PostOnly, price), shares, sent);
+    }
+
+    fn submit(
+        &self,
+        market: &mut Market,
+        symbol: u16,
+        (side, kind, price): (Side, OrderKind, i32),
+        shares: i64,
+        sent: &mut Sent,
+    ) {
+        let quantity = shares.min(self.limits.order.into()) as i32;
+        if quantity <= 0 {
+            sent.masked += 1;
+            return;
+        }
+        let request = SlotRequest::Submit { side, kind, price, quantity };
+        match market.send(SLOT, symbol, request) {
+            Ok(_) => sent.requests += 1,
+            // The checks of the configuration leave no reason; counted so that none is hidden.
+            Err(_) => sent.masked += 1,
+        }
+    }
+
+    fn room(&self, market: &Market, symbol: u16) -> Room {
+        let position = i64::from(market.position(SLOT, symbol).unwrap_or_default());
+        let (bid, offered) = market.ledger().open_shares(SLOT as u16, symbol);
+        let (buys, sells) = market.pending_shares(SLOT, symbol).unwrap_or_default();
+        let limit = i64::from(self.limits.order);
+        let long = i64::from(self.limits.long) - position - i64::from(bid) - buys;
+        let short = i64::from(self.limits.short) + position - i64::from(offered) - sells;
+        let pending = market.in_flight(SLOT).unwrap_or_default();
+        let reserved = market.pending_cash(SLOT).unwrap_or(i64::MAX);
+        Room {
+            cash: market.ledger().free_cash(SLOT as u16).saturating_sub(reserved),
+            buy: long.clamp(0, limit),
+            sell: short.clamp(0, limit),
+            expected: position + buys - sells,
+            can_trade: open_orders(market, symbol) < OPEN_ORDERS,
+            can_rest: open_orders(market, symbol) + pending < OPEN_ORDERS,
+        }
+    }
+
+    /// Returns the worst price of a marketable order.
+    fn limit_price(&self, market: &Market, symbol: u16, side: Side) -> i32 {
+        let across = match side {
+            Side::Buy => market.best_ask(symbol),
+            Side::Sell => market.best_bid(symbol),
+        };
+        let across = across.unwrap_or(market.mid(symbol) as i32);
+        (across + side.sign() * self.config.max_slippage).max(1)
+    }
+
+    fn shares_to_buy(&self, market: &Market, symbol: u16, room: Room, wanted: i64) -> i64 {
+        let price = self.limit_price(market, symbol, Side::Buy);
+        affordable(market, room, price, wanted)
+    }
+}
+
+/// Cancels all open orders of the agent in one symbol, if there can be any on arrival.
+fn cancel(market: &mut Market, symbol: u16, sent: &mut Sent) {
+    if open_orders(market, symbol) > 0 || market.in_flight(SLOT).is_ok_and(|count| count > 0) {
+        sent.requests += u32::from(market.send(SLOT, symbol, SlotRequest::CancelAll).is_ok());
+    }
+}
+
+/// Returns the number of open orders.
+fn open_orders(market: &Market, symbol: u16) -> usize {
+    market.ledger().open_count(SLOT as u16, symbol)
+}
+
+/// Returns the best price of the agent's own side, or a price near the mid of an empty side.
+fn touch(market: &Market, symbol: u16, side: Side) -> i32 {
+    let own = match side {
+        Side::Buy => market.best_bid(symbol),
+        Side::Sell => market.best_ask(symbol),
+    };
+    let mid = market.mid(symbol);
+    own.unwrap_or(match side {
+        Side::Buy => (mid.ceil() as i32) - 1,
+        Side::Sell => (mid.floor() as i32) + 1,
+    })
+}
+
+/// Cuts a purchase at `price` to the limits and the free cash, fees included.
+fn affordable(market: &Market, room: Room, price: i32, wanted: i64) -> i64 {
+    let fees = market.config().fees;
+    let ppm = i128::from(fees.taker_ppm.max(fees.maker_ppm).max(0));
+    let share = i128::from(price.max(1)) * i128::from(CASH_PER_TICK);
+    // One unit more a share covers every rounding of the fee.
+    let share = share + share * ppm / 1_000_000 + 1;
+    let paid = (i128::from(room.cash) / share).clamp(0, i128::from(i32::MAX)) as i64;
+    room.buy.min(wanted).min(paid)
+}
+
+/// Returns the number of a discrete choice.
+fn choice(number: f64) -> usize {
+    number as usize
+}
+
+/// Returns a number of shares, cut toward zero.
+fn whole(number: f64) -> i64 {
+    number as i64
+}
+
+const _: () = assert!(MAX_NUMBERS >= 4, "quotes have four numbers");

@@ -1,0 +1,35 @@
+//! The trading environment: one agent in a simulated market with a limit order book.
+//!
+//! Modules from the bottom up: settings (`actions`, `error`, `external_agent`, `episode`, `reward`,
+//! `config`), what is observed (`observation`), one sub-environment (`runner`), the environments
+//! (`trading_env`, `vector_env`).
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "prices, sizes and counts are bounded by the checked configuration"
+)]
+
+mod actions;
+mod config;
+mod episode;
+mod error;
+mod external_agent;
+mod observation;
+mod reward;
+mod runner;
+mod trading_env;
+mod vector_env;
+
+pub use actions::{Action, ActionScheme, ContinuousAction, DiscreteAction, QuoteAction};
+pub use config::{
+    FeatureChoice, SeedSpace, SimulationConfig, TradingEnvConfig, TradingResetOptions,
+};
+pub use episode::{EpisodeState, MarkPrice, StepInfo, StepResult};
+pub use error::TradingError;
+pub use external_agent::{ExternalAgent, ExternalAgentConfig};
+pub use reward::{
+    PnlDeltaReward, RewardFactory, RewardFunction, RewardInput, RewardScale, RiskAdjustedReward,
+};
+pub use trading_env::TradingEnv;
+pub use vector_env::TradingVectorEnv;

@@ -1,0 +1,188 @@
+//! The single trading environment.
+
+use std::sync::Arc;
+
+use backcast_core::AutoresetMode;
+use backcast_sim::{ConservationError, Feature, Market};
+
+use super::{
+    actions::Action,
+    config::{TradingEnvConfig, TradingResetOptions},
+    episode::{EpisodeState, StepInfo, StepResult},
+    error::TradingError,
+    runner::{EpisodeRunner, TradingSetup},
+};
+use crate::contract::{EpisodeMetrics, Episodes, StepOutcome, check_length, zeros};
+
+/// One agent that trades in a simulated market.
+///
+/// # One step
+///
+/// 1. The action becomes order requests of the agent's account. They arrive first in the next tick,
+///    or `latency_ticks` later, and meet the orders of all other agents in the book.
+/// 2. The market runs `frame_skip` ticks, fewer at the end of the episode.
+/// 3. Observation, reward and information all describe the market after the last of them.
+///
+/// # Episodes
+///
+/// A reset seeds the market with an episode seed and runs `warmup_ticks` without the agent; nothing
+/// of it is returned or counted. Equal episode seeds give equal episodes. An episode is terminated
+/// by bankruptcy or a margin call, and truncated after `max_ticks` ticks; both can be true.
+///
+/// A step allocates nothing, nor does a reset.
+#[derive(Debug)]
+pub struct TradingEnv {
+    setup: Arc<TradingSetup>,
+    runner: EpisodeRunner,
+    episodes: Episodes,
+}
+
+impl TradingEnv {
+    /// Builds an environment; reset it before the first step.
+    ///
+    /// # Errors
+    /// [`TradingError`] for a setting that cannot be used, before anything runs.
+    pub fn new(config: TradingEnvConfig) -> Result<Self, TradingError> {
+        let setup = Arc::new(TradingSetup::new(config)?);
+        let seed = setup.config.seed.unwrap_or_else(rand::random);
+        let runner = EpisodeRunner::new(&setup, seed)?;
+        let no_memory = TradingError::BadNumEnvs { num_envs: 1, limit: 0 };
+        let episodes = Episodes::new(1).ok_or(no_memory)?;
+        Ok(Self { setup, runner, episodes })
+    }
+
+    /// Begins an episode and returns its first observation.
+    ///
+    /// `seed` restarts the stream of episode seeds; `None` draws the next episode seed of the
+    /// stream.
+    pub fn reset(&mut self, seed: Option<u64>) -> Result<(Vec<f32>, StepInfo), TradingError> {
+        let mut observation = vec![0.0; self.observation_size()];
+        self.reset_into(seed, TradingResetOptions::default(), &mut observation)?;
+        Ok((observation, *self.info()))
+    }
+
+    /// Begins an episode and writes its first observation. No allocation.
+    pub fn reset_into(
+        &mut self,
+        seed: Option<u64>,
+        options: TradingResetOptions,
+        observation: &mut [f32],
+    ) -> Result<(), TradingError> {
+        check_length("observation", self.observation_size(), Some(observation.len()))?;
+        self.setup.check_options(&options)?;
+        if let Some(seed) = seed {
+            self.runner.stream = TradingSetup::stream(seed);
+        }
+        self.episodes.start_call();
+        self.runner.begin(&options)?;
+        self.episodes.begin(0);
+        self.episodes.clear_outcome(0);
+        self.runner.observe(observation)
+    }
+
+    /// Takes one decision in a market of one symbol.
+    pub fn step(&mut self, action: impl Into<Action>) -> Result<StepResult, TradingError> {
+        let (numbers, len) = action.into().numbers(self.setup.scheme())?;
+        let mut observation = vec![0.0; self.observation_size()];
+        let outcome = self.step_into(&numbers[..len], &mut observation)?;
+        let StepOutcome { reward, terminated, truncated } = outcome;
+        Ok(StepResult { observation, reward, terminated, truncated, info: *self.info() })
+    }
+
+    /// Takes one decision: `action` has the numbers of every symbol,
+    /// [`action_len`](Self::action_len) in all. No allocation.
+    ///
+    /// # Errors
+    /// [`TradingError`] before anything changes: a wrong length, a number outside the bounds of the
+    /// scheme, no reset before, or an episode that has ended.
+    pub fn step_into<A: Copy + Into<f64>>(
+        &mut self,
+        action: &[A],
+        observation: &mut [f32],
+    ) -> Result<StepOutcome, TradingError> {
+        check_length("action", self.action_len(), Some(action.len()))?;
+        check_length("observation", self.observation_size(), Some(observation.len()))?;
+        self.episodes.next_step(0, AutoresetMode::Disabled, false)?;
+        for &number in action {
+            self.setup.scheme().check(0, number.into())?;
+        }
+        self.episodes.start_call();
+        let outcome = self.runner.step(action);
+        self.episodes.enter(0, outcome, || self.runner.metrics());
+        self.runner.observe(observation)?;
+        Ok(outcome)
+    }
+
+    /// Returns the number of elements of an observation.
+    #[must_use]
+    pub fn observation_size(&self) -> usize {
+        self.setup.layout.size()
+    }
+
+    /// Returns the entries of an observation: symbol, and name, unit and bounds.
+    pub fn observation_entries(&self) -> impl Iterator<Item = (u16, &'static Feature)> {
+        self.setup.layout.entries()
+    }
+
+    /// Returns the number of choices of an action for one symbol, or the count of its numbers for a
+    /// continuous scheme.
+    #[must_use]
+    pub fn action_size(&self) -> usize {
+        let scheme = self.setup.scheme();
+        scheme.choices().unwrap_or(scheme.numbers())
+    }
+
+    /// Returns the numbers of an action, all symbols together.
+    #[must_use]
+    pub fn action_len(&self) -> usize {
+        self.setup.action_len()
+    }
+
+    /// Returns which choices of a discrete scheme can have an effect now, symbol by symbol; empty
+    /// for a continuous scheme.
+    #[must_use]
+    pub fn action_mask(&self) -> Vec<bool> {
+        let choices = self.setup.scheme().choices().unwrap_or(0);
+        let mut mask = zeros(usize::from(self.setup.market.symbols) * choices).unwrap_or_default();
+        self.runner.mask(&mut mask);
+        mask
+    }
+
+    /// Returns the details of the last reset or step.
+    #[must_use]
+    pub fn info(&self) -> &StepInfo {
+        self.runner.info()
+    }
+
+    /// Returns the state of the episode.
+    #[must_use]
+    pub fn state(&self) -> &EpisodeState {
+        self.runner.state()
+    }
+
+    /// Returns the metrics of the running or last episode.
+    #[must_use]
+    pub fn metrics(&self) -> EpisodeMetrics {
+        self.runner.metrics()
+    }
+
+    /// Returns the market.
+    #[must_use]
+    pub fn market(&self) -> &Market {
+        self.runner.market()
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn config(&self) -> &TradingEnvConfig {
+        &self.setup.config
+    }
+
+    /// Checks that cash, shares and open orders of the market add up to the unit.
+    ///
+    /// # Errors
+    /// [`ConservationError`], which is a defect.
+    pub fn check(&self) -> Result<(), ConservationError> {
+        self.runner.market().check()
+    }
+}

@@ -1,0 +1,406 @@
+//! The vector of trading environments.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backcast_core::{AutoresetMode, ThreadPool};
+use backcast_sim::{ConservationError, Feature, Market};
+
+use super::{
+    config::{TradingEnvConfig, TradingResetOptions},
+    episode::{EpisodeState, StepInfo},
+    error::TradingError,
+    runner::{EpisodeRunner, TradingSetup},
+};
+use crate::contract::{
+    EpisodeMetrics, Episodes, ResetSeed, StepKind, StepOutcome, check_length, spread, zeros,
+};
+
+/// Most sub-environments: 90 GiB of markets.
+const MOST_ENVS: usize = 1 << 20;
+/// Sub-environments that a thread takes from the rest at a time.
+const CHUNK: usize = 4;
+
+/// `N` trading environments, stepped together.
+///
+/// Sub-environment `i` equals a [`TradingEnv`](super::TradingEnv) of the same seed, bit for bit,
+/// for any number of sub-environments and threads. Observations are written into the caller's
+/// buffer.
+///
+/// With one thread a step or reset allocates nothing. More threads start at the first call and wait
+/// for the next one; a forked child starts its own.
+#[derive(Debug)]
+pub struct TradingVectorEnv {
+    setup: Arc<TradingSetup>,
+    runners: Vec<EpisodeRunner>,
+    episodes: Episodes,
+    mode: AutoresetMode,
+    outcomes: Vec<Stepped>,
+    /// Last observations of ended episodes, `[N, F]`; empty unless `SameStep`.
+    final_obs: Vec<f32>,
+    /// Details of the last step of ended episodes, `[N]`; empty unless `SameStep`.
+    final_infos: Vec<StepInfo>,
+    threads: ThreadPool,
+}
+
+/// Result of one sub-environment in a call.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stepped {
+    outcome: StepOutcome,
+    /// Metrics, if the episode ended.
+    metrics: EpisodeMetrics,
+    began: bool,
+    kind: Option<StepKind>,
+}
+
+impl TradingVectorEnv {
+    /// Builds `num_envs` environments that step on `threads` threads, the caller's among them.
+    ///
+    /// # Errors
+    /// [`TradingError`] for a setting that cannot be used, before anything runs.
+    pub fn new(
+        config: TradingEnvConfig,
+        num_envs: usize,
+        mode: AutoresetMode,
+        threads: usize,
+    ) -> Result<Self, TradingError> {
+        let refused = TradingError::BadNumEnvs { num_envs, limit: MOST_ENVS };
+        if !(1..=MOST_ENVS).contains(&num_envs) {
+            return Err(refused);
+        }
+        if !(1..=1_024).contains(&threads) {
+            let (option, value) = ("threads", threads as f64);
+            return Err(TradingError::BadOption { option, value, rule: "1 to 1024" });
+        }
+        let setup = Arc::new(TradingSetup::new(config)?);
+        let seed = setup.config.seed.unwrap_or_else(rand::random);
+        let runners = (0..num_envs as u64)
+            .map(|env| EpisodeRunner::new(&setup, spread(seed, env)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let buffers = Episodes::new(num_envs).zip(zeros(num_envs));
+        let (episodes, outcomes) = buffers.ok_or(refused)?;
+        let mut envs = Self {
+            setup,
+            runners,
+            episodes,
+            mode: AutoresetMode::Disabled,
+            outcomes,
+            final_obs: Vec::new(),
+            final_infos: Vec::new(),
+            threads: ThreadPool::new(threads),
+        };
+        envs.set_autoreset_mode(mode)?;
+        Ok(envs)
+    }
+
+    /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step,
+    /// unless the new mode is `Disabled`.
+    pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), TradingError> {
+        if mode == AutoresetMode::SameStep && self.final_obs.is_empty() {
+            let num_envs = self.num_envs();
+            let buffers = zeros(num_envs * self.observation_size()).zip(zeros(num_envs));
+            let no_memory = TradingError::BadNumEnvs { num_envs, limit: num_envs - 1 };
+            (self.final_obs, self.final_infos) = buffers.ok_or(no_memory)?;
+        }
+        self.mode = mode;
+        Ok(())
+    }
+
+    /// Begins new episodes and writes the observations of all sub-environments, `[N, F]`.
+    ///
+    /// - `seed`: streams of episode seeds.
+    /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all, as in the first
+    ///   reset.
+    /// - `options`: choices for those that are reset.
+    pub fn reset_into(
+        &mut self,
+        seed: ResetSeed<'_>,
+        mask: Option<&[bool]>,
+        options: TradingResetOptions,
+        observations: &mut [f32],
+    ) -> Result<(), TradingError> {
+        let (num_envs, width) = (self.num_envs(), self.observation_size());
+        check_length("observations", num_envs * width, Some(observations.len()))?;
+        seed.check(num_envs)?;
+        self.episodes.check_reset(mask)?;
+        self.setup.check_options(&options)?;
+        let selected = |env: usize| mask.is_none_or(|mask| mask[env]);
+        for (env, runner) in self.runners.iter_mut().enumerate().filter(|(env, _)| selected(*env)) {
+            if let Some(seed) = seed.of_env(env) {
+                runner.stream = TradingSetup::stream(seed);
+            }
+        }
+        self.for_each(observations, |env, runner, stepped, observation, _| {
+            *stepped = Stepped::default();
+            if selected(env) {
+                let episode_seed = options.episode_seed.map(|seed| spread(seed, env as u64));
+                runner.begin(&TradingResetOptions { episode_seed, ..options })?;
+                stepped.began = true;
+            }
+            runner.observe(observation)
+        })?;
+        self.episodes.start_call();
+        for env in 0..num_envs {
+            if self.outcomes[env].began {
+                self.episodes.begin(env);
+                self.episodes.clear_outcome(env);
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps all sub-environments and writes their observations, `[N, F]`.
+    ///
+    /// `actions`: `[N, A]` with [`action_len`](Self::action_len) numbers each. All are checked
+    /// before anything changes; those of a sub-environment that is about to be reset are not read.
+    pub fn step_into<A: Copy + Into<f64> + Sync>(
+        &mut self,
+        actions: &[A],
+        observations: &mut [f32],
+    ) -> Result<(), TradingError> {
+        let (num_envs, width, len) = (self.num_envs(), self.observation_size(), self.action_len());
+        check_length("actions", num_envs * len, Some(actions.len()))?;
+        check_length("observations", num_envs * width, Some(observations.len()))?;
+        for (env, action) in actions.chunks_exact(len).enumerate() {
+            if self.episodes.next_step(env, self.mode, false)? == StepKind::Act {
+                for &number in action {
+                    self.setup.scheme().check(env, number.into())?;
+                }
+            }
+        }
+        for env in 0..num_envs {
+            let kind = self.episodes.next_step(env, self.mode, false).ok();
+            self.outcomes[env] = Stepped { kind, ..Stepped::default() };
+        }
+        let mode = self.mode;
+        self.for_each(observations, |env, runner, stepped, observation, finals| {
+            if stepped.kind == Some(StepKind::Reset) {
+                runner.begin(&TradingResetOptions::default())?;
+                stepped.began = true;
+                return runner.observe(observation);
+            }
+            stepped.outcome = runner.step(&actions[env * len..(env + 1) * len]);
+            if !stepped.outcome.ends() {
+                return runner.observe(observation);
+            }
+            stepped.metrics = runner.metrics();
+            if mode != AutoresetMode::SameStep {
+                return runner.observe(observation);
+            }
+            if let Some((final_obs, final_info)) = finals {
+                runner.observe(final_obs)?;
+                *final_info = *runner.info();
+            }
+            runner.begin(&TradingResetOptions::default())?;
+            stepped.began = true;
+            runner.observe(observation)
+        })?;
+        self.episodes.start_call();
+        for env in 0..num_envs {
+            let Stepped { outcome, metrics, began, kind } = self.outcomes[env];
+            if kind == Some(StepKind::Reset) {
+                self.episodes.clear_outcome(env);
+            } else {
+                self.episodes.enter(env, outcome, || metrics);
+            }
+            if began {
+                self.episodes.begin(env);
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `work` for every sub-environment, on all threads.
+    fn for_each<F>(&mut self, observations: &mut [f32], work: F) -> Result<(), TradingError>
+    where
+        F: Fn(
+                usize,
+                &mut EpisodeRunner,
+                &mut Stepped,
+                &mut [f32],
+                Option<(&mut [f32], &mut StepInfo)>,
+            ) -> Result<(), TradingError>
+            + Sync,
+    {
+        let width = self.observation_size();
+        let Self { runners, outcomes, final_obs, final_infos, threads, .. } = self;
+        let mut finals = final_obs.chunks_mut(CHUNK * width).zip(final_infos.chunks_mut(CHUNK));
+        let chunks = runners
+            .chunks_mut(CHUNK)
+            .zip(outcomes.chunks_mut(CHUNK))
+            .zip(observations.chunks_mut(CHUNK * width))
+            .enumerate()
+            .map(|(at, ((runners, outcomes), observations))| {
+                (at * CHUNK, runners, outcomes, observations, finals.next())
+            });
+        let chunks = Mutex::new(chunks);
+        let failure = Mutex::new(None);
+        threads.work(|| {
+            loop {
+                let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((first, runners, outcomes, observations, mut finals)) = next else {
+                    return;
+                };
+                let subs = runners.iter_mut().zip(outcomes).zip(observations.chunks_mut(width));
+                for (at, ((runner, outcome), observation)) in subs.enumerate() {
+                    let finals = finals.as_mut().map(|(observations, infos)| {
+                        (&mut observations[at * width..(at + 1) * width], &mut infos[at])
+                    });
+                    if let Err(error) = work(first + at, runner, outcome, observation, finals) {
+                        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                        failure.get_or_insert(error);
+                        return;
+                    }
+                }
+            }
+        });
+        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns the number of sub-environments, `N`.
+    #[must_use]
+    pub fn num_envs(&self) -> usize {
+        self.runners.len()
+    }
+
+    /// Returns the number of elements of one observation, `F`.
+    #[must_use]
+    pub fn observation_size(&self) -> usize {
+        self.setup.layout.size()
+    }
+
+    /// Returns the entries of an observation: symbol, and name, unit and bounds.
+    pub fn observation_entries(&self) -> impl Iterator<Item = (u16, &'static Feature)> {
+        self.setup.layout.entries()
+    }
+
+    /// Returns the number of choices of an action for one symbol, or the count of its numbers for a
+    /// continuous scheme.
+    #[must_use]
+    pub fn action_size(&self) -> usize {
+        let scheme = self.setup.scheme();
+        scheme.choices().unwrap_or(scheme.numbers())
+    }
+
+    /// Returns the numbers of one action, all symbols together, `A`.
+    #[must_use]
+    pub fn action_len(&self) -> usize {
+        self.setup.action_len()
+    }
+
+    /// Writes which choices of a discrete scheme can have an effect now, `[N, S, choices]`. No
+    /// allocation. A continuous scheme has an empty mask.
+    pub fn action_mask_into(&self, out: &mut [bool]) -> Result<(), TradingError> {
+        let choices = self.setup.scheme().choices().unwrap_or(0);
+        let each = usize::from(self.setup.market.symbols) * choices;
+        check_length("out", self.num_envs() * each, Some(out.len()))?;
+        if each > 0 {
+            for (runner, out) in self.runners.iter().zip(out.chunks_exact_mut(each)) {
+                runner.mask(out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the autoreset mode.
+    #[must_use]
+    pub fn autoreset_mode(&self) -> AutoresetMode {
+        self.mode
+    }
+
+    /// Returns the rewards of the last step, `[N]`.
+    #[must_use]
+    pub fn rewards(&self) -> &[f64] {
+        self.episodes.rewards()
+    }
+
+    /// Returns which episodes the last step terminated, `[N]`.
+    #[must_use]
+    pub fn terminated(&self) -> &[bool] {
+        self.episodes.terminated()
+    }
+
+    /// Returns which episodes reached their time limit in the last step, `[N]`.
+    #[must_use]
+    pub fn truncated(&self) -> &[bool] {
+        self.episodes.truncated()
+    }
+
+    /// Returns whether the last step ended an episode, `[N]`.
+    #[must_use]
+    pub fn ended(&self) -> &[bool] {
+        self.episodes.ended()
+    }
+
+    /// Returns whether the last reset or step began an episode, `[N]`.
+    #[must_use]
+    pub fn began(&self) -> &[bool] {
+        self.episodes.began()
+    }
+
+    /// Returns the metrics of the episodes that the last step ended, `[N]`; valid where
+    /// [`ended`](Self::ended) is true.
+    #[must_use]
+    pub fn metrics(&self) -> &[EpisodeMetrics] {
+        self.episodes.metrics()
+    }
+
+    /// Returns the last observations of the episodes that the last step ended, `[N, F]`, with
+    /// `SameStep`; valid where [`ended`](Self::ended) is true. Empty in the other modes, in which
+    /// the observation itself is the final one.
+    #[must_use]
+    pub fn final_observations(&self) -> &[f32] {
+        &self.final_obs
+    }
+
+    /// Returns the details of the last step of the episodes that the last step ended, `[N]`, with
+    /// `SameStep`; valid where [`ended`](Self::ended) is true.
+    #[must_use]
+    pub fn final_infos(&self) -> &[StepInfo] {
+        &self.final_infos
+    }
+
+    /// Returns the details of the last reset or step of one sub-environment.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, as with any slice.
+    #[must_use]
+    pub fn info(&self, env: usize) -> &StepInfo {
+        self.runners[env].info()
+    }
+
+    /// Returns the state of the episode of one sub-environment.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, as with any slice.
+    #[must_use]
+    pub fn state(&self, env: usize) -> &EpisodeState {
+        self.runners[env].state()
+    }
+
+    /// Returns the market of one sub-environment.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, as with any slice.
+    #[must_use]
+    pub fn market(&self, env: usize) -> &Market {
+        self.runners[env].market()
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn config(&self) -> &TradingEnvConfig {
+        &self.setup.config
+    }
+
+    /// Checks that cash, shares and open orders of every market add up to the unit.
+    ///
+    /// # Errors
+    /// [`ConservationError`], which is a defect.
+    pub fn check(&self) -> Result<(), ConservationError> {
+        self.runners.iter().try_for_each(|runner| runner.market().check())
+    }
+}

@@ -1,0 +1,219 @@
+//! What the numbers of an action do, scheme by scheme.
+
+use backcast_gym::{
+    Action, ActionScheme, ContinuousAction, DiscreteAction, ExternalAgentConfig, QuoteAction,
+    TradingEnv, TradingEnvConfig, TradingError,
+};
+use backcast_sim::{AccountConfig, ConfigError, Limits};
+
+use crate::{draws, env, short};
+
+/// An agent that can pay for the largest position.
+fn with_actions(actions: ActionScheme) -> TradingEnvConfig {
+    let account = AccountConfig { cash: 2_000_000_000, ..AccountConfig::default() };
+    let agent = ExternalAgentConfig { account, actions, ..ExternalAgentConfig::default() };
+    TradingEnvConfig { agent, ..short() }
+}
+
+fn begun(config: TradingEnvConfig) -> TradingEnv {
+    let mut env = env(config);
+    env.reset(Some(3)).unwrap();
+    env
+}
+
+#[test]
+fn a_target_is_reached_from_either_side_and_kept() {
+    let mut env = begun(with_actions(ActionScheme::Target));
+    for (target, position) in [(0.3, 300), (0.3, 300), (-0.25, -250), (0.0, 0), (1.0, 1_000)] {
+        for _ in 0..4 {
+            env.step(ContinuousAction(target)).unwrap();
+        }
+        assert_eq!(env.state().position, position, "target {target}");
+        env.check().unwrap();
+    }
+    let mut env = begun(with_actions(ActionScheme::DiscreteTarget));
+    for (choice, position) in [(2, 1_000), (1, 0), (0, -1_000)] {
+        for _ in 0..8 {
+            env.step(Action::Choice(choice)).unwrap();
+        }
+        assert_eq!(env.state().position, position, "choice {choice}");
+    }
+}
+
+#[test]
+fn an_order_size_is_a_signed_fraction_of_the_full_order() {
+    let mut env = begun(with_actions(ActionScheme::OrderSize));
+    for (size, position) in [(0.5, 50), (0.004, 50), (-0.2, 30), (0.0, 30)] {
+        env.step(ContinuousAction(size)).unwrap();
+        assert_eq!(env.state().position, position, "size {size}");
+    }
+}
+
+#[test]
+fn orders_are_clipped_to_the_limits_and_the_cash_and_masked_beyond_them() {
+    let account = AccountConfig {
+        limits: Limits { long: 150, short: 100, order: 100 },
+        ..AccountConfig::default()
+    };
+    let agent = ExternalAgentConfig { account, allow_short: false, ..Default::default() };
+    let mut env = begun(TradingEnvConfig { agent, ..short() });
+    assert_eq!(env.action_mask(), [false, true, true], "nothing to sell");
+    let sold = env.step(DiscreteAction::Sell).unwrap();
+    assert_eq!((sold.info.position, sold.info.masked), (0, 1));
+    let steps = [100, 150, 150].map(|_| env.step(DiscreteAction::Buy).unwrap().info);
+    assert_eq!(steps.map(|info| (info.position, info.masked)), [(100, 0), (150, 0), (150, 1)]);
+    assert_eq!(env.action_mask(), [true, true, false], "no room to buy");
+    assert_eq!(steps.map(|info| info.refused), [0; 3]);
+
+    // 1,000 currency units buy nine shares at about 100, with the room for slippage and fees.
+    let account = AccountConfig { cash: 10_000_000, ..AccountConfig::default() };
+    let agent = ExternalAgentConfig { account, ..ExternalAgentConfig::default() };
+    let mut env = begun(TradingEnvConfig { agent, ..short() });
+    let bought = env.step(DiscreteAction::Buy).unwrap();
+    assert_eq!((bought.info.position, bought.info.refused), (9, 0));
+    assert!(env.state().cash > 0.0);
+    env.check().unwrap();
+}
+
+#[test]
+fn quotes_rest_in_the_book_and_are_replaced_by_the_next() {
+    let mut env = begun(with_actions(ActionScheme::Quotes));
+    let far = QuoteAction { bid_offset: 1.0, ask_offset: 1.0, bid_size: 0.5, ask_size: 0.25 };
+    for _ in 0..5 {
+        let step = env.step(far).unwrap();
+        assert_eq!((step.info.refused, step.info.masked), (0, 0));
+        assert_eq!(env.market().ledger().open_shares(0, 0), (50, 25));
+        assert_eq!(env.market().ledger().open_count(0, 0), 2);
+    }
+    env.step(QuoteAction { bid_size: 1.0, ..QuoteAction::default() }).unwrap();
+    assert!(env.market().ledger().open_count(0, 0) <= 1);
+    env.step(QuoteAction::default()).unwrap();
+    assert_eq!(env.market().ledger().open_count(0, 0), 0, "sizes of 0 cancel all");
+    // At the touch, quotes trade sooner or later and earn no less than they ask.
+    let touch = QuoteAction { bid_size: 1.0, ask_size: 1.0, ..QuoteAction::default() };
+    let mut fills = 0;
+    for _ in 0..40 {
+        fills += env.step(touch).unwrap().info.fills;
+    }
+    assert!(fills > 0);
+    env.check().unwrap();
+}
+
+#[test]
+fn limit_orders_join_the_touch_and_a_cancel_removes_them() {
+    let mut env = begun(with_actions(ActionScheme::DiscreteLimit));
+    assert_eq!(env.action_size(), 6);
+    assert!(!env.action_mask()[5], "nothing to cancel");
+    let bid = env.market().best_bid(0).unwrap();
+    env.step(Action::Choice(4)).unwrap();
+    let open = env.market().ledger().open_shares(0, 0).0 + env.state().position;
+    assert_eq!(open, 100, "the order rests, or has traded, at {bid}");
+    for _ in 0..20 {
+        let step = env.step(Action::Choice(4)).unwrap();
+        assert_eq!(step.info.refused, 0, "clipped before they are sent");
+    }
+    env.step(Action::Choice(5)).unwrap();
+    assert_eq!(env.market().ledger().open_count(0, 0), 0);
+    for choice in 0..6 {
+        env.step(Action::Choice(choice)).unwrap();
+    }
+    env.check().unwrap();
+}
+
+#[test]
+fn random_actions_of_every_scheme_keep_the_limits_and_conserve_cash_and_shares() {
+    for &actions in ActionScheme::ALL {
+        let (mut config, mut draw) = (with_actions(actions), draws(17));
+        config.max_ticks = 600;
+        config.frame_skip = 2;
+        config.agent.latency_ticks = 3;
+        let mut env = begun(config);
+        let (low, high) = actions.bounds();
+        let mut observation = vec![0.0; env.observation_size()];
+        loop {
+            let mut number = || {
+                let unit = f64::from(draw(1_001)) / 1_000.0;
+                let number = low + (high - low) * unit;
+                if actions.choices().is_some() { number.round() } else { number }
+            };
+            let numbers: Vec<f64> = (0..env.action_len()).map(|_| number()).collect();
+            let outcome = env.step_into(&numbers, &mut observation).unwrap();
+            assert!(env.state().position.abs() <= 1_000, "{actions}");
+            env.check().unwrap();
+            if outcome.ends() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_actions_are_refused_before_anything_changes() {
+    let mut env = env(short());
+    let refused = env.step(DiscreteAction::Buy).unwrap_err();
+    assert_eq!(refused.for_single(), "the environment was never reset; call reset first");
+    env.reset(Some(1)).unwrap();
+    let hash = env.market().state_hash();
+    let mut observation = vec![0.0; env.observation_size()];
+    for bad in [-1.0, 3.0, 0.5, f64::NAN, f64::INFINITY] {
+        let refused = env.step_into(&[bad], &mut observation).unwrap_err();
+        assert!(matches!(refused, TradingError::BadAction { .. }), "{refused}");
+        assert!(refused.for_single().contains("0 to 2, whole ones"), "{refused}");
+    }
+    assert!(matches!(env.step(ContinuousAction(0.1)), Err(TradingError::WrongAction { .. })));
+    assert!(matches!(env.step(Action::Choice(3)), Err(TradingError::BadAction { .. })));
+    assert!(env.step_into(&[1.0, 1.0], &mut observation).is_err());
+    assert!(env.step_into(&[1.0], &mut observation[1..]).is_err());
+    assert_eq!((env.market().state_hash(), env.info().decisions), (hash, 0));
+}
+
+#[test]
+fn bad_settings_give_one_typed_error_each_before_anything_runs() {
+    type Change = fn(&mut TradingEnvConfig);
+    let refusal = |change: Change| {
+        let mut config = short();
+        change(&mut config);
+        let refused = TradingEnv::new(config).unwrap_err();
+        let text = refused.to_string();
+        (refused, text)
+    };
+    let table: [(&str, Change, &str); 15] = [
+        ("order size 0", |c| c.agent.order_size = 0, "`order_size` is 0"),
+        ("negative order size", |c| c.agent.order_size = -5, "`order_size` is -5"),
+        (
+            "order above the limit",
+            |c| c.agent.order_size = 1_001,
+            "1001 shares, above the order limit of 1000",
+        ),
+        ("no slippage", |c| c.agent.max_slippage = 0, "`max_slippage` is 0"),
+        ("no offset", |c| c.agent.max_offset = -1, "`max_offset` is -1"),
+        ("negative cash", |c| c.agent.account.cash = -1, "`account.cash` is -1"),
+        ("shares above the limit", |c| c.agent.account.shares = 2_000, "2000 shares"),
+        (
+            "no agents",
+            |c| {
+                let population = &mut c.simulation.market.population;
+                population.maker.count = 0;
+                population.noise.count = 0;
+                population.value.count = 0;
+                population.signal.count = 0;
+                population.executor.count = 0;
+            },
+            "no agents",
+        ),
+        ("no ticks", |c| c.max_ticks = 0, "`max_ticks` is 0"),
+        ("no frame", |c| c.frame_skip = 0, "`frame_skip` is 0"),
+        ("bankrupt at once", |c| c.bankruptcy_equity = 1e9, "`bankruptcy_equity` is 1000000000"),
+        ("no number", |c| c.bankruptcy_equity = f64::NAN, "`bankruptcy_equity` is NaN"),
+        ("margin", |c| c.maintenance_margin = 1.0, "`maintenance_margin` is 1"),
+        ("latency", |c| c.agent.latency_ticks = 64, "65 requests could be on their way"),
+        ("snapshots", |c| c.warm_snapshots = 5_000, "`warm_snapshots` is 5000"),
+    ];
+    for (case, change, text) in table {
+        let (_, found) = refusal(change);
+        assert!(found.contains(text), "{case}: {found}");
+    }
+    let unknown = backcast_gym::SimulationConfig::preset("quiet").unwrap_err();
+    assert!(matches!(unknown, ConfigError::UnknownPreset { .. }), "{unknown}");
+    assert!(backcast_gym::SimulationConfig::preset("teaching").is_ok());
+}

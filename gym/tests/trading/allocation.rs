@@ -1,0 +1,108 @@
+//! Allocations of steps and resets: none on one thread, and none that grows with the environments.
+#![expect(unsafe_code, reason = "a global allocator that counts; no other way to see allocations")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use backcast_gym::{
+    ActionScheme, AutoresetMode, ExternalAgentConfig, ResetSeed, TradingEnvConfig,
+    TradingResetOptions, TradingVectorEnv,
+};
+
+use crate::{env, short};
+
+thread_local! {
+    /// Allocations of this thread: other tests run beside.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system allocator with its arguments unchanged; the counter is a
+// constant-initialised thread local without a destructor, so that counting never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller upholds the contract of `alloc`, which is that of `System`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller says that `pointer` came from `alloc` above with `layout`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    run();
+    ALLOCATIONS.get() - before
+}
+
+fn config(actions: ActionScheme) -> TradingEnvConfig {
+    let agent = ExternalAgentConfig { actions, ..ExternalAgentConfig::default() };
+    TradingEnvConfig { agent, max_ticks: 20, warm_snapshots: 2, ..short() }
+}
+
+#[test]
+fn steps_and_resets_of_one_environment_allocate_nothing() {
+    for &actions in ActionScheme::ALL {
+        for warm_snapshots in [0, 2] {
+            let mut env = env(TradingEnvConfig { warm_snapshots, ..config(actions) });
+            let mut observation = vec![0.0; env.observation_size()];
+            let action = vec![1.0; env.action_len()];
+            let options = TradingResetOptions::default();
+            let found = allocations(|| {
+                for _ in 0..3 {
+                    env.reset_into(Some(1), options, &mut observation).unwrap();
+                    while !env.step_into(&action, &mut observation).unwrap().ends() {}
+                }
+            });
+            assert_eq!(found, 0, "{actions}, {warm_snapshots} snapshots");
+        }
+    }
+}
+
+#[test]
+fn steps_of_a_vector_allocate_nothing_on_one_thread_in_any_autoreset_mode() {
+    for mode in [AutoresetMode::NextStep, AutoresetMode::SameStep] {
+        let mut envs = TradingVectorEnv::new(config(ActionScheme::Discrete), 6, mode, 1).unwrap();
+        let mut observations = vec![0.0; 6 * envs.observation_size()];
+        let options = TradingResetOptions::default();
+        let found = allocations(|| {
+            envs.reset_into(ResetSeed::One(1), None, options, &mut observations).unwrap();
+            for _ in 0..70 {
+                envs.step_into(&[2_u8; 6], &mut observations).unwrap();
+            }
+        });
+        assert_eq!(found, 0, "{mode}");
+    }
+}
+
+#[test]
+fn allocations_of_the_caller_on_several_threads_do_not_grow_with_the_environments() {
+    let found = [4, 64].map(|num_envs| {
+        let config = config(ActionScheme::Discrete);
+        let mut envs = TradingVectorEnv::new(config, num_envs, AutoresetMode::SameStep, 3).unwrap();
+        let mut observations = vec![0.0; num_envs * envs.observation_size()];
+        let actions = vec![2_u8; num_envs];
+        let options = TradingResetOptions::default();
+        envs.reset_into(ResetSeed::One(1), None, options, &mut observations).unwrap();
+        allocations(|| {
+            for _ in 0..30 {
+                envs.step_into(&actions, &mut observations).unwrap();
+            }
+        })
+    });
+    assert_eq!(found, [0, 0]);
+}
+
+#[test]
+fn the_counter_counts() {
+    assert!(allocations(|| drop(std::hint::black_box(vec![1_u8; 100]))) > 0);
+}

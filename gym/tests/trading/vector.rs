@@ -1,0 +1,202 @@
+//! The vector environment: equal to single ones, on any number of threads, in every autoreset mode.
+
+use backcast_gym::{
+    AutoresetMode, EpisodeError, ResetSeed, TradingEnvConfig, TradingError, TradingResetOptions,
+    TradingVectorEnv,
+};
+
+use crate::{draws, env, short};
+
+const N: usize = 7;
+
+fn made(config: TradingEnvConfig, mode: AutoresetMode, threads: usize) -> TradingVectorEnv {
+    TradingVectorEnv::new(config, N, mode, threads).unwrap()
+}
+
+/// Everything that a run shows: observations, rewards, flags, hashes.
+type Shown = (Vec<Vec<f32>>, Vec<Vec<f64>>, Vec<Vec<bool>>, Vec<u64>);
+
+fn run(envs: &mut TradingVectorEnv, steps: usize) -> Shown {
+    let mut observations = vec![0.0; N * envs.observation_size()];
+    envs.reset_into(ResetSeed::One(5), None, TradingResetOptions::default(), &mut observations)
+        .unwrap();
+    let mut shown = (vec![observations.clone()], Vec::new(), Vec::new(), Vec::new());
+    let mut draw = draws(4);
+    for _ in 0..steps {
+        let actions: Vec<f32> = (0..N).map(|_| draw(3) as f32).collect();
+        envs.step_into(&actions, &mut observations).unwrap();
+        shown.0.push(observations.clone());
+        shown.1.push(envs.rewards().to_vec());
+        shown.2.push(envs.ended().iter().chain(envs.began()).copied().collect());
+    }
+    shown.3 = (0..N).map(|env| envs.market(env).state_hash()).collect();
+    envs.check().unwrap();
+    shown
+}
+
+#[test]
+fn a_vector_equals_its_single_environments_to_the_last_bit() {
+    let mut envs = made(short(), AutoresetMode::NextStep, 1);
+    let (observations, rewards, _, hashes) = run(&mut envs, 60);
+    for at in 0..N {
+        let mut single = env(short());
+        let mut draw = draws(4);
+        let width = single.observation_size();
+        let mine = at * width..(at + 1) * width;
+        let (first, _) = single.reset(Some(5 + at as u64)).unwrap();
+        assert_eq!(first, observations[0][mine.clone()]);
+        let mut observation = vec![0.0; width];
+        for step in 0..60 {
+            let actions: Vec<u32> = (0..N).map(|_| draw(3)).collect();
+            let outcome = single.step_into(&[actions[at]], &mut observation).unwrap();
+            assert_eq!(outcome.reward, rewards[step][at]);
+            assert_eq!(observation, observations[step + 1][mine.clone()], "env {at}, step {step}");
+        }
+        assert_eq!(single.market().state_hash(), hashes[at]);
+        assert_eq!(single.metrics(), envs.metrics()[at]);
+    }
+}
+
+#[test]
+fn threads_fresh_environments_and_resets_give_the_same_state_hashes() {
+    for mode in [AutoresetMode::NextStep, AutoresetMode::SameStep] {
+        for warm_snapshots in [0, 3] {
+            let config = || TradingEnvConfig { warm_snapshots, frame_skip: 3, ..short() };
+            let mut one = made(config(), mode, 1);
+            let shown = run(&mut one, 75);
+            assert!(shown == run(&mut one, 75), "after a reset");
+            assert!(shown == run(&mut made(config(), mode, 1), 75), "fresh");
+            for threads in [2, 5, 16] {
+                assert!(shown == run(&mut made(config(), mode, threads), 75), "{threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn next_step_resets_in_a_step_of_its_own() {
+    let mut envs = made(short(), AutoresetMode::NextStep, 1);
+    let mut observations = vec![0.0; N * envs.observation_size()];
+    envs.reset_into(ResetSeed::One(1), None, TradingResetOptions::default(), &mut observations)
+        .unwrap();
+    for _ in 0..60 {
+        envs.step_into(&[2_u8; N], &mut observations).unwrap();
+    }
+    assert_eq!(
+        (envs.truncated(), envs.ended(), envs.began()),
+        (&[true; N][..], &[true; N][..], &[false; N][..])
+    );
+    assert!(envs.metrics().iter().all(|metrics| metrics.length == 60 && metrics.trades > 0));
+    // The action is not read: it would be refused.
+    envs.step_into(&[99_u8; N], &mut observations).unwrap();
+    assert_eq!((envs.truncated(), envs.rewards()), (&[false; N][..], &[0.0; N][..]));
+    assert_eq!((envs.began(), envs.info(0).decisions), (&[true; N][..], 0));
+    envs.step_into(&[1_u8; N], &mut observations).unwrap();
+    assert_eq!(envs.info(3).decisions, 1);
+}
+
+#[test]
+fn same_step_keeps_the_final_observation_and_its_information() {
+    let run = |mode| {
+        let mut envs = made(short(), mode, 2);
+        let mut observations = vec![0.0; N * envs.observation_size()];
+        let options = TradingResetOptions::default();
+        envs.reset_into(ResetSeed::One(1), None, options, &mut observations).unwrap();
+        for _ in 0..60 {
+            envs.step_into(&[2_u8; N], &mut observations).unwrap();
+        }
+        (envs, observations)
+    };
+    let (same, now) = run(AutoresetMode::SameStep);
+    let (mut next, last) = run(AutoresetMode::NextStep);
+    assert_eq!(same.final_observations(), last);
+    assert_eq!((same.rewards(), same.truncated()), (next.rewards(), next.truncated()));
+    assert_eq!((same.ended(), same.began()), (&[true; N][..], &[true; N][..]));
+    assert_eq!(same.final_infos()[2], *next.info(2));
+    assert_eq!(same.metrics(), next.metrics());
+    // Both begin the same next episodes.
+    let mut first = vec![0.0; last.len()];
+    next.step_into(&[0_u8; N], &mut first).unwrap();
+    assert_eq!(now, first);
+    assert_eq!(same.info(0).episode_seed, next.info(0).episode_seed);
+}
+
+#[test]
+fn disabled_refuses_a_step_until_a_mask_resets_what_has_ended() {
+    let config = TradingEnvConfig { bankruptcy_equity: 99_999.999, ..short() };
+    let mut envs = made(config, AutoresetMode::Disabled, 1);
+    let mut observations = vec![0.0; N * envs.observation_size()];
+    let options = TradingResetOptions::default();
+    let refused = envs.step_into(&[1_u8; N], &mut observations).unwrap_err();
+    assert_eq!(refused, TradingError::Episode(EpisodeError::NotReset { env: 0 }));
+    let mut mask = [false; N];
+    mask[2] = true;
+    let left_out = envs.reset_into(ResetSeed::Keep, Some(&mask), options, &mut observations);
+    assert_eq!(left_out, Err(EpisodeError::LeftOut { env: 0 }.into()));
+    envs.reset_into(ResetSeed::One(1), None, options, &mut observations).unwrap();
+    let mut actions = [1_u8; N];
+    actions[2] = 2; // a purchase pays the spread, which is a bankruptcy here
+    envs.step_into(&actions, &mut observations).unwrap();
+    assert_eq!(envs.terminated(), mask);
+    let hashes: Vec<u64> = (0..N).map(|env| envs.market(env).state_hash()).collect();
+    let refused = envs.step_into(&[1_u8; N], &mut observations).unwrap_err();
+    assert_eq!(refused, TradingError::Episode(EpisodeError::Finished { env: 2 }));
+    assert!(hashes.iter().enumerate().all(|(env, hash)| envs.market(env).state_hash() == *hash));
+    let before = observations.clone();
+    envs.reset_into(ResetSeed::Keep, Some(&mask), options, &mut observations).unwrap();
+    let width = envs.observation_size();
+    let others = |all: &[f32]| [&all[..2 * width], &all[3 * width..]].concat();
+    assert_eq!(others(&observations), others(&before), "the others stay as they are");
+    assert_eq!((envs.began(), envs.info(2).decisions), (&mask[..], 0));
+    envs.step_into(&[1_u8; N], &mut observations).unwrap();
+    assert!(envs.info(2).decisions == 1 && envs.info(0).decisions == 2);
+}
+
+#[test]
+fn bad_calls_are_refused_before_anything_changes() {
+    let mut envs = made(short(), AutoresetMode::NextStep, 1);
+    let mut observations = vec![0.0; N * envs.observation_size()];
+    let options = TradingResetOptions::default();
+    envs.reset_into(ResetSeed::One(1), None, options, &mut observations).unwrap();
+    let hash = envs.market(0).state_hash();
+    let mut actions = [1.0; N];
+    actions[4] = 1.5;
+    let refused = envs.step_into(&actions, &mut observations).unwrap_err();
+    assert!(refused.to_string().contains("environment 4 is 1.5"), "{refused}");
+    assert!(envs.step_into(&[1.0; N - 1], &mut observations).is_err());
+    assert!(envs.step_into(&[1.0; N], &mut observations[1..]).is_err());
+    let none = envs.reset_into(ResetSeed::Keep, Some(&[false; N]), options, &mut observations);
+    assert_eq!(none, Err(EpisodeError::EmptyMask { num_envs: N }.into()));
+    let seeds = envs.reset_into(ResetSeed::Each(&[None]), None, options, &mut observations);
+    assert!(seeds.is_err());
+    assert_eq!(envs.market(0).state_hash(), hash);
+    for (num_envs, threads) in [(0, 1), (2_000_000, 1), (1, 0), (1, 5_000)] {
+        assert!(
+            TradingVectorEnv::new(short(), num_envs, AutoresetMode::NextStep, threads).is_err()
+        );
+    }
+    let warm = TradingEnvConfig { warm_snapshots: 2, ..short() };
+    let mut envs = made(warm, AutoresetMode::NextStep, 1);
+    let fixed = TradingResetOptions { shares: Some(1), ..options };
+    let refused = envs.reset_into(ResetSeed::Keep, None, fixed, &mut observations);
+    assert_eq!(refused, Err(TradingError::FixedEndowment));
+}
+
+#[test]
+fn a_warm_snapshot_begins_where_a_warm_up_ends_and_differs_by_episode() {
+    let mut envs =
+        made(TradingEnvConfig { warm_snapshots: 2, ..short() }, AutoresetMode::NextStep, 1);
+    let mut observations = vec![0.0; N * envs.observation_size()];
+    envs.reset_into(ResetSeed::One(1), None, TradingResetOptions::default(), &mut observations)
+        .unwrap();
+    let mut hashes: Vec<u64> = (0..N).map(|env| envs.market(env).state_hash()).collect();
+    for env in 0..N {
+        let info = *envs.info(env);
+        assert_eq!((info.tick, info.snapshot), (50, Some((info.episode_seed % 2) as u32)));
+    }
+    envs.step_into(&[1_u8; N], &mut observations).unwrap();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), N, "every episode has streams of its own");
+    envs.check().unwrap();
+}
