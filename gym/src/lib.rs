@@ -58,11 +58,11 @@ pub use portfolio::{
     PortfolioOptions, PortfolioVectorEnv, StopLossDay, StopLossPrice, Valuation,
 };
 pub use trading::{
-    Action, ActionScheme, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
+    ActionScheme, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
     ExternalAgentConfig, FeatureChoice, MarkPrice, PnlDeltaReward, QuoteAction, RewardFactory,
     RewardFunction, RewardInput, RewardScale, RiskAdjustedReward, SeedSpace, SimulationConfig,
-    StepInfo, StepResult, TradingEnv, TradingEnvConfig, TradingError, TradingResetOptions,
-    TradingVectorEnv,
+    StepInfo, StepResult, TradingAction, TradingEnv, TradingEnvConfig, TradingError,
+    TradingResetOptions, TradingVectorEnv,
 };
 
 /// Runs the examples of the page in `docs/`.

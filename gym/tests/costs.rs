@@ -258,9 +258,11 @@ proptest! {
                 (0..3).map(|at| env.tickers(at).map(str::to_owned).collect()).collect();
             env.step(&actions(seed ^ step, 9)).unwrap();
             for fill in env.fills() {
-                let ticker = panel.tickers().binary_search(&tickers[fill.env][fill.ticker]).unwrap();
+                let name = &tickers[fill.env][fill.ticker];
+                let ticker = panel.tickers().binary_search(name).unwrap();
                 let day = usize::try_from(days[fill.env]).unwrap();
-                let [high, low, close] = [1, 2, 3].map(|column| panel.value(ticker, day, column).unwrap());
+                let value = |column| panel.value(ticker, day, column).unwrap();
+                let [high, low, close] = [1, 2, 3].map(value);
                 let slip = 1.0 + slippage / 10_000.0 * f64::from(fill.quantity.signum());
                 let price = fill.price / slip;
                 if bidding == Bidding::Default {

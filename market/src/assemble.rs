@@ -13,7 +13,8 @@ use crate::{
     load_error::{PanelLoadError, RowPlace},
     meta::Meta,
     options::{NanPolicy, PanelOptions},
-    panel::{Panel, PriceColumn},
+    panel::Panel,
+    symbols::PriceColumn,
     to_single,
 };
 
@@ -273,14 +274,14 @@ impl PanelData {
     /// Keep the panel in this process.
     ///
     /// # Panics
-    /// If there is no memory for it: [`try_into_heap`](Self::try_into_heap) says so.
+    /// Without enough memory; [`try_into_heap`](Self::try_into_heap) returns an error instead.
     #[must_use]
     pub fn into_heap(self) -> Panel {
         self.try_into_heap().expect("memory for the panel")
     }
 
-    /// As [`into_heap`](Self::into_heap), with an error where there is no memory for the panel, which is
-    /// there twice for a moment.
+    /// Builds a panel in private memory, or returns an error where memory does not suffice. The
+    /// panel takes twice its size for a moment.
     pub fn try_into_heap(self) -> Result<Panel, PanelError> {
         Panel::heap(&self.meta, self.parts())
     }

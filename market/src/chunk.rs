@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use crate::{date::Date, load_error::NumberProblem, options::PanelOptions, panel::CASH, to_single};
+use crate::{
+    date::Date, load_error::NumberProblem, options::PanelOptions, symbols::CASH, to_single,
+};
 
 /// Rows are handed over so many at a time.
 pub(crate) const CHUNK_ROWS: usize = 4096;

@@ -9,8 +9,8 @@ use crate::{
     chunk::{CHUNK_ROWS, Chunk, checked, shown},
     date::Date,
     error::PanelError,
-    header::{FileHeader, Use},
-    header_hints::{check_separator, is_two_headers},
+    header::{FileHeader, Use, check_separator},
+    header_hints::is_two_headers,
     load_error::{FileFormat, NumberProblem, PanelLoadError, RowPlace},
     options::PanelOptions,
 };

@@ -2,11 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{
-    assemble::PanelData,
-    blocks::is_listed,
-    panel::{Panel, PriceColumn},
-};
+use crate::{assemble::PanelData, blocks::is_listed, panel::Panel, symbols::PriceColumn};
 
 /// Summary of a panel. Days count from 0; prices are in the file's currency units per share.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -24,7 +24,8 @@ pub enum PanelError {
     },
     /// A folder where a file is to be.
     #[error(
-        "{} is a folder, and a panel is loaded from one file; write its parts as one first, in pandas with \
+        "{} is a folder, and a panel is loaded from one file; write its parts as one first, in \
+         pandas with \
          pd.read_parquet(folder).to_parquet(\"prices.parquet\")",
         path.display()
     )]
@@ -65,7 +66,8 @@ pub enum PanelError {
 pub enum WindowError {
     /// A day that the panel does not have.
     #[error(
-        "days[{position}] is {day}, but the panel has days 0 to {last}; windows may reach beyond its \
+        "days[{position}] is {day}, but the panel has days 0 to {last}; windows may reach beyond \
+         its \
          edges, their own day may not"
     )]
     BadDay {
@@ -103,7 +105,8 @@ pub enum WindowError {
     },
     /// A window of many times the panel's days.
     #[error(
-        "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what lies beyond the \
+        "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what \
+         lies beyond the \
          panel is masked"
     )]
     TooLong {
@@ -143,16 +146,4 @@ impl PanelError {
 
 fn prefix(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!("{}: ", path.display()))
-}
-
-/// The first names of a list, quoted; a panel can have thousands.
-pub(crate) fn quoted(names: &[String]) -> String {
-    const SHOWN: usize = 12;
-    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
-    match names.len() {
-        0 => shown.push("nothing".to_owned()),
-        many if many > SHOWN => shown.push(format!("and {} more", many - SHOWN)),
-        _ => {}
-    }
-    shown.join(", ")
 }

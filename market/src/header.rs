@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use crate::{
     load_error::{ColumnRole, PanelLoadError, closest},
     options::PanelOptions,
-    panel::PriceColumn,
+    symbols::PriceColumn,
 };
+
+/// Separators that programs write in the place of commas.
+const SEPARATORS: [char; 3] = [';', '\t', '|'];
 
 /// Role of a column of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,4 +129,31 @@ fn is_ignored(name: &str) -> bool {
     matches!(name, "" | "day" | "day_idx")
         || name.starts_with("Unnamed:")
         || name.starts_with("__index_level_")
+}
+
+/// Refuses a header that is one cell because the file is separated by something else than
+/// `separator`.
+pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), PanelLoadError> {
+    let [only] = names else { return Ok(()) };
+    let found = SEPARATORS.into_iter().chain([',']);
+    let found = found.filter(|&known| known != char::from(separator));
+    found
+        .max_by_key(|&known| only.matches(known).count())
+        .filter(|&known| only.contains(known))
+        .map_or(Ok(()), |found| Err(PanelLoadError::Separator { found }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_separator_is_found_in_a_header_of_one_cell() {
+        let names = |text: &str| vec![text.to_owned()];
+        assert!(matches!(
+            check_separator(&names("date;tic;open"), b','),
+            Err(PanelLoadError::Separator { found: ';' })
+        ));
+        assert!(check_separator(&names("date"), b',').is_ok());
+    }
 }

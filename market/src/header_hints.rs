@@ -1,25 +1,8 @@
 //! Hints for files in other layouts: probable origin and how to load them.
 
-use crate::load_error::PanelLoadError;
-
-/// Separators that programs write in the place of commas.
-const SEPARATORS: [char; 3] = [';', '\t', '|'];
-
 /// Names that pandas gives to a column without one: in a CSV none, or `Unnamed: 0`, in Parquet
 /// `__index_level_0__`.
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
-
-/// Refuses a header that is one cell because the file is separated by something else than
-/// `separator`.
-pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), PanelLoadError> {
-    let [only] = names else { return Ok(()) };
-    let found = SEPARATORS.into_iter().chain([',']);
-    let found = found.filter(|&known| known != char::from(separator));
-    found
-        .max_by_key(|&known| only.matches(known).count())
-        .filter(|&known| only.contains(known))
-        .map_or(Ok(()), |found| Err(PanelLoadError::Separator { found }))
-}
 
 /// Returns whether the first two lines look like the two header rows that yfinance and pandas write
 /// for a table with a column for each field and ticker.
@@ -43,7 +26,8 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     let nameless = found.iter().find(|name| NAMELESS.contains(&name.as_str()));
     match nameless.filter(|_| missing.iter().any(|name| name == "date")) {
         Some(name) => format!(
-            "; the column {name:?} is an index that was written without a name: if it holds the days, load with \
+            "; the column {name:?} is an index that was written without a name: if it holds the \
+             days, load with \
              columns={{{name:?}: \"date\"}}"
         ),
         None => String::new(),
@@ -55,7 +39,8 @@ pub(crate) fn number_hint(column: &str, text: &str) -> String {
     let leave_out = format!("leave the column out with columns={{{column:?}: \"\"}}");
     if is_clock(text) {
         return format!(
-            "; it is a time of day: {leave_out}, and if there are several rows a day, make one of them first, since a \
+            "; it is a time of day: {leave_out}, and if there are several rows a day, make one of \
+             them first, since a \
              panel has one row per ticker and day"
         );
     }
@@ -120,10 +105,5 @@ mod tests {
         assert!(date_hint("1704153600").contains("seconds since 1970"));
         assert!(date_hint("1704153600000000000").contains("unit=\"ns\""));
         assert_eq!(date_hint("01/02/2024"), "");
-        assert!(matches!(
-            check_separator(&names("date;tic;open"), b','),
-            Err(PanelLoadError::Separator { found: ';' })
-        ));
-        assert!(check_separator(&names("date"), b',').is_ok());
     }
 }

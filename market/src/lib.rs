@@ -51,6 +51,7 @@ mod meta;
 mod options;
 mod panel;
 mod parquet_file;
+mod symbols;
 mod tokenizer;
 mod tokenizer_file;
 mod transitions;
@@ -62,7 +63,8 @@ pub use error::{PanelError, WindowError};
 pub use gather::ExactRows;
 pub use load_error::{ColumnRole, FileFormat, FilePart, NumberProblem, PanelLoadError, RowPlace};
 pub use options::{NanPolicy, PanelOptions, ParseNanPolicyError};
-pub use panel::{CASH, Panel, PanelRow, PanelRows, PriceColumn};
+pub use panel::{Panel, PanelRow, PanelRows};
+pub use symbols::{CASH, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
 pub use tokenizer_file::TokenFileError;
 pub use transitions::{

@@ -4,10 +4,7 @@ use std::fmt::{self, Display};
 
 use thiserror::Error;
 
-use crate::{
-    error::quoted,
-    header_hints::{date_hint, nameless_index, number_hint},
-};
+use crate::header_hints::{date_hint, nameless_index, number_hint};
 
 /// Place of a row in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -190,7 +187,8 @@ pub enum PanelLoadError {
     },
     /// Cells with another separator than the expected one.
     #[error(
-        "the header is one cell with {found:?} in it: the cells of this file are separated by {found:?}; load it \
+        "the header is one cell with {found:?} in it: the cells of this file are separated by \
+         {found:?}; load it \
          with separator={found:?}"
     )]
     Separator {
@@ -199,8 +197,10 @@ pub enum PanelLoadError {
     },
     /// A header row of fields and one of tickers.
     #[error(
-        "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel needs a row per \
-         ticker and day; write the table in long form first, df.stack(level=1).to_csv(path), and load it with \
+        "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel \
+         needs a row per \
+         ticker and day; write the table in long form first, df.stack(level=1).to_csv(path), and \
+         load it with \
          columns={{\"Date\": \"date\", \"Ticker\": \"tic\", \"Open\": \"open\", ...}}",
         quoted(first),
         quoted(second)
@@ -278,7 +278,8 @@ pub enum PanelLoadError {
     },
     /// Two columns share a name.
     #[error(
-        "columns {first} and {second} are both called {name:?}; the file has {}; rename or drop one",
+        "columns {first} and {second} are both called {name:?}; the file has {}; rename or drop \
+         one",
         quoted(found)
     )]
     DuplicateColumn {
@@ -375,8 +376,10 @@ pub enum PanelLoadError {
     },
     /// A price of a tradable ticker that is above zero, but not in the panel's 32-bit copy.
     #[error(
-        "{place}, column {column:?}: price {value:e} of {ticker:?} is 0 in single precision, in which a \
-         panel holds its numbers too, and where the least price is {:e}; correct it, drop the row, or \
+        "{place}, column {column:?}: price {value:e} of {ticker:?} is 0 in single precision, in \
+         which a \
+         panel holds its numbers too, and where the least price is {:e}; correct it, drop the \
+         row, or \
          declare {ticker:?} a macro ticker if it is not traded",
         f32::from_bits(1)
     )]
@@ -409,7 +412,8 @@ pub enum PanelLoadError {
     },
     /// A volume of a tradable ticker below zero.
     #[error(
-        "{place}, column {column:?}: volume {value} of {ticker:?} is below 0; correct it, drop the row, or declare \
+        "{place}, column {column:?}: volume {value} of {ticker:?} is below 0; correct it, drop \
+         the row, or declare \
          {ticker:?} a macro ticker if it is not traded"
     )]
     NegativeVolume {
@@ -451,7 +455,8 @@ pub enum PanelLoadError {
     /// Two rows of one ticker on one day.
     #[error(
         "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
-         them: a panel has one row per ticker and day, and bars of minutes or hours, whose time of day is \
+         them: a panel has one row per ticker and day, and bars of minutes or hours, whose time \
+         of day is \
          dropped, are made into days first",
         columns[0],
         columns[1]
@@ -526,4 +531,16 @@ pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -
         .filter(|(similarity, _)| *similarity >= SIMILAR)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, other)| other.clone())
+}
+
+/// Returns the first names of a list, quoted: a panel can have thousands.
+fn quoted(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    match names.len() {
+        0 => shown.push("nothing".to_owned()),
+        many if many > SHOWN => shown.push(format!("and {} more", many - SHOWN)),
+        _ => {}
+    }
+    shown.join(", ")
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     blocks::Geometry,
     date::is_calendar_date,
-    panel::{CASH, PriceColumn},
+    symbols::{CASH, PriceColumn},
 };
 
 const FORMAT: &str = "backcast-panel";
@@ -92,7 +92,8 @@ impl Meta {
         if geometry.data_bytes() != data_bytes {
             let expected = geometry.data_bytes();
             return Err(format!(
-                "{data_bytes} bytes of data where {tickers} tickers x {days} days x {columns} columns \
+                "{data_bytes} bytes of data where {tickers} tickers x {days} days x {columns} \
+                 columns \
                  take {expected}"
             ));
         }

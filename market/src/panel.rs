@@ -15,43 +15,10 @@ use crate::{
     blocks::{Geometry, is_listed, longest_run},
     error::PanelError,
     meta::Meta,
+    symbols::CASH,
 };
 
-/// Name of token 0.
-pub const CASH: &str = "<CASH>";
-
-/// The five columns that every panel begins with, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum PriceColumn {
-    /// First price of the day, the only one known when a decision is made.
-    Open = 0,
-    /// Highest price of the day.
-    High = 1,
-    /// Lowest price of the day.
-    Low = 2,
-    /// Last price of the day.
-    Close = 3,
-    /// Shares traded.
-    Volume = 4,
-}
-
-impl PriceColumn {
-    /// All price columns, in order.
-    pub const ALL: [Self; 5] = [Self::Open, Self::High, Self::Low, Self::Close, Self::Volume];
-
-    /// Returns the column's name in files and in [`Panel::columns`].
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::High => "high",
-            Self::Low => "low",
-            Self::Close => "close",
-            Self::Volume => "volume",
-        }
-    }
-}
+pub(crate) use crate::symbols::PriceColumn;
 
 /// A read-only market: `[ticker, day, column]`, with holes where a ticker was not listed.
 ///

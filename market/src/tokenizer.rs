@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::panel::CASH;
+use crate::symbols::CASH;
 
 /// The name of the token of all tickers that a frozen tokenizer does not know.
 pub const UNK: &str = "<UNK>";
@@ -28,7 +28,8 @@ pub enum UnknownTicker {
 pub enum TokenError {
     /// A name that is new to a frozen tokenizer.
     #[error(
-        "ticker {name:?} is not among the {known} that this frozen tokenizer knows{}; unfreeze it, or \
+        "ticker {name:?} is not among the {known} that this frozen tokenizer knows{}; unfreeze \
+         it, or \
          make it with unknown \"unk\"",
         near.as_ref().map_or_else(String::new, |near| format!(", did you mean {near:?}?"))
     )]

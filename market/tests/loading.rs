@@ -1,4 +1,4 @@
-//! What the loader accepts, and how it refuses the rest.
+//! Files that the loader accepts, and refusals of others.
 
 use std::fmt::Write;
 
@@ -260,10 +260,12 @@ proptest! {
                 format!("-{rsi}.5"),
             ]);
         }
-        let panel = PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap().into_heap();
+        let options = PanelOptions::default();
+        let panel = PanelData::from_reader(csv.as_bytes(), &options).unwrap().into_heap();
 
         let mut tickers: Vec<String> = rows.iter().map(|row| format!("T{}", row.0)).collect();
-        let mut dates: Vec<String> = rows.iter().map(|row| format!("2024-01-{:02}", row.1)).collect();
+        let mut dates: Vec<String> =
+            rows.iter().map(|row| format!("2024-01-{:02}", row.1)).collect();
         for list in [&mut tickers, &mut dates] {
             list.sort();
             list.dedup();
@@ -281,7 +283,8 @@ proptest! {
                     .find(|cells| cells[find("tic")] == ticker && cells[find("date")] == date);
                 prop_assert_eq!(panel.listed(t, d), cells.is_some());
                 for (c, name) in names[2..].iter().enumerate() {
-                    let expected = cells.as_ref().map(|cells| cells[find(name)].parse::<f64>().unwrap());
+                    let number = |cells: &Vec<&str>| cells[find(name)].parse::<f64>().unwrap();
+                    let expected = cells.as_ref().map(number);
                     prop_assert_eq!(panel.value(t, d, c), expected);
                 }
             }
@@ -297,7 +300,8 @@ proptest! {
     fn any_change_to_a_good_file_gives_a_panel_or_an_error(
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
     ) {
-        let mut csv = format!("{HEADER}2024-01-02,VIX,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5\n").into_bytes();
+        let rows = "2024-01-02,VIX,1,2,1,2,10,5\n2024-01-03,A,1,2,1,2,10,5\n";
+        let mut csv = format!("{HEADER}{rows}").into_bytes();
         for (at, byte) in flips {
             let at = at.index(csv.len());
             csv[at] = byte;

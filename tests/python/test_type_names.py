@@ -20,7 +20,6 @@ EXCEPTIONS = {
     "Client": WRAPPER,
     "Geometry": UNTIL,
     "Lease": WRAPPER,
-    "LoadError": UNTIL,
     "Market": UNTIL,
     "Panel": WRAPPER,
     "Sampler": WRAPPER,

@@ -16,7 +16,10 @@ pub struct ParseChoiceError {
 
 /// Defines an enum whose variants are written as words.
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident, $choice:literal, { $($(#[$of:meta])* $variant:ident = $word:literal $(or $alias:literal)?,)+ }) => {
+    (
+        $(#[$doc:meta])* $name:ident, $choice:literal,
+        { $($(#[$of:meta])* $variant:ident = $word:literal $(or $alias:literal)?,)+ }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name { $($(#[$of])* $variant,)+ }

@@ -20,7 +20,7 @@ enum EpisodePhase {
     Ended,
 }
 
-/// What the next step does with a sub-environment.
+/// Effect of the next step on a sub-environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// It acts.

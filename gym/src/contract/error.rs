@@ -24,7 +24,8 @@ pub enum EpisodeError {
     },
     /// A first reset of some sub-environments only: the others would have nothing to show.
     #[error(
-        "the reset mask leaves out environment {env}, which was never reset; reset all of them first"
+        "the reset mask leaves out environment {env}, which was never reset; reset all of them \
+         first"
     )]
     LeftOut {
         /// First sub-environment left out.
@@ -38,7 +39,8 @@ pub enum EpisodeError {
     },
     /// A step after the end of an episode without autoreset.
     #[error(
-        "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a mask \
+        "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a \
+         mask \
          selects it) before the next step"
     )]
     Finished {

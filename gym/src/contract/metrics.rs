@@ -109,7 +109,9 @@ mod tests {
     proptest! {
         /// The model keeps every value and computes the textbook formulas.
         #[test]
-        fn metrics_agree_with_their_definitions(values in prop::collection::vec(1_000.0..100_000.0_f64, 3..60)) {
+        fn metrics_agree_with_their_definitions(
+            values in prop::collection::vec(1_000.0..100_000.0_f64, 3..60),
+        ) {
             let mut sums = EpisodeSums::begin(values[0], 252.0);
             values[1..].iter().for_each(|&value| sums.arrive(value));
             let metrics = sums.metrics();

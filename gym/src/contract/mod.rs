@@ -29,7 +29,7 @@ pub(crate) use metrics::EpisodeSums;
 pub use seed::ResetSeed;
 pub(crate) use seed::spread;
 pub use stream::Generator;
-pub(crate) use stream::{EnvStream, EnvStreams};
+pub(crate) use stream::{EnvStream, EnvStreams, SplitMix};
 
 /// Returns a zeroed buffer, or `None` where memory does not suffice.
 pub(crate) fn zeros<V: Clone + Default>(len: usize) -> Option<Vec<V>> {

@@ -24,7 +24,7 @@ pub enum ResetSeed<'a> {
     Spread(u64),
     /// One entry for each sub-environment: starts that stream, or keeps the present one.
     Each(&'a [Option<u64>]),
-    /// As `Each`, but a sub-environment without an entry starts its stream of a seed, as in
+    /// Like `Each`, but a sub-environment without an entry starts its stream of a seed, as in
     /// `Spread`.
     EachOrSpread(&'a [Option<u64>], u64),
 }

@@ -37,8 +37,8 @@ pub(crate) enum EnvStream<'a> {
 }
 
 impl EnvStreams {
-    /// Begins the stream of `seed(env)` for each of `n` sub-environments; `None` where memory does not
-    /// suffice.
+    /// Begins the stream of `seed(env)` for each of `n` sub-environments; `None` where memory does
+    /// not suffice.
     pub(crate) fn new(generator: Generator, n: usize, seed: impl Fn(u64) -> u64) -> Option<Self> {
         let seeds = (0..n as u64).map(seed);
         Some(match generator {
@@ -79,7 +79,7 @@ impl EnvStreams {
         }
     }
 
-    /// Goes on where the stream of a sub-environment of `other` is, if that has one of this generator.
+    /// Continues the stream of a sub-environment of `other`, if that has one of this generator.
     pub(crate) fn go_on_from(&mut self, env: usize, other: &Self) -> bool {
         match (self, other) {
             (Self::Split(ours), Self::Split(theirs)) if env < theirs.len() => {
@@ -135,13 +135,15 @@ impl EnvStream<'_> {
     }
 }
 
+/// Position in a stream of the default generator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SplitMix {
     state: u64,
 }
 
 impl SplitMix {
-    fn new(seed: u64) -> Self {
+    /// Begins the stream of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
         Self { state: mix(seed.wrapping_add(GAMMA)) }
     }
 
@@ -150,7 +152,8 @@ impl SplitMix {
         mix(self.state)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    /// Draws uniformly from `0..bound`; 0 for a bound of 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // Rejects products whose low half is below the threshold: they would favour small numbers.
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         loop {

@@ -392,7 +392,8 @@ mod tests {
             cash in prop_oneof![0.0..2_000.0_f64, 0.0..1e9_f64],
             hmax in prop_oneof![Just(3.0), Just(15.0), Just(256.0), Just(257.0)],
         ) {
-            let column = |pick: fn(&(f64, f64, i32)) -> f64| lines.iter().map(pick).collect::<Vec<_>>();
+            let column =
+                |pick: fn(&(f64, f64, i32)) -> f64| lines.iter().map(pick).collect::<Vec<_>>();
             let (actions, mut prices) = (column(|line| line.0), column(|line| line.1));
             if let Some(price) = prices.get_mut(odd.0) {
                 *price = odd.1;
@@ -421,7 +422,8 @@ mod tests {
             cash in 0.0..20_000.0_f64,
             hmax in prop_oneof![Just(3.0), Just(100.0), Just(257.0), Just(2_147_483_647.0)],
         ) {
-            let column = |pick: fn(&(f64, f64, i32)) -> f64| lines.iter().map(pick).collect::<Vec<_>>();
+            let column =
+                |pick: fn(&(f64, f64, i32)) -> f64| lines.iter().map(pick).collect::<Vec<_>>();
             let (actions, prices) = (column(|line| line.0), column(|line| line.1));
             let before: Vec<i32> = lines.iter().map(|line| line.2).collect();
             let (left, shares, avg) = trade(&actions, &prices, cash, &before, hmax);
@@ -431,12 +433,14 @@ mod tests {
             let mut order: Vec<usize> = (0..lines.len()).collect();
             let quantity = |ticker: usize| (actions[ticker] * hmax).trunc();
             order.sort_by(|&a, &b| quantity(b).abs().total_cmp(&quantity(a).abs()));
-            for &ticker in order.iter().filter(|&&ticker| quantity(ticker) < 0.0 && prices[ticker] > 0.0) {
+            let sold = |ticker: &&usize| quantity(**ticker) < 0.0 && prices[**ticker] > 0.0;
+            for &ticker in order.iter().filter(sold) {
                 let sold = (-quantity(ticker)).min(model_shares[ticker]);
                 model_cash += prices[ticker] * sold * 0.99;
                 model_shares[ticker] -= sold;
             }
-            for &ticker in order.iter().filter(|&&ticker| quantity(ticker) > 0.0 && prices[ticker] > 0.0) {
+            let bought = |ticker: &&usize| quantity(**ticker) > 0.0 && prices[**ticker] > 0.0;
+            for &ticker in order.iter().filter(bought) {
                 let bought = quantity(ticker).min((model_cash / (prices[ticker] * 1.01)).floor());
                 model_cash -= prices[ticker] * bought * 1.01;
                 model_shares[ticker] += bought;

@@ -23,7 +23,8 @@ pub enum PortfolioError {
     },
     /// No sub-environment, or more than fit in memory.
     #[error(
-        "`num_envs` is {num_envs}, but must be 1 to {limit}: with {tickers} tickers and {indicators} \
+        "`num_envs` is {num_envs}, but must be 1 to {limit}: with {tickers} tickers and \
+         {indicators} \
          indicators, the observations of more would exceed a gibibyte"
     )]
     BadNumEnvs {
@@ -53,7 +54,8 @@ pub enum PortfolioError {
     NoTickers,
     /// A ticker that is not in the panel.
     #[error(
-        "ticker {ticker:?} is not in the panel, which holds {count} tickers from {first:?} to {last:?}; \
+        "ticker {ticker:?} is not in the panel, which holds {count} tickers from {first:?} to \
+         {last:?}; \
          name some of those"
     )]
     UnknownTicker {
@@ -74,7 +76,8 @@ pub enum PortfolioError {
     },
     /// Initial shares of a ticker that no portfolio trades.
     #[error(
-        "initial_shares has shares of {ticker:?}, which no portfolio trades; trade it, or leave it out"
+        "initial_shares has shares of {ticker:?}, which no portfolio trades; trade it, or leave \
+         it out"
     )]
     SharesNotTraded {
         /// Name.
@@ -94,7 +97,8 @@ pub enum PortfolioError {
     },
     /// More tickers asked for than can be traded.
     #[error(
-        "`num_tickers` is {asked}, but there are {available} to choose from, macro tickers left out; ask for at \
+        "`num_tickers` is {asked}, but there are {available} to choose from, macro tickers left \
+         out; ask for at \
          most {available}, or 0 for all"
     )]
     TooManyTickers {
@@ -118,7 +122,8 @@ pub enum PortfolioError {
     },
     /// A tradable ticker among the macro tickers to show.
     #[error(
-        "ticker {ticker:?} is no macro ticker of this panel; name it as one where the panel is loaded"
+        "ticker {ticker:?} is no macro ticker of this panel; name it as one where the panel is \
+         loaded"
     )]
     NotMacro {
         /// Name.
@@ -140,7 +145,8 @@ pub enum PortfolioError {
     },
     /// A range of days that holds no step.
     #[error(
-        "`days` is {start}..{end}, but must lie within 0..{panel_days} and hold at least two days, one \
+        "`days` is {start}..{end}, but must lie within 0..{panel_days} and hold at least two \
+         days, one \
          to act on and one to arrive at"
     )]
     BadDays {
@@ -162,9 +168,12 @@ pub enum PortfolioError {
     Window(#[from] WindowError),
     /// No day on which an episode could start.
     #[error(
-        "no start day: an episode starts where a ticker has a row, on day {low} or later (the first, \
-         {earliest:?}, has rows from day {listed}, indicators are {indicator_lag} day(s) old) and on day {high} \
-         or earlier (four fifths of `days`), but there is no such day; let `days` reach further, or lower \
+        "no start day: an episode starts where a ticker has a row, on day {low} or later (the \
+         first, \
+         {earliest:?}, has rows from day {listed}, indicators are {indicator_lag} day(s) old) and \
+         on day {high} \
+         or earlier (four fifths of `days`), but there is no such day; let `days` reach further, \
+         or lower \
          `indicator_lag`"
     )]
     NoStartDay {
@@ -198,7 +207,8 @@ pub enum PortfolioError {
     },
     /// A start day on which no ticker is listed.
     #[error(
-        "`start_day` of environment {env} is {day}, on which none of its {tickers} ticker(s) has a row; start \
+        "`start_day` of environment {env} is {day}, on which none of its {tickers} ticker(s) has \
+         a row; start \
          where one of them has"
     )]
     StartNotListed {
@@ -211,7 +221,8 @@ pub enum PortfolioError {
     },
     /// A start day on which the initial shares have no price yet.
     #[error(
-        "`start_day` of environment {env} is {day}, but initial_shares has shares of {ticker:?}, which has rows \
+        "`start_day` of environment {env} is {day}, but initial_shares has shares of {ticker:?}, \
+         which has rows \
          from day {listed}; start there or later, or leave it out of initial_shares"
     )]
     SharesNotListed {
@@ -226,7 +237,8 @@ pub enum PortfolioError {
     },
     /// A start shifted beyond the last possible start day.
     #[error(
-        "`shifted_start` is {shift}, but episodes of environment {env} start on days {first} to {last} \
+        "`shifted_start` is {shift}, but episodes of environment {env} start on days {first} to \
+         {last} \
          where all its tickers are listed, and none of those is left; shift by less"
     )]
     ShiftTooLarge {
@@ -281,14 +293,17 @@ impl PortfolioError {
                 format!("`start_day` is {day}, but must lie in {first} to {last}{lagged}")
             }
             Self::StartNotListed { day, tickers, .. } => format!(
-                "`start_day` is {day}, on which none of the {tickers} ticker(s) has a row; start where one of them has"
+                "`start_day` is {day}, on which none of the {tickers} ticker(s) has a row; start \
+                 where one of them has"
             ),
             Self::SharesNotListed { day, ticker, listed, .. } => format!(
-                "`start_day` is {day}, but initial_shares has shares of {ticker:?}, which has rows from day \
+                "`start_day` is {day}, but initial_shares has shares of {ticker:?}, which has \
+                 rows from day \
                  {listed}; start there or later, or leave it out of initial_shares"
             ),
             Self::ShiftTooLarge { shift, first, last, .. } => format!(
-                "`shifted_start` is {shift}, but episodes start on days {first} to {last} where all tickers are \
+                "`shifted_start` is {shift}, but episodes start on days {first} to {last} where \
+                 all tickers are \
                  listed, and none of those is left; shift by less"
             ),
             other => other.to_string(),
@@ -300,7 +315,8 @@ impl PortfolioError {
 fn lagged(day: usize, lag: usize) -> String {
     if day < lag {
         format!(
-            ": the indicators shown are {lag} day(s) old, and day {day} has none before it; start later, or show \
+            ": the indicators shown are {lag} day(s) old, and day {day} has none before it; start \
+             later, or show \
              those of the day itself with indicator_lag=0, which is look-ahead"
         )
     } else {

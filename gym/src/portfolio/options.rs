@@ -170,7 +170,8 @@ impl PortfolioOptions {
             return refuse("slippage_bps", self.slippage_bps, rule);
         }
         if !(0.0..=1.0).contains(&self.stop_loss_tolerance) {
-            let rule = "a fraction of the price paid in [0, 1]; 0 never sells, 0.8 sells after a loss of a \
+            let rule = "a fraction of the price paid in [0, 1]; 0 never sells, 0.8 sells after a \
+                        loss of a \
                         fifth";
             return refuse("stop_loss_tolerance", self.stop_loss_tolerance, rule);
         }

@@ -172,7 +172,8 @@ impl PortfolioSetup {
         Err(PortfolioError::BadOption {
             option: "failure_threshold",
             value: threshold,
-            rule: "below what `initial_amount` and `initial_shares` are ever worth, or every episode ends at once",
+            rule: "below what `initial_amount` and `initial_shares` are ever worth, or every \
+                   episode ends at once",
         })
     }
 

@@ -112,7 +112,7 @@ pub struct QuoteAction {
 
 /// An action for one symbol.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Action {
+pub enum TradingAction {
     /// For [`ActionScheme::Discrete`].
     Discrete(DiscreteAction),
     /// Number of a choice, for every discrete scheme.
@@ -123,7 +123,7 @@ pub enum Action {
     Quote(QuoteAction),
 }
 
-impl Action {
+impl TradingAction {
     /// Returns the numbers of the action.
     ///
     /// # Errors
@@ -157,19 +157,19 @@ impl Action {
     }
 }
 
-impl From<DiscreteAction> for Action {
+impl From<DiscreteAction> for TradingAction {
     fn from(action: DiscreteAction) -> Self {
         Self::Discrete(action)
     }
 }
 
-impl From<ContinuousAction> for Action {
+impl From<ContinuousAction> for TradingAction {
     fn from(action: ContinuousAction) -> Self {
         Self::Continuous(action)
     }
 }
 
-impl From<QuoteAction> for Action {
+impl From<QuoteAction> for TradingAction {
     fn from(action: QuoteAction) -> Self {
         Self::Quote(action)
     }

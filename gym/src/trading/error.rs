@@ -50,7 +50,8 @@ pub enum TradingError {
     },
     /// More requests on their way at once than a slot holds.
     #[error(
-        "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at once, but \
+        "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at \
+         once, but \
          a slot holds {limit}; lower `latency_ticks` or raise `frame_skip`"
     )]
     TooManyInFlight {
@@ -63,7 +64,8 @@ pub enum TradingError {
     },
     /// A number that the action scheme does not have.
     #[error(
-        "the action of environment {env} is {value}, but \"{scheme}\" takes numbers from {low} to {high}{}",
+        "the action of environment {env} is {value}, but \"{scheme}\" takes numbers from {low} to \
+         {high}{}",
         if scheme.choices().is_some() { ", whole ones" } else { "" }
     )]
     BadAction {
@@ -88,7 +90,8 @@ pub enum TradingError {
     },
     /// Another endowment in an environment that starts episodes from warm snapshots.
     #[error(
-        "`cash` and `shares` cannot be chosen at a reset with `warm_snapshots`, which hold an endowment \
+        "`cash` and `shares` cannot be chosen at a reset with `warm_snapshots`, which hold an \
+         endowment \
          already; set `warm_snapshots` to 0"
     )]
     FixedEndowment,
@@ -103,7 +106,8 @@ impl TradingError {
             Self::BadAction { value, low, high, scheme, .. } => {
                 let whole = if scheme.choices().is_some() { ", whole ones" } else { "" };
                 format!(
-                    "the action is {value}, but \"{scheme}\" takes numbers from {low} to {high}{whole}"
+                    "the action is {value}, but \"{scheme}\" takes numbers from {low} to \
+                     {high}{whole}"
                 )
             }
             other => other.to_string(),

@@ -21,7 +21,7 @@ mod runner;
 mod trading_env;
 mod vector_env;
 
-pub use actions::{Action, ActionScheme, ContinuousAction, DiscreteAction, QuoteAction};
+pub use actions::{ActionScheme, ContinuousAction, DiscreteAction, QuoteAction, TradingAction};
 pub use config::{
     FeatureChoice, SeedSpace, SimulationConfig, TradingEnvConfig, TradingResetOptions,
 };

@@ -15,7 +15,7 @@ use super::{
     observation::ObservationLayout,
     reward::{RewardFunction, RewardInput},
 };
-use crate::contract::{EnvStream, EpisodeMetrics, EpisodeSums, Generator, StepOutcome};
+use crate::contract::{EpisodeMetrics, EpisodeSums, SplitMix, StepOutcome};
 
 /// Trading days of a year, for annualised metrics.
 const DAYS_A_YEAR: f64 = 252.0;
@@ -62,11 +62,6 @@ impl TradingSetup {
         self.config.agent.actions
     }
 
-    /// Returns the stream of episode seeds of seed `seed`.
-    pub(super) fn stream(seed: u64) -> EnvStream {
-        EnvStream::new(Generator::SplitMix64, seed)
-    }
-
     /// Checks the choices of a reset.
     pub(super) fn check_options(&self, options: &TradingResetOptions) -> Result<(), TradingError> {
         if options.shares.is_none() && options.cash.is_none() {
@@ -89,7 +84,7 @@ pub(super) struct EpisodeRunner {
     market: Market,
     agent: ExternalAgent,
     reward: Box<dyn RewardFunction>,
-    pub(super) stream: EnvStream,
+    pub(super) stream: SplitMix,
     state: EpisodeState,
     initial_equity: f64,
     /// Tick of the market at which the warm-up ended.
@@ -109,7 +104,7 @@ impl EpisodeRunner {
             market: setup.build_market(0)?,
             agent: ExternalAgent::new(setup.config.agent),
             reward: setup.config.reward.build(),
-            stream: TradingSetup::stream(seed),
+            stream: SplitMix::new(seed),
             state: EpisodeState::default(),
             initial_equity: 0.0,
             start_tick: 0,

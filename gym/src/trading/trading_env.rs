@@ -6,13 +6,13 @@ use backcast_core::AutoresetMode;
 use backcast_sim::{ConservationError, Feature, Market};
 
 use super::{
-    actions::Action,
+    actions::TradingAction,
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo, StepResult},
     error::TradingError,
     runner::{EpisodeRunner, TradingSetup},
 };
-use crate::contract::{EpisodeMetrics, Episodes, StepOutcome, check_length, zeros};
+use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_length, zeros};
 
 /// One agent that trades in a simulated market.
 ///
@@ -71,7 +71,7 @@ impl TradingEnv {
         check_length("observation", self.observation_size(), Some(observation.len()))?;
         self.setup.check_options(&options)?;
         if let Some(seed) = seed {
-            self.runner.stream = TradingSetup::stream(seed);
+            self.runner.stream = SplitMix::new(seed);
         }
         self.episodes.start_call();
         self.runner.begin(&options)?;
@@ -81,7 +81,7 @@ impl TradingEnv {
     }
 
     /// Takes one decision in a market of one symbol.
-    pub fn step(&mut self, action: impl Into<Action>) -> Result<StepResult, TradingError> {
+    pub fn step(&mut self, action: impl Into<TradingAction>) -> Result<StepResult, TradingError> {
         let (numbers, len) = action.into().numbers(self.setup.scheme())?;
         let mut observation = vec![0.0; self.observation_size()];
         let outcome = self.step_into(&numbers[..len], &mut observation)?;

@@ -12,7 +12,8 @@ use super::{
     runner::{EpisodeRunner, TradingSetup},
 };
 use crate::contract::{
-    EpisodeMetrics, Episodes, ResetSeed, StepKind, StepOutcome, check_length, spread, zeros,
+    EpisodeMetrics, Episodes, ResetSeed, SplitMix, StepKind, StepOutcome, check_length, spread,
+    zeros,
 };
 
 /// Most sub-environments: 90 GiB of markets.
@@ -126,7 +127,7 @@ impl TradingVectorEnv {
         let selected = |env: usize| mask.is_none_or(|mask| mask[env]);
         for (env, runner) in self.runners.iter_mut().enumerate().filter(|(env, _)| selected(*env)) {
             if let Some(seed) = seed.of_env(env) {
-                runner.stream = TradingSetup::stream(seed);
+                runner.stream = SplitMix::new(seed);
             }
         }
         self.for_each(observations, |env, runner, stepped, observation, _| {

@@ -62,11 +62,9 @@ impl Market {
             let (year, month, of_month) = (2000 + day / 336, 1 + day / 28 % 12, 1 + day % 28);
             for (ticker, row) in self.tickers.iter().zip(rows) {
                 let Some([open, high, low, close, volume, x, y]) = row else { continue };
-                writeln!(
-                    csv,
-                    "{year}-{month:02}-{of_month:02},{ticker},{open},{high},{low},{close},{volume},{x},{y}"
-                )
-                .unwrap();
+                let date = format!("{year}-{month:02}-{of_month:02}");
+                let prices = format!("{open},{high},{low},{close}");
+                writeln!(csv, "{date},{ticker},{prices},{volume},{x},{y}").unwrap();
             }
         }
         let options = PanelOptions::default().macro_tickers(macros.iter().copied());

@@ -1,8 +1,8 @@
-//! What the numbers of an action do, scheme by scheme.
+//! Effects of actions, scheme by scheme, and refusals of bad actions and settings.
 
 use backcast_gym::{
-    Action, ActionScheme, ContinuousAction, DiscreteAction, ExternalAgentConfig, QuoteAction,
-    TradingEnv, TradingEnvConfig, TradingError,
+    ActionScheme, ContinuousAction, DiscreteAction, ExternalAgentConfig, QuoteAction,
+    TradingAction, TradingEnv, TradingEnvConfig, TradingError,
 };
 use backcast_sim::{AccountConfig, ConfigError, Limits};
 
@@ -34,7 +34,7 @@ fn a_target_is_reached_from_either_side_and_kept() {
     let mut env = begun(with_actions(ActionScheme::DiscreteTarget));
     for (choice, position) in [(2, 1_000), (1, 0), (0, -1_000)] {
         for _ in 0..8 {
-            env.step(Action::Choice(choice)).unwrap();
+            env.step(TradingAction::Choice(choice)).unwrap();
         }
         assert_eq!(env.state().position, position, "choice {choice}");
     }
@@ -105,17 +105,17 @@ fn limit_orders_join_the_touch_and_a_cancel_removes_them() {
     assert_eq!(env.action_size(), 6);
     assert!(!env.action_mask()[5], "nothing to cancel");
     let bid = env.market().best_bid(0).unwrap();
-    env.step(Action::Choice(4)).unwrap();
+    env.step(TradingAction::Choice(4)).unwrap();
     let open = env.market().ledger().open_shares(0, 0).0 + env.state().position;
     assert_eq!(open, 100, "the order rests, or has traded, at {bid}");
     for _ in 0..20 {
-        let step = env.step(Action::Choice(4)).unwrap();
+        let step = env.step(TradingAction::Choice(4)).unwrap();
         assert_eq!(step.info.refused, 0, "clipped before they are sent");
     }
-    env.step(Action::Choice(5)).unwrap();
+    env.step(TradingAction::Choice(5)).unwrap();
     assert_eq!(env.market().ledger().open_count(0, 0), 0);
     for choice in 0..6 {
-        env.step(Action::Choice(choice)).unwrap();
+        env.step(TradingAction::Choice(choice)).unwrap();
     }
     env.check().unwrap();
 }
@@ -161,7 +161,7 @@ fn bad_actions_are_refused_before_anything_changes() {
         assert!(refused.for_single().contains("0 to 2, whole ones"), "{refused}");
     }
     assert!(matches!(env.step(ContinuousAction(0.1)), Err(TradingError::WrongAction { .. })));
-    assert!(matches!(env.step(Action::Choice(3)), Err(TradingError::BadAction { .. })));
+    assert!(matches!(env.step(TradingAction::Choice(3)), Err(TradingError::BadAction { .. })));
     assert!(env.step_into(&[1.0, 1.0], &mut observation).is_err());
     assert!(env.step_into(&[1.0], &mut observation[1..]).is_err());
     assert_eq!((env.market().state_hash(), env.info().decisions), (hash, 0));

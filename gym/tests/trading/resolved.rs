@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backcast_gym::{
-    Action, ActionScheme, AutoresetMode, DiscreteAction, EpisodeError, EpisodeState,
-    ExternalAgentConfig, FeatureChoice, MarkPrice, ResetSeed, RewardFunction, RewardInput,
-    RewardScale, RiskAdjustedReward, SeedSpace, SimulationConfig, TradingEnvConfig, TradingError,
+    ActionScheme, AutoresetMode, DiscreteAction, EpisodeError, EpisodeState, ExternalAgentConfig,
+    FeatureChoice, MarkPrice, ResetSeed, RewardFunction, RewardInput, RewardScale,
+    RiskAdjustedReward, SeedSpace, SimulationConfig, TradingAction, TradingEnvConfig, TradingError,
     TradingResetOptions, TradingVectorEnv,
 };
 use backcast_sim::{AccountConfig, Agent, Floor, Limits, Preset};
@@ -347,7 +347,7 @@ fn item_19_a_step_after_the_end_is_a_typed_error() {
     assert_eq!(refused, finished);
     assert_eq!(refused.for_single(), "the episode has ended; call reset()");
     env.reset(None).unwrap();
-    env.step(Action::Choice(1)).unwrap();
+    env.step(TradingAction::Choice(1)).unwrap();
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn item_20_observations_are_finite_and_within_the_bounds_of_the_registry() {
             let mut seen = vec![first];
             let mut draw = draws(2);
             for _ in 0..300 {
-                seen.push(env.step(Action::Choice(draw(3) as u8)).unwrap().observation);
+                seen.push(env.step(TradingAction::Choice(draw(3) as u8)).unwrap().observation);
             }
             for observation in seen {
                 let inside = bounds

@@ -72,7 +72,8 @@ pub enum ConfigError {
     },
     /// An account from outside starts outside its own limits.
     #[error(
-        "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} to {long}; change \
+        "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} \
+         to {long}; change \
          `shares` or the limits"
     )]
     OutsideLimits {

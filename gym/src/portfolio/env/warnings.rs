@@ -34,8 +34,10 @@ impl PortfolioSetup {
         let (names, count) = self.named(dear);
         (count > 0).then(|| {
             format!(
-                "one share costs more than an episode begins with, {most}, at the lowest close and with its fee: \
-                 {names}; no order for {} can be filled until the portfolio has grown: raise initial_amount, give \
+                "one share costs more than an episode begins with, {most}, at the lowest close \
+                 and with its fee: \
+                 {names}; no order for {} can be filled until the portfolio has grown: raise \
+                 initial_amount, give \
                  prices of a smaller unit, or leave {} out of tickers",
                 if count == 1 { "it" } else { "them" },
                 if count == 1 { "it" } else { "them" },
@@ -51,7 +53,8 @@ impl PortfolioSetup {
         let (names, count) = self.named(small);
         (count > 0).then(|| {
             format!(
-                "a holding stops at {} shares, which at the lowest close are worth less than the {most} that an \
+                "a holding stops at {} shares, which at the lowest close are worth less than the \
+                 {most} that an \
                  episode begins with: {names}; give prices of a larger unit, of 1000 shares say",
                 i32::MAX
             )
