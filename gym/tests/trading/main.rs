@@ -39,7 +39,7 @@ fn draws(seed: u64) -> impl FnMut(u32) -> u32 {
     move |bound| {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (u64::from((state >> 32) as u32) * u64::from(bound) >> 32) as u32
+        ((u64::from((state >> 32) as u32) * u64::from(bound)) >> 32) as u32
     }
 }
 
