@@ -21,7 +21,7 @@ pub struct RewardInput<'a> {
     pub action: &'a [f64],
     /// State after the last tick of the step.
     pub curr: &'a EpisodeState,
-    /// Fills of the agent in this step, the first 256 of them. `curr.fills` counts all.
+    /// Fills of the agent in this step, the first 64 of them. `curr.fills` counts all.
     pub fills: &'a [SlotFill],
     /// Equity at the start of the episode, after the warm-up, in currency units.
     pub initial_equity: f64,

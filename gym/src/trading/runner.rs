@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use backcast_sim::{DAY_TICKS, Market, MarketConfig, RECORDS, SlotFill};
+use backcast_sim::{DAY_TICKS, Market, MarketConfig, SlotFill};
 
 use super::{
     actions::ActionScheme,
@@ -16,6 +16,9 @@ use super::{
     reward::{RewardFunction, RewardInput},
 };
 use crate::contract::{EpisodeMetrics, EpisodeSums, SplitMix, StepOutcome};
+
+/// Fills of one step that a reward function sees.
+const FILLS: usize = 64;
 
 /// Trading days of a year, for annualised metrics.
 const DAYS_A_YEAR: f64 = 252.0;
@@ -89,7 +92,7 @@ pub(super) struct EpisodeRunner {
     initial_equity: f64,
     /// Tick of the market at which the warm-up ended.
     start_tick: u64,
-    /// Fills of the step, at most [`RECORDS`].
+    /// Fills of the step, at most [`FILLS`].
     fills: Vec<SlotFill>,
     /// Numbers of the action of the step.
     action: Vec<f64>,
@@ -108,7 +111,7 @@ impl EpisodeRunner {
             state: EpisodeState::default(),
             initial_equity: 0.0,
             start_tick: 0,
-            fills: Vec::with_capacity(RECORDS),
+            fills: Vec::with_capacity(FILLS),
             action: vec![0.0; setup.action_len()],
             sums: EpisodeSums::default(),
             info: StepInfo::default(),
@@ -177,7 +180,7 @@ impl EpisodeRunner {
             market.tick();
             for fill in market.fills(SLOT).unwrap_or_default() {
                 traded += i64::from(fill.price) * i64::from(fill.quantity);
-                if fills.len() < RECORDS {
+                if fills.len() < FILLS {
                     fills.push(*fill);
                 }
             }

@@ -16,20 +16,24 @@ use crate::{env, short};
 thread_local! {
     /// Allocations of this thread: other tests run beside.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that this thread has allocated and not freed.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: every call goes to the system allocator with its arguments unchanged; the counter is a
-// constant-initialised thread local without a destructor, so that counting never allocates.
+// SAFETY: every call goes to the system allocator with its arguments unchanged; the counters are
+// constant-initialised thread locals without a destructor, so that counting never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        BYTES.set(BYTES.get() + layout.size().cast_signed());
         // SAFETY: the caller upholds the contract of `alloc`, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get() - layout.size().cast_signed());
         // SAFETY: the caller says that `pointer` came from `alloc` above with `layout`.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -100,6 +104,23 @@ fn allocations_of_the_caller_on_several_threads_do_not_grow_with_the_environment
         })
     });
     assert_eq!(found, [0, 0]);
+}
+
+#[test]
+fn an_environment_takes_less_than_ninety_six_kibibytes() {
+    let bytes = |num_envs: usize| {
+        let (mode, before) = (AutoresetMode::SameStep, BYTES.get());
+        // Without a seed, the first draw allocates the generator of the thread.
+        let config = TradingEnvConfig { seed: Some(1), ..short() };
+        let envs = TradingVectorEnv::new(config, num_envs, mode, 1).unwrap();
+        let bytes = BYTES.get() - before;
+        drop(envs);
+        assert_eq!(BYTES.get(), before, "all of it is freed");
+        bytes
+    };
+    let each = (bytes(33) - bytes(1)) / 32;
+    println!("{each} bytes an environment");
+    assert!((50_000..96 * 1_024).contains(&each), "{each} bytes");
 }
 
 #[test]
