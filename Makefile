@@ -31,7 +31,8 @@ ELSEWHERE := aarch64-apple-darwin aarch64-unknown-linux-gnu
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
+# Python compiles what it imports, the first time; pip would compile every file.
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: --require-hashes
 PY_SOURCES := pybind examples tests benches docs
 DIST := out/dist
 AGAIN := $(CURDIR)/out/wheel-check
