@@ -40,8 +40,7 @@ pub enum EpisodeError {
     /// A step after the end of an episode without autoreset.
     #[error(
         "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a \
-         mask \
-         selects it) before the next step"
+         mask selects it) before the next step"
     )]
     Finished {
         /// Sub-environment.

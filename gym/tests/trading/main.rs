@@ -11,7 +11,6 @@ mod allocation;
 mod forked;
 mod resolved;
 mod seed_document;
-mod speed;
 mod vector;
 
 use backcast_gym::{RewardFactory, TradingEnv, TradingEnvConfig};

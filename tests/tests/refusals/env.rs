@@ -133,7 +133,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "a mask of another panel",
         |s| made(s, 1, |o| o.tradable = Some(vec![true; 3])),
-        "BadLength",
+        "Episode(BadLength",
         &["`tradable` holds 3", "20"],
     ),
     row(
@@ -145,7 +145,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "a mask of nobody",
         |s| reset(s, Some(&[false; 2]), None),
-        "EmptyMask",
+        "Episode(EmptyMask",
         &["2", "at least one"],
     ),
     row(
@@ -154,7 +154,7 @@ pub(crate) const ROWS: &[Row] = &[
             let new = PortfolioVectorEnv::new(s.panel.clone(), 2, PortfolioOptions::default());
             refusal(new.and_then(|mut env| env.reset(ResetSeed::Keep, Some(&[true, false]), None)))
         },
-        "LeftOut",
+        "Episode(LeftOut",
         &["environment 1", "all of them first"],
     ),
     row(
@@ -163,8 +163,18 @@ pub(crate) const ROWS: &[Row] = &[
         "BadStartDay",
         &["99", "1 to 8"],
     ),
-    row("starts left out", |s| reset(s, None, Some(&[1])), "BadLength", &["`start_day`", "1", "2"]),
-    row("actions left out", |s| refusal(s.env.step(&[0.0])), "BadLength", &["`actions`", "1", "2"]),
+    row(
+        "starts left out",
+        |s| reset(s, None, Some(&[1])),
+        "Episode(BadLength",
+        &["`start_day`", "1", "2"],
+    ),
+    row(
+        "actions left out",
+        |s| refusal(s.env.step(&[0.0])),
+        "Episode(BadLength",
+        &["`actions`", "1", "2"],
+    ),
     row(
         "an action too large",
         |s| refusal(s.env.step(&[0.0, 1.5])),
@@ -184,7 +194,7 @@ pub(crate) const ROWS: &[Row] = &[
             let env = PortfolioVectorEnv::new(panel, 1, PortfolioOptions::default());
             refusal(env.unwrap().step(&[0.0]))
         },
-        "NotReset",
+        "Episode(NotReset",
         &["environment 0", "call reset"],
     ),
 ];

@@ -90,7 +90,7 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "one lease too many",
         |s| lease(s, 0, 90, 1),
-        "Hold(TooMany",
+        "Pins(TooMany",
         &["1024 leases", "limit is 1024", "let go of some"],
     )
     .given(|s| {
