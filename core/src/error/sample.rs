@@ -74,11 +74,11 @@ pub enum SampleError {
     },
     /// Discounts of something that is no column of discounts.
     #[error(
-        "gamma=\"discount\" discounts by the column `discount`, one f4 or f8 a row; {found}; create the \
-         ring with \"discount\": \"f4\""
+        "gamma=\"discount\" discounts by the column `discount`, one f4 or f8 a row; {found}; \
+         create the ring with \"discount\": \"f4\""
     )]
     BadDiscount {
-        /// What the schema has instead.
+        /// Column that the schema has instead.
         found: String,
     },
     /// A window for a column that the ring lacks.
@@ -101,8 +101,8 @@ pub enum SampleError {
     NoColumns,
     /// Windows by column, and one for all.
     #[error(
-        "history={history} is the window of all columns, and there are windows by column too; give the \
-         history of each column with them"
+        "history={history} is the window of all columns, and there are windows by column too; give \
+         the history of each column with them"
     )]
     HistoryTwice {
         /// The window of all columns.

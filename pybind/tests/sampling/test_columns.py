@@ -1,7 +1,7 @@
 """Windows by column, and returns that a column discounts."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -37,13 +37,20 @@ def buf() -> bc.ReplayBuffer:
 
 
 def test_windows_by_column_are_parts_of_the_longest_one(buf: bc.ReplayBuffer) -> None:
-    windows = {"obs/a": 6, "obs": 2, "lstm": "first", "reward": None}
+    windows: dict[str, int | Literal["first"] | None] = {
+        "obs/a": 6,
+        "obs": 2,
+        "lstm": "first",
+        "reward": None,
+    }
     by_column = buf.sampler(seed=7, history=windows, copy=True)
     whole = buf.sampler(seed=7, history=6, copy=True)
     found, expected = by_column.sample(64), whole.sample(64)
     for _ in range(2):
         assert (found.index == expected.index).all()
-        assert (found.mask == expected.mask).all()
+        assert found.mask is not None
+        assert expected.mask is not None
+        assert np.array_equal(found.mask, expected.mask)
         assert (found["obs"]["a"] == expected["obs"]["a"]).all()
         assert (found["obs"]["b"] == expected["obs"]["b"][:, -2:]).all()
         assert (found["next_obs"]["b"] == expected["next_obs"]["b"][:, -2:]).all()
