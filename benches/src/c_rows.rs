@@ -240,6 +240,9 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     ) -> bool {
         assert_eq!(index.len(), out.index.len(), "rows of a batch");
         assert_eq!(out.obs.len(), index.len() * OBS, "a batch of such rows");
+        // Only x86-64 prefetches.
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = ahead;
         let mut whole = true;
         for (b, of) in index.iter().enumerate() {
             #[cfg(target_arch = "x86_64")]

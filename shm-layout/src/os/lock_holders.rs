@@ -21,7 +21,7 @@ pub fn has_ended(pid: u64) -> bool {
 /// hold it. Empty where the system does not tell. Reads every descriptor of every such process.
 pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<u32>> {
     let mut held = BTreeMap::<u64, Vec<u32>>::new();
-    let Ok(file) = rustix::fs::fstat(lock) else { return held };
+    let Some(file) = device_and_inode(lock) else { return held };
     let uid = rustix::process::geteuid().as_raw();
     for process in fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
         let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
@@ -32,7 +32,7 @@ pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<
         let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
         for descriptor in descriptors.filter_map(Result::ok) {
             let is_it = fs::metadata(descriptor.path())
-                .is_ok_and(|found| (found.dev(), found.ino()) == (file.st_dev, file.st_ino));
+                .is_ok_and(|found| (found.dev(), found.ino()) == file);
             if !is_it {
                 continue;
             }
@@ -45,6 +45,13 @@ pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<
         }
     }
     held
+}
+
+/// Returns the device and the inode of an open file.
+fn device_and_inode(fd: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    #[expect(clippy::useless_conversion, reason = "the types differ between systems")]
+    Some((u64::try_from(stat.st_dev).ok()?, u64::try_from(stat.st_ino).ok()?))
 }
 
 /// Returns the bytes that a descriptor of a process has locked exclusively.
@@ -73,6 +80,7 @@ fn within(range: &Range<u64>, bytes: &Range<u64>) -> Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
     use crate::os::byte_lock::{LockFile, LockMode};
 
     #[test]

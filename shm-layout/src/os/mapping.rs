@@ -171,6 +171,10 @@ impl Mapping {
     /// Makes the system allocate every page now, so that no later store waits for a page or finds
     /// none.
     #[cfg(not(miri))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(clippy::unnecessary_wraps, reason = "fails where the kernel is asked")
+    )]
     fn populate(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         // SAFETY: exactly the range of this mapping, which is writable. No byte is changed.

@@ -4,9 +4,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
-use super::files::check_owner;
 use crate::error::SegmentError;
 use crate::os::mapping::Access;
 
@@ -35,8 +34,8 @@ pub(crate) fn seal(file: &File) -> rustix::io::Result<()> {
 /// size is sealed.
 #[cfg(target_os = "linux")]
 pub(crate) fn check_sealed(fd: &OwnedFd, path: &Path) -> Result<u64, SegmentError> {
-    use rustix::fs::{SealFlags, fcntl_get_seals};
-    let len = check_owner(fd, path, FileType::RegularFile)?;
+    use rustix::fs::{FileType, SealFlags, fcntl_get_seals};
+    let len = super::files::check_owner(fd, path, FileType::RegularFile)?;
     let sealed = fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
     if sealed.contains(SealFlags::SHRINK | SealFlags::GROW) {
         return Ok(len);
