@@ -43,7 +43,7 @@ TOGETHER_S: Final = 3.0
 
 
 class Metric(NamedTuple):
-    """What is measured, and the method that does it."""
+    """Metric, and the method that measures it."""
 
     name: str
     method: str

@@ -69,7 +69,7 @@ class Shared(Protocol):
     """The learner's end of a buffer that two processes use."""
 
     handle: Any
-    """What `writer` is made from in the other process."""
+    """Argument from which the other process makes its `writer`."""
     writer: Any
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What one writes by hand: NumPy columns, a cursor and fancy indexing."""
+"""Hand-written ring: NumPy columns, a cursor and fancy indexing."""
 
 from __future__ import annotations
 

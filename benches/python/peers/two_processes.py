@@ -22,7 +22,7 @@ PATIENCE_S: Final = 120.0
 
 
 class Turn(NamedTuple):
-    """What both processes did in a turn."""
+    """Counts of both processes in a turn."""
 
     written: float
     """Transitions per second."""

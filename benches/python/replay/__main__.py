@@ -21,7 +21,7 @@ from .workloads import BATCH, CAPACITY, EPISODE, FRAMES, MANY, Frame, observatio
 
 def transitions_of_w1() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
     """Metric, units per call, and a call for each contender that has it."""
-    # As they are stored over and over, an episode ends with the last of them.
+    # The steps are stored repeatedly, so an episode ends with the last of them.
     many = transitions(EPISODE // 2, (MANY,))
     singles = [tuple(step) for step in transitions(4_096)]
     # In loops of the contenders' own, as in a program: a call of ours costs as much as an append.

@@ -120,7 +120,7 @@ fn stands_for(name: &str, column: &str) -> bool {
     column.strip_prefix(name).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// What a sampler draws, and the columns that its batches have: all of them with one window, or each with its
+/// Options of a sampler, and the columns that its batches have: all of them with one window, or each with its
 /// own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSpec {
@@ -164,7 +164,7 @@ impl SamplerOptions {
 pub(crate) struct SelectedColumns {
     /// In the order of the schema; `None` for columns that are left out.
     windows: Vec<Option<ColumnWindow>>,
-    /// Of `terminated` and `truncated`.
+    /// Windows of `terminated` and `truncated`.
     flags: [Option<ColumnWindow>; 2],
     /// Transitions of the longest history, if there is any.
     longest: Option<u32>,

@@ -119,8 +119,8 @@ impl TransitionRing {
         if capacity < u64::from(lanes.max(1)) {
             return Err(TransitionError::BadCapacity { capacity, lanes });
         }
-        // A ring's transition needs the row after it, ours does not: a lane of one row is refused
-        // there and right here.
+        // `Ring` needs two rows a lane, since its transitions need the row after them. Trading
+        // transitions do not, so that one a lane is a valid capacity here.
         let rows = capacity.max(2 * u64::from(lanes));
         let made = RingOptions::with_capacity(Capacity::Rows(rows))
             .lanes(lanes)

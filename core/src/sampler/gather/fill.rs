@@ -16,7 +16,7 @@ use crate::sampler::Sampler;
 use crate::sampler::eligibility::Candidate;
 use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
 
-/// What gathering a batch took.
+/// Counts of the work that gathering a batch took.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     /// Draws of all items together.
@@ -88,7 +88,7 @@ impl Sampler {
     ) -> Result<(), Stopped> {
         let mut regular = regular_items(now);
         if regular != now.all() {
-            // What a new draw of an item will need is prefetched before the others are copied.
+            // Inspect first: new draws prefetch their rows before the others are copied.
             self.inspect_items(context, now, now.all() & !regular, irregular, gathered)?;
         }
         if regular == 0 {

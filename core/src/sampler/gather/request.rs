@@ -1,4 +1,4 @@
-//! What a batch is gathered from, and why it may fail: what selection, inspection and copies share.
+//! The request of a batch and why it may fail: shared by selection, inspection and copies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ pub(crate) enum BatchRequest<'a> {
     Rows(&'a [i64], MissingRows),
 }
 
-/// What becomes of rows that are not there, or start no transition.
+/// Treatment of rows that are not there, or start no transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingRows {
     /// The first of them is an error.
@@ -43,7 +43,7 @@ impl From<SampleError> for Stopped {
     }
 }
 
-/// What does not change while a batch is gathered.
+/// State that does not change while a batch is gathered.
 #[derive(Clone, Copy)]
 pub(super) struct FillContext<'a> {
     pub(super) request: BatchRequest<'a>,
