@@ -235,8 +235,8 @@ lint-python: $(STAMP)/dev
 # BACKCAST_PYTHON: Rust tests read what this Python writes, and the other way round.
 test-rust: export BACKCAST_PYTHON := $(CURDIR)/$(PY)
 test-rust: tools native
-	cargo test -p backcast-layout --locked
-	cargo test $(REST) --locked
+	cargo test -p backcast-layout --locked --no-fail-fast
+	cargo test $(REST) --locked --no-fail-fast
 
 test-python: $(STAMP)/dev native
 	$(PY) -m pytest

@@ -241,7 +241,7 @@ mod tests {
             (with("draws", json!(2)), "version 2"),
         ] {
             let error = sampler_state(&json).unwrap_err().to_string();
-            assert!(error.contains(part) && error.contains("; give"), "{error} lacks {part}");
+            assert!(error.contains(part) && error.contains("; pass"), "{error} lacks {part}");
         }
     }
 }
