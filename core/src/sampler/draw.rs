@@ -1,0 +1,62 @@
+//! Batches of uniform draws.
+
+use std::sync::Arc;
+
+use super::batch::{Batch, Memory};
+use super::gather::BatchRequest;
+use super::options::Boundary;
+use super::plan::BatchPlan;
+use super::{FREQUENT, Sampler, check_arenas};
+use crate::error::SampleError;
+
+impl Sampler {
+    /// Draws `batch` transitions, with replacement, into memory of its own.
+    pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
+        let mut drawn = self.blank(batch)?;
+        self.sample_over(&mut drawn)?;
+        Ok(drawn)
+    }
+
+    /// Draws as many transitions as an earlier batch has, over what it holds.
+    ///
+    /// The batch may be one of another sampler with the same windows over the same columns. After
+    /// an error it holds a mixture.
+    pub fn sample_over(&mut self, batch: &mut Batch) -> Result<(), SampleError> {
+        let plan = Arc::clone(batch.plan());
+        self.sample_into(&plan, &mut batch.buffers())
+    }
+
+    /// Draws into memory of the caller's, one slice per arena of the plan. Never stops a writer;
+    /// rows that a writer overwrote meanwhile are drawn again.
+    pub fn sample_into(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<(), SampleError> {
+        let plan = self.own_plan(plan)?;
+        check_arenas(&plan, arenas)?;
+        self.heed_notices()?;
+        let lapped_before = self.lapped();
+        self.eligibility.refresh();
+        let gathered = self.fill(BatchRequest::Draws(self.batches), &plan, arenas)?;
+        self.eligibility.use_index(gathered.attempts > FREQUENT * plan.batch() as u64);
+        self.batches = self.batches.wrapping_add(1);
+        self.count(plan.batch(), lapped_before);
+        Ok(())
+    }
+
+    /// Returns why nothing can be drawn. O(rows).
+    pub(super) fn nothing(&self) -> SampleError {
+        let longest = self.eligibility.longest_run();
+        // Where windows need not be whole, what this finds was published just now.
+        let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
+        if longest > 0 && self.options.boundary == Boundary::Clamp {
+            return SampleError::NoHistory { history, longest };
+        }
+        if longest == 0 || self.options.boundary != Boundary::Reject {
+            return SampleError::Empty { rows: self.eligibility.ranges().published() };
+        }
+        let needed = u64::from(history) + u64::from(future);
+        SampleError::NoWindow { history, future, needed, longest }
+    }
+}

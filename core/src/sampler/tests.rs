@@ -1,0 +1,192 @@
+use backcast_layout::DType;
+
+use super::eligibility::{ReadableRanges, StartIndex};
+use super::*;
+use crate::schema::Schema;
+use crate::{AutoresetMode, RingOptions, StepColumns, WriterOptions};
+
+/// Episodes of one to `longest` transitions, one row each lane and step.
+fn ring(longest: usize) -> Ring {
+    ring_of(longest, 1)
+}
+
+/// Returns such a ring with `numbers` numbers a row, which tell their step and their place.
+fn ring_of(longest: usize, numbers: u16) -> Ring {
+    let schema = Schema::builder()
+        .column("obs", DType::F32, &[numbers.into()])
+        .column("reward", DType::F32, &[])
+        .build()
+        .unwrap();
+    let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
+    let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
+    let mut writer = ring.writer(options).unwrap();
+    let mut left = 1;
+    for step in 0..500_usize {
+        left -= 1;
+        let ends = [left == 0; 2];
+        if left == 0 {
+            left = 1 + (step * step / 3) % longest;
+        }
+        let first = u16::try_from(step).unwrap();
+        let obs: Vec<f32> = (first..first + 2 * numbers).map(f32::from).collect();
+        let reward = [f32::from(first), -f32::from(first)];
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let columns = columns.with("reward", &reward).unwrap();
+        let mut columns = columns.with_final("obs", &obs).unwrap();
+        writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
+    }
+    ring
+}
+
+#[test]
+fn the_index_changes_what_a_draw_costs_and_not_what_it_draws() {
+    for (longest, boundary) in [(1, Boundary::Mask), (7, Boundary::Reject)] {
+        let ring = ring(longest);
+        let options = SamplerOptions::seeded(3).history(4).future(2).boundary(boundary);
+        let [mut never, mut always, mut free] = [(); 3].map(|()| ring.sampler(options).unwrap());
+        let mut indexed = 0;
+        for _ in 0..20 {
+            never.eligibility.use_index(false);
+            always.eligibility.use_index(true);
+            let expected = always.sample(300).unwrap().index();
+            assert_eq!(never.sample(300).unwrap().index(), expected);
+            assert_eq!(free.sample(300).unwrap().index(), expected);
+            indexed += u32::from(free.eligibility.is_indexed());
+        }
+        assert_eq!(indexed, if boundary == Boundary::Reject { 20 } else { 0 });
+    }
+}
+
+#[test]
+fn the_scalar_path_fills_what_the_fast_path_fills() {
+    use super::gather::tests::{ALL_SCALAR, REGULAR};
+    let single = SamplerOptions::seeded(11);
+    let windows = single.history(4).future(2);
+    let returns = |options: SamplerOptions| options.n_step(3).gamma(0.9);
+    let options = [
+        single,
+        windows,
+        windows.boundary(Boundary::Reject),
+        windows.boundary(Boundary::Clamp),
+        windows.copy(true),
+        returns(single),
+        returns(windows),
+    ];
+    // Rows of a few bytes, of some, of so many that others are prefetched between their lines, and of so
+    // many that items are copied one by one.
+    let rings =
+        [(1, 1), (3, 1), (20, 1), (100, 1), (400, 1), (20, 36), (400, 36), (20, 260), (100, 2_100)];
+    REGULAR.set(0);
+    for ((longest, numbers), options) in
+        rings.into_iter().flat_map(|of| options.map(|options| (of, options)))
+    {
+        let ring = ring_of(longest, numbers);
+        let [mut fast, mut scalar] = [(); 2].map(|()| ring.sampler(options).unwrap());
+        let filled = |sampler: &mut Sampler, all_scalar: bool, index: Option<&[i64]>| {
+            let plan = sampler.plan(300).unwrap();
+            let mut memory: Vec<_> = plan.arenas().iter().map(|a| vec![7; a.bytes()]).collect();
+            let mut arenas: Vec<_> = memory.iter_mut().map(Vec::as_mut_slice).collect();
+            ALL_SCALAR.set(all_scalar);
+            let done = match index {
+                None => sampler.sample_into(&plan, &mut arenas),
+                Some(index) => sampler.gather_into(index, &plan, &mut arenas),
+            };
+            ALL_SCALAR.set(false);
+            done.map(|()| memory).map_err(|error| error.to_string())
+        };
+        for _ in 0..5 {
+            let expected = filled(&mut scalar, true, None);
+            assert_eq!(filled(&mut fast, false, None), expected, "{longest}, {options:?}");
+            let Ok(index) = fast.sample(300).map(|batch| batch.index()) else { continue };
+            scalar.batches = fast.batches;
+            for index in [index.clone(), vec![-1; 300], index.into_iter().rev().collect()] {
+                let expected = filled(&mut scalar, true, Some(&index));
+                let found = filled(&mut fast, false, Some(&index));
+                assert_eq!(found, expected, "{longest}, {options:?}");
+            }
+        }
+    }
+    assert!(REGULAR.get() > 0, "the test proves nothing");
+}
+
+#[test]
+fn what_is_drawn_does_not_depend_on_how_long_rows_are() {
+    let drawn = |numbers: u32| {
+        let schema = Schema::builder().column("obs", DType::F32, &[numbers]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
+        let obs = vec![0.5_f32; 2 * numbers as usize];
+        for _ in 0..500 {
+            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            writer.append(&columns.step(&[false; 2], &[false; 2]).unwrap()).unwrap();
+        }
+        ring.sampler(SamplerOptions::seeded(5)).unwrap().sample(300).unwrap().index()
+    };
+    let first = drawn(1);
+    for numbers in [16, 80, 210, 300, 500, 2_000] {
+        assert_eq!(drawn(numbers), first, "{numbers} numbers a row");
+    }
+}
+
+#[test]
+fn a_head_that_goes_down_empties_the_index() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+    let options = RingOptions::with_capacity(600).base(crate::Base::at(dir.path()));
+    let ring = Ring::create("liar", &schema, options).unwrap();
+    let mut writer =
+        ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+    // No window fits into the first episodes, so those that remain are drawn from the index.
+    for step in 0..500 {
+        let mut columns = StepColumns::of(&schema).with("obs", &[1.0_f32]).unwrap();
+        let ends = [step < 100];
+        let step = columns.step(&ends, &[false]);
+        writer.append(&step.unwrap()).unwrap();
+    }
+    let options = SamplerOptions::seeded(1).history(3).boundary(Boundary::Reject);
+    let mut sampler = ring.sampler(options).unwrap();
+    sampler.eligibility.use_index(true);
+    sampler.sample(16).unwrap();
+    let lane = ring.path().unwrap().join("lane-0000.dat");
+    let file = std::fs::File::options().write(true).open(lane).unwrap();
+    let head = std::mem::offset_of!(backcast_layout::LaneHeader, head) as u64;
+    for rows in [90_u64, 40, 0] {
+        file.write_all_at(&rows.to_ne_bytes(), head).unwrap();
+        sampler.eligibility.use_index(true);
+        let drawn = sampler.sample(64).map(|batch| batch.index());
+        assert!(drawn.is_err(), "{rows} rows hold no window: {drawn:?}");
+    }
+}
+
+#[test]
+fn the_index_follows_a_writer_that_laps_it() {
+    let ring = ring(7);
+    let mut starts = StartIndex::new(2, 1);
+    let mut ranges = ReadableRanges::default();
+    let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
+    let mut writer = ring.writer(options).unwrap();
+    for (round, steps) in [0, 1, 5, 40, 299, 300, 301, 2_000].into_iter().enumerate() {
+        for step in 0..steps {
+            let obs = [1.0_f32, 2.0];
+            let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+            let columns = columns.with("reward", &obs).unwrap();
+            let mut columns = columns.with_final("obs", &obs).unwrap();
+            let ends = [step % 5 == 4, step % (6 + round) == 5];
+            writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
+        }
+        let lanes = ranges.refresh(&ring);
+        starts.refresh(&lanes, &ranges);
+        let mut fresh = StartIndex::new(2, 1);
+        fresh.refresh(&lanes, &ranges);
+        let list = |starts: &StartIndex| -> Vec<_> {
+            (0..starts.total()).map(|n| starts.nth(n).unwrap()).collect()
+        };
+        assert_eq!(list(&starts), list(&fresh));
+        assert!(list(&starts).iter().all(|(lane, row)| starts.contains(*lane, *row)));
+        let rows = ranges.iter().zip(0..).flat_map(|(r, l)| r.clone().map(move |s| (l, s)));
+        let held = rows.filter(|(lane, row)| starts.contains(*lane, *row)).count();
+        assert_eq!(held as u64, starts.total());
+    }
+}
