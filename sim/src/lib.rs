@@ -41,16 +41,17 @@ mod ledger;
 mod market;
 mod rng;
 mod tape;
+mod venue;
 mod wheel;
 
-pub use agents::{Agent, Archetype, CloneAgent, Floor};
+pub use agents::{Agent, AgentFactory, CloneAgent, Floor};
 pub use book::{
     Book, BookEvents, BookFill, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal, Side,
     auction::{AuctionRule, CallAuction, Cleared},
 };
 pub use candles::{Candle, Candles};
 pub use config::{
-    AccountConfig, AgentFactory, ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig,
+    AccountConfig, Archetype, ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig,
     FundamentalConfig, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population,
     Preset, SignalConfig, SlotConfig, ValueConfig,
 };
@@ -63,12 +64,12 @@ pub use ledger::{
     BORROW_INTERVAL, CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits,
     OPEN_ORDERS, OrderReject,
 };
-pub use market::{
-    DepthLevel, IN_FLIGHT, Market, OrderId, Placed, RECORDS, Slot, SlotFill, SlotReport,
-    SlotRequest, SlotTotals, Venue,
-};
+pub use market::{DepthLevel, Market};
 pub use rng::{RandomStream, StreamRole};
 pub use tape::{HORIZONS, MarketOrder, Tape};
+pub use venue::{
+    IN_FLIGHT, OrderId, Placed, RECORDS, SlotFill, SlotReport, SlotRequest, SlotTotals,
+};
 
 /// Runs the example of the page in `docs/`.
 #[cfg(doctest)]

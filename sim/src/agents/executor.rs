@@ -6,8 +6,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::ExecutorConfig,
-    market::AgentDesk,
     rng::RandomStream,
+    venue::AgentDesk,
 };
 
 #[derive(Clone, Copy, Debug)]

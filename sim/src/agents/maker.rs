@@ -3,8 +3,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::MakerConfig,
-    market::AgentDesk,
     rng::RandomStream,
+    venue::AgentDesk,
 };
 
 /// Levels on each side.

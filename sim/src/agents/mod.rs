@@ -1,40 +1,26 @@
 //! Background agents: five archetypes in one flat array, each with a random stream of its own.
 
 mod executor;
+mod factory;
 mod maker;
 mod noise;
 mod signal;
 mod user;
 mod value;
 
+pub use factory::AgentFactory;
 pub use user::{Agent, CloneAgent, Floor};
 
 use crate::{
-    config::Population,
-    market::AgentDesk,
+    config::{Archetype, Population},
     rng::{RandomStream, StreamRole, mix},
     tape::Tape,
+    venue::AgentDesk,
     wheel::Wheel,
 };
 use executor::Executor;
 use signal::Signal;
 use value::ValueTrader;
-
-/// Kind of a background agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Archetype {
-    /// Quotes both sides.
-    Maker = 0,
-    /// Trades at random.
-    Noise = 1,
-    /// Trades towards a private valuation.
-    Value = 2,
-    /// Follows or fades an indicator.
-    Signal = 3,
-    /// Works large parent orders.
-    Executor = 4,
-}
 
 /// State of one archetype.
 #[derive(Clone, Copy, Debug)]

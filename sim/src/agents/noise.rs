@@ -3,8 +3,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::NoiseConfig,
-    market::AgentDesk,
     rng::RandomStream,
+    venue::AgentDesk,
 };
 
 /// Farthest limit order from the opposite touch, in price ticks.

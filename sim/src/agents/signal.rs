@@ -3,9 +3,9 @@
 use crate::{
     book::{OrderKind, Side},
     config::SignalConfig,
-    market::AgentDesk,
     rng::RandomStream,
     tape::{HORIZONS, Indicator},
+    venue::AgentDesk,
 };
 
 #[derive(Clone, Copy, Debug)]

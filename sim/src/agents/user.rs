@@ -3,9 +3,9 @@
 use crate::{
     book::{OrderKind, Side},
     ledger::{Ledger, OrderReject},
-    market::{OrderId, Pit, Placed, Slot, Venue},
     rng::RandomStream,
     tape::Tape,
+    venue::{OrderId, Pit, Placed, Slot, Venue},
 };
 
 /// Clones a boxed agent; implemented for every `Agent + Clone`.
@@ -81,25 +81,25 @@ impl Floor<'_> {
     /// Returns the mid-price at the end of the last tick, in ticks; `None` for an unknown symbol.
     #[must_use]
     pub fn mid(&self, symbol: u16) -> Option<f64> {
-        self.venue(symbol).ok().map(|venue| venue.tape().mid())
+        self.venue(symbol).ok().map(|venue| venue.tape.mid())
     }
 
     /// Returns the highest bid now, in ticks.
     #[must_use]
     pub fn best_bid(&self, symbol: u16) -> Option<i32> {
-        self.venue(symbol).ok()?.book().best_bid()
+        self.venue(symbol).ok()?.book.best_bid()
     }
 
     /// Returns the lowest ask now, in ticks.
     #[must_use]
     pub fn best_ask(&self, symbol: u16) -> Option<i32> {
-        self.venue(symbol).ok()?.book().best_ask()
+        self.venue(symbol).ok()?.book.best_ask()
     }
 
     /// Returns the public record of a symbol.
     #[must_use]
     pub fn tape(&self, symbol: u16) -> Option<&Tape> {
-        self.venue(symbol).ok().map(Venue::tape)
+        self.venue(symbol).ok().map(|venue| &venue.tape)
     }
 
     /// Returns the agent's position in shares; 0 for an unknown symbol.

@@ -7,8 +7,8 @@
 use crate::{
     book::{OrderKind, Side},
     config::ValueConfig,
-    market::AgentDesk,
     rng::RandomStream,
+    venue::AgentDesk,
 };
 
 #[derive(Clone, Copy, Debug)]

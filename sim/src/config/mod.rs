@@ -7,7 +7,7 @@ mod preset;
 
 pub use error::ConfigError;
 pub use population::{
-    AgentFactory, ExecutorConfig, MakerConfig, NoiseConfig, Population, SignalConfig, ValueConfig,
+    Archetype, ExecutorConfig, MakerConfig, NoiseConfig, Population, SignalConfig, ValueConfig,
 };
 pub use preset::Preset;
 

@@ -1,9 +1,22 @@
 //! Background agents of one symbol: how many of each archetype, and how they act.
 
-use crate::{
-    agents::{Agents, Archetype},
-    ledger::{Ledger, Limits},
-};
+use crate::ledger::Limits;
+
+/// Kind of a background agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Archetype {
+    /// Quotes both sides.
+    Maker = 0,
+    /// Trades at random.
+    Noise = 1,
+    /// Trades towards a private valuation.
+    Value = 2,
+    /// Follows or fades an indicator.
+    Signal = 3,
+    /// Works large parent orders.
+    Executor = 4,
+}
 
 /// Background agents of one symbol. Times are ticks, quantities shares, prices price ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,37 +199,5 @@ impl Population {
         scaled.signal.wait = (scaled.signal.wait * factor).max(1.0);
         scaled.executor.idle = (scaled.executor.idle * factor).max(1.0);
         scaled
-    }
-}
-
-/// Builds the background agents of a market from its population.
-#[derive(Clone, Copy, Debug)]
-pub struct AgentFactory {
-    population: Population,
-}
-
-impl AgentFactory {
-    /// Creates a factory for one population.
-    #[must_use]
-    pub const fn new(population: &Population) -> Self {
-        Self { population: *population }
-    }
-
-    /// Returns the population.
-    #[must_use]
-    pub const fn population(&self) -> &Population {
-        &self.population
-    }
-
-    /// Opens an account for every agent of `symbol` and returns the agents, not yet seeded.
-    pub(crate) fn spawn(&self, symbol: u16, ledger: &mut Ledger) -> Agents {
-        let mut agents = Agents::new(&self.population);
-        for (archetype, count) in self.population.counts() {
-            for ordinal in 0..count {
-                let account = ledger.open_local(symbol, self.population.limits);
-                agents.add(archetype, ordinal, symbol, account);
-            }
-        }
-        agents
     }
 }

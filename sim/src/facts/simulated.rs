@@ -8,7 +8,8 @@ use super::subject::{Subject, TickView};
 use crate::book::Side;
 use crate::config::{AccountConfig, ConfigError, MarketConfig, Preset, SlotConfig};
 use crate::ledger::Limits;
-use crate::market::{Market, SlotRequest};
+use crate::market::Market;
+use crate::venue::SlotRequest;
 
 /// Ticks before the first one that counts: an hour, in which positions and volatility spread out.
 pub const WARM_UP_TICKS: u64 = 3_600;

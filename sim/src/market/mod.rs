@@ -1,18 +1,12 @@
 //! The market: symbols, agents, slots and one ledger, moved forward one tick at a time.
 
-mod pit;
 mod readout;
-mod slot;
-mod venue;
+mod symbol;
 
 use std::sync::Arc;
 
-pub(crate) use pit::{AgentDesk, Pit};
-pub use pit::{OrderId, Placed};
 pub use readout::DepthLevel;
-use slot::Pending;
-pub use slot::{IN_FLIGHT, RECORDS, Slot, SlotFill, SlotReport, SlotRequest, SlotTotals};
-pub use venue::Venue;
+use symbol::SymbolModel;
 
 use crate::{
     agents::{Agent, Floor},
@@ -20,6 +14,7 @@ use crate::{
     fundamental::Newsroom,
     ledger::{BORROW_INTERVAL, Ledger, OrderReject},
     rng::{RandomStream, StreamRole},
+    venue::{IN_FLIGHT, Pending, Placed, Slot, SlotReport, SlotRequest, Venue},
 };
 
 /// A user agent with its account.
@@ -43,6 +38,8 @@ pub struct Market {
     seed: u64,
     now: u64,
     venues: Vec<Venue>,
+    /// One for each venue.
+    models: Vec<SymbolModel>,
     ledger: Ledger,
     slots: Vec<Slot>,
     users: Vec<User>,
@@ -54,6 +51,7 @@ impl Clone for Market {
         Self {
             config: Arc::clone(&self.config),
             venues: self.venues.clone(),
+            models: self.models.clone(),
             ledger: self.ledger.clone(),
             slots: self.slots.clone(),
             users: self.users.clone(),
@@ -68,6 +66,7 @@ impl Clone for Market {
         self.seed = source.seed;
         self.now = source.now;
         self.venues.clone_from(&source.venues);
+        self.models.clone_from(&source.models);
         self.ledger.clone_from(&source.ledger);
         self.slots.clone_from(&source.slots);
         self.users.clone_from(&source.users);
@@ -109,12 +108,15 @@ impl Market {
             User { agent, account, stream: RandomStream::default(), wake: 0 }
         });
         let users = users.collect();
-        let venues = (0..config.symbols)
-            .map(|symbol| Venue::new(&config, symbol, count, &mut ledger))
+        let models: Vec<_> = (0..config.symbols)
+            .map(|symbol| SymbolModel::new(&config, symbol, &mut ledger))
             .collect();
+        let accounts = |model: &SymbolModel| model.agents.len() + config.slots.len() + count;
+        let venues = models.iter().map(|model| Venue::new(&config, accounts(model))).collect();
         let slots = config.slots.iter().map(|slot| Slot::new(*slot, symbols)).collect();
         let newsroom = Newsroom::new();
-        let mut market = Self { config, seed, now: 0, venues, ledger, slots, users, newsroom };
+        let now = 0;
+        let mut market = Self { config, seed, now, venues, models, ledger, slots, users, newsroom };
         market.reset(seed);
         Ok(market)
     }
@@ -157,9 +159,10 @@ impl Market {
             let AccountConfig { cash, shares, .. } = user.account;
             endow(&mut self.ledger, account, config.symbols, cash, shares);
         }
-        for (symbol, venue) in self.venues.iter_mut().enumerate() {
-            venue.reset(config, symbol as u16, seed, 0);
-            for account in venue.agents.accounts() {
+        self.venues.iter_mut().for_each(|venue| venue.reset(config));
+        for (symbol, model) in self.models.iter_mut().enumerate() {
+            model.reset(config, symbol as u16, seed, 0);
+            for account in model.agents.accounts() {
                 self.ledger.endow_cash(account, config.population.cash);
                 self.ledger.endow_shares(account, symbol as u16, config.population.shares);
             }
@@ -175,8 +178,8 @@ impl Market {
         for (index, user) in self.users.iter_mut().enumerate() {
             user.stream = RandomStream::new(seed, StreamRole::User, index as u64);
         }
-        for (symbol, venue) in self.venues.iter_mut().enumerate() {
-            venue.reseed(&self.config, symbol as u16, seed, self.now);
+        for (symbol, model) in self.models.iter_mut().enumerate() {
+            model.reseed(&self.config, symbol as u16, seed, self.now);
         }
         let stream = RandomStream::new(seed, StreamRole::MarketNews, 0);
         self.newsroom.reset(stream, self.config.news.market_per_day, self.now);
@@ -188,26 +191,28 @@ impl Market {
         let now = self.now;
         let config = &*self.config;
         let market_news = self.newsroom.poll(now, &config.news, true);
-        for venue in &mut self.venues {
+        for (venue, model) in self.venues.iter_mut().zip(&mut self.models) {
             venue.tape.begin_tick();
-            venue.fundamental.step(&config.fundamental, now);
-            if let Some((news, shock)) = venue.newsroom.poll(now, &config.news, false) {
-                venue.fundamental.hit(news, shock);
+            model.fundamental.step(&config.fundamental, now);
+            if let Some((news, shock)) = model.newsroom.poll(now, &config.news, false) {
+                model.fundamental.hit(news, shock);
             }
             if let Some((news, shock)) = market_news {
-                venue.fundamental.hit(news, shock);
+                model.fundamental.hit(news, shock);
             }
         }
         self.deliver();
         self.act_users();
-        let Self { config, venues, ledger, slots, .. } = self;
-        for (symbol, venue) in venues.iter_mut().enumerate() {
+        let Self { config, venues, models, ledger, slots, .. } = self;
+        for (symbol, (venue, model)) in venues.iter_mut().zip(models).enumerate() {
             let symbol = symbol as u16;
-            venue.act(config, symbol, now, ledger, slots);
+            model.act(config, (symbol, now), venue, ledger, slots);
             if venue.auction.is_some() {
                 venue.call(symbol, now, ledger, slots);
             }
-            venue.end_tick(config, symbol, now, ledger, slots);
+            venue.end_tick(config);
+            model.end_tick(config, &venue.tape);
+            venue.follow(symbol, now, ledger, slots);
             if now.is_multiple_of(BORROW_INTERVAL) {
                 ledger.charge_borrowing(symbol, venue.tape.mid2 / 2);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Market, Slot, SlotFill, SlotReport, SlotRequest, SlotTotals, Venue};
+use super::{Market, symbol::SymbolModel};
 use crate::{
     book::{Book, Side},
     candles::Candles,
@@ -11,6 +11,7 @@ use crate::{
     ledger::{ConservationError, Ledger, OrderReject},
     rng::mix,
     tape::{MarketOrder, Tape},
+    venue::{Slot, SlotFill, SlotReport, SlotRequest, SlotTotals, Venue},
 };
 
 /// Shares at one price.
@@ -47,16 +48,18 @@ impl Market {
         self.config.symbols
     }
 
-    /// Returns one symbol.
-    ///
-    /// # Panics
-    /// If `symbol` is not below [`Market::symbols`]; this holds for every readout by symbol.
-    #[must_use]
-    pub fn venue(&self, symbol: u16) -> &Venue {
+    fn venue(&self, symbol: u16) -> &Venue {
         &self.venues[usize::from(symbol)]
     }
 
+    fn model(&self, symbol: u16) -> &SymbolModel {
+        &self.models[usize::from(symbol)]
+    }
+
     /// Returns the book of a symbol.
+    ///
+    /// # Panics
+    /// If `symbol` is not below [`Market::symbols`]; this holds for every readout by symbol.
     #[must_use]
     pub fn book(&self, symbol: u16) -> &Book {
         &self.venue(symbol).book
@@ -71,14 +74,14 @@ impl Market {
     /// Returns the candles of a symbol.
     #[must_use]
     pub fn candles(&self, symbol: u16) -> &Candles {
-        &self.venue(symbol).candles
+        &self.model(symbol).candles
     }
 
     /// Returns the value that features measure the price against, in ticks: the volume-weighted
     /// mean price, or the fundamental with an error if the configuration reveals it.
     #[must_use]
     pub fn shown_value(&self, symbol: u16) -> f64 {
-        self.venue(symbol).shown_value(&self.config)
+        self.model(symbol).shown_value(&self.config, self.tape(symbol))
     }
 
     /// Returns the ledger.
@@ -142,13 +145,13 @@ impl Market {
     /// Returns the hidden fundamental value in ticks.
     #[must_use]
     pub fn fundamental(&self, symbol: u16) -> f64 {
-        self.venue(symbol).fundamental.value()
+        self.model(symbol).fundamental.value()
     }
 
     /// Returns the live news of a symbol, oldest first.
     pub fn news(&self, symbol: u16) -> impl Iterator<Item = &News> {
         let now = self.now;
-        self.venue(symbol).fundamental.news().iter().filter(move |news| news.left(now) > 0)
+        self.model(symbol).fundamental.news().iter().filter(move |news| news.left(now) > 0)
     }
 
     fn slot(&self, slot: usize) -> Result<&Slot, OrderReject> {
@@ -162,7 +165,7 @@ impl Market {
         self.slots.len()
     }
 
-    /// Returns a slot's fills of the last tick, at most [`RECORDS`](super::RECORDS).
+    /// Returns a slot's fills of the last tick, at most [`RECORDS`](crate::RECORDS).
     ///
     /// # Errors
     /// [`OrderReject::Unknown`] for an unknown slot; this holds for every readout by slot.
@@ -316,7 +319,7 @@ impl Market {
     pub fn state_hash(&self) -> u64 {
         let mut hash = mix(self.now);
         let mut word = |word: u64| hash = mix(hash.rotate_left(5) ^ word);
-        for venue in &self.venues {
+        for (venue, model) in self.venues.iter().zip(&self.models) {
             for side in [Side::Buy, Side::Sell] {
                 venue.book.for_each_order(side, |_, order| {
                     word(u64::from(order.id) << 32 | u64::from(order.since));
@@ -326,11 +329,11 @@ impl Market {
             }
             word(u64::from(venue.book.next_id()));
             venue.tape.digest(&mut word);
-            venue.fundamental.digest(&mut word);
-            venue.newsroom.digest(&mut word);
-            venue.candles.digest(&mut word);
-            venue.analyst.digest(&mut word);
-            venue.agents.digest(&venue.wheel, &mut word);
+            model.fundamental.digest(&mut word);
+            model.newsroom.digest(&mut word);
+            model.candles.digest(&mut word);
+            model.analyst.digest(&mut word);
+            model.agents.digest(&model.wheel, &mut word);
         }
         self.ledger.digest(&mut word);
         self.newsroom.digest(&mut word);
@@ -351,10 +354,10 @@ impl Market {
     /// [`ConservationError`], which is a defect of the simulator.
     pub fn check(&self) -> Result<(), ConservationError> {
         self.ledger.check()?;
-        for (symbol, venue) in self.venues.iter().enumerate() {
+        for (symbol, (venue, model)) in self.venues.iter().zip(&self.models).enumerate() {
             let symbol = symbol as u16;
             let slots = 0..self.slots.len() as u16 + self.users.len() as u16;
-            for account in slots.chain(venue.agents.accounts()) {
+            for account in slots.chain(model.agents.accounts()) {
                 let (bid, offered) = self.ledger.open_shares(account, symbol);
                 let mut open = 0;
                 for side in [Side::Buy, Side::Sell] {

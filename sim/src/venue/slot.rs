@@ -54,11 +54,11 @@ impl SlotRequest {
 
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    pub(super) due: u64,
-    pub(super) number: u64,
-    pub(super) symbol: u16,
-    pub(super) request: SlotRequest,
+pub(crate) struct Pending {
+    pub(crate) due: u64,
+    pub(crate) number: u64,
+    pub(crate) symbol: u16,
+    pub(crate) request: SlotRequest,
 }
 
 /// Result of a request on arrival.
@@ -93,7 +93,7 @@ pub struct SlotFill {
 
 /// Average-cost bookkeeping in one symbol.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Basis {
+pub(crate) struct Basis {
     /// Cost of the open position, fees excluded, in cash units; positive for both signs.
     cost: i64,
     /// Profit of closed positions, fees excluded.
@@ -117,15 +117,15 @@ pub struct SlotTotals {
 
 /// State of one slot.
 #[derive(Debug)]
-pub struct Slot {
-    pub(super) config: SlotConfig,
-    pub(super) pending: VecDeque<Pending>,
-    pub(super) fills: Vec<SlotFill>,
-    pub(super) reports: Vec<SlotReport>,
-    pub(super) bases: Vec<Basis>,
-    pub(super) totals: SlotTotals,
-    pub(super) last_fill: Option<SlotFill>,
-    pub(super) sent: u64,
+pub(crate) struct Slot {
+    pub(crate) config: SlotConfig,
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) fills: Vec<SlotFill>,
+    pub(crate) reports: Vec<SlotReport>,
+    pub(crate) bases: Vec<Basis>,
+    pub(crate) totals: SlotTotals,
+    pub(crate) last_fill: Option<SlotFill>,
+    pub(crate) sent: u64,
 }
 
 impl Clone for Slot {
@@ -148,7 +148,7 @@ impl Clone for Slot {
 }
 
 impl Slot {
-    pub(super) fn new(config: SlotConfig, symbols: usize) -> Self {
+    pub(crate) fn new(config: SlotConfig, symbols: usize) -> Self {
         Self {
             config,
             pending: VecDeque::with_capacity(IN_FLIGHT),
@@ -161,7 +161,7 @@ impl Slot {
         }
     }
 
-    pub(super) fn reset(&mut self, price: i32) {
+    pub(crate) fn reset(&mut self, price: i32) {
         self.pending.clear();
         self.fills.clear();
         self.reports.clear();
@@ -174,7 +174,7 @@ impl Slot {
     }
 
     /// Enters a fill; `position` is the position before it.
-    pub(super) fn filled(&mut self, fill: SlotFill, position: i32) {
+    pub(crate) fn filled(&mut self, fill: SlotFill, position: i32) {
         let basis = &mut self.bases[usize::from(fill.symbol)];
         let notional = |shares: i64| i64::from(fill.price) * shares * CASH_PER_TICK;
         let (held, shares) = (i64::from(position), i64::from(fill.quantity));
@@ -201,7 +201,7 @@ impl Slot {
         }
     }
 
-    pub(super) fn report(&mut self, report: SlotReport) {
+    pub(crate) fn report(&mut self, report: SlotReport) {
         self.totals.refused += u64::from(report.result.is_err());
         if self.reports.len() < IN_FLIGHT {
             self.reports.push(report);
@@ -209,16 +209,16 @@ impl Slot {
     }
 
     /// Profit of closed positions in all symbols, fees excluded, in cash units.
-    pub(super) fn realised(&self) -> i64 {
+    pub(crate) fn realised(&self) -> i64 {
         self.bases.iter().map(|basis| basis.realised).sum()
     }
 
     /// Cost of the open position in one symbol, in cash units; positive for both signs.
-    pub(super) fn cost(&self, symbol: u16) -> i64 {
+    pub(crate) fn cost(&self, symbol: u16) -> i64 {
         self.bases[usize::from(symbol)].cost
     }
 
-    pub(super) fn digest(&self, mut word: impl FnMut(u64)) {
+    pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
         for pending in &self.pending {
             word(pending.due);
             word(pending.number << 16 | u64::from(pending.symbol));

@@ -46,7 +46,7 @@ pub(crate) struct Pit<'a> {
 }
 
 /// Applies what a book reports to the ledger, the tape and the slots.
-pub(super) struct Settlement<'a> {
+struct Settlement<'a> {
     pub(super) symbol: u16,
     pub(super) now: u64,
     pub(super) tape: &'a mut Tape,
@@ -256,10 +256,10 @@ fn explain(reject: BookReject, book: &Book, price: i32) -> OrderReject {
 
 /// Access of a background agent to the market during its turn.
 pub(crate) struct AgentDesk<'a> {
-    pub(super) pit: Pit<'a>,
-    pub(super) account: u16,
-    pub(super) value: f64,
-    pub(super) tilt: f64,
+    pub(crate) pit: Pit<'a>,
+    pub(crate) account: u16,
+    pub(crate) value: f64,
+    pub(crate) tilt: f64,
 }
 
 impl AgentDesk<'_> {

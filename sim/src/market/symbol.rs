@@ -1,0 +1,130 @@
+//! Hidden value, news and background agents of one symbol.
+
+use crate::{
+    agents::{AgentFactory, Agents},
+    candles::Candles,
+    config::MarketConfig,
+    fundamental::{Analyst, Fundamental, Newsroom},
+    ledger::Ledger,
+    rng::{RandomStream, StreamRole, key, mix},
+    tape::Tape,
+    venue::{AgentDesk, Slot, Venue},
+    wheel::Wheel,
+};
+
+/// Hidden value, news, background agents and candles of one symbol.
+#[derive(Debug)]
+pub(super) struct SymbolModel {
+    pub(super) fundamental: Fundamental,
+    pub(super) newsroom: Newsroom,
+    pub(super) candles: Candles,
+    pub(super) analyst: Analyst,
+    pub(super) agents: Agents,
+    pub(super) wheel: Wheel,
+    /// Sort keys of the agents due in this tick.
+    due: Vec<u64>,
+    turn_key: u64,
+}
+
+impl Clone for SymbolModel {
+    fn clone(&self) -> Self {
+        Self {
+            agents: self.agents.clone(),
+            wheel: self.wheel.clone(),
+            due: Vec::with_capacity(self.due.capacity()),
+            ..*self
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.fundamental = source.fundamental;
+        self.newsroom = source.newsroom;
+        self.candles = source.candles;
+        self.analyst = source.analyst;
+        self.agents.clone_from(&source.agents);
+        self.wheel.clone_from(&source.wheel);
+        self.turn_key = source.turn_key;
+    }
+}
+
+impl SymbolModel {
+    pub(super) fn new(config: &MarketConfig, symbol: u16, ledger: &mut Ledger) -> Self {
+        let agents = AgentFactory::new(&config.population).spawn(symbol, ledger);
+        Self {
+            fundamental: Fundamental::new(),
+            newsroom: Newsroom::new(),
+            candles: Candles::new(config.initial_price),
+            analyst: Analyst::default(),
+            wheel: Wheel::new(agents.len()),
+            due: Vec::with_capacity(agents.len()),
+            agents,
+            turn_key: 0,
+        }
+    }
+
+    pub(super) fn reset(&mut self, config: &MarketConfig, symbol: u16, seed: u64, now: u64) {
+        let index = u64::from(symbol);
+        let stream = RandomStream::new(seed, StreamRole::Fundamental, index);
+        self.fundamental.reset(&config.fundamental, config.initial_price, stream);
+        let stream = RandomStream::new(seed, StreamRole::News, index);
+        self.newsroom.reset(stream, config.news.symbol_per_day, now);
+        self.candles = Candles::new(config.initial_price);
+        self.analyst.reset(RandomStream::new(seed, StreamRole::Analyst, index), config);
+        self.agents.reset(seed, now, &mut self.wheel);
+        self.turn_key = key(seed, StreamRole::Turn, index);
+    }
+
+    /// Derives every stream from another seed and keeps the state.
+    pub(super) fn reseed(&mut self, config: &MarketConfig, symbol: u16, seed: u64, now: u64) {
+        let index = u64::from(symbol);
+        self.fundamental.reseed(RandomStream::new(seed, StreamRole::Fundamental, index));
+        let stream = RandomStream::new(seed, StreamRole::News, index);
+        self.newsroom.reset(stream, config.news.symbol_per_day, now);
+        self.analyst.reseed(RandomStream::new(seed, StreamRole::Analyst, index));
+        self.agents.reseed(seed);
+        self.turn_key = key(seed, StreamRole::Turn, index);
+    }
+
+    /// Returns the value that features measure against, in ticks.
+    pub(super) fn shown_value(&self, config: &MarketConfig, tape: &Tape) -> f64 {
+        match config.features.reveal_fundamental {
+            Some(_) => self.fundamental.value() * self.analyst.error().exp(),
+            None => tape.mean_price(),
+        }
+    }
+
+    /// Lets every due agent act, in an order drawn for this tick.
+    #[inline]
+    pub(super) fn act(
+        &mut self,
+        config: &MarketConfig,
+        (symbol, now): (u16, u64),
+        venue: &mut Venue,
+        ledger: &mut Ledger,
+        slots: &mut [Slot],
+    ) {
+        let Self { wheel, due, agents, .. } = self;
+        due.clear();
+        let tick_key = mix(self.turn_key ^ now);
+        wheel.expire(now, |agent| due.push(agents.turn(agent, tick_key)));
+        due.sort_unstable();
+        let value = self.fundamental.value();
+        let tilt = config.news.sentiment_tilt * self.fundamental.sentiment(now);
+        for at in 0..self.due.len() {
+            let agent = self.due[at] as u16;
+            let account = self.agents.account(agent);
+            let pit = venue.pit(symbol, now, ledger, slots);
+            let mut desk = AgentDesk { pit, account, value, tilt };
+            let wait = self.agents.act(agent, &mut desk);
+            self.wheel.schedule(agent, now + wait);
+        }
+    }
+
+    /// Enters the closed tick of `tape` into the candles.
+    #[inline]
+    pub(super) fn end_tick(&mut self, config: &MarketConfig, tape: &Tape) {
+        let Tape { high, low, last_price, volume, .. } = *tape;
+        self.candles.tick(config.features.candle_ticks, high, low, last_price, volume);
+        self.analyst.step(config);
+    }
+}

@@ -1,0 +1,158 @@
+//! One symbol as traders see it: book, call auction, public record, and the slots of orders from
+//! outside.
+
+mod pit;
+mod slot;
+
+pub(crate) use pit::{AgentDesk, Pit};
+pub use pit::{OrderId, Placed};
+pub use slot::{IN_FLIGHT, RECORDS, SlotFill, SlotReport, SlotRequest, SlotTotals};
+pub(crate) use slot::{Pending, Slot};
+
+use crate::{
+    book::{Book, Side, auction::CallAuction},
+    config::{MarketConfig, Matching},
+    ledger::{Ledger, Reduced},
+    tape::{MarketOrder, Tape},
+};
+
+/// Submissions of one account in one tick for which the tape has room.
+const ORDERS_PER_ACCOUNT: usize = 4;
+
+/// Book, call auction and public record of one symbol.
+#[derive(Debug)]
+pub(crate) struct Venue {
+    pub(crate) book: Book,
+    pub(crate) auction: Option<CallAuction>,
+    pub(crate) tape: Tape,
+}
+
+impl Clone for Venue {
+    fn clone(&self) -> Self {
+        let mut tape = Tape::new(self.tape.orders.capacity());
+        tape.copy_from(&self.tape);
+        Self { book: self.book.clone(), auction: self.auction.clone(), tape }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.book.clone_from(&source.book);
+        self.auction.clone_from(&source.auction);
+        self.tape.copy_from(&source.tape);
+    }
+}
+
+impl Venue {
+    /// Allocates a venue in which `accounts` accounts can trade.
+    pub(crate) fn new(config: &MarketConfig, accounts: usize) -> Self {
+        let auction = match config.matching {
+            Matching::Continuous => None,
+            Matching::CallAuction(rule) => Some(CallAuction::new(config.book_orders, rule)),
+        };
+        Self {
+            book: Book::new(config.book_levels, config.book_orders, config.initial_price),
+            auction,
+            tape: Tape::new(ORDERS_PER_ACCOUNT * accounts + 16),
+        }
+    }
+
+    pub(crate) fn reset(&mut self, config: &MarketConfig) {
+        self.book.clear(config.initial_price);
+        if let Some(auction) = &mut self.auction {
+            auction.clear_orders();
+        }
+        self.tape.reset(config.initial_price, &config.arousal);
+    }
+
+    /// Opens the symbol for the orders of one turn.
+    #[inline]
+    pub(crate) fn pit<'a>(
+        &'a mut self,
+        symbol: u16,
+        now: u64,
+        ledger: &'a mut Ledger,
+        slots: &'a mut [Slot],
+    ) -> Pit<'a> {
+        Pit {
+            symbol,
+            now,
+            book: &mut self.book,
+            auction: self.auction.as_mut(),
+            tape: &mut self.tape,
+            ledger,
+            slots,
+        }
+    }
+
+    /// Holds the call auction of this tick and drops what did not trade.
+    pub(crate) fn call(&mut self, symbol: u16, now: u64, ledger: &mut Ledger, slots: &mut [Slot]) {
+        let Some(auction) = self.auction.as_mut() else { return };
+        let cleared = auction.clear(self.tape.last_price);
+        if let Some(cleared) = cleared {
+            let side = if cleared.imbalance < 0 { Side::Sell } else { Side::Buy };
+            for (_, order, filled) in auction.results().filter(|(.., filled)| *filled > 0) {
+                if let Some(slot) = slots.get_mut(usize::from(order.owner)) {
+                    let fee = ledger.fee_for(cleared.price, filled, true);
+                    let position = ledger.position(order.owner, symbol);
+                    let fill = SlotFill {
+                        tick: now,
+                        symbol,
+                        side: order.side,
+                        price: cleared.price,
+                        quantity: filled,
+                        fee,
+                        maker: true,
+                    };
+                    slot.filled(fill, position);
+                }
+                ledger.settle_side(order.owner, symbol, order.side, cleared.price, filled);
+            }
+            // The larger side counts as the one that moved the price.
+            let quantity = cleared.volume.min(i64::from(i32::MAX)) as i32;
+            self.tape.trade(cleared.price, quantity, side);
+            // At one price for both sides, neither side initiates a trade.
+            self.tape.signed_volume = 0;
+            let notional = i64::from(cleared.price) * i64::from(quantity);
+            let account = u16::MAX;
+            self.tape.market_order(MarketOrder { side, quantity, notional, account });
+        }
+        for (_, order, _) in auction.results() {
+            let reduced = Reduced {
+                side: order.side,
+                price: order.price,
+                had: order.quantity,
+                gone: order.quantity,
+                place: order.place,
+            };
+            ledger.reduced(order.owner, symbol, reduced);
+        }
+        auction.clear_orders();
+    }
+
+    /// Closes the tape of the tick.
+    #[inline]
+    pub(crate) fn end_tick(&mut self, config: &MarketConfig) {
+        let (mut bid, mut ask) = (self.book.best_bid(), self.book.best_ask());
+        if self.auction.is_some() {
+            // A call market has one price.
+            (bid, ask) = (Some(self.tape.last_price), Some(self.tape.last_price));
+        }
+        self.tape.end_tick(bid, ask, &config.arousal);
+    }
+
+    /// Moves the window of the book if the price nears its edge.
+    #[inline]
+    pub(crate) fn follow(
+        &mut self,
+        symbol: u16,
+        now: u64,
+        ledger: &mut Ledger,
+        slots: &mut [Slot],
+    ) {
+        let (low, high) = self.book.window();
+        let centre = self.tape.mid2 / 2;
+        let edge = (high - low) / 4;
+        if centre < low + edge || centre > high - edge {
+            self.pit(symbol, now, ledger, slots).recentre(centre);
+        }
+    }
+}
