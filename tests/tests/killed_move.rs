@@ -23,6 +23,8 @@ const LANE_CAPACITY: u64 = 1024 - 16;
 /// Rows that a writer announces at a time.
 const ANNOUNCED: u64 = 16;
 const LARGER: u64 = 3 * LANE_CAPACITY;
+/// How often to try for a writer that is killed too late for the resize to move its lane.
+const TRIES: u32 = 20;
 const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 
 /// Who goes on after the kill.
@@ -74,13 +76,21 @@ fn a_lane_whose_writer_is_killed_before_its_file_has_the_name_is_kept() -> Resul
     // Whole rows, rows in place, and each autoreset mode.
     for life in 1..=4 {
         for next in [WhoResizes, SameResize, OtherResize, Sweep, Writer] {
-            killed_then(next, life)?;
+            let mut tries = 0..TRIES;
+            while !killed_then(next, life)? {
+                assert!(
+                    tries.next().is_some(),
+                    "{next:?}: the resize always moved the lane itself"
+                );
+            }
         }
     }
     Ok(())
 }
 
-fn killed_then(next: Next, life: u64) -> Result<(), Box<dyn Error>> {
+/// Kill a writer and let `next` go on. Return whether the writer left a lane that has moved and whose
+/// new file has no name yet: a slow resize sees the writer dead and finishes the move itself.
+fn killed_then(next: Next, life: u64) -> Result<bool, Box<dyn Error>> {
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());
     let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(LANES)).lanes(LANES);
@@ -91,6 +101,7 @@ fn killed_then(next: Next, life: u64) -> Result<(), Box<dyn Error>> {
     let larger = LARGER * u64::from(LANES);
     let path = ring.path().ok_or("a directory")?.to_owned();
     let file = |lane: u32, end: &str| path.join(format!("lane-{lane:04}.{end}"));
+    let mut left = true;
     if next == Next::WhoResizes {
         let resized = ring.resize(larger, None, &mut on)?;
         assert!(resized.lanes_waiting.is_empty(), "{next:?}: {resized:?}");
@@ -98,10 +109,11 @@ fn killed_then(next: Next, life: u64) -> Result<(), Box<dyn Error>> {
     } else {
         let resized = ring.resize(larger, NOT_AT_ALL, &mut on)?;
         assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}: {resized:?}");
-        // That was the point: one lane has moved, and its new file has not got the name.
+        // One lane has moved, and its new file has not got the name.
         let moved: Vec<u32> =
             (0..LANES).filter(|lane| has_relocated(&file(*lane, "dat"))).collect();
-        assert_eq!(moved.len(), 1, "{next:?}");
+        left = !moved.is_empty();
+        assert!(moved.len() <= 1, "{next:?}: {moved:?}");
         assert!(moved.iter().all(|lane| file(*lane, "next").exists()), "{next:?}");
     }
     // Through the handle from before, and as somebody finds it who comes now.
@@ -147,5 +159,5 @@ fn killed_then(next: Next, life: u64) -> Result<(), Box<dyn Error>> {
     assert!(ring.finish_resize()?.is_empty());
     assert!((0..LANES).all(|lane| !file(lane, "next").exists()), "{next:?}");
     assert!(rows(&Ring::attach_in(&base, "grows")?) == after, "{next:?}");
-    Ok(())
+    Ok(left)
 }
