@@ -58,7 +58,7 @@ pub use portfolio::{
     PortfolioOptions, PortfolioVectorEnv, StopLossDay, StopLossPrice, Valuation,
 };
 pub use trading::{
-    ActionScheme, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
+    ActionScheme, CloneReward, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
     ExternalAgentConfig, FeatureChoice, MarkPrice, PnlDeltaReward, QuoteAction, RewardFactory,
     RewardFunction, RewardInput, RewardScale, RiskAdjustedReward, SeedSpace, SimulationConfig,
     StepInfo, StepResult, TradingAction, TradingEnv, TradingEnvConfig, TradingError,

@@ -29,7 +29,8 @@ pub use episode::{EpisodeState, MarkPrice, StepInfo, StepResult};
 pub use error::TradingError;
 pub use external_agent::{ExternalAgent, ExternalAgentConfig};
 pub use reward::{
-    PnlDeltaReward, RewardFactory, RewardFunction, RewardInput, RewardScale, RiskAdjustedReward,
+    CloneReward, PnlDeltaReward, RewardFactory, RewardFunction, RewardInput, RewardScale,
+    RiskAdjustedReward,
 };
 pub use trading_env::TradingEnv;
 pub use vector_env::TradingVectorEnv;

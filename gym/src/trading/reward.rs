@@ -8,6 +8,7 @@ use std::{fmt, sync::Arc};
 use backcast_sim::SlotFill;
 
 use super::episode::EpisodeState;
+use crate::contract::choice;
 
 /// Standard deviation of returns below which the Sharpe bonus is 0.
 const SMALLEST_DEVIATION: f64 = 1e-12;
@@ -31,8 +32,27 @@ pub struct RewardInput<'a> {
     pub truncated: bool,
 }
 
+/// Clones a boxed reward function; implemented for every `RewardFunction + Clone`.
+pub trait CloneReward {
+    /// Returns a copy in a box of its own.
+    fn clone_boxed(&self) -> Box<dyn RewardFunction>;
+}
+
+impl<T: RewardFunction + Clone + 'static> CloneReward for T {
+    fn clone_boxed(&self) -> Box<dyn RewardFunction> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn RewardFunction> {
+    fn clone(&self) -> Self {
+        // Explicit: `self.clone_boxed()` would find the implementation for the box itself.
+        (**self).clone_boxed()
+    }
+}
+
 /// Reward of a decision.
-pub trait RewardFunction: fmt::Debug + Send {
+pub trait RewardFunction: CloneReward + fmt::Debug + Send {
     /// Starts an episode in state `start`.
     fn reset(&mut self, start: &EpisodeState) {
         let _ = start;
@@ -72,17 +92,18 @@ impl fmt::Debug for RewardFactory {
     }
 }
 
-/// Unit of a change of equity in a reward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RewardScale {
-    /// Fraction of the equity at the start of the episode.
-    #[default]
-    InitialEquity,
-    /// Currency units.
-    Currency,
-    /// Logarithm of the ratio of equities; 0 once equity is not positive.
-    LogReturn,
-}
+choice!(
+    /// Unit of a change of equity in a reward.
+    RewardScale, "scale", {
+        /// Fraction of the equity at the start of the episode.
+        #[default]
+        InitialEquity = "initial_equity",
+        /// Currency units.
+        Currency = "currency",
+        /// Logarithm of the ratio of equities; 0 once equity is not positive.
+        LogReturn = "log_return",
+    }
+);
 
 impl RewardScale {
     fn change(self, input: &RewardInput<'_>) -> f64 {

@@ -81,7 +81,7 @@ impl TradingSetup {
 }
 
 /// One sub-environment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct EpisodeRunner {
     setup: Arc<TradingSetup>,
     market: Market,

@@ -29,8 +29,8 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 /// of it is returned or counted. Equal episode seeds give equal episodes. An episode is terminated
 /// by bankruptcy or a margin call, and truncated after `max_ticks` ticks; both can be true.
 ///
-/// A step allocates nothing, nor does a reset.
-#[derive(Debug)]
+/// A step allocates nothing, nor does a reset. A copy continues as the original would.
+#[derive(Clone, Debug)]
 pub struct TradingEnv {
     setup: Arc<TradingSetup>,
     runner: EpisodeRunner,

@@ -12,8 +12,8 @@ use super::{
     runner::{EpisodeRunner, TradingSetup},
 };
 use crate::contract::{
-    EpisodeMetrics, Episodes, ResetSeed, SplitMix, StepKind, StepOutcome, check_length, spread,
-    zeros,
+    EpisodeError, EpisodeMetrics, Episodes, ResetSeed, SplitMix, StepKind, StepOutcome,
+    check_length, spread, zeros,
 };
 
 /// Most sub-environments: 90 GiB of markets.
@@ -51,6 +51,22 @@ struct Stepped {
     metrics: EpisodeMetrics,
     began: bool,
     kind: Option<StepKind>,
+}
+
+impl Clone for TradingVectorEnv {
+    /// Returns a copy that continues as the original would, on threads of its own.
+    fn clone(&self) -> Self {
+        Self {
+            setup: Arc::clone(&self.setup),
+            runners: self.runners.clone(),
+            episodes: self.episodes.clone(),
+            outcomes: self.outcomes.clone(),
+            final_obs: self.final_obs.clone(),
+            final_infos: self.final_infos.clone(),
+            threads: ThreadPool::new(self.threads.threads()),
+            mode: self.mode,
+        }
+    }
 }
 
 impl TradingVectorEnv {
@@ -256,6 +272,26 @@ impl TradingVectorEnv {
         });
         let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Writes the observation of one sub-environment as it is now. No allocation.
+    ///
+    /// # Errors
+    /// [`TradingError`] for a sub-environment that does not exist or was never reset, or a slice of
+    /// another length.
+    pub fn observe_into(&self, env: usize, observation: &mut [f32]) -> Result<(), TradingError> {
+        check_length("observation", self.observation_size(), Some(observation.len()))?;
+        match self.runners.get(env) {
+            Some(runner) if self.episodes.has_begun(env) => runner.observe(observation),
+            _ => Err(EpisodeError::NotReset { env }.into()),
+        }
+    }
+
+    /// Returns the metrics of the running or last episode of one sub-environment; `None` before its
+    /// first reset.
+    #[must_use]
+    pub fn metrics_so_far(&self, env: usize) -> Option<EpisodeMetrics> {
+        self.runners.get(env).filter(|_| self.episodes.has_begun(env)).map(EpisodeRunner::metrics)
     }
 
     /// Returns the number of sub-environments, `N`.

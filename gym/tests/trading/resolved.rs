@@ -117,7 +117,7 @@ fn item_6_every_draw_depends_on_the_episode_seed_alone() {
 #[test]
 fn item_7_a_reward_has_its_own_state_for_each_environment_and_pays_the_bonus_once() {
     static BUILT: AtomicUsize = AtomicUsize::new(0);
-    #[derive(Debug)]
+    #[derive(Clone, Debug)]
     struct Counting {
         steps: u32,
         ended: bool,

@@ -200,3 +200,27 @@ fn a_warm_snapshot_begins_where_a_warm_up_ends_and_differs_by_episode() {
     assert_eq!(hashes.len(), N, "every episode has streams of its own");
     envs.check().unwrap();
 }
+
+#[test]
+fn a_copy_goes_on_as_the_original_does() {
+    let mut envs = made(short(), AutoresetMode::SameStep, 2);
+    run(&mut envs, 30);
+    let mut copy = envs.clone();
+    let width = envs.observation_size();
+    let (mut here, mut there) = (vec![0.0; N * width], vec![0.0; N * width]);
+    for _ in 0..60 {
+        envs.step_into(&[2_u8; N], &mut here).unwrap();
+        copy.step_into(&[2_u8; N], &mut there).unwrap();
+        assert_eq!((&here, envs.rewards()), (&there, copy.rewards()));
+    }
+    let mut one = vec![0.0; width];
+    for env in 0..N {
+        copy.observe_into(env, &mut one).unwrap();
+        assert_eq!(one, here[env * width..(env + 1) * width], "env {env}");
+    }
+    let fresh = made(short(), AutoresetMode::SameStep, 1);
+    let error = fresh.observe_into(0, &mut one).unwrap_err();
+    assert_eq!(error, EpisodeError::NotReset { env: 0 }.into());
+    assert_eq!(fresh.metrics_so_far(0), None);
+    assert_eq!(copy.metrics_so_far(0).unwrap(), envs.metrics_so_far(0).unwrap());
+}
