@@ -51,12 +51,11 @@ mod writer;
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Column, ColumnError, DAEMON_SOCKET, DType, Exist,
-    Kind, LaneAlias, LanePolicy, Leftover, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
-    MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, PartialRing, Peer,
-    RANKED_AT_ONCE, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits,
-    ThreadPool, Wide, binary_size, boot_id_hash, collect, collect_orphans, copy_numbers, list,
-    prefetch_l2, printable, ranks, receive, remove, remove_partial, remove_unheld,
-    send_with_descriptor, whole_part, wide,
+    Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
+    MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, Peer, RANKED_AT_ONCE,
+    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, ThreadPool,
+    Wide, binary_size, boot_id_hash, collect, copy_numbers, list, prefetch_l2, printable, ranks,
+    receive, remove, remove_unheld, send_with_descriptor, whole_part, wide,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};

@@ -1,8 +1,7 @@
 //! Rings that are made with rows in them, as other handles see them.
 
 use backcast_core::{
-    Base, DType, Exist, Filling, Leftover, PartialRing, ReadError, RestoreError, Ring, RingOptions,
-    Schema, SegmentError, collect, list,
+    Base, DType, Exist, RestoreError, Ring, RingOptions, Schema, SegmentError, collect, list,
 };
 
 fn schema() -> Schema {
@@ -82,76 +81,4 @@ fn a_snapshot_stands_beside_its_ring_and_can_be_leased_whole() {
     assert_eq!(list(&base).unwrap().len(), 1, "the last holder of a snapshot removes it");
     drop(ring);
     assert_eq!(collect(&base).unwrap(), []);
-}
-
-/// Gives rows of lane 0, with their numbers as rewards.
-fn give(filling: &mut Filling<'_>, seq: &[u64]) -> Result<(), RestoreError> {
-    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-    let reward: Vec<f64> = seq.iter().map(|seq| *seq as f64).collect();
-    let (zeros, words) = (vec![0_u64; seq.len()], vec![0_u32; seq.len()]);
-    let columns: [&[u8]; 5] = [
-        bytemuck::cast_slice(seq),
-        bytemuck::cast_slice(&zeros),
-        bytemuck::cast_slice(&words),
-        bytemuck::cast_slice(&words),
-        bytemuck::cast_slice(&reward),
-    ];
-    filling.rows(0, seq.len() as u64, &columns)
-}
-
-#[test]
-fn rows_that_were_stored_before_a_failure_can_be_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = Base::at(dir.path());
-    let options = || RingOptions::with_capacity(50).base(base.clone());
-    let partial = PartialRing::claim(&base, "pong").unwrap();
-    let failed = Ring::restore_in(&partial, &schema(), options(), |filling| {
-        assert!(matches!(filling.leftover(), Leftover::Nothing));
-        filling.begin(0, 7..10)?;
-        give(filling, &[7, 8])
-    });
-    assert!(matches!(failed, Err(RestoreError::Incomplete { .. })), "{failed:?}");
-    assert!(Ring::attach_in(&base, "pong").is_err());
-    drop(partial);
-
-    let partial = PartialRing::claim(&base, "pong").unwrap();
-    let ring = Ring::restore_in(&partial, &schema(), options(), |filling| {
-        assert!(matches!(filling.leftover(), Leftover::Ring));
-        filling.begin(0, 7..10)?;
-        let [mut seq, mut episode, mut t, mut flags, mut reward] =
-            [8, 8, 4, 4, 8].map(|width| vec![0; 2 * width]);
-        let mut columns: [&mut [u8]; 5] = [&mut seq, &mut episode, &mut t, &mut flags, &mut reward];
-        filling.read_back(0, 7..9, &mut columns).unwrap();
-        let outside = filling.read_back(0, 9..11, &mut columns).unwrap_err();
-        assert!(matches!(outside, ReadError::NotReadable { oldest: 7, head: 10, .. }), "{outside}");
-        let none = filling.read_back(1, 7..9, &mut columns).unwrap_err();
-        assert!(matches!(none, ReadError::NoSuchLane { .. }), "{none}");
-        assert_eq!(reward, [7_f64, 8.0].map(f64::to_ne_bytes).concat());
-        let more = filling.keep(0, 4).unwrap_err();
-        assert!(matches!(more, RestoreError::TooManyRows { .. }), "{more}");
-        filling.keep(0, 2)?;
-        assert_eq!(filling.missing(0)?, Some(9..10));
-        give(filling, &[9])
-    });
-    let ring = ring.unwrap();
-    partial.remove().unwrap();
-    assert_eq!(ring.lane_span(0), Some(7..10));
-    assert_eq!(ring.rows(0, 7..10).unwrap().column::<f64>("reward").unwrap(), [7.0, 8.0, 9.0]);
-    assert_eq!(list(&base).unwrap().len(), 1);
-}
-
-#[test]
-fn a_ring_that_is_not_the_one_asked_for_is_not_gone_on_with() {
-    let dir = tempfile::tempdir().unwrap();
-    let base = Base::at(dir.path());
-    let options = |rows: u64| RingOptions::with_capacity(rows).base(base.clone());
-    let partial = PartialRing::claim(&base, "pong").unwrap();
-    let stop = |_: &mut Filling<'_>| Err(RestoreError::NotBegun { lane: 0 });
-    Ring::restore_in(&partial, &schema(), options(50), stop).unwrap_err();
-    let ring = Ring::restore_in(&partial, &schema(), options(60), |filling| {
-        let Leftover::Useless(why) = filling.leftover() else { panic!("{:?}", filling.leftover()) };
-        assert!(matches!(why, SegmentError::Different { .. }), "{why}");
-        Ok::<(), RestoreError>(())
-    });
-    assert_eq!(ring.unwrap().lane_capacity(), 60);
 }

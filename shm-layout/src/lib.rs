@@ -3,7 +3,6 @@
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
-//! - [`PartialRing`]: a ring being filled, which another process can continue after a kill;
 //! - [`Relocation`]: larger lanes for a ring while it is written and read;
 //! - [`MemfdKeeper`]: keeps rings whose memory is in no file system;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
@@ -80,12 +79,9 @@ pub use os::space::SpaceLimits;
 pub use store::base_lock::{BaseLock, DAEMON_LOCK, DAEMON_SOCKET, LockAttempt};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
-pub use store::object::{
-    ObjectInfo, PartialRing, collect, collect_orphans, list, remove, remove_partial, remove_unheld,
-};
+pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};
 pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPinsError};
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
-pub use store::resume::Leftover;
 pub use store::ring_store::{ClaimedReader, RingStore};
 pub use store::sealed_segment::SealedSegment;
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

@@ -3,16 +3,13 @@
 
 use std::ops::Range;
 
-use backcast_layout::{
-    Leftover, PartialRing, RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size,
-};
+use backcast_layout::{RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size};
 
 use super::Ring;
-use super::copy_rows::copy_columns;
 use super::create::spec;
 use super::options::RingOptions;
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
-use crate::error::{ReadError, RestoreError};
+use crate::error::RestoreError;
 use crate::row_header::{PARTS, RowHeader};
 use crate::schema::Schema;
 
@@ -24,7 +21,6 @@ const FLAGS: u32 = TERMINATED | TRUNCATED | FINAL | GAP;
 pub struct Filling<'a> {
     unnamed: &'a UnnamedRing<'a>,
     schema: &'a Schema,
-    leftover: &'a Leftover,
     lanes: Vec<Option<UnnamedLane>>,
     /// Header of the last row given, per lane.
     last: Vec<Option<RowHeader>>,
@@ -68,30 +64,10 @@ impl Ring {
     ) -> Result<Self, E> {
         let spec = spec(schema, &options, page_size()).map_err(RestoreError::from)?;
         let RingOptions { base, exist, persistent, .. } = options;
-        let filled =
-            |unnamed: &UnnamedRing<'_>| filled(unnamed, schema, &Leftover::Nothing, &mut fill);
+        let filled = |unnamed: &UnnamedRing<'_>| filled(unnamed, schema, &mut fill);
         let made = RingStore::create_filled(&base, name, &spec, exist, persistent, filled);
         let (store, _) = made.map_err(Failure::into_error)?;
         Ok(Self::of(store).map_err(RestoreError::from)?)
-    }
-
-    /// Creates a ring like [`restore`](Self::restore), in a place that outlives the process. After
-    /// an error or a kill the stored rows stay there, and the next call receives them
-    /// ([`Filling::leftover`]). The caller must know how many of them are true. The place stays as
-    /// well, with whatever else is in it; name and base directory are the place's.
-    #[expect(clippy::needless_pass_by_value, reason = "the same call as `restore`")]
-    pub fn restore_in<E: From<RestoreError>>(
-        partial: &PartialRing,
-        schema: &Schema,
-        options: RingOptions,
-        mut fill: impl FnMut(&mut Filling<'_>) -> Result<(), E>,
-    ) -> Result<Self, E> {
-        let spec = spec(schema, &options, page_size()).map_err(RestoreError::from)?;
-        let RingOptions { exist, persistent, .. } = options;
-        let made = RingStore::create_in(partial, &spec, exist, persistent, |unnamed, leftover| {
-            filled(unnamed, schema, leftover, &mut fill)
-        });
-        Ok(Self::of(made.map_err(Failure::into_error)?).map_err(RestoreError::from)?)
     }
 
     /// Creates a ring like [`restore`](Self::restore), in private memory, without a name.
@@ -102,9 +78,7 @@ impl Ring {
         mut fill: impl FnMut(&mut Filling<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let spec = spec(schema, &options, 1).map_err(RestoreError::from)?;
-        let made = RingStore::heap_filled(&spec, |unnamed| {
-            filled(unnamed, schema, &Leftover::Nothing, &mut fill)
-        });
+        let made = RingStore::heap_filled(&spec, |unnamed| filled(unnamed, schema, &mut fill));
         let store = made.map_err(Failure::into_error)?;
         Ok(Self::of(store).map_err(RestoreError::from)?)
     }
@@ -114,12 +88,11 @@ impl Ring {
 fn filled<E: From<RestoreError>>(
     unnamed: &UnnamedRing<'_>,
     schema: &Schema,
-    leftover: &Leftover,
     fill: &mut impl FnMut(&mut Filling<'_>) -> Result<(), E>,
 ) -> Result<(), Failure<E>> {
     let lanes = (0..unnamed.spec().lanes).map(|_| None).collect();
     let last = vec![None; unnamed.spec().lanes as usize];
-    let mut filling = Filling { unnamed, schema, leftover, lanes, last, marks: Vec::new() };
+    let mut filling = Filling { unnamed, schema, lanes, last, marks: Vec::new() };
     fill(&mut filling).map_err(Failure::Filling)?;
     filling.finish().map_err(|error| Failure::Filling(error.into()))
 }
@@ -212,49 +185,6 @@ impl Filling<'_> {
             std::iter::once(marks).chain(columns.iter().skip(PARTS.len()).copied()).collect();
         if let Some(Some(lane)) = self.lanes.get_mut(lane as usize) {
             lane.store(rows, &stored);
-        }
-        Ok(())
-    }
-
-    /// Returns what an earlier call left in the place of [`Ring::restore_in`].
-    #[must_use]
-    pub fn leftover(&self) -> &Leftover {
-        self.leftover
-    }
-
-    /// Copies the bytes in the slots of the rows of a lane, whether they were given or not: a
-    /// buffer per column, as in [`rows`](Self::rows). After an error the buffers hold anything.
-    pub fn read_back(
-        &self,
-        lane: u32,
-        rows: Range<u64>,
-        columns: &mut [&mut [u8]],
-    ) -> Result<(), ReadError> {
-        let begun = self.lanes.get(lane as usize).and_then(Option::as_ref);
-        let Some(begun) = begun else {
-            return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
-        };
-        let (from, to) = (rows.start, rows.end.max(rows.start));
-        let has = begun.rows();
-        if from < has.start || to > has.end {
-            let (oldest, head) = (has.start, has.end);
-            return Err(ReadError::NotReadable { lane, from, to, oldest, head });
-        }
-        copy_columns(begun.memory(), self.schema, from..to, columns).map(drop)
-    }
-
-    /// Accepts the next `rows` rows of a lane as they stand in their slots.
-    pub fn keep(&mut self, lane: u32, rows: u64) -> Result<(), RestoreError> {
-        let missing = self.missing(lane)?.ok_or(RestoreError::NotBegun { lane })?;
-        if rows > missing.end - missing.start {
-            let (from, to) = (missing.start, missing.end);
-            return Err(RestoreError::TooManyRows { lane, rows, from, to });
-        }
-        if let Some(last) = self.last.get_mut(lane as usize) {
-            *last = None;
-        }
-        if let Some(Some(lane)) = self.lanes.get_mut(lane as usize) {
-            lane.keep(rows);
         }
         Ok(())
     }

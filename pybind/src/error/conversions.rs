@@ -15,10 +15,9 @@ impl From<SegmentError> for Failure {
         let class = match &error {
             E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => ErrorClass::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => ErrorClass::Exists,
-            E::InUse { .. }
-            | E::BeingFilled { .. }
-            | E::BeingResized { .. }
-            | E::ResizeUnfinished { .. } => ErrorClass::InUse,
+            E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => {
+                ErrorClass::InUse
+            }
             E::NoSpace { .. } => ErrorClass::Space,
             E::BadName { .. }
             | E::Limit { .. }

@@ -94,15 +94,6 @@ pub enum SegmentError {
         /// Requested name.
         name: String,
     },
-    /// Another process fills a ring of that name.
-    #[error(
-        "another process is filling a ring named `{name}`; wait until it has ended, or choose \
-         another name"
-    )]
-    BeingFilled {
-        /// Requested name.
-        name: String,
-    },
     /// Rings of this kind keep the size that they have.
     #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
     FixedSize {

@@ -337,23 +337,6 @@ impl Lane {
         self.store_head(head, Ordering::Relaxed);
     }
 
-    /// Resets the counters to those of a new lane, in a lane that no other process can see yet.
-    pub(crate) fn forget(&self) {
-        for counter in [
-            Counter::RESERVED,
-            Counter::HEAD,
-            Counter::GENERATION,
-            Counter::PID,
-            Counter::CLAIMED_UNIX_NS,
-            Counter::DROPPED,
-            Counter::STALLS,
-            Counter::CUTS,
-            Counter::SUSPECT_RESETS,
-        ] {
-            self.counter(counter).store(0, Ordering::Relaxed);
-        }
-    }
-
     /// Stores the word. The caller holds the lane.
     pub(crate) fn store_reserved(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");

@@ -8,7 +8,6 @@ pub(crate) mod memfd;
 pub(crate) mod object;
 pub(crate) mod reader_pins;
 pub(crate) mod relocation;
-pub(crate) mod resume;
 pub(crate) mod ring_creation;
 pub(crate) mod ring_files;
 pub(crate) mod ring_store;

@@ -127,21 +127,6 @@ fn make_readers(
     folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])
 }
 
-/// Creates `ring.rdr` again, in a ring that no other process has seen.
-pub(crate) fn make_readers_anew(
-    folder: RingFolder<'_>,
-    shapes: &LaneShapes,
-    geometry: &Geometry,
-) -> Result<(), SegmentError> {
-    match std::fs::remove_file(folder.path.join(RDR)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(SegmentError::io("remove", &folder.path.join(RDR))(error));
-        }
-        _ => {}
-    }
-    make_readers(folder, shapes, geometry)
-}
-
 /// Creates the files of all lanes, under the names that `name` gives them. Returns the bytes that
 /// are on huge pages.
 pub(crate) fn make_lanes(

@@ -101,27 +101,6 @@ impl UnnamedLane {
         self.next..self.rows.end
     }
 
-    /// Returns the memory of the lane, to read what was stored.
-    #[must_use]
-    pub fn memory(&self) -> &Lane {
-        &self.memory
-    }
-
-    /// Returns the rows that the lane gets.
-    #[must_use]
-    pub fn rows(&self) -> Range<u64> {
-        self.rows.clone()
-    }
-
-    /// Accepts the next rows as they already stand in their slots.
-    ///
-    /// # Panics
-    /// If there are more rows than are missing.
-    pub fn keep(&mut self, rows: u64) {
-        assert!(rows <= self.rows.end - self.next, "{rows} rows are more than are missing");
-        self.next += rows;
-    }
-
     /// Stores the next rows: `columns` has the bytes of every column of the file.
     ///
     /// # Panics

@@ -10,7 +10,6 @@ use rustix::fs::{AtFlags, statat};
 use super::place::{self, CheckedDir};
 use super::{
     BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
-    partial,
 };
 use crate::error::Kind;
 use crate::error::SegmentError;
@@ -24,8 +23,8 @@ use crate::store::memfd;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct ObjectInfo {
-    /// Name, or the future name of a partial ring. Empty for another remnant of a creator or
-    /// remover that died.
+    /// Name. Empty for an object that is being created or removed, or was when its creator or
+    /// remover died.
     pub name: String,
     /// Ring or panel.
     pub kind: Kind,
@@ -41,15 +40,6 @@ pub struct ObjectInfo {
     pub building: bool,
     /// Lies in sealed memfds, not in files.
     pub memfd: bool,
-}
-
-impl ObjectInfo {
-    /// Whether it is a ring that is being filled, or was when its creator died. Another process can
-    /// continue it ([`PartialRing`](super::PartialRing)).
-    #[must_use]
-    pub fn is_partial(&self) -> bool {
-        self.building && !self.name.is_empty()
-    }
 }
 
 /// Looks at a directory that keeps changing, before the last one is taken.
@@ -98,13 +88,10 @@ pub(super) fn describe(path: &Path) -> Result<Option<ObjectInfo>, SegmentError> 
 
 fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
     let (path, file_name) = (&place.path_of(file_name), file_name.to_str()?);
-    let partial = partial::ring_of(file_name);
-    let building = partial.is_some() || is_remnant(path);
+    let building = is_remnant(path);
     let dir = place.open_dir(file_name.as_ref());
     let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
-    let (name, kind) = if let Some(name) = partial {
-        (name, Kind::Ring)
-    } else if building {
+    let (name, kind) = if building {
         ("", if has(Kind::Panel.lock_file()) { Kind::Panel } else { Kind::Ring })
     } else {
         let (name, suffix) = file_name.rsplit_once('.')?;
@@ -129,10 +116,6 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
         Err(error) if is_missing(error) => return None,
         Err(_) => 0,
     };
-    if let (Some(_), Ok(dir)) = (partial, &dir) {
-        let ring = files::open_dir_at(dir, partial::RING.as_ref(), &partial::ring_in(path));
-        bytes = bytes.saturating_add(ring.ok().and_then(|ring| bytes_of(&ring)).unwrap_or(0));
-    }
     if memfd {
         let memory = dir.as_ref().ok().and_then(|dir| settled(|| Some(memfd::allocated(dir))));
         bytes = bytes.saturating_add(memory.unwrap_or(0));

@@ -7,7 +7,6 @@
 
 mod listing;
 mod open;
-mod partial;
 mod place;
 mod removal;
 mod unlinked;
@@ -32,9 +31,7 @@ use crate::store::ring_files::{CTL, RingFolder};
 use crate::store::sealed_segment;
 
 pub use listing::{ObjectInfo, list};
-pub(crate) use partial::is_lock;
-pub use partial::{PartialRing, remove_partial};
-pub use removal::{collect, collect_orphans, remove, remove_unheld};
+pub use removal::{collect, remove, remove_unheld};
 
 /// Byte that every handle of an object locks.
 const HOLD_BYTE: u64 = 1;
@@ -63,43 +60,9 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Name of the file that marks a persistent object.
-    pub(crate) const PERSISTENT: &str = PERSISTENT_FILE;
-
     /// Builds an object with `make`, which fills the directory it is given, or opens the existing
     /// one. Returns `true` if it was built.
     pub(crate) fn create(
-        base: &Base,
-        kind: Kind,
-        name: &str,
-        exist: Exist,
-        persistent: bool,
-        make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
-    ) -> Result<(Self, bool), SegmentError> {
-        Self::create_at(BuildSite::Hidden, base, kind, name, exist, persistent, make)
-    }
-
-    /// Builds a ring in a place where an unfinished ring stays for the next process.
-    pub(crate) fn create_in(
-        partial: &PartialRing,
-        exist: Exist,
-        persistent: bool,
-        make: impl FnMut(&OwnedFd, &Path) -> Result<(), SegmentError>,
-    ) -> Result<(Self, bool), SegmentError> {
-        let (base, name) = (partial.base(), partial.name());
-        Self::create_at(
-            BuildSite::Partial(partial),
-            base,
-            Kind::Ring,
-            name,
-            exist,
-            persistent,
-            make,
-        )
-    }
-
-    fn create_at(
-        site: BuildSite<'_>,
         base: &Base,
         kind: Kind,
         name: &str,
@@ -130,15 +93,11 @@ impl Object {
                     },
                 }
             }
-            let building = site.path(base);
-            let built = match site {
-                BuildSite::Hidden => Self::build(&building, kind, name, persistent, &mut make),
-                BuildSite::Partial(partial) => partial.build(persistent, &mut make),
-            };
-            let mut object = match built {
+            let building = base.path().join(format!("{BUILDING_PREFIX}{}", random_word()));
+            let mut object = match Self::build(&building, kind, name, persistent, &mut make) {
                 Ok(object) => object,
                 Err(error) => {
-                    site.give_up(&building);
+                    give_up(&building);
                     // The last user of the base directory removed it in between, or a collector
                     // found the new directory before its lock.
                     if again && is_missing(&error) {
@@ -168,10 +127,10 @@ impl Object {
                         Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOENT)
                     ) =>
                 {
-                    site.give_up(&building);
+                    give_up(&building);
                 }
                 Err(e) => {
-                    site.give_up(&building);
+                    give_up(&building);
                     return Err(SegmentError::io("rename", &building)(e));
                 }
             }
@@ -324,26 +283,10 @@ impl Drop for Object {
     }
 }
 
-/// Place where an object is built.
-#[derive(Clone, Copy, Debug)]
-enum BuildSite<'a> {
-    /// A hidden directory of its own, removed if the object does not become whole.
-    Hidden,
-    Partial(&'a PartialRing),
-}
-
-impl BuildSite<'_> {
-    fn path(self, base: &Base) -> PathBuf {
-        match self {
-            Self::Hidden => base.path().join(format!("{BUILDING_PREFIX}{}", random_word())),
-            Self::Partial(partial) => partial.ring(),
-        }
-    }
-
-    fn give_up(self, building: &Path) {
-        if let (Self::Hidden, Ok((place, name))) = (self, CheckedDir::of(building)) {
-            let _ = place.remove_all(name);
-        }
+/// Removes the directory of an object that does not become whole.
+fn give_up(building: &Path) {
+    if let Ok((place, name)) = CheckedDir::of(building) {
+        let _ = place.remove_all(name);
     }
 }
 

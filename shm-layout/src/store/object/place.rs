@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::error::Kind;
     use crate::layout::names::{Base, Exist};
-    use crate::store::object::{Object, PartialRing, collect, list, remove, remove_partial};
+    use crate::store::object::{Object, collect, list, remove};
 
     fn dir(path: &Path) {
         fs::DirBuilder::new().mode(0o700).create(path).unwrap();
@@ -144,7 +144,7 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         let (base, mine) = (Base::at(at.path()), at.path().join("mine"));
         dir(&mine);
-        for name in ["walk.ring", ".building-1", ".dead-1", "prices.panel", ".partial-walk.ring"] {
+        for name in ["walk.ring", ".building-1", ".dead-1", "prices.panel"] {
             dir(&mine.join(name));
             fs::write(mine.join(name).join("ring.ctl"), "precious").unwrap();
         }
@@ -162,8 +162,6 @@ mod tests {
             ("list", list(&base).map(drop)),
             ("collect", collect(&base).map(drop)),
             ("remove", remove(&base, Kind::Ring, "walk", true).map(drop)),
-            ("remove_partial", remove_partial(&base, "walk").map(drop)),
-            ("claim", PartialRing::claim(&base, "walk").map(drop)),
             ("open", Object::open(&base, Kind::Ring, "walk").map(drop)),
             ("observe", Object::observe(&base, Kind::Ring, "walk").map(drop)),
             ("create", create.map(drop)),

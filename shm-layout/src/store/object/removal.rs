@@ -72,23 +72,11 @@ pub fn remove_unheld(
 }
 
 /// Removes every object that is not persistent and has no holder, and the remnants of dead creators
-/// and removers: partial rings, and the lock and socket of a dead daemon. Returns the objects that
-/// it removed.
+/// and removers: unfinished objects, and the lock and socket of a dead daemon. Returns the objects
+/// that it removed.
 pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    collect_those(base, |_| true)
-}
-
-/// Removes the same objects, but no partial rings: another process may continue them.
-pub fn collect_orphans(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
-    collect_those(base, |info| !info.is_partial())
-}
-
-fn collect_those(
-    base: &Base,
-    wanted: impl Fn(&ObjectInfo) -> bool,
-) -> Result<Vec<ObjectInfo>, SegmentError> {
     let mut removed = Vec::new();
-    for info in list(base)?.into_iter().filter(wanted) {
+    for info in list(base)? {
         if collect_one(&info.path, info.kind)? {
             removed.push(info);
         }
