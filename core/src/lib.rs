@@ -77,7 +77,7 @@ pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
     Arena, Axis, BadBoundary, Batch, BatchPlan, Batches, BatchesOptions, Block, Boundary,
     ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Memory, Pool, Sampler, SamplerOptions,
-    SamplerSpec, SamplerState, View, philox4x32,
+    SamplerSpec, SamplerState, View,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;

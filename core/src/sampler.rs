@@ -31,7 +31,7 @@ use self::plan::NStep;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
 pub use self::pool::{Block, Pool};
 pub use self::prefetcher::{Batches, BatchesOptions};
-pub use self::rng::{CounterRng, philox4x32};
+pub use self::rng::CounterRng;
 pub use self::state::SamplerState;
 use self::window::WindowExtent;
 use crate::error::SampleError;

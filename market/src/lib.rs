@@ -73,10 +73,6 @@ pub use transitions::{
 };
 pub use windows::WindowPlan;
 
-/// Former name of [`PanelOptions`].
-#[doc(hidden)]
-pub type CsvOptions = PanelOptions;
-
 #[expect(clippy::cast_possible_truncation, reason = "the copy is in single precision")]
 fn to_single(value: f64) -> f32 {
     value as f32

@@ -45,28 +45,19 @@ pub use kernels::shared_words::{copy_words, copy_words_each};
 pub use kernels::simd::{Wide, whole_part, wide};
 pub use kernels::thread_pool::{ThreadPool, handoff};
 pub use layout::claimed_lane::ClaimedLane;
-pub use layout::column::{
-    Column, ColumnError, ColumnRecord, DType, MAX_AXES, MAX_COLUMN_NAME_BYTES,
-    MAX_COLUMN_WIDTH_BYTES, Role,
-};
+pub use layout::column::{Column, ColumnError, ColumnRecord, DType, Role};
 pub use layout::geometry::{
-    ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANE_BYTES, MAX_LANES, MAX_READER_SLOTS, MAX_SLOTS,
-    RingSpec,
+    ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANES, MAX_READER_SLOTS, RingSpec,
 };
 pub use layout::lane::{Ahead, Lane};
 pub use layout::lane_alias::LaneAlias;
-pub use layout::lane_header::{LANE_HEADER_BYTES, LANE_MAGIC, LaneHeader, LaneIdentity};
+pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
 pub use layout::names::{BadExist, Base, Exist};
 pub use layout::origin::boot_id_hash;
-pub use layout::reader_table::{
-    LanePins, NOTIFIER_BYTES, NOTIFIERS, READER_SLOT_BYTES, READERS_HEADER_BYTES, READERS_MAGIC,
-    ReaderRecord, SharedNotifier,
-};
-pub use layout::sealed_header::{SEALED_HEADER_BYTES, SEALED_MAGIC};
-pub use layout::superblock::{
-    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
-};
+pub use layout::reader_table::{LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier};
+pub use layout::sealed_header::SEALED_MAGIC;
+pub use layout::superblock::{LAYOUT_VERSION, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use layout::tables::{Field, tables};
 pub use layout::window_set::{InterleavedPrefetch, WindowSet, WindowSlice};
 pub use os::bytes::Bytes;
@@ -76,7 +67,7 @@ pub use os::mirror::{MirroredBlocks, MirroredBlocksMut};
 pub use os::page_size;
 pub use os::peer::{Peer, receive, send_with_descriptor};
 pub use os::space::SpaceLimits;
-pub use store::base_lock::{BaseLock, DAEMON_LOCK, DAEMON_SOCKET, LockAttempt};
+pub use store::base_lock::{BaseLock, DAEMON_SOCKET, LockAttempt};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
 pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};

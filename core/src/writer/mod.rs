@@ -256,12 +256,6 @@ impl Writer {
         self.indices.push(index);
     }
 
-    /// Whether [`take_stall`](Self::take_stall) has something to report.
-    #[must_use]
-    pub fn has_stalled(&self) -> bool {
-        self.stall.is_some()
-    }
-
     /// Returns the lease that made an append wait or drop rows, once per lease: for a warning.
     pub fn take_stall(&mut self) -> Option<Stall> {
         let stall = mem::take(&mut self.stall);

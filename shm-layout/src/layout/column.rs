@@ -9,11 +9,11 @@ use thiserror::Error;
 use crate::kernels::racy_copy::Word;
 
 /// Longest column name, in bytes.
-pub const MAX_COLUMN_NAME_BYTES: usize = 48;
+pub(crate) const MAX_COLUMN_NAME_BYTES: usize = 48;
 /// Most axes of one row of a column.
-pub const MAX_AXES: usize = 6;
+pub(crate) const MAX_AXES: usize = 6;
 /// Widest row of a column, in bytes.
-pub const MAX_COLUMN_WIDTH_BYTES: usize = 1 << 30;
+pub(crate) const MAX_COLUMN_WIDTH_BYTES: usize = 1 << 30;
 
 /// Element type of a column. Numbers are little-endian; a `bool` is one byte, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

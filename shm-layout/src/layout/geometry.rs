@@ -16,9 +16,9 @@ pub const MAX_COLUMNS: usize = 256;
 /// Most reader slots of a ring.
 pub const MAX_READER_SLOTS: u32 = 1024;
 /// Most slots of a lane.
-pub const MAX_SLOTS: u64 = 1 << 40;
+pub(crate) const MAX_SLOTS: u64 = 1 << 40;
 /// Most bytes of a lane's file.
-pub const MAX_LANE_BYTES: u64 = 1 << 46;
+pub(crate) const MAX_LANE_BYTES: u64 = 1 << 46;
 
 /// Description of a ring, before its sizes are known.
 #[derive(Clone, Debug, PartialEq, Eq)]

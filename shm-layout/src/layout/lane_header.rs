@@ -8,7 +8,7 @@ use crate::layout::geometry::Geometry;
 use crate::layout::origin::header_crc;
 
 /// Bytes of the header; in a file padded to the page size.
-pub const LANE_HEADER_BYTES: u64 = 512;
+pub(crate) const LANE_HEADER_BYTES: u64 = 512;
 /// First bytes of `lane-NNNN.dat`.
 pub const LANE_MAGIC: [u8; 8] = *b"\x89BKL\r\n\x1a\n";
 

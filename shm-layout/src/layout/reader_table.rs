@@ -12,13 +12,13 @@ use crate::os::futex::NotifyBarrier;
 use crate::os::mapping::Mapping;
 
 /// Bytes of the header of `ring.rdr`.
-pub const READERS_HEADER_BYTES: u64 = 128;
+pub(crate) const READERS_HEADER_BYTES: u64 = 128;
 /// Bytes of a notifier: a line of its own.
-pub const NOTIFIER_BYTES: u64 = 128;
+pub(crate) const NOTIFIER_BYTES: u64 = 128;
 /// Notifiers of a ring: published, released.
-pub const NOTIFIERS: u64 = 2;
+pub(crate) const NOTIFIERS: u64 = 2;
 /// Bytes of a reader's slot: a line of its own.
-pub const READER_SLOT_BYTES: u64 = 128;
+pub(crate) const READER_SLOT_BYTES: u64 = 128;
 /// Byte of `ring.rdr` that is not 0 once the ring has lost its name. It is the highest byte of
 /// [`NotifierBytes::resizes`], so that writers learn of both by one load.
 pub(crate) const UNLINKED_AT: u64 = {

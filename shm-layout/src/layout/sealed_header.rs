@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 /// Bytes of the header of a sealed segment.
-pub const SEALED_HEADER_BYTES: u64 = 4096;
+pub(crate) const SEALED_HEADER_BYTES: u64 = 4096;
 /// First bytes of a sealed segment.
 pub const SEALED_MAGIC: [u8; 8] = *b"\x89BKP\r\n\x1a\n";
 /// Header of a sealed segment, written once before the segment has a name. The metadata follows at

@@ -15,10 +15,10 @@ pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
 pub const LAYOUT_VERSION: u32 = 6;
 /// Reads as another number on a host of the other byte order.
-pub const ENDIAN_TAG: u32 = 0x0102_0304;
+pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
 /// Counters of different writers stand on lines of their own: two 64-byte lines, because x86
 /// prefetches in pairs and other machines have 128-byte lines.
-pub const LINE_BYTES: u32 = 128;
+pub(crate) const LINE_BYTES: u32 = 128;
 
 /// Identity and geometry of a ring, written once before the ring has a name. Attaching copies it to
 /// private memory and checks it. A resize puts another file in its place.

@@ -15,7 +15,7 @@ use crate::os::files;
 use crate::store::object::{CheckedDir, is_at, is_missing, prepare_base};
 
 /// Name of the lock's file in the base directory.
-pub const DAEMON_LOCK: &str = "daemon.lck";
+pub(crate) const DAEMON_LOCK: &str = "daemon.lck";
 /// Name of the daemon's socket there, unless its options name another place.
 pub const DAEMON_SOCKET: &str = "daemon.sock";
 
