@@ -15,7 +15,7 @@ pub(crate) struct SealedHeader {
     pub magic: [u8; 8],
     /// [`LAYOUT_VERSION`].
     pub layout_version: u32,
-    /// [`ENDIAN_TAG`].
+    /// `ENDIAN_TAG`.
     pub endian_tag: u32,
     /// Bytes of metadata.
     pub meta_bytes: u64,

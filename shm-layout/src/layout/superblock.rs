@@ -29,7 +29,7 @@ pub struct Superblock {
     pub magic: [u8; 8],
     /// [`LAYOUT_VERSION`].
     pub layout_version: u32,
-    /// [`ENDIAN_TAG`].
+    /// `ENDIAN_TAG`.
     pub endian_tag: u32,
     /// Hash of every offset and size in the tables.
     pub abi_fingerprint: u64,
@@ -41,7 +41,7 @@ pub struct Superblock {
     pub lane_bytes: u64,
     /// Mapped parts are multiples of this: the creator's page size.
     pub map_align: u32,
-    /// [`LINE_BYTES`].
+    /// `LINE_BYTES`.
     pub line_bytes: u32,
     /// Lanes of the ring.
     pub lane_count: u32,
