@@ -1,4 +1,4 @@
-"""Write results into docs/benchmarks.md and README.md, each file's between two marks that name it.
+"""Write results into the pages that show them, each file's between two marks that name it.
 
 python benches/python/report.py [--check]
 
@@ -18,7 +18,11 @@ from typing import Any
 
 import results
 
-PAGES = [results.ROOT / "docs" / "benchmarks.md", results.ROOT / "README.md"]
+PAGES = [
+    results.ROOT / "docs" / "benchmarks.md",
+    results.ROOT / "docs" / "when-it-helps.md",
+    results.ROOT / "README.md",
+]
 BLOCK = re.compile(r"(<!-- (results|faster): (\w+) -->\n).*?(<!-- end of results -->\n)", re.DOTALL)
 OURS = "backcast"
 PACKAGES = {"cpprb": "cpprb", "TorchRL": "torchrl", "Reverb": "dm-reverb"}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import backcast as bc
@@ -214,3 +218,20 @@ def test_dict_observations_and_several_actions() -> None:
     assert samples.observations["a"].shape == (16, 2)
     assert samples.actions.shape == (16, 2)
     assert torch.equal(samples.next_observations["a"], samples.observations["a"] + 1)
+
+
+@pytest.mark.parametrize("name", ["arrays", "ring"])
+def test_the_example_scripts_run(name: str, place: Path) -> None:
+    pytest.importorskip("stable_baselines3", reason="its buffer is what one of them compares with")
+    script = Path(__file__).resolve().parents[2] / "examples" / "cleanrl" / f"dqn_{name}.py"
+    sources = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+    ran = subprocess.run(
+        [sys.executable, script, "1500"],
+        env={**os.environ, "PYTHONPATH": sources, "BACKCAST_DIR": str(place)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("mean return of the last 20 episodes: "), ran.stdout
