@@ -1,11 +1,11 @@
-//! Rust types that stand for element types of columns.
+//! Rust types of the elements of columns.
 
 use backcast_layout::DType;
 use bytemuck::{CheckedBitPattern, NoUninit};
 
-/// A Rust type with the bytes of one element of a column.
+/// A Rust type with the same bytes as one element of a column.
 pub trait Element: CheckedBitPattern + NoUninit {
-    /// The column type it stands for.
+    /// Element type of such columns.
     const DTYPE: DType;
 }
 

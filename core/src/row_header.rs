@@ -1,5 +1,5 @@
-//! Row headers: the built-in columns of a row, 24 bytes side by side, so that reading them touches one
-//! cache line and not four.
+//! Row headers: the built-in columns of a row, 24 bytes side by side, so that reading them touches
+//! one cache line and not four.
 
 use backcast_layout::protocol::Words;
 use backcast_layout::{Column, ColumnError, DType, Role};
@@ -16,9 +16,9 @@ pub(crate) const NAME: &str = "seq.episode.t.flags";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct RowHeader {
-    /// The row's own sequence number: a tripwire for lying peers.
+    /// Sequence number of the row; detects corrupt headers.
     pub(crate) seq: u64,
-    /// Counted per lane.
+    /// Number of the episode in its lane.
     pub(crate) episode: u64,
     /// Step in the episode.
     pub(crate) t: u32,
@@ -28,7 +28,7 @@ pub(crate) struct RowHeader {
 /// Words of eight bytes in a header.
 pub(crate) const WORDS: usize = size_of::<RowHeader>() / size_of::<u64>();
 
-/// A built-in column, as readers see it: a part of every header.
+/// A built-in column, stored as a part of every row header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) name: &'static str,
@@ -46,16 +46,16 @@ pub(crate) const PARTS: [Part; 4] = [
 ];
 
 impl RowHeader {
-    /// Returns the column of the file.
+    /// Returns the column that stores the headers in a lane's file.
     pub(crate) fn column() -> Result<Column, ColumnError> {
         Column::new(NAME, DType::U64, &[3], Role::Step)
     }
 
-    /// Returns whether it may be the header of the row after `before`: it continues the episode, or begins
-    /// one.
+    /// Returns whether this may be the header of the row after `before`: it continues the episode,
+    /// or begins one.
     ///
-    /// [`Window::is_interior`](crate::sampler::Window::is_interior) rests on it: a row at step `t` has `t`
-    /// rows of its episode before it, and only the first of those may have a flag.
+    /// `Window::is_interior` of the sampler rests on it: a row at
+    /// step `t` has `t` rows of its episode before it, and only the first of those may have a flag.
     pub(crate) fn may_follow(&self, before: &Self) -> bool {
         let ended = before.flags & (TERMINATED | TRUNCATED) != 0;
         self.t == 0
@@ -66,12 +66,12 @@ impl RowHeader {
                 && (!ended || self.flags & FINAL != 0))
     }
 
-    /// Returns the header as it stands in memory, in registers.
+    /// Returns the header as the words that lie in memory.
     #[inline]
     pub(crate) fn words(self) -> [u64; 3] {
         let Self { seq, episode, t, flags } = self;
         let [t, flags] = [t, flags].map(u64::from);
-        // The lower half stands first.
+        // `t` comes first in memory.
         [
             seq,
             episode,
@@ -79,7 +79,7 @@ impl RowHeader {
         ]
     }
 
-    /// Returns the header whose [`words`](Self::words) these are.
+    /// Returns the header with these [`words`](Self::words).
     #[inline]
     pub(crate) fn of_words([seq, episode, last]: [u64; 3]) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
@@ -88,7 +88,7 @@ impl RowHeader {
         Self { seq, episode, t, flags }
     }
 
-    /// Copies the headers of as many rows as `out` has places. Must be validated like any copy.
+    /// Copies the headers of `out.len()` rows. The caller validates the copy.
     #[inline]
     pub(crate) fn read_into(lane: &impl Words, slot: u64, out: &mut [RowHeader]) {
         let rows = out.len() as u64;

@@ -38,18 +38,18 @@ use crate::error::SampleError;
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
 
-/// The index is kept up to date while the last batch needed more draws an item than this.
+/// Attempts per item of the last batch above which the start index is kept up to date.
 const FREQUENT: u64 = 3;
-/// Batches after which the ring's name is looked up: files that were deleted by hand leave no notice.
+/// Batches after which the ring's name is looked up: a ring deleted by hand gives no notice.
 const NAME_CHECKS: u32 = 1024;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
 /// Draws batches of transitions, uniform over the ring's transitions and not over its lanes.
 ///
-/// The same seed on the same data gives the same batches, in any process and language. A batch
-/// that is dropped leaves its memory to the next one of the same size: a loop that draws, learns
-/// and drops touches no new memory. At most two batches' worth is kept, until the sampler goes.
+/// The same seed on the same data gives the same batches, in any process and language. A batch that
+/// is dropped leaves its memory to the next one of the same size, so that a training loop allocates
+/// nothing. Memory of at most two batches is kept, until the sampler is dropped.
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
@@ -67,7 +67,7 @@ pub struct Sampler {
     plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
-    /// Notices that were heeded, and batches until the ring's name is looked up without one.
+    /// Notices that were handled, and batches until the ring's name is looked up without one.
     notices: u32,
     name_check: u32,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Counters {
 }
 
 impl Sampler {
-    /// Fails if the ring has lost its name and its handle says so. One relaxed load, most of the time.
+    /// Fails if the ring is unlinked and its handle refuses such rings. Usually one relaxed load.
     fn heed_notices(&mut self) -> Result<(), SampleError> {
         self.name_check = self.name_check.saturating_sub(1);
         if self.ring.store().notices() == self.notices && self.name_check > 0 {
@@ -95,10 +95,10 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws batches of one size in a thread, ahead of the caller: the same batches in the same
-    /// order as repeated [`sample`](Self::sample) would draw from the same data.
+    /// Draws batches of one size in a thread, ahead of the caller. They are the batches that
+    /// repeated calls of [`sample`](Self::sample) would draw from the same data, in the same order.
     ///
-    /// The thread starts when the first batch is asked for. See [`Batches`].
+    /// The thread starts with the first call of `next`. See [`Batches`].
     pub fn batches(
         self,
         batch: usize,
@@ -107,9 +107,9 @@ impl Sampler {
         Batches::new(self, batch, options)
     }
 
-    /// As [`batches`](Self::batches), into the caller's memory in turn, of which one is in the
-    /// caller's hands and all others are ahead; the options' own prefetch is not used. Give each
-    /// back with [`Batches::refill`].
+    /// Draws batches ahead of the caller into the caller's memory; see [`batches`](Self::batches).
+    /// The caller holds one element of `memory`, and the thread fills the others; the prefetch of
+    /// `options` is ignored. Give each back with [`Batches::refill`].
     pub fn batches_over<M: Memory>(
         self,
         batch: usize,
@@ -119,14 +119,14 @@ impl Sampler {
         Batches::over(self, batch, memory, options)
     }
 
-    /// Memory for a batch, with nothing drawn into it yet: zeros, or what was there before.
+    /// Returns memory for a batch, with nothing drawn into it yet: zeros, or an earlier batch.
     pub fn blank(&mut self, batch: usize) -> Result<Batch, SampleError> {
         let (plan, pool) = self.prepared(batch)?;
         Batch::of(plan, &pool)
     }
 
-    /// The memory that a batch of this size needs. Kept: the next batch of the same size costs
-    /// nothing here.
+    /// Returns the memory that a batch of this size needs. The plan is kept for the next batch of
+    /// the same size.
     pub fn plan(&mut self, batch: usize) -> Result<Arc<BatchPlan>, SampleError> {
         Ok(self.prepared(batch)?.0)
     }
@@ -149,7 +149,7 @@ impl Sampler {
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }
 
-    /// Returns the plan to fill by, for memory that was allocated by another one.
+    /// Returns this sampler's plan for memory that was allocated by `theirs`.
     fn own_plan(&mut self, theirs: &BatchPlan) -> Result<Arc<BatchPlan>, SampleError> {
         let ours = self.plan(theirs.batch())?;
         if !std::ptr::eq(&raw const *ours, theirs) {
@@ -165,7 +165,7 @@ impl Sampler {
         }
     }
 
-    /// Goes back to an earlier batch: what was drawn since will be drawn again.
+    /// Goes back to an earlier batch, so that all later ones are drawn again.
     pub(crate) fn rewind(&mut self, batch: u64) {
         self.batches = batch;
     }
@@ -174,32 +174,33 @@ impl Sampler {
         &self.counters
     }
 
-    /// Where it is: a sampler made of this goes on with the very draws of this one.
+    /// Returns the position in the stream of draws: a sampler made of it continues with the same
+    /// draws.
     #[must_use]
     pub fn state(&self) -> SamplerState {
         let spec = SamplerSpec { options: self.options, columns: self.columns.clone() };
         SamplerState::of(&spec, self.batches)
     }
 
-    /// Rows drawn so far, those drawn ahead by a thread included.
+    /// Returns the number of rows drawn so far, rows drawn ahead by a thread included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
         self.counters.sampled.load(Relaxed)
     }
 
-    /// Draws thrown away so far because a writer overwrote the rows meanwhile.
+    /// Returns the number of draws discarded so far because a writer overwrote their rows.
     #[must_use]
     pub fn lapped(&self) -> u64 {
         self.counters.lapped.load(Relaxed)
     }
 
-    /// The ring drawn from.
+    /// Returns the ring that is drawn from.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// The seed of the draws.
+    /// Returns the seed of the draws.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.options.seed

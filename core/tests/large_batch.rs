@@ -1,4 +1,4 @@
-//! A batch that no machine can hold is an error, not an abort.
+//! Batches that no machine can hold are refused without an abort.
 
 use backcast_core::{DType, Ring, RingOptions, SampleError, SamplerOptions, Schema};
 

@@ -1,4 +1,4 @@
-//! What an append's `next_obs` promises, and what is stored where the promise is not kept.
+//! Appends with `next_obs`: stored once if the next row continues with it, cut and counted if not.
 
 use backcast_core::{
     AppendError, AutoresetMode, DType, Doubt, Ends, FINAL, GAP, Ring, RingOptions, RowIndex,
@@ -18,7 +18,7 @@ fn ring(lanes: u32) -> Ring {
     Ring::heap(&schema, RingOptions::with_capacity(200 * u64::from(lanes)).lanes(lanes)).unwrap()
 }
 
-/// One row of each of the writer's lanes: its observation, and what it led to.
+/// Numbers of one row, the same on each of the writer's lanes.
 struct Row {
     obs: u8,
     next: Option<u8>,
@@ -35,7 +35,7 @@ fn ended(obs: u8, next: impl Into<Option<u8>>) -> Row {
     Row { ends: true, ..row(obs, next) }
 }
 
-/// The bytes of the columns of role obs that show number `n` on every lane.
+/// Returns the bytes of the observation columns that hold number `n` on every lane.
 fn obs(n: u8, lanes: usize) -> [Vec<u8>; 2] {
     let near: Vec<u8> = (0..lanes).flat_map(|_| f32::from(n).to_ne_bytes()).collect();
     [near, vec![n; 3 * lanes]]
@@ -57,7 +57,7 @@ fn append(writer: &mut Writer, row: &Row) -> Result<Vec<RowIndex>, AppendError> 
     writer.append(&step).map(<[RowIndex]>::to_vec)
 }
 
-/// Observation and flags of every row of a lane; each column shows the same number.
+/// Returns observation and flags of every row of a lane; both columns must hold the same number.
 fn shown(ring: &Ring, lane: u32) -> Vec<(u8, u32)> {
     let rows = ring.rows(lane, ring.lane_span(lane).unwrap()).unwrap();
     let near = rows.column::<f32>("obs/near").unwrap();
@@ -184,7 +184,7 @@ fn an_end_without_its_observation_is_refused_and_changes_nothing() {
         let bare = append(&mut writer, &ended(2, None)).unwrap_err();
         assert_eq!(bare, AppendError::MissingFinalObs { lane: 0, mode });
         if mode == AutoresetMode::SameStep {
-            // There the next observation is the reset's.
+            // In this mode the next observation is that of the reset.
             assert_eq!(append(&mut writer, &ended(2, 3)).unwrap_err(), bare);
         }
         append(&mut writer, &Row { last: Some(3), ..ended(2, 9) }).unwrap();

@@ -1,4 +1,4 @@
-//! Rings that are made with rows in them, as other handles see them.
+//! Restored rings: their rows, seen through other handles.
 
 use backcast_core::{
     Base, DType, Exist, RestoreError, Ring, RingOptions, Schema, SegmentError, collect, list,
@@ -8,7 +8,7 @@ fn schema() -> Schema {
     Schema::builder().column("reward", DType::F64, &[]).build().unwrap()
 }
 
-/// One row per number of `seq`, with the number as its reward.
+/// Restores one row per number of `seq`, with the number as its reward.
 fn restored(name: &str, options: RingOptions, seq: &[u64]) -> Result<Ring, RestoreError> {
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let reward: Vec<f64> = seq.iter().map(|seq| *seq as f64).collect();

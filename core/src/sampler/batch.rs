@@ -1,4 +1,4 @@
-//! A drawn batch in memory of its own.
+//! A drawn batch that owns its memory.
 
 use std::sync::Arc;
 
@@ -11,14 +11,16 @@ use crate::error::{BatchError, SampleError};
 
 /// Memory that a sampler fills: one slice for each arena of a [`BatchPlan`], in its order.
 ///
-/// A [`Batch`] is one; others let a prefetching sampler fill memory that is not Rust's own.
+/// [`Batch`] is the owned kind; other types let a prefetching sampler fill memory of another
+/// allocator, such as NumPy's.
 pub trait Memory: Send + 'static {
-    /// All bytes of every arena.
+    /// Returns the bytes of every arena.
     fn buffers(&mut self) -> Vec<&mut [u8]>;
 }
 
-/// The columns of a batch. Belongs to the caller; nothing in it changes any more, unless it is
-/// handed to [`Sampler::sample_over`](crate::Sampler::sample_over).
+/// The columns of a batch, owned by the caller. They change only if the caller passes the batch to
+/// [`Sampler::sample_over`](crate::Sampler::sample_over) or
+/// [`Sampler::gather_over`](crate::Sampler::gather_over).
 #[derive(Clone, Debug)]
 pub struct Batch {
     plan: Arc<BatchPlan>,
@@ -32,7 +34,7 @@ impl Memory for Batch {
 }
 
 impl Batch {
-    /// Memory for a plan, zeros or an earlier batch of the pool.
+    /// Returns memory for a plan: zeros, or an earlier batch of the pool.
     pub(crate) fn of(plan: Arc<BatchPlan>, pool: &Arc<Pool>) -> Result<Self, SampleError> {
         let bytes = || plan.arenas().iter().map(Arena::bytes);
         let Some(arenas) = pool.take(bytes()) else {
@@ -42,36 +44,36 @@ impl Batch {
         Ok(Self { plan, arenas })
     }
 
-    /// The plan, and the memory of its arenas in order.
+    /// Returns the plan, and the memory of its arenas in order.
     #[must_use]
     pub fn into_blocks(self) -> (Arc<BatchPlan>, Vec<Block>) {
         (self.plan, self.arenas)
     }
 
-    /// Where its columns lie.
+    /// Returns the plan: where the columns lie.
     #[must_use]
     pub fn plan(&self) -> &Arc<BatchPlan> {
         &self.plan
     }
 
-    /// Items, `B`.
+    /// Returns the number of items, `B`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.plan.batch()
     }
 
-    /// Whether it has no item; no batch of ours has none.
+    /// Returns whether the batch has no item; no sampler makes such a batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keys of all columns.
+    /// Iterates over the keys of all columns.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.plan.views().iter().map(|view| view.key.as_str())
     }
 
-    /// A column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
+    /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
     pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
         let unknown = || BatchError::UnknownKey {
             key: key.to_owned(),
@@ -102,7 +104,7 @@ impl Batch {
         })
     }
 
-    /// Indices of the drawn transitions, `[B]`; see [`RowIndex`](crate::RowIndex).
+    /// Returns the indices of the drawn transitions, `[B]`; see [`RowIndex`](crate::RowIndex).
     #[must_use]
     pub fn index(&self) -> Vec<i64> {
         self.column::<i64>("index").map(|index| index.iter().copied().collect()).unwrap_or_default()

@@ -16,16 +16,16 @@ pub enum ColumnWindow {
     Drawn,
     /// The last `h` transitions, the drawn one included: `[B, h, ...]`.
     History(u32),
-    /// The first unmasked row of the longest window, `[B, ...]`: such as the recurrent state at its start.
-    /// Without `next_*` and future.
+    /// The first unmasked row of the longest window, `[B, ...]`, as for the recurrent state at its
+    /// start. Has no `next_*` and no future.
     First,
 }
 
 /// The columns of a batch, and the window of each.
 ///
-/// A name stands for the column of that name, or else for all columns below it with `/`: `"obs"` for
-/// `"obs/pixels"` and `"obs/speed"`. `"terminated"` and `"truncated"` are columns too. Columns without a
-/// name here have the window of [`rest`](Self::rest), or are left out and not copied.
+/// A name stands for the column of that name, or else for all columns below it with `/`: `"obs"`
+/// for `"obs/pixels"` and `"obs/speed"`. `"terminated"` and `"truncated"` are columns too. Columns
+/// without a name here have the window of [`rest`](Self::rest), or are left out and not copied.
 ///
 /// ```
 /// use backcast_core::{
@@ -92,7 +92,7 @@ impl ColumnWindows {
         self.rest
     }
 
-    /// Returns the window of a column: that of its own name, or of the longest one it lies below.
+    /// Returns the window of a column: that of its own name, or else of the longest name above it.
     fn of(&self, column: &str) -> Option<ColumnWindow> {
         let named = self.named.iter().filter(|(name, _)| stands_for(name, column));
         named.max_by_key(|(name, _)| name.len()).map(|(_, window)| *window).or(self.rest)
@@ -121,8 +121,8 @@ fn stands_for(name: &str, column: &str) -> bool {
     column.strip_prefix(name).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// Options of a sampler, and the columns that its batches have: all of them with one window, or each with its
-/// own.
+/// Options of a sampler, and the columns that its batches have: all of them with one window, or
+/// each with its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSpec {
     pub(crate) options: SamplerOptions,
@@ -153,7 +153,7 @@ impl From<SamplerState> for SamplerSpec {
 }
 
 impl SamplerOptions {
-    /// Shows some columns only, or each with a window of its own; in place of [`history`](Self::history).
+    /// Selects columns, and sets the window of each; replaces [`history`](Self::history).
     #[must_use]
     pub fn columns(self, columns: ColumnWindows) -> SamplerSpec {
         SamplerSpec { options: self, columns: Some(columns) }

@@ -10,24 +10,24 @@ use super::{FREQUENT, Sampler, check_arenas};
 use crate::error::SampleError;
 
 impl Sampler {
-    /// Draws `batch` transitions, with replacement, into memory of its own.
+    /// Draws `batch` transitions, with replacement, into a new batch.
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
         let mut drawn = self.blank(batch)?;
         self.sample_over(&mut drawn)?;
         Ok(drawn)
     }
 
-    /// Draws as many transitions as an earlier batch has, over what it holds.
+    /// Draws as many transitions as an earlier batch has, and overwrites it with them.
     ///
     /// The batch may be one of another sampler with the same windows over the same columns. After
-    /// an error it holds a mixture.
+    /// an error its contents are unspecified.
     pub fn sample_over(&mut self, batch: &mut Batch) -> Result<(), SampleError> {
         let plan = Arc::clone(batch.plan());
         self.sample_into(&plan, &mut batch.buffers())
     }
 
-    /// Draws into memory of the caller's, one slice per arena of the plan. Never stops a writer;
-    /// rows that a writer overwrote meanwhile are drawn again.
+    /// Draws into the caller's memory, one slice per arena of the plan. Never blocks a writer: rows
+    /// overwritten during the copy are drawn again.
     pub fn sample_into(
         &mut self,
         plan: &BatchPlan,
@@ -48,7 +48,7 @@ impl Sampler {
     /// Returns why nothing can be drawn. O(rows).
     pub(super) fn nothing(&self) -> SampleError {
         let longest = self.eligibility.longest_run();
-        // Where windows need not be whole, what this finds was published just now.
+        // With other boundaries than these, a start found here was published after the draws.
         let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
         if longest > 0 && self.options.boundary == Boundary::Clamp {
             return SampleError::NoHistory { history, longest };

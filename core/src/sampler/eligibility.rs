@@ -1,8 +1,8 @@
-//! Which transitions may be drawn, and by which random numbers.
+//! Eligibility: the transitions that may be drawn, and the random numbers that choose among them.
 //!
-//! A draw picks a row uniformly among the readable ones and is rejected if no transition starts there. Where
-//! most draws would be rejected, a private index of starts takes over. Whether the index is at hand changes
-//! what a draw costs and never its result.
+//! A draw picks a row uniformly among the readable ones and is rejected if no transition starts
+//! there. Where most draws would be rejected, a private index of starts takes over. The index
+//! changes the cost of a draw and never its result.
 
 mod ranges;
 mod start_index;
@@ -18,12 +18,12 @@ use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::MOVES;
 
-/// Rejection-sampling attempts per item before falling back to the start index. Part of what a seed means:
-/// later attempts draw from the index.
+/// Rejection-sampling attempts per item before falling back to the start index. A seed's draws
+/// depend on it: later attempts draw from the index.
 pub(crate) const MAX_REJECTIONS: u32 = 32;
 /// Lane of a candidate that does not exist.
 const NO_LANE: usize = usize::MAX;
-/// First draw that has to be repeated.
+/// A first draw that has to be repeated.
 pub(crate) const NO_DRAW: (usize, u64) = (NO_LANE, 0);
 
 /// A row that an attempt drew for an item.
@@ -43,7 +43,7 @@ pub(crate) struct Eligibility {
     lanes: Arc<Lanes>,
     ranges: ReadableRanges,
     starts: StartIndex,
-    /// Whether `starts` is of the same moment as `ranges`.
+    /// Whether `starts` is refreshed together with `ranges`.
     indexed: bool,
 }
 
@@ -80,19 +80,21 @@ impl Eligibility {
         &self.ranges
     }
 
-    /// Returns whether draws ask the index.
+    /// Returns whether draws use the index.
     pub(crate) fn is_indexed(&self) -> bool {
         self.indexed
     }
 
-    /// Decides whether the index is updated with the next [`refresh`](Self::refresh), or left alone.
+    /// Decides whether the index is updated with the next [`refresh`](Self::refresh), or left
+    /// alone.
     pub(crate) fn use_index(&mut self, indexed: bool) {
         self.indexed = indexed;
     }
 
     /// Builds the index, unless it is in use.
     ///
-    /// Returns `false` if a lane moved meanwhile: the ranges are those of its new memory then.
+    /// Returns `false` if a lane was relocated meanwhile; the ranges then are those of its new
+    /// memory.
     pub(crate) fn build_index(&mut self) -> bool {
         if self.indexed {
             return true;
@@ -110,15 +112,15 @@ impl Eligibility {
         self.ranges.total() == 0 || (attempt >= MAX_REJECTIONS && self.starts.total() == 0)
     }
 
-    /// Returns the longest run of transitions without an end in the ring. O(rows).
+    /// Returns the length of the longest sequence of transitions of one episode. O(rows).
     pub(crate) fn longest_run(&self) -> u64 {
         let mut all = StartIndex::new(0, 0);
         all.refresh(&self.lanes, &self.ranges);
         all.longest()
     }
 
-    /// Makes the first draws of some items: a lane, and how many of its readable rows are older, or
-    /// [`NO_DRAW`] for a draw that has to be repeated.
+    /// Makes the first draws of some items. A draw is a lane and the number of its readable rows
+    /// that are older, or [`NO_DRAW`] if it has to be repeated.
     #[inline]
     pub(crate) fn first_draws(
         &self,
@@ -139,8 +141,8 @@ impl Eligibility {
         }
     }
 
-    /// Returns the candidate that an attempt draws for an item, or `None` if it is rejected. The index, where
-    /// it is in use, rejects what an inspection of the row would.
+    /// Returns the candidate that an attempt draws for an item, or `None` if it is rejected. The
+    /// index, if it is in use, rejects every row that an inspection would reject.
     #[inline]
     pub(crate) fn candidate(
         &self,
@@ -175,7 +177,7 @@ impl Eligibility {
     }
 }
 
-/// Returns an item's number as the RNG counts.
+/// Returns an item's number in the counter of the RNG.
 pub(crate) fn number(item: usize) -> u32 {
     u32::try_from(item).unwrap_or(u32::MAX)
 }

@@ -1,17 +1,18 @@
 //! The gather engine: from drawn or named rows to the arenas of a batch.
 //!
-//! A batch is gathered in micro-batches. Each is selected, prefetched, inspected, copied and validated, and
-//! the one after it is prefetched meanwhile:
+//! A batch is gathered in micro-batches. Each is selected, prefetched, inspected, copied and
+//! validated, and the one after it is prefetched meanwhile:
 //!
-//! - [`select`]: which rows the items are, and where their windows lie;
-//! - [`micro_batch`]: rows and windows of a micro-batch as a structure of arrays, and a bitmask of the items
-//!   that are irregular: over the lane's end, at an episode boundary, or overtaken by a writer;
-//! - [`arena_writer`]: copies a field of all regular items in one loop, then the passes that compute
-//!   (n-step returns) or fill (masks, flags);
-//! - [`inspect`]: reads the row headers around an irregular item, and draws it again if it starts no
-//!   transition;
+//! - [`select`]: chooses the rows of the items and locates their windows;
+//! - [`micro_batch`]: rows and windows of a micro-batch as a structure of arrays, and a bitmask of
+//!   the items that are irregular: over the lane's end, at an episode boundary, or overtaken by a
+//!   writer;
+//! - [`arena_writer`]: copies a field of all regular items in one loop, then the passes that
+//!   compute (n-step returns) or fill (masks, flags);
+//! - [`inspect`]: reads the row headers around an irregular item, and draws it again if no
+//!   transition starts there;
 //! - [`scalar`]: copies one irregular item;
-//! - [`rows`]: single rows without an episode, by the same windows.
+//! - [`rows`]: gathers single rows, regardless of episodes, with the same copies.
 
 mod arena_writer;
 mod fill;

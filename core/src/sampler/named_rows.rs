@@ -9,7 +9,7 @@ use super::{Sampler, check_arenas};
 use crate::error::SampleError;
 
 impl Sampler {
-    /// Copies the transitions that `index` names into memory of their own.
+    /// Copies the transitions that `index` names into a new batch.
     pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
         self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;
@@ -17,14 +17,14 @@ impl Sampler {
         Ok(drawn)
     }
 
-    /// Copies the transitions that `index` names over what an earlier batch of as many holds; see
+    /// Overwrites an earlier batch of the same size with the transitions that `index` names; see
     /// [`sample_over`](Self::sample_over).
     pub fn gather_over(&mut self, index: &[i64], batch: &mut Batch) -> Result<(), SampleError> {
         let plan = Arc::clone(batch.plan());
         self.gather_into(index, &plan, &mut batch.buffers())
     }
 
-    /// Copies the transitions that `index` names into memory of the caller's.
+    /// Copies the transitions that `index` names into the caller's memory.
     pub fn gather_into(
         &mut self,
         index: &[i64],
@@ -36,12 +36,11 @@ impl Sampler {
         Ok(())
     }
 
-    /// Copies those of the transitions that `index` names which the ring holds, into memory of their
-    /// own, and returns which were there. Everything of the others is zero, but `index`, which is as it
-    /// was given.
+    /// Copies the transitions that `index` names and the ring still holds into a new batch, and
+    /// returns which were found. Items that were not found are zero, except their `index`.
     ///
-    /// Missing are rows that were overwritten, dropped, or not published yet, those that begin no
-    /// transition, and those whose window the boundary refuses.
+    /// Not found are rows that were overwritten, dropped, or not published yet, rows at which no
+    /// transition starts, and rows whose window the boundary refuses.
     pub fn gather_present(&mut self, index: &[i64]) -> Result<(Batch, Vec<bool>), SampleError> {
         let plan = self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;
@@ -49,7 +48,8 @@ impl Sampler {
         Ok((drawn, found))
     }
 
-    /// Gathers as [`gather_present`](Self::gather_present) does, into the caller's memory.
+    /// Copies the transitions that the ring still holds into the caller's memory, and returns which
+    /// were found; see [`gather_present`](Self::gather_present).
     pub fn gather_present_into(
         &mut self,
         index: &[i64],
@@ -69,7 +69,8 @@ impl Sampler {
         Ok(found)
     }
 
-    /// As [`plan`](Self::plan), for the transitions that `index` names; errors speak of it.
+    /// Returns the [`plan`](Self::plan) of a batch with the transitions that `index` names. Errors
+    /// give the length of `index`.
     pub fn plan_of(&mut self, index: &[i64]) -> Result<Arc<BatchPlan>, SampleError> {
         self.plan(index.len()).map_err(|error| match error {
             SampleError::BadBatchSize { asked: given, limit } => {
@@ -79,7 +80,7 @@ impl Sampler {
         })
     }
 
-    /// Returns the plan to gather named rows by, for memory that was allocated by another one.
+    /// Returns this sampler's plan for memory and an index of the same number of items.
     fn plan_of_rows(
         &mut self,
         index: &[i64],
@@ -95,7 +96,7 @@ impl Sampler {
         Ok(plan)
     }
 
-    /// Gathers named rows, and returns the items that are missing.
+    /// Gathers named rows and returns the items that were not found.
     fn gather_named(
         &mut self,
         request: BatchRequest<'_>,

@@ -1,4 +1,4 @@
-//! How a ring opens a sampler.
+//! Opens samplers of a ring.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::ring::Ring;
 use crate::schema::Schema;
 
 impl Ring {
-    /// Returns a sampler of the ring's transitions: of [`SamplerOptions`], of those with
-    /// [windows by column], or of the [state] of another sampler, where that one would go on.
+    /// Returns a sampler of the ring's transitions. `options` are [`SamplerOptions`], those with
+    /// [windows by column], or the [state] of another sampler, whose draws the new one continues.
     ///
     /// [`SamplerOptions`]: crate::SamplerOptions
     /// [windows by column]: crate::SamplerOptions::columns
@@ -77,7 +77,7 @@ impl Sampler {
     }
 }
 
-/// Returns what n-step returns sum.
+/// Returns the columns that n-step returns sum, or why there is no such column.
 fn summed(schema: &Schema, discounts: bool, extent: WindowExtent) -> Result<NStep, SampleError> {
     let reward =
         float_column(schema, "reward").map_err(|found| SampleError::BadReward { found })?;
@@ -88,7 +88,8 @@ fn summed(schema: &Schema, discounts: bool, extent: WindowExtent) -> Result<NSte
     Ok(NStep { reward, discount, run: extent.run() })
 }
 
-/// Returns the step column of this name if it is one float a row, or what there is in its place.
+/// Returns the step column of this name if it is one float a row, or a description of the column
+/// found instead.
 fn float_column(schema: &Schema, name: &str) -> Result<Summed, String> {
     let place = schema.stored().iter().position(|column| column.name() == name);
     let Some((at, column)) = place.and_then(|at| Some((at, schema.stored().get(at)?))) else {

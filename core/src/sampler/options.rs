@@ -1,31 +1,31 @@
-//! What a sampler draws: windows, n-step returns, and what happens at the ends of an episode.
+//! Options of a sampler: windows, n-step returns, and their treatment at the ends of an episode.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// What becomes of windows that reach beyond the first or last transition of their episode.
+/// Treatment of windows that reach beyond the first or last transition of their episode.
 ///
-/// The newest row published and the last row before a gap count as ends too, and so does the oldest row
-/// kept, except where [`Clamp`](Boundary::Clamp) would repeat it.
+/// The newest published row and the last row before a GAP count as ends too. So does the oldest row
+/// kept, except for [`Clamp`](Boundary::Clamp), which would repeat it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Boundary {
     /// Every transition is drawn; places beyond the ends are zero and their mask is false.
     #[default]
     Mask,
-    /// Only transitions whose whole history and whole future lie within are drawn, uniformly over
-    /// those; every mask is true.
+    /// Only transitions whose whole history and future lie in the episode are drawn, uniformly;
+    /// every mask is true.
     Reject,
     /// In observation columns, places before the first transition of an episode repeat its
-    /// observation and places after the last one repeat the observation that followed it, as frame
-    /// stacks do. Step columns are zero there, and the mask is false. Transitions of which some of the
-    /// history was overwritten are not drawn: the oldest row kept is not where its episode begins.
+    /// observation, as frame stacks do. Places after the last one repeat the observation that
+    /// followed it. Step columns are zero there, and the mask is false. Transitions with a partly
+    /// overwritten history are not drawn: the oldest row kept is not the first of its episode.
     Clamp,
 }
 
 impl Boundary {
-    /// `"mask"`, `"reject"` or `"clamp"`.
+    /// Returns `"mask"`, `"reject"` or `"clamp"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,24 +58,24 @@ impl FromStr for Boundary {
     }
 }
 
-/// What a sampler draws.
+/// Seed, windows and n-step returns of a sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
     pub(crate) seed: u64,
-    /// Drawn before the first: a sampler that goes on begins there.
+    /// Number of the first batch: a restored sampler continues there.
     pub(crate) batches: u64,
     pub(crate) history: Option<u32>,
     pub(crate) future: u32,
     pub(crate) n_step: Option<u32>,
     pub(crate) gamma: Option<f64>,
-    /// Discounts are those of a column.
+    /// Whether n-step returns take their discounts from a column.
     pub(crate) discounts: bool,
     pub(crate) boundary: Boundary,
     pub(crate) copy: bool,
 }
 
 impl SamplerOptions {
-    /// Single transitions; the same seed gives the same draws on the same data.
+    /// Returns options for single transitions. The same seed gives the same draws on the same data.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self {
@@ -91,20 +91,20 @@ impl SamplerOptions {
         }
     }
 
-    /// Single transitions, seeded by the operating system.
+    /// Returns options for single transitions, seeded by the operating system.
     #[must_use]
     pub fn from_entropy() -> Self {
         Self::seeded(rand::random())
     }
 
-    /// Windows of `h` transitions ending with and including the drawn one: arrays `[B, h, ...]`.
+    /// Adds windows of `h` transitions that end with the drawn one: arrays `[B, h, ...]`.
     #[must_use]
     pub fn history(mut self, h: u32) -> Self {
         self.history = Some(h);
         self
     }
 
-    /// Windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`.
+    /// Adds windows of the `f` transitions after the drawn one: `future/...`, arrays `[B, f, ...]`.
     #[must_use]
     pub fn future(mut self, f: u32) -> Self {
         self.future = f;
@@ -113,11 +113,11 @@ impl SamplerOptions {
 
     /// Adds the discounted return of `n` transitions from the drawn one on: `n_reward` and
     /// `n_discount`, `[B]`, and `n_next_*` of the observation columns, `[B, ...]`. Needs
-    /// [`gamma`](Self::gamma), or [discounts](Self::discount_column), and a column `reward`, one `f4` or `f8` a row. Which transitions are
-    /// drawn, and all other columns, stay as they are.
+    /// [`gamma`](Self::gamma), or [discounts](Self::discount_column), and a column `reward`, one
+    /// `f4` or `f8` a row. The draws and all other columns do not change.
     ///
-    /// With `k` the transitions used, `k = n` unless the episode, or what is published of it, has
-    /// fewer:
+    /// With `k` the number of transitions used, which is `n` unless the episode, or its published
+    /// part, has fewer:
     ///
     /// - `n_reward` is `r[t] + gamma r[t+1] + ... + gamma^(k-1) r[t+k-1]`;
     /// - `n_discount` is `gamma^k`, and 0 if transition `t+k-1` terminated;
@@ -127,43 +127,45 @@ impl SamplerOptions {
     /// So `n_reward + n_discount * V(n_next_obs)` is the target (Sutton, "Learning to predict by
     /// the methods of temporal differences", Machine Learning 3, 1988; as used in Hessel et al.,
     /// "Rainbow", AAAI 2018, section "Multi-step learning"). Truncated episodes bootstrap from
-    /// their final observation, and a return cut short by the newest row, or by a writer that
-    /// died, bootstraps from the last observation there is; Rainbow's assumes that `n` follow.
-    /// Sums are made in `f64`, oldest first, and rounded once.
+    /// their final observation. A return that is cut short by the newest row, or by a writer that
+    /// died, bootstraps from the last observation; Rainbow assumes that `n` transitions follow.
+    /// Sums are computed in `f64`, oldest first, and rounded once.
     #[must_use]
     pub fn n_step(mut self, n: u32) -> Self {
         self.n_step = Some(n);
         self
     }
 
-    /// Discount per transition of n-step returns, within `0..=1`. No default: a learner's targets
-    /// are wrong if it differs from the learner's own.
+    /// Sets the discount per transition of n-step returns, within `0..=1`. Has no default: targets
+    /// are wrong if it differs from the learner's discount.
     #[must_use]
     pub fn gamma(mut self, gamma: f64) -> Self {
         self.gamma = Some(gamma);
         self
     }
 
-    /// Takes the discounts of n-step returns from the column `discount`, one `f4` or `f8` a row, in place of
-    /// [`gamma`](Self::gamma): transition `t` discounts what follows it by its own `discount[t]`, as
-    /// environments with a discount of their own give it.
+    /// Takes the discounts of n-step returns from the column `discount`, one `f4` or `f8` a row, in
+    /// place of [`gamma`](Self::gamma). Rewards after transition `t` are discounted by
+    /// `discount[t]`, as given by the environment.
     ///
-    /// With `d` that column, `n_reward` is `r[t] + d[t] r[t+1] + d[t] d[t+1] r[t+2] + ...`, and `n_discount`
-    /// is the product of the discounts of all transitions used, or 0 if the last one terminated.
+    /// With `d` that column, `n_reward` is `r[t] + d[t] r[t+1] + d[t] d[t+1] r[t+2] + ...`, and
+    /// `n_discount` is the product of the discounts of all transitions used, or 0 if the last one
+    /// terminated.
     #[must_use]
     pub fn discount_column(mut self) -> Self {
         self.discounts = true;
         self
     }
 
-    /// What becomes of windows that reach beyond their episode; masked by default.
+    /// Sets the treatment of windows that reach beyond their episode; [`Boundary::Mask`] by
+    /// default.
     #[must_use]
     pub fn boundary(mut self, boundary: Boundary) -> Self {
         self.boundary = boundary;
         self
     }
 
-    /// Independent arrays instead of overlapping views of one arena.
+    /// Makes independent arrays instead of overlapping views of one arena.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
         self.copy = copy;

@@ -17,7 +17,7 @@ use crate::episode::{TERMINATED, TRUNCATED};
 use crate::error::SampleError;
 use crate::schema::{Schema, USER};
 
-/// One contiguous block, C order; the first axis is the batch.
+/// One contiguous array in C order; the first axis is the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena {
     dtype: DType,
@@ -25,19 +25,19 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Element type.
+    /// Returns the element type.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Shape; begins with the batch size.
+    /// Returns the shape, which begins with the batch size.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Bytes, saturating.
+    /// Returns the number of bytes, saturating.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.shape.iter().fold(self.dtype.size(), |bytes, axis| bytes.saturating_mul(*axis))
@@ -49,9 +49,9 @@ impl Arena {
 pub enum Axis {
     /// All of it.
     Whole,
-    /// One place of axis 1, which is dropped.
+    /// One place of axis 1; the axis is dropped.
     At(usize),
-    /// `len` places of axis 1 from `start` on.
+    /// Places `start..start + len` of axis 1.
     Window {
         /// First place.
         start: usize,
@@ -80,7 +80,7 @@ pub struct View {
     pub arena: usize,
     /// Its part of the arena.
     pub axis: Axis,
-    /// Another view shares some of its memory: hand it out read-only.
+    /// Whether another view shares some of its memory, so that both must be read-only.
     pub shared: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct BatchPlan {
     n_step: Option<NStep>,
 }
 
-/// Where an arena's elements come from.
+/// Source of an arena's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Column(usize),
@@ -133,7 +133,7 @@ pub(crate) struct Summed {
     pub(crate) dtype: DType,
 }
 
-/// What n-step returns sum.
+/// Columns and length of n-step returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NStep {
     pub(crate) reward: Summed,
@@ -166,12 +166,12 @@ pub(crate) struct ArenaField {
     pub(crate) shift: (i64, i64),
     /// Places beyond the window's rows repeat its first and last row.
     pub(crate) repeat: bool,
-    /// The rows that it copies, if it copies any.
+    /// Rows that are copied, if any are.
     pub(crate) slice: Option<SegmentSlice>,
 }
 
-/// Bytes of an item's rows up to which items are copied in full micro-batches. Two micro-batches of them
-/// fit into L2, where prefetched lines wait. Longer items are copied one by one.
+/// Bytes of an item's rows up to which items are copied in full micro-batches: two such
+/// micro-batches fit into L2. Longer items are copied one by one.
 const SHORT_ITEM: usize = 8 << 10;
 
 impl BatchPlan {
@@ -246,8 +246,8 @@ impl BatchPlan {
         plan
     }
 
-    /// Marks the views that show memory of another one, and only them: a window of one
-    /// transition overlaps nothing and stays writable.
+    /// Marks exactly the views that overlap another one. A window of one transition overlaps none
+    /// and stays writable.
     fn mark_shared(&mut self) {
         let spans: Vec<_> =
             self.views.iter().map(|view| (view.arena, view.axis.places())).collect();
@@ -259,19 +259,19 @@ impl BatchPlan {
         }
     }
 
-    /// Items of the batch, `B`.
+    /// Returns the number of items of the batch, `B`.
     #[must_use]
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Blocks to allocate, in order.
+    /// Returns the arenas to allocate, in order.
     #[must_use]
     pub fn arenas(&self) -> &[Arena] {
         &self.arenas
     }
 
-    /// Columns of the batch, each a view of an arena.
+    /// Returns the columns of the batch, each a view of an arena.
     #[must_use]
     pub fn views(&self) -> &[View] {
         &self.views
@@ -281,8 +281,8 @@ impl BatchPlan {
         self.batch == other.batch && self.arenas == other.arenas && self.views == other.views
     }
 
-    /// Whether memory for the other plan can be filled with a batch of this one: it has the same
-    /// keys, types and shapes. If not, the error names the first key that differs.
+    /// Checks that memory for another plan can hold a batch of this one: it must have the same
+    /// keys, types and shapes. The error names the first key that differs.
     pub fn check_memory(&self, other: &BatchPlan) -> Result<(), SampleError> {
         if self.fits(other) { Ok(()) } else { Err(self.mismatch(other)) }
     }
@@ -319,18 +319,18 @@ impl BatchPlan {
         if self.segments.row_bytes() <= SHORT_ITEM { MICRO_BATCH } else { 1 }
     }
 
-    /// Returns when the rows of a micro-batch are prefetched. Copies of a few instructions leave no time for
-    /// requests between them.
+    /// Returns when the rows of a micro-batch are prefetched. Copies of a few instructions are too
+    /// short to hide prefetches between them.
     pub(crate) fn prefetch_policy(&self) -> PrefetchPolicy {
         if self.segments.is_slow() { PrefetchPolicy::Interleaved } else { PrefetchPolicy::Eager }
     }
 
-    /// Returns the rows that are copied of an item's window.
+    /// Returns the rows of an item's window that are copied.
     pub(crate) fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// Returns what n-step returns sum.
+    /// Returns columns and length of the n-step returns.
     pub(crate) fn n_step(&self) -> Option<NStep> {
         self.n_step
     }
@@ -353,17 +353,17 @@ struct Builder {
     history: Option<u32>,
     future: usize,
     copy: bool,
-    /// Observations are repeated beyond the ends of an episode.
+    /// Whether observations are repeated beyond the ends of an episode.
     repeat: bool,
 }
 
 impl Builder {
-    /// Transitions up to and including the drawn one.
+    /// Returns the number of transitions up to and including the drawn one.
     fn past(&self) -> usize {
         self.history.unwrap_or(1) as usize
     }
 
-    /// The part of an arena with a time axis that holds the past.
+    /// Returns the part of an arena with a time axis that holds the past.
     fn past_axis(&self, start: usize) -> Axis {
         match self.history {
             Some(_) => Axis::Window { start, len: self.past() },
@@ -371,7 +371,7 @@ impl Builder {
         }
     }
 
-    /// Adds the n-step return: its sum, the discount of what follows, and what follows.
+    /// Adds the n-step return: its sum, the discount after it, and the observation after it.
     fn n_step(&mut self, schema: &Schema, selection: &SelectedColumns, n_step: NStep) {
         let dtype = n_step.reward.dtype;
         self.whole("n_reward", dtype, &[], Source::NReward, None, 0, (0, 0));
@@ -386,7 +386,7 @@ impl Builder {
         }
     }
 
-    /// An observation column: four overlapping views of one arena, or each on its own.
+    /// Adds an observation column: up to four overlapping views of one arena, or separate arenas.
     fn obs(&mut self, column: &Column, source: Source) {
         let first = self.plan.fields.len();
         self.obs_arenas(column, source);
@@ -422,7 +422,7 @@ impl Builder {
         }
     }
 
-    /// A step column: past and future side by side, or each on its own.
+    /// Adds a step column: past and future in one arena, or in separate ones.
     fn step(&mut self, name: &str, dtype: DType, shape: &[usize], source: Source) {
         let (past, future) = (self.past(), self.future);
         let oldest = 1 - to_i64(past);
@@ -441,7 +441,7 @@ impl Builder {
         self.view(format!("future/{name}"), arena, after);
     }
 
-    /// An arena that is one column.
+    /// Adds an arena that is one column.
     #[expect(clippy::too_many_arguments, reason = "a table's row, not a concept")]
     fn whole(
         &mut self,

@@ -1,23 +1,22 @@
-//! Memory of batches that is kept for the next batch when its last user lets go of it.
+//! Pool of batch memory: a dropped batch leaves its memory to the next one.
 //!
-//! The allocator gives large blocks back to the system each time, and the next batch would pay for
-//! them again, a page fault for every 4 KiB.
+//! Without it the allocator returns large blocks to the system each time, and the next batch pays a
+//! page fault for every 4 KiB.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use backcast_layout::Bytes;
 
-/// Unused blocks kept for each arena: one batch is being dropped while the next is made.
+/// Unused blocks kept for each arena: two, as one batch is often dropped after the next is made.
 const KEPT: usize = 2;
-/// From so many bytes on a block has room for somewhat more: batches whose size differs from draw to draw
-/// share blocks.
+/// Bytes from which on block sizes are rounded up, so that batches of varying size share blocks.
 const LARGE: usize = 1 << 20;
 
-/// One arena of a batch: plain bytes that begin on a cache line, and many on huge pages. Returns to its pool when dropped, if
-/// that is still there.
+/// Memory of one arena: bytes aligned to a cache line, on huge pages if there are enough of them. A
+/// dropped block returns to its pool, if the pool still exists.
 pub struct Block {
-    /// None once they are given back. May be more than were asked for.
+    /// `None` once returned to the pool. May be longer than `len`.
     bytes: Option<Bytes>,
     len: usize,
     arena: usize,
@@ -25,13 +24,13 @@ pub struct Block {
 }
 
 impl Block {
-    /// The bytes, as many as were asked for.
+    /// Returns the bytes of the arena.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_deref().and_then(|bytes| bytes.get(..self.len)).unwrap_or_default()
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes of the arena for writing.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes.as_deref_mut().and_then(|bytes| bytes.get_mut(..self.len)).unwrap_or_default()
@@ -45,10 +44,10 @@ impl fmt::Debug for Block {
 }
 
 impl Clone for Block {
-    /// A copy that belongs to no pool.
+    /// Copies the bytes into a block that belongs to no pool.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If the memory cannot be allocated.
     fn clone(&self) -> Self {
         let mut bytes = Bytes::zeroed(self.bytes().len()).expect("memory for a copy");
         bytes.copy_from_slice(self.bytes());
@@ -66,7 +65,7 @@ impl Drop for Block {
     }
 }
 
-/// Unused blocks of batches that have the same arenas, or nearly always have.
+/// Unused blocks of batches with equal, or mostly equal, arenas.
 #[derive(Default)]
 pub struct Pool {
     /// By arena.
@@ -80,7 +79,8 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A block of so many bytes for each arena: what was in it before, or zeros. `None` where there is no memory for one.
+    /// Returns a block for each arena, of the given number of bytes. A block holds zeros or an
+    /// earlier batch. Returns `None` if one cannot be allocated.
     #[must_use]
     pub fn take(
         self: &Arc<Self>,
@@ -106,8 +106,8 @@ impl Pool {
     }
 
     fn keep(&self, arena: usize, bytes: Bytes) {
-        // Never waits: a thread that a fork left behind may have held the lock, and a block that
-        // is not kept is only memory that is freed.
+        // Never waits: in a forked child the lock may be held by a thread that no longer exists. A
+        // block that is not kept is freed.
         let Ok(mut free) = self.free.try_lock() else { return };
         let Some(free) = free.get_mut(arena) else { return };
         if free.len() >= KEPT {
@@ -117,7 +117,8 @@ impl Pool {
     }
 }
 
-/// Bytes of the block that `len` bytes lie in: of large ones up to a sixteenth more. `None`: too many.
+/// Returns the size of the block for `len` bytes, rounded up by at most a sixteenth if large.
+/// Returns `None` on overflow.
 fn room_for(len: usize) -> Option<usize> {
     if len < LARGE {
         return Some(len);

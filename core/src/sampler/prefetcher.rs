@@ -1,4 +1,4 @@
-//! Batches drawn ahead by a thread, while the caller works with the ones before.
+//! Prefetcher: a thread draws batches ahead while the caller works with earlier ones.
 
 mod thread;
 
@@ -22,7 +22,7 @@ use crate::ring::Ring;
 /// Most batches drawn ahead.
 const MAX_PREFETCH: usize = 1024;
 
-/// How batches are drawn ahead.
+/// How many batches are drawn ahead, and how many in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchesOptions {
     prefetch: usize,
@@ -30,7 +30,7 @@ pub struct BatchesOptions {
 }
 
 impl BatchesOptions {
-    /// At most `k` batches ahead of the one in the caller's hands; 0 draws without a thread.
+    /// Draws at most `k` batches ahead of the one that the caller holds; 0 draws without a thread.
     #[must_use]
     pub fn prefetch(k: usize) -> Self {
         Self { prefetch: k, limit: None }
@@ -44,15 +44,15 @@ impl BatchesOptions {
     }
 }
 
-/// An iterator over the batches of a [`Sampler`], drawn ahead by a thread of its own.
+/// An iterator over the batches of a [`Sampler`], drawn ahead by a thread.
 ///
-/// They are the batches that repeated [`Sampler::sample`] would give on the same data, whatever the
-/// depth: only the moment at which a batch is drawn depends on it, so that on a ring that is being
-/// written each is up to `prefetch` batches older. `age` is that of the moment of the draw.
+/// The batches are those of repeated calls of [`Sampler::sample`] on the same data, at any depth.
+/// The depth decides when a batch is drawn: on a ring that is being written, each is up to
+/// `prefetch` batches older. `age` is the age at the moment of the draw.
 ///
-/// The first call of `next` starts the thread. An error ends the thread and is returned; the
-/// call after it tries that batch again. Dropping the iterator, or [`Batches::into_sampler`],
-/// stops the thread, after the batch that it is at, and waits for it.
+/// The first call of `next` starts the thread. An error ends the thread and is returned; the next
+/// call tries that batch again. Dropping the iterator, or [`Batches::into_sampler`], stops the
+/// thread after its current batch and waits for it.
 ///
 /// ```
 /// use backcast_core::{
@@ -76,15 +76,15 @@ pub struct Batches<M: Memory = Batch> {
     plan: Arc<BatchPlan>,
     ring: Ring,
     counters: Arc<Counters>,
-    /// Where memory to fill comes from, if not from the caller.
+    /// Allocates memory to fill, unless the caller supplies it.
     make: Option<Make<M>>,
-    /// Of the caller's memory: what waits to be filled, and how many there are in all.
+    /// Elements of the caller's memory that are to be filled, and the number of all elements.
     spare: VecDeque<M>,
     memory: usize,
     in_use: usize,
     prefetch: usize,
     left: Option<u64>,
-    /// Of the next batch to be returned, whatever was drawn ahead.
+    /// State before the next batch to be returned, whatever was drawn ahead.
     at: SamplerState,
     state: State<M>,
 }
@@ -145,7 +145,7 @@ impl<M: Memory> Batches<M> {
         })
     }
 
-    /// Gives memory back to be filled again: the batch that it held is over.
+    /// Gives memory back to be filled again. The batch in it will be overwritten.
     pub fn refill(&mut self, memory: M) {
         self.in_use = self.in_use.saturating_sub(1);
         let unsent = match &self.state {
@@ -155,8 +155,8 @@ impl<M: Memory> Batches<M> {
         self.spare.extend(unsent);
     }
 
-    /// The next batch, `None` after the last, or pending if it is not there within the time:
-    /// waits that have to stay interruptible ask again.
+    /// Waits at most `wait` for the next batch: `None` after the last one, pending if the time ran
+    /// out. Callers that must stay interruptible call it in a loop.
     pub fn next_within(&mut self, wait: Duration) -> Poll<Option<Result<M, SampleError>>> {
         if self.left == Some(0) {
             self.stop();
@@ -172,7 +172,7 @@ impl<M: Memory> Batches<M> {
                 Ok(Ok(drawn)) => drawn,
                 Ok(Err(RecvTimeoutError::Timeout)) => return Poll::Pending,
                 Ok(Err(RecvTimeoutError::Disconnected)) => {
-                    // It ended without a word: it panicked, and `stop` goes on with that.
+                    // The thread panicked, and `stop` resumes the panic.
                     self.stop();
                     return Poll::Ready(None);
                 }
@@ -197,8 +197,8 @@ impl<M: Memory> Batches<M> {
         }))
     }
 
-    /// Stops the thread and gives the sampler back; its next batch is the one after the last that
-    /// was returned here.
+    /// Stops the thread and returns the sampler. Its next batch is the one after the last that this
+    /// iterator returned.
     ///
     /// # Panics
     /// If the thread panicked.
@@ -207,8 +207,8 @@ impl<M: Memory> Batches<M> {
         self.into_parts().0
     }
 
-    /// As [`into_sampler`](Self::into_sampler), with the caller's memory that is not in the caller's
-    /// hands.
+    /// Stops the thread and returns the sampler, and the elements of the caller's memory that the
+    /// caller does not hold; see [`into_sampler`](Self::into_sampler).
     ///
     /// # Panics
     /// If the thread panicked.
@@ -221,31 +221,31 @@ impl<M: Memory> Batches<M> {
         }
     }
 
-    /// What the memory of a batch looks like.
+    /// Returns the plan: the memory of a batch.
     #[must_use]
     pub fn plan(&self) -> &Arc<BatchPlan> {
         &self.plan
     }
 
-    /// Where the sampler is for the caller: at the batch after the last that was returned.
+    /// Returns the state of the sampler before the next batch to be returned.
     #[must_use]
     pub fn state(&self) -> SamplerState {
         self.at.clone()
     }
 
-    /// The ring drawn from.
+    /// Returns the ring that is drawn from.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Rows drawn so far by the sampler, ahead of the caller too.
+    /// Returns the number of rows drawn so far, rows drawn ahead of the caller included.
     #[must_use]
     pub fn sampled(&self) -> u64 {
         self.counters.sampled.load(Relaxed)
     }
 
-    /// Draws thrown away so far because a writer overwrote the rows meanwhile.
+    /// Returns the number of draws discarded so far because a writer overwrote their rows.
     #[must_use]
     pub fn lapped(&self) -> u64 {
         self.counters.lapped.load(Relaxed)
@@ -265,7 +265,7 @@ impl<M: Memory> Batches<M> {
         draw(sampler, &self.plan, memory)
     }
 
-    /// The thread, started if it is not there.
+    /// Returns the thread; starts it if there is none.
     fn start(&mut self) -> Result<&Running<M>, SampleError> {
         if matches!(self.state, State::Idle(_))
             && let State::Idle(sampler) = std::mem::replace(&mut self.state, State::Gone)
@@ -290,7 +290,7 @@ impl<M: Memory> Batches<M> {
         }
     }
 
-    /// Stops the thread and takes everything back.
+    /// Stops the thread and takes back the sampler and all memory.
     fn stop(&mut self) {
         if let Err(panic) = self.join() {
             resume_unwind(panic);
@@ -300,7 +300,8 @@ impl<M: Memory> Batches<M> {
     fn join(&mut self) -> std::thread::Result<()> {
         match std::mem::replace(&mut self.state, State::Gone) {
             State::Running(running) => {
-                // The caller's memory is kept; our own goes back to the sampler's pool.
+                // Memory of the caller is kept; dropping other memory returns it to the sampler's
+                // pool.
                 let (callers, spare) = (self.make.is_none(), &mut self.spare);
                 let keep = |memory| spare.extend(callers.then_some(memory));
                 let mut sampler = running.stop(keep)?;
@@ -327,7 +328,7 @@ impl<M: Memory> Iterator for Batches<M> {
 
 impl<M: Memory> Drop for Batches<M> {
     fn drop(&mut self) {
-        // A panic of the thread was for whoever asked it for a batch.
+        // A panic of the thread concerns callers that wait for a batch; this one does not.
         let _ = self.join();
     }
 }

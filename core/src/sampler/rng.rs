@@ -31,7 +31,7 @@ pub(crate) const GROUP: u32 = 16;
 
 /// Counter-based RNG of one sampler: `(seed; batch, item, attempt)` decides each draw.
 ///
-/// Equal seeds give equal draws in every process and language, however often an item was drawn again.
+/// Equal seeds give equal draws in every process and language, however many attempts an item took.
 ///
 /// ```
 /// use backcast_core::CounterRng;
@@ -54,15 +54,16 @@ impl CounterRng {
         Self { key: [low(seed), high(seed)], last: None, first: [0; GROUP as usize] }
     }
 
-    /// Returns a uniform number in `0..bound`, or `None` if this attempt has to be rejected to stay
-    /// exactly uniform: draw the next attempt then.
+    /// Returns a uniform number in `0..bound`, or `None` if this attempt has to be rejected for
+    /// exact uniformity; the caller then draws the next attempt.
     #[must_use]
     pub fn below(&self, bound: u64, batch: u64, item: u32, attempt: u32) -> Option<u64> {
         let [even, odd] = pair(batch, item / 2, attempt, self.key);
         scaled(if item.is_multiple_of(2) { even } else { odd }, bound)
     }
 
-    /// Returns [`below`](Self::below) of attempt 0, which costs less if neighbours follow each other.
+    /// Returns [`below`](Self::below) of attempt 0. Cheaper if neighbouring items are drawn in
+    /// sequence.
     #[inline]
     pub(crate) fn first_below(&mut self, bound: u64, batch: u64, item: u32) -> Option<u64> {
         self.first_of(batch, item).below(bound, item)
@@ -86,7 +87,7 @@ impl CounterRng {
     }
 }
 
-/// First draws of one group: of the items whose numbers divided by [`GROUP`] are equal.
+/// First draws of one group: the items whose numbers divided by [`GROUP`] are equal.
 #[derive(Clone, Copy)]
 pub(crate) struct FirstDraws<'a>(&'a [u64; GROUP as usize]);
 
@@ -139,7 +140,7 @@ fn pair(batch: u64, neighbours: u32, attempt: u32, key: [u32; 2]) -> [u64; 2] {
 #[inline]
 fn scaled(bits: u64, bound: u64) -> Option<u64> {
     let product = u128::from(bits) * u128::from(bound);
-    // The remainder is below the bound: most draws need no division.
+    // The remainder is below the bound, so most draws need no division.
     let fits = low64(product) >= bound || low64(product) >= bound.wrapping_neg() % bound;
     fits.then(|| low64(product >> 64))
 }

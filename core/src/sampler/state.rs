@@ -1,16 +1,17 @@
-//! Where a sampler is in its stream of draws: enough to go on from there in another process.
+//! The state of a sampler: its position in the stream of draws, to continue in another process.
 
 use super::columns::{ColumnWindows, SamplerSpec};
 use super::options::Boundary;
 
-/// Everything that decides the next batch of a sampler, but for the data.
+/// Everything but the data that determines the next batch of a sampler.
 ///
-/// Draws are counted, so a seed and a number of batches are a position. A sampler that is made of it
-/// draws what the first one would have drawn next, from the same data, in any process and language:
-/// `ring.sampler(state)`.
+/// Draws are counted, so a seed and a number of batches are a position. `ring.sampler(state)` draws
+/// what the first sampler would have drawn next from the same data, in any process and language.
 ///
 /// ```
-/// use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions};
+/// use backcast_core::{
+///     DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns, WriterOptions,
+/// };
 ///
 /// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
 /// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
@@ -41,7 +42,7 @@ pub struct SamplerState {
     pub gamma: Option<f64>,
     /// Whether their discounts are those of the column `discount`.
     pub discounts: bool,
-    /// What becomes of windows that reach beyond their episode.
+    /// Treatment of windows that reach beyond their episode.
     pub boundary: Boundary,
     /// Whether arrays are independent of each other.
     pub copy: bool,

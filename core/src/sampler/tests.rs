@@ -72,8 +72,8 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
         returns(single),
         returns(windows),
     ];
-    // Rows of a few bytes, of some, of so many that others are prefetched between their lines, and of so
-    // many that items are copied one by one.
+    // Quick rows, slow rows, rows so long that others are prefetched between their lines, and rows
+    // that are copied one by one.
     let rings =
         [(1, 1), (3, 1), (20, 1), (100, 1), (400, 1), (20, 36), (400, 36), (20, 260), (100, 2_100)];
     REGULAR.set(0);
@@ -138,7 +138,7 @@ fn a_head_that_goes_down_empties_the_index() {
     let ring = Ring::create("liar", &schema, options).unwrap();
     let mut writer =
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
-    // No window fits into the first episodes, so those that remain are drawn from the index.
+    // No window fits into the first episodes, so the starts that remain are drawn from the index.
     for step in 0..500 {
         let mut columns = StepColumns::of(&schema).with("obs", &[1.0_f32]).unwrap();
         let ends = [step < 100];

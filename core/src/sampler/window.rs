@@ -1,4 +1,4 @@
-//! Which neighbours of a row belong to its window: the rules of what a row is, in one place.
+//! The rules of windows: at which rows transitions start, and which neighbours belong to them.
 //!
 //! A transition starts at row `t` iff `t` is not FINAL, row `t + 1` is published, and `t + 1` is
 //! not GAP. Windows hold transitions of one episode.
@@ -47,7 +47,7 @@ impl WindowExtent {
     }
 }
 
-/// Headers of consecutive rows. Private copies, to be validated before they are believed.
+/// Headers of consecutive rows: private copies, to be validated before they are used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowHeaders<'a> {
     pub(crate) first: u64,
@@ -68,12 +68,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns whether a window holds no episode boundary, given the header of its last row, row `row`, which
-    /// has `before` rows of the window before it.
+    /// Returns whether a window holds no episode boundary, given the header of its last row, row
+    /// `row`, which has `before` rows of the window before it.
     ///
-    /// The last header suffices: at least `before` steps of its episode precede it, and of an episode only
-    /// the first row can be a GAP, only the last FINAL, and only the one before that an end. A GAP on the
-    /// window's first row cuts nothing off.
+    /// The last header suffices, because at least `before` steps of its episode precede it. Only
+    /// the first row of an episode can be a GAP, only the last one FINAL, and only the one before
+    /// that an end. A GAP on the window's first row cuts nothing off.
     #[inline]
     pub(crate) fn is_interior(last: &RowHeader, row: u64, before: u64) -> bool {
         // Merges three tests into one branch to avoid mispredictions.
@@ -91,15 +91,15 @@ impl Window {
         (self.back, self.ahead) == (extent.back, extent.ahead)
     }
 
-    /// Returns the first row of the window: what validation must protect.
+    /// Returns the first row of the window, which is the first to be overwritten.
     pub(crate) fn first(&self) -> u64 {
         self.seq - self.back
     }
 }
 
 impl RowHeaders<'_> {
-    /// Returns whether the headers are those of the rows asked for, which an overtaken copy or a lying peer's
-    /// are not, and the union of all flags.
+    /// Returns whether all headers have the expected sequence numbers, and the union of all flags.
+    /// Headers of an overtaken copy or a lying peer have others.
     #[inline]
     pub(crate) fn check(&self) -> (bool, u32) {
         let rows = self.rows.iter().zip(self.first..);
@@ -109,8 +109,8 @@ impl RowHeaders<'_> {
         (wrong == 0, flags)
     }
 
-    /// Returns the window around `seq`, or `None` if no transition starts there. `flags` is the union of all
-    /// rows' flags.
+    /// Returns the window around `seq`, or `None` if no transition starts there. `flags` is the
+    /// union of all rows' flags.
     #[inline]
     pub(crate) fn window(&self, seq: u64, extent: WindowExtent, flags: u32) -> Option<Window> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
@@ -144,8 +144,8 @@ impl RowHeaders<'_> {
         Some(Window { seq, back, ahead: after.min(extent.ahead), run })
     }
 
-    /// Returns whether all of a window's history is in the copied rows: the window has `back` transitions
-    /// before the drawn one, or begins where its episode does.
+    /// Returns whether all of a window's history is in the copied rows: the window has `back`
+    /// transitions before the drawn one, or begins where its episode does.
     pub(crate) fn has_history(&self, window: Window, back: u64) -> bool {
         let at = usize::try_from(window.first().saturating_sub(self.first)).ok();
         let begins = || at.and_then(|at| self.rows.get(at)).is_some_and(|row| row.t == 0);
@@ -172,7 +172,7 @@ mod tests {
     use crate::autoreset::AutoresetMode;
     use crate::writer::episode_clock::{AppendedRows, EpisodeClock};
 
-    /// What may come of an append, as often as these are made.
+    /// Outcomes of an append; [`step`] weights them by frequency.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Plain,
@@ -195,7 +195,7 @@ mod tests {
         ]
     }
 
-    /// The headers of a lane's rows.
+    /// Returns the headers of a lane's rows after some steps.
     fn play(mode: AutoresetMode, steps: &[Step]) -> Vec<RowHeader> {
         let (mut clock, mut headers) = (EpisodeClock::fresh(), Vec::<RowHeader>::new());
         for step in steps {
@@ -240,10 +240,11 @@ mod tests {
             let before = rows as u64 - 1;
             for (window, row) in headers.windows(rows).zip(before..) {
                 let [first, others @ ..] = window else { unreachable!() };
-                // As all headers together say.
+                // The reference: all headers together.
                 let interior = first.flags & !GAP == 0
                     && others.iter().zip(1..).all(|(header, steps)| {
-                        (header.flags, header.episode, header.t) == (0, first.episode, first.t + steps)
+                        (header.flags, header.t) == (0, first.t + steps)
+                            && header.episode == first.episode
                     });
                 let last = window.last().unwrap();
                 prop_assert_eq!(Window::is_interior(last, row, before), interior, "{:?}", window);

@@ -1,4 +1,4 @@
-//! Readable rows of every lane at one moment: what may be drawn without a look at the rows.
+//! Readable rows of every lane at one moment: the candidates of a draw, known without reading rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub(crate) struct LaneRange {
     rows: Range<u64>,
     /// Slot of the first of them, kept because a division per draw costs as much as a small column.
     slot: u64,
-    /// Numbers of its candidates among those of all lanes. The newest row is none: it has no successor yet.
+    /// Numbers of its candidates among those of all lanes. The newest row is none: it has no
+    /// successor yet.
     candidates: Range<u64>,
     /// Index of the first readable row.
     index: RowIndex,
@@ -35,19 +36,20 @@ impl LaneRange {
         &self.rows
     }
 
-    /// Returns the slot of a readable row in a lane of `slots` slots: within them also if the lane had
-    /// another number of slots when the range was read.
+    /// Returns the slot of a readable row in a lane of `slots` slots. The slot is below `slots`
+    /// even if the lane had another number of slots when the range was read.
     #[inline]
     pub(crate) fn slot(&self, row: u64, slots: u64) -> Option<u64> {
         let slot = self.slot_of(row.checked_sub(self.rows.start)?, slots);
         Some(if slot < slots { slot } else { slot % slots })
     }
 
-    /// Returns the slot of the readable row that has `older` readable rows before it, in a lane of as many
-    /// slots as when the range was read.
+    /// Returns the slot of the readable row that has `older` readable rows before it, in a lane of
+    /// as many slots as when the range was read.
     #[inline]
     pub(crate) fn slot_of(&self, older: u64, slots: u64) -> u64 {
-        // The second is smaller where the row lies behind the lane's end. A branch would be mispredicted.
+        // The wrapped value is smaller for rows past the lane's end. A branch would be
+        // mispredicted.
         let slot = self.slot + older;
         slot.min(slot.wrapping_sub(slots))
     }
@@ -71,7 +73,8 @@ pub(crate) struct ReadableRanges {
     lanes: Vec<LaneRange>,
     /// Candidates over all lanes.
     total: u64,
-    /// Lanes per candidate, scaled by 2^64: guesses the lane of a candidate if lanes are equally full.
+    /// Lanes per candidate, scaled by 2^64: guesses the lane of a candidate if lanes are equally
+    /// full.
     density: u64,
 }
 
@@ -85,7 +88,7 @@ impl ReadableRanges {
             }
             ring.follow();
             let now = ring.store().lanes();
-            // A lane that moved nowhere stays empty.
+            // No new memory was found: a lane that claims to be relocated counts as empty.
             if Arc::ptr_eq(&now, &lanes) {
                 break;
             }
@@ -94,9 +97,10 @@ impl ReadableRanges {
         lanes
     }
 
-    /// Reads the counters of every lane. Returns `true` if some lane moved, and so looks empty.
+    /// Reads the counters of every lane. Returns `true` if some lane was relocated, and so looks
+    /// empty.
     fn read(&mut self, lanes: &Lanes) -> bool {
-        // Nearly always as many as before: written over, which costs less than a new list.
+        // The number of lanes rarely changes, so the list is overwritten and not allocated anew.
         self.lanes.resize_with(lanes.len(), LaneRange::empty);
         let (mut total, mut any_moved) = (0, false);
         for ((range, lane), number) in self.lanes.iter_mut().zip(lanes.iter()).zip(0..) {
@@ -147,8 +151,8 @@ impl ReadableRanges {
     pub(crate) fn find(&self, n: u64) -> Option<(usize, u64)> {
         // The guess is below the number of lanes.
         let guess = usize::try_from((u128::from(n) * u128::from(self.density)) >> 64).ok()?;
-        // Lanes that fill at the same pace have as many rows. A binary search is mispredicted, and costs
-        // more than a small column.
+        // Lanes that are filled at the same rate have equally many rows. A binary search would be
+        // mispredicted, and cost more than the copy of a small column.
         if let Some(range) = self.lanes.get(guess).filter(|range| range.candidates.contains(&n)) {
             return Some((guess, n - range.candidates.start));
         }

@@ -1,8 +1,8 @@
 //! A sampler's private index of the rows that it may draw, for rings where most draws are rejected.
 //!
-//! Built from row headers alone, by reading every row once; rows published since are read at the next
-//! [`StartIndex::refresh`]. Rows do not change until they are overwritten, so an entry stays right until
-//! its row is too old, and is dropped then.
+//! Built from row headers alone, by reading every row once; rows published since are read at the
+//! next [`StartIndex::refresh`]. Rows do not change until they are overwritten, so an entry stays
+//! right until its row is too old, and is dropped then.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct StartIndex {
 #[derive(Debug)]
 struct StartInterval {
     rows: Range<u64>,
-    /// Starts of the lane before these, forgotten ones included.
+    /// Starts of the lane before these, dropped ones included.
     before: u64,
     /// First row of their episode, which may be overwritten.
     episode: u64,
@@ -45,7 +45,7 @@ struct StartInterval {
 struct LaneStarts {
     /// In order; none is empty.
     intervals: VecDeque<StartInterval>,
-    /// All starts from this row on are known; those before it are forgotten.
+    /// First row whose start is known; earlier ones were dropped.
     known: u64,
     /// Rows before this one have been read.
     scanned: u64,
@@ -59,16 +59,16 @@ impl StartIndex {
         Self { back, ahead, kept: 0, lanes, ends, headers: Vec::new() }
     }
 
-    /// Returns an index of all transitions whose last `back` transitions are in the ring, or whose episode
-    /// begins later than they would.
+    /// Returns an index of the transitions whose history of `back` transitions is known: it is in
+    /// the ring, or it is cut short by the beginning of the episode.
     pub(crate) fn of_known_history(back: u64) -> Self {
         Self { kept: back, ..Self::new(0, 0) }
     }
 
-    /// Reads the rows published since the last time and forgets those that are gone. O(those),
-    /// and O(lanes).
+    /// Reads the rows published since the last refresh and drops those that were overwritten. O(new
+    /// and dropped rows + lanes).
     ///
-    /// Returns `false` if a lane moved meanwhile, and some of its rows were not read.
+    /// Returns `false` if a lane was relocated meanwhile, and some of its rows were not read.
     pub(crate) fn refresh(&mut self, lanes: &Lanes, ranges: &ReadableRanges) -> bool {
         self.lanes.resize_with(lanes.len(), LaneStarts::default);
         self.ends.clear();
@@ -91,7 +91,7 @@ impl StartIndex {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Returns the most starts in a row.
+    /// Returns the length of the longest interval of starts.
     pub(crate) fn longest(&self) -> u64 {
         let intervals = self.lanes.iter().flat_map(|lane| &lane.intervals);
         intervals.map(|interval| interval.rows.end - interval.rows.start).max().unwrap_or(0)
@@ -133,7 +133,7 @@ impl LaneStarts {
         self.intervals.get(at).is_some_and(|interval| interval.rows.contains(&row))
     }
 
-    /// Adds a row, of the episode that began at row `episode`.
+    /// Adds a row whose episode began at row `episode`.
     fn push(&mut self, row: u64, episode: u64) {
         match self.intervals.back_mut() {
             Some(last) if last.rows.end == row && last.episode == episode => last.rows.end += 1,
@@ -144,7 +144,7 @@ impl LaneStarts {
         }
     }
 
-    /// Forgets the first `kept` rows of an episode that began before row `oldest`.
+    /// Drops the first `kept` readable rows of an episode that began before row `oldest`.
     fn forget_unknown(&mut self, oldest: u64, kept: u64) {
         while let Some(front) = self.intervals.front().filter(|front| front.episode < oldest) {
             let known = oldest.saturating_add(kept);
@@ -168,7 +168,7 @@ impl LaneStarts {
         }
     }
 
-    /// Restarts at a row, without what came before it.
+    /// Restarts at a row, and drops all before it.
     fn restart(&mut self, row: u64) {
         *self = Self { known: row, scanned: row, ..Self::default() };
     }
@@ -182,16 +182,16 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Returns `false` if the lane moved: the rest is to be read from its new memory.
+    /// Returns `false` if the lane was relocated: the rest must be read from its new memory.
     fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) -> bool {
-        // Behind the oldest row after a lap. Beyond the newest only if a head went down, which no writer of
-        // ours does: what was read is of no row then. A resized lane may show rows to its readers again
-        // that were too old for them before.
+        // `scanned` is below the oldest row after a lap. It is above the newest row only if a head
+        // decreased, which no correct writer does; the rows read then do not exist. A resized lane
+        // may make rows readable again that were too old before.
         let lapped = starts.scanned < range.start || starts.scanned > range.end;
         if lapped || range.start < starts.known {
             starts.restart(range.start);
         }
-        // A row's successor says whether a transition starts at the row.
+        // The header of a row's successor tells whether a transition starts at the row.
         while starts.scanned + 1 < range.end {
             let end = range.end.min(starts.scanned + CHUNK);
             if self.read(starts.scanned..end) {
@@ -199,7 +199,7 @@ impl Scanner<'_> {
             } else if has_relocated(self.lane) {
                 return false;
             } else {
-                // Overwritten meanwhile, and all before it too.
+                // These rows, and all before them, were overwritten meanwhile.
                 let oldest = readable(self.lane).start;
                 starts.restart(oldest.max(starts.scanned + 1));
             }

@@ -19,7 +19,7 @@ pub(crate) struct Scratch {
     discounts: Vec<u8>,
 }
 
-/// Copies windows into arenas. Its copies are to be validated afterwards.
+/// Copies windows into arenas. The caller validates the copies afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArenaWriter<'p> {
     pub(super) plan: &'p BatchPlan,
@@ -28,8 +28,9 @@ pub(super) struct ArenaWriter<'p> {
 }
 
 impl ArenaWriter<'_> {
-    /// Fills every field of a micro-batch's items as if all were regular, and prefetches the next micro-batch
-    /// between the copies. The places of irregular items hold any bytes afterwards.
+    /// Fills every field of a micro-batch's items as if all were regular, and prefetches the next
+    /// micro-batch between the copies. The places of irregular items hold unspecified bytes
+    /// afterwards.
     ///
     /// Returns `false` if the lanes have no such columns.
     pub(super) fn copy_micro_batch(
@@ -61,7 +62,7 @@ impl ArenaWriter<'_> {
                 }
                 (Source::Mask, _) => set(here, 1),
                 (Source::Flag(_) | Source::FirstFlag(_), _) => set(here, 0),
-                // No transition of an interior window terminated.
+                // No transition of an interior window is terminated.
                 (Source::NReward | Source::NDiscount, _) => {
                     let places = here.chunks_exact_mut(bytes.max(1));
                     for (place, (sum, discount)) in places.zip(returns) {
@@ -95,7 +96,7 @@ impl ArenaWriter<'_> {
         let (first, rows) = (segment.lead + slice.first, slice.rows);
         let copied =
             now.windows().copy_to(WindowSlice { first, rows, ..segment.slice() }, here, prefetch);
-        // A peer may have stored any byte.
+        // A peer may have stored bytes other than 0 and 1.
         clean_bools(field.dtype, here);
         copied
     }
@@ -150,8 +151,8 @@ impl ArenaWriter<'_> {
         self.discounted(n_step, rewards, discounts)
     }
 
-    /// Returns the discounted sum of rewards, oldest first, and the discount after them. `discounts` are
-    /// those of a column, if there is one.
+    /// Returns the discounted sum of rewards, oldest first, and the discount after them.
+    /// `discounts` holds the values of the discount column, if the returns use one.
     fn discounted(&self, n_step: NStep, rewards: &[u8], discounts: &[u8]) -> Return {
         let rewards = rewards.chunks_exact(n_step.reward.dtype.size()).map(to_f64);
         let add = |(sum, discount), (reward, gamma)| (sum + discount * reward, discount * gamma);
@@ -179,7 +180,8 @@ fn copy_summed(
     now.windows().copy_to(slice, out, None).then_some(bytes)
 }
 
-/// Sets every byte. Most micro-batches have a word or two of them, for which a call costs more.
+/// Sets every byte. Most micro-batches have 8 or 16 of them, for which a store is cheaper than a
+/// call.
 #[inline]
 fn set(here: &mut [u8], byte: u8) {
     match here.len() {

@@ -21,7 +21,7 @@ use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
 pub(crate) struct Gathered {
     /// Draws of all items together.
     pub(crate) attempts: u64,
-    /// Items whose rows are not there.
+    /// Items whose rows were not found.
     pub(crate) missing: Vec<usize>,
 }
 
@@ -39,17 +39,18 @@ impl Sampler {
             let context = FillContext { request, lanes: &lanes, writer };
             match self.fill_micro_batches(context, arenas) {
                 Ok(gathered) => return Ok(gathered),
-                // Draws stay the same: which rows a batch has does not depend on where they lie.
+                // The draws of the next round are the same: they do not depend on the memory of the
+                // lanes.
                 Err(Stopped::Moved) => {}
                 Err(Stopped::Failed(error)) => return Err(error),
             }
         }
-        // A peer claims again and again that lanes moved.
+        // A peer keeps claiming that lanes were relocated.
         Err(SampleError::Outrun { attempts: MAX_ATTEMPTS })
     }
 
-    /// Fills the arenas from the memory that the lanes have now. One micro-batch is prefetched while the one
-    /// before it is copied.
+    /// Fills the arenas from the memory that the lanes have now. One micro-batch is prefetched
+    /// while the one before it is copied.
     fn fill_micro_batches(
         &mut self,
         context: FillContext<'_>,
@@ -72,7 +73,7 @@ impl Sampler {
             self.fill_micro_batch(context, (now, next), &mut irregular, arenas, &mut gathered)?;
             mem::swap(&mut now, &mut next);
         }
-        // After an error it is allocated anew.
+        // Lost on an error, and then allocated anew.
         self.scratch = irregular.into_memory();
         Ok(gathered)
     }
@@ -88,7 +89,7 @@ impl Sampler {
     ) -> Result<(), Stopped> {
         let mut regular = regular_items(now);
         if regular != now.all() {
-            // Inspect first: new draws prefetch their rows before the others are copied.
+            // Inspects first, so that the rows of new draws are prefetched while others are copied.
             self.inspect_items(context, now, now.all() & !regular, irregular, gathered)?;
         }
         if regular == 0 {
@@ -96,7 +97,7 @@ impl Sampler {
                 windows.prefetch_all();
             }
         } else if !copy_regular(context.writer, now, next, &mut self.sums, arenas) {
-            // The lanes have no such columns, which no plan asks for.
+            // The lanes lack a column of the plan, which only a corrupt lane does.
             self.inspect_items(context, now, regular, irregular, gathered)?;
             regular = 0;
         }
@@ -143,7 +144,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Copies the items that were inspected last, and draws those again that a writer overtakes.
+    /// Copies the inspected items, and draws items again whose rows a writer overwrites meanwhile.
     #[inline(never)]
     fn fill_irregular<'a>(
         &mut self,
@@ -166,7 +167,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws some items of a micro-batch again.
+    /// Draws the items again that a writer overtook.
     #[cold]
     fn refill_overtaken<'a>(
         &mut self,
@@ -185,7 +186,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws an item again, after `attempt`, until no writer overtakes it.
+    /// Draws an item again, from the attempt after `attempt` on, until its copy is valid.
     fn refill<'a>(
         &mut self,
         context: FillContext<'a>,
@@ -211,7 +212,7 @@ impl Sampler {
         }
     }
 
-    /// Copies an item. Returns `false` if a writer overtook it.
+    /// Copies an item. Returns `false` if a writer overwrote its rows meanwhile.
     fn copy_irregular(
         &mut self,
         writer: ArenaWriter<'_>,
@@ -224,7 +225,7 @@ impl Sampler {
     }
 }
 
-/// Lists an item whose row is not there, if the request lets it be blank.
+/// Lists an item whose row was not found, if the request allows blank items.
 fn is_missing(
     context: FillContext<'_>,
     item: usize,

@@ -1,4 +1,5 @@
-//! Inspection of irregular items: reads the headers around a row, and draws again what starts no transition.
+//! Inspection of irregular items: reads the headers around a row, and draws again if no transition
+//! starts there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use crate::sampler::options::Boundary;
 use crate::sampler::plan::ColumnSegment;
 use crate::sampler::window::{RowHeaders, Window};
 
-/// A gather of one row is given up after the writer has overtaken it so many times.
+/// Attempts to copy a named row, each overtaken by the writer, before the gather fails.
 const GATHER_ATTEMPTS: u32 = 64;
 
-/// An item of the scalar path, inspected.
+/// An inspected item of the scalar path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IrregularItem<'a> {
     /// Number in the batch.
@@ -29,7 +30,7 @@ pub(super) struct IrregularItem<'a> {
     /// Slot of the window's first row.
     pub(super) slot: u64,
     pub(super) index: RowIndex,
-    /// Rows published after it when it was drawn.
+    /// Rows that had been published after it when it was drawn.
     pub(super) age: u64,
     /// The attempt that drew it, counted from 0.
     pub(super) attempt: u32,
@@ -37,7 +38,8 @@ pub(super) struct IrregularItem<'a> {
     /// Flags of the drawn row, and of all inspected rows together.
     pub(super) flags: u32,
     pub(super) all_flags: u32,
-    /// First row whose header was copied, and where it stands among the copied headers.
+    /// First row whose header was copied, and position and number of its headers in the list's
+    /// memory.
     first_header: u64,
     headers: (usize, usize),
 }
@@ -68,12 +70,12 @@ pub(super) struct IrregularItems<'a> {
 }
 
 impl<'a> IrregularItems<'a> {
-    /// Returns an empty list over memory that an earlier one had.
+    /// Returns an empty list that reuses the memory of an earlier one.
     pub(super) fn over(headers: Vec<RowHeader>) -> Self {
         Self { items: Vec::new(), headers, used: 0 }
     }
 
-    /// Returns the memory, for another list.
+    /// Returns the memory for the next list.
     pub(super) fn into_memory(self) -> Vec<RowHeader> {
         self.headers
     }
@@ -112,7 +114,7 @@ impl<'a> IrregularItems<'a> {
         Ok(self.headers.get_mut(self.used..end).unwrap_or_default())
     }
 
-    /// Adds an item, whose headers are in their room.
+    /// Adds an item, whose headers were read into [`room`](Self::room).
     fn push(&mut self, item: IrregularItem<'a>) {
         self.used += item.headers.1;
         self.items.push(item);
@@ -127,7 +129,7 @@ enum Inspection {
     NoTransition,
     /// A transition whose window the boundary refuses.
     Cut,
-    /// A writer overwrote rows meanwhile.
+    /// A writer overwrote the rows meanwhile.
     Overtaken,
 }
 
@@ -135,15 +137,15 @@ enum Inspection {
 fn why_cut(boundary: Boundary) -> &'static str {
     match boundary {
         Boundary::Clamp => {
-            "the beginning of its history was overwritten, and boundary=\"clamp\" repeats the first \
-             observation of an episode, not one from its middle"
+            "the beginning of its history was overwritten, and boundary=\"clamp\" repeats the \
+             first observation of an episode, not one from its middle"
         }
         _ => "its window does not lie whole in its episode, as boundary=\"reject\" asks",
     }
 }
 
 impl Sampler {
-    /// Inspects an item: what was drawn for it, if that fits, or the first later draw that does.
+    /// Inspects an item's draw, and later draws until one is eligible.
     pub(super) fn inspect_from<'a>(
         &mut self,
         context: FillContext<'a>,
@@ -159,7 +161,7 @@ impl Sampler {
         self.draw_and_inspect(context, item, next, irregular)
     }
 
-    /// Inspects the first of an item's draws, from `attempt` on, that fits.
+    /// Draws for an item, from `attempt` on, until a draw is eligible.
     #[cold]
     pub(super) fn draw_and_inspect<'a>(
         &mut self,
@@ -243,7 +245,7 @@ impl Sampler {
         Err(SampleError::Lapped { position, index, lane, seq, oldest }.into())
     }
 
-    /// Reads the headers around a row, and lists the item if a transition starts there.
+    /// Reads the headers around a row, and lists the item if its transition is eligible.
     fn inspect<'a>(
         &self,
         context: FillContext<'a>,
@@ -258,7 +260,7 @@ impl Sampler {
             return Ok(Inspection::NoTransition);
         };
         let (lane, readable) = (&**lane, range.rows());
-        // The index was built of earlier ranges; it holds no other rows unless a peer lied.
+        // The index was built from earlier ranges. Other rows occur only if a peer lied.
         if !readable.contains(&seq) {
             return Ok(Inspection::Overtaken);
         }
@@ -277,7 +279,7 @@ impl Sampler {
         let window = match headers.window(seq, self.extent, all_flags) {
             Some(window) if self.suits(window, headers) => window,
             refused => {
-                // The headers may be of newer rows.
+                // The headers may belong to newer rows.
                 let (outcome, from) = match refused {
                     Some(_) => (Inspection::Cut, first),
                     None => (Inspection::NoTransition, seq),
@@ -302,12 +304,13 @@ impl Sampler {
         Ok(Inspection::Found)
     }
 
-    /// Returns whether the boundary lets this window be drawn.
+    /// Returns whether the boundary accepts this window.
     fn suits(&self, window: Window, headers: RowHeaders<'_>) -> bool {
         match self.options.boundary {
             Boundary::Mask => true,
             Boundary::Reject => window.is_whole(self.extent),
-            // A row in mid-episode is not the first one because those before it were overwritten.
+            // A row inside an episode does not become the first one when its predecessors are
+            // overwritten.
             Boundary::Clamp => headers.has_history(window, self.extent.back),
         }
     }
@@ -320,8 +323,8 @@ impl Sampler {
         }
         let range = self.eligibility.ranges().get(lane as usize);
         if range.is_some_and(|range| seq + 1 >= range.rows().end) {
-            return "it is the newest row of its lane, and becomes a transition when the row after it \
-                    is appended";
+            return "it is the newest row of its lane, and becomes a transition when the row after \
+                    it is appended";
         }
         "its episode was broken off there (the row after it is a GAP), so it has no successor"
     }

@@ -1,7 +1,7 @@
 //! Micro-batches: items of a batch that are prefetched, copied and validated together.
 //!
-//! Draws are random, so every column of every item is a cache miss. While one micro-batch is copied, column
-//! by column, the rows of the next are on their way into the cache.
+//! Draws are random, so every column of every item is a cache miss. The rows of the next
+//! micro-batch are prefetched while one is copied, column by column.
 
 use std::iter;
 
@@ -22,7 +22,7 @@ pub(super) struct MicroBatch<'a> {
     policy: PrefetchPolicy,
     count: usize,
     index: [i64; MICRO_BATCH],
-    /// Rows published after each when it was drawn.
+    /// Rows that had been published after each when it was drawn.
     ages: [u64; MICRO_BATCH],
     /// Attempt that drew each, counted from 0.
     attempts: [u32; MICRO_BATCH],
@@ -33,7 +33,8 @@ pub(super) struct MicroBatch<'a> {
 }
 
 impl<'a> MicroBatch<'a> {
-    /// Returns an empty micro-batch for windows of this extent, in lanes with the columns of `lane`.
+    /// Returns an empty micro-batch for windows of this extent, in lanes with the columns of
+    /// `lane`.
     pub(super) fn new(lane: &'a Lane, extent: WindowExtent, segments: &[ColumnSegment]) -> Self {
         let rows = extent.after_first() + 1;
         // The last header of a window tells whether it is interior.
@@ -54,13 +55,14 @@ impl<'a> MicroBatch<'a> {
         Self { first, extent, policy, count, index, ages, attempts, irregular, windows }
     }
 
-    /// Empties it for the items of a batch from `first` on.
+    /// Empties the micro-batch, for the items of a batch from `first` on.
     pub(super) fn begin(&mut self, first: usize, policy: PrefetchPolicy) {
         (self.first, self.count, self.irregular, self.policy) = (first, 0, 0, policy);
         self.windows.clear();
     }
 
-    /// Adds an item with the lane and the slot of its window's first row, if its window is readable whole.
+    /// Adds an item. `window` is the lane and the slot of the window's first row, if all its rows
+    /// are readable.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -118,7 +120,7 @@ impl<'a> MicroBatch<'a> {
         &self.attempts[..self.count]
     }
 
-    /// Returns the draws that some items took together.
+    /// Returns the total number of draws of some items.
     #[inline]
     pub(super) fn draws(&self, some: u32) -> u64 {
         let draws = |attempt: &u32| u64::from(*attempt) + 1;
@@ -143,15 +145,15 @@ impl<'a> MicroBatch<'a> {
         (1 << self.count) - 1
     }
 
-    /// Returns a bitmask of the regular items: their windows are contiguous and hold no episode boundary, as
-    /// the headers of their last rows say.
+    /// Returns a bitmask of the regular items: their windows are contiguous and, by the headers of
+    /// their last rows, hold no episode boundary.
     #[inline]
     pub(super) fn regular(&self) -> u32 {
         let before = self.extent.after_first();
         let ahead = before - self.extent.back;
         let mut interior = 0;
         self.windows.each_last(ROW_HEADERS, |item, last: [u64; WORDS]| {
-            // A writer that overtook the window left another row there.
+            // If a writer overtook the window, the header is that of another row.
             let row = RowIndex(self.index[item]).seq().wrapping_add(ahead);
             let is_interior = Window::is_interior(&RowHeader::of_words(last), row, before);
             interior |= u32::from(is_interior) << item;
@@ -159,8 +161,8 @@ impl<'a> MicroBatch<'a> {
         interior & !self.irregular
     }
 
-    /// Returns a bitmask of items whose windows were not overwritten during the copy. Every item in question
-    /// must be regular.
+    /// Returns a bitmask of items whose windows were not overwritten during the copy. The bits of
+    /// irregular items are meaningless.
     #[inline]
     pub(super) fn still_whole(&self) -> u32 {
         let firsts =

@@ -1,4 +1,4 @@
-//! The request of a batch and why it may fail: shared by selection, inspection and copies.
+//! The request for a batch and why it may fail: shared by selection, inspection and copies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,30 +9,30 @@ use super::arena_writer::ArenaWriter;
 use crate::error::SampleError;
 use crate::sampler::Sampler;
 
-/// Draws for one item are given up after so many: writers overwrite each of them.
+/// Draws for one item, each overwritten by a writer, before the batch fails.
 pub(super) const MAX_ATTEMPTS: u32 = 10_000;
 
 /// Where the rows of a batch come from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BatchRequest<'a> {
-    /// The draws of the batch of this number.
+    /// The draws of batch number `.0`.
     Draws(u64),
     /// The rows that an index names.
     Rows(&'a [i64], MissingRows),
 }
 
-/// Treatment of rows that are not there, or start no transition.
+/// Treatment of rows that the ring does not hold, or at which no transition starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MissingRows {
-    /// The first of them is an error.
+    /// The first such row is an error.
     Refuse,
-    /// Their items are zero, and listed.
+    /// Their items are zeroed and listed.
     Blank,
 }
 
 /// Why a batch is not finished.
 pub(super) enum Stopped {
-    /// Lanes have moved to other memory: the batch begins anew.
+    /// Lanes were relocated: the batch begins anew.
     Moved,
     Failed(SampleError),
 }
@@ -57,7 +57,7 @@ impl Sampler {
     pub(super) fn note_overtaken(&mut self, context: FillContext<'_>) -> Result<(), Stopped> {
         match context.request {
             BatchRequest::Draws(_) => self.eligibility.refresh(),
-            // Perhaps only rows of the history are gone, and a shorter one will do.
+            // If only rows of the history were overwritten, a shorter history may be accepted.
             BatchRequest::Rows(..) => self.eligibility.refresh_ranges(),
         }
         if !Arc::ptr_eq(self.eligibility.lanes(), context.lanes) {

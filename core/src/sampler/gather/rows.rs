@@ -1,4 +1,4 @@
-//! Single rows without an episode, from any lanes, to any places.
+//! Gathers of single rows, regardless of episodes, to chosen places of the caller's memory.
 
 use backcast_layout::protocol::{Words, still_whole};
 use backcast_layout::{Column, Lane, WindowSet, WindowSlice};
@@ -20,18 +20,18 @@ pub struct GatherTarget<'a> {
     pub out: &'a mut [u8],
 }
 
-/// Rows that are prefetched together, all their columns, while as many before them are copied.
+/// Rows of a micro-batch: all their columns are prefetched while the micro-batch before is copied.
 const MICRO_BATCH: usize = 32;
 
 /// A row to copy: its place in every output, its lane and its slot.
 type Located<'a> = (usize, &'a Lane, u64);
 
 impl Ring {
-    /// Copies some columns of single rows of a lane: row `seq` to place `place` of each target, for every
-    /// `(place, seq)` of `rows`. One copy per row and column; never stops the writer.
+    /// Copies some columns of single rows of a lane: row `seq` to place `place` of each target, for
+    /// every `(place, seq)` of `rows`. One copy per row and column; never stops the writer.
     ///
-    /// Returns the first sequence number whose copy is certainly whole: what was copied of rows before it may
-    /// be of newer rows, or of two.
+    /// Returns the first sequence number whose copy is valid. Copies of earlier rows may be torn,
+    /// or of newer rows.
     ///
     /// # Panics
     /// If a place lies outside a target, like any slice.
@@ -42,7 +42,7 @@ impl Ring {
         targets: &mut [GatherTarget<'_>],
     ) -> Result<u64, ReadError> {
         let wanted = rows.iter().map(|(_, seq)| *seq).min().unwrap_or(u64::MAX);
-        // Rows are not gone because their lane moved.
+        // A lane that was relocated still has its rows, in other memory.
         let gone = |done: &Result<u64, ReadError>| matches!(done, Ok(whole) if *whole > wanted);
         self.unless_moved(|| self.gather_rows_once(lane, rows, targets), gone)
     }
@@ -71,13 +71,13 @@ impl Ring {
         Ok(lane_inspection::readable(&memory).start.max(oldest + 1))
     }
 
-    /// Copies some columns of one row for each of `count` items, to the item's place in each target. `choose`
-    /// names the row of an item in an attempt, counted from 0; it is asked again, with the next attempt, for
-    /// items whose rows a writer overtook. Each attempt asks for all such items before any of their rows is
-    /// copied.
+    /// Copies some columns of one row for each of `count` items, to the item's place in each
+    /// target. `choose` names the row of an item in an attempt, counted from 0; it is called again,
+    /// with the next attempt, for items whose rows a writer overwrote. Each attempt chooses the
+    /// rows of all such items before it copies any.
     ///
-    /// Returns the attempts made, or `None` if some row was overtaken in each of `attempts`: its place holds
-    /// any bytes.
+    /// Returns the attempts made, or `None` if some row was overwritten in each of `attempts`; its
+    /// place then holds unspecified bytes.
     ///
     /// # Panics
     /// If a target has fewer places than `count`, like any slice.
@@ -123,7 +123,7 @@ impl Ring {
                     open.push(*item);
                 }
             }
-            // Those that were not copied may be whole in the memory of a lane that moved, and once is enough.
+            // An item that was not copied may be listed twice, as its lane may have been relocated.
             open.sort_unstable();
             open.dedup();
             if open.is_empty() {
@@ -185,7 +185,7 @@ fn select<'a>(windows: &mut WindowSet<'a, MICRO_BATCH>, rows: &[Located<'a>]) ->
     regular
 }
 
-/// Copies a column row by row, of lanes whose columns stand elsewhere.
+/// Copies a column row by row, from lanes whose columns lie at different offsets.
 #[cold]
 fn copy_scalar(slice: WindowSlice, rows: &[Located<'_>], out: &mut [u8]) {
     for (place, lane, slot) in rows {

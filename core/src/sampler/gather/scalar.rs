@@ -50,8 +50,9 @@ impl ArenaWriter<'_> {
         }
     }
 
-    /// Returns the discounted sum of the rewards from the drawn row on, and the discount of what follows:
-    /// zero where the last of them ended the episode for good. Nothing without n-step returns.
+    /// Returns the discounted sum of the rewards from the drawn row on, and the discount of the
+    /// value after them, which is zero if the last transition terminated. Both are zero without
+    /// n-step returns.
     fn n_step(
         &self,
         item: &IrregularItem<'_>,
@@ -78,7 +79,8 @@ fn copy_present(field: &ArenaField, column: usize, item: &IrregularItem<'_>, pla
     }
 }
 
-/// Returns the first place of a field that has a row, relative to the drawn row, and how many have one.
+/// Returns the first place of a field that has a row, relative to the drawn row, and how many have
+/// one.
 fn present(field: &ArenaField, window: Window) -> (i64, u64) {
     let Window { back, ahead, .. } = window;
     let last = field.first + signed(field.rows as u64) - 1;
@@ -101,7 +103,7 @@ fn part<'a>(field: &ArenaField, from: i64, rows: u64, place: &'a mut [u8]) -> &'
     filled
 }
 
-/// Fills the places of a flag: whether it is set at each row.
+/// Stores in each place whether a flag is set at its row.
 fn flags(
     field: &ArenaField,
     flag: u32,
@@ -125,8 +127,8 @@ fn flags(
     }
 }
 
-/// Fills the places that have a row, and repeats the first and the last row beyond them. The window's last
-/// row is the one after its last transition.
+/// Fills the places that have a row, and repeats the first and the last row beyond them. The last
+/// row is the one after the window's last transition.
 fn repeat(field: &ArenaField, column: usize, item: &IrregularItem<'_>, place: &mut [u8]) {
     let window = item.window;
     let (oldest, newest) = (-signed(window.back), signed(window.ahead) + 1);

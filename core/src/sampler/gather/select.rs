@@ -12,7 +12,7 @@ use crate::sampler::eligibility::{Candidate, NO_DRAW, number};
 use crate::sampler::plan::{MICRO_BATCH, PrefetchPolicy};
 
 impl Sampler {
-    /// Selects the first row of each of some items. Whether it fits is not inspected yet.
+    /// Selects the first draw of each item. Whether a transition starts there is not known yet.
     pub(super) fn select_rows<'a>(
         &mut self,
         context: FillContext<'a>,

@@ -1,4 +1,4 @@
-//! Rows that a window's columns are copied from: neighbouring rows of a column, prefetched together.
+//! Segments: neighbouring rows of a column, which are prefetched together.
 
 use std::ops::Range;
 
@@ -7,7 +7,8 @@ use backcast_layout::WindowSlice;
 use super::{ArenaField, Source, Summed};
 use crate::sampler::window::WindowExtent;
 
-/// Neighbouring rows of a column that fields copy from: of each item, they are prefetched together.
+/// Neighbouring rows of a column that fields copy from. The rows of one item are prefetched
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnSegment {
     pub(crate) column: usize,
@@ -16,9 +17,11 @@ pub(crate) struct ColumnSegment {
     pub(crate) rows: u64,
     /// Rows from the first of a whole window to the first of these.
     pub(crate) lead: u64,
-    /// The segment begins after the last transition of the n-step return, wherever that is.
+    /// Whether the segment begins after the last transition of the n-step return, which varies by
+    /// item.
     pub(crate) after_run: bool,
-    /// All copies from it are long: it is prefetched between the cache lines of another item's copy.
+    /// Whether all copies from it are long, so that it is prefetched between the cache lines of
+    /// another item's copy.
     pub(crate) is_long: bool,
 }
 
@@ -30,16 +33,16 @@ pub(crate) struct SegmentSlice {
     /// First of the segment's rows, and how many.
     pub(crate) first: u64,
     pub(crate) rows: u64,
-    /// No field before this one copies from the segment.
+    /// Whether no field before this one copies from the segment.
     pub(crate) is_first: bool,
-    /// Range among the slow bytes of an item, empty for a quick copy. The same share of another item's cache
-    /// lines is prefetched during the copy.
+    /// Range among the slow bytes of an item, empty for a quick copy. The same share of another
+    /// item's cache lines is prefetched during the copy.
     pub(crate) share: (usize, usize),
 }
 
-/// Bytes up to which a copy is quick: a few instructions, between which requests find no time.
+/// Bytes up to which a copy is quick: too few instructions to hide prefetches between them.
 const QUICK: usize = 64;
-/// Bytes from which on requests go between the cache lines of a copy and not before it.
+/// Bytes from which on prefetches are issued between the cache lines of a copy and not before it.
 const LONG: usize = 1 << 10;
 
 /// The segments of a plan.
@@ -51,8 +54,8 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Returns the segments of windows of this extent, and tells each field its slice. `summed` are columns
-    /// that n-step returns read besides.
+    /// Returns the segments of windows of this extent, and sets the slice of each field. `summed`
+    /// are the columns that n-step returns read.
     pub(super) fn of(
         fields: &mut [ArenaField],
         summed: impl Iterator<Item = Summed>,
@@ -89,7 +92,7 @@ impl Segments {
         &self.list
     }
 
-    /// Returns the bytes of rows that an item is copied from, headers left out.
+    /// Returns the bytes of the rows that an item is copied from, headers not counted.
     pub(crate) fn row_bytes(&self) -> usize {
         let bytes = |segment: &ColumnSegment| {
             usize::try_from(segment.rows).unwrap_or(0).saturating_mul(segment.width)
@@ -97,8 +100,8 @@ impl Segments {
         self.list.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Returns which of `lines` cache lines of another item are prefetched while a slice is copied; `None`
-    /// for a quick copy.
+    /// Returns the range, of `lines` cache lines of another item, that is prefetched while a slice
+    /// is copied; `None` for a quick copy.
     #[inline]
     pub(crate) fn lines_meanwhile(
         &self,
@@ -168,7 +171,8 @@ mod tests {
     use crate::sampler::plan::tests::plan_of;
     use crate::schema::{Schema, USER};
 
-    /// Returns column, lead and rows of what a batch copies of a float observation and a float action.
+    /// Returns column, lead and rows of what a batch copies of a float observation and a float
+    /// action.
     fn segments(options: SamplerOptions) -> Vec<(usize, u64, u64)> {
         let schema = Schema::builder()
             .column("obs", DType::F32, &[])

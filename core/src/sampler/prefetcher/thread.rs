@@ -1,4 +1,4 @@
-//! The thread that draws batches ahead: what it is given, what it sends, and what it leaves behind.
+//! The thread that draws batches ahead, and its channels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,26 +11,27 @@ use crate::sampler::Sampler;
 use crate::sampler::batch::Memory;
 use crate::sampler::plan::BatchPlan;
 
-/// Makes memory to fill.
+/// Allocates memory to fill.
 pub(super) type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;
 
-/// What the thread sends: a filled batch, or why it could not be filled, and its memory.
+/// Message of the thread: a filled batch, or its memory and why it could not be filled.
 pub(super) type Drawn<M> = Result<M, (Option<M>, SampleError)>;
 
-/// What the thread leaves behind: the sampler, and the memory that it was not given time to fill.
+/// Return value of the thread: the sampler, and the memory that it did not fill.
 type Left<M> = (Box<Sampler>, Receiver<M>);
 
-/// A thread that draws.
+/// A running thread, and its channels.
 pub(super) struct Running<M> {
     drawn: Receiver<Drawn<M>>,
     empty: Sender<M>,
-    /// Set when nobody wants another batch.
+    /// Set to end the thread.
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Left<M>>,
 }
 
 impl<M: Memory> Running<M> {
-    /// Starts it, to draw `left` batches at most; without a thread the sampler comes back.
+    /// Starts the thread, which draws at most `left` batches. Returns the sampler if it does not
+    /// start.
     pub(super) fn start(
         sampler: Box<Sampler>,
         plan: Arc<BatchPlan>,
@@ -58,17 +59,18 @@ impl<M: Memory> Running<M> {
         }
     }
 
-    /// The next batch, if it is there within the time.
+    /// Waits at most `wait` for the next batch.
     pub(super) fn next_within(&self, wait: Duration) -> Result<Drawn<M>, RecvTimeoutError> {
         self.drawn.recv_timeout(wait)
     }
 
-    /// Gives it memory to fill; a thread that ended takes none.
+    /// Gives the thread memory to fill. Returns the memory if the thread has ended.
     pub(super) fn give(&self, memory: M) -> Result<(), M> {
         self.empty.send(memory).map_err(|unsent| unsent.0)
     }
 
-    /// Stops it after the batch that it is at, and waits for it; every memory that it has goes to `keep`.
+    /// Stops the thread after its current batch and waits for it. Passes all memory that it has to
+    /// `keep`.
     pub(super) fn stop(self, mut keep: impl FnMut(M)) -> Joined<Box<Sampler>> {
         let Self { drawn, empty, stop, thread } = self;
         // ORDERING: relaxed; a batch more or less is drawn, and joining orders the rest.
@@ -84,13 +86,13 @@ impl<M: Memory> Running<M> {
     }
 }
 
-/// Where the thread finds memory to fill.
+/// Source of memory to fill.
 struct Supply<M> {
     make: Option<Make<M>>,
     empties: Receiver<M>,
 }
 
-/// The thread's work: draw until nobody wants more, or a draw fails.
+/// Draws until it is stopped, or a draw fails.
 fn run<M: Memory>(
     sampler: &mut Sampler,
     plan: &BatchPlan,
@@ -108,7 +110,7 @@ fn run<M: Memory>(
             },
         };
         if stop.load(Relaxed) {
-            // Not lost: it is handed back below, unfilled.
+            // The memory is sent back unfilled.
             let _ = filled.send(memory);
             return;
         }
