@@ -30,12 +30,6 @@ EXEMPT = (
     "docs/failure-modes.md",
     "docs/howto/finrl.md",
     "fuzz/",
-    "market/src/blocks.rs",
-    "market/src/gather.rs",
-    "market/src/transitions/",
-    "market/src/windows.rs",
-    "market/tests/transitions.rs",
-    "market/tests/windows.rs",
     "tests/",
 )
 

@@ -1,4 +1,4 @@
-//! Where the numbers of a panel lie: three blocks, ticker-major, and how to read them.
+//! Memory layout of a panel: three blocks, ticker-major, and functions to read them.
 //!
 //! | block | type | shape | why |
 //! |---|---|---|---|
@@ -27,7 +27,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// `None` where the blocks would be too large.
+    /// Returns the geometry, or `None` if the blocks would be too large.
     pub(crate) fn new(tickers: usize, days: usize, columns: usize) -> Option<Self> {
         let values = tickers.checked_mul(days)?.checked_mul(columns)?;
         let within = u64::try_from(values).is_ok_and(|values| values <= MAX_VALUES)
@@ -35,7 +35,7 @@ impl Geometry {
             && i32::try_from(tickers).is_ok()
             && i32::try_from(days).is_ok();
         let geometry = Self { tickers, days, columns };
-        // The total in bytes must be addressable too, which 32-bit hosts do not promise.
+        // The total in bytes must be addressable too, which matters on 32-bit hosts.
         let bytes = values.checked_mul(12)?.checked_add(geometry.listed_words().checked_mul(8)?)?;
         (within && isize::try_from(bytes).is_ok()).then_some(geometry)
     }
@@ -48,7 +48,7 @@ impl Geometry {
         self.values().div_ceil(2)
     }
 
-    /// Words per ticker in the listed block.
+    /// Returns the number of words per ticker in the listed block.
     pub(crate) fn listed_stride(&self) -> usize {
         self.days.div_ceil(WORD_BITS)
     }
@@ -69,18 +69,18 @@ impl Geometry {
         self.listed_offset() + self.listed_words() * WORD_BYTES
     }
 
-    /// First value of a row.
+    /// Returns the position of a row's first value.
     pub(crate) fn row(&self, ticker: usize, day: usize) -> usize {
         (ticker * self.days + day) * self.columns
     }
 }
 
-/// Is `day` marked in one ticker's words?
+/// Returns whether `day` is marked in one ticker's words.
 pub(crate) fn is_listed(words: &[AtomicU64], day: usize) -> bool {
     words[day / WORD_BITS].load(Relaxed) >> (day % WORD_BITS) & 1 == 1
 }
 
-/// Copy the marks of `days` out of one ticker's words.
+/// Copies the marks of `days` from one ticker's words.
 pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bool]) {
     let mut bits = 0;
     for (index, (day, mark)) in days.zip(out).enumerate() {
@@ -92,7 +92,7 @@ pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bo
     }
 }
 
-/// Copy the marks of `out.len()` days from `first` on as numbers, 1 for a row.
+/// Copies the marks of `out.len()` days from `first` on as numbers: 1 for a row, 0 for none.
 pub(crate) fn copy_listed_bits(words: &[AtomicU64], first: usize, out: &mut [i32]) {
     for (at, part) in out.chunks_mut(WORD_BITS).enumerate() {
         let bits = listed_bits(words, first + at * WORD_BITS, part.len());
@@ -102,7 +102,8 @@ pub(crate) fn copy_listed_bits(words: &[AtomicU64], first: usize, out: &mut [i32
     }
 }
 
-/// Are all of so many days from `first` on marked? Whole years without a gap are the rule.
+/// Returns whether `days` days from `first` on are all marked. Usually they are, so whole words are
+/// compared.
 #[inline]
 pub(crate) fn are_listed(words: &[AtomicU64], first: usize, days: usize) -> bool {
     (0..days).step_by(WORD_BITS).all(|at| {
@@ -111,7 +112,8 @@ pub(crate) fn are_listed(words: &[AtomicU64], first: usize, days: usize) -> bool
     })
 }
 
-/// The marks of one day and of those after it: of so many, a word's at most, and of others.
+/// Returns the marks of `days` days from `day` on, at most 64, in the low bits. Higher bits are
+/// unspecified.
 #[inline]
 fn listed_bits(words: &[AtomicU64], day: usize, days: usize) -> u64 {
     let (word, shift) = (day / WORD_BITS, day % WORD_BITS);
@@ -122,7 +124,7 @@ fn listed_bits(words: &[AtomicU64], day: usize, days: usize) -> u64 {
     bits
 }
 
-/// The most days in a row that are marked; the first of these, where there are several.
+/// Returns the longest run of marked days; the first one, if several are equally long.
 pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
     let (mut longest, mut run, mut day) = (0..0, 0..0, 0);
     while day < days {
@@ -133,7 +135,7 @@ pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
             day += (bits.trailing_zeros() as usize).min(count);
             continue;
         }
-        // What begins where the run ends goes on with it.
+        // Marked days that begin where the run ends extend it.
         run = if run.end == day { run.start } else { day }..day + marked;
         day = run.end;
         if run.len() > longest.len() {
@@ -143,7 +145,7 @@ pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
     longest
 }
 
-/// Mark `day` in one ticker's words.
+/// Marks `day` in one ticker's words.
 pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
     words[day / WORD_BITS] |= 1 << (day % WORD_BITS);
 }
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_longest_run_is_that_of_a_day_by_day_count() {
-        // Marked but for these, which lie at, before and behind the ends of words.
+        // Days without a mark, which lie at, before and after the ends of words.
         let gaps =
             [&[][..], &[0], &[63, 64], &[64], &[65, 130], &[1, 63, 127], &[128, 191], &[191]];
         for (days, gaps) in (0..=192).flat_map(|days| gaps.map(|gaps| (days, gaps))) {

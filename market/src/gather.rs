@@ -1,21 +1,22 @@
-//! Market windows of many samples, for whoever replays them: history, the day itself, future, and
-//! the same of the day after, out of one copy per (sample, ticker).
+//! Gathers the market windows of many samples: history, the day itself, future, and those of the
+//! next day, with one copy per (sample, ticker).
 //!
-//! Along the window axis lie the `lead` days before a sample's day, the day itself, and `future`
-//! days after it; one more where the window of the day after is to be seen in the same memory,
-//! moved by one. What is shown of them is the caller's to slice.
+//! The window axis holds the `lead` days before a sample's day, the day itself, and `future` days
+//! after it. It holds one day more if the next day's window is a view of the same memory, shifted
+//! by one day. The caller slices what it shows.
 //!
-//! Windows are copied in the order in which they lie in the arena ([`Cells`]): by slot, tickers come
-//! one after the other, each for all samples, and the panel streams through the cache. While one is
-//! copied, the lines of a later one are asked for: without that, 256 samples of 33 tickers and 27 days take an eighth
-//! to a quarter longer. In the order of tickers where samples lie together they take nearly twice as long.
+//! Windows are copied in the order of the arena ([`Cells`]). By slot, a ticker's windows follow
+//! each other, and the panel streams through the cache. A later window is prefetched while one is
+//! copied; without that, 256 samples of 33 tickers and 27 days take 1.1 to 1.25 times as long.
+//! Copying sample-major windows in the order of tickers takes nearly twice as long.
 //!
-//! A window is short, so that what is done for each besides its copy shows. Those of a part of the arena are listed
-//! together, then copied by one call, then marked as all there. Which of them lack a row is told by a range per ticker: the
-//! most days in a row that it has. Those that are not within it are looked at one by one, at last.
+//! Windows are short, so the work per window besides its copy counts. The windows of a part of the
+//! arena are listed together, copied by one call, and then masked as complete. A ticker's longest
+//! run of days without a gap tells which windows are complete; the others are repaired one by one
+//! at the end.
 //!
-//! Threads take parts of the arena, one after the other, and list the windows of each themselves: nothing is left for one
-//! alone.
+//! Each thread takes one part of the arena after the other and lists its windows, so that no step
+//! is serial.
 
 use std::{
     ops::Range,
@@ -29,7 +30,7 @@ use crate::{
     panel::{Panel, PriceColumn},
 };
 
-/// Where the window of a (sample, token) goes: position in the leading axes of the arena.
+/// Order of the cells: the leading axes of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cells {
     /// `[B, S]`: all windows of a sample together.
@@ -38,18 +39,18 @@ pub(crate) enum Cells {
     SlotMajor,
 }
 
-/// The window of a ticker around a day, and where it goes.
+/// The window of a ticker around a day, and its cell in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     /// Position in [`Panel::tickers`].
     pub(crate) ticker: u32,
-    /// Of the arena's leading axes together.
+    /// Position along the arena's leading axes, flattened.
     pub(crate) cell: u32,
     /// Day `lead` of the window.
     pub(crate) day: u32,
 }
 
-/// Windows that were sorted into the order of their cells, which not all cells have.
+/// Windows in the order of their cells. Cells without a window are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct SortedJobs {
     list: Vec<Job>,
@@ -57,7 +58,7 @@ pub(crate) struct SortedJobs {
     starts: Vec<usize>,
 }
 
-/// Days of a window and where its own day lies.
+/// Number of days of a window, and the position of its own day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     /// Days before a sample's own.
@@ -67,7 +68,7 @@ pub(crate) struct Span {
 }
 
 impl SortedJobs {
-    /// Forget all.
+    /// Removes all windows.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
@@ -76,8 +77,8 @@ impl SortedJobs {
         self.list.extend(jobs);
     }
 
-    /// Group what came so far by ticker, by counting, which is the order of cells where slots are in the order of
-    /// tickers: O(jobs + tickers).
+    /// Sorts the windows by ticker with a counting sort, which is the order of cells if slots are
+    /// sorted by ticker. O(windows + tickers).
     pub(crate) fn group(&mut self, tickers: usize) {
         self.starts.clear();
         self.starts.resize(tickers + 1, 0);
@@ -95,7 +96,7 @@ impl SortedJobs {
         }
     }
 
-    /// Those of some cells.
+    /// Returns the windows of some cells.
     pub(crate) fn within(&self, cells: Range<usize>) -> &[Job] {
         debug_assert!(self.list.is_sorted_by_key(|job| job.cell), "in the order of cells");
         let before = |cell: usize| self.list.partition_point(|job| (job.cell as usize) < cell);
@@ -103,31 +104,32 @@ impl SortedJobs {
     }
 }
 
-/// What windows are copied from, and which columns.
+/// The blocks that windows are copied from, and the columns to copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Market<'a> {
     geometry: Geometry,
     singles: &'a [AtomicU64],
     marks: &'a [AtomicU64],
-    /// As [`Panel::unbroken`].
+    /// Longest run of days without a gap, for each ticker; see [`Panel::unbroken`].
     unbroken: &'a [Range<usize>],
     /// Columns of the panel that are copied, in order; all of them when `None`.
     columns: Option<&'a [usize]>,
-    /// The first day that no future shows.
+    /// First day that futures do not show.
     end: usize,
 }
 
-/// Cells that one of several threads takes at once: so few that threads end at about the same time, also where one starts
-/// late or is held up, and so many that taking them costs little.
+/// Cells that one of several threads takes at a time: few enough that all threads end at about the
+/// same time, many enough that taking them costs little.
 const PART_CELLS: usize = 128;
 
-/// Cells that a thread alone takes at once: so few that what it lists of them stays in the first cache.
+/// Cells that a single thread takes at a time: few enough that the list of their windows stays in
+/// L1.
 const CELLS_ALONE: usize = 1_024;
 
-/// Windows that lie between a copy and the request for its numbers.
+/// Prefetch distance, in windows.
 const AHEAD: usize = 4;
 
-/// Windows of which columns are picked together: whole rows of them stay in the first cache.
+/// Windows whose columns are selected together: few enough that their whole rows stay in L1.
 const PICKED_TOGETHER: usize = 8;
 
 /// Cells of an arena that one thread fills, and their masks.
@@ -138,14 +140,14 @@ struct Slab<'a> {
     mask: &'a mut [i32],
 }
 
-/// What a thread writes on, slab after slab.
+/// Memory that a thread reuses from slab to slab.
 #[derive(Default)]
 struct Desk {
-    /// Windows of the slab's cells, in their order, and a few of those after them.
+    /// Windows of the slab's cells in order, then a few of the next slab's for prefetches.
     jobs: Vec<Job>,
-    /// Where each begins in the panel, in bytes.
+    /// Byte offset of each window in the panel.
     starts: Vec<usize>,
-    /// Those of the slab that perhaps have no row on some day: positions among its jobs.
+    /// Positions, among the slab's windows, of those that may lack a row.
     unsure: Vec<usize>,
     /// Rows with all their columns.
     rows: Vec<f32>,
@@ -158,21 +160,21 @@ impl<'a> Market<'a> {
         Self { geometry, singles, marks, unbroken, columns, end: panel.days() }
     }
 
-    /// With futures that show no day from `end` on.
+    /// Sets the exclusive end day of futures.
     pub(crate) fn until(self, end: usize) -> Self {
         Self { end: end.min(self.geometry.days), ..self }
     }
 
-    /// Columns of a window, `C`.
+    /// Returns the number of columns of a window, `C`.
     pub(crate) fn width(&self) -> usize {
         self.columns.map_or(self.geometry.columns, <[usize]>::len)
     }
 
-    /// Fill the cells of all windows, and zero the others. `list`: adds the windows of some cells, in the order of the
-    /// cells.
+    /// Fills the cells that have a window and zeroes the others. `list` appends the windows of some
+    /// cells, in the order of the cells.
     ///
-    /// `arena` has `span.days * width` floats per cell, `mask` `span.days` numbers: 1 where the ticker
-    /// has a row.
+    /// `arena` has `span.days * width` floats per cell, `mask` `span.days` numbers: 1 where the
+    /// ticker has a row.
     pub(crate) fn fill(
         &self,
         list: impl Fn(Range<usize>, &mut Vec<Job>) + Sync,
@@ -192,14 +194,14 @@ impl<'a> Market<'a> {
             while let Some((first, (arena, mask))) = next() {
                 let end = first + mask.len() / span.days;
                 desk.jobs.clear();
-                // Those that are soon copied are asked for, whoever will copy them.
+                // The first windows of the next slab are prefetched too, for any thread.
                 list(first..(end + AHEAD).min(all), &mut desk.jobs);
                 self.fill_slab(span, Slab { first, arena, mask }, &mut desk);
             }
         });
     }
 
-    /// The windows on the desk that lie in the slab, which are the first of them.
+    /// Fills a slab. Its windows come first in the desk's list.
     fn fill_slab(&self, span: Span, slab: Slab<'_>, desk: &mut Desk) {
         let Slab { first, arena, mask } = slab;
         let (days, floats) = (span.days, span.days * self.width());
@@ -241,8 +243,9 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Notes where all windows on the desk begin, of no more days than the panel has, and which of the first `own` perhaps lack
-    /// a row on some day: those beyond the panel's edges, of which another is noted, and those shown in part are among them.
+    /// Computes the offsets of all listed windows, and which of the first `own` may lack a row. A
+    /// window beyond the panel's edges gets the offset of the nearest window inside, and counts as
+    /// one that may lack a row.
     fn find_windows(&self, span: Span, own: usize, desk: &mut Desk) {
         let Span { lead, days } = span;
         let Desk { jobs, starts, unsure, .. } = desk;
@@ -258,13 +261,13 @@ impl<'a> Market<'a> {
         unsure.extend((0..).zip(&jobs[..own]).filter(|(_, job)| !sure(job)).map(|(at, _)| at));
     }
 
-    /// Fills the first `own` windows, all of which have `days` in the panel.
+    /// Copies and masks the first `own` windows as if every day had a row.
     fn fill_as_if_all_there(&self, days: usize, own: usize, slab: Slab<'_>, desk: &mut Desk) {
         let Slab { first, arena, mask } = slab;
         let Desk { jobs, starts, rows, .. } = desk;
         let floats = days * self.width();
         let mut at = 0;
-        // Cells that lie one after the other are copied together.
+        // Windows of consecutive cells are copied by one call.
         for run in jobs[..own].chunk_by(|job, next| job.cell + 1 == next.cell) {
             let cells = run[0].cell as usize - first..run[0].cell as usize - first + run.len();
             let arena = &mut arena[cells.start * floats..cells.end * floats];
@@ -274,8 +277,8 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Copies so many days from each of some places on into the windows that they fill; the places after those are
-    /// asked for. Missing rows are zeros in the panel, so the copy alone is right.
+    /// Copies `days` days from each of the offsets `starts` into `windows`, and prefetches at the
+    /// offsets after those. Missing rows are zeros in the panel, so they need no special case.
     fn copy_windows(
         &self,
         starts: &[usize],
@@ -299,19 +302,20 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Where the row of a window's ticker lies in the panel, in bytes.
+    /// Returns the byte offset in the panel of a day's row of a window's ticker.
     #[inline]
     fn start(&self, job: Job, day: usize) -> usize {
         self.geometry.row(job.ticker as usize, day) * size_of::<f32>()
     }
 
-    /// The marks of a window's ticker.
+    /// Returns the marks of a window's ticker.
     #[inline]
     fn marks_of(&self, job: Job) -> &'a [AtomicU64] {
         &self.marks[job.ticker as usize * self.geometry.listed_stride()..]
     }
 
-    /// Of a window, the first day that lies within the panel, and the places that do and are shown.
+    /// Returns a window's first day within the panel, and its places that lie within the panel and
+    /// are shown.
     fn inside(&self, job: Job, span: Span) -> (usize, Range<usize>) {
         let Span { lead, days } = span;
         let day = job.day as usize;
@@ -320,7 +324,7 @@ impl<'a> Market<'a> {
         (day + from - lead, from..to)
     }
 
-    /// Some columns of rows.
+    /// Copies the selected columns of rows.
     fn pick(&self, columns: &[usize], rows: &[f32], out: &mut [f32]) {
         let out = out.chunks_exact_mut(columns.len());
         for (to, from) in out.zip(rows.chunks_exact(self.geometry.columns)) {
@@ -331,7 +335,7 @@ impl<'a> Market<'a> {
     }
 }
 
-/// One ticker's numbers around a day, in full precision, each `[days, ...]`, oldest first.
+/// Numbers of one ticker around a day in full precision, each `[days, ...]`, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExactRows {
     /// Open, high, low, close, volume, f64 `[days, 5]`.
@@ -340,13 +344,14 @@ pub struct ExactRows {
     pub indicators: Vec<f64>,
     /// 1 where the ticker has a row.
     pub mask: Vec<i32>,
-    /// The days; -1 before the ticker's first one and beyond the panel's edges.
+    /// Days; -1 before the ticker's first one and beyond the panel's edges.
     pub days: Vec<i32>,
 }
 
 impl Panel {
-    /// Numbers of a ticker on consecutive days, which may lie beyond the panel's edges; zeros where
-    /// there is no row. `indicators` are columns of the panel. O(days × columns), one copy.
+    /// Returns the numbers of a ticker on consecutive days, which may lie beyond the panel's edges.
+    /// Days without a row are zeros. `indicators` are columns of the panel. O(days × columns), one
+    /// copy.
     ///
     /// # Panics
     /// If the panel has no such ticker or column, like any slice.
@@ -361,7 +366,7 @@ impl Panel {
             rows.ohlcv.extend(PriceColumn::ALL.map(|price| value(price as usize)));
             rows.indicators.extend(indicators.iter().map(|column| value(*column)));
             rows.mask.push(i32::from(listed.is_some()));
-            // A gap is a day of the ticker's life, though without numbers.
+            // A gap after the ticker's first day has a day, but no numbers.
             let lives =
                 inside.filter(|day| self.first_day(ticker).is_some_and(|first| *day >= first));
             rows.days.push(lives.and_then(|day| i32::try_from(day).ok()).unwrap_or(-1));

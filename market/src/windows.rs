@@ -1,4 +1,4 @@
-//! History and future around days: one contiguous copy per (sample, ticker).
+//! History and future windows around days: one contiguous copy per (sample, ticker).
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,10 +10,10 @@ use crate::{
     panel::{Panel, PriceColumn},
 };
 
-/// The memory that a batch of windows takes.
+/// Shapes of the memory of a batch of windows.
 ///
-/// Along the window axis lie `H` days of history, the day itself at position `H`, then `F` days of
-/// future; histories and futures are slices of one arena.
+/// The window axis holds `H` days of history, the day itself at position `H`, then `F` days of
+/// future. Histories and futures are slices of one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowPlan {
     batch: usize,
@@ -24,49 +24,51 @@ pub struct WindowPlan {
 }
 
 impl WindowPlan {
-    /// `[B, T, H + 1 + F, C]`.
+    /// Returns the shape of the arena, `[B, T, H + 1 + F, C]`.
     #[must_use]
     pub fn arena_shape(&self) -> [usize; 4] {
         [self.batch, self.tokens, self.window(), self.columns]
     }
 
-    /// `[B, T, H + 1 + F]`.
+    /// Returns the shape of the mask, `[B, T, H + 1 + F]`.
     #[must_use]
     pub fn mask_shape(&self) -> [usize; 3] {
         [self.batch, self.tokens, self.window()]
     }
 
-    /// Floats in the arena.
+    /// Returns the number of floats in the arena.
     #[must_use]
     pub fn arena_len(&self) -> usize {
         self.arena_shape().iter().product()
     }
 
-    /// Flags in the mask.
+    /// Returns the number of flags in the mask.
     #[must_use]
     pub fn mask_len(&self) -> usize {
         self.mask_shape().iter().product()
     }
 
-    /// Days along the window axis, `H + 1 + F`.
+    /// Returns the number of days along the window axis, `H + 1 + F`.
     #[must_use]
     pub fn window(&self) -> usize {
         self.history + 1 + self.future
     }
 }
 
-/// Days that a window of any panel may have before its own day, or behind it.
+/// Days that a window of any panel may have before its own day, or after it.
 const SURELY_WITHIN: usize = 4_096;
 
 impl Panel {
-    /// Days that a window may have before its own day, or behind it: many times the panel's, since windows may reach
-    /// beyond it, but not so many that a slip takes all memory for zeros.
+    /// Returns the most days that a window may have before its own day, or after it. Windows may
+    /// reach far beyond the panel; the limit keeps a typing error from filling all memory with
+    /// zeros.
     #[must_use]
     pub fn longest_window(&self) -> usize {
         self.days().saturating_mul(4).saturating_add(SURELY_WITHIN)
     }
 
-    /// Refuse windows with more `days` than [`longest_window`](Self::longest_window), given as the argument `what`.
+    /// Refuses windows with more `days` than [`longest_window`](Self::longest_window). `what` names
+    /// the argument.
     pub fn check_window(&self, what: &'static str, days: usize) -> Result<(), WindowError> {
         let limit = self.longest_window();
         if days > limit {
@@ -75,8 +77,8 @@ impl Panel {
         Ok(())
     }
 
-    /// What `batch` samples of `tokens` windows each take; an error if a window is longer than
-    /// [`longest_window`](Self::longest_window), or if all of them cannot be addressed.
+    /// Returns the shapes for `batch` samples of `tokens` windows each. Fails if a window is longer
+    /// than [`longest_window`](Self::longest_window), or if the memory cannot be addressed.
     pub fn window_shape(
         &self,
         batch: usize,
@@ -98,16 +100,16 @@ impl Panel {
         Ok(WindowPlan { batch, tokens, history, future, columns })
     }
 
-    /// Fill `arena` and `mask` with the windows around `days`.
+    /// Fills `arena` and `mask` with the windows around `days`.
     ///
     /// - `days`: `[B]`, each in `0..D`. `tokens`: `[B, t]`; 0 is `<CASH>`, which has no market.
-    /// - `arena`: f32 `[B, t, H + 1 + F, C]`; `mask`: bool `[B, t, H + 1 + F]`, true where the ticker
-    ///   has a row. Everything is overwritten.
-    /// - Position `H` is the day itself and holds its open alone; its other columns are zero.
-    /// - Outside the panel, without a row, and for token 0: zeros and false.
+    /// - `arena`: f32 `[B, t, H + 1 + F, C]`; `mask`: bool `[B, t, H + 1 + F]`, true where the
+    ///   ticker has a row. Everything is overwritten.
+    /// - Position `H` is the day itself and holds only its open; its other columns are zero.
+    /// - Places outside the panel, without a row, or of token 0 are zero and false.
     ///
-    /// Cost: one copy per (sample, token), no allocation, no system call. On an error nothing was
-    /// written.
+    /// Cost: one copy per (sample, token), no allocation, no system call. An error leaves the
+    /// outputs unchanged.
     #[expect(clippy::too_many_arguments, reason = "two inputs, three sizes and two outputs")]
     pub fn windows_into(
         &self,
@@ -177,7 +179,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// One window; missing rows are zeros in the block, so the copy alone makes them right.
+    /// Copies one window. Missing rows are zeros in the block, so they need no special case.
     fn copy(
         &self,
         ticker: usize,
@@ -187,7 +189,7 @@ impl Source<'_> {
         mask: &mut [bool],
     ) {
         let Geometry { days, columns, .. } = self.geometry;
-        // Positions of the window that lie within the panel.
+        // Places of the window that lie within the panel.
         let from = history.saturating_sub(day);
         let to = mask.len().min(history + (days - day));
         let first_day = day + from - history;
@@ -197,7 +199,7 @@ impl Source<'_> {
         let inside = &mut arena[from * columns..to * columns];
         let first = self.geometry.row(ticker, first_day) * size_of::<f32>();
         copy_words(self.singles, first, bytemuck::cast_slice_mut(inside));
-        // What is known of the day itself ends with its open.
+        // Only the open of the day itself is known.
         let unknown = PriceColumn::Open as usize + 1;
         arena[history * columns..(history + 1) * columns][unknown..].fill(0.0);
 

@@ -1,4 +1,4 @@
-//! Files that the loader accepts, and refusals of others.
+//! Files that the loader accepts, and files that it refuses.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ fn load(csv: impl AsRef<[u8]>) -> Result<Panel, PanelError> {
     Ok(PanelData::from_reader(csv.as_ref(), &options)?.into_heap())
 }
 
-/// Why it is no panel.
+/// Returns the error of loading a file.
 fn problem(csv: impl AsRef<[u8]>) -> PanelLoadError {
     match load(csv) {
         Err(PanelError::Load { path: None, problem }) => *problem,

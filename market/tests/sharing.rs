@@ -1,4 +1,4 @@
-//! One panel, many holders: by name, equal everywhere, gone with the last one.
+//! Shared panels: attached by name, equal in every process, removed with the last holder.
 
 use backcast_layout::{Base, Exist, SegmentError, list};
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
@@ -67,7 +67,7 @@ fn sharing_twice_follows_the_exist_rule_and_looks_at_the_numbers() {
         Err(PanelError::Segment(SegmentError::AlreadyExists { .. }))
     ));
     assert_eq!(share(2.5, Exist::Attach).unwrap().fingerprint(), first.fingerprint());
-    // Same names, same sizes, one other close: still another panel.
+    // The same names and sizes with one different close are another panel.
     assert!(matches!(
         share(2.6, Exist::Attach),
         Err(PanelError::Segment(SegmentError::Different { .. }))

@@ -52,7 +52,7 @@ fn ring(capacity: u64) -> TransitionRing {
     TransitionRing::create(panel(), shape(), TransitionOptions::with_capacity(capacity)).unwrap()
 }
 
-/// `n` transitions, each of whose numbers tell which it is.
+/// Returns `n` transitions whose numbers identify them.
 #[expect(clippy::cast_precision_loss, reason = "small")]
 fn numbered(first: usize, n: usize) -> TransitionBatch {
     let mut batch = TransitionBatch::zeros(n, &shape());
@@ -79,7 +79,7 @@ fn numbered(first: usize, n: usize) -> TransitionBatch {
     batch
 }
 
-/// The numbers of all slots.
+/// Returns the numbers of the transitions in all slots.
 #[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
 fn held(ring: &TransitionRing) -> Vec<i64> {
     let size = ring.len().unwrap().cast_signed();
@@ -105,9 +105,12 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: backcast_budget::cases(64), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: backcast_budget::cases(64),
+        ..ProptestConfig::default()
+    })]
 
-    /// The model: slots that are overwritten from the front.
+    /// Compares the ring with a model: a list of slots that is overwritten from the front.
     #[test]
     fn a_ring_is_a_list_that_is_overwritten_from_the_front(
         capacity in 1_usize..14, ops in prop::collection::vec(op(), 1..40)
@@ -216,7 +219,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_added() {
     }
 }
 
-/// Prices and indicators as the panel has them, zero where it has none.
+/// Returns a price or indicator of the panel, zero without a row.
 #[expect(clippy::cast_possible_truncation, reason = "windows are float32")]
 fn expected(panel: &Panel, ticker: usize, day: i64, column: usize) -> f32 {
     let day = usize::try_from(day).ok();
@@ -247,7 +250,7 @@ fn windows_are_the_panels_in_both_layouts_shared_or_apart_by_any_number_of_threa
                 compare(&mut ring, &batch, windows, &selection);
             }
         }
-        // Of the same tickers in each sample, in the panel's order and in another.
+        // All samples have the same tickers, in the panel's order and in another.
         for first in [0, 1] {
             let alike = ring.get(&(first..1_200).step_by(4).collect::<Vec<_>>()).unwrap();
             assert!(alike.tokens.chunks_exact(2).all(|tokens| *tokens == alike.tokens[..2]));
@@ -267,7 +270,7 @@ fn compare(
     selection: &Selection,
 ) {
     let plan = ring.plan(batch, windows, selection).unwrap();
-    // A next day that no future shows is shown as a day of its own.
+    // A next day that futures do not show is shown as the next state's own day.
     let ends = batch
         .days
         .as_chunks::<2>()
@@ -489,7 +492,7 @@ fn another_handle_finds_ring_and_panel_by_name_and_adds_in_a_lane_of_its_own() {
     assert!(matches!(refused, TransitionError::NoPlace { places: 2, .. }), "{refused}");
     assert_eq!(held(&first).len(), 11, "nothing was lost");
 
-    // A lane that its process let go of is taken over where it stood.
+    // A released lane continues at its position.
     drop(second);
     third.add(&numbered(200, 1)).unwrap();
     assert_eq!(held(&first), [6, 7, 8, 3, 4, 5, 105, 200, 102, 103, 104]);
@@ -517,14 +520,15 @@ fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
     assert_eq!(joined(10, 2, shape()).unwrap().capacity(), made.capacity());
     let wide = TransitionShape { tickers: 3, ..shape() };
     for (capacity, lanes, shape, message) in [
-        // Of as many rows in each lane.
+        // Every lane has the same number of rows.
         (9, 2, shape(), "it has capacity 10, asked was capacity 9; ask for the same"),
         (10, 1, shape(), "it has n_adders 2, asked was n_adders 1; ask"),
         (
             30,
             3,
             wide.clone(),
-            "it has n_adders 2, capacity 10, 2 tickers, action_shape [2, 2] and n_objectives 2, asked",
+            "it has n_adders 2, capacity 10, 2 tickers, action_shape [2, 2] and n_objectives 2, \
+             asked",
         ),
         (10, 2, wide, "asked was 3 tickers, action_shape [2, 2] and n_objectives 2; ask"),
     ] {
@@ -624,8 +628,8 @@ fn a_file_cut_or_changed_or_of_something_else_is_refused_and_all_is_kept() {
     assert_eq!(
         untold.load(&path).unwrap_err().to_string(),
         format!(
-            "{} belongs to the panel with the macro ticker VIX, this one has no macro tickers; name \
-             the same where the prices are loaded (macro_tickers, or macro of a Panel)",
+            "{} belongs to the panel with the macro ticker VIX, this one has no macro tickers; \
+             name the same where the prices are loaded (macro_tickers, or macro of a Panel)",
             path.display()
         )
     );

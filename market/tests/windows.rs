@@ -1,4 +1,4 @@
-//! Windows against a model slow enough to be obviously right, and against the golden cases.
+//! Compares windows with a simple model and with the golden cases.
 
 use std::{fmt::Write, fs, path::PathBuf};
 
@@ -13,7 +13,7 @@ fn panel(days: usize, holes: &[(usize, usize)]) -> Panel {
         let (month, of_month) = (1 + day / 28, 1 + day % 28);
         for ticker in 0..3 {
             let base = 1000 * (ticker + 1) + 10 * day;
-            // Ticker 0 stays, so that no choice of holes empties a day.
+            // Ticker 0 has no holes, so that no day is empty.
             if ticker == 0 || !holes.contains(&(ticker, day)) {
                 writeln!(
                     csv,
@@ -33,7 +33,7 @@ fn panel(days: usize, holes: &[(usize, usize)]) -> Panel {
     PanelData::from_reader(csv.as_bytes(), &PanelOptions::default()).unwrap().into_heap()
 }
 
-/// One number of a window, found the slow way.
+/// Returns one number of a window, by the simple model.
 #[expect(clippy::cast_possible_truncation, reason = "windows are 32-bit")]
 fn expected(panel: &Panel, token: i64, day: i64, offset: i64, column: usize) -> (bool, f32) {
     let value = (|| {
@@ -51,14 +51,18 @@ proptest! {
     fn windows_agree_with_a_naive_model(
         days in 1..140_usize,
         holes in prop::collection::vec((1..3_usize, 0..140_usize), 0..60),
-        samples in prop::collection::vec((any::<prop::sample::Index>(), prop::array::uniform4(0..4_i64)), 0..6),
+        samples in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::array::uniform4(0..4_i64)),
+            0..6,
+        ),
         t in 0..5_usize,
         history in prop_oneof![0..4_usize, 0..80_usize],
         future in prop_oneof![0..4_usize, 0..80_usize],
     ) {
         let panel = panel(days, &holes);
-        let at: Vec<i64> = samples.iter().map(|(day, _)| i64::try_from(day.index(days)).unwrap()).collect();
-        // Holes can swallow a whole ticker, and its token with it.
+        let day_of = |day: &prop::sample::Index| i64::try_from(day.index(days)).unwrap();
+        let at: Vec<i64> = samples.iter().map(|(day, _)| day_of(day)).collect();
+        // A ticker without rows is not in the panel and has no token.
         let known = i64::try_from(panel.tickers().len()).unwrap();
         let tokens: Vec<i64> = samples
             .iter()
@@ -67,7 +71,7 @@ proptest! {
         let t = t.min(4);
         let plan = panel.window_shape(at.len(), t, history, future).unwrap();
         prop_assert_eq!(plan.arena_shape(), [at.len(), t, history + 1 + future, 7]);
-        // Stale numbers must not survive.
+        // Numbers of an earlier use must be overwritten.
         let (mut arena, mut mask) = (vec![f32::NAN; plan.arena_len()], vec![true; plan.mask_len()]);
         panel.windows_into(&at, &tokens, t, history, future, &mut arena, &mut mask).unwrap();
 
@@ -132,7 +136,7 @@ fn every_refusal_names_the_position_and_the_limit_and_writes_nothing() {
     }
 }
 
-/// Every window of the golden cases but the rows that the oracle made up (`gaps`).
+/// Compares every window of the golden cases, except the rows that the oracle invented (`gaps`).
 #[test]
 fn windows_agree_with_the_golden_cases() {
     let mut compared = 0;

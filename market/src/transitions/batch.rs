@@ -1,4 +1,4 @@
-//! Some transitions, column by column: on their way into a ring, or out of it.
+//! A batch of transitions, column by column, to be added to a ring or read from it.
 
 use backcast_core::GatherTarget;
 
@@ -6,47 +6,48 @@ use super::columns::{
     ACTION, AVG_BUY_PRICE, CASH, DAY, ENDS, ENV_ID, REWARD, SHARES, TOKENS, TransitionShape,
 };
 
-/// Flips in the number of an environment where its episode was terminated and truncated in one step: two flags, done and
-/// terminal, cannot say so, and rings and files of earlier versions have these two. Numbers of environments are far
-/// smaller, so that this bit equals the sign.
+/// Bit of the environment's number that is flipped if a step both terminated and truncated the
+/// episode. Rings and files of earlier versions have only the flags done and terminal, which cannot
+/// express this. Numbers of environments are small, so the bit otherwise equals the sign.
 const BOTH: i32 = 1 << 30;
 
 /// How a transition ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransitionOutcome {
-    /// The episode was over, as its adder said.
+    /// The episode was over, as the adding process reported.
     pub done: bool,
-    /// It ended by what happened in it. No value follows.
+    /// The MDP ended: no value follows.
     pub terminated: bool,
-    /// The data, or the steps allowed, ended. The next state has a value.
+    /// A limit from outside ended it, such as the end of the data. The next state has a value.
     pub truncated: bool,
 }
 
-/// `N` transitions. Where an axis of 2 stands, the state comes first and the next state second.
+/// `N` transitions. An axis of 2 holds the state, then the next state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransitionBatch {
-    /// Which environment of the batch it was, `[N]`, from -2^30 up to 2^30; read with [`env_id`](Self::env_id).
+    /// Number of the environment, `[N]`, within `-2^30..2^30`; read with [`env_id`](Self::env_id).
     pub env_ids: Vec<i32>,
     /// Positions in [`Panel::dates`](crate::Panel::dates), `[N, 2]`.
     pub days: Vec<i32>,
-    /// Of the portfolio's tickers, as [`Panel::token`](crate::Panel::token), `[N, T]`.
+    /// Tokens of the portfolio's tickers, as [`Panel::token`](crate::Panel::token), `[N, T]`.
     pub tokens: Vec<u16>,
-    /// Currency units, `[N, 2]`.
+    /// Cash in currency units, `[N, 2]`.
     pub cash: Vec<f32>,
-    /// `[N, 2, T]`.
+    /// Shares held, `[N, 2, T]`.
     pub shares: Vec<i32>,
-    /// Per share with fees, 0 without shares, `[N, 2, T]`.
+    /// Average price per share with fees, 0 without shares, `[N, 2, T]`.
     pub avg_buy_prices: Vec<f32>,
-    /// `[N, ...]`.
+    /// Actions, `[N, ...]`.
     pub actions: Vec<f32>,
-    /// `[N, objectives]`.
+    /// Rewards, `[N, objectives]`.
     pub rewards: Vec<f32>,
-    /// Done and terminal, 0 or 1, `[N, 2]`; read with [`outcome`](Self::outcome), which knows more.
+    /// Flags done and terminal, 0 or 1, `[N, 2]`; read with [`outcome`](Self::outcome), which also
+    /// decodes the third case.
     pub ends: Vec<u8>,
 }
 
 impl TransitionBatch {
-    /// `n` transitions of zeros.
+    /// Returns `n` transitions of zeros.
     #[must_use]
     pub fn zeros(n: usize, shape: &TransitionShape) -> Self {
         let mut batch = Self::default();
@@ -54,7 +55,7 @@ impl TransitionBatch {
         batch
     }
 
-    /// Room for `n` transitions; what new places hold is zero.
+    /// Resizes the batch to `n` transitions; new ones are zero.
     pub fn resize(&mut self, n: usize, shape: &TransitionShape) {
         let tickers = shape.tickers;
         self.env_ids.resize(n, 0);
@@ -68,7 +69,7 @@ impl TransitionBatch {
         self.ends.resize(n * 2, 0);
     }
 
-    /// Is there memory for `n` transitions? Takes it then.
+    /// Allocates memory for `n` transitions. Returns whether that succeeded.
     pub(crate) fn try_reserve(&mut self, n: usize, shape: &TransitionShape) -> bool {
         fn room<V>(list: &mut Vec<V>, n: usize, width: usize) -> bool {
             let len = n.checked_mul(width);
@@ -86,19 +87,19 @@ impl TransitionBatch {
             && room(&mut self.ends, n, 2)
     }
 
-    /// Transitions.
+    /// Returns the number of transitions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.env_ids.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no transitions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.env_ids.is_empty()
     }
 
-    /// Their bytes, in the order of columns; `position`, which is the ring's, is left out.
+    /// Returns the bytes of the columns in order, without `position`, which the ring sets.
     pub(crate) fn columns(&self) -> [&[u8]; ENDS] {
         [
             bytemuck::cast_slice(&self.env_ids),
@@ -113,7 +114,7 @@ impl TransitionBatch {
         ]
     }
 
-    /// The same, to be filled, with the number of the column.
+    /// Returns the mutable bytes of the columns in order, with the number of each column.
     pub(crate) fn columns_mut(&mut self) -> [(usize, &mut [u8]); ENDS] {
         [
             (ENV_ID, bytemuck::cast_slice_mut(&mut self.env_ids)),
@@ -133,14 +134,14 @@ impl TransitionBatch {
         self.columns_mut().map(|(column, out)| GatherTarget { column, out })
     }
 
-    /// Which environment of the batch a transition is of.
+    /// Returns the number of a transition's environment.
     #[must_use]
     pub fn env_id(&self, at: usize) -> i32 {
         let id = self.env_ids[at];
         if is_both(id) { id ^ BOTH } else { id }
     }
 
-    /// How a transition ended.
+    /// Returns how a transition ended.
     #[must_use]
     pub fn outcome(&self, at: usize) -> TransitionOutcome {
         let [done, truncated] = [self.ends[at * 2], self.ends[at * 2 + 1]].map(|flag| flag != 0);
@@ -148,7 +149,7 @@ impl TransitionBatch {
         TransitionOutcome { done, terminated, truncated }
     }
 
-    /// Notes how a transition ended. One that is done and not truncated was terminated.
+    /// Sets how a transition ended. One that is done and not truncated counts as terminated.
     pub fn set_outcome(&mut self, at: usize, outcome: TransitionOutcome) {
         let TransitionOutcome { done, terminated, truncated } = outcome;
         let id = self.env_id(at);
@@ -157,14 +158,14 @@ impl TransitionBatch {
         self.ends[at * 2 + 1] = u8::from(truncated);
     }
 
-    /// Day of the state and of the next state.
+    /// Returns the days of the state and of the next state.
     #[must_use]
     pub fn days_of(&self, at: usize) -> [i32; 2] {
         [self.days[at * 2], self.days[at * 2 + 1]]
     }
 }
 
-/// Does this number say that an episode was terminated and truncated at once?
+/// Returns whether this number marks a step that both terminated and truncated its episode.
 fn is_both(id: i32) -> bool {
     (id < 0) != (id & BOTH != 0)
 }

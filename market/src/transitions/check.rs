@@ -1,9 +1,9 @@
-//! What may be added: every number is looked at before the first row is written.
+//! Checks of transitions: every number is checked before the first row is written.
 
 use super::{batch::TransitionBatch, columns::TransitionShape, error::TransitionError};
 use crate::panel::Panel;
 
-/// Refuse a batch that does not fit the ring or the panel.
+/// Refuses a batch that does not fit the ring or the panel.
 pub(crate) fn check(
     batch: &TransitionBatch,
     shape: &TransitionShape,
@@ -34,7 +34,7 @@ pub(crate) fn check(
         ("action", &batch.actions, shape.action_len()),
         ("reward", &batch.rewards, shape.objectives),
     ] {
-        // All are looked at, several at a time: a branch for each would take longer.
+        // Tests all numbers without a branch for each, so that the loop is vectorised.
         if numbers.iter().fold(true, |finite, number| finite & number.is_finite()) {
             continue;
         }
@@ -44,7 +44,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Days of states and next states within the panel.
+/// Refuses days outside the panel.
 pub(crate) fn check_days(days: &[i32], panel: &Panel) -> Result<(), TransitionError> {
     let last = panel.days() - 1;
     let outside = |day: &i32| usize::try_from(*day).map_or(true, |day| day > last);
@@ -54,7 +54,7 @@ pub(crate) fn check_days(days: &[i32], panel: &Panel) -> Result<(), TransitionEr
     })
 }
 
-/// Tokens of tickers of the panel.
+/// Refuses tokens that are no ticker of the panel, and tickers that occur twice in a portfolio.
 pub(crate) fn check_tokens(
     tokens: &[u16],
     tickers: usize,
@@ -64,7 +64,7 @@ pub(crate) fn check_tokens(
     let mut before: &[u16] = &[];
     let mut seen = Vec::new();
     for (env, tokens) in tokens.chunks_exact(tickers.max(1)).enumerate() {
-        // Most portfolios hold what the one before holds.
+        // Most portfolios have the same tickers as the one before.
         if tokens == before {
             continue;
         }

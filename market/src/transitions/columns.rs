@@ -6,35 +6,37 @@ use backcast_core::{Column, DType, Role, Schema};
 
 use super::error::TransitionError;
 
-/// Number of the transition since its lane began or was cleared; [`CLEARED`] for a mark.
+/// Number of the transition since its lane began or was cleared; [`CLEARED`] in a row that clears
+/// it.
 pub(crate) const POSITION: usize = 0;
 pub(crate) const ENV_ID: usize = 1;
-/// Of the state and the next state.
+/// Days of the state and the next state.
 pub(crate) const DAY: usize = 2;
 pub(crate) const TOKENS: usize = 3;
-/// Of the state and the next state, as are the two below.
+/// Cash of the state and the next state. The two columns below have both states too.
 pub(crate) const CASH: usize = 4;
 pub(crate) const SHARES: usize = 5;
 pub(crate) const AVG_BUY_PRICE: usize = 6;
 pub(crate) const ACTION: usize = 7;
 pub(crate) const REWARD: usize = 8;
-/// Done and terminal.
+/// Flags done and terminal.
 pub(crate) const ENDS: usize = 9;
 
-/// Stands as a position in the row that clears a lane.
+/// Position in a row that clears its lane.
 pub(crate) const CLEARED: u64 = u64::MAX;
 
-/// Most tickers in a panel whose tokens are stored: they take 16 bits.
+/// Most tickers of a panel: tokens are stored in 16 bits.
 const MOST_TICKERS: usize = u16::MAX as usize;
 /// Most axes of an action.
 const MOST_AXES: usize = 6;
 
-/// How large the parts of a transition are. One of 10 tickers takes 278 bytes, ring's own 24 included.
+/// Sizes of the parts of a transition. A transition of 10 tickers takes 278 bytes, the 24 of the
+/// row header included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransitionShape {
     /// Tickers of a portfolio, `T`.
     pub tickers: usize,
-    /// Of one action.
+    /// Shape of one action.
     pub action: Vec<usize>,
     /// Rewards of one transition.
     pub objectives: usize,
@@ -48,13 +50,13 @@ impl fmt::Display for TransitionShape {
 }
 
 impl TransitionShape {
-    /// Numbers in one action.
+    /// Returns the number of numbers in one action.
     #[must_use]
     pub fn action_len(&self) -> usize {
         self.action.iter().product()
     }
 
-    /// The columns, or which of the sizes cannot be.
+    /// Returns the columns, or refuses a size that is out of range.
     pub(crate) fn schema(&self, panel_tickers: usize) -> Result<Schema, TransitionError> {
         let refuse = |what, value, limit| Err(TransitionError::BadShape { what, value, limit });
         if panel_tickers > MOST_TICKERS {
@@ -90,7 +92,8 @@ impl TransitionShape {
         Ok(builder.build()?)
     }
 
-    /// The sizes that a ring has; `None` for a ring of other columns.
+    /// Returns the sizes of a ring's transitions, or `None` if its columns are not those of
+    /// transitions.
     pub(crate) fn of(schema: &Schema, panel_tickers: usize) -> Option<Self> {
         let shape = |at: usize| {
             let axes = schema.columns().get(at).map(Column::shape)?.iter();
@@ -105,7 +108,8 @@ impl TransitionShape {
     }
 }
 
-/// An axis too long for a column is refused with the column, as the longest of all.
+/// Converts the length of an axis. The schema refuses the maximum, which stands for all longer
+/// ones.
 fn axis(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! How a ring that is there differs from the one that was asked for, in the words of transitions: below, theirs are
+//! Differences of an existing ring from the requested one, in terms of transitions rather than
 //! lanes, rows and columns.
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use backcast_layout::SegmentError;
 use super::{columns::TransitionShape, error::TransitionError, identity::Identity};
 use crate::panel::Panel;
 
-/// What was asked for.
+/// The requested ring.
 pub(crate) struct Asked<'a> {
     pub(crate) name: &'a str,
     pub(crate) panel: &'a Panel,
@@ -19,13 +19,13 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Refuse a ring of other sizes.
+    /// Refuses a ring of other sizes.
     pub(crate) fn check(&self, ring: &Ring, identity: &Identity) -> Result<(), TransitionError> {
         let mut found = String::new();
         let mut asked = String::new();
         let mut compare = |what: &str, there: u64, here: u64| {
             if there != here {
-                // A String takes all.
+                // Writing to a String cannot fail.
                 let _ = write!(found, ", {what} {there}");
                 let _ = write!(asked, ", {what} {here}");
             }
@@ -44,7 +44,8 @@ impl Asked<'_> {
         Err(TransitionError::Different { name: self.name.to_owned(), found, asked })
     }
 
-    /// The same of a ring that could not be joined as it was asked for, where that is why.
+    /// Returns the error of a ring that could not be joined: the differing sizes, if they are the
+    /// cause.
     pub(crate) fn explain(&self, base: &Base, error: RingError) -> TransitionError {
         if !matches!(error, RingError::Segment(SegmentError::Different { .. })) {
             return error.into();

@@ -1,4 +1,4 @@
-//! Finding and drawing transitions.
+//! Reads transitions by index and draws them at random.
 
 use backcast_core::{CounterRng, GatherTarget, RowIndex};
 
@@ -11,8 +11,8 @@ use super::{
     ring::TransitionRing,
 };
 
-/// Attempts against writers that overtake the reader. An item's rejected draws continue behind them, so
-/// that no two attempts share a draw.
+/// Attempts to copy a row, each overtaken by a writer, before a read fails. An item's rejected
+/// draws use attempts from this number on, so that no two attempts share a draw.
 const ATTEMPTS: u32 = 64;
 
 /// Position in a stream of draws: the seed and the number of the batch decide every draw.
@@ -29,14 +29,14 @@ impl Draws {
         Self::resumed(seed, 0)
     }
 
-    /// Returns the stream of a seed after so many batches.
+    /// Returns the stream of a seed after some batches.
     pub(crate) fn resumed(seed: u64, batches: u64) -> Self {
         Self { seed, batches, rng: CounterRng::seeded(seed) }
     }
 
-    /// Returns a uniform number in `0..bound`. `attempt` tells draws of one item apart.
+    /// Returns a uniform number in `0..bound`. Each `attempt` of an item draws another number.
     fn below(&self, bound: u64, item: usize, mut attempt: u32) -> u64 {
-        // The RNG serves two neighbours per counter, of which these streams use the first.
+        // The RNG computes two numbers per counter; these streams use the first one.
         let item = u32::try_from(item).unwrap_or(u32::MAX).wrapping_mul(2);
         loop {
             if let Some(drawn) = self.rng.below(bound, self.batches, item, attempt) {
@@ -47,14 +47,15 @@ impl Draws {
     }
 }
 
-/// The lanes at one moment, whose transitions are counted lane after lane.
+/// The lanes at one moment. Transitions are numbered lane after lane.
 struct Places {
     views: Vec<LaneView>,
     size: u64,
 }
 
 impl Places {
-    /// Returns the lane and the row of an index: slots of the first lane, then of the next.
+    /// Returns the lane and the row of an index, which counts the slots of the first lane, then of
+    /// the next.
     fn find(&self, mut index: u64) -> Option<(&LaneView, u64)> {
         for view in &self.views {
             if index < view.count {
@@ -73,9 +74,9 @@ impl TransitionRing {
         Ok(Places { views, size })
     }
 
-    /// The transitions of these indices, `0..len`. With one adding process an index is a slot, which
-    /// is overwritten by a transition one capacity younger; with several they count lane after
-    /// lane. One copy; what is overwritten meanwhile is read again.
+    /// Returns the transitions of some indices, within `0..len`. With one adding process an index
+    /// is a slot, which is overwritten one capacity later. With several processes indices count
+    /// lane after lane. One copy; rows that are overwritten meanwhile are read again.
     pub fn get(&self, indices: &[i64]) -> Result<TransitionBatch, TransitionError> {
         let mut batch = TransitionBatch::default();
         self.read(indices.len(), &mut batch, |places, item, _| {
@@ -88,7 +89,8 @@ impl TransitionRing {
         Ok(batch)
     }
 
-    /// Draw uniformly, with replacement: as many as asked for, or as are stored if those are fewer.
+    /// Draws transitions uniformly, with replacement: `batch_size`, or the number stored if that is
+    /// smaller.
     pub fn draw_into(
         &mut self,
         batch_size: usize,
@@ -110,15 +112,16 @@ impl TransitionRing {
         self.draws.batches
     }
 
-    /// Forget the draw after which so many batches were [drawn](Self::batches_drawn): what it was for
-    /// was refused. Nothing happens where another came after it, as this one's draws would come twice.
+    /// Takes back the last draw, after which `drawn` batches were [drawn](Self::batches_drawn),
+    /// because its use was refused. Does nothing if another draw followed, whose numbers would be
+    /// drawn twice.
     pub fn give_back(&mut self, drawn: u64) {
         if self.draws.batches == drawn {
             self.draws.batches = drawn.saturating_sub(1);
         }
     }
 
-    /// Indices as [`draw_into`](Self::draw_into) would draw them.
+    /// Draws the indices that [`draw_into`](Self::draw_into) would draw.
     pub fn draw_indices(&mut self, batch_size: usize) -> Result<Vec<i64>, TransitionError> {
         let n = self.drawn(batch_size)?;
         let size = self.len()?;
@@ -128,7 +131,7 @@ impl TransitionRing {
         Ok(indices)
     }
 
-    /// Items of a batch.
+    /// Returns the number of items of a batch.
     fn drawn(&self, batch_size: usize) -> Result<usize, TransitionError> {
         if batch_size == 0 {
             return Err(TransitionError::NoBatch);
@@ -139,8 +142,8 @@ impl TransitionRing {
         }
     }
 
-    /// Fill `batch` with the transitions that `choose` names, and choose again for those that were
-    /// overwritten meanwhile.
+    /// Fills `batch` with the transitions that `choose` returns, and chooses again for rows that
+    /// were overwritten meanwhile.
     fn read(
         &self,
         n: usize,
@@ -161,7 +164,7 @@ impl TransitionRing {
         let position =
             GatherTarget { column: POSITION, out: bytemuck::cast_slice_mut(&mut positions) };
         let mut targets: Vec<_> = std::iter::once(position).chain(batch.targets()).collect();
-        // The places of an attempt are looked up once for all its items.
+        // The lanes are inspected once per attempt, for all its items.
         let mut at: Option<(u32, Places)> = None;
         let attempts = self.ring.gather_chosen(n, ATTEMPTS, &mut targets, |item, attempt| {
             if at.as_ref().is_none_or(|(of, _)| *of != attempt) {
@@ -184,14 +187,14 @@ impl TransitionRing {
         self.believable(batch)
     }
 
-    /// Days and tokens lead into the panel; a peer may have written any.
+    /// Checks days and tokens, which index the panel: a peer may have written any number.
     fn believable(&self, batch: &TransitionBatch) -> Result<(), TransitionError> {
         check_days(&batch.days, &self.panel)?;
         check_tokens(&batch.tokens, self.shape.tickers, &self.panel)
     }
 
-    /// Transitions lane by lane, oldest first, with the position of each lane's first: all of
-    /// them, while nobody adds.
+    /// Returns the transitions of each lane, oldest first, and the position of each lane's first
+    /// one. Complete as long as no process adds meanwhile.
     pub(crate) fn everything(&self) -> Result<Vec<(u64, TransitionBatch)>, TransitionError> {
         let copy = |view: LaneView| {
             let rows: Vec<(usize, u64)> = view.rows().enumerate().collect();

@@ -1,4 +1,4 @@
-//! What can go wrong with a ring of transitions.
+//! Errors of a ring of transitions.
 
 use std::{io, path::PathBuf};
 
@@ -7,21 +7,21 @@ use thiserror::Error;
 
 use crate::error::{PanelError, WindowError};
 
-/// A call on a ring of transitions failed; nothing was added, removed or drawn.
+/// Why a call on a ring of transitions failed. Nothing was added, removed or drawn.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TransitionError {
     /// A size that a transition cannot have.
     #[error("{what} is {value}; give from 1 to {limit}")]
     BadShape {
-        /// What has the size.
+        /// Name of the size.
         what: &'static str,
         /// The size.
         value: usize,
         /// The largest.
         limit: usize,
     },
-    /// A capacity that leaves no room.
+    /// A capacity below one transition per adding process.
     #[error(
         "capacity is {capacity} for {lanes} adding processes; give at least one transition for each"
     )]
@@ -31,14 +31,14 @@ pub enum TransitionError {
         /// Lanes asked for.
         lanes: u32,
     },
-    /// A part of a batch of the wrong length.
+    /// A column of a batch with the wrong length.
     #[error("{what} holds {got} numbers for {transitions} transitions; give {expected}")]
     WrongLength {
         /// The part.
         what: &'static str,
         /// Its length.
         got: usize,
-        /// What it should be.
+        /// The expected length.
         expected: usize,
         /// Transitions in the batch.
         transitions: usize,
@@ -57,9 +57,10 @@ pub enum TransitionError {
         /// The panel's last.
         last: usize,
     },
-    /// A token that the panel does not have.
+    /// A token that is no ticker of the panel.
     #[error(
-        "state {env} holds token {token}, but the panel has tickers 1 to {last}; take tokens from it"
+        "state {env} holds token {token}, but the panel has tickers 1 to {last}; \
+         take tokens from it"
     )]
     BadToken {
         /// Position in the batch.
@@ -84,30 +85,30 @@ pub enum TransitionError {
         what: &'static str,
         /// Position in the batch.
         env: usize,
-        /// What it is.
+        /// The number.
         value: f32,
     },
-    /// Nothing to draw from.
+    /// The buffer is empty.
     #[error("the buffer is empty; add transitions first")]
     Empty,
-    /// A batch of nothing.
+    /// A batch size of 0.
     #[error("batch_size is 0; draw at least 1")]
     NoBatch,
-    /// No such transition.
+    /// An index outside the stored transitions.
     #[error("index {index} {}", match size.checked_sub(1) {
         Some(last) => format!("is outside the {size} transitions stored; give 0 to {last}"),
         None => "names no transition: the buffer is empty; add transitions first".to_owned(),
     })]
     NoSuchIndex {
-        /// Asked for; perhaps more than an index can be.
+        /// The index, which may exceed 64 bits.
         index: i128,
-        /// Stored.
+        /// Transitions stored.
         size: u64,
     },
-    /// Writers were faster, time and again.
+    /// Writers overwrote the rows in every attempt.
     #[error("rows were overwritten while they were read, {attempts} times; make the buffer larger")]
     Lapped {
-        /// How often it was tried.
+        /// Attempts made.
         attempts: u32,
     },
     /// A window or batch that memory cannot hold.
@@ -120,37 +121,37 @@ pub enum TransitionError {
         /// Days of a window.
         days: usize,
     },
-    /// A row that none of us wrote.
+    /// A row that no correct writer wrote.
     #[error("row {seq} of lane {lane} is damaged: {what}; make the buffer anew")]
     Damaged {
         /// Lane.
         lane: u32,
         /// Sequence number.
         seq: u64,
-        /// What does not fit.
+        /// The damage.
         what: &'static str,
     },
-    /// A ring of something else.
+    /// A ring that does not hold trading transitions.
     #[error(
         "ring {name:?} does not hold trading transitions ({what}); give the name of one that does"
     )]
     NotTransitions {
         /// Its name.
         name: String,
-        /// What does not fit.
+        /// The reason.
         what: String,
     },
-    /// A ring of other sizes than were asked for.
+    /// An existing ring whose sizes differ from the requested ones.
     #[error(
-        "the buffer named `{name}` differs from what was asked: it has {found}, asked was {asked}; ask for the same, \
-         choose another name, or use exist=\"replace\""
+        "the buffer named `{name}` differs from what was asked: it has {found}, asked was {asked}; \
+         ask for the same, choose another name, or use exist=\"replace\""
     )]
     Different {
         /// Its name.
         name: String,
-        /// Its sizes that differ.
+        /// Its differing sizes.
         found: String,
-        /// Those asked for.
+        /// The requested ones.
         asked: String,
     },
     /// A panel that is not the one whose days and tokens are stored.
@@ -181,74 +182,77 @@ pub enum TransitionError {
         /// Macro tickers here.
         found: Vec<String>,
     },
-    /// Lanes that others hold.
+    /// An operation on all lanes while other processes hold some.
     #[error(
-        "cannot {operation}: {} of its places for adders held by {}; have the buffer closed there first",
+        "cannot {operation}: {} of its places for adders held by {}; have the buffer closed there \
+         first",
         .held.len(), HeldLane::names(.held)
     )]
     HeldByOthers {
-        /// What was asked for.
+        /// Name of the operation.
         operation: &'static str,
-        /// Which, and by whom.
+        /// The lanes and their holders.
         held: Vec<HeldLane>,
     },
     /// Every lane is held.
     #[error(
-        "no place for adders is free: all {places} held by {}; close the buffer there (a process that ends does), or \
-         make it with a larger n_adders", HeldLane::names(.held)
+        "no place for adders is free: all {places} held by {}; close the buffer there (a process \
+         that ends does), or make it with a larger n_adders", HeldLane::names(.held)
     )]
     NoPlace {
         /// Lanes of the ring.
         places: u32,
-        /// By whom.
+        /// The lanes and their holders.
         held: Vec<HeldLane>,
     },
-    /// The system refused a file.
+    /// A system call on a file failed.
     #[error("cannot {operation} {}: {source}; check the path and its folder", path.display())]
     File {
         /// `read` or `write`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file that is not what was saved.
+    /// A file that is not a saved buffer.
     #[error("{} is no saved buffer: {problem}; give a file that `save` wrote", path.display())]
     BadFile {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The problem.
         problem: String,
     },
-    /// A file of transitions that have no room in this buffer.
-    #[error("{} holds {what} of {found}, this buffer has {expected}; make one like it", path.display())]
+    /// A file whose transitions do not fit this buffer.
+    #[error(
+        "{} holds {what} of {found}, this buffer has {expected}; make one like it", path.display()
+    )]
     OtherShape {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// Name of the differing part.
         what: &'static str,
-        /// There.
+        /// The file's value.
         found: String,
-        /// Here.
+        /// This buffer's value.
         expected: String,
     },
-    /// The ring refused.
+    /// The ring failed.
     #[error(transparent)]
     Ring(#[from] RingError),
     /// No lane to add to.
     #[error(transparent)]
     Writer(#[from] WriterError),
-    /// The ring refused a row.
+    /// The ring refused to append.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The ring refused to be read.
+    /// The ring could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// No windows such as these.
+    /// The windows are refused.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// The panel cannot be had.
+    /// The panel could not be attached.
     #[error(transparent)]
     Panel(#[from] PanelError),
 }
@@ -259,7 +263,7 @@ impl From<SchemaError> for TransitionError {
     }
 }
 
-/// Names in words.
+/// Formats the names of macro tickers.
 fn macro_tickers(names: &[String]) -> String {
     match names {
         [] => "no macro tickers".to_owned(),

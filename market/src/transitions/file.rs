@@ -1,4 +1,4 @@
-//! Saving a ring of transitions to a file, and taking it back.
+//! Saves a ring of transitions to a file, and loads it.
 //!
 //! | part | bytes |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | of each lane, of each column, the numbers, oldest transition first | as it says |
 //! | BLAKE3 of all bytes before it | 32 |
 //!
-//! Numbers are little-endian. Nothing of a file is used before its hash was found right.
+//! Numbers are little-endian. No part of a file is used before its hash is verified.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ struct Description {
     version: u32,
     /// Fingerprint of the panel whose days and tokens are stored.
     panel: String,
-    /// The panel's; `None` where an earlier version left them out.
+    /// Macro tickers of that panel; `None` in files of earlier versions.
     #[serde(default)]
     macro_tickers: Option<Vec<String>>,
     capacity: u64,
@@ -48,7 +48,7 @@ struct Description {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedLane {
-    /// Of its first transition.
+    /// Position of its first transition.
     position: u64,
     transitions: usize,
 }
@@ -67,7 +67,8 @@ fn read(path: &Path) -> Result<Vec<u8>, TransitionError> {
 }
 
 impl TransitionRing {
-    /// Save all transitions, and where the draws stand. The file is replaced at once or not at all.
+    /// Saves all transitions and the position in the stream of draws. The file is replaced
+    /// atomically.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
         let path = path.as_ref();
         let lanes = self.everything()?;
@@ -109,9 +110,9 @@ impl TransitionRing {
         })
     }
 
-    /// Take what was saved in the place of what is stored, and draw on from where the saved one
-    /// stood. A file that is cut, changed, another kind's, of another panel or of other sizes is
-    /// refused, and all is kept as it was. A smaller buffer keeps the newest.
+    /// Replaces all transitions by those of a file, and continues its stream of draws. Refuses a
+    /// file that is truncated, altered, of another kind, of another panel or of other sizes, and
+    /// then changes nothing. A smaller buffer keeps the newest transitions.
     ///
     /// Refused while other live processes hold lanes.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TransitionError> {
@@ -128,7 +129,7 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// Sizes of what was saved to a file: for a ring to be made that takes it.
+    /// Returns the sizes of the transitions in a file, for the creation of a ring that can load it.
     pub fn saved_shape(path: impl AsRef<Path>) -> Result<TransitionShape, TransitionError> {
         let path = path.as_ref();
         let bytes = read(path)?;
@@ -157,7 +158,7 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// The transitions of each lane; of more than have room the newest.
+    /// Returns the transitions of each lane; the newest ones, if not all fit.
     fn lanes_of(
         &self,
         saved: &Description,
@@ -182,17 +183,17 @@ impl TransitionRing {
                 out.copy_from_slice(&column[dropped * width..]);
                 columns = rest;
             }
-            // Positions count rows of 48 bits; what no buffer can have come to is no position.
+            // Sequence numbers have 48 bits, so positions this large are invalid.
             let position = lane.position.checked_add(dropped as u64);
             let position = position.filter(|position| *position < 1 << 62).ok_or(SIZES)?;
-            // A lane that is not full begins with its first transition.
+            // A lane that is not full starts at position 0.
             lanes.push((if batch.len() < room { 0 } else { position }, batch));
         }
         if columns.is_empty() { Ok(lanes) } else { Err(SIZES) }
     }
 }
 
-/// Description and columns of a file whose hash is right; or what is wrong with it.
+/// Returns description and columns of a file whose hash is right, or the problem with the file.
 fn parse(bytes: &[u8]) -> Result<(Description, &[u8]), String> {
     let body = bytes.len().saturating_sub(HASH_BYTES);
     let (body, hash) = bytes.split_at(body);
@@ -213,7 +214,7 @@ fn parse(bytes: &[u8]) -> Result<(Description, &[u8]), String> {
     Ok((description, columns))
 }
 
-/// Writes to a file and hashes what it wrote.
+/// Writes to a file and hashes the bytes.
 struct Hashed<'a, W> {
     file: &'a mut W,
     hasher: blake3::Hasher,

@@ -1,4 +1,5 @@
-//! Which panel a shared ring's days and tokens are of: a file beside the ring's own.
+//! Identity of the panel that a shared ring's days and tokens refer to: a file in the ring's
+//! directory.
 
 use std::{fs, path::Path};
 
@@ -11,36 +12,36 @@ use crate::panel::Panel;
 const FILE: &str = "transitions.json";
 const FORMAT: &str = "backcast-transitions";
 const VERSION: u32 = 1;
-/// Where nothing else is said.
+/// Default lag of indicators, in days.
 pub(crate) const INDICATOR_LAG: usize = 1;
-/// Most bytes that are read.
+/// Most bytes of the file that are read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What whoever joins the ring has to know.
+/// Facts that a process needs to join the ring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
     format: String,
     version: u32,
-    /// The panel's, equal for equal panels.
+    /// Fingerprint of the panel, equal for equal panels.
     pub(crate) fingerprint: String,
-    /// The panel's; `None` where an earlier version left them out.
+    /// Macro tickers of the panel; `None` in rings of earlier versions.
     #[serde(default)]
     pub(crate) macro_tickers: Option<Vec<String>>,
-    /// What it is attached by; `None` for one in private memory.
+    /// Name that the panel is attached by; `None` for one in private memory.
     pub(crate) panel: Option<String>,
     /// Transitions over all lanes.
     pub(crate) capacity: u64,
-    /// The first day that no future shows, where that is not the panel's end.
+    /// First day that futures do not show, if that is not the panel's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<usize>,
-    /// Days by which observations' indicators are older than the open; `None` where an earlier version left
-    /// it out, or where it is [`INDICATOR_LAG`].
+    /// Days by which the indicators of observations are older than the open; `None` in rings of
+    /// earlier versions and for [`INDICATOR_LAG`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) indicator_lag: Option<usize>,
 }
 
-/// Refuse a panel that is not the one whose days and tokens are stored in `what`.
+/// Refuses a panel that is not the one whose days and tokens are stored in `what`.
 pub(crate) fn same_panel(
     what: impl FnOnce() -> String,
     fingerprint: &str,
@@ -50,7 +51,8 @@ pub(crate) fn same_panel(
     if fingerprint == panel.fingerprint() {
         return Ok(());
     }
-    // Fingerprints are of the macro tickers too, which a program names and no file does.
+    // The fingerprint covers the macro tickers too, which the program names and no price file
+    // contains.
     let others = macro_tickers.filter(|names| panel.fingerprint_with(names) == fingerprint);
     Err(match others {
         Some(names) => TransitionError::OtherMacroTickers {
@@ -78,7 +80,7 @@ impl Identity {
         end: Option<usize>,
         indicator_lag: usize,
     ) -> Self {
-        // What is left out is read by earlier versions too.
+        // Earlier versions refuse unknown fields, so the default is left out.
         let indicator_lag = (indicator_lag != INDICATOR_LAG).then_some(indicator_lag);
         Self {
             format: FORMAT.to_owned(),
@@ -92,7 +94,7 @@ impl Identity {
         }
     }
 
-    /// Put it into the ring's directory, which goes with the ring.
+    /// Writes the identity into the ring's directory, which is removed with the ring.
     pub(crate) fn write(&self, ring: &Path) -> Result<(), TransitionError> {
         let path = ring.join(FILE);
         // Strings and numbers always have a JSON form.

@@ -1,7 +1,7 @@
-//! Which transitions a lane holds, and where.
+//! The transitions that a lane holds, and their slots.
 //!
-//! A transition's position counts from 0 since its lane began or was cleared. It stands in slot
-//! `position mod quota`, as in a buffer of exactly `quota` places that is overwritten from the front.
+//! A transition's position counts from 0 since its lane began or was cleared. Its slot is
+//! `position mod quota`, as in a circular buffer of `quota` slots.
 
 use backcast_core::{GatherTarget, Ring};
 
@@ -10,10 +10,10 @@ use super::{
     error::TransitionError,
 };
 
-/// Tries against a writer that laps the read of one row.
+/// Attempts to read one row, each overtaken by a writer, before the read fails.
 const ATTEMPTS: u32 = 64;
 
-/// A lane as it is now.
+/// The state of a lane at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneView {
     pub(crate) lane: u32,
@@ -27,7 +27,7 @@ pub(crate) struct LaneView {
 }
 
 impl LaneView {
-    /// Look at a lane, which keeps `quota` transitions.
+    /// Inspects a lane that keeps `quota` transitions.
     pub(crate) fn of(ring: &Ring, lane: u32, quota: u64) -> Result<Self, TransitionError> {
         for _ in 0..ATTEMPTS {
             let span = ring.lane_span(lane).unwrap_or(0..0);
@@ -49,15 +49,15 @@ impl LaneView {
         Err(TransitionError::Lapped { attempts: ATTEMPTS })
     }
 
-    /// Position of the next transition.
+    /// Returns the position of the next transition.
     pub(crate) fn next_position(&self) -> u64 {
         u64::try_from(signed(self.head) - self.base).unwrap_or(0)
     }
 
-    /// The row of the `i`th slot that holds something, `i < count`.
+    /// Returns the row in the `i`th slot, for `i < count`.
     pub(crate) fn row(&self, i: u64) -> u64 {
         let next = self.next_position();
-        // Until it is full the oldest one stands in slot 0.
+        // Until the lane is full its oldest transition is in slot 0.
         let position = if self.count < self.quota {
             next - self.count + i
         } else {
@@ -67,18 +67,18 @@ impl LaneView {
         (signed(position) + self.base).cast_unsigned()
     }
 
-    /// The rows that it holds, oldest first.
+    /// Returns the rows that the lane holds, oldest first.
     pub(crate) fn rows(&self) -> std::ops::Range<u64> {
         self.head - self.count..self.head
     }
 
-    /// Position of a row.
+    /// Returns the position of a row.
     pub(crate) fn position(&self, seq: u64) -> u64 {
         (signed(seq) - self.base).cast_unsigned()
     }
 }
 
-/// Position of one row; `None` when it was overwritten meanwhile.
+/// Returns the position of one row, or `None` if it was overwritten meanwhile.
 fn position_of(ring: &Ring, lane: u32, seq: u64) -> Result<Option<u64>, TransitionError> {
     let mut bytes = [0; 8];
     let targets = &mut [GatherTarget { column: POSITION, out: &mut bytes }];
@@ -90,13 +90,13 @@ pub(crate) fn damaged(lane: u32, seq: u64, what: &'static str) -> TransitionErro
     TransitionError::Damaged { lane, seq, what }
 }
 
-/// Transitions that each lane keeps of a capacity: as equal as can be, exact together.
+/// Returns a lane's share of the capacity. Shares differ by at most one and sum to the capacity.
 pub(crate) fn quota(capacity: u64, lanes: u32, lane: u32) -> u64 {
     let lanes = u64::from(lanes);
     capacity / lanes + u64::from(u64::from(lane) < capacity % lanes)
 }
 
-/// Sequence numbers have 48 bits.
+/// Converts a sequence number, which has 48 bits.
 fn signed(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
 //! Trading transitions in a shared ring: days, token ids and portfolios, never market data.
 //!
-//! - [`TransitionRing`]: made once, joined by name; adds, finds and draws transitions;
-//! - [`TransitionBatch`]: some of them, on the way in or out;
+//! - [`TransitionRing`]: created once, joined by name; adds, reads and draws transitions;
+//! - [`TransitionBatch`]: transitions to be added, or that were read;
 //! - [`MarketPlan`]: the windows around the days of a drawn batch, filled from the panel.
 //!
 //! Each adding process has a lane of its own. Within a lane transitions follow the order in which

@@ -1,4 +1,4 @@
-//! The windows around a batch's days: how much memory, where in it, and filling it.
+//! The windows around a batch's days: shapes of their memory, and filling it.
 
 use std::ops::Range;
 
@@ -7,7 +7,8 @@ use backcast_layout::ThreadPool;
 use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
 use crate::gather::{Cells, Job, Market, SortedJobs, Span};
 
-/// Fewer bytes than this are copied by the calling thread alone: to wake another may take longer.
+/// Bytes from which on several threads copy. For fewer, waking a thread may take longer than the
+/// copy.
 const WORTH_THREADS: usize = 1 << 20;
 
 /// The order of a batch's windows.
@@ -25,13 +26,13 @@ pub enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Side {
-    /// Before the action.
+    /// The state before the action.
     State = 0,
-    /// After it.
+    /// The state after it.
     Next = 1,
 }
 
-/// What is shown of the market besides a sample's own tickers.
+/// Macro tickers and columns that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Macro tickers, as positions in [`Panel::tickers`](crate::Panel::tickers).
@@ -40,78 +41,78 @@ pub struct Selection {
     pub columns: Option<Vec<usize>>,
 }
 
-/// Which windows are asked for.
+/// The windows of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     /// Days before a sample's day, `H`.
     pub history: usize,
     /// Days after it, `F`.
     pub future: usize,
-    /// Days before it that are to be there even so: lagged indicators look back.
+    /// Days before it that are copied in any case: lagged indicators look back further.
     pub lead: usize,
     /// The order of windows.
     pub layout: Layout,
-    /// State and next state in memory of their own, also where one copy could serve both.
+    /// Whether state and next state get separate memory even if one copy could serve both.
     pub apart: bool,
 }
 
-/// Memory of a batch's windows: one arena f32 `[.., .., W, C]` and mask i32 `[.., .., W]`, or two where
-/// state and next state lie apart.
+/// Memory of a batch's windows: one arena f32 `[.., .., W, C]` and mask i32 `[.., .., W]`, or two
+/// of each if state and next state have separate memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarketPlan {
     windows: Windows,
     batch: usize,
-    /// Of a sample.
+    /// Tickers of a sample.
     tickers: usize,
-    /// Tickers that lead the slots: of every sample, or that occur in the batch.
+    /// Slots before those of the macro tickers: the tickers of a sample, or all that occur.
     own: usize,
-    /// Layout by ticker: the tickers that occur, ascending.
+    /// Tickers that occur, ascending; empty in the batched layout.
     unique: Vec<u32>,
     macros: usize,
     width: usize,
-    /// The next state's windows are the state's, a day later.
+    /// Whether the next state's windows are those of the state, shifted by one day.
     shared: bool,
 }
 
 impl MarketPlan {
-    /// Do both states' windows lie in one arena?
+    /// Returns whether the windows of both states lie in one arena.
     #[must_use]
     pub fn shared(&self) -> bool {
         self.shared
     }
 
-    /// Arenas, and masks.
+    /// Returns the number of arenas, and of masks.
     #[must_use]
     pub fn arenas(&self) -> usize {
         if self.shared { 1 } else { 2 }
     }
 
-    /// Tickers that occur, ascending; empty in the batched layout.
+    /// Returns the tickers that occur, ascending; empty in the batched layout.
     #[must_use]
     pub fn unique(&self) -> &[u32] {
         &self.unique
     }
 
-    /// Slots before those of the macro tickers.
+    /// Returns the number of slots before those of the macro tickers.
     #[must_use]
     pub fn own(&self) -> usize {
         self.own
     }
 
-    /// What was asked for.
+    /// Returns the request.
     #[must_use]
     pub fn windows(&self) -> Windows {
         self.windows
     }
 
-    /// `[S, B, W, C]` or `[B, S, W, C]`.
+    /// Returns the shape of an arena, `[S, B, W, C]` or `[B, S, W, C]`.
     #[must_use]
     pub fn arena_shape(&self) -> [usize; 4] {
         let [a, b, days] = self.mask_shape();
         [a, b, days, self.width]
     }
 
-    /// `[S, B, W]` or `[B, S, W]`.
+    /// Returns the shape of a mask, `[S, B, W]` or `[B, S, W]`.
     #[must_use]
     pub fn mask_shape(&self) -> [usize; 3] {
         let slots = self.own + self.macros;
@@ -121,7 +122,8 @@ impl MarketPlan {
         }
     }
 
-    /// Arena and mask of a side, and the place of its own day along the window axis.
+    /// Returns the number of a side's arena and mask, and the place of its own day on the window
+    /// axis.
     #[must_use]
     pub fn day(&self, side: Side) -> (usize, usize) {
         match (side, self.shared) {
@@ -131,14 +133,14 @@ impl MarketPlan {
         }
     }
 
-    /// Places of a side's history along the window axis.
+    /// Returns the places of a side's history on the window axis.
     #[must_use]
     pub fn history(&self, side: Side) -> Range<usize> {
         let (_, day) = self.day(side);
         day - self.windows.history..day
     }
 
-    /// Places of a side's future along the window axis.
+    /// Returns the places of a side's future on the window axis.
     #[must_use]
     pub fn future(&self, side: Side) -> Range<usize> {
         let (_, day) = self.day(side);
@@ -163,7 +165,7 @@ impl MarketPlan {
 }
 
 impl TransitionRing {
-    /// What the windows around these transitions take.
+    /// Returns the plan of the windows around these transitions.
     pub fn plan(
         &self,
         batch: &TransitionBatch,
@@ -175,7 +177,7 @@ impl TransitionRing {
             self.panel.check_window(what, days)?;
         }
         let consecutive = |pair: &[i32; 2]| pair[1] == pair[0].wrapping_add(1);
-        // The next state's own day is shown of it, but not as the state's future.
+        // From `end` on, a day is shown as the next state's own and not in a state's future.
         let shown = |pair: &[i32; 2]| usize::try_from(pair[1]).is_ok_and(|next| next < self.end);
         let moved = |pair: &[i32; 2]| consecutive(pair) && shown(pair);
         let shared = !windows.apart && batch.days.as_chunks::<2>().0.iter().all(moved);
@@ -219,9 +221,9 @@ impl TransitionRing {
         (0..).zip(occurs).filter_map(|(ticker, occurs)| occurs.then_some(ticker)).collect()
     }
 
-    /// Fill the arenas and masks of a plan of this batch, each in the plan's shape. One copy per
-    /// (sample, ticker) where both states share an arena, else two. Any ring of the panel that the
-    /// batch was drawn with will do, whatever the sizes of its own transitions.
+    /// Fills the arenas and masks of a plan of this batch, each in the plan's shape. Makes one copy
+    /// per (sample, ticker) if both states share an arena, else two. The batch may come from
+    /// another ring over the same panel.
     ///
     /// # Panics
     /// If an arena is smaller than the plan says, like any slice.
@@ -246,7 +248,7 @@ impl TransitionRing {
                 let list = |cells, jobs: &mut Vec<_>| samples.list_by_sample(cells, jobs);
                 market.fill(list, span, arena, mask, team);
             } else if alike {
-                // As in most.
+                // The usual case: all samples have the same tickers.
                 let list = |cells, jobs: &mut Vec<_>| samples.list_by_slot(cells, jobs);
                 market.fill(list, span, arena, mask, team);
             } else {
@@ -259,12 +261,12 @@ impl TransitionRing {
     }
 }
 
-/// One side of a batch, whose windows are listed.
+/// One side of a batch, to list its windows.
 #[derive(Clone, Copy)]
 struct Samples<'a> {
     plan: &'a MarketPlan,
     batch: &'a TransitionBatch,
-    /// Of a sample.
+    /// Tickers of a sample.
     tickers: usize,
     macros: &'a [u32],
     side: usize,
@@ -273,11 +275,11 @@ struct Samples<'a> {
 impl Samples<'_> {
     fn job(&self, sample: usize, cell: usize, ticker: u32) -> Job {
         let day = self.batch.days[sample * 2 + self.side].cast_unsigned();
-        // Both were checked: cells fit 32 bits, and days are days of the panel.
+        // Both were checked: cells fit 32 bits, and days lie in the panel.
         Job { ticker, cell: u32::try_from(cell).unwrap_or_default(), day }
     }
 
-    /// Of cells `[B, S]`.
+    /// Lists the windows of some cells `[B, S]`.
     fn list_by_sample(&self, cells: Range<usize>, jobs: &mut Vec<Job>) {
         let own = self.tickers;
         let slots = own + self.macros.len();
@@ -291,7 +293,7 @@ impl Samples<'_> {
         }
     }
 
-    /// Of cells `[S, B]`, where all samples have the same tickers.
+    /// Lists the windows of some cells `[S, B]`. All samples must have the same tickers.
     fn list_by_slot(&self, cells: Range<usize>, jobs: &mut Vec<Job>) {
         let batch = self.plan.batch;
         for (slot, samples) in rows_of(cells, batch) {
@@ -301,7 +303,8 @@ impl Samples<'_> {
         }
     }
 
-    /// All of cells `[S, B]`, where samples have tickers of their own. `known`: tickers of the panel.
+    /// Sorts the windows of all cells `[S, B]`, for samples with different tickers. `known` is the
+    /// number of tickers of the panel.
     fn sort_by_slot(&self, known: usize, jobs: &mut SortedJobs) {
         let MarketPlan { batch, own, ref unique, .. } = *self.plan;
         let mut slot_of = vec![0; known];
@@ -321,12 +324,13 @@ impl Samples<'_> {
     }
 }
 
-/// The position of a token's ticker.
+/// Returns the position of a token's ticker.
 fn ticker_of(token: u16) -> u32 {
     u32::from(token) - 1
 }
 
-/// The rows, each with the columns, that some cells of a matrix lie in, of which a row has `width`.
+/// Iterates over the rows of a matrix of `width` columns that hold some cells, with the columns of
+/// those cells.
 fn rows_of(cells: Range<usize>, width: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
     let mut at = cells.start;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A ring of transitions: made once, joined by name; adding, counting and clearing.
+//! A ring of transitions: created once, joined by name; adds, counts and clears.
 
 use backcast_core::{
     AutoresetMode, Base, Capacity, Exist, LanePolicy, Ring, RingOptions, Step, Writer, WriterError,
@@ -18,35 +18,35 @@ use super::{
 };
 use crate::{gather::SortedJobs, panel::Panel};
 
-/// How a ring of transitions is made.
+/// Options of a new ring of transitions.
 #[derive(Clone, Debug)]
 pub struct TransitionOptions {
-    /// Transitions kept, over all lanes together. Exact.
+    /// Transitions kept over all lanes together, exactly.
     pub capacity: u64,
     /// Processes that add at once, each with a share of the capacity: `1..=4096`.
     pub lanes: u32,
-    /// What other processes attach to; private to this process when `None`.
+    /// Name that other processes attach to; `None` for a ring in private memory.
     pub name: Option<String>,
-    /// What to do when the name is taken.
+    /// Treatment of a name that is taken.
     pub exist: Exist,
-    /// Keep the ring when nobody holds it.
+    /// Whether the ring is kept when no process holds it.
     pub persistent: bool,
-    /// Where it lives.
+    /// Base directory of the ring.
     pub base: Base,
-    /// Of the draws.
+    /// Seed of the draws.
     pub seed: u64,
-    /// Threads that copy market windows, for batches that are worth it.
+    /// Threads that copy the market windows of large batches.
     pub threads: usize,
-    /// The first day that no future window shows, such as the end of the days that are trained on; `None`: all are
-    /// shown.
+    /// First day that future windows do not show, such as the end of the training data; `None`
+    /// shows all days.
     pub end: Option<usize>,
-    /// Days by which the indicators of the observations are older than the open. Remembered for whoever joins,
-    /// who gives it as [`Windows::lead`](super::Windows::lead).
+    /// Days by which the indicators of observations are older than the open. Stored with the ring:
+    /// a process that joins passes it as [`Windows::lead`](super::Windows::lead).
     pub indicator_lag: usize,
 }
 
 impl TransitionOptions {
-    /// A private ring for one adding process.
+    /// Returns options of a private ring for one adding process.
     #[must_use]
     pub fn with_capacity(capacity: u64) -> Self {
         Self {
@@ -66,8 +66,8 @@ impl TransitionOptions {
 
 /// Trading transitions over a panel.
 ///
-/// Adding is one copy into this process's lane, which is claimed by the first `add`. Reading stops
-/// nobody. The panel is the one whose days and tokens are stored; windows are looked up in it.
+/// Adding is one copy into this process's lane, which the first `add` claims. Reading blocks no
+/// writer. Stored days and tokens refer to the panel, and windows are copied from it.
 #[derive(Debug)]
 pub struct TransitionRing {
     pub(crate) ring: Ring,
@@ -75,9 +75,9 @@ pub struct TransitionRing {
     pub(crate) shape: TransitionShape,
     pub(crate) capacity: u64,
     pub(crate) draws: Draws,
-    /// Memory for sorting the windows of samples with tickers of their own.
+    /// Memory for sorting the windows of samples with different tickers.
     pub(crate) sorted: SortedJobs,
-    /// Those that fill a batch's windows with us.
+    /// Threads that fill the windows of large batches.
     pub(crate) team: ThreadPool,
     adder: Option<Adder>,
     /// See [`TransitionOptions::end`]; at most the panel's days.
@@ -85,19 +85,19 @@ pub struct TransitionRing {
     indicator_lag: usize,
 }
 
-/// This process's lane, or for a moment all of them.
+/// A writer of one lane, and the position of its next transition.
 #[derive(Debug)]
 struct Adder {
     writer: Writer,
-    /// Of the next transition.
+    /// Position of the next transition.
     position: u64,
-    /// Memory of the last batch: its positions, and that no transition ends anything.
+    /// Reused memory: the positions of a batch, and end flags that are all false.
     positions: Vec<u64>,
     ends: Vec<bool>,
 }
 
 impl TransitionRing {
-    /// Make one. All its memory is allocated now.
+    /// Creates a ring and allocates all its memory.
     pub fn create(
         panel: Panel,
         shape: TransitionShape,
@@ -120,14 +120,14 @@ impl TransitionRing {
             return Err(TransitionError::BadCapacity { capacity, lanes });
         }
         // `Ring` needs two rows a lane, since its transitions need the row after them. Trading
-        // transitions do not, so that one a lane is a valid capacity here.
+        // transitions do not, so one per lane is a valid capacity here.
         let rows = capacity.max(2 * u64::from(lanes));
         let made = RingOptions::with_capacity(Capacity::Rows(rows))
             .lanes(lanes)
             .exist(exist)
             .persistent(persistent)
             .base(base.clone())
-            // Rows are copied out; nobody leases them.
+            // Rows are copied out and never leased.
             .lane_policy(LanePolicy::Overwrite);
         let ring = match &name {
             None => Ring::heap(&schema, made)?,
@@ -138,7 +138,7 @@ impl TransitionRing {
                 let identity = Identity::of(&panel, capacity, end, indicator_lag);
                 let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
                 match Identity::read(&path, name) {
-                    // One that was there, joined by `Exist::Attach`.
+                    // An existing ring, joined by `Exist::Attach`.
                     Ok(found) => {
                         found.check(name, &panel)?;
                         asked.check(&ring, &found)?;
@@ -152,8 +152,8 @@ impl TransitionRing {
         Ok(Self { indicator_lag, ..made.until(end) })
     }
 
-    /// Join one by name. `panel`: the one it was made with, or `None` to attach to that by its
-    /// name. Futures end where they did for whoever made it, and indicators are as old.
+    /// Joins a ring by name. `panel` is the panel of its creator, or `None` to attach to that panel
+    /// by name. The end of futures and the lag of indicators are those of the creator.
     pub fn attach(
         base: &Base,
         name: &str,
@@ -177,7 +177,7 @@ impl TransitionRing {
         let shape = TransitionShape::of(ring.schema(), panel.tickers().len())
             .ok_or_else(|| not("its columns are others"))?;
         let lanes = u64::from(ring.lanes());
-        // A ring that was resized keeps more rows; how many transitions there are stays.
+        // A resized ring has more rows, but the same capacity of transitions.
         if identity.capacity < lanes || identity.capacity.div_ceil(lanes) > ring.lane_capacity() {
             return Err(not("its capacity is another"));
         }
@@ -186,7 +186,7 @@ impl TransitionRing {
         Ok(Self { indicator_lag, ..joined.until(identity.end) })
     }
 
-    /// With other future windows: they show no day from `end` on.
+    /// Sets the exclusive end day of future windows.
     #[must_use]
     pub fn until(mut self, end: Option<usize>) -> Self {
         let days = self.panel.days();
@@ -217,7 +217,7 @@ impl TransitionRing {
         }
     }
 
-    /// Append transitions in order. One copy; on an error none was added.
+    /// Appends transitions in order. One copy; an error means that none was added.
     pub fn add(&mut self, batch: &TransitionBatch) -> Result<(), TransitionError> {
         check(batch, &self.shape, &self.panel)?;
         if self.adder.is_none() {
@@ -227,7 +227,7 @@ impl TransitionRing {
         adder.append(batch)
     }
 
-    /// The first lane that is free.
+    /// Claims the first free lane.
     fn claim(&self) -> Result<Adder, TransitionError> {
         let writer = self.ring.writer(options(1)).map_err(|error| match error {
             WriterError::LanesTaken { lanes, held, .. } => {
@@ -240,25 +240,25 @@ impl TransitionRing {
         Ok(Adder { writer, position, positions: Vec::new(), ends: Vec::new() })
     }
 
-    /// Transitions stored.
+    /// Returns the number of transitions stored.
     pub fn len(&self) -> Result<u64, TransitionError> {
         Ok(self.views()?.iter().map(|view| view.count).sum())
     }
 
-    /// Whether none is stored.
+    /// Returns whether no transition is stored.
     pub fn is_empty(&self) -> Result<bool, TransitionError> {
         Ok(self.len()? == 0)
     }
 
-    /// Forget all transitions, in every process. Refused while other live processes hold lanes.
+    /// Removes all transitions, for every process. Refused while other live processes hold lanes.
     pub fn clear(&mut self) -> Result<(), TransitionError> {
         self.with_all("clear the buffer", |all, shape| {
             all.iter_mut().try_for_each(|adder| adder.clear(shape))
         })
     }
 
-    /// Let `work` write to every lane, in their order. This process has a lane afterwards if it had one before: who
-    /// only clears or loads is not in the way of those who add.
+    /// Claims every lane and calls `work` with them, in order. Keeps only the lane that this
+    /// process had before, so that clearing and loading leave no lane claimed.
     fn with_all(
         &mut self,
         operation: &'static str,
@@ -274,7 +274,8 @@ impl TransitionRing {
         done
     }
 
-    /// Claim the lanes that `all` has none of; or say whose the others are.
+    /// Claims the lanes that are missing in `all`. Fails with the holders of the lanes that are
+    /// taken.
     fn claim_rest(
         &self,
         operation: &'static str,
@@ -294,8 +295,8 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// Put rows lane by lane in the place of all that is stored: `(position of the first, rows)`
-    /// for each lane. Refused while other live processes hold lanes.
+    /// Replaces all transitions. `lanes` holds, for each lane, the position of the first transition
+    /// and the transitions. Refused while other live processes hold lanes.
     pub(crate) fn replace(
         &mut self,
         lanes: &[(u64, TransitionBatch)],
@@ -321,55 +322,55 @@ impl TransitionRing {
         (0..self.ring.lanes()).map(|lane| self.look(lane)).collect()
     }
 
-    /// Transitions kept at most.
+    /// Returns the most transitions that are kept.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Sizes of the parts of a transition.
+    /// Returns the sizes of the parts of a transition.
     #[must_use]
     pub fn shape(&self) -> &TransitionShape {
         &self.shape
     }
 
-    /// The panel whose days and tokens are stored.
+    /// Returns the panel that stored days and tokens refer to.
     #[must_use]
     pub fn panel(&self) -> &Panel {
         &self.panel
     }
 
-    /// The first day that no future window shows.
+    /// Returns the first day that future windows do not show.
     #[must_use]
     pub fn end(&self) -> usize {
         self.end
     }
 
-    /// Days by which the indicators of observations are older than the open.
+    /// Returns the days by which the indicators of observations are older than the open.
     #[must_use]
     pub fn indicator_lag(&self) -> usize {
         self.indicator_lag
     }
 
-    /// The ring below.
+    /// Returns the ring that stores the transitions.
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Let go of this process's lane, so that another process can have it.
+    /// Releases this process's lane, so that another process can claim it.
     pub fn release(&mut self) {
         self.adder = None;
     }
 }
 
 impl Adder {
-    /// The lane that it adds to.
+    /// Returns the lane that it adds to.
     fn lane(&self) -> u32 {
         self.writer.lanes().first().copied().unwrap_or_default()
     }
 
-    /// Leave a mark after which the lane is empty.
+    /// Appends a row that marks the lane as cleared.
     fn clear(&mut self, shape: &TransitionShape) -> Result<(), TransitionError> {
         self.position = CLEARED;
         self.append(&TransitionBatch::zeros(1, shape))?;
@@ -398,7 +399,8 @@ impl Adder {
     }
 }
 
-/// Transitions are complete in themselves: no row waits for a final observation.
+/// Returns writer options. Every row is a complete transition, so no row waits for a final
+/// observation.
 fn options(lanes: u32) -> WriterOptions {
     WriterOptions::lanes(lanes).autoreset(AutoresetMode::Disabled)
 }
