@@ -30,7 +30,6 @@ EXEMPT = (
     "docs/failure-modes.md",
     "docs/howto/finrl.md",
     "fuzz/",
-    "tests/",
 )
 
 OPENING = re.compile(rf"(?:{'|'.join(BANNED)})\b")

@@ -1,4 +1,4 @@
-"""What the adapters' tests share: made-up prices, and a place for rings of their own."""
+"""Fixtures of the adapters' tests: generated prices, and a directory for rings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-//! Rows that certify themselves: every word, flag and episode end follows from lane and sequence
-//! number, so that a window can be judged by its index alone, at the cost of a few multiplications.
+//! Self-certifying rows: every word, flag and episode end follows from lane and sequence number. A
+//! window can be checked by its index alone, with a few multiplications.
 
 use backcast_core::{
     Batch, DType, Element, Lease, Ring, RowIndex, SamplerOptions, Schema, SchemaError, StepColumns,
@@ -12,19 +12,19 @@ const HISTORY: u32 = 5;
 const FUTURE: u32 = 2;
 /// Transitions of a return.
 const N_STEP: u32 = 3;
-/// Places of the two windows.
+/// Places of both windows.
 const PAST: usize = HISTORY as usize;
 const AHEAD: usize = FUTURE as usize;
-/// With it, sums of a few small whole rewards are exact in an `f32`.
+/// Discount with which sums of a few small whole rewards are exact in an `f32`.
 const GAMMA: f32 = 0.5;
 
-/// Number of the first column after the built-in ones, as readers count them.
+/// Number of the first column after the built-in ones.
 const BUILT_IN: usize = 4;
 
-/// A row's step columns.
+/// Step columns of a row.
 pub type Words = [u64; 2];
 
-/// An observation of one word, two words, and a reward.
+/// Returns a schema with an observation of one word, a column of two words, and a reward.
 pub fn schema() -> Result<Schema, SchemaError> {
     Schema::builder()
         .column("obs", DType::U64, &[])
@@ -33,51 +33,51 @@ pub fn schema() -> Result<Schema, SchemaError> {
         .build()
 }
 
-/// Windows, futures and returns, every array in memory of its own.
+/// Returns options for windows, futures and returns, in independent arrays.
 #[must_use]
 pub fn options(seed: u64) -> SamplerOptions {
     let options = SamplerOptions::seeded(seed).history(HISTORY).future(FUTURE).copy(true);
     options.n_step(N_STEP).gamma(GAMMA.into())
 }
 
-/// The observation: no two rows share it.
+/// Returns the observation of a row, which is unique.
 #[must_use]
 pub fn obs(lane: u32, seq: u64) -> u64 {
     (u64::from(lane) << 48 | seq).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The words of a row that is not FINAL.
+/// Returns the words of a row that is not FINAL.
 #[must_use]
 pub fn words(lane: u32, seq: u64) -> Words {
     let obs = obs(lane, seq);
     [!obs, obs.rotate_left(32)]
 }
 
-/// The reward of a row that is not FINAL: 1 to 256.
+/// Returns the reward of a row that is not FINAL: 1 to 256.
 #[must_use]
 pub fn reward(lane: u32, seq: u64) -> f32 {
     1.0 + f32::from(obs(lane, seq).to_be_bytes()[0])
 }
 
-/// Rows of an episode, the FINAL one included.
+/// Returns the number of rows of an episode, the FINAL one included.
 fn length(lane: u32) -> u64 {
     19 + 2 * u64::from(lane)
 }
 
-/// Whether the row is FINAL.
+/// Returns whether the row is FINAL.
 #[must_use]
 pub fn is_final(lane: u32, seq: u64) -> bool {
     seq % length(lane) == length(lane) - 1
 }
 
-/// Whether the transition terminated, and whether it was truncated.
+/// Returns whether the transition is terminated, and whether it is truncated.
 fn ends(lane: u32, seq: u64) -> (bool, bool) {
     let last = is_final(lane, seq + 1);
     let odd = seq / length(lane) % 2 == 1;
     (last && !odd, last && odd)
 }
 
-/// Appends rows to all lanes of a new writer, in `next_step` mode, until told to stop.
+/// Appends rows to all lanes of a new writer, in `next_step` mode, until `stop` is set.
 pub fn write(
     ring: &Ring,
     writer: &mut Writer,
@@ -108,7 +108,7 @@ pub fn write(
     Ok(steps)
 }
 
-/// Judges every window of a batch: how many rows it took, or the first thing that is wrong.
+/// Checks every window of a batch. Returns the number of rows in them, or the first error.
 pub fn check(batch: &Batch) -> Result<u64, String> {
     let arrays = Arrays::of(batch)?;
     let mut rows = 0;
@@ -121,7 +121,7 @@ pub fn check(batch: &Batch) -> Result<u64, String> {
     Ok(rows)
 }
 
-/// Whether a row of a reader that does not ask for windows is the row that it asked for.
+/// Returns whether a row that was read without windows is the requested one.
 #[must_use]
 pub fn is_row(lane: u32, seq: u64, (obs, words, reward): (u64, Words, f32)) -> bool {
     let step = if is_final(lane, seq) {
@@ -146,7 +146,7 @@ pub fn leased_row(lease: &Lease, row: usize) -> (u64, Words, f32) {
     (obs[0], words, reward[0])
 }
 
-/// The arrays of a batch.
+/// Arrays of a batch.
 struct Arrays<'a> {
     index: &'a [i64],
     past: Part<'a>,
@@ -156,7 +156,7 @@ struct Arrays<'a> {
     n_next_obs: &'a [u64],
 }
 
-/// The past or the future of all windows.
+/// History or future of all windows.
 struct Part<'a> {
     mask: &'a [bool],
     obs: &'a [u64],
@@ -179,21 +179,21 @@ impl<'a> Arrays<'a> {
         })
     }
 
-    /// Rows of item `b`, if all of them are right.
+    /// Returns the number of rows of item `b`, or the first error in them.
     fn check(&self, b: usize, lane: u32, seq: u64) -> Option<u64> {
         let t = seq % length(lane);
         let left = length(lane) - 1 - t;
-        // What there is of the past ends with the drawn row, of the future begins after it.
+        // The history ends with the drawn row, and the future begins after it.
         let (past, future) = (self.past.count::<PAST>(b), self.future.count::<AHEAD>(b));
         let fits = left > 0 && 1 <= past && past <= t + 1 && future < left;
-        // Of rows before the lane's first one nothing is there.
+        // Places before the lane's first row are masked.
         let oldest = (seq + 1).wrapping_sub(u64::from(HISTORY));
         let whole = self.past.check::<PAST>(b, lane, oldest, u64::from(HISTORY) - past, past)
             && self.future.check::<AHEAD>(b, lane, seq + 1, 0, future);
         (fits && whole && self.returns(b, lane, seq, left)).then_some(past + future + 1)
     }
 
-    /// Whether the return is that of as many transitions as its next observation says.
+    /// Checks that the return sums as many transitions as its next observation implies.
     fn returns(&self, b: usize, lane: u32, seq: u64, left: u64) -> bool {
         let run =
             (1..=left.min(u64::from(N_STEP))).find(|k| obs(lane, seq + k) == self.n_next_obs[b]);
@@ -229,13 +229,13 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Places of item `b` that hold a transition.
+    /// Returns the places of item `b` that hold a transition.
     fn count<const LEN: usize>(&self, b: usize) -> u64 {
         self.mask[b * LEN..(b + 1) * LEN].iter().map(|there| u64::from(*there)).sum()
     }
 
-    /// Whether `count` places from `from` on hold the rows that follow row `first` of the first
-    /// place, and all others zeros.
+    /// Returns whether `count` places from `from` on hold consecutive rows, of which `first` is in
+    /// the first place, and all others are zero.
     fn check<const LEN: usize>(
         &self,
         b: usize,

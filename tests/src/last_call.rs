@@ -1,12 +1,12 @@
-//! A named point at which a process is killed, as exactly as the kernel can: before a system call that
-//! it is about to make. Nothing in the code under test knows of it.
+//! Kills a process at an exact point: just before a system call. The code under test contains no
+//! hook for it.
 
 use std::error::Error;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// From now on this process is killed when it gives a file another name, before the file has it. No
-/// handler runs and nothing is dropped, as with SIGKILL; it ends by SIGSYS, which tells the point.
+/// Makes the kernel kill this process when it is about to rename a file. No handler runs and
+/// nothing is dropped, as with SIGKILL. The process ends by SIGSYS, which identifies the point.
 pub fn dies_before_rename() -> Result<(), Box<dyn Error>> {
     let calls = [
         #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! What the whole-system tests and their child processes share.
+//! Code that the whole-system tests and their child processes share.
 
 pub mod certified;
 pub mod fuzz;

@@ -1,4 +1,4 @@
-//! What keeps a test that meets damaged bytes from hanging, or from taking the machine along.
+//! Limits of time and memory for tests of damaged bytes.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A case that takes so long will never end.
+/// Time after which a case counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(120);
-/// Private memory that [`limit_memory`] leaves a process: what is tested has some KiB.
+/// Private memory that [`limit_memory`] leaves a process; the tested objects have some KiB.
 pub const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
-/// Ends the process with the case's name when a case does not end; nothing else can.
+/// Watchdog: ends the process with the name of a case that hangs.
 #[must_use]
 pub fn watch() -> Sender<String> {
     let (sender, receiver) = channel::<String>();
@@ -31,7 +31,7 @@ pub fn watch() -> Sender<String> {
     sender
 }
 
-/// From here on a large allocation fails, which ends the process.
+/// Limits memory, so that a large allocation fails and ends the process.
 ///
 /// # Panics
 /// If the limit cannot be lowered.

@@ -1,8 +1,8 @@
-//! What a reader of the storm of orders counts, and how it tells the storm.
+//! Counts of a reader of the lease order storm, and their text form.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Counts of one reader since it began, or of several together.
+/// Counts of one reader since its start, or of several readers together.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Orders {
@@ -16,8 +16,8 @@ pub struct Orders {
     pub older: u64,
     /// Second leases of older rows that were not readable any more.
     pub older_gone: u64,
-    /// Older rows that were readable and could not be frozen: the reader lost time between the look at
-    /// them and the freeze.
+    /// Older rows that were readable and could not be pinned, because time passed between the
+    /// inspection and the pin.
     pub older_late: u64,
     /// Retention pins moved back to older rows.
     pub kept_back: u64,
@@ -27,16 +27,16 @@ pub struct Orders {
     pub ended_early: u64,
     /// Leases held beside leases of the other handle of the process.
     pub two_handles: u64,
-    /// Looks at rows that were leased or kept.
+    /// Checks of rows that were leased or retained.
     pub looks: u64,
-    /// Rows that were overwritten once they were let go of.
+    /// Rows that were overwritten after their release.
     pub overwritten: u64,
 }
 
 const COUNTS: usize = size_of::<Orders>() / 8;
 
 impl Orders {
-    /// One line of numbers.
+    /// Formats the counts as a line of numbers.
     #[must_use]
     pub fn line(&self) -> String {
         self.numbers().map(|number| number.to_string()).join(" ")
@@ -49,14 +49,14 @@ impl Orders {
         Some(bytemuck::cast(<[u64; COUNTS]>::try_from(numbers).ok()?))
     }
 
-    /// Both together.
+    /// Adds two counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let (ours, theirs) = (self.numbers(), other.numbers());
         bytemuck::cast(std::array::from_fn::<u64, COUNTS, _>(|i| ours[i] + theirs[i]))
     }
 
-    /// Whether everything was hit at least once.
+    /// Returns whether every count is positive.
     #[must_use]
     pub fn all_hit(&self) -> bool {
         self.numbers().into_iter().all(|number| number > 0)

@@ -1,10 +1,11 @@
-//! Rows that Rust and Python both know: every value follows from lane and sequence number, by the
+//! Rows that Rust and Python both compute: every value follows from lane and sequence number by the
 //! rules of `tests/python/peer.py`.
 
 use backcast_core::{DType, FINAL, GAP, Rows, Schema, SchemaError};
 use half::f16;
 
-/// One column of each element type, an observation of two columns, and a reward.
+/// Returns a schema with one column of each element type, an observation of two columns, and a
+/// reward.
 pub fn schema() -> Result<Schema, SchemaError> {
     let obs = Schema::builder().column("obs/x", DType::F32, &[3]).column("obs/n", DType::U64, &[]);
     let every = DType::ALL
@@ -13,13 +14,13 @@ pub fn schema() -> Result<Schema, SchemaError> {
     every.column("reward", DType::F32, &[]).build()
 }
 
-/// The number that every value of a row follows from.
+/// Returns the number that every value of a row follows from.
 #[must_use]
 pub fn number(lane: u32, seq: u64) -> u64 {
     u64::from(lane) * 1_000_003 + seq * 31
 }
 
-/// The bytes of one row of a column. A FINAL row has zeros in its step columns.
+/// Returns the bytes of one row of a column. A FINAL row has zeros in its step columns.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -54,7 +55,7 @@ pub fn value(column: &str, lane: u32, seq: u64) -> Vec<u8> {
     }
 }
 
-/// Compares rows with what they have to be.
+/// Compares rows with the expected ones.
 pub fn check(rows: &Rows) -> Result<(), String> {
     let (lane, range) = rows.place();
     let column = |name| rows.column::<u32>(name).map_err(|e| e.to_string());

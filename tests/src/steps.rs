@@ -1,5 +1,5 @@
-//! Counting the instructions that a process executes, one by one: exact where a machine has no counters to
-//! lend, and the same whatever else it does.
+//! Counts the instructions of a process by single-stepping it: exact without performance counters,
+//! and independent of the machine's load.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "ptrace has no safe wrapper here")]
 
@@ -9,11 +9,11 @@ use std::ptr::null_mut;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A child process that is traced; it is let go of when it is dropped.
+/// A traced child process; detached when dropped.
 #[derive(Debug)]
 pub struct Traced(Pid);
 
-/// Stops this process until its tracer lets it go on: the beginning or the end of what is counted.
+/// Stops this process until its tracer continues it: marks the beginning or the end of a count.
 pub fn mark() -> io::Result<()> {
     Ok(kill_process(getpid(), Signal::STOP)?)
 }
@@ -21,7 +21,7 @@ pub fn mark() -> io::Result<()> {
 impl Traced {
     /// Traces a running child that has not passed its first [`mark`].
     pub fn seize(pid: Pid) -> io::Result<Self> {
-        // Each instruction is two switches between us; on one processor they are cheapest.
+        // Each instruction takes two context switches, which are cheapest on one processor.
         let ours = sched_getaffinity(None)?;
         let mut one = CpuSet::new();
         (0..CpuSet::MAX_CPU).find(|cpu| ours.is_set(*cpu)).into_iter().for_each(|cpu| one.set(cpu));
@@ -58,8 +58,8 @@ impl Traced {
     fn request(&self, request: libc::c_uint) -> io::Result<()> {
         let pid = self.0.as_raw_nonzero().get();
         let nothing = null_mut::<libc::c_void>();
-        // SAFETY: these requests change how the kernel runs the other process, and no memory; signal
-        // 0 is delivered to it, that is none.
+        // SAFETY: these requests change how the kernel runs the other process, and no memory;
+        // signal 0 is delivered to it, that is none.
         let done = unsafe { libc::ptrace(request, pid, nothing, nothing) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -67,7 +67,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // It may be dead already.
+        // The process may be dead already.
         let _ = self.request(libc::PTRACE_DETACH);
     }
 }

@@ -1,16 +1,16 @@
-//! Rows of the kill storm: every byte follows from lane, sequence number and the writer's life, so
-//! that any reader can tell a whole row from a torn one, and one life from the next.
+//! Rows of the kill storm. Every byte follows from lane, sequence number and the writer's life, so
+//! that a reader can tell a whole row from a torn one, and one writer from the next.
 
 use backcast_core::{DType, FINAL, GAP, Rows, Schema, SchemaError, TERMINATED, TRUNCATED};
 
-/// Words of `obs/pixels`: wide, so that a random moment is often in the middle of a row.
+/// Words of `obs/pixels`: many, so that a random moment is often in the middle of a row.
 pub const PIXELS: usize = 512;
-/// Column numbers in the file, after the marks.
+/// Number of the column `life` in the file, after the row headers.
 pub const LIFE_COLUMN: usize = 1;
-/// As [`LIFE_COLUMN`].
+/// Number of the column `obs/pixels` in the file.
 pub const PIXELS_COLUMN: usize = 2;
 
-/// The storm's columns: the writer's life, a wide array, and a checksum behind it.
+/// Returns the storm's columns: the writer's life, a wide array, and a checksum after it.
 pub fn schema() -> Result<Schema, SchemaError> {
     Schema::builder()
         .column("obs/life", DType::U64, &[])
@@ -22,7 +22,7 @@ pub fn schema() -> Result<Schema, SchemaError> {
 }
 
 /// The finaliser of `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014): unlike neighbours from like ones.
+/// generators", OOPSLA 2014), which makes consecutive numbers unlike.
 #[must_use]
 pub fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -31,25 +31,26 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// First pixel of a row; the k-th is it plus k, so that no two rows share a word in one place.
+/// Returns the first pixel of a row. The k-th is larger by k, so that no two rows share a word in
+/// one place.
 #[must_use]
 pub fn first_pixel(lane: u32, seq: u64, life: u64) -> u64 {
     mix(mix(u64::from(lane) << 48 | seq) ^ life)
 }
 
-/// The checksum of a row.
+/// Returns the checksum of a row.
 #[must_use]
 pub fn check(lane: u32, seq: u64, life: u64) -> u64 {
     mix(first_pixel(lane, seq, life) ^ u64::MAX)
 }
 
-/// The action of a row that is not FINAL; never 0, which is what a FINAL row holds.
+/// Returns the action of a row that is not FINAL; never 0, which FINAL rows hold.
 #[must_use]
 pub fn action(lane: u32, seq: u64) -> i32 {
     i32::from_ne_bytes([0x01, bytes(lane, seq)[0], bytes(lane, seq)[1], 0x7f])
 }
 
-/// The reward of a row that is not FINAL; never 0.
+/// Returns the reward of a row that is not FINAL; never 0.
 #[must_use]
 pub fn reward(lane: u32, seq: u64) -> f32 {
     1.0 + f32::from(bytes(lane, seq)[2])
@@ -67,7 +68,7 @@ pub fn draw_pixels(out: &mut [u64], lane: u32, seq: u64, life: u64) {
     }
 }
 
-/// Whether the pixels, life and checksum are all those of one row.
+/// Returns whether pixels, life and checksum belong to the same row.
 pub fn is_whole(
     pixels: impl IntoIterator<Item = u64>,
     life: u64,
@@ -79,19 +80,19 @@ pub fn is_whole(
     pixels_fit && checksum == check(lane, seq, life)
 }
 
-/// What one row of an audit says about itself, for the comparison with its neighbour.
+/// An audited row, for the comparison with its neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The row.
+    /// Sequence number.
     pub seq: u64,
-    /// The life of its writer.
+    /// Life of its writer.
     pub life: u64,
     episode: u64,
     t: u32,
     flags: u32,
 }
 
-/// Reads every row of a validated copy; the first thing that is wrong, or all the rows.
+/// Checks every row of a validated copy. Returns all rows, or the first error.
 pub fn audit(rows: &Rows) -> Result<Vec<Seen>, String> {
     let (lane, range) = rows.place();
     let column = |name| rows.column::<u64>(name).map_err(|e| e.to_string());
@@ -131,9 +132,9 @@ pub fn audit(rows: &Rows) -> Result<Vec<Seen>, String> {
     Ok(seen)
 }
 
-/// Whether a row may follow another: episodes end with FINAL or are cut by a GAP, a GAP is where a
-/// successor took over and nowhere else, and both begin an episode with t = 0. A writer's life says its
-/// mode, as in `storm_writer`.
+/// Returns whether a row may follow another. Episodes end with FINAL or are cut by a GAP. A GAP
+/// occurs exactly where a successor took over, and an episode begins with t = 0. A writer's life
+/// determines its mode, as in `storm_writer`.
 fn follows(before: &Seen, row: &Seen) -> Result<(), String> {
     let ended = before.flags & (TERMINATED | TRUNCATED) != 0;
     let (gap, after_final) = (row.flags & GAP != 0, before.flags & FINAL != 0);

@@ -1,5 +1,5 @@
-//! Processes that a test starts and kills, and the threads beside them: none outlives its test,
-//! however that ends.
+//! Processes that a test starts and kills, and the threads beside them. None outlives its test,
+//! even if it panics.
 #![expect(clippy::missing_panics_doc, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What takes so long will never end.
+/// Time after which a process counts as hung.
 pub const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// A process, killed and reaped when this is dropped.
+/// A process that is killed and reaped when dropped.
 #[derive(Debug)]
 pub struct Victim(Child);
 
@@ -23,18 +23,18 @@ impl Victim {
         Self(child.expect("the binary starts"))
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().expect("a child can be looked at")
     }
 
-    /// Sends SIGKILL: how it ended, by itself perhaps.
+    /// Sends SIGKILL and returns the exit status. The process may have ended by itself before.
     pub fn kill(&mut self) -> ExitStatus {
         self.0.kill().expect("SIGKILL can be sent");
         self.0.wait().expect("a killed child can be waited for")
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process ends by itself.
     pub fn wait(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
@@ -46,7 +46,7 @@ impl Victim {
         }
     }
 
-    /// Yields until `done`. Panics when the process ends by itself, or nothing happens.
+    /// Yields until `done`. Panics if the process ends by itself, or after the time limit.
     pub fn spin_until(&mut self, mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
@@ -66,7 +66,7 @@ impl Drop for Victim {
     }
 }
 
-/// Says that a test is over when it is dropped, also by a panic: the threads beside it look at it.
+/// Sets a flag when dropped, even by a panic, which ends the threads of a test.
 #[derive(Debug)]
 pub struct Stop<'a>(pub &'a AtomicBool);
 

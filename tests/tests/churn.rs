@@ -1,5 +1,5 @@
-//! Processes that create, join, replace and drop rings of one name are killed at random moments:
-//! the others never see half of an object, and a collection leaves nothing of the dead.
+//! Processes that create, join, replace and drop rings of one name are killed at random moments.
+//! The others never see a partial object, and garbage collection removes everything of the dead.
 
 use std::error::Error;
 use std::process::{Child, Command};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const NAME: &str = "churned";
 
-/// Kills and reaps a process when the test ends, however it ends.
+/// A process that is killed and reaped when dropped, even by a panic.
 struct Churn(Child);
 
 impl Churn {
@@ -44,7 +44,7 @@ fn killed_creators_leave_nothing_that_a_collection_does_not_take() -> Result<(),
     let (mut remnants, mut names_left) = (0, 0);
     for round in 0..500 {
         let mut pair = [Churn::start(&dir, 2 * round), Churn::start(&dir, 2 * round + 1)];
-        // Random moments are the point; see storm.rs.
+        // Waits for a random time; storm.rs says why.
         let (start, delay) = (Instant::now(), Duration::from_micros(dice.random_range(500..9_000)));
         while start.elapsed() < delay {
             assert!(pair.iter_mut().all(Churn::is_running), "round {round}: an end by itself");
@@ -56,7 +56,7 @@ fn killed_creators_leave_nothing_that_a_collection_does_not_take() -> Result<(),
         remnants += left.iter().filter(|object| object.building).count();
         names_left += left.iter().filter(|object| !object.building).count();
         if round % 2 == 0 {
-            // A name that only the dead used is free.
+            // A name that only dead processes used is free.
             let options = RingOptions::with_capacity(100).base(base.clone()).exist(Exist::Error);
             drop(Ring::create(NAME, &schema, options)?);
         }

@@ -1,8 +1,9 @@
-//! What a sampled row costs does not grow with the ring: as many instructions out of ten thousand rows as
-//! out of millions, and out of one lane as out of sixty-four. What an appended row costs, from Python and by
-//! keywords, and what its `next_obs` adds. `BACKCAST_PYTHON` names an interpreter that has the package.
+//! Instructions of a sampled row do not grow with the ring: they are the same for ten thousand rows
+//! and for millions, for one lane and for sixty-four. Also counts the instructions of a row
+//! appended from Python by keywords, and those that `next_obs` adds. `BACKCAST_PYTHON` names an
+//! interpreter that has the package.
 //!
-//! For `make cost`, which counts in optimised code: each instruction is two switches between processes.
+//! Run by `make cost` on optimised code, since each instruction takes two context switches.
 #![cfg(target_os = "linux")]
 
 use std::env;
@@ -16,12 +17,12 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 
 const BATCH: u64 = 256;
-/// So many that it is about the same in all how often a window has an end in it.
+/// Batches counted: enough that about the same share of windows holds an episode's end in each run.
 const BATCHES: u64 = 8;
-/// How far each may lie from the middle between all, in thousandths of it.
+/// Largest deviation from the mean of the extremes, in thousandths.
 const OFF: u64 = 30;
 
-/// Instructions of a sampled row, in thousandths.
+/// Returns the instructions of a sampled row, in thousandths.
 fn cost(rows: u64, lanes: u32) -> Result<u64, Box<dyn Error>> {
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let mut child = Command::new(env!("CARGO_BIN_EXE_cost_sampler"))
@@ -62,13 +63,13 @@ fn a_sampled_row_costs_the_same_whatever_the_ring_holds() -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Appended rows that are counted: so many that what the interpreter does now and then hardly shows.
+/// Appended rows that are counted: enough to average out occasional work of the interpreter.
 const APPENDED: u64 = 1_000;
-/// Instructions that a `next_obs` may add to an append, in thousandths of it. It adds less time,
-/// since comparing and copying take few cycles.
+/// Instructions that `next_obs` may add to an append, in thousandths. It adds less time, since
+/// comparing and copying take few cycles.
 const ADDED: u64 = 400;
 
-/// Instructions of an appended row, in thousandths, of the interpreter and ours.
+/// Returns the instructions of an appended row, in thousandths, those of the interpreter included.
 fn append_cost(python: &OsStr, kind: &str) -> Result<u64, Box<dyn Error>> {
     let mut child = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/appender.py"))

@@ -1,8 +1,7 @@
 //! Rust and Python on one ring, in real processes: each reads what the other writes, and the same
 //! seed draws the same batches in both.
 //!
-//! `BACKCAST_PYTHON` names an interpreter that has the package; without it there is nothing to
-//! test with.
+//! `BACKCAST_PYTHON` names an interpreter that has the package; without it the tests are skipped.
 
 use std::env;
 use std::error::Error;
@@ -20,7 +19,7 @@ use tempfile::TempDir;
 const MODES: [AutoresetMode; 3] =
     [AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled];
 
-/// Ends the peer when the test ends, however it ends.
+/// Ends the peer when dropped, even by a panic.
 struct Peer(Child);
 
 impl Drop for Peer {
@@ -30,7 +29,7 @@ impl Drop for Peer {
     }
 }
 
-/// The peer's command line, or `None`, with the reason printed.
+/// Returns the peer's command, or prints why there is none.
 fn python(role: &str, dir: &Path, mode: AutoresetMode, lanes: usize) -> Option<Command> {
     let Some(python) = env::var_os("BACKCAST_PYTHON") else {
         println!("skipped: BACKCAST_PYTHON names no interpreter that has the backcast package");
@@ -42,7 +41,7 @@ fn python(role: &str, dir: &Path, mode: AutoresetMode, lanes: usize) -> Option<C
     Some(command)
 }
 
-/// As Python's `write`: episodes of different lengths on each lane.
+/// Writes the same rows as Python's `write`: episodes of different lengths on each lane.
 fn write(ring: &Ring, mode: AutoresetMode, lanes: u32, steps: usize) -> Result<(), Box<dyn Error>> {
     let mut writer = ring.writer(WriterOptions::lanes(lanes).autoreset(mode))?;
     let numbers = writer.lanes().to_vec();
@@ -73,7 +72,7 @@ fn write(ring: &Ring, mode: AutoresetMode, lanes: u32, steps: usize) -> Result<(
     Ok(())
 }
 
-/// Checks every readable row; how many there are.
+/// Checks every readable row, and returns their number.
 fn check_all(ring: &Ring) -> Result<u64, Box<dyn Error>> {
     let mut rows = 0;
     for lane in 0..ring.lanes() {
@@ -84,7 +83,7 @@ fn check_all(ring: &Ring) -> Result<u64, Box<dyn Error>> {
     Ok(rows)
 }
 
-/// What seeded samplers draw, in the lines that Python's `sample` prints.
+/// Returns the draws of seeded samplers, in the lines that Python's `sample` prints.
 fn draws(ring: &Ring) -> Result<Vec<String>, Box<dyn Error>> {
     let mut lines = Vec::new();
     let plain = SamplerOptions::seeded(7);
@@ -115,7 +114,7 @@ fn draws(ring: &Ring) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(lines)
 }
 
-/// Shape and CRC-32 of a column, whatever its element type.
+/// Returns shape and CRC-32 of a column of any element type.
 fn checksum(batch: &Batch, key: &str) -> Option<(Vec<usize>, u32)> {
     fn of<T: Element>(batch: &Batch, key: &str) -> Option<(Vec<usize>, u32)> {
         let column = batch.column::<T>(key).ok()?;
@@ -158,8 +157,7 @@ fn rust_reads_what_python_writes_and_draws_the_same_batches() -> Result<(), Box<
 }
 
 #[test]
-fn python_reads_what_rust_writes_beside_it_and_draws_the_same_batches() -> Result<(), Box<dyn Error>>
-{
+fn python_reads_what_rust_writes_and_draws_the_same_batches() -> Result<(), Box<dyn Error>> {
     for mode in MODES {
         let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
         // Python makes the ring and writes two lanes of it; Rust has the other three.

@@ -1,6 +1,6 @@
-//! The daemon is killed at random moments, over and over, while writers write, learners draw and a client
-//! asks it for rings: nobody but the client notices, every row is on disk or counted, each successor
-//! finds everything by itself, and nothing is left.
+//! The daemon is killed at random moments, repeatedly, while writers write, learners draw and a
+//! client requests rings. Only the client notices, every row is on disk or counted, each successor
+//! finds everything by itself, and nothing is left behind.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -21,13 +21,13 @@ use tempfile::TempDir;
 const WRITERS: u32 = 4;
 const LEARNERS: u64 = 2;
 const LANE_CAPACITY: u64 = 1024 - 16;
-/// A step of the storm that takes so long will never end.
+/// Time after which a step of the storm counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// A child process that does not outlive the test.
 struct Victim {
     child: Child,
-    /// Its end tells a daemon that nobody is left.
+    /// Its closing tells a daemon that the test is gone.
     _stdin: Option<ChildStdin>,
 }
 
@@ -37,7 +37,7 @@ impl Victim {
         Self { child, _stdin: None }
     }
 
-    /// A daemon that said that it is ready, and how long that took.
+    /// Starts a daemon. Returns it once it is ready, and the time that took.
     fn daemon(place: &str, store: &str) -> (Self, Duration) {
         let began = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_storm_daemon"))
@@ -74,25 +74,25 @@ impl Drop for Victim {
     }
 }
 
-/// What the client saw.
+/// Outcomes of the client's requests.
 #[derive(Debug, Default)]
 struct Asked {
     answered: AtomicU64,
-    /// The daemon died while it was being asked.
+    /// The daemon died during the request.
     cut_off: AtomicU64,
-    /// None was there.
+    /// No daemon was running.
     not_there: AtomicU64,
 }
 
-/// Asks for rings until it is told to end. Whatever the daemon's death leads to is counted; anything
-/// else is an error.
+/// Requests rings until `end` is set. Counts the outcomes that the daemon's death may cause; any
+/// other is an error.
 fn ask(base: &Base, memfd: bool, end: &AtomicBool, asked: &Asked) -> Result<(), String> {
     let schema = schema().map_err(|error| error.to_string())?;
     let options = RingOptions::with_capacity(64_u64).exist(Exist::Replace).memfd(memfd);
     let mut number = 0_u64;
     while !end.load(Relaxed) {
         number += 1;
-        // Found anew each time, as a program would that just started.
+        // Connects anew each time, as a program would that just started.
         let client = Client::of(base).timeout(WATCHDOG);
         let outcome = match number % 4 {
             0 => client.attach("storm").map(drop),
@@ -103,7 +103,7 @@ fn ask(base: &Base, memfd: bool, end: &AtomicBool, asked: &Asked) -> Result<(), 
         match outcome {
             Ok(()) => asked.answered.fetch_add(1, Relaxed),
             Err(ClientError::NotRunning { .. }) => asked.not_there.fetch_add(1, Relaxed),
-            // It was handed a ring whose only holder was killed, and the next daemon was faster.
+            // The ring's only holder was killed, and the next daemon removed it first.
             Err(
                 ClientError::Ring(RingError::Segment(
                     SegmentError::Unlinked { .. } | SegmentError::MemoryGone { .. },
@@ -122,7 +122,7 @@ fn a_daemon_that_is_killed_again_and_again_is_missed_by_nobody() -> Result<(), B
     storm(false)
 }
 
-/// Whose memory the first of them made, and whoever has it hands on.
+/// Runs the storm on a ring in memfds, which its holders and the daemons hand on.
 #[test]
 #[cfg(target_os = "linux")]
 fn nor_is_it_by_a_ring_in_memfds() -> Result<(), Box<dyn Error>> {
@@ -164,15 +164,15 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
     let mut ready_again = Vec::new();
     let (end, asked) = (AtomicBool::new(false), Asked::default());
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
-        // Ends the client also when this panics.
+        // Ends the client even if this panics.
         let ending = End(&end);
         let client = scope.spawn(|| ask(&base, memfd, &end, &asked));
         for kill in 0..kills {
             let (began, rows, saved) = (Instant::now(), heads(&ring), last_step(&store));
-            // Most die before they have brought anything to disk, some just after they did.
+            // Most daemons die before they have saved anything, some just after.
             let lives_on = kill % 4 == 3;
             let delay = Duration::from_micros(dice.random_range(0..8_000));
-            // Time passes and rows are written: writers do not wait for the daemon.
+            // Waits until rows were written, which shows that writers do not wait for the daemon.
             while began.elapsed() < delay
                 || heads(&ring) == rows
                 || (lives_on && last_step(&store) == saved)
@@ -196,8 +196,8 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
         Ok(())
     })?;
 
-    // Every row: lanes were never taken over, none was dropped, what can be read is whole and without a
-    // gap, and the last daemon counts what the lanes do.
+    // Checks every row: no lane was taken over, no row was dropped, readable rows are whole and
+    // without a gap, and the last daemon's counts are those of the lanes.
     writers.iter_mut().for_each(Victim::kill);
     learners.iter_mut().for_each(Victim::kill);
     let stats = ring.stats();
@@ -214,7 +214,7 @@ fn storm(memfd: bool) -> Result<(), Box<dyn Error>> {
     let (persisted, lapped) = on_disk(&client, stats.rows_published)?;
     let restored = restore(&base, &store, &ring)?;
 
-    // Nothing else is there, and nothing stays.
+    // No other object exists, and none is left afterwards.
     client.gc()?;
     let left: Vec<String> = list(&base)?.into_iter().map(|info| info.name).collect();
     assert_eq!(left, ["storm"]);
@@ -243,13 +243,13 @@ fn percentiles(times: &mut [Duration]) -> String {
     format!("{:?} (median), {:?} (99%), {:?} at most", at(50), at(99), at(100))
 }
 
-/// When rows were last brought to disk.
+/// Returns the time at which rows were last saved.
 fn last_step(store: &Store) -> Option<u64> {
     store.snapshot("storm@live").ok().map(|snapshot| snapshot.saved_unix_ns)
 }
 
-/// Waits until the last daemon has brought everything to disk. Rows there, and rows that were lapped
-/// first: with those from before the first daemon, they are all that were published.
+/// Waits until the last daemon has saved everything. Returns the saved rows and those that were
+/// lapped before; together with the rows from before the first daemon they are all published rows.
 fn on_disk(client: &Client, published: u64) -> Result<(u64, u64), Box<dyn Error>> {
     let began = Instant::now();
     loop {
@@ -269,7 +269,7 @@ fn on_disk(client: &Client, published: u64) -> Result<(u64, u64), Box<dyn Error>
     }
 }
 
-/// Reads every byte of the store, and loads what it has of the ring: the same rows.
+/// Verifies every byte of the store, loads the ring from it and compares the rows.
 fn restore(base: &Base, store: &Store, ring: &Ring) -> Result<u64, Box<dyn Error>> {
     let verified = store.verify("storm", |_| ControlFlow::Continue(()))?;
     assert!(verified.is_whole(), "{:?}", verified.damages);
@@ -293,7 +293,7 @@ fn heads(ring: &Ring) -> u64 {
     (0..ring.lanes()).filter_map(|lane| ring.lane_span(lane)).map(|span| span.end).sum()
 }
 
-/// Tells the client to end when dropped.
+/// Ends the client when dropped.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

@@ -1,10 +1,9 @@
-//! Draws of short items beside a writer that is never far from them: each accepted item is the one that its
-//! index names, whole.
+//! Draws short items close to a running writer: each accepted item is exactly what its index names.
 //!
-//! Episodes do not end, so that nearly all items are regular and are copied together. As in `torn_hunt`, the
-//! samplers must have thrown items away: of a sampler that does not validate its copies, this finds wrong
-//! rows in its first second. The long version:
-//! `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test gather_hunt -- --nocapture`
+//! Episodes do not end, so that nearly all items are regular and copied together. As in
+//! `torn_hunt`, the samplers must have rejected items. A sampler without validation fails within
+//! the first second. The long version: `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p
+//! backcast-tests --test gather_hunt -- --nocapture`
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,8 +18,8 @@ use backcast_tests::victim::Stop;
 
 const LANES: u32 = 2;
 const BATCH: usize = 64;
-/// Rows of a lane, and transitions of a window. The longest windows are prefetched between the cache lines of
-/// other copies. Lanes have so many rows that few windows run over their ends.
+/// Rows of a lane, and transitions of a window. The longest windows are prefetched between the
+/// cache lines of other copies. Lanes are long enough that few windows cross their ends.
 const HUNTS: [(u64, u32); 5] = [(40, 1), (1_000, 1), (40, 4), (1_000, 4), (2_000, 70)];
 
 /// Totals of a hunt.
@@ -31,12 +30,12 @@ struct Counts {
     rows_written: u64,
 }
 
-/// Items to be accepted, in each of the hunts.
+/// Returns the number of items to be accepted in each hunt.
 fn goal() -> u64 {
     backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000).div_ceil(HUNTS.len() as u64)
 }
 
-/// Rows of endless episodes until told to stop; how many.
+/// Appends rows of endless episodes until `stop` is set, and returns their number.
 fn write(ring: &Ring, stop: &AtomicBool) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let mut writer = ring.writer(WriterOptions::lanes(LANES).autoreset(AutoresetMode::NextStep))?;
     let never = [false; LANES as usize];
@@ -53,7 +52,7 @@ fn write(ring: &Ring, stop: &AtomicBool) -> Result<u64, Box<dyn Error + Send + S
     Ok(seq * u64::from(LANES))
 }
 
-/// Judges all items of a batch whose windows hold so many transitions.
+/// Checks all items of a batch with windows of `history` transitions.
 fn check(batch: &Batch, history: usize) -> Result<(), String> {
     let index = array::<i64>(batch, "index")?;
     let (seen, next) = (array::<u64>(batch, "obs")?, array::<u64>(batch, "next_obs")?);
@@ -64,7 +63,7 @@ fn check(batch: &Batch, history: usize) -> Result<(), String> {
     for (at, there) in mask.iter().enumerate() {
         let drawn = RowIndex(index[at / history]);
         let (lane, before) = (drawn.lane(), (history - 1 - at % history) as u64);
-        // Rows that are not there any more are none that were torn.
+        // A masked row cannot be torn.
         let Some(seq) = drawn.seq().checked_sub(before).filter(|_| *there) else { continue };
         let row = (seen[at], next[at], &pairs[2 * at..2 * at + 2], rewards[at].to_bits());
         let words = words(lane, seq);
@@ -81,7 +80,7 @@ fn array<'a, T: Element>(batch: &'a Batch, key: &str) -> Result<&'a [T], String>
     array.to_slice().ok_or_else(|| format!("{key} is not in one piece"))
 }
 
-/// Draws beside a writer of lanes with so many rows until enough was accepted, and thrown away.
+/// Draws beside a writer of lanes of `capacity` rows until enough items were accepted and rejected.
 fn hunt(capacity: u64, history: u32) -> Result<Counts, Box<dyn Error>> {
     let options = RingOptions::with_capacity(capacity * u64::from(LANES)).lanes(LANES);
     let ring = Ring::heap(&schema()?, options.lane_policy(LanePolicy::Overwrite))?;

@@ -1,5 +1,5 @@
-//! A writer is killed between the moment when its lane has moved to the larger memory and the moment
-//! when the new file has the lane's name. Whoever comes next finds the lane: all rows, and no others.
+//! A writer is killed after its lane was relocated to larger memory and before the new file has the
+//! lane's name. The next process finds exactly the rows of the lane.
 #![cfg(target_os = "linux")]
 
 use std::error::Error;
@@ -20,23 +20,23 @@ use tempfile::TempDir;
 
 const LANES: u32 = 3;
 const LANE_CAPACITY: u64 = 1024 - 16;
-/// Rows that a writer announces at a time.
+/// Rows that a writer reserves at a time.
 const ANNOUNCED: u64 = 16;
 const LARGER: u64 = 3 * LANE_CAPACITY;
-/// How often to try for a writer that is killed too late for the resize to move its lane.
+/// Attempts to kill a writer before the resize relocates its lane.
 const TRIES: u32 = 20;
 const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 
-/// Who goes on after the kill.
+/// The process that continues after the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// The resize itself, which still waits for the lanes.
-    WhoResizes,
-    /// The same resize, asked for again.
+    /// The running resize, which still waits for the lanes.
+    RunningResize,
+    /// A new call of the same resize.
     SameResize,
     /// A resize to another size.
     OtherResize,
-    /// What a daemon's sweep does, which holds nothing.
+    /// A daemon's sweep, which holds no lane.
     Sweep,
     /// The next writer of the lanes.
     Writer,
@@ -52,7 +52,7 @@ fn writer(dir: &TempDir, life: u64, point: &[&str]) -> Victim {
     Victim::start(env!("CARGO_BIN_EXE_storm_writer"), dir.path(), &args)
 }
 
-/// Every row of every lane, each one whole and where it has to be.
+/// Reads every row of every lane, and checks it.
 fn rows(ring: &Ring) -> Vec<Vec<Seen>> {
     let of_lane = |lane| {
         let span = ring.lane_span(lane).expect("the ring has the lane");
@@ -70,12 +70,11 @@ fn has_relocated(file: &Path) -> bool {
 }
 
 #[test]
-fn a_lane_whose_writer_is_killed_before_its_file_has_the_name_is_kept() -> Result<(), Box<dyn Error>>
-{
-    use Next::{OtherResize, SameResize, Sweep, WhoResizes, Writer};
-    // Whole rows, rows in place, and each autoreset mode.
+fn a_lane_whose_writer_is_killed_before_the_rename_is_kept() -> Result<(), Box<dyn Error>> {
+    use Next::{OtherResize, RunningResize, SameResize, Sweep, Writer};
+    // Lives append whole rows or reserved ones, in each autoreset mode.
     for life in 1..=4 {
-        for next in [WhoResizes, SameResize, OtherResize, Sweep, Writer] {
+        for next in [RunningResize, SameResize, OtherResize, Sweep, Writer] {
             let mut tries = 0..TRIES;
             while !killed_then(next, life)? {
                 assert!(
@@ -88,45 +87,45 @@ fn a_lane_whose_writer_is_killed_before_its_file_has_the_name_is_kept() -> Resul
     Ok(())
 }
 
-/// Kill a writer and let `next` go on. Return whether the writer left a lane that has moved and whose
-/// new file has no name yet: a slow resize sees the writer dead and finishes the move itself.
+/// Kills a writer and continues with `next`. Returns whether the writer left a relocated lane
+/// without the new file at its name: a slow resize finds the writer dead and finishes it itself.
 fn killed_then(next: Next, life: u64) -> Result<bool, Box<dyn Error>> {
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());
     let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(LANES)).lanes(LANES);
     let ring = Ring::create("grows", &schema()?, options.base(base.clone()))?;
     let mut victim = writer(&dir, life, &["dies-before-rename"]);
-    // Past the first lap, so that old rows are at stake too.
+    // Past the first lap, so that old rows could be lost too.
     victim.spin_until(|| ring.rows_published() > 2 * LANE_CAPACITY * u64::from(LANES));
     let larger = LARGER * u64::from(LANES);
     let path = ring.path().ok_or("a directory")?.to_owned();
     let file = |lane: u32, end: &str| path.join(format!("lane-{lane:04}.{end}"));
     let mut left = true;
-    if next == Next::WhoResizes {
+    if next == Next::RunningResize {
         let resized = ring.resize(larger, None, &mut on)?;
         assert!(resized.lanes_waiting.is_empty(), "{next:?}: {resized:?}");
         assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}");
     } else {
         let resized = ring.resize(larger, NOT_AT_ALL, &mut on)?;
         assert_eq!(victim.wait().signal(), Some(libc::SIGSYS), "{next:?}: {resized:?}");
-        // One lane has moved, and its new file has not got the name.
+        // One lane is relocated, and its new file does not have the name yet.
         let moved: Vec<u32> =
             (0..LANES).filter(|lane| has_relocated(&file(*lane, "dat"))).collect();
         left = !moved.is_empty();
         assert!(moved.len() <= 1, "{next:?}: {moved:?}");
         assert!(moved.iter().all(|lane| file(*lane, "next").exists()), "{next:?}");
     }
-    // Through the handle from before, and as somebody finds it who comes now.
+    // Reads through the earlier handle and through a new one.
     let before = rows(&ring);
     assert!(rows(&Ring::attach_in(&base, "grows")?) == before, "{next:?}");
     let kept = before.iter().map(Vec::len).min().unwrap_or(0) as u64;
     assert!(kept + 2 * ANNOUNCED >= LANE_CAPACITY, "{next:?}: {kept} rows");
     let mut capacity = LARGER;
     match next {
-        Next::WhoResizes => {}
+        Next::RunningResize => {}
         Next::SameResize => assert_eq!(ring.resize(larger, None, &mut on)?.rows_copied, 0),
         Next::OtherResize => {
-            // The first one has to be finished, which somebody does who comes by.
+            // The first resize must be finished before another one.
             assert!(ring.finish_resize()?.is_empty(), "{next:?}");
             capacity = LARGER + 500;
             ring.resize(capacity * u64::from(LANES), None, &mut on)?;
@@ -147,7 +146,7 @@ fn killed_then(next: Next, life: u64) -> Result<bool, Box<dyn Error>> {
             ends.0.zip(ends.1).map_or((0, 0), |(first, last)| (first.seq, last.seq))
         });
         assert!(newest == last || next == Next::Writer && newest > last, "{next:?}: lane {lane}");
-        // What was announced and not written costs old rows.
+        // Rows that were reserved and not written cost old rows.
         assert!(next == Next::Writer || is <= was + ANNOUNCED, "{next:?}: lane {lane}: {was} {is}");
         let common = before.iter().filter(|row| row.seq >= is);
         let again = after.iter().filter(|row| row.seq >= was);
@@ -155,7 +154,7 @@ fn killed_then(next: Next, life: u64) -> Result<bool, Box<dyn Error>> {
     }
     assert_eq!(ring.lane_capacity(), capacity, "{next:?}");
     assert_eq!(ring.stats().capacity, capacity * u64::from(LANES));
-    // Under which of the two names the lane is found is a matter of tidiness; who sweeps sees to it.
+    // The lane may still have the temporary name, which a sweep replaces.
     assert!(ring.finish_resize()?.is_empty());
     assert!((0..LANES).all(|lane| !file(lane, "next").exists()), "{next:?}");
     assert!(rows(&Ring::attach_in(&base, "grows")?) == after, "{next:?}");

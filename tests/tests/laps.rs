@@ -1,4 +1,4 @@
-//! A writer that laps readers all the time: what a gather says about a lost row is true.
+//! A writer that laps readers all the time: the error of a gather names the right row and reason.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use backcast_core::{
 };
 use backcast_tests::victim::Stop;
 
-/// Wide rows, so that a lap in the middle of a copy is frequent.
+/// Elements of a row: many, so that a lap often hits the middle of a copy.
 const WIDTH: usize = 2_048;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_gather_is_refused_only_for_rows_that_are_gone() -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// One long episode; every word of a row is its sequence number.
+/// Appends one long episode. Every word of a row is its sequence number.
 fn write(ring: &Ring, stop: &AtomicBool) {
     let mut writer = ring.writer(WriterOptions::lanes(1)).expect("the lane is free");
     for seq in 0_u64.. {
@@ -43,7 +43,7 @@ fn write(ring: &Ring, stop: &AtomicBool) {
     }
 }
 
-/// Gathers windows whose history is among the oldest rows until both outcomes were seen often.
+/// Gathers windows whose history is among the oldest rows, until both outcomes have occurred often.
 fn gather(ring: &Ring, writer_ended: impl Fn() -> bool) -> (u64, u64) {
     const HISTORY: u64 = 16;
     let options = SamplerOptions::seeded(1).history(16);

@@ -1,8 +1,8 @@
-//! Readers that hold leases ask for older, newer and equal ones beside a writer at full speed, and are
-//! stopped and continued at random moments: no row changes while it is leased or kept.
+//! Readers that hold leases take older, newer and equal ones beside a writer at full speed, and are
+//! stopped and continued at random moments. No row changes while it is leased or retained.
 //!
-//! A stop between the look at the rows and the freeze lets the writer announce them meanwhile. The
-//! readers are `storm_orders`, which counts what it met. `make storm` runs the long form.
+//! A stop between the check of the rows and their pin lets the writer reserve them meanwhile. The
+//! readers are `storm_orders` processes, which count these cases. `make storm` runs the long form.
 
 use std::env;
 use std::error::Error;
@@ -28,11 +28,11 @@ const LANES: u32 = 2;
 /// The fewest slots that mapped columns allow, less the reserve chunk.
 const LANE_CAPACITY: u64 = 1024 - 16;
 const READERS: u64 = 3;
-/// The short form stops after so long, or after its stops, once it has met everything.
+/// Time after which the short form ends, once every case has occurred.
 const SHORT: Duration = Duration::from_secs(8);
-/// How long a reader is stopped behind the writer.
+/// Time for which a reader is stopped behind the writer.
 const MOMENT: Duration = Duration::from_millis(20);
-/// A storm that has not met everything after so long never will.
+/// Time after which the storm fails if some case has not occurred.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// A child process that does not outlive the test.
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// Sends SIGSTOP and returns once the kernel has stopped it.
+    /// Sends SIGSTOP and returns once the kernel has stopped the process.
     fn stop(&mut self) {
         kill_process(self.pid(), Signal::STOP).expect("SIGSTOP can be sent");
         let states = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -75,7 +75,7 @@ impl Drop for Process {
     }
 }
 
-/// A reader and what it counted.
+/// A reader and its counts.
 struct Reader {
     process: Process,
     orders: Arc<Mutex<Orders>>,
@@ -88,7 +88,7 @@ impl Reader {
         let lines = BufReader::new(process.0.stdout.take().expect("a pipe")).lines();
         let orders = Arc::new(Mutex::new(Orders::default()));
         let counted = Arc::clone(&orders);
-        // Ends with the pipe, and that with the process.
+        // The thread ends with the pipe, and the pipe with the process.
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let now = Orders::parse(&line).expect("a line of numbers");
@@ -103,13 +103,14 @@ impl Reader {
     }
 }
 
-/// The storm's own account.
+/// Counts of the storm.
 #[derive(Debug, Default)]
 struct Counts {
     stops: u64,
     /// Stops of a reader that held rows.
     stopped_holding: u64,
-    /// Stops between the pin and the second look, behind the writer: the row of the pin is overwritten.
+    /// Stops between the pin and its second check, after the writer has passed: the pinned row is
+    /// overwritten.
     stopped_before_refusal: u64,
     rows_written: u64,
     /// Appends that waited for a lease.
@@ -117,8 +118,8 @@ struct Counts {
     dropped: u64,
 }
 
-/// What the pins of a stopped reader say. `true`: it was stopped where its other leases depend on how
-/// the writer takes a pin that was not granted.
+/// Counts the pins of a stopped reader. Returns `true` if some pin is not granted yet and the
+/// writer has passed it, so that the reader's other leases depend on the writer's treatment of it.
 fn look_at_pins(store: &RingStore, pid: Pid, counts: &mut Counts) -> bool {
     let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
     let theirs = |slot: &u32| store.reader(*slot).is_some_and(|record| record.pid == pid);
@@ -127,7 +128,7 @@ fn look_at_pins(store: &RingStore, pid: Pid, counts: &mut Counts) -> bool {
         for (lane, memory) in (0..LANES).zip(store.lanes().iter()) {
             let Some(start) = store.pins(lane).load(slot, Relaxed).checked_sub(1) else { continue };
             holds = true;
-            // A writer never takes the slot of a row that is granted.
+            // A writer never overwrites a row whose pin is granted.
             is_late |= memory.load_head(Relaxed) > start + memory.slots();
         }
     }
@@ -143,7 +144,8 @@ fn leases_in_any_order_of_readers_that_are_stopped_anywhere_never_change()
     let limit = if env::var_os("BACKCAST_STORM_STOPS").is_some() { Duration::MAX } else { SHORT };
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());
-    // A writer waits for every lease: a dropped row would make a gap, which these rows know nothing of.
+    // The writer waits for every lease: a dropped row would make a GAP, which certified rows do not
+    // model.
     let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(LANES))
         .lanes(LANES)
         .lane_policy(LanePolicy::Block(Duration::from_secs(600)));
@@ -164,7 +166,7 @@ fn leases_in_any_order_of_readers_that_are_stopped_anywhere_never_change()
         reader.stop();
         counts.stops += 1;
         let (is_late, stopped) = (look_at_pins(&store, reader.pid(), &mut counts), Instant::now());
-        // A writer that waits looks again within some milliseconds.
+        // A waiting writer checks again within some milliseconds.
         while is_late && stopped.elapsed() < MOMENT {
             thread::yield_now();
         }
@@ -195,7 +197,7 @@ fn leases_in_any_order_of_readers_that_are_stopped_anywhere_never_change()
     counts.stalls = stats.lane_stats.iter().map(|lane| lane.stalls).sum();
     counts.dropped = stats.lane_stats.iter().map(|lane| lane.dropped).sum();
     println!("storm of orders: {orders:?}, {counts:?}");
-    // A storm that never hits the window proves nothing.
+    // A storm that never hits the critical moments proves nothing.
     assert!(counts.stopped_holding > 0 && counts.stalls > 0, "{counts:?}");
     assert_eq!(counts.dropped, 0, "a lease was waited for in full: {counts:?}");
     Ok(())

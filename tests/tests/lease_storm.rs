@@ -1,6 +1,6 @@
-//! Holders of leases and sleepers are killed at random moments, over and over, while a writer process
-//! goes round the lanes: no row changes under its lease, nobody's death stops the writer or costs
-//! it a row, and nothing of the dead stays behind.
+//! Processes that hold leases or wait are killed at random moments, repeatedly, while a writer
+//! process laps the lanes. No leased row changes, no death stops the writer or costs a row, and the
+//! dead leave nothing behind.
 
 use std::error::Error;
 use std::process::{Child, Command};
@@ -18,9 +18,9 @@ use tempfile::TempDir;
 
 const LANES: u32 = 2;
 const LANE_CAPACITY: u64 = 1024 - 16;
-/// Alive at the same time.
+/// Holders alive at the same time.
 const HOLDERS: usize = 2;
-/// A step of the storm that takes so long will never end.
+/// Time after which a step of the storm counts as hung.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// A child process that does not outlive the test.
@@ -51,13 +51,13 @@ impl Drop for Victim {
     }
 }
 
-/// The storm's own account.
+/// Counts of the storm.
 #[derive(Debug, Default)]
 struct Counts {
     kills: u64,
     /// Slots whose holder died with a pin in place.
     died_holding: u64,
-    /// Kills after which somebody was still said to be asleep.
+    /// Kills of a sleeper, whose notifier still claims that it sleeps.
     died_listening: u64,
     rows_written: u64,
     stalls: u64,
@@ -67,7 +67,7 @@ fn heads(store: &RingStore) -> u64 {
     store.lanes().iter().map(|lane| lane.load_head(Relaxed)).sum()
 }
 
-/// Yields until `done`. Panics when somebody ends by itself, or nothing happens.
+/// Yields until `done`. Panics if a process ends by itself, or after the time limit.
 fn spin_until(writer: &mut Victim, holders: &mut [Victim], mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -87,7 +87,7 @@ fn killed_holders_and_sleepers_change_no_row_and_stop_nobody() -> Result<(), Box
     let base = Base::at(dir.path());
     let options = RingOptions::with_capacity(LANE_CAPACITY * u64::from(LANES))
         .lanes(LANES)
-        // Longer than the watchdog: a dead holder that is waited for ends the test.
+        // Longer than the watchdog, so that waiting for a dead holder fails the test.
         .lane_policy(LanePolicy::Block(Duration::from_secs(600)))
         .base(base.clone());
     let ring = Ring::create("leases", &schema()?, options)?;
@@ -119,7 +119,7 @@ fn killed_holders_and_sleepers_change_no_row_and_stop_nobody() -> Result<(), Box
         counts.died_holding += dead.filter(|slot| pinned(*slot)).count() as u64;
         counts.died_listening += u64::from(store.published().load_listening(Relaxed));
         holders[victim] = holder(dice.random());
-        // Once around, past whatever the dead one had leased.
+        // One lap more, past all rows that the dead process had leased.
         let goal = heads(&store) + 2 * u64::from(LANES) * ring.slots();
         if counts.kills % 8 == 0 {
             spin_until(&mut writer, &mut holders, || heads(&store) >= goal);
@@ -137,7 +137,7 @@ fn killed_holders_and_sleepers_change_no_row_and_stop_nobody() -> Result<(), Box
     let dropped: u64 = stats.lane_stats.iter().map(|lane| lane.dropped).sum();
     assert_eq!(dropped, 0, "a dead holder cost rows");
     assert!(stats.readers.is_empty() && stats.pins.is_empty(), "{:?}", stats.readers);
-    // A storm that never hits the window proves nothing.
+    // A storm that never hits the critical moments proves nothing.
     assert!(
         counts.died_holding > 0 && counts.died_listening > 0 && counts.stalls > 0,
         "{counts:?}"

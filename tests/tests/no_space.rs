@@ -1,8 +1,8 @@
-//! A full tmpfs: what does not fit is refused at creation, typed, and leaves nothing behind.
+//! A full tmpfs: rings that do not fit are refused at creation with a typed error, and leave
+//! nothing behind.
 //!
-//! The small tmpfs is mounted in a private mount namespace, which ends with the process in it. The
-//! tests below start this very binary again inside; where namespaces are not permitted they say
-//! so and pass.
+//! The small tmpfs is mounted in a private mount namespace, which ends with its process. The tests
+//! start this binary again inside it. If namespaces are not permitted, they print that and pass.
 
 use std::env;
 use std::error::Error;
@@ -17,15 +17,15 @@ use backcast_core::{
     SegmentError,
 };
 
-/// Where the small tmpfs is, for the test that runs inside.
+/// Environment variable with the path of the small tmpfs, for the test that runs inside.
 const SMALL_TMPFS: &str = "BACKCAST_TEST_SMALL_TMPFS";
 const MIB: u64 = 1 << 20;
-/// Printed by a test that ran to its end inside the namespace.
+/// Text that a test prints when it completes inside the namespace.
 const DONE: &str = "done inside the namespace";
 /// Exit status of the shell when mounting is not permitted.
 const NO_MOUNT: i32 = 77;
 
-/// Runs one of the ignored tests of this file with a tmpfs of its own.
+/// Runs one of the ignored tests of this file with a small tmpfs.
 fn run_inside(options: &str, test: &str) -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let as_root = rustix::process::geteuid().is_root();
@@ -50,7 +50,7 @@ fn run_inside(options: &str, test: &str) -> Result<(), Box<dyn Error>> {
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Neither the shell nor the test harness said a word: the namespace was refused.
+    // If neither the shell nor the test harness printed anything, the namespace was refused.
     let refused = output.status.code() == Some(NO_MOUNT) || said.is_empty();
     if refused && !output.status.success() {
         println!("skipped: no private tmpfs here: {complained}");
@@ -74,7 +74,7 @@ fn schema() -> Result<Schema, Box<dyn Error>> {
 }
 
 fn is_empty(dir: &Path) -> Result<bool, Box<dyn Error>> {
-    // The base itself may stay, empty.
+    // The base directory itself may remain, empty.
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         names.extend(fs::read_dir(entry?.path())?.filter_map(Result::ok).map(|e| e.path()));
@@ -83,7 +83,7 @@ fn is_empty(dir: &Path) -> Result<bool, Box<dyn Error>> {
     Ok(names.is_empty())
 }
 
-/// The refusal's numbers; panics on any other outcome.
+/// Returns the numbers of a refusal; panics on any other outcome.
 fn refusal(outcome: Result<Ring, RingError>) -> (u64, u64) {
     match outcome {
         Err(RingError::Segment(ref error @ SegmentError::NoSpace { asked, available, .. })) => {
@@ -113,7 +113,7 @@ fn inside_too_large_for_eight_mebibytes() -> Result<(), Box<dyn Error>> {
             RingOptions::with_capacity(capacity).base(base.clone()),
         )
     };
-    // From rows and from bytes; just above, and far above what there is.
+    // Capacities in rows and in bytes, just above and far above the free space.
     for capacity in [
         Capacity::Rows(10_000),
         Capacity::Bytes(9 * MIB),
@@ -130,7 +130,7 @@ fn inside_too_large_for_eight_mebibytes() -> Result<(), Box<dyn Error>> {
     assert!(matches!(panel, Err(SegmentError::NoSpace { .. })), "{panel:?}");
     assert!(is_empty(&dir)?);
 
-    // What fits is made, and nothing else beside it.
+    // A ring that fits is created, and a second one is refused.
     let ring = create(Capacity::Bytes(6 * MIB))?;
     let options = RingOptions::with_capacity(Capacity::Bytes(4 * MIB)).base(base.clone());
     refusal(Ring::create("second", &schema()?, options));
@@ -154,7 +154,7 @@ fn inside_creators_race() -> Result<(), Box<dyn Error>> {
     let base = Base::at(&dir);
     let (mut made, mut refused) = (0, 0);
     for round in 0..50 {
-        // All look at the free space before any has taken it.
+        // All creators start at the same time, before any has taken the space.
         let start = Barrier::new(CREATORS);
         let outcomes: Vec<_> = thread::scope(|scope| {
             let create = |n: usize| {
@@ -195,7 +195,8 @@ fn a_file_system_without_inodes_is_out_of_space_too() -> Result<(), Box<dyn Erro
 fn inside_no_inodes() -> Result<(), Box<dyn Error>> {
     let Some(dir) = small_tmpfs() else { return Ok(()) };
     let base = Base::at(&dir);
-    // The base, the ring, its lock, `ring.ctl`, `ring.rdr` and the root leave none for the lane.
+    // The root, the base, the ring, its lock, `ring.ctl` and `ring.rdr` use all inodes, so none is
+    // left for the lane.
     let options = RingOptions::with_capacity(Capacity::Bytes(3 * MIB)).base(base);
     refusal(Ring::create("ring", &schema()?, options));
     assert!(is_empty(&dir)?);

@@ -1,6 +1,6 @@
-//! A ring is resized again and again while it is written and sampled, and writers and resizers are
-//! killed at random moments: no row that was published is ever lost, none is torn, and every resize
-//! that was broken off is gone on with by the next.
+//! A ring is resized repeatedly while it is written and sampled, and writers and resizers are
+//! killed at random moments. No published row is lost or torn, and every interrupted resize is
+//! continued by the next.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,14 +17,14 @@ use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
 const LANES: u32 = 3;
-/// Resizes of one ring, which gets larger with each.
+/// Resizes of one ring, which grows with each.
 const RESIZES: u64 = 12;
 /// The fewest slots that mapped columns allow, less the reserve chunk: laps are frequent.
 const LANE_CAPACITY: u64 = 1024 - 16;
-/// Rows that a writer announces at a time.
+/// Rows that a writer reserves at a time.
 const ANNOUNCED: u64 = 16;
 
-/// When somebody is killed, and who.
+/// Moment of a kill, and its victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     Never,
@@ -33,12 +33,12 @@ enum Moment {
         writer: bool,
         resizer: bool,
     },
-    /// When the writers are told.
+    /// When the writers are notified.
     Told {
         writer: bool,
         resizer: bool,
     },
-    /// The writer before the resize begins, and the resizer while it moves the lanes itself.
+    /// The writer before the resize begins, and the resizer while it relocates the lanes itself.
     NobodyWrites,
 }
 
@@ -74,28 +74,28 @@ fn start_resizer(dir: &TempDir, capacity: u64) -> Victim {
     Victim::start(env!("CARGO_BIN_EXE_storm_resizer"), dir.path(), &args)
 }
 
-/// `true`: it was killed, and had not ended by itself.
+/// Kills a process. Returns `false` if it had ended by itself.
 fn killed(victim: &mut Victim) -> bool {
     victim.kill().code().is_none()
 }
 
-/// The storm's own account.
+/// Counts of the storm.
 #[derive(Debug, Default)]
 struct Counts {
     resizes: u64,
     writers_killed: u64,
-    /// Before anybody was told: its files are garbage.
+    /// Resizers killed before they notified writers, so that their files are garbage.
     resizers_killed_early: u64,
-    /// With lanes still to be moved.
+    /// Resizers killed with lanes still to be relocated.
     resizers_killed_late: u64,
-    /// Writers that were killed while lanes moved.
+    /// Writers killed while some lanes were relocated and others not.
     killed_between: u64,
     rows_audited: u64,
     windows: u64,
     torn: u64,
 }
 
-/// How often the ring's lanes were moved, each and as `ring.ctl` says.
+/// Returns the capacity of each lane, and the one in `ring.ctl`.
 fn moves(ring: &Ring) -> (Vec<u64>, u64) {
     let of_lanes = (0..LANES).map(|lane| ring.lane_capacity_of(lane).unwrap()).collect();
     let again = Ring::attach_in(&base(ring), "grows").expect("it is there");
@@ -107,7 +107,7 @@ fn base(ring: &Ring) -> Base {
     Base::at(ring.path().and_then(|path| path.parent()).and_then(|path| path.parent()).unwrap())
 }
 
-/// Rings that are resized under fire.
+/// Rings that are resized while processes are killed.
 const RINGS: u64 = 12;
 
 #[test]
@@ -123,7 +123,7 @@ fn a_ring_that_is_resized_under_fire_loses_no_row() -> Result<(), Box<dyn Error>
     assert!(counts.writers_killed > 0 && counts.windows > 0 && counts.rows_audited > 0);
     assert!(counts.resizers_killed_early > 0, "no resizer died before it told: {counts:?}");
     assert!(counts.resizers_killed_late > 0, "no resizer died after it told: {counts:?}");
-    // A kill in the instant between two lanes needs the whole budget.
+    // With a reduced budget no kill may fall between two lanes.
     assert!(counts.killed_between > 0 || rings < RINGS, "no writer died between lanes: {counts:?}");
     Ok(())
 }
@@ -153,7 +153,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
     for _ in 0..RESIZES {
         asked += dice.random_range(1..400);
         let start = Instant::now();
-        // The same is asked for until it is done.
+        // Repeats the resize until it is complete.
         loop {
             assert!(start.elapsed() < WATCHDOG, "a resize is never done");
             let told_before = store.resizes();
@@ -173,7 +173,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
                 assert!(begun.elapsed() < WATCHDOG, "a resize never ends");
                 thread::yield_now();
             }
-            // First one, then perhaps the other, while lanes are here and there.
+            // Kills one process, then perhaps the other, while only some lanes are relocated.
             if when.kills_writer() {
                 kill_writer(ring, &mut writer, &mut audited, counts);
             }
@@ -204,7 +204,7 @@ fn storm(dir: &TempDir, ring: &Ring, dice: &mut StdRng, counts: &mut Counts) {
     kill_writer(ring, &mut writer, &mut audited, counts);
 }
 
-/// Kills the writer and looks what it left.
+/// Kills the writer and checks the rows that it left.
 fn kill_writer(ring: &Ring, writer: &mut Victim, audited: &mut [Vec<Seen>], counts: &mut Counts) {
     assert!(killed(writer), "the writer ended by itself");
     let (lanes, _) = moves(ring);
@@ -213,8 +213,8 @@ fn kill_writer(ring: &Ring, writer: &mut Victim, audited: &mut [Vec<Seen>], coun
     check(ring, audited, counts);
 }
 
-/// Checks every readable row, that the rows seen before are the same rows, and that there are as many
-/// as lanes keep. Nobody writes.
+/// Checks every readable row, that rows seen before have not changed, and that lanes are as full as
+/// they must be. No process may write meanwhile.
 fn check(ring: &Ring, audited: &mut [Vec<Seen>], counts: &mut Counts) {
     for (lane, seen) in (0..).zip(audited) {
         let span = ring.lane_span(lane).expect("the ring has the lane");
@@ -223,8 +223,8 @@ fn check(ring: &Ring, audited: &mut [Vec<Seen>], counts: &mut Counts) {
         counts.rows_audited += now.len() as u64;
         if let (Some(old), Some(oldest)) = (seen.last(), seen.first()) {
             assert!(now.last().is_some_and(|last| last.seq >= old.seq), "published rows are gone");
-            // A lane that moved has as many rows as the one before it kept, and grows from there. What
-            // is announced and not written costs old rows.
+            // A relocated lane has as many rows as the lane before it kept, and grows from there.
+            // Rows that are reserved and not written cost old rows.
             let kept = span.end.saturating_sub(seen.len() as u64);
             let may_be_gone = oldest.seq.max(kept) + 2 * ANNOUNCED;
             assert!(span.start <= may_be_gone, "rows from {} on, not {may_be_gone}", span.start);
@@ -236,7 +236,7 @@ fn check(ring: &Ring, audited: &mut [Vec<Seen>], counts: &mut Counts) {
     }
 }
 
-/// Samples windows and checks every row in them: how many windows, and torn rows.
+/// Samples windows and checks every row in them. Returns the numbers of windows and of torn rows.
 fn sample_until(ring: &Ring, stop: &AtomicBool) -> (u64, u64) {
     let options = SamplerOptions::seeded(11).history(2);
     let mut sampler = ring.sampler(options).expect("the lanes are longer than the windows");

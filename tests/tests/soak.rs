@@ -1,8 +1,8 @@
-//! Hours of work in small: writers, learners, leaseholders and creators of rings are killed and born
-//! again beside ones that live, and nothing of the living grows: their memory, open files and mappings,
-//! and what lies in `/dev/shm`.
+//! A soak test: writers, learners, leaseholders and creators of rings are killed and restarted
+//! beside survivors. Memory, open files and mappings of the survivors, and the files in `/dev/shm`,
+//! must not grow.
 //!
-//! `make soak SOAK_SECONDS=600` runs it for longer. What a process uses is read where Linux tells it.
+//! `make soak SOAK_SECONDS=600` runs it for longer. Usage is read from `/proc`.
 #![cfg(target_os = "linux")]
 
 use std::error::Error;
@@ -23,10 +23,10 @@ use tempfile::TempDir;
 
 const LANES: u32 = 2;
 const NAME: &str = "soak";
-/// How often everybody is looked at: as often in a long soak, so that what was seen takes no more memory.
+/// Measurements in a soak of any length, so that their memory is constant.
 const LOOKS: u32 = 200;
-/// What resident memory may differ by between the beginning and the end: what an allocator keeps or
-/// gives back. Two pages lost with every kill are more, after the fewest kills that are accepted.
+/// Largest accepted growth of resident memory, for what an allocator keeps. A leak of two pages per
+/// kill exceeds it after [`FEWEST_KILLS`].
 const SLACK_KIB: u64 = 1_024;
 const FEWEST_KILLS: usize = 300;
 
@@ -43,7 +43,7 @@ impl Process {
         let mut command = Command::new(binary);
         command.arg(dir.path()).args([name, &number.to_string()]);
         if binary == WRITER {
-            // Lanes to claim.
+            // Number of lanes to claim.
             command.arg("1");
         }
         Self(command.spawn().expect("the binary starts"), binary)
@@ -69,7 +69,7 @@ impl Drop for Process {
     }
 }
 
-/// What a process uses.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     resident_kib: u64,
@@ -89,19 +89,19 @@ fn usage(pid: u32) -> std::io::Result<Usage> {
     })
 }
 
-/// Files and folders below a folder.
+/// Returns the number of files and folders below a folder.
 fn entries(dir: &Path) -> u64 {
     let Ok(found) = fs::read_dir(dir) else { return 0 };
     found.filter_map(Result::ok).map(|entry| 1 + entries(&entry.path())).sum()
 }
 
-/// All looks at one number.
+/// All measurements of one quantity.
 #[derive(Debug, Default)]
 struct Series(Vec<u64>);
 
 impl Series {
-    /// Its medians early, when everything has been used once, and late: what comes and goes within a
-    /// moment is in neither.
+    /// Returns the medians of early measurements, after a warm-up, and of late ones. Medians ignore
+    /// short peaks.
     fn early_and_late(&self) -> (u64, u64) {
         let count = self.0.len();
         let median = |part: &[u64]| {
@@ -113,7 +113,7 @@ impl Series {
     }
 }
 
-/// A survivor and what was seen of it.
+/// A survivor and its measurements.
 struct Watched {
     what: &'static str,
     pid: u32,
@@ -140,7 +140,7 @@ impl Watched {
         let series = [
             ("KiB resident", &self.resident, SLACK_KIB),
             ("open files", &self.files, 0),
-            // A thread that draws ahead has a stack and a heap, and is there at half of the looks.
+            // The prefetching thread, which exists half of the time, has a stack and a heap.
             ("mappings", &self.mappings, 6),
         ];
         for (unit, series, slack) in series {
@@ -168,7 +168,7 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
     let base = Base::at(dir.path());
     let options = RingOptions::with_capacity(u64::from(LANES) * (1024 - 16))
         .lanes(LANES)
-        // No row is dropped for a lease, and a dead holder that is waited for ends the test.
+        // No row is dropped for a lease, and waiting for a dead holder fails the test.
         .lane_policy(LanePolicy::Block(Duration::from_secs(600)))
         .base(base.clone());
     let ring = Ring::create(NAME, &schema()?, options)?;
@@ -185,7 +185,7 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
         .into();
     let mut watched = Watched::new("test", std::process::id());
     let mut in_memory = Series::default();
-    // The survivor takes a lane before its rival does.
+    // The survivor claims a lane before the victims do.
     while ring.rows_published() == 0 {
         assert_alive(&mut survivors);
         thread::yield_now();
@@ -246,7 +246,7 @@ fn nothing_grows_beside_processes_that_are_killed_and_born_again() -> Result<(),
     let left: Vec<_> = fs::read_dir(dir.path())?.filter_map(Result::ok).collect();
     assert_eq!(left.len(), 1, "the dead left something beside the ring: {left:?}");
     let stats = ring.stats();
-    // Whoever needs a slot or lane next takes those of the dead.
+    // Lanes and slots of the dead can be claimed.
     let claims = ring.writer(
         backcast_core::WriterOptions::lanes(LANES)
             .autoreset(backcast_core::AutoresetMode::NextStep),

@@ -1,8 +1,8 @@
-//! A step of portfolios searches for nothing by name and copies no name: it costs the same whatever tickers and
-//! indicators are called.
+//! A step of portfolios neither looks up nor copies names: its cost does not depend on the names of
+//! tickers and indicators.
 //!
-//! Instructions are counted one by one, the same on any machine at any time and however well a compiler
-//! optimised, of what a caller in Python calls. `BACKCAST_PYTHON` names an interpreter that has the package.
+//! Counts the instructions of a step called from Python, which do not depend on the machine's load.
+//! `BACKCAST_PYTHON` names an interpreter that has the package.
 #![cfg(target_os = "linux")]
 
 use std::env;
@@ -15,17 +15,17 @@ use backcast_tests::steps::Traced;
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-/// Characters that all names begin with.
+/// Characters in the common prefix of all names.
 const SHORT: u64 = 1;
 const LONG: u64 = 1_500;
-/// Instructions that long names may add to a step. One that looks each of its numbers up, or copies the names of
-/// each portfolio's indicators, passes over tens of thousands of characters more.
+/// Instructions that long names may add to a step. A step that looked up or copied names would read
+/// tens of thousands of characters more.
 const MOST: u64 = 1_000;
-/// How often steps are counted at most. What an interpreter and its allocator do now and then adds to a step, a thousand
-/// instructions once in tens of runs; names that are looked up or copied add to all.
+/// Most runs. Occasional work of the interpreter and its allocator adds instructions to some runs;
+/// names that are looked up or copied would add to all.
 const ROUNDS: usize = 3;
 
-/// Instructions of one step of so many portfolios. `None`: nobody may look on here.
+/// Returns the instructions of one step of some portfolios, or `None` if tracing is not permitted.
 fn instructions(
     python: &OsStr,
     portfolios: u64,
@@ -36,7 +36,7 @@ fn instructions(
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/stepper.py"))
         .arg(dir.path())
         .args([portfolios, chars].map(|number| number.to_string()))
-        // Names are hashed alike in every process.
+        // Makes hashes of names equal in every process.
         .env("PYTHONHASHSEED", "0")
         .stdin(Stdio::piped())
         .spawn()?;
@@ -61,7 +61,7 @@ fn defect_24_a_step_costs_the_same_whatever_its_numbers_are_called() -> Result<(
         println!("skipped: BACKCAST_PYTHON names no interpreter that has the backcast package");
         return Ok(());
     };
-    // Few portfolios read the panel; for many the days are laid out.
+    // Few portfolios read the panel directly; many read a copy of the day's rows.
     for portfolios in [2, 8] {
         let (mut short, mut long) = (u64::MAX, u64::MAX);
         for _ in 0..ROUNDS {

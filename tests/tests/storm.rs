@@ -1,10 +1,9 @@
-//! A writer process is killed at random moments, over and over, while a reader samples: no row is
-//! ever torn, no published row is lost, and every successor gets the lanes.
+//! A writer process is killed at random moments, repeatedly, while a reader samples: no row is
+//! torn, no published row is lost, and every successor gets the lanes.
 //!
-//! Random moments are the point: named points inside an append could only be those that its author
-//! thought of. So the parent spins, watching shared memory and the clock, and then sends SIGKILL;
-//! the counters printed at the end show how often it hit the middle of a row, and the test fails
-//! if it never did.
+//! Random moments also hit points that the author of the append did not think of. The parent spins
+//! on shared memory and the clock, then sends SIGKILL. The counters printed at the end show how
+//! often it hit the middle of a row; the test fails if it never did.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,24 +30,24 @@ fn start(dir: &TempDir, name: &str, life: u64, lanes: u32) -> Victim {
     Victim::start(env!("CARGO_BIN_EXE_storm_writer"), dir.path(), &args)
 }
 
-/// The storm's own account.
+/// Counts of the storm.
 #[derive(Debug, Default)]
 struct Counts {
     kills: u64,
-    /// Before the writer of that life had published anything.
+    /// Kills before the writer had published a row.
     kills_before_first_row: u64,
     /// Lanes that a successor took over.
     adoptions: u64,
-    /// Lanes whose writer died with rows announced and not published.
+    /// Lanes whose writer died with rows reserved and not published.
     died_announced: u64,
-    /// Lanes whose first unpublished row was written in part.
+    /// Lanes whose first unpublished row was partly written.
     died_mid_row: u64,
-    /// Lanes whose first unpublished row was written whole.
+    /// Lanes whose first unpublished row was completely written.
     died_before_publish: u64,
     rows_audited: u64,
 }
 
-/// What the reader beside the storm saw.
+/// Counts of the reader beside the storm.
 #[derive(Debug, Default)]
 struct Sampled {
     windows: u64,
@@ -74,8 +73,7 @@ fn heads(store: &RingStore) -> u64 {
 }
 
 #[test]
-fn a_writer_killed_at_random_moments_leaves_whole_rows_and_free_lanes() -> Result<(), Box<dyn Error>>
-{
+fn a_writer_killed_at_random_leaves_whole_rows_and_free_lanes() -> Result<(), Box<dyn Error>> {
     let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 1_000);
     let dir = tmpfs();
     let (ring, store) = make_ring(&dir, "storm", LANES)?;
@@ -90,7 +88,7 @@ fn a_writer_killed_at_random_moments_leaves_whole_rows_and_free_lanes() -> Resul
     });
     println!("storm: {counts:?}\nreader: {sampled:?}");
     assert_eq!(sampled.torn, 0, "torn rows were returned");
-    // A storm that never hits the window proves nothing.
+    // A storm that never hits the critical moments proves nothing.
     assert_eq!(counts.kills, kills);
     assert!(counts.adoptions > 0 && counts.died_announced > 0 && counts.rows_audited > 0);
     assert!(counts.died_mid_row > 0 && counts.died_before_publish > 0, "{counts:?}");
@@ -109,14 +107,14 @@ fn storm(dir: &TempDir, ring: &Ring, store: &RingStore, kills: u64) -> Counts {
         let mut writer = self::start(dir, "storm", life, LANES);
         let delay = Duration::from_micros(dice.random_range(50..3_000));
         match life % 8 {
-            // Any time after the start: while it attaches, claims, or appends its first rows.
+            // A time after the start: while it attaches, claims, or appends its first rows.
             0 => writer.spin_until(|| start.elapsed() >= delay),
-            // After so many rows.
+            // After some rows.
             1..=3 => {
                 let rows = dice.random_range(1..2_000);
                 writer.spin_until(|| heads(store) >= rows_before + rows);
             }
-            // So long after the first row.
+            // A time after the first row.
             _ => {
                 writer.spin_until(|| heads(store) > rows_before);
                 let first = Instant::now();
@@ -146,7 +144,7 @@ fn storm(dir: &TempDir, ring: &Ring, store: &RingStore, kills: u64) -> Counts {
     counts
 }
 
-/// What the dead writer left in the slots that it had announced and not published.
+/// Counts what the dead writer left in the slots that it had reserved and not published.
 fn look_past_head(store: &RingStore, lane: u32, life: u64, counts: &mut Counts) {
     let Some(memory) = store.lane(lane) else { return };
     let (head, reserved) = (memory.load_head(Relaxed), memory.load_reserved(Relaxed));
@@ -163,7 +161,7 @@ fn look_past_head(store: &RingStore, lane: u32, life: u64, counts: &mut Counts) 
     counts.died_before_publish += u64::from(new == PIXELS);
 }
 
-/// Checks every readable row, and that the rows seen after the last kill are the same rows.
+/// Checks every readable row, and that the rows seen after the last kill have not changed.
 fn audit_lane(ring: &Ring, lane: u32, seen: &mut Vec<Seen>) -> u64 {
     let span = ring.lane_span(lane).expect("the ring has the lane");
     let rows = ring.rows(lane, span).expect("nobody writes now");
@@ -225,8 +223,8 @@ fn check_windows(batch: &Batch, history: i64, sampled: &mut Sampled) {
     sampled.windows += index.len() as u64;
 }
 
-/// The negative control: without validation the same rows are torn, so the detector works; with
-/// it none is.
+/// The negative control: copies without validation are torn, so the detector works; validated
+/// copies are not.
 #[test]
 fn a_reader_that_skips_validation_sees_torn_rows_and_one_that_validates_does_not()
 -> Result<(), Box<dyn Error>> {
@@ -239,14 +237,14 @@ fn a_reader_that_skips_validation_sees_torn_rows_and_one_that_validates_does_not
     writer.spin_until(|| {
         let head = memory.load_head(Relaxed);
         let slots = memory.slots();
-        // The oldest rows that may still be there: the next to be overwritten. Every other time
-        // a newer one, so that some copies are accepted.
+        // Reads the row to be overwritten next, or every other time a newer one, so that some
+        // copies are accepted.
         let Some(oldest) = head.checked_sub(slots) else { return false };
         let seq = oldest + head % 2 * 40;
         let slot = seq % slots;
         memory.copy_out(LIFE_COLUMN, slot, 1, bytemuck::cast_slice_mut(&mut life));
         memory.copy_out(PIXELS_COLUMN, slot, 1, bytemuck::cast_slice_mut(&mut pixels));
-        // Only pixels of one row are consecutive.
+        // Pixels are consecutive only within one row.
         let first = pixels[0];
         let whole = pixels.iter().zip(0..).all(|(pixel, k)| *pixel == first.wrapping_add(k));
         let is_row = whole && first == first_pixel(0, seq, life[0]);

@@ -1,10 +1,10 @@
-//! Writers go round and round small lanes while learners draw windows: every window that a sampler
-//! accepts, and every row under a lease, is the row that its index names, whole.
+//! Writers lap small lanes while learners draw windows. Every window that a sampler accepts, and
+//! every leased row, is exactly what its index names.
 //!
-//! Every batch is judged in full. Two controls keep the hunt honest: the samplers must have thrown
-//! windows away, and readers that look without validating, beside the same writers, must see wrong
-//! rows. `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test torn_hunt
-//! -- --nocapture` is the long version.
+//! Every batch is checked in full. Two controls make the test meaningful: the samplers must have
+//! rejected windows, and readers without validation, beside the same writers, must see wrong rows.
+//! `BACKCAST_HUNT_WINDOWS=100000000 cargo test --release -p backcast-tests --test torn_hunt --
+//! --nocapture` is the long version.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -26,26 +26,26 @@ use tempfile::TempDir;
 const LANES: u32 = 4;
 const WRITERS: u32 = 2;
 const BATCH: usize = 64;
-/// A ring that brings no new row for so long has lost its writers.
+/// Time without a new row after which the writers count as dead.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Column numbers in the file, of which the marks are the first: three words, `seq` in front.
+/// Column numbers in the file. The first column holds the row headers: three words, `seq` first.
 const MARKS: usize = 0;
 const OBS: usize = 1;
 const WORDS: usize = 2;
 const REWARD: usize = 3;
 
-/// Windows to be accepted, in each of the two hunts.
+/// Returns the number of windows to be accepted in each of the two hunts.
 fn goal() -> u64 {
     backcast_budget::budget_or("BACKCAST_HUNT_WINDOWS", 300_000).div_ceil(2)
 }
 
-/// The account of a hunt.
+/// Counts of a hunt.
 #[derive(Debug, Default)]
 struct Counts {
     windows: AtomicU64,
     rows: AtomicU64,
-    /// Windows thrown away because a writer came by.
+    /// Windows rejected because a writer overwrote them.
     lapped: AtomicU64,
     outrun: AtomicU64,
     leases: AtomicU64,
@@ -53,7 +53,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Whether enough was accepted; a hunt that the writers never came near proves nothing.
+    /// Returns whether enough windows were accepted and enough were rejected.
     fn is_enough(&self, goal: u64, leases: bool) -> bool {
         self.windows.load(Relaxed) >= goal
             && self.lapped.load(Relaxed) > 0
@@ -61,7 +61,7 @@ impl Counts {
     }
 }
 
-/// Draws and judges batches until all learners together have accepted enough windows.
+/// Draws and checks batches until all learners together have accepted enough windows.
 fn learn(ring: &Ring, seed: u64, goal: u64, leases: bool, counts: &Counts, stop: &AtomicBool) {
     let _stop = Stop(stop);
     let mut sampler = ring.sampler(options(seed)).expect("the lanes are longer than the windows");
@@ -101,14 +101,14 @@ fn draw(sampler: &mut Sampler, batch: &mut backcast_core::Batch, counts: &Counts
     }
 }
 
-/// Leases a few of a lane's oldest rows, which are in the writer's way at once, and reads them twice.
+/// Leases a few of a lane's oldest rows, which the writer needs next, and reads them twice.
 fn lease(ring: &Ring, round: u64, counts: &Counts) {
     let lane = u32::try_from(round % u64::from(LANES)).expect("a lane");
     let span = ring.lane_span(lane).expect("a lane");
     let start = span.start + round / 7 % 20;
     let lease = match ring.lease(lane, start..(start + 16).min(span.end)) {
         Ok(lease) => lease,
-        // Gone, not there yet, or a writer came first.
+        // Overwritten, not published yet, or a writer was faster.
         Err(
             LeaseError::NotReadable { .. } | LeaseError::BadLength { .. } | LeaseError::Pins(_),
         ) => {
@@ -126,7 +126,7 @@ fn lease(ring: &Ring, round: u64, counts: &Counts) {
     counts.leased_rows.fetch_add(lease.len() as u64, Relaxed);
 }
 
-/// Lets learners loose on a ring, each with a handle of its own if there is one to be had.
+/// Runs learners on a ring, each with a handle from `handle`.
 fn hunt(handle: impl Fn() -> Ring + Sync, leases: bool, stop: &AtomicBool) -> Counts {
     let (counts, goal) = (Counts::default(), goal());
     let learners = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2) as u64;
@@ -139,7 +139,7 @@ fn hunt(handle: impl Fn() -> Ring + Sync, leases: bool, stop: &AtomicBool) -> Co
     counts
 }
 
-/// On the heap a lane has its capacity and 16 slots: the writer is never far from any row.
+/// On the heap a lane has 16 slots more than its capacity, so the writer is never far from any row.
 #[test]
 fn windows_drawn_beside_a_writer_thread_are_never_torn() -> Result<(), Box<dyn Error>> {
     let options = RingOptions::with_capacity(12 * u64::from(LANES)).lanes(LANES);
@@ -163,13 +163,13 @@ fn windows_drawn_beside_a_writer_thread_are_never_torn() -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// Learners with mappings of their own, beside writers that are processes of their own.
+/// Runs learners with separate mappings beside writer processes.
 #[test]
 fn windows_and_leases_beside_writer_processes_are_never_torn() -> Result<(), Box<dyn Error>> {
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());
     // The fewest slots that mapped columns allow, less the reserve chunk. A writer waits for every
-    // lease: a dropped row would make a gap, which these rows know nothing of.
+    // lease: a dropped row would make a GAP, which certified rows do not model.
     let options = RingOptions::with_capacity((1024 - 16) * u64::from(LANES)).lanes(LANES);
     let options = options.lane_policy(LanePolicy::Block(Duration::from_secs(600)));
     let ring = Ring::create("hunt", &schema()?, options.base(base.clone()))?;
@@ -180,7 +180,7 @@ fn windows_and_leases_beside_writer_processes_are_never_torn() -> Result<(), Box
     control(&RingStore::attach(&base, "hunt")?, &mut writers)
 }
 
-/// How often the writers went round all lanes.
+/// Returns the number of laps of the writers.
 fn laps(ring: &Ring) -> u64 {
     ring.rows_published() / (ring.slots() * u64::from(ring.lanes()))
 }
@@ -206,20 +206,20 @@ impl Drop for Writer {
     }
 }
 
-/// What readers saw that judge the same rows by themselves.
+/// Counts of readers that copy rows without validation.
 #[derive(Debug, Default)]
 struct Control {
     looks: u64,
-    /// Wrong rows among all that were copied.
+    /// Wrong rows among all copies.
     wrong: u64,
-    /// Wrong although the slot's sequence number, copied first, was the one asked for.
+    /// Wrong rows whose sequence number, copied first, was right.
     torn: u64,
     accepted: u64,
     accepted_wrong: u64,
 }
 
-/// The negative control: rows copied without validation are wrong now and then, and torn behind a
-/// right sequence number too, and the same copies are right wherever validation accepts them.
+/// The negative control: some rows copied without validation are wrong, some of them torn with a
+/// right sequence number, and every copy that validation accepts is right.
 fn control(store: &RingStore, writers: &mut [Writer]) -> Result<(), Box<dyn Error>> {
     let mut counts = Control::default();
     let start = Instant::now();
@@ -239,7 +239,7 @@ fn control(store: &RingStore, writers: &mut [Writer]) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// Copies the rows that a writer will overwrite next, or is overwriting, and some newer ones.
+/// Copies the rows that a writer overwrites now or next, and some newer ones.
 fn look(memory: &Lane, lane: u32, counts: &mut Control) {
     const ROWS: usize = 24;
     let Some(first) = memory.load_head(Relaxed).checked_sub(memory.slots()) else { return };

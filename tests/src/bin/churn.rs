@@ -1,5 +1,4 @@
-//! Creates, joins, fills and drops rings of one name, over and over, until it is killed.
-//! `churn DIR NAME SEED`
+//! Creates, joins, fills and drops rings of one name until it is killed. `churn DIR NAME SEED`
 
 use std::env;
 use std::error::Error;
@@ -31,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         match made {
             Ok(ring) => fill(&ring, dice)?,
-            // What the other process may be up to at the same time.
+            // Errors that the other process may cause at the same time.
             Err(RingError::Segment(
                 SegmentError::NotFound { .. }
                 | SegmentError::AlreadyExists { .. }
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Err("the test that started this process is gone".into())
 }
 
-/// Appends a few rows, unless the other process has the lane, or has replaced the ring.
+/// Appends a few rows, unless the other process holds the lane or has replaced the ring.
 fn fill(ring: &Ring, rows: u64) -> Result<(), Box<dyn Error>> {
     let mut writer = match ring.writer(WriterOptions::lanes(1)) {
         Ok(writer) => writer,

@@ -1,6 +1,5 @@
 //! Fills a ring and samples from it between two marks, so that its instructions can be counted.
-//! `cost_sampler DIR ROWS LANES BATCHES`
-//! Only Linux counts them.
+//! `cost_sampler DIR ROWS LANES BATCHES` Only Linux can count them.
 
 use std::env;
 use std::error::Error;
@@ -9,7 +8,7 @@ use backcast_core::{
     AutoresetMode, Base, DType, Ring, RingOptions, SamplerOptions, Schema, Step, WriterOptions,
 };
 
-/// Rows of a batch.
+/// Items of a batch.
 const BATCH: usize = 256;
 /// Steps of an episode.
 const EPISODE: u64 = 200;
@@ -20,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: cost_sampler DIR ROWS LANES BATCHES".into());
     };
     let (lanes, batches): (u32, u32) = (lanes.parse()?, batches.parse()?);
-    // Not before it is traced.
+    // Waits until it is traced.
     std::io::stdin().read_line(&mut String::new())?;
     let schema = Schema::builder()
         .column("obs", DType::F32, &[8])
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plan = sampler.plan(BATCH)?;
     let mut memory: Vec<Vec<u8>> = plan.arenas().iter().map(|a| vec![0; a.bytes()]).collect();
     let mut arenas: Vec<&mut [u8]> = memory.iter_mut().map(Vec::as_mut_slice).collect();
-    // What is done once is done.
+    // Warms up, so that one-time work is not counted.
     sampler.sample_into(&plan, &mut arenas)?;
     mark()?;
     for _ in 0..batches {

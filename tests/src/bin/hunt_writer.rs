@@ -7,7 +7,7 @@ use std::error::Error;
 use backcast_core::{AutoresetMode, Base, Ring, WriterOptions};
 use backcast_tests::certified::write;
 
-/// Appends between two looks at whether the test is still there.
+/// Appends between two checks that the test is alive.
 const STEPS_BETWEEN_LOOKS: u32 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ring = Ring::attach_in(&Base::at(dir), name)?;
     let mut writer =
         ring.writer(WriterOptions::lanes(lanes.parse()?).autoreset(AutoresetMode::NextStep))?;
-    // An orphan is given another parent.
+    // The parent changes when the test dies.
     let test = rustix::process::getppid();
     let mut step = 0;
     write(&ring, &mut writer, || {

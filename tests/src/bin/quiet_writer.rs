@@ -1,6 +1,5 @@
-//! A writer that may make no system call: it gives up all but `read`, `write` and `exit`, publishes, and
-//! says so. The kernel kills it at the first other call. `quiet_writer DIR NAME ROWS`
-//! Only Linux can take it at its word.
+//! A writer without system calls: it gives up all but `read`, `write` and `exit`, publishes, and
+//! reports that. The kernel kills it at any other call. `quiet_writer DIR NAME ROWS` Linux only.
 #![cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "seccomp and a bare exit have no safe wrapper here")
@@ -58,7 +57,7 @@ fn give_up_calls() -> std::io::Result<()> {
 
 #[cfg(target_os = "linux")]
 fn end(well: bool) {
-    // SAFETY: ends this thread, the only one; the usual way out would call `exit_group`.
+    // SAFETY: ends this thread, the only one. A normal return would call `exit_group`.
     unsafe { libc::syscall(libc::SYS_exit, i32::from(!well)) };
 }
 

@@ -1,5 +1,5 @@
-//! A learner of the soak: draws batches, with a thread that draws ahead and without, and attaches anew now
-//! and then, until it is killed. Ends by itself, with an error, only if a row is torn.
+//! A learner of the soak: draws batches, with and without a prefetching thread, and attaches anew
+//! now and then, until it is killed. Ends by itself, with an error, only if a row is torn.
 //! `soak_learner DIR NAME SEED`
 
 use std::env;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [_, dir, name, seed] = args.as_slice() else {
         return Err("usage: soak_learner DIR NAME SEED".into());
     };
-    // An orphan is given another parent.
+    // The parent changes when the test dies.
     let test = rustix::process::getppid();
     let mut dice: u64 = seed.parse()?;
     while rustix::process::getppid() == test {
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Err("the test that started this process is gone".into())
 }
 
-/// Draws ahead in a thread, and stops in the middle.
+/// Draws ahead in a thread, and stops early.
 fn ahead(sampler: Sampler, dice: u64) -> Result<(), Box<dyn Error>> {
     for batch in sampler.batches(8, BatchesOptions::prefetch(2))?.take((dice % 8) as usize) {
         look(batch)?;
@@ -47,7 +47,7 @@ fn look(batch: Result<Batch, SampleError>) -> Result<(), Box<dyn Error>> {
     let pixels = batch.column::<u64>(&pixels)?;
     for (b, index) in batch.index().into_iter().enumerate() {
         let (lane, seq) = (u32::try_from(index >> 48)?, u64::try_from(index % (1 << 48))?);
-        // The last place of the history is the drawn row.
+        // The last place of the history holds the drawn row.
         let (life, check) = (lives[[b, 1]], checks[[b, 1]]);
         let pixels = (0..PIXELS).map(|k| pixels[[b, 1, k]]);
         if !is_whole(pixels, life, check, (lane, seq)) {

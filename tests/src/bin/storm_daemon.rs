@@ -1,5 +1,5 @@
-//! The victim of the daemon's storm: looks after a directory until it is killed, or until nobody is left
-//! who could. `storm_daemon DIR STORE`
+//! The victim of the daemon storm: serves a directory until it or the test is killed.
+//! `storm_daemon DIR STORE`
 
 use std::env;
 use std::error::Error;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [_, dir, store] = args.as_slice() else {
         return Err("usage: storm_daemon DIR STORE".into());
     };
-    // Small files and short times: steps follow each other, and it is killed in the middle of many.
+    // Small files and short intervals, so that kills hit the middle of many steps.
     let all = FollowOptions {
         mode: Mode::Continuous,
         flush: Duration::from_millis(1),
@@ -25,14 +25,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let options = ServeOptions {
         budget: Budget::Bytes(256 << 20),
-        // All the time: a sweep is what it is most likely killed in.
+        // Sweeps all the time, so that most kills hit a sweep.
         interval: Duration::from_millis(1),
         persist: PersistOptions { store: Some(store.into()), all, ..PersistOptions::default() },
         ..ServeOptions::default()
     };
     let _daemon = Daemon::start(&Base::at(dir), &options)?;
     println!("ready");
-    // The test holds the other end.
+    // The test holds the other end of the pipe.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

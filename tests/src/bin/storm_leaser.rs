@@ -1,5 +1,5 @@
-//! The victim of the lease storm: waits for rows, leases some, reads them twice, lets go; until it is
-//! killed. Ends by itself, with an error, only if a row changed under its lease.
+//! The victim of the lease storm: waits for rows, leases some, reads them twice and releases them,
+//! until it is killed. Ends by itself, with an error, only if a leased row changed.
 //! `storm_leaser DIR NAME SEED`
 
 use std::env;
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: storm_leaser DIR NAME SEED".into());
     };
     let ring = Ring::attach_in(&Base::at(dir), name)?;
-    // An orphan is given another parent.
+    // The parent changes when the test dies.
     let test = rustix::process::getppid();
     let mut dice: u64 = seed.parse()?;
     while rustix::process::getppid() == test {
@@ -36,7 +36,7 @@ fn lease_and_look(ring: &Ring, lane: u32, dice: u64) -> Result<(), Box<dyn Error
     if span.end < span.start + length {
         return Ok(());
     }
-    // Old rows as often as new ones: those are in the writer's way at once.
+    // Leases old rows as often as new ones, since old rows block the writer immediately.
     let room = span.end - span.start - length;
     let start = span.start + if dice & 1 << 20 == 0 { (dice >> 24) % 40 } else { room };
     let start = start.min(span.end - length);

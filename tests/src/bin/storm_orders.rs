@@ -1,6 +1,6 @@
-//! A reader of the storm of orders: takes leases and retention pins of older, newer and equal rows
-//! beside those that it has, lets go of them in any order, and looks at all rows after each.
-//! Ends by itself, with an error, only if a row changed. `storm_orders DIR NAME SEED`
+//! A reader of the lease order storm: takes leases and retention pins of older, newer and equal
+//! rows beside those that it holds, releases them in any order, and checks all held rows after
+//! each. Ends by itself, with an error, only if a row changed. `storm_orders DIR NAME SEED`
 
 use std::env;
 use std::error::Error;
@@ -18,26 +18,26 @@ use bytemuck::cast_slice_mut;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// How far the first lease of a round is ahead of the writer, in rows.
+/// Distances of the first lease of a round from the oldest readable row, in rows.
 const AHEAD: [u64; 5] = [20, 40, 64, 150, 250];
-/// Most rows of a lease. The pin stands on the first.
+/// Most rows of a lease. Its pin is on the first row.
 const ROWS: usize = 4;
 const LONGEST: u64 = ROWS as u64;
 /// Leases held at the same time.
 const MOST: usize = 8;
-/// What is asked for in a round.
+/// Requests in a round.
 const ASKS: u64 = 24;
-/// Requests for older rows between two looks at what is held.
+/// Requests for older rows between two checks of the held rows.
 const BURST: u64 = 32;
-/// Requests for a row after one look at the lane.
+/// Requests for a row after one read of the lane's counters.
 const STALE: u64 = 16;
-/// Number of the observation in the file, after the marks.
+/// Number of the observation column in the file, after the row headers.
 const OBS: usize = 1;
 /// Rows that a writer announces at a time.
 const CHUNK: u64 = 16;
 /// Rounds between two reports.
 const ROUNDS_A_REPORT: u64 = 8;
-/// Looks at rows that were let go of before the reader stops waiting for the writer.
+/// Checks of a released row before the reader stops waiting for the writer.
 const LOOKS_FOR_THE_WRITER: u32 = 200;
 
 fn main() -> Outcome<()> {
@@ -45,7 +45,7 @@ fn main() -> Outcome<()> {
     let [_, dir, name, seed] = args.as_slice() else {
         return Err("usage: storm_orders DIR NAME SEED".into());
     };
-    // Stopped or not.
+    // Dies with the test, even while it is stopped.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let base = Base::at(dir);
@@ -55,7 +55,7 @@ fn main() -> Outcome<()> {
     let (dice, counts) = (seed.parse()?, Orders::default());
     let (leases, kept, held) = (Vec::new(), None, None);
     let mut reader = Reader { rings, store, book, leases, kept, held, dice, counts };
-    // An orphan is given another parent.
+    // The parent changes when the test dies.
     let test = rustix::process::getppid();
     for round in 1_u64.. {
         reader.round()?;
@@ -73,13 +73,13 @@ struct Reader {
     /// Two handles, each with a reader slot of its own.
     rings: [Ring; 2],
     store: Arc<RingStore>,
-    /// What a handle leases with, without its looks before and after.
+    /// Pins of a reader slot, without the checks that a lease makes before and after.
     book: Arc<ReaderPins>,
-    /// Each with the number of its handle.
+    /// Leases, each with the number of its handle.
     leases: Vec<(usize, Lease)>,
-    /// A third slot: the guard of a lane, and its first row.
+    /// A retention pin, in a third slot, and its first row.
     kept: Option<(RetentionPin, u64)>,
-    /// Rows that the book has frozen, in a fourth slot.
+    /// Rows pinned through `book`, in a fourth slot.
     held: Option<PinnedRows>,
     dice: u64,
     counts: Orders,
@@ -95,7 +95,7 @@ impl Reader {
         usize::from(self.below(2) == 1)
     }
 
-    /// First rows held on a lane by one handle, the oldest of them.
+    /// Returns the oldest first row of the leases of one handle.
     fn oldest(&self, handle: usize) -> Option<u64> {
         let ours = self.leases.iter().filter(|(of, _)| *of == handle);
         ours.map(|(_, lease)| lease.place().1.start).min()
@@ -142,7 +142,7 @@ impl Reader {
         match self.below(16) {
             0 => self.let_go(),
             1 => {
-                // Where this handle has none yet: beside those of the other.
+                // A handle without a lease takes its first one beside those of the other handle.
                 let (held, readable) = (self.oldest(handle), self.readable(lane)?);
                 let newer = held.unwrap_or(readable.start) + 1 + self.below(200);
                 let granted = self.ask(lane, handle, newer)?;
@@ -159,8 +159,8 @@ impl Reader {
         }
     }
 
-    /// Asks for the rows that the writer needs next, again and again, up to those that are held. Keeps
-    /// few of them, which would stop the writer.
+    /// Leases the row that the writer overwrites next, repeatedly. Keeps few of these leases, as
+    /// each blocks the writer.
     fn ask_for_older(&mut self, lane: u32, handle: usize) -> Outcome<()> {
         let Some(held) = self.oldest(handle) else { return Ok(()) };
         for _ in 0..BURST {
@@ -183,8 +183,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks at the lane and freezes its oldest row, as a handle does for a lease; then the same row
-    /// again and again, as one does that lost time after its look.
+    /// Reads the lane's counters and pins its oldest row, as a handle does for a lease. Then pins
+    /// the same row repeatedly, as a reader does that was delayed after the read.
     fn freeze_older(&mut self, lane: u32) -> Outcome<()> {
         let Some(held) = &self.held else { return Ok(()) };
         let memory = self.store.lane(lane).ok_or("a lane is missing")?;
@@ -204,11 +204,11 @@ impl Reader {
         Ok(())
     }
 
-    /// Moves the retention pin back to a row whose slot the writer announces now or soon, and forward
-    /// again.
+    /// Moves the retention pin back to a row whose slot the writer announces now or soon, and
+    /// forward again.
     fn keep_older(&mut self, lane: u32) -> Outcome<()> {
         for _ in 0..BURST / 4 {
-            // Around the row that the writer is at.
+            // A row near the one that the writer overwrites.
             let ahead = self.below(3 * CHUNK);
             let (head, slots) = (self.readable(lane)?.end, self.rings[0].slots());
             let Some((guard, from)) = &mut self.kept else { break };
@@ -228,7 +228,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Asks for a lease of some rows from `start` on, and keeps it. `false`: they are gone, or to come.
+    /// Leases some rows from `start` on, and keeps the lease. Returns `false` if they are not
+    /// readable.
     fn ask(&mut self, lane: u32, handle: usize, start: u64) -> Outcome<bool> {
         let length = 1 + self.below(LONGEST);
         match self.rings[handle].lease(lane, start..start + length) {
@@ -246,7 +247,7 @@ impl Reader {
         }
     }
 
-    /// Lets go of any lease, or of the retention pin once there is none.
+    /// Drops a random lease, or the retention pin if there is none.
     fn let_go(&mut self) -> Outcome<()> {
         if self.leases.is_empty() {
             self.kept = None;
@@ -259,7 +260,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks at every row that is held.
+    /// Checks every row that is held.
     fn look(&mut self, lane: u32) -> Outcome<()> {
         for (handle, lease) in &self.leases {
             let (lane, range) = lease.place();
@@ -287,7 +288,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The control: rows that nobody holds any more are overwritten, and that is seen.
+    /// The control: released rows are overwritten, and the checks detect that.
     fn await_writer(&mut self, lane: u32, seq: u64) -> Outcome<()> {
         let memory = self.store.lane(lane).ok_or("a lane is missing")?;
         for _ in 0..LOOKS_FOR_THE_WRITER {
@@ -301,14 +302,15 @@ impl Reader {
     }
 }
 
-/// Whether the observation in a row's slot is that row's.
+/// Returns whether the observation in a row's slot is that row's.
 fn has_row(memory: &Lane, lane: u32, seq: u64) -> bool {
     let mut word = [0];
     memory.copy_out(OBS, seq % memory.slots(), 1, cast_slice_mut(&mut word));
     word[0] == obs(lane, seq)
 }
 
-/// Whether rows that a guard keeps are the ones that were written: at most [`LONGEST`].
+/// Returns whether the rows that a retention pin keeps are those that were written; at most
+/// [`LONGEST`].
 fn is_kept(guard: &RetentionPin, lane: u32, rows: Range<u64>) -> Outcome<bool> {
     let count = usize::try_from(rows.end.saturating_sub(rows.start))?;
     let (mut seqs, mut episodes, mut obs) = ([0_u64; ROWS], [0_u64; ROWS], [0_u64; ROWS]);

@@ -1,4 +1,4 @@
-//! Another victim of a kill storm: resizes a ring and ends. `storm_resizer DIR NAME ROWS`
+//! A victim of the resize storm: resizes a ring and ends. `storm_resizer DIR NAME ROWS`
 
 use std::env;
 use std::error::Error;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let ring = Ring::attach_in(&Base::at(dir), name)?;
     let test = rustix::process::getppid();
-    // An orphan is given another parent.
+    // The parent changes when the test dies.
     let mut watch = |_| {
         let orphaned = rustix::process::getppid() != test;
         if orphaned { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -8,7 +8,7 @@ use std::error::Error;
 use backcast_core::{AutoresetMode, Base, Ring, StepColumns, WriterOptions};
 use backcast_tests::storm::{PIXELS, action, check, draw_pixels, mix, reward};
 
-/// Appends between two looks at whether the test is still there.
+/// Appends between two checks that the test is alive.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     write(dir, name, life.parse()?, lanes.parse()?)
 }
 
-/// The rows of all lanes for one append.
+/// Columns of one append, with a row for every lane.
 struct Frame {
     lives: Vec<u64>,
     pixels: Vec<u64>,
@@ -61,7 +61,7 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
     let (mut now, mut last) = (Frame::new(n), Frame::new(n));
     let (mut actions, mut rewards) = (vec![0; n], vec![0.0; n]);
     let (mut terminated, mut truncated) = (vec![false; n], vec![false; n]);
-    // An orphan is given another parent.
+    // The parent changes when the test dies.
     let test = rustix::process::getppid();
     for step in 0_u64.. {
         if step % STEPS_BETWEEN_LOOKS == 0 && rustix::process::getppid() != test {
@@ -72,11 +72,12 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
             let seq = ring.lane_span(lane).ok_or("a lane is missing")?.end;
             now.set(i, lane, seq, life);
             (actions[i], rewards[i]) = (action(lane, seq), reward(lane, seq));
-            // Ends of the lanes are independent: about one step in eight.
+            // Each lane ends an episode independently, about one step in eight.
             let end = if awaits_final[i] { 0 } else { mix(seq ^ life << 32 ^ step << 8) % 16 };
             (terminated[i], truncated[i]) = (end == 1 || end == 3, end == 2 || end == 3);
             let ends = terminated[i] || truncated[i];
-            // What a step leads to is the next row, also where that is the FINAL one.
+            // The next observation of a step is that of the next row, even if that is the FINAL
+            // one.
             if mode == AutoresetMode::Disabled || (mode == AutoresetMode::SameStep && ends) {
                 last.set(i, lane, seq + 1, life);
             }
@@ -107,7 +108,7 @@ fn write(dir: &str, name: &str, life: u64, lanes: u32) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// The same by reserved rows, lane after lane; about one in eight is given up half written.
+/// Appends by reserved rows, lane after lane. Abandons about one in eight half written.
 fn write_in_place(ring: &Ring, life: u64, lanes: u32) -> Result<(), Box<dyn Error>> {
     let test = rustix::process::getppid();
     let claim = |_| ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep));

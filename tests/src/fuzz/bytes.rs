@@ -1,10 +1,10 @@
-//! Mutations that know nothing of a format: flips, cuts, splices, repetitions, odd bytes.
+//! Mutations of bytes of any format: flips, cuts, splices, repetitions, special bytes.
 
 use rand::{Rng, RngExt, seq::IndexedRandom};
 
 use super::dice::Dice;
 
-/// Bytes that mean something to some parser.
+/// Bytes that are special to some parser.
 const ODD: &[&[u8]] = &[
     b"\0",
     b"\"",
@@ -22,7 +22,7 @@ const ODD: &[&[u8]] = &[
     b"\xe2\x80\xae",
 ];
 
-/// Change some bytes, most often within `focus`, and say what was done.
+/// Changes some bytes, most often within `focus`, and returns a description.
 pub fn mutate(
     bytes: &mut Vec<u8>,
     other: &[u8],

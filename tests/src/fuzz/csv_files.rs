@@ -1,4 +1,4 @@
-//! CSV files, made by a writer, with their cells, lines and header edited before their bytes are.
+//! CSV files from a real writer, with edits of cells, lines and header, then of bytes.
 
 use backcast_market::PanelOptions;
 use csv::{Terminator, WriterBuilder};
@@ -10,7 +10,7 @@ use super::{
     panel_files::{Case, options},
 };
 
-/// What people and programs write into cells.
+/// Texts that people and programs write into cells.
 const CELLS: &[&str] = &[
     "",
     " ",
@@ -67,10 +67,10 @@ const NAMES: &[&str] = &[
     "volume\n",
 ];
 
-/// A file with up to two edits of its cells and some of its bytes.
+/// Returns a file with up to two edits of its cells and some of its bytes.
 ///
 /// # Panics
-/// Never: it is written in memory.
+/// Never: the file is written in memory.
 pub fn case(dice: &mut Dice) -> Case {
     let mut mutations = Vec::new();
     let mut records = records(dice);
@@ -99,7 +99,7 @@ pub fn case(dice: &mut Dice) -> Case {
     Case { bytes, options, mutations }
 }
 
-/// A header and rows that are a panel.
+/// Returns the header and the rows of a panel.
 fn records(dice: &mut Dice) -> Vec<Vec<String>> {
     let names = ["date", "tic", "open", "high", "low", "close", "volume", "rsi"];
     let mut records = vec![names.map(str::to_owned).to_vec()];

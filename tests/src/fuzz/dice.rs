@@ -1,13 +1,12 @@
-//! Where choices come from: a seed, or the bytes that a fuzzer hands over.
+//! Source of choices: a seed, or the bytes of a fuzzer.
 
 use std::convert::Infallible;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng, TryRng};
 
-/// A stream of choices. Built from bytes, equal prefixes of the bytes make equal first choices, so
-/// that a fuzzer that changes one byte changes one choice; when they are used up, the rest follows
-/// from all of them.
+/// A stream of choices. Choices made from bytes consume them in order, so that a fuzzer that
+/// changes one byte changes one choice. Once all are used, choices follow from a hash of them.
 #[derive(Debug)]
 pub struct Dice {
     bytes: Vec<u8>,
@@ -16,13 +15,13 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// Choices that follow from a number.
+    /// Returns the choices of a seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self { bytes: Vec::new(), used: 0, rest: StdRng::seed_from_u64(seed) }
     }
 
-    /// Choices that follow from bytes.
+    /// Returns the choices of some bytes.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         let rest = StdRng::from_seed(*blake3::hash(bytes).as_bytes());

@@ -1,4 +1,4 @@
-//! Ways to damage the files of a named object, repaired checksums included.
+//! Ways to damage the files of a named object, with and without repaired checksums.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -21,14 +21,14 @@ use super::dice::Dice;
 /// The files of one object, by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// Numbers at which arithmetic goes wrong.
+/// Numbers at which arithmetic overflows or rounds.
 pub fn odd_number(dice: &mut Dice) -> u64 {
     let power = 1_u64 << dice.random_range(0..64);
     let near = [power, power - 1, power + 1, power.wrapping_neg(), u64::MAX, u64::MAX - 4096, 0];
     if dice.random_ratio(1, 4) { dice.random() } else { *near.choose(dice).unwrap_or(&0) }
 }
 
-/// Reads what a healthy object is made of.
+/// Reads the files of a healthy object.
 pub fn read_files(dir: &Path) -> io::Result<Files> {
     let read = |entry: io::Result<fs::DirEntry>| {
         let entry = entry?;
@@ -37,7 +37,7 @@ pub fn read_files(dir: &Path) -> io::Result<Files> {
     fs::read_dir(dir)?.map(read).collect()
 }
 
-/// Puts files down as their creator would; whatever was there before is gone.
+/// Writes files as their creator would, in place of earlier ones.
 pub fn put_files(dir: &Path, files: &Files) -> io::Result<()> {
     clear(dir)?;
     DirBuilder::new().mode(0o700).create(dir)?;
@@ -58,7 +58,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Damage that any file can suffer. Returns what was done.
+/// Damages any file. Returns a description of the damage.
 pub fn damage_any(
     dir: &Path,
     file: &str,
@@ -90,7 +90,7 @@ pub fn damage_any(
             let mut bytes = fs::read(&path)?;
             let flips = dice.random_range(1..9);
             for _ in 0..flips {
-                // The headers are what is checked; half of the flips go there.
+                // Half of the flips hit the headers, which are checked.
                 let end = if dice.random() { bytes.len().min(600) } else { bytes.len() };
                 let at = dice.random_range(0..end.max(1));
                 if let Some(byte) = bytes.get_mut(at) {
@@ -142,12 +142,12 @@ pub fn damage_any(
                 fs::create_dir(&path)?;
                 format!("{file} is a directory")
             } else {
-                // The path of a socket is short: it is made elsewhere and moved.
+                // The path of a socket must be short, so the socket is made elsewhere and moved.
                 let elsewhere = tempfile::tempdir()?;
                 let socket = elsewhere.path().join("s");
                 let listener = UnixListener::bind(&socket)?;
                 drop(listener);
-                // Another file system is no reason to fail: then the file is missing.
+                // If the move fails across file systems, the file is missing, which is damage too.
                 let _ = fs::rename(&socket, &path);
                 format!("{file} is a socket")
             }
@@ -155,8 +155,8 @@ pub fn damage_any(
     })
 }
 
-/// Damage inside `ring.ctl` whose checksums are right again, with the other files made to agree, so
-/// that the checks behind the checksums have to find it.
+/// Damages `ring.ctl`, repairs its checksums and makes the other files agree, so that the checks
+/// behind the checksums have to find it.
 pub fn damage_repaired(dir: &Path, dice: &mut Dice) -> io::Result<String> {
     let path = dir.join("ring.ctl");
     let mut ctl = fs::read(&path)?;
@@ -164,7 +164,7 @@ pub fn damage_repaired(dir: &Path, dice: &mut Dice) -> io::Result<String> {
         0 => {
             let bits = dice.random_range(1..5);
             for _ in 0..bits {
-                // Past the magic, before the checksum; and the records of the schema.
+                // Bytes between the magic and the checksum, and the records of the schema.
                 let end = if dice.random() { 0xe0 } else { 4096 + 8 * 128 };
                 let at = dice.random_range(8..end);
                 ctl[at] ^= 1 << dice.random_range(0..8);
@@ -228,7 +228,7 @@ pub fn damage_repaired(dir: &Path, dice: &mut Dice) -> io::Result<String> {
     Ok(format!("{what}, checksums repaired"))
 }
 
-/// Changes one byte of a column's record and makes every checksum right again.
+/// Changes one byte of a column's record and repairs every checksum.
 pub fn change_record(dir: &Path, column: usize, byte: usize) -> io::Result<()> {
     let path = dir.join("ring.ctl");
     let mut ctl = fs::read(&path)?;
@@ -245,8 +245,8 @@ fn set_field(ctl: &mut [u8], at: usize, fields: &[(usize, usize)], dice: &mut Di
     format!("{size} bytes at {at} + {offset} of ring.ctl set to {value:#x}")
 }
 
-/// A ring that agrees with itself in every number and is larger than its files can be, up to more
-/// than an address space.
+/// Makes a ring that is consistent in every number and larger than its files, up to more than an
+/// address space.
 fn grow(dir: &Path, ctl: &mut [u8], dice: &mut Dice) -> Result<String, String> {
     let base = Base::at(dir.parent().and_then(Path::parent).unwrap_or(dir));
     let name = dir.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -272,7 +272,7 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
-/// Makes the schema's hash and the superblock's checksum right.
+/// Repairs the schema's hash and the superblock's checksum.
 fn repair(ctl: &mut [u8]) {
     let columns = u32::from_le_bytes(word(ctl, offset_of!(Superblock, column_count))) as usize;
     let from = usize::try_from(SUPERBLOCK_BYTES).unwrap_or(4096);
@@ -285,7 +285,7 @@ fn repair(ctl: &mut [u8]) {
     ctl[at..at + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Gives the readers' file and the lanes the headers and lengths that `ring.ctl` speaks of.
+/// Gives the readers' file and the lanes the headers and lengths that `ring.ctl` implies.
 fn agree(dir: &Path, ctl: &[u8]) -> io::Result<()> {
     let uuid: [u8; 16] = word(ctl, offset_of!(Superblock, ring_uuid));
     let long = |offset| u64::from_le_bytes(word(ctl, offset));
@@ -300,7 +300,7 @@ fn agree(dir: &Path, ctl: &[u8]) -> io::Result<()> {
         options.write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(dir.join(name))?;
         file.write_all(header)?;
-        // Longer than any file system allows: then it stays as it is.
+        // A length that no file system allows leaves the file as it is.
         let _ = file.set_len(len);
         Ok(())
     };
@@ -329,8 +329,8 @@ fn agree(dir: &Path, ctl: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts bytes over the beginning of a file. With `repair`, the checksums in `ring.ctl` are made right
-/// and the other files agree with it.
+/// Overwrites the beginning of a file. With `repair`, also repairs the checksums in `ring.ctl` and
+/// makes the other files agree with it.
 pub fn overlay(dir: &Path, file: &str, bytes: &[u8], repair: bool) -> io::Result<()> {
     let path = dir.join(file);
     let mut content = fs::read(&path)?;
@@ -343,8 +343,8 @@ pub fn overlay(dir: &Path, file: &str, bytes: &[u8], repair: bool) -> io::Result
     fs::write(&path, content)
 }
 
-/// Live counters and rows that no writer of ours left: nothing to refuse at attach, everything to
-/// survive afterwards.
+/// Writes live counters and rows that no correct writer leaves. Attaching accepts them, and readers
+/// must survive them.
 pub fn damage_lane(dir: &Path, lane: u32, dice: &mut Dice) -> io::Result<String> {
     let path = dir.join(format!("lane-{lane:04}.dat"));
     let mut bytes = fs::read(&path)?;
@@ -356,13 +356,14 @@ pub fn damage_lane(dir: &Path, lane: u32, dice: &mut Dice) -> io::Result<String>
     ];
     let head = odd_number(dice) >> dice.random_range(0..48);
     for (i, at) in counters.into_iter().enumerate() {
-        // Half of the time plausible neighbours, so that more than the first check is reached.
+        // Half of the values are plausible, so that later checks are reached too.
         let value = if dice.random() { odd_number(dice) } else { head.wrapping_sub(i as u64) };
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
     let noise = dice.random_range(4096..=bytes.len());
     dice.fill_bytes(&mut bytes[noise..]);
-    // It says that it moved: to a file that says something else, to one that moved too, or nowhere.
+    // The lane claims to be relocated: to a file that contradicts it, to a relocated one, or
+    // nowhere.
     let moved = dice.random_ratio(1, 4);
     if moved {
         let next = dir.join(format!("lane-{lane:04}.next"));

@@ -1,5 +1,5 @@
-//! Damage for files and memory, and the judges of what becomes of it: shared by the tests that
-//! always try the same cases and by the coverage-guided targets in `fuzz/`.
+//! Damage of files and memory, and checks of the outcome. Shared by tests with fixed cases and by
+//! the coverage-guided targets in `fuzz/`.
 
 pub mod bytes;
 pub mod csv_files;
@@ -14,5 +14,5 @@ pub mod use_ring;
 
 use std::collections::BTreeMap;
 
-/// How often each outcome was seen.
+/// Number of times that each outcome was seen.
 pub type Tally = BTreeMap<String, u64>;

@@ -1,4 +1,4 @@
-//! A hostile peer: it writes into the files of a ring that others use.
+//! A hostile peer: it writes into the files of a ring while others use it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ use rand::{Rng, RngExt};
 use super::dice::Dice;
 use super::files::odd_number;
 
-/// Bytes of a row in the first column: its number, and then what else it says of itself.
+/// Bytes of a row header: the sequence number, then episode, step and flags.
 const MARK: u64 = 24;
 
 /// The open files of a ring of two lanes, each written as a plain file.
@@ -45,7 +45,8 @@ impl Noise {
         })
     }
 
-    /// Writes in a thread of its own while `work` runs; its result, and how often was written.
+    /// Writes in a thread while `work` runs. Returns the result of `work`, and the number of
+    /// writes.
     ///
     /// # Panics
     /// If the files cannot be written.
@@ -68,7 +69,7 @@ impl Noise {
         })
     }
 
-    /// Writes once. Mostly numbers that look right, so that more than the first check is reached.
+    /// Writes once. Most numbers are plausible, so that later checks are reached too.
     pub fn write(&self, dice: &mut Dice) -> io::Result<()> {
         let lane = &self.lanes[dice.random_range(0..2_usize)];
         let (reserved, head) =
@@ -77,7 +78,7 @@ impl Noise {
         match dice.random_range(0..10) {
             0 => {
                 let counter = if dice.random() { reserved } else { head };
-                // One that moved nowhere, or to what somebody put there.
+                // A lane that claims to be relocated, without a new file or with a corrupt one.
                 let value = if dice.random_ratio(1, 10) { RELOCATED } else { odd_number(dice) };
                 lane.write_all_at(&value.to_le_bytes(), counter)
             }
@@ -87,7 +88,7 @@ impl Noise {
                 lane.write_all_at(&(rows + rows % 9).to_le_bytes(), reserved)
             }
             6..=8 => {
-                // Everything but the row numbers: their noise is refused at once.
+                // All but the sequence numbers, since a wrong one is refused at once.
                 dice.fill_bytes(&mut noise);
                 let column = dice.random_range(0..self.columns.len());
                 let (offset, length) = self.columns[column];
@@ -113,7 +114,7 @@ impl Noise {
     }
 }
 
-/// Stops the peer when the work ends, also by a panic.
+/// Stops the peer when the work ends, even by a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

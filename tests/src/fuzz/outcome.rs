@@ -1,11 +1,11 @@
-//! What became of a file: a panel that can be used, or a refusal that helps.
+//! Checks the outcome of a file: a usable panel, or a refusal that says where the problem is.
 
 use backcast_market::{Panel, PanelError, PanelLoadError};
 
-/// What [`used`] says.
+/// Result of [`used`].
 pub const LOADED: &str = "loaded";
 
-/// Uses a panel in every way that a reader of files may affect.
+/// Uses a panel in every way that the file's content may affect.
 pub fn used(panel: &Panel) -> Result<String, String> {
     let summary = panel.describe();
     let sizes = (panel.tickers().len(), panel.days(), panel.columns().len());
@@ -27,7 +27,7 @@ pub fn used(panel: &Panel) -> Result<String, String> {
     Ok(LOADED.to_owned())
 }
 
-/// The kind of a refusal, whose message must say where.
+/// Returns the kind of a refusal, and checks that its message says where the problem is.
 pub fn refused(error: &PanelError) -> Result<String, String> {
     use PanelLoadError as E;
     let message = error.to_string();
@@ -67,7 +67,7 @@ pub fn refused(error: &PanelError) -> Result<String, String> {
             let kind = part.split([' ', '{']).next().unwrap_or_default();
             return Ok(format!("Damaged: {kind}"));
         }
-        // About all of the file: its names, its size, its format.
+        // Refusals of the whole file: its names, its size, its format.
         _ => {}
     }
     let variant = format!("{problem:?}");

@@ -1,4 +1,4 @@
-//! A price file of one case, what its reader is asked for, and the judgement of what it says.
+//! A price file of one case, the options of its reader, and the check of the outcome.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use super::outcome;
 /// A file of one case.
 #[derive(Debug)]
 pub struct Case {
-    /// What is in it.
+    /// Bytes of the file.
     pub bytes: Vec<u8>,
-    /// What its reader is asked for.
+    /// Options of the reader.
     pub options: PanelOptions,
-    /// What was done to it, in words; empty for a good file.
+    /// Descriptions of the edits; empty for a good file.
     pub mutations: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub fn parquet(path: &Path, options: &PanelOptions) -> Result<PanelData, PanelEr
     PanelData::from_parquet(path, options)
 }
 
-/// What a caller may ask for.
+/// Returns options that a caller may choose.
 #[must_use]
 pub fn options(dice: &mut Dice) -> PanelOptions {
     let mut options = PanelOptions::default();
@@ -50,7 +50,8 @@ pub fn options(dice: &mut Dice) -> PanelOptions {
     }
 }
 
-/// Loads a file and uses the panel, or looks at the refusal: its kind, or what is wrong with it.
+/// Loads a file and uses the panel, or checks the refusal. Returns the kind of the outcome, or the
+/// problem with it.
 pub fn judge(load: Load, path: &Path, options: &PanelOptions) -> Result<String, String> {
     match load(path, options) {
         Ok(data) => outcome::used(&data.into_heap()),

@@ -1,4 +1,4 @@
-//! Parquet files, made by a writer, with types, nulls and names edited before their bytes are.
+//! Parquet files from a real writer, with edits of types, nulls and names, then of bytes.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use super::{
 
 type Columns = Vec<(String, ArrayRef)>;
 
-/// 2024-01-01.
+/// 2024-01-01, in days since 1970-01-01.
 const FIRST_DAY: i32 = 19_723;
 
-/// A file with up to two edits of its columns and some of its bytes.
+/// Returns a file with up to two edits of its columns and some of its bytes.
 ///
 /// # Panics
-/// Never: it is written in memory.
+/// Never: the file is written in memory.
 pub fn case(dice: &mut Dice) -> Case {
     let mut mutations = Vec::new();
     let mut columns = columns(dice);
@@ -59,7 +59,7 @@ pub fn case(dice: &mut Dice) -> Case {
     Case { bytes, options, mutations }
 }
 
-/// Where the footer begins, if it says so.
+/// Returns the offset of the footer, if its length is plausible.
 fn footer(bytes: &[u8]) -> usize {
     let end = bytes.len();
     let length = bytes
@@ -69,11 +69,11 @@ fn footer(bytes: &[u8]) -> usize {
     end.saturating_sub(length.saturating_add(8))
 }
 
-/// Give a number, a count or a length in a header or the footer another value, and nothing else.
+/// Changes one number, count or length in a header or the footer.
 fn number(bytes: &mut Vec<u8>, dice: &mut Dice) -> String {
     let from = footer(bytes);
     let (begin, end) = if dice.random() { (4, from) } else { (from, bytes.len()) };
-    // What looks like the beginning of a Thrift field: an i32, an i64, a text, or a long list.
+    // Bytes that look like the beginning of a Thrift field: an i32, an i64, a text, or a long list.
     let is_field = |byte: u8| matches!(byte & 0x0f, 5 | 6 | 8) && byte >> 4 < 6 || byte == 0xfc;
     let fields: Vec<usize> =
         (begin..end.saturating_sub(9)).filter(|&at| is_field(bytes[at])).collect();
@@ -107,7 +107,7 @@ fn number(bytes: &mut Vec<u8>, dice: &mut Dice) -> String {
     varint.push(left.to_le_bytes()[0]);
     bytes.splice(at + 1..at + 1 + length, varint);
     if begin == from {
-        // The footer has another length now, and says so.
+        // Updates the length of the footer.
         let place = bytes.len() - 8;
         let said = place.wrapping_sub(from);
         if let (Ok(said), Some(place)) = (u32::try_from(said), bytes.get_mut(place..place + 4)) {
@@ -117,7 +117,7 @@ fn number(bytes: &mut Vec<u8>, dice: &mut Dice) -> String {
     format!("the number at {at} is {value}")
 }
 
-/// Pages, footer or the last bytes.
+/// Returns a range to mutate: the pages, the footer or the last bytes.
 fn focus(bytes: &[u8], dice: &mut Dice) -> std::ops::Range<usize> {
     let end = bytes.len();
     let footer = footer(bytes);
@@ -128,9 +128,9 @@ fn focus(bytes: &[u8], dice: &mut Dice) -> std::ops::Range<usize> {
     }
 }
 
-/// Tell every column chunk in a footer of our writer that it is compressed with Brotli.
+/// Sets the codec of every column chunk in a footer to Brotli.
 fn codec(bytes: &mut [u8]) {
-    // Field 4 of a column's metadata: the codec, an i32 after the path, and 4 is Brotli.
+    // Field 4 of a column's metadata is the codec, an i32 after the path; 4 is Brotli.
     let needle: &[u8] = b"\x15\x00\x16";
     let at: Vec<usize> =
         bytes.windows(3).enumerate().filter(|(_, w)| *w == needle).map(|(at, _)| at).collect();
@@ -139,7 +139,7 @@ fn codec(bytes: &mut [u8]) {
     }
 }
 
-/// Columns that are a panel, in one of the types that each may have.
+/// Returns the columns of a panel, each in one of its allowed types.
 fn columns(dice: &mut Dice) -> Columns {
     let (tickers, days) = (dice.random_range(1..4), dice.random_range(1..40));
     let keys: Vec<(i32, i32)> =
@@ -210,7 +210,7 @@ fn edit(columns: &mut Columns, dice: &mut Dice) -> String {
     };
     match dice.random_range(0..13) {
         12 => {
-            // What pandas calls an index is passed over, whatever it holds.
+            // An index column of pandas is ignored, whatever it holds.
             let name = *["Unnamed: 0", "x"].choose(dice).unwrap_or(&"x");
             let levels = dice.random_range(1..20);
             columns.insert(at, (name.to_owned(), nested(&columns[at].1, levels)));
@@ -247,7 +247,7 @@ fn edit(columns: &mut Columns, dice: &mut Dice) -> String {
             format!("{odd:?} in column {at}")
         }
         6 => {
-            // The column of days, with one of them no day.
+            // A column of days with one that is not a day.
             let days = (0..rows).map(|row| Some(if row == bad { 20_249_999 } else { 20_240_101 }));
             columns[0].1 = Arc::new(days.collect::<Int32Array>());
             "integers for days".to_owned()
@@ -273,14 +273,14 @@ fn edit(columns: &mut Columns, dice: &mut Dice) -> String {
             format!("columns {at} and {other} swapped")
         }
         _ => {
-            // The first ticker's name for every row: days repeat, unless there is one ticker.
+            // The first ticker's name in every row, so that days repeat unless there is one ticker.
             columns[1].1 = Arc::new(StringArray::from(vec!["T1"; rows]));
             "one ticker".to_owned()
         }
     }
 }
 
-/// Lists of one element each, within each other.
+/// Nested lists of one element each.
 fn nested(column: &ArrayRef, levels: usize) -> ArrayRef {
     (0..levels).fold(Arc::clone(column), |inner, _| {
         let field = Arc::new(Field::new_list_field(inner.data_type().clone(), true));
@@ -315,7 +315,7 @@ fn write(columns: &Columns, dice: &mut Dice) -> Vec<u8> {
         properties = properties.set_writer_version(WriterVersion::PARQUET_2_0);
     }
     if dice.random_ratio(1, 4) {
-        // Names may be there twice, and the encoding is asked for by name.
+        // Names may occur twice, and the encoding is chosen by name.
         let text = |name: &str| {
             columns.iter().all(|(known, column)| known != name || column.data_type().is_string())
         };

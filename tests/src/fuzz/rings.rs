@@ -1,4 +1,4 @@
-//! Rings to be damaged, the ways to damage one, and what may become of those who attach it.
+//! Rings to damage, the ways to damage them, and the outcomes that attaching one may have.
 
 use std::error::Error;
 use std::fs;
@@ -19,18 +19,18 @@ use super::files::{
 };
 use super::use_ring::use_ring;
 
-/// A directory of our own: in `BACKCAST_TEST_SHM`, or in memory if there is such a thing. A fuzzer ends
+/// Returns a new directory in `BACKCAST_TEST_SHM`, or in `/dev/shm` if it exists. A fuzzer ends
 /// without removing it.
 ///
 /// # Panics
-/// If none can be made.
+/// If the directory cannot be created.
 #[must_use]
 pub fn tmpfs() -> TempDir {
     let place = std::env::var_os("BACKCAST_TEST_SHM").unwrap_or_else(|| "/dev/shm".into());
     TempDir::new_in(place).or_else(|_| TempDir::new()).expect("a directory of our own")
 }
 
-/// Four columns, one of which accepts only two of its byte's values.
+/// Returns a schema of four columns, one of them boolean.
 pub fn schema() -> Result<Schema, SchemaError> {
     Schema::builder()
         .column("obs", DType::F32, &[2])
@@ -40,7 +40,7 @@ pub fn schema() -> Result<Schema, SchemaError> {
         .build()
 }
 
-/// A persistent ring of two lanes with some rows, so that nobody has to hold it.
+/// Creates a persistent ring of two lanes with some rows, which exists without holders.
 pub fn make_ring(base: &Base, name: &str, schema: &Schema) -> Result<Ring, Box<dyn Error>> {
     let options = RingOptions::with_capacity(2_000).lanes(2).reader_slots(4).persistent(true);
     let ring = Ring::create(name, schema, options.base(base.clone()))?;
@@ -61,7 +61,7 @@ pub fn make_ring(base: &Base, name: &str, schema: &Schema) -> Result<Ring, Box<d
     Ok(ring)
 }
 
-/// A ring of other columns.
+/// Creates a ring with other columns.
 fn make_other(base: &Base) -> Result<(), Box<dyn Error>> {
     let schema = Schema::builder().column("obs", DType::F64, &[3]).build()?;
     let options = RingOptions::with_capacity(500).reader_slots(9).persistent(true);
@@ -90,7 +90,7 @@ impl Victim {
         Ok(Self { base, healthy, strangers })
     }
 
-    /// What the healthy ring is made of.
+    /// Returns the files of the healthy ring.
     #[must_use]
     pub fn healthy(&self) -> &Files {
         &self.healthy
@@ -102,7 +102,7 @@ impl Victim {
         Ok(dir)
     }
 
-    /// Puts the healthy ring down and damages it. Returns what was done, in words.
+    /// Writes the healthy ring to disk and damages it. Returns a description of the damage.
     pub fn damage(&self, dice: &mut Dice) -> std::io::Result<String> {
         let dir = self.put()?;
         let strangers = [&self.strangers[0], &self.strangers[1]];
@@ -135,17 +135,18 @@ impl Victim {
         })
     }
 
-    /// Puts the ring down with a file that begins with these bytes, checksums made right if asked.
+    /// Writes the ring to disk with a file that begins with these bytes, with repaired checksums if
+    /// `repair` is set.
     pub fn overlay(&self, file: &str, bytes: &[u8], repair: bool) -> std::io::Result<()> {
         overlay(&self.put()?, file, bytes, repair)
     }
 
-    /// Attaches the ring and uses it in every way; the variant of what stopped it, or "works".
+    /// Attaches the ring and uses it in every way. Returns the variant of the error, or "works".
     ///
     /// # Panics
-    /// On whatever attaching a damaged ring has no reason to say.
+    /// On an error that attaching a damaged ring must not return.
     pub fn attach(&self, dice: &mut Dice, tally: &mut Tally) -> String {
-        // What people use to look at damaged objects has to survive them too.
+        // Listing and inspecting must survive damaged objects too.
         if dice.random_ratio(1, 8) {
             let listed = backcast_core::list(&self.base).expect("a listing of damaged objects");
             assert!(listed.iter().all(|object| object.kind == Kind::Ring));
@@ -164,10 +165,10 @@ impl Victim {
     }
 }
 
-/// The variant's name; its message names the object.
+/// Returns the variant's name, and checks that the message names the object.
 ///
 /// # Panics
-/// If it does not, or attaching has no reason to say so.
+/// If it does not, or if attaching must not return this error.
 #[must_use]
 pub fn segment_kind(error: &SegmentError) -> &'static str {
     let text = error.to_string();

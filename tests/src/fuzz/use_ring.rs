@@ -1,4 +1,4 @@
-//! Everything a user can do with a ring, on rings whose bytes lie.
+//! Uses a ring in every way that a user can, on rings with corrupt bytes.
 
 use backcast_core::{
     AutoresetMode, Batch, MAX_LANES, ReadError, Ring, RowIndex, SampleError, Sampler,
@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::Tally;
 use super::dice::Dice;
 
-/// Rows read at a time: what a user asks for is the user's memory.
+/// Rows read at a time, which bounds the memory of a read.
 const SOME_ROWS: u64 = 64;
 
 /// Uses a ring in one of its ways, most often the quick ones.
 ///
 /// # Panics
-/// As [`use_ring`].
+/// If [`use_ring`] panics.
 pub fn use_once(turn: u64, ring: &Ring, sampler: &mut Sampler, dice: &mut Dice, tally: &mut Tally) {
     match turn % 16 {
         0 => use_ring(ring, dice, tally),
@@ -26,10 +26,10 @@ pub fn use_once(turn: u64, ring: &Ring, sampler: &mut Sampler, dice: &mut Dice, 
     }
 }
 
-/// Uses a ring in every way. Numbers may be wrong; what is returned is well formed.
+/// Uses a ring in every way. Numbers may be wrong; results must be well formed.
 ///
 /// # Panics
-/// On an answer that a ring has no reason to give, whatever its bytes.
+/// On an error or a result that no bytes justify.
 pub fn use_ring(ring: &Ring, dice: &mut Dice, tally: &mut Tally) {
     look(ring);
     read_rows(ring, tally);
@@ -70,7 +70,7 @@ fn read_rows(ring: &Ring, tally: &mut Tally) {
                 Ok(rows) => {
                     count(tally, "rows", "works");
                     if ring.schema().column("alive").is_some() {
-                        // Refuses every byte that is not 0 or 1.
+                        // The typed access refuses bytes other than 0 and 1.
                         let alive = rows.column::<bool>("alive").expect("whole booleans");
                         assert_eq!(alive.len(), rows.len());
                     }
@@ -95,7 +95,7 @@ fn sample(ring: &Ring, dice: &mut Dice, tally: &mut Tally) {
     }
 }
 
-/// Draws a batch, then gathers its indices and others.
+/// Draws a batch, then gathers its indices and random ones.
 fn draw(sampler: &mut Sampler, dice: &mut Dice, tally: &mut Tally) {
     let batch = match sampler.sample(8) {
         Ok(batch) => batch,
@@ -125,7 +125,7 @@ fn gather(sampler: &mut Sampler, index: &[i64], tally: &mut Tally) {
     }
 }
 
-/// Indices are in range, ages are not negative, and every boolean is one.
+/// Checks that indices are in range, ages are not negative, and booleans are 0 or 1.
 fn check(batch: &Batch, sampler: &Sampler) {
     let lanes = sampler.ring().lanes();
     for index in batch.index() {
@@ -143,7 +143,7 @@ fn check(batch: &Batch, sampler: &Sampler) {
     }
 }
 
-/// Adopts the lanes and appends, as a successor would.
+/// Claims the lanes and appends, as a successor would.
 fn append(ring: &Ring, tally: &mut Tally) {
     let mut writer = match ring
         .writer(WriterOptions::lanes(ring.lanes()).autoreset(AutoresetMode::NextStep))
@@ -151,9 +151,9 @@ fn append(ring: &Ring, tally: &mut Tally) {
         Ok(writer) => writer,
         Err(WriterError::Damaged { .. }) => return count(tally, "writer", "Damaged"),
         Err(WriterError::LanesTaken { .. }) => return count(tally, "writer", "LanesTaken"),
-        // A lane larger than the address space has room for.
+        // A lane too large for the address space.
         Err(WriterError::Segment(SegmentError::Io { .. })) => return count(tally, "writer", "Io"),
-        // A lane that says that it moved to something else.
+        // A lane that claims to be relocated to another file.
         Err(WriterError::Segment(SegmentError::Corrupt { .. })) => {
             return count(tally, "writer", "Corrupt");
         }
@@ -164,7 +164,7 @@ fn append(ring: &Ring, tally: &mut Tally) {
     let zeros: Vec<Vec<u8>> =
         ring.schema().columns().iter().map(|column| vec![1; column.width() * lanes]).collect();
     let columns: Vec<&[u8]> = zeros.iter().map(Vec::as_slice).collect();
-    // The typed way must not panic on a schema that a file made up either.
+    // Typed access must not panic on the schema of a corrupt file either.
     let _ = StepColumns::of(ring.schema()).with("obs", &[0.0_f32; 4]);
     for step in 0..3 {
         let ends = vec![step == 1; lanes];

@@ -1,5 +1,5 @@
-//! A hostile peer: random words in a lane's counters, random bytes in its columns and in the
-//! readers' file, while others sample, read, look and adopt.
+//! A hostile peer writes random words to a lane's counters, and random bytes to its columns and the
+//! readers' file, while others sample, read, inspect and claim lanes.
 
 use std::error::Error;
 
@@ -26,7 +26,7 @@ fn a_peer_that_writes_noise_causes_wrong_numbers_and_typed_errors_only()
     Ok(())
 }
 
-/// What has to happen for the test to prove anything, and has not happened yet.
+/// Returns an outcome that must occur for the test to be meaningful and has not occurred yet.
 fn missing(tally: &Tally) -> Option<&'static str> {
     let expected = [
         "sample: works",
@@ -49,7 +49,7 @@ fn work(ring: &Ring, rounds: u64) -> Tally {
     let options = SamplerOptions::seeded(5).history(6).future(3);
     let mut sampler = ring.sampler(options).expect("the windows fit");
     for round in 0..100 * rounds {
-        // Some races are rare when the machine is busy: on until each was seen.
+        // Some races are rare on a busy machine, so rounds continue until each has occurred.
         if round >= rounds && missing(&tally).is_none() {
             break;
         }

@@ -1,5 +1,5 @@
-//! Damaged files at attach, ten thousand of them: a typed error or a ring that works, and never a
-//! panic, a hang, a signal or an allocation of a size that a file made up.
+//! Ten thousand damaged rings: attaching gives a typed error or a ring that works, and never a
+//! panic, a hang, a signal or an allocation whose size a file dictates.
 
 mod hostile;
 mod panels;
@@ -81,7 +81,7 @@ fn a_column_record_that_contradicts_the_sizes_of_its_ring_is_refused() -> Result
         (offset_of!(ColumnRecord, length_bytes), "length"),
         (offset_of!(ColumnRecord, unused), "unused bytes"),
     ];
-    // The marks, and the columns of the schema.
+    // The row headers, and the columns of the schema.
     for column in 0..=schema()?.columns().len() {
         for (byte, what) in fields {
             put_files(&path, &healthy)?;
@@ -96,7 +96,7 @@ fn a_column_record_that_contradicts_the_sizes_of_its_ring_is_refused() -> Result
     Ok(())
 }
 
-/// The most memory this process ever had, where the kernel tells.
+/// Returns the peak memory of this process, if the kernel reports it.
 fn peak_memory_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

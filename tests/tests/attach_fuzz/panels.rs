@@ -1,4 +1,4 @@
-//! Damaged panels: the segment's own checks, and the market's on a description it may not trust.
+//! Damaged panels: checks of the segment, and the market's checks of an untrusted description.
 
 use std::error::Error;
 use std::fs;
@@ -69,9 +69,9 @@ fn damaged_panels_are_refused_with_a_typed_error_or_work() -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Damage behind a right checksum: fields of the header, or the description.
+/// Damages fields of the header, or the description, and repairs the checksum.
 fn damage_repaired(path: &Path, dice: &mut Dice) -> std::io::Result<String> {
-    // Offsets of the header's fields as docs/layout.md has them.
+    // Offsets of the header's fields, as in docs/layout.md.
     const VERSION: usize = 8;
     const META_BYTES: usize = 16;
     const DATA_BYTES: usize = 24;
@@ -96,7 +96,7 @@ fn damage_repaired(path: &Path, dice: &mut Dice) -> std::io::Result<String> {
             format!("byte {at} of the header set to {value:#x}")
         }
         1 => {
-            // Another split of the same bytes, or of bytes whose sum overflows.
+            // Splits the same bytes differently, or into sizes whose sum overflows.
             let meta = odd_number(dice);
             let at = meta.wrapping_add(4096 + 4095) / 4096 * 4096;
             set(META_BYTES, meta);
@@ -203,6 +203,6 @@ fn use_panel(panel: &Panel, dice: &mut Dice) {
     let plan = panel.window_shape(2, 3, 4, 1).expect("a small window");
     let (mut arena, mut mask) = (vec![0.0; plan.arena_len()], vec![false; plan.mask_len()]);
     let tokens: [i64; 6] = std::array::from_fn(|_| dice.random_range(-1..6));
-    // Unknown tokens and days are the caller's errors.
+    // Unknown tokens and days are errors of the caller.
     let _ = panel.windows_into(&[0, dice.random()], &tokens, 3, 4, 1, &mut arena, &mut mask);
 }

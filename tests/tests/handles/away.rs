@@ -1,4 +1,4 @@
-//! How rings go: unlinked, removed, collected, and left by their last holder.
+//! The end of rings: unlinked, removed, collected, or dropped by their last holder.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -118,7 +118,7 @@ fn remnants_of_dead_creators_and_removers_are_collected() {
     for remnant in [".building-0123", ".dead-4567"] {
         DirBuilder::new().mode(0o700).create(base.path().join(remnant)).unwrap();
         fs::write(base.path().join(remnant).join("ring.ctl"), [1; 5000]).unwrap();
-        // They were to persist when they were whole, or did.
+        // Remnants of persistent rings: not complete yet, or already being removed.
         fs::write(base.path().join(remnant).join("persistent"), []).unwrap();
     }
     let found = list(&base).unwrap();

@@ -1,4 +1,4 @@
-//! Who may make or join a ring: `exist`, persistence, names, places and space.
+//! Creating and joining rings: `exist`, persistence, names, directories and space.
 
 use backcast_core::{
     AutoresetMode, Capacity, DType, Exist, Kind, Ring, RingOptions, SamplerOptions, Schema,
@@ -13,9 +13,10 @@ fn a_name_that_is_held_is_refused_and_the_ways_out_are_named() {
     let ring = make(&base, "pong");
     fill(&ring, 5);
     let refused = segment(Ring::create("pong", &schema(), options(&base)).unwrap_err());
-    assert!(
-        matches!(&refused, SegmentError::AlreadyExists { kind: Kind::Ring, name, .. } if name == "pong")
-    );
+    let SegmentError::AlreadyExists { kind: Kind::Ring, name, .. } = &refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(name, "pong");
     let text = refused.to_string();
     for way_out in ["pong", "live process", "attach", "replace", "backcast rm"] {
         assert!(text.contains(way_out), "{text}");

@@ -1,4 +1,4 @@
-//! Names and handles: who may make, join, replace and remove a ring, and what is left afterwards.
+//! Names and handles: creating, joining, replacing and removing rings, and what is left afterwards.
 
 mod away;
 mod create;
@@ -59,13 +59,13 @@ fn fill(ring: &Ring, n: u8) {
     append(&mut ring.writer(WriterOptions::lanes(1)).unwrap(), n);
 }
 
-/// Another process that holds a ring, killed in the end whatever happens.
+/// Another process that holds a ring; killed when dropped.
 struct Holder(Child);
 
 const ROLE: &str = "BACKCAST_TEST_HOLD_RING_IN";
 
 impl Holder {
-    /// Makes ring `held`, or joins it, in a process of its own, and waits until it has it.
+    /// Creates or joins ring `held` in another process, and waits until the process holds it.
     fn spawn(dir: &TempDir, persistent: bool) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "another_process_that_holds_a_ring", "--ignored", "--nocapture"])
@@ -95,7 +95,7 @@ impl Drop for Holder {
     }
 }
 
-/// Process of a [`Holder`].
+/// Body of a [`Holder`]'s process.
 #[test]
 #[ignore = "a role: other tests start it as a process of its own"]
 fn another_process_that_holds_a_ring() {
@@ -106,7 +106,7 @@ fn another_process_that_holds_a_ring() {
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     append(&mut writer, 5);
     println!("held");
-    // Until the parent kills us, or closes the pipe by dying itself.
+    // Waits until the parent kills this process, or dies and thereby closes the pipe.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 

@@ -1,4 +1,4 @@
-//! Rings in sealed memfds: who finds their memory, who keeps it, and what a peer can do to it.
+//! Rings in sealed memfds: finding their memory, keeping it, and attacks of a peer.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, OpenOptions};
@@ -24,7 +24,7 @@ fn make(base: &Base, persistent: bool) -> Ring {
     ring
 }
 
-/// The links of a ring, and what they say.
+/// Returns the links of a ring and their targets.
 fn links(base: &Base) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(base.path().join("pong.ring")).unwrap();
     let mut links: Vec<_> = entries
@@ -36,14 +36,14 @@ fn links(base: &Base) -> Vec<(PathBuf, String)> {
     links
 }
 
-/// The descriptor of this process that a link speaks of.
+/// Returns the path of the descriptor that a link names.
 fn descriptor(text: &str) -> PathBuf {
     let mut parts = text.rsplit(':');
     let (number, pid) = (parts.next().unwrap(), parts.next().unwrap());
     Path::new("/proc").join(pid).join("fd").join(number)
 }
 
-/// Puts another link in the place of one.
+/// Replaces a link.
 fn lead(path: &Path, text: &str) {
     fs::remove_file(path).unwrap();
     symlink(text, path).unwrap();
@@ -108,7 +108,7 @@ fn whoever_has_it_lends_it_its_name_when_its_maker_is_gone() {
 #[test]
 fn what_persists_needs_a_keeper() {
     let (_dir, base) = place();
-    // Nobody keeps it: it goes with its last holder.
+    // Without a keeper the ring is removed with its last holder.
     drop(make(&base, true));
     assert!(list(&base).unwrap().is_empty());
 
@@ -121,13 +121,13 @@ fn what_persists_needs_a_keeper() {
     let info = &list(&base).unwrap()[0];
     assert!(info.persistent && !info.held);
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 19);
-    // A second keeper finds it where the first one has it.
+    // A second keeper finds the memory in the first one.
     let mut second = MemfdKeeper::default();
     assert!(second.look(&base).unwrap().is_empty());
     drop(keeper);
     assert_eq!(Ring::attach_in(&base, "pong").unwrap().len(), 19);
     drop(second);
-    // Memory that nobody has is gone, whatever was asked for.
+    // Memory without a holder is lost, even if the ring was to persist.
     assert!(!list(&base).unwrap()[0].persistent);
     let error = segment(Ring::attach_in(&base, "pong").unwrap_err());
     assert!(matches!(error, SegmentError::MemoryGone { .. }), "{error}");
@@ -145,7 +145,7 @@ fn a_keeper_holds_no_ring_and_gives_back_what_is_removed() {
     keeper.look(&base).unwrap();
     drop(ring);
     assert_eq!(keeper.rings(), 1);
-    // Links speak of the keeper, who has it now.
+    // The links name the keeper, which now has the memory.
     assert!(links(&base).iter().all(|(_, text)| descriptor(text).exists()));
     remove(&base, Kind::Ring, "pong", false).unwrap();
     keeper.look(&base).unwrap();
@@ -180,7 +180,8 @@ fn a_link_that_leads_elsewhere_is_refused() {
         ] {
             lead(&path, text);
             let error = Ring::attach_in(&base, "pong");
-            // Another ring's ring.ctl is a whole one: what contradicts it is found next.
+            // The ring.ctl of another ring is valid by itself, so the error names what contradicts
+            // it.
             let error = error.expect_err(&format!("{name} -> {text}")).to_string();
             assert!(error.contains(part), "{name} -> {text}: {error}");
         }
@@ -218,7 +219,7 @@ fn its_keeper_makes_it_larger_and_nobody_else() {
     ring.rows(0, now).unwrap();
     keeper.lock().unwrap().look(&base).unwrap();
     drop((ring, writer));
-    // Everything is in the larger memory, and the smaller one went back.
+    // All rows are in the larger memory, and the smaller one was freed.
     let again = Ring::attach_in(&base, "pong").unwrap();
     assert!(again.stats().memfd && again.lane_span(0).unwrap().end > 70);
     for ((path, was), (_, is)) in before.iter().zip(links(&base)) {
@@ -235,7 +236,7 @@ fn who_relies_on_it_is_told_if_it_is_in_files() {
     assert!(error.contains("files") && error.contains("memfd"), "{error}");
     drop(ring);
     let ring = make(&base, false);
-    // The other way round nobody misses anything.
+    // Joining without asking for memfds is allowed.
     let joined = Ring::create("pong", &schema(), options(&base).exist(Exist::Attach)).unwrap();
     assert!(joined.stats().memfd);
     fill(&ring, 3);

@@ -1,9 +1,9 @@
-//! Mutated CSV and Parquet files: each loads, or is refused with a place or a damaged part, and none
-//! panics, hangs or allocates a size that a file made up.
+//! Mutated CSV and Parquet files: each loads, or is refused with a place or a damaged part. None
+//! causes a panic, a hang or an allocation whose size the file dictates.
 //!
-//! `cargo test` runs a fixed number of cases. `make fuzz` runs the same for a time:
-//! `BACKCAST_FUZZ_SECONDS` bounds it, `BACKCAST_FUZZ_SEED` is the first case (the clock decides when it
-//! is not set), and `BACKCAST_FUZZ_CASES` changes the number of cases.
+//! `cargo test` runs a fixed number of cases. `make fuzz` runs cases for `BACKCAST_FUZZ_SECONDS`.
+//! `BACKCAST_FUZZ_SEED` is the first case, by default taken from the clock, and
+//! `BACKCAST_FUZZ_CASES` the number of cases.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 const DEFAULT_CASES: u64 = 4_000;
 
-/// How far to go.
+/// First case, number of cases and time limit.
 struct Budget {
     first: u64,
     cases: u64,
@@ -65,7 +65,7 @@ fn fuzz(format: &str, make: fn(&mut Dice) -> Case, load: Load, expected: &[&str]
         let mut dice = Dice::seeded(seed);
         let case = make(&mut dice);
         let label = format!("{format} case {seed}: {}", case.mutations.join(", "));
-        // Both stay where they are when the process is ended for the memory it asks for.
+        // Both files remain if the process is ended for exceeding its memory.
         fs::write(&file, &case.bytes).expect("a file of ours");
         fs::write(&note, &label).expect("a file of ours");
         progress.send(label.clone()).expect("a watchdog");
@@ -81,7 +81,8 @@ fn fuzz(format: &str, make: fn(&mut Dice) -> Case, load: Load, expected: &[&str]
     for (kind, count) in tally.iter().filter(|(kind, _)| *kind != outcome::LOADED) {
         println!("{count:>10}  {kind}");
     }
-    // Enough for every outcome to be seen; the first thousands are known to show them.
+    // The first thousands of cases are known to show every outcome; with another seed it takes
+    // more.
     if cases >= if budget.first == 0 { DEFAULT_CASES } else { 10 * DEFAULT_CASES } {
         for kind in expected {
             assert!(tally.contains_key(*kind), "{kind} never occurred");

@@ -1,4 +1,4 @@
-//! What proptest invents: schemas, rings and what happens to them.
+//! Test cases that proptest generates: schemas, rings and operations on them.
 
 use std::fmt;
 
@@ -28,22 +28,22 @@ impl fmt::Debug for Case {
     }
 }
 
-/// What happens to a ring. Numbers that pick something are taken modulo what there is.
+/// An operation on a ring. Numbers that select something are taken modulo the number of choices.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// One append of one of the writers; how each of its lanes ends.
+    /// One append of a writer, with the end of each of its lanes.
     Append { writer: usize, ends: [End; 4] },
     /// Many appends; an episode ends about once in `period` steps.
     Run { writer: usize, steps: u32, period: u64 },
-    /// Environments were reset, here and there in the middle of an episode.
+    /// Environments were reset, some of them in the middle of an episode.
     Restart { writer: usize, lanes: [bool; 4] },
-    /// A writer goes away, in the middle of whatever it was doing.
+    /// A writer is dropped at any point.
     Leave { writer: usize },
-    /// Another writer comes, whether or not there is room for it.
+    /// Another writer claims lanes, free or not.
     Come { lanes: u32, mode: AutoresetMode },
     /// An append that must be refused and change nothing.
     Wrong { writer: usize, mistake: Mistake, ends: [End; 4] },
-    /// Ring and model are compared.
+    /// Compares ring and model.
     Compare,
 }
 
@@ -69,13 +69,13 @@ pub(crate) enum Mistake {
     TerminatedTooShort,
     TruncatedTooLong,
     RestartTooLong,
-    /// No final observation where one is needed, or one where none belongs.
+    /// A missing final observation, or an unexpected one.
     FinalObsMissingOrUnexpected,
     FinalObsColumnMissing,
     FinalObsTooShort(usize),
 }
 
-/// What a sampler is asked for.
+/// Options of a sampler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     pub(crate) history: Option<u32>,
@@ -86,7 +86,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Rows that a window spans, the successor of its last transition included.
+    /// Returns the number of rows of a window, the successor of its last transition included.
     pub(crate) fn rows(self) -> u64 {
         let (n, _) = self.n_step.unwrap_or((1, 0.0));
         u64::from(self.history.unwrap_or(1)) + u64::from(self.future.max(n - 1)) + 1
@@ -170,8 +170,8 @@ fn windows() -> impl Strategy<Value = Windows> {
         })
 }
 
-/// Columns with every element type, odd widths, nested names and observations that are not called
-/// so; now and then no observation at all.
+/// Returns columns with every element type, odd widths, nested names and observations under other
+/// names; sometimes no observation at all.
 fn schema() -> impl Strategy<Value = Schema> {
     let shapes: [&[u32]; 6] = [&[], &[1], &[7], &[3], &[2, 3], &[2, 1, 2]];
     let array = (prop::sample::select(DType::ALL.to_vec()), prop::sample::select(shapes.to_vec()));
@@ -191,7 +191,7 @@ fn schema() -> impl Strategy<Value = Schema> {
         let builder = names.into_iter().zip(arrays).fold(
             Schema::builder(),
             |builder, (name, (dtype, shape))| match name {
-                // A reward that n-step returns can sum.
+                // A reward type that n-step returns can sum.
                 "reward" if summed => {
                     let wide = dtype.size() % 8 == 0;
                     builder.column(name, if wide { DType::F64 } else { DType::F32 }, &[])
@@ -204,7 +204,7 @@ fn schema() -> impl Strategy<Value = Schema> {
     })
 }
 
-/// Cases whose lanes keep between `capacities.start` and `capacities.end` rows.
+/// Returns cases whose lanes keep between `capacities.start` and `capacities.end` rows.
 pub(crate) fn case(
     capacities: std::ops::Range<u64>,
     ops: std::ops::Range<usize>,

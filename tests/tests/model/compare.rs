@@ -1,4 +1,4 @@
-//! Compares everything a ring shows with the model.
+//! Compares everything that a ring shows with the model.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::drawn::{Drawn, gathered, typed};
 use crate::lane::{FINAL, Lane, Row, Transition};
 use crate::play::{Bytes, Play};
 
-/// A transition and its neighbours: `None` where the episode, or the memory, has none.
+/// A transition and its neighbours; `None` beyond the ends of the episode and of the memory.
 struct Item<'a> {
     lane: u32,
     drawn: Transition<'a>,
     /// Oldest first, ending with the transition itself.
     past: Vec<Option<Transition<'a>>>,
     future: Vec<Option<Transition<'a>>>,
-    /// From the drawn one on, as many as an n-step return uses.
+    /// The transitions of the n-step return, from the drawn one on.
     returns: Vec<Transition<'a>>,
 }
 
 type Flag = fn(&Transition<'_>) -> bool;
 
-/// What a place of a batch may hold.
+/// Expected content of a place of a batch.
 enum Place<'a> {
     Cell(&'a [u8]),
     /// Zeros.
@@ -33,7 +33,7 @@ enum Place<'a> {
     MaskedBeside(&'a [u8]),
 }
 
-/// How many transitions there are, and every row, bit by bit.
+/// Compares the number of transitions, and every row bit by bit.
 pub(crate) fn rows(play: &Play, ring: &Ring) {
     let count = |lane: &Lane| lane.transitions().iter().map(Vec::len).sum::<usize>() as u64;
     assert_eq!(ring.len(), play.lanes.iter().map(count).sum::<u64>(), "len");
@@ -98,7 +98,8 @@ fn refused_rows(ring: &Ring, lane: u32, oldest: u64, head: u64) {
     }
 }
 
-/// Every transition, gathered; every other row, refused; draws, from both handles.
+/// Compares every transition by a gather, the refusal of every other row, and draws from both
+/// handles.
 pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
     let schema = ring.schema().clone();
     let options = windows.options(seed);
@@ -178,7 +179,7 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
             .map(|index| *by_index.get(index).expect("only transitions are drawn"))
             .collect();
         check(&drawn, &expected, &schema, windows);
-        // The twin fills what it drew before, all of it.
+        // The twin overwrites an earlier batch completely.
         let mut other = twin.gather(&[index[0]; 17]).unwrap();
         twin.sample_over(&mut other).unwrap();
         assert_eq!(typed(&other, &schema), drawn, "round {round}: equal seeds, equal batches");
@@ -197,23 +198,23 @@ impl Item<'_> {
         match boundary {
             Boundary::Mask => true,
             Boundary::Reject => whole(&self.past) && whole(&self.future),
-            // What was overwritten is not repeated.
+            // Overwritten rows cannot be repeated.
             Boundary::Clamp => whole(&self.past) || begins,
         }
     }
 
-    /// Where the window begins: its first observation.
+    /// Returns the first observation of the window.
     fn oldest(&self, column: usize) -> &[u8] {
         &self.past.iter().flatten().next().unwrap().cells[column]
     }
 
-    /// Where the window ends: the observation after its last transition.
+    /// Returns the observation after the window's last transition.
     fn newest(&self, column: usize) -> &[u8] {
         &self.future.iter().flatten().last().unwrap_or(&self.drawn).next[column]
     }
 }
 
-/// All transitions with their windows, by walking the lists of the model.
+/// Returns all transitions of the model with their windows.
 fn items(lanes: &[Lane], windows: Windows) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     for (number, lane) in (0..).zip(lanes) {
@@ -233,7 +234,7 @@ fn items(lanes: &[Lane], windows: Windows) -> Vec<Item<'_>> {
     items
 }
 
-/// Every index that names no transition is refused, with the reason, wherever it stands.
+/// Checks that every index that names no transition is refused with the reason, at any position.
 fn non_transitions(
     play: &Play,
     sampler: &mut Sampler,
@@ -242,7 +243,7 @@ fn non_transitions(
 ) {
     let mut refuse = |lane: u32, seq: u64, lapped: Option<u64>, why: &str| {
         let index = RowIndex::new(lane, seq).0;
-        // After a good one, where there is any.
+        // Puts a valid index before it, if there is one.
         let good = good.get(usize::try_from(seed % 7).unwrap()).copied();
         let asked: Vec<i64> = good.into_iter().chain([index]).collect();
         let position = asked.len() - 1;
@@ -282,7 +283,8 @@ fn non_transitions(
     masked(play, sampler, good);
 }
 
-/// Gathers transitions among indices of nothing: these are zeros, the others as they are alone.
+/// Gathers transitions among invalid indices: the invalid items are zeros, the others are not
+/// affected.
 fn masked(play: &Play, sampler: &mut Sampler, good: &[i64]) {
     let lanes = u32::try_from(play.lanes.len()).unwrap();
     let newest = (0..).zip(&play.lanes).map(|(number, lane)| RowIndex::new(number, lane.head()).0);
@@ -429,7 +431,8 @@ fn check(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, windows: Windows) 
     assert_eq!(drawn.len(), seen + 2, "no key beyond those: {:?}", drawn.keys());
 }
 
-/// Compares the columns of an n-step return with sums over the model's transitions; how many.
+/// Compares the columns of an n-step return with sums over the model's transitions. Returns the
+/// number of columns.
 fn check_returns(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, gamma: f64) -> usize {
     let mut seen = 0;
     let reward = schema.columns().iter().position(|c| c.name() == "reward").unwrap();
@@ -470,7 +473,7 @@ fn check_returns(drawn: &Drawn, items: &[&Item<'_>], schema: &Schema, gamma: f64
     seen
 }
 
-/// A reward's bytes as the number that they are.
+/// Converts the bytes of a reward to a number.
 fn number_of(bytes: &[u8]) -> f64 {
     match bytes.len() {
         4 => f32::from_ne_bytes(bytes.try_into().unwrap()).into(),
@@ -478,7 +481,7 @@ fn number_of(bytes: &[u8]) -> f64 {
     }
 }
 
-/// A number rounded to a reward's type.
+/// Rounds a number to a reward's type, and returns its bytes.
 fn number_bytes(dtype: DType, value: f64) -> Vec<u8> {
     #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
     match dtype {
@@ -487,7 +490,7 @@ fn number_bytes(dtype: DType, value: f64) -> Vec<u8> {
     }
 }
 
-/// What a masked place holds where ends are repeated.
+/// Returns the content of a masked place if ends are repeated.
 fn clamped<'a>(place: Place<'a>, clamps: bool, end: &'a [u8]) -> Place<'a> {
     match place {
         Place::Masked | Place::MaskedBeside(_) if clamps => Place::Cell(end),
@@ -499,7 +502,8 @@ fn place(cell: Option<&Vec<u8>>) -> Place<'_> {
     cell.map_or(Place::Masked, |cell| Place::Cell(cell))
 }
 
-/// A place that may show its neighbour's memory while it is masked.
+/// Returns the expected content of a place, which may show its neighbour's memory while it is
+/// masked.
 fn shared<'a>(cell: Option<&'a Vec<u8>>, neighbour: Option<&'a Vec<u8>>, may: bool) -> Place<'a> {
     match (cell, neighbour) {
         (None, Some(neighbour)) if may => Place::MaskedBeside(neighbour),

@@ -1,4 +1,4 @@
-//! A batch as plain bytes, read both ways there are: typed, and from memory of the caller's.
+//! A batch as plain bytes, read by typed accessors and from the caller's memory.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Column {
 /// The columns of a batch by key.
 pub(crate) type Drawn = BTreeMap<String, Column>;
 
-/// What the typed accessors of a batch give.
+/// Reads a batch through its typed accessors.
 pub(crate) fn typed(batch: &Batch, schema: &Schema) -> Drawn {
     macro_rules! column {
         ($key:expr, $dtype:expr, $($variant:ident => $ty:ty),+) => {
@@ -40,7 +40,7 @@ pub(crate) fn typed(batch: &Batch, schema: &Schema) -> Drawn {
     batch.keys().map(|key| (key.to_owned(), take(key))).collect()
 }
 
-/// The element type that a key should have.
+/// Returns the expected element type of a key.
 fn dtype(key: &str, schema: &Schema) -> DType {
     let name = key.strip_prefix("future/").unwrap_or(key);
     let name = name.strip_prefix("n_").filter(|rest| rest.starts_with("next_")).unwrap_or(name);
@@ -53,7 +53,7 @@ fn dtype(key: &str, schema: &Schema) -> DType {
     }
 }
 
-/// Gathers into arenas full of rubbish and takes the columns out as the plan says.
+/// Gathers into arenas of arbitrary bytes, and extracts the columns by the plan.
 pub(crate) fn gathered(sampler: &mut Sampler, index: &[i64]) -> Result<Drawn, SampleError> {
     let plan = sampler.plan(index.len())?;
     check_sharing(&plan);
@@ -81,7 +81,7 @@ pub(crate) fn gathered(sampler: &mut Sampler, index: &[i64]) -> Result<Drawn, Sa
     Ok(plan.views().iter().map(take).collect())
 }
 
-/// A view says `shared` exactly when another one shows some of its memory.
+/// Checks that a view is `shared` exactly if another one overlaps it.
 fn check_sharing(plan: &BatchPlan) {
     let places = |view: &backcast_core::View| match view.axis {
         Axis::Whole => 0..usize::MAX,

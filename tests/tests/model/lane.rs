@@ -1,6 +1,6 @@
-//! The model of a lane: a plain list of episodes, each a plain list of steps. Slow and obvious.
+//! The model of a lane: a plain list of episodes, each a plain list of steps.
 
-/// One row's bytes, a cell per user's column.
+/// Bytes of one row, a cell per user's column.
 pub(crate) type Cells = Vec<Vec<u8>>;
 
 pub(crate) const TERMINATED: u32 = 1;
@@ -23,17 +23,17 @@ struct Episode {
     last: Option<Cells>,
 }
 
-/// Everything that was ever written to a lane; the rows that a ring may have forgotten included.
+/// All rows ever written to a lane, overwritten ones included.
 #[derive(Debug)]
 pub(crate) struct Lane {
     capacity: usize,
     episodes: Vec<Episode>,
-    /// The next row does not continue the row before it.
+    /// Whether the next row does not continue the row before it.
     gap_due: bool,
     written: u64,
 }
 
-/// A row as readers should find it.
+/// A row as readers must see it.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) seq: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Row<'a> {
     pub(crate) cells: &'a Cells,
 }
 
-/// A transition as samplers should find it.
+/// A transition as samplers must see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transition<'a> {
     pub(crate) seq: u64,
@@ -62,7 +62,7 @@ impl Lane {
         Self { capacity, episodes: Vec::new(), gap_due: false, written: 0 }
     }
 
-    /// A step is written: it continues the episode, or begins the next one.
+    /// Adds a step, which continues the episode or begins the next one.
     pub(crate) fn step(&mut self, cells: Cells, terminated: bool, truncated: bool) {
         let over = self.episodes.last().is_none_or(|episode| episode.last.is_some());
         if over || self.gap_due {
@@ -74,25 +74,25 @@ impl Lane {
         self.written += 1;
     }
 
-    /// The final observation of the episode is written.
+    /// Adds the final observation of the episode.
     pub(crate) fn finish(&mut self, final_cells: Cells) {
         self.episodes.last_mut().unwrap().last = Some(final_cells);
         self.written += 1;
     }
 
-    /// The episode has ended and its final observation is missing.
+    /// Returns whether the episode has ended and its final observation is missing.
     pub(crate) fn awaits_final(&self) -> bool {
         let Some(episode) = self.episodes.last() else { return false };
         let ended = episode.steps.last().is_some_and(|step| step.terminated || step.truncated);
         ended && episode.last.is_none() && !self.gap_due
     }
 
-    /// The environment was reset; this says something only in the middle of an episode.
+    /// Resets the environment, which has an effect only in the middle of an episode.
     pub(crate) fn restart(&mut self) {
         self.gap_due |= self.episodes.last().is_some_and(|episode| episode.last.is_none());
     }
 
-    /// Another writer takes over.
+    /// Continues with another writer.
     pub(crate) fn change_writer(&mut self) {
         self.gap_due = !self.episodes.is_empty();
     }
@@ -101,7 +101,7 @@ impl Lane {
         self.episodes.len() as u64
     }
 
-    /// Every row ever written, oldest first.
+    /// Returns every row ever written, oldest first.
     fn all_rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::new();
         for (number, episode) in (0..).zip(&self.episodes) {
@@ -128,12 +128,12 @@ impl Lane {
         rows
     }
 
-    /// Rows ever written.
+    /// Returns the number of rows ever written.
     pub(crate) fn head(&self) -> u64 {
         self.written
     }
 
-    /// The rows within capacity, oldest first.
+    /// Returns the rows within capacity, oldest first.
     pub(crate) fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = self.all_rows();
         let forgotten = rows.len().saturating_sub(self.capacity);
@@ -141,7 +141,7 @@ impl Lane {
         rows
     }
 
-    /// The transitions within capacity: a list per episode, oldest first.
+    /// Returns the transitions within capacity: a list per episode, oldest first.
     pub(crate) fn transitions(&self) -> Vec<Vec<Transition<'_>>> {
         let written = self.head();
         let oldest = self.rows().first().map_or(0, |row| row.seq);
@@ -150,7 +150,7 @@ impl Lane {
         for episode in &self.episodes {
             let mut transitions = Vec::new();
             for (i, step) in episode.steps.iter().enumerate() {
-                // The next observation: that of the next step, or the final one.
+                // The next observation is that of the next step, or the final one.
                 let next = match episode.steps.get(i + 1) {
                     Some(after) => Some(&after.cells),
                     None => episode.last.as_ref(),

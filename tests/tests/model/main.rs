@@ -1,8 +1,8 @@
-//! Rings against a model: plain lists of episodes, built from the meaning of a row alone.
+//! Compares rings with a model: plain lists of episodes, built from the meaning of a row alone.
 //!
-//! The model (`lane.rs`) knows no slots, windows or flags arithmetic; it keeps everything that was
-//! ever written and forgets by counting rows from the end. `play.rs` feeds ring and model, and
-//! `compare.rs` compares all that a ring shows: rows, windows, refusals, draws.
+//! The model (`lane.rs`) has no slots, windows or flag arithmetic. It keeps all rows ever written,
+//! and finds those within capacity by counting from the end. `play.rs` feeds ring and model.
+//! `compare.rs` compares rows, windows, refusals and draws.
 
 mod case;
 mod compare;
@@ -19,12 +19,13 @@ use case::Case;
 use play::Play;
 
 fn options(case: &Case) -> RingOptions {
-    // One row less than the lanes hold together: rounding up is part of the contract.
+    // Requests fewer rows than the lanes hold together, since capacities are rounded up.
     let asked = case.lane_capacity * u64::from(case.lanes) - u64::from(case.lanes - 1);
     RingOptions::with_capacity(asked).lanes(case.lanes)
 }
 
-/// Plays a case and compares now and then and in the end. `other` is another handle of the ring.
+/// Plays a case, and compares ring and model in between and at the end. `other` is another handle
+/// of the ring.
 fn play(case: &Case, ring: Ring, other: &Ring) {
     assert_eq!((ring.lanes(), ring.lane_capacity()), (case.lanes, case.lane_capacity));
     assert_eq!(ring.capacity(), case.lane_capacity * u64::from(case.lanes));
@@ -49,9 +50,10 @@ fn cases(cases: u32) -> Config {
 proptest! {
     #![proptest_config(cases(10_000))]
 
-    /// The general suite. On the heap a lane has its capacity + 16 slots: real wraps.
+    /// The general suite, on the heap: lanes have only 16 slots more than their capacity, so they
+    /// wrap.
     #[test]
-    fn a_ring_shows_exactly_the_transitions_of_the_model(case in case::case(2..41, 0..24, Just(0))) {
+    fn a_ring_shows_the_transitions_of_the_model(case in case::case(2..41, 0..24, Just(0))) {
         let ring = Ring::heap(&case.schema, options(&case)).unwrap();
         prop_assert_eq!(ring.slots(), case.lane_capacity + 16);
         play(&case, ring.clone(), &ring);
@@ -61,7 +63,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(8_000))]
 
-    /// Lanes of a few rows, written over many times: windows are cut on every side.
+    /// Lanes of a few rows that are overwritten many times, so that windows are cut on every side.
     #[test]
     fn lanes_shorter_than_an_episode_forget_exactly_their_oldest_rows(
         case in case::case(2..9, 4..30, 0..60_u32),
@@ -74,8 +76,8 @@ proptest! {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// Mapped lanes have at least a page of slots per column: a warm-up brings some of them near
-    /// the end of their mirror and over it.
+    /// Mapped lanes have at least a page of slots per column. A warm-up brings some of them to the
+    /// end of their slots and over it.
     #[test]
     fn a_named_ring_passes_the_same_suite(
         case in case::case(

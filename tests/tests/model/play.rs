@@ -1,4 +1,4 @@
-//! Plays a case on a ring and on the model side by side.
+//! Plays a case on a ring and on the model.
 
 use backcast_core::{
     AppendError, AutoresetMode, Ring, Role, RowIndex, Schema, Step, Writer, WriterError,
@@ -8,7 +8,7 @@ use backcast_core::{
 use crate::case::{Case, End, Mistake, Op};
 use crate::lane::{Cells, Lane};
 
-/// Bytes of rows, from one seed (splitmix64).
+/// Generator of the bytes of rows (splitmix64).
 #[derive(Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
 
@@ -40,7 +40,7 @@ pub(crate) struct Play {
     bytes: Bytes,
 }
 
-/// The owned columns of one step: what a [`Step`] borrows.
+/// Owned columns of one step, which a [`Step`] borrows.
 struct OwnedStep {
     columns: Vec<Vec<u8>>,
     finals: Option<Vec<Vec<u8>>>,
@@ -75,7 +75,7 @@ impl Play {
         play
     }
 
-    /// Does an operation to both sides; `false` when it asks for a comparison instead.
+    /// Applies an operation to ring and model. Returns `false` if it is a comparison.
     pub(crate) fn op(&mut self, op: &Op) -> bool {
         match op {
             Op::Append { writer, ends } => self.append(*writer, *ends),
@@ -108,7 +108,7 @@ impl Play {
             columns.map(|column| self.bytes.take(column.width() * lanes)).collect()
         };
         let columns = random(None);
-        // Same-step environments may hand one over although nobody ended.
+        // Same-step environments may pass final observations although no episode ended.
         let finals = writer.autoreset_mode() != AutoresetMode::NextStep;
         let finals = finals.then(|| random(Some(Role::Obs)));
         let (terminated, truncated) = ends.iter().map(|end| end.flags()).unzip();
@@ -133,7 +133,7 @@ impl Play {
             let lane = &mut self.lanes[number as usize];
             assert_eq!(indices[i], RowIndex::new(number, lane.head()), "the row's own index");
             if mode == AutoresetMode::NextStep && lane.awaits_final() {
-                // The action and what it caused are dropped, the observation is the final one.
+                // The action and its reward are dropped, and the observation is the final one.
                 lane.finish(final_cells(&schema, &obs_of(&schema, &step.columns), i));
                 continue;
             }
@@ -208,7 +208,7 @@ impl Play {
         }
     }
 
-    /// Lanes that some writer has, in order.
+    /// Returns the lanes that writers hold, in order.
     pub(crate) fn taken(&self) -> Vec<u32> {
         let mut taken: Vec<u32> =
             self.writers.iter().flat_map(|writer| writer.lanes().to_vec()).collect();
@@ -299,7 +299,7 @@ impl Play {
     }
 }
 
-/// Row `i` of all columns, as readers see it: a bool has two values.
+/// Returns row `i` of all columns as readers see it: bytes of bools are 0 or 1.
 fn cells(schema: &Schema, columns: &[Vec<u8>], i: usize) -> Cells {
     let columns = schema.columns().iter().zip(columns);
     columns
@@ -315,7 +315,7 @@ fn cells(schema: &Schema, columns: &[Vec<u8>], i: usize) -> Cells {
         .collect()
 }
 
-/// Row `i` of a FINAL row, from its observation columns: all else is zero.
+/// Returns the FINAL row of lane `i` from its observation columns; all others are zero.
 fn final_cells(schema: &Schema, obs: &[Vec<u8>], i: usize) -> Cells {
     let lanes_bytes = |column: &backcast_core::Column| vec![0; column.width() * (i + 1)];
     let mut obs = obs.iter();

@@ -1,4 +1,4 @@
-//! Draws are uniform over transitions, whatever lanes and episodes they lie in.
+//! Draws are uniform over transitions, independent of lanes and episodes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use backcast_core::{
     StepColumns, WriterOptions,
 };
 
-/// Three lanes: 240 long-lived rows, 60 rows in episodes of one step, and almost nothing.
+/// Returns a ring of three lanes: 240 rows in long episodes, 60 rows in episodes of one step, and
+/// few rows.
 fn uneven() -> Ring {
     let schema = Schema::builder().column("obs", DType::I64, &[]).build().unwrap();
     let ring = Ring::heap(&schema, RingOptions::with_capacity(3 * 200).lanes(3)).unwrap();
@@ -54,8 +55,8 @@ fn draws_are_uniform_over_transitions_and_not_over_lanes() {
         let mut sampler = ring.sampler(options).unwrap();
         let counts = counts(&mut sampler, 230);
         assert_eq!(counts.len(), 230, "every transition is drawn");
-        // 115,000 draws, 500 expected of each. 229 degrees of freedom: chi-square is above 301
-        // once in a thousand seeds, and these seeds are fixed.
+        // 115,000 draws, 500 expected of each transition, 229 degrees of freedom. Chi-square
+        // exceeds 301 once in a thousand seeds, and the seeds are fixed.
         let chi_square: f64 =
             counts.values().map(|n| (f64::from(*n) - 500.0).powi(2) / 500.0).sum();
         assert!((160.0..301.0).contains(&chi_square), "{chi_square} for {options:?}");
@@ -98,7 +99,7 @@ fn whole_windows_are_drawn_uniformly_and_nothing_else_is() {
         assert!(counts.keys().eq(&expected), "{} of {}", counts.len(), expected.len());
         let chi_square: f64 =
             counts.values().map(|n| (f64::from(*n) - 500.0).powi(2) / 500.0).sum();
-        // Mean n - 1, standard deviation sqrt(2 (n - 1)); the seed is fixed.
+        // Chi-square has mean n - 1 and standard deviation sqrt(2 (n - 1)); the seed is fixed.
         let freedom = f64::from(u32::try_from(expected.len()).unwrap()) - 1.0;
         assert!((chi_square - freedom).abs() < 3.3 * (2.0 * freedom).sqrt() + 1.0, "{chi_square}");
     }

@@ -1,4 +1,5 @@
-//! Whole windows that are not there, memory that does not fit, and batches that cannot be drawn ahead.
+//! Windows that no episode can fill, memory that does not fit, and batches that cannot be drawn
+//! ahead.
 
 use backcast_core::{
     Batch, BatchesOptions, Boundary, Ring, RingOptions, SampleError, Sampler, SamplerOptions,
@@ -97,7 +98,7 @@ fn whole() -> SamplerOptions {
     SamplerOptions::seeded(1).boundary(Boundary::Reject)
 }
 
-/// A sampler of a ring of its own, in which five transitions are complete.
+/// Returns a sampler of a new ring with five complete transitions.
 fn sampler(options: SamplerOptions) -> Sampler {
     let ring = Ring::heap(&schema(), RingOptions::with_capacity(20)).unwrap();
     Stage::fill(&ring, 6);

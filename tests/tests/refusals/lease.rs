@@ -1,4 +1,4 @@
-//! Rows that cannot be leased, and what a lease refuses to give.
+//! Rows that cannot be leased, and refused accesses to a lease.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use backcast_layout::RingStore;
 use crate::stage::{Stage, options, schema};
 use crate::{Refusal, Row, refusal, row};
 
-/// A quarter of a lane's 50 rows.
+/// Most rows of a lease: a quarter of a lane's 50 rows.
 const MOST: u64 = 12;
 /// Leases that one handle may hold.
 const MAX_PINNED_RANGES: u64 = 1024;
@@ -143,7 +143,7 @@ fn lease(stage: &Stage, lane: u32, start: u64, length: u64) -> Option<Refusal> {
 #[test]
 fn rows_that_somebody_scribbled_over_are_not_leased_and_nothing_stays_pinned() {
     let stage = Stage::set();
-    // Every row begins its marks with its `seq`.
+    // Every row header begins with `seq`.
     let store = RingStore::attach(&stage.base, "pong").unwrap();
     let marks = store.geometry().places[0];
     let lane = stage.folder("pong").join("lane-0000.dat");

@@ -1,7 +1,7 @@
-//! What every operation refuses: the variant, the words of the message, and that nothing changed.
+//! Refusals of every operation: the variant, words of the message, and that nothing changed.
 //!
-//! One file per operation, each a table of [`Row`]s; an operation that comes later brings a file of
-//! its own and a line in [`every_refusal`].
+//! One file per operation, each with a table of [`Row`]s. A new operation gets a file and a line in
+//! [`every_refusal`].
 
 mod append;
 mod batches;
@@ -17,25 +17,25 @@ use std::fmt::{Debug, Display};
 
 use stage::Stage;
 
-/// What an operation answered.
+/// Error of an operation.
 struct Refusal {
-    /// As `Debug` shows the error: its variant comes first.
+    /// `Debug` text of the error, which begins with its variant.
     variant: String,
     message: String,
 }
 
-/// One thing that is refused.
+/// One refused call.
 struct Row {
     id: &'static str,
-    /// What comes before the thing that is refused.
+    /// Prepares the refused call.
     given: fn(&Stage),
     try_it: fn(&mut Stage) -> Option<Refusal>,
     variant: &'static str,
     says: &'static [&'static str],
 }
 
-/// A row of a table: the id, what is done, the variant and words that the message must have: the
-/// value, the limit, the remedy.
+/// Returns a row of a table: id, preparation, call, expected variant, and words that the message
+/// must contain: the value, the limit, the remedy.
 const fn row(
     id: &'static str,
     try_it: fn(&mut Stage) -> Option<Refusal>,
@@ -51,7 +51,7 @@ impl Row {
     }
 }
 
-/// The error, taken apart; `None` when there was none.
+/// Returns variant and message of the error, or `None` on success.
 fn refusal<T, E: Debug + Display>(outcome: Result<T, E>) -> Option<Refusal> {
     let error = outcome.err()?;
     Some(Refusal { variant: format!("{error:?}"), message: error.to_string() })
@@ -63,7 +63,7 @@ fn every_refusal() -> impl Iterator<Item = &'static Row> {
     others.into_iter().chain(sampling).flatten()
 }
 
-/// What is wrong with an answer, if anything.
+/// Returns what is wrong with a call's refusal, if anything.
 fn complaint(row: &Row) -> Option<String> {
     let mut stage = Stage::set();
     (row.given)(&stage);

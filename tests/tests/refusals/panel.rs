@@ -1,4 +1,4 @@
-//! Market data that makes no panel, and windows that a panel cannot serve.
+//! Invalid market data, and windows that a panel cannot serve.
 
 use std::fs;
 
@@ -165,7 +165,7 @@ fn text(csv: &str) -> Option<Refusal> {
     load(csv.as_bytes(), &macros())
 }
 
-/// A refusal by what is wrong with the file.
+/// Returns the refusal of a CSV file.
 fn load(csv: &[u8], options: &PanelOptions) -> Option<Refusal> {
     let outcome = PanelData::from_reader(csv, options);
     if let Err(PanelError::Load { problem, .. }) = outcome {
@@ -174,7 +174,7 @@ fn load(csv: &[u8], options: &PanelOptions) -> Option<Refusal> {
     refusal(outcome)
 }
 
-/// Line 22 of an otherwise good file.
+/// Returns the refusal of a file that is valid but for line 22.
 fn line(more: &str) -> Option<Refusal> {
     text(&csv(&format!("{more}\n")))
 }

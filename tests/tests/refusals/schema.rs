@@ -1,4 +1,4 @@
-//! Columns that make no schema.
+//! Columns that a schema refuses.
 
 use backcast_core::{DType, Role, Schema};
 

@@ -1,4 +1,4 @@
-//! The world that refusals happen in, and a picture of all of it.
+//! The objects that refused calls use, and a snapshot of their state.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -14,16 +14,16 @@ use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 use backcast_market::{Panel, PanelData, PanelOptions};
 use tempfile::TempDir;
 
-/// Rows that lane 0 of `pong` has had; it keeps the last [`KEPT`].
+/// Rows written to lane 0 of `pong`, which keeps the last [`KEPT`].
 const WRITTEN: usize = 120;
 /// Rows that each lane keeps.
 pub(crate) const KEPT: u64 = 50;
 
-/// Two rings, a panel and an environment in a directory of their own.
+/// Rings, a panel and an environment in a temporary directory.
 ///
 /// - `pong`: lane 0 was lapped and is free; lane 1 belongs to `same_step` and lane 2 to
 ///   `next_step`, both without rows; lane 3 is free.
-/// - `empty`: one lane, no rows. `kept`: persistent, held by nobody.
+/// - `empty`: one lane, no rows. `kept`: persistent, without holders.
 pub(crate) struct Stage {
     pub(crate) ring: Ring,
     pub(crate) same_step: Writer,
@@ -34,9 +34,9 @@ pub(crate) struct Stage {
     pub(crate) panel: Panel,
     pub(crate) env: PortfolioVectorEnv,
     pub(crate) base: Base,
-    /// What a row's scene needs to live on.
+    /// Objects that a row's preparation keeps alive.
     held: RefCell<Vec<Box<dyn Any>>>,
-    // Last: the directory goes when everything in it was let go.
+    // Dropped last, after everything in the directory is closed.
     dir: TempDir,
 }
 
@@ -47,7 +47,7 @@ impl Stage {
         let ring = Ring::create("pong", &schema(), options(&base, 200).lanes(4)).unwrap();
         let mut first = writer(&ring, AutoresetMode::NextStep);
         append(&mut first, WRITTEN);
-        // Held until the others have theirs: a writer takes the first free lane.
+        // Held until the others have their lanes: a writer claims the first free one.
         let same_step = writer(&ring, AutoresetMode::SameStep);
         let next_step = writer(&ring, AutoresetMode::NextStep);
         drop(first);
@@ -73,17 +73,17 @@ impl Stage {
         }
     }
 
-    /// Keeps something until the test is over.
+    /// Keeps an object alive until the test ends.
     pub(crate) fn hold(&self, thing: impl Any) {
         self.held.borrow_mut().push(Box::new(thing));
     }
 
-    /// Publishes rows on the first free lane, which is free again afterwards.
+    /// Publishes rows on the first free lane and releases it.
     pub(crate) fn fill(ring: &Ring, rows: usize) {
         append(&mut writer(ring, AutoresetMode::NextStep), rows);
     }
 
-    /// Everything that somebody else could see: every file, the counters, the environment.
+    /// Returns all state that is visible to others: every file, the counters, the environment.
     pub(crate) fn picture(&self) -> String {
         let mut picture = String::new();
         let mut files = Vec::new();
@@ -92,7 +92,7 @@ impl Stage {
         for file in files {
             let mut bytes = fs::read(&file).unwrap();
             if file.ends_with("ring.rdr") {
-                // The bells: a wait leaves word that somebody may be asleep.
+                // Clears the notifiers, since a wait marks that a process may be asleep.
                 bytes[128..384].fill(0);
             }
             let hash = blake3::hash(&bytes).to_hex();
@@ -107,12 +107,12 @@ impl Stage {
         picture
     }
 
-    /// Where a ring's files are.
+    /// Returns the directory of a ring.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.base.path().join(format!("{name}.ring"))
     }
 
-    /// A file of the test's own, outside every ring.
+    /// Returns the path of a file outside every ring.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -149,7 +149,7 @@ fn writer(ring: &Ring, mode: AutoresetMode) -> Writer {
     ring.writer(WriterOptions::lanes(1).autoreset(mode)).unwrap()
 }
 
-/// Ten days of `AAA` and the index `VIX`, and rows of your own.
+/// Returns ten days of `AAA` and the index `VIX`, and the rows of `more`.
 pub(crate) fn prices(more: &str) -> PanelData {
     PanelData::from_reader(csv(more).as_bytes(), &macros()).unwrap()
 }

@@ -1,4 +1,5 @@
-//! Windows by column, and discounts of a column, against batches with one window for all.
+//! Compares windows by column, and discounts of a column, with batches that have one window for all
+//! columns.
 
 use backcast_core::ColumnWindow::{Drawn, First, History};
 use backcast_core::{
@@ -8,7 +9,8 @@ use backcast_core::{
 
 use crate::{bools, floats};
 
-/// Episodes of one to eleven steps in two lanes, which have wrapped. Every number of a row is its own.
+/// Returns a ring with episodes of one to eleven steps in two lanes, which have wrapped. All
+/// numbers in it differ.
 fn ring() -> Ring {
     let schema = Schema::builder()
         .column("obs/a", DType::F64, &[])
@@ -72,7 +74,7 @@ fn windows_by_column_are_parts_of_the_longest_one() {
         seeded.n_step(3).gamma(0.5),
     ] {
         let mut by_column = ring.sampler(options.columns(columns.clone())).unwrap();
-        // Masked places are zero in separate arrays alone.
+        // Masked places are zero only in independent arrays.
         let mut whole = ring.sampler(options.history(9).copy(true)).unwrap();
         let (mut found, mut expected) =
             (by_column.sample(300).unwrap(), whole.sample(300).unwrap());

@@ -1,4 +1,4 @@
-//! Where an episode, a lane or the memory ends: what other buffers got wrong there.
+//! The ends of episodes, lanes and memory, where other replay buffers have had bugs.
 
 use backcast_core::{Boundary, SampleError, SamplerOptions};
 
@@ -116,7 +116,7 @@ fn windows_longer_than_every_episode_are_refused_with_the_length_there_is() {
     (0..5_000).for_each(|_| actor.episode(7, End::Terminated));
     let refused = sampler.sample(1).unwrap_err();
     let SampleError::NoWindow { needed: 8, longest: 7, .. } = refused else { panic!("{refused}") };
-    // One window among 40,000 rows.
+    // Exactly one of 40,000 rows has a whole window.
     actor.episode(8, End::Terminated);
     assert_eq!(sampler.sample(50).unwrap().index(), [40_005; 50]);
     let cut = sampler.gather(&[40_004]).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Sampling as a learner sees it: the ends of episodes, returns over several steps, batches drawn
-//! ahead, and memory that is used again. The model suite covers the rest.
+//! Sampling as a learner sees it: ends of episodes, n-step returns, prefetched batches, and reused
+//! memory. The model suite covers the rest.
 
 mod ahead;
 mod columns;
@@ -11,7 +11,7 @@ use backcast_core::{
     AutoresetMode, Batch, DType, Ring, RingOptions, Schema, StepColumns, Writer, WriterOptions,
 };
 
-/// `obs` counts the rows of the ring from 1; `reward` is its tenth.
+/// Returns the schema: `obs` counts the rows of the ring from 1, and `reward` is a tenth of it.
 fn schema() -> Schema {
     Schema::builder()
         .column("obs", DType::F64, &[])
@@ -29,11 +29,11 @@ fn ring(capacity: u64) -> Ring {
 enum End {
     Terminated,
     Truncated,
-    /// Not yet.
+    /// The episode goes on.
     Open,
 }
 
-/// Writes episodes; every observation is one more than the one before, final ones included.
+/// Writes episodes. Every observation, final ones included, is one more than the one before.
 struct Actor {
     writer: Writer,
     count: f64,

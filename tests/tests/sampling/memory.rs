@@ -1,4 +1,4 @@
-//! Memory of batches: used again, never shared, and refused where it does not fit.
+//! Memory of batches: reused, never shared, and refused if it does not fit.
 
 use backcast_core::{Boundary, DType, Ring, RingOptions, SamplerOptions, Schema};
 

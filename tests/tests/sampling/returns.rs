@@ -1,4 +1,4 @@
-//! Returns over several steps.
+//! n-step returns.
 
 use backcast_core::{DType, Ring, RingOptions, Role, SampleError, SamplerOptions, Schema};
 
