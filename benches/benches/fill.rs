@@ -1,7 +1,7 @@
-//! Whether a sampled row takes longer the more a ring holds: rows of 64 and of 396 bytes out of rings of ten thousand to
-//! twenty million, and of one lane to 64, against C programs that take the same rows out of the same memory, and
-//! pay for caches and page tables as we do: gathers that are told which rows, and one that draws them as we do. All take
-//! turns.
+//! Time of a sampled row by the size of the ring: rows of 64 and of 396 bytes, ten thousand to
+//! twenty million of them, in one lane to 64. The baselines are C programs that read the same rows
+//! from the same memory, with the same costs of caches and page tables: gathers of given rows, and
+//! one that draws the rows itself. All contenders take turns.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use backcast_benches::c_draws::Draws;
-use backcast_benches::c_rows::{Look, MappedRing, Rows, Widths};
+use backcast_benches::c_rows::{MappedRing, Prefetch, Rows, Widths};
 use backcast_benches::measured::Measured;
 use backcast_benches::record::{MEDIUM, SMALL};
 use backcast_benches::{base, filled};
@@ -19,20 +19,21 @@ const ROUNDS: usize = 51;
 const BATCH: usize = 256;
 /// Batches that are timed together.
 const BATCHES: usize = 256;
-/// As many more before, in which the caches and the branch predictor find their ways.
+/// Batches before those, to warm up caches and branch predictor.
 const BEFORE: usize = 16;
-/// More than the caches hold: read between turns, so that nobody finds what another one left there.
+/// Bytes read between turns: more than the caches hold, so that no contender profits from another's
+/// lines.
 const SWEPT_BYTES: usize = 64 << 20;
 
-/// Turns of each way of asking for memory, of which one of the others chooses.
-const LOOK_ROUNDS: usize = 5;
+/// Turns in which each baseline tries every prefetch setting.
+const PREFETCH_ROUNDS: usize = 5;
 
 const SEED: u64 = 7;
 
-/// What we do, in the words of the table: draw rows and copy them, or copy those that we are told.
+/// Our contenders, as named in the table: one draws rows and copies them, one copies given rows.
 const OURS: [&str; 2] = ["backcast", "backcast, told which rows"];
 
-/// Who takes rows besides us, and which of [`OURS`] is the same work.
+/// The baselines, and for each the entry of [`OURS`] that does the same work.
 const OTHERS: [(&str, usize); 3] = [
     ("gather of the same in C", 1),
     ("gather in C of compiled widths", 1),
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     compare::<{ MEDIUM.obs }, { MEDIUM.action }>(&measured)
 }
 
-/// All rings of one kind of rows.
+/// Compares all rings with rows of one size.
 fn compare<const OBS: usize, const ACTION: usize>(
     measured: &Measured,
 ) -> Result<(), Box<dyn Error>> {
@@ -69,10 +70,10 @@ fn compare<const OBS: usize, const ACTION: usize>(
         rings.push(Contest::<OBS, ACTION>::new(&base, of, rows, lanes)?);
     }
     let sweep = vec![1_u8; SWEPT_BYTES];
-    // What is done once is done in a round that does not count: pages find their places.
+    // A round that is not counted, so that all pages are mapped.
     for contest in &mut rings {
         contest.round(&sweep, 0);
-        contest.choose_looks(&sweep);
+        contest.choose_prefetch(&sweep);
         contest.forget();
     }
     for round in 0..ROUNDS {
@@ -94,23 +95,23 @@ fn compare<const OBS: usize, const ACTION: usize>(
     Ok(())
 }
 
-/// A ring, and who takes rows from it.
+/// A ring, and the contenders that read rows from it.
 struct Contest<const OBS: usize, const ACTION: usize> {
     of: &'static str,
     sampler: Sampler,
-    /// What each of [`OURS`] writes to.
+    /// Output of each of [`OURS`].
     memory: [Vec<Vec<u8>>; OURS.len()],
     mapped: MappedRing<OBS, ACTION>,
     rows: Rows,
     draws: Draws,
-    /// How each of [`OTHERS`] asks for memory.
-    looks: [Look; OTHERS.len()],
+    /// Prefetch setting of each of [`OTHERS`].
+    prefetch: [Prefetch; OTHERS.len()],
     /// Batches that the sampler has drawn.
     batches: u64,
-    /// Of the same seed as the sampler: draws first, to tell which rows it will be.
+    /// A sampler with the same seed, which draws first to tell the rows.
     scout: Sampler,
     index: Vec<i64>,
-    /// Nanoseconds a row, by rounds.
+    /// Nanoseconds a row in each round.
     ours: [Vec<f64>; OURS.len()],
     /// Those of [`OTHERS`].
     theirs: [Vec<f64>; OTHERS.len()],
@@ -130,7 +131,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         let memory = [memory(), memory()];
         let (rows, index, batches) = (Rows::new(record, BATCH), Vec::new(), 0);
         let (ours, theirs) = ([Vec::new(), Vec::new()], OTHERS.map(|_| Vec::new()));
-        let looks = [Look::ALL[0]; OTHERS.len()];
+        let prefetch = [Prefetch::ALL[0]; OTHERS.len()];
         Ok(Self {
             of,
             sampler,
@@ -138,7 +139,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
             mapped,
             rows,
             draws,
-            looks,
+            prefetch,
             batches,
             scout,
             index,
@@ -147,26 +148,26 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         })
     }
 
-    /// Lets each of the others ask for memory in the way in which it takes the rows of the last round the soonest, in the
-    /// middle of some turns.
-    fn choose_looks(&mut self, sweep: &[u8]) {
+    /// Chooses for each baseline the prefetch setting with the smallest median time for the rows of
+    /// the last round.
+    fn choose_prefetch(&mut self, sweep: &[u8]) {
         self.batches -= (BEFORE + BATCHES) as u64;
         for (other, (name, _)) in OTHERS.iter().enumerate() {
-            let mut times = Look::ALL.map(|look| (look, Vec::new()));
-            for _ in 0..LOOK_ROUNDS {
-                for (look, times) in &mut times {
-                    self.looks[other] = *look;
+            let mut times = Prefetch::ALL.map(|prefetch| (prefetch, Vec::new()));
+            for _ in 0..PREFETCH_ROUNDS {
+                for (prefetch, times) in &mut times {
+                    self.prefetch[other] = *prefetch;
                     swept(sweep);
                     times.push(self.other(other));
                 }
             }
-            let middle = |(look, mut times): (Look, Vec<f64>)| {
+            let middle = |(prefetch, mut times): (Prefetch, Vec<f64>)| {
                 times.sort_by(f64::total_cmp);
-                (times[times.len() / 2], look)
+                (times[times.len() / 2], prefetch)
             };
             let best = times.map(middle).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-            (_, self.looks[other]) = best.expect("there are ways of asking");
-            println!("{}: {name} asks as by {:?}", self.of, self.looks[other]);
+            (_, self.prefetch[other]) = best.expect("there are settings");
+            println!("{}: {name} prefetches by {:?}", self.of, self.prefetch[other]);
         }
         self.batches += (BEFORE + BATCHES) as u64;
     }
@@ -175,7 +176,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         self.ours.iter_mut().chain(&mut self.theirs).for_each(Vec::clear);
     }
 
-    /// A turn of each, who begins by the number of the round.
+    /// Gives each contender a turn; the number of the round decides which one begins.
     fn round(&mut self, sweep: &[u8], number: usize) {
         self.index.clear();
         for _ in 0..BEFORE + BATCHES {
@@ -213,7 +214,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         }
     }
 
-    /// Samples so many batches: nanoseconds a row.
+    /// Samples `batches` batches. Returns nanoseconds a row.
     fn draw(&mut self, batches: usize) -> f64 {
         let plan = self.sampler.plan(BATCH).expect("a valid batch");
         let begin = Instant::now();
@@ -225,7 +226,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         per_row(begin, batches * BATCH)
     }
 
-    /// Copies the rows that the scout found: nanoseconds a row.
+    /// Copies the rows that the scout drew. Returns nanoseconds a row.
     fn gather(&mut self) -> f64 {
         let plan = self.scout.plan(BATCH).expect("a valid batch");
         let mut begin = Instant::now();
@@ -240,7 +241,7 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         per_row(begin, BATCHES * BATCH)
     }
 
-    /// Takes as many rows in the way of one of the others: nanoseconds a row.
+    /// Copies the rows with one of the baselines. Returns nanoseconds a row.
     fn other(&mut self, other: usize) -> f64 {
         let mut begin = Instant::now();
         for number in 0..BEFORE + BATCHES {
@@ -252,28 +253,28 @@ impl<const OBS: usize, const ACTION: usize> Contest<OBS, ACTION> {
         per_row(begin, BATCHES * BATCH)
     }
 
-    /// Takes one batch, whose indices the scout found there, in the way of one of the others.
+    /// Copies one batch, whose indices the scout drew, with one of the baselines.
     fn take(&mut self, other: usize, batch: u64, found: Range<usize>) {
-        let (rows, look) = (black_box(&mut self.rows), self.looks[other]);
+        let (rows, prefetch) = (black_box(&mut self.rows), self.prefetch[other]);
         let whole = match other {
-            0 => self.mapped.gather(Widths::Told, look, &self.index[found], rows),
-            1 => self.mapped.gather(Widths::Compiled, look, &self.index[found], rows),
+            0 => self.mapped.gather(Widths::Dynamic, prefetch, &self.index[found], rows),
+            1 => self.mapped.gather(Widths::Constant, prefetch, &self.index[found], rows),
             _ => {
-                self.mapped.sample(&self.draws, look, batch, rows);
+                self.mapped.sample(&self.draws, prefetch, batch, rows);
                 true
             }
         };
         assert!(whole, "nobody writes");
     }
 
-    /// Our time over another one's of the same work, round by round.
+    /// Returns the ratios of our time to a baseline's time for the same work, by round.
     fn times_over(&self, other: usize) -> Vec<f64> {
         let ours = &self.ours[OTHERS[other].1];
         ours.iter().zip(&self.theirs[other]).map(|(ours, theirs)| ours / theirs).collect()
     }
 }
 
-/// Reads through so much that nothing of before is left in the caches.
+/// Evicts everything from the caches.
 fn swept(sweep: &[u8]) {
     black_box(sweep.iter().step_by(64).fold(0_u8, |sum, byte| sum ^ byte));
 }

@@ -1,4 +1,4 @@
-//! Leases: what it costs to freeze rows and let go of them, against copying them.
+//! Leases: the cost of pinning rows and releasing them, compared with copying them.
 
 use std::hint::black_box;
 
@@ -37,7 +37,7 @@ fn take_and_drop(c: &mut Criterion) {
     group.finish();
 }
 
-/// A strided window is an address and a stride: a lease of them all, and the first float of each.
+/// Strided windows of a lease, of which the first float of each is read.
 fn strided_windows(c: &mut Criterion) {
     const HISTORY: usize = 20;
     let (_dir, base) = base();
@@ -69,7 +69,7 @@ fn strided_windows(c: &mut Criterion) {
     group.finish();
 }
 
-/// What rings that grant leases pay on every row that is published.
+/// Measures the cost, for each published row, of being able to grant leases.
 fn publish(c: &mut Criterion) {
     let mut group = c.benchmark_group("publish one row of 396 B, with and without leases");
     for (name, policy) in [
@@ -93,5 +93,7 @@ fn publish(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(name = benches; config = criterion(); targets = take_and_drop, strided_windows, publish);
+criterion_group!(
+    name = benches; config = criterion(); targets = take_and_drop, strided_windows, publish
+);
 criterion_main!(benches);

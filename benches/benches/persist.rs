@@ -1,5 +1,6 @@
-//! Saves and loads of 1 M rows of 701 B against a plain write and a plain read of the same bytes, what
-//! an incremental save costs, the memory that a save takes, and what a follower costs a writer.
+//! Saves and loads of 1 M rows of 701 B, compared with a plain write and a plain read of the same
+//! bytes. Also the cost of an incremental save, the memory of a save, and the cost of a follower to
+//! a writer.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The 99.9th percentile of an append's time, in microseconds.
+/// Returns the 99.9th percentile of the time of an append, in microseconds.
 fn appends(mode: Option<Mode>) -> Result<f64, Box<dyn Error>> {
     const APPENDS: usize = 60_000;
     const EVERY: Duration = Duration::from_micros(50);
@@ -83,7 +84,7 @@ fn appends(mode: Option<Mode>) -> Result<f64, Box<dyn Error>> {
 
 fn saves(measured: &Measured) -> Result<(), Box<dyn Error>> {
     let (_memory, base) = base();
-    // Not `/tmp`, which may be memory.
+    // Not in `/tmp`, which may be a tmpfs.
     let disk = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/../target"))?;
     let store = Store::at(disk.path().join("store"));
     let ring = Ring::create(
@@ -97,7 +98,7 @@ fn saves(measured: &Measured) -> Result<(), Box<dyn Error>> {
     let before = anonymous_mib()?;
     for run in 0..=RUNS {
         let one = once(&store, &ring, &base, &plain, before)?;
-        // The first one finds the disk as it was left, and is not counted.
+        // The first run warms up the disk and is not counted.
         if run > 0 {
             runs.add(&one);
         }
@@ -151,7 +152,7 @@ impl Runs {
     }
 }
 
-/// `before`: memory that was used before the first save.
+/// Runs once. `before` is the memory in use before the first save.
 fn once(
     store: &Store,
     ring: &Ring,
@@ -192,7 +193,7 @@ fn once(
     let again = store.load("ring@all", options)?;
     let load = since.elapsed().as_secs_f64();
     assert_eq!(again.rows_published(), ring.rows_published());
-    // As the memory that was read into is given back outside its time.
+    // Frees the memory outside the measured time, as for the plain read.
     again.unlink()?;
     drop(again);
 
@@ -206,7 +207,7 @@ fn once(
     Ok(Once { save, write, more, load, read, memory: most - before })
 }
 
-/// Seconds that it takes to read files into memory that was not used before, as a ring's is not.
+/// Returns the seconds to read files into new memory, as a ring's is new.
 fn read_all(files: &[PathBuf]) -> Result<f64, Box<dyn Error>> {
     let since = Instant::now();
     let mut kept = Vec::new();
@@ -221,7 +222,7 @@ fn read_all(files: &[PathBuf]) -> Result<f64, Box<dyn Error>> {
     Ok(seconds)
 }
 
-/// Memory of this process that is no file and no ring.
+/// Returns the anonymous memory of this process.
 fn anonymous_mib() -> Result<f64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("RssAnon")?;
@@ -237,7 +238,7 @@ fn schema() -> Result<Schema, Box<dyn Error>> {
         .build()?)
 }
 
-/// Steps of all lanes.
+/// Appends steps to all lanes.
 fn write(ring: &Ring, steps: u64) -> Result<(), Box<dyn Error>> {
     let lanes = LANES as usize;
     let mut writer = ring.writer(WriterOptions::lanes(LANES).autoreset(AutoresetMode::NextStep))?;

@@ -1,4 +1,4 @@
-//! Publishing against `memcpy` of the same columns, in one run: three sizes of records, one lane to 64,
+//! Publishing, compared with `memcpy` of the same columns: three sizes of records, one lane to 64,
 //! rings of 1 MiB to 2 GiB.
 
 use std::hint::black_box;
@@ -29,7 +29,7 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
         next_obs: None,
         final_obs: None,
     };
-    // Once around, so that no page is new to this process.
+    // One lap, so that all pages are mapped.
     for _ in 0..ring.slots() {
         writer.append(&step).expect("a step of the schema");
     }
@@ -46,7 +46,7 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
     assert_eq!(ring.stats().rows_published, writer.rows_written());
 }
 
-/// The same row, column by column.
+/// Publishes the same row through a reserved row, column by column.
 fn in_place(writer: &mut Writer, rows: &Rows) -> Option<RowIndex> {
     let mut row = writer.reserve().ok()?;
     row.column("obs").ok()?.write(black_box(&rows.obs)).ok()?;

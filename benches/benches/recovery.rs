@@ -1,5 +1,5 @@
-//! How long a death is felt: from SIGKILL of a writer to its lane in a successor's hands, and from
-//! SIGKILL of a leaseholder to the row of a writer that its pin was in the way of.
+//! Recovery times: from SIGKILL of a writer until a successor has its lane, and from SIGKILL of a
+//! leaseholder until the writer that its pin blocked publishes.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use backcast_core::{
 };
 
 const KILLS: usize = 500;
-/// Between two attempts of a successor: spinning, it would keep a core from the dying process.
+/// Pause between two attempts of a successor: spinning would take a core from the dying process.
 const PAUSE: Duration = Duration::from_micros(50);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -90,13 +90,13 @@ fn adoptions() -> Result<Vec<f64>, Box<dyn Error>> {
     Ok(runs)
 }
 
-/// Leases the oldest row and says so.
+/// Leases the oldest row and reports it.
 fn hold_for_ever(dir: &Path) -> Result<(), Box<dyn Error>> {
     let ring = Ring::attach_in(&Base::at(dir), "ring")?;
     let start = ring.lane_span(0).ok_or("a lane")?.start;
     let lease = ring.lease(0, start..start + 1)?;
     println!("{start}");
-    // Until the parent is gone.
+    // Waits until the parent is gone.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     drop(lease);
     Ok(())
@@ -104,7 +104,7 @@ fn hold_for_ever(dir: &Path) -> Result<(), Box<dyn Error>> {
 
 fn reapings() -> Result<Vec<f64>, Box<dyn Error>> {
     let (dir, base) = base();
-    // Longer than any run: a dead holder that is waited for ends no run.
+    // Longer than any run, so that waiting for a dead holder hangs the run.
     let policy = LanePolicy::Block(Duration::from_secs(600));
     let options = RingOptions::with_capacity(1_000).lane_policy(policy).base(base);
     let ring = Ring::create("ring", &MEDIUM.schema(), options)?;
@@ -120,7 +120,7 @@ fn reapings() -> Result<Vec<f64>, Box<dyn Error>> {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let start: u64 = line.trim().parse()?;
-        // The last row before the leased one's slot is needed.
+        // Fills the lane until the next row needs the leased slot.
         while ring.rows_published() < start + ring.slots() {
             append(&mut writer)?;
         }
@@ -129,7 +129,8 @@ fn reapings() -> Result<Vec<f64>, Box<dyn Error>> {
                 let row = append(&mut writer).map_err(|error| error.to_string());
                 (row, Instant::now())
             });
-            // While the pin is there and no row more: the append is on its way to it or waits for it.
+            // Waits while the pin exists and no row is published, so that the append is blocked by
+            // then.
             thread::sleep(Duration::from_millis(2));
             assert_eq!(ring.rows_published(), start + ring.slots(), "the lease was not honoured");
             let killed = Instant::now();

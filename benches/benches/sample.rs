@@ -1,4 +1,4 @@
-//! Sampling against gathers of the same bytes from private memory, in one run: transitions and windows,
+//! Sampling, compared with gathers of the same bytes from private memory: transitions and windows,
 //! one lane to 64, rings of 1 MiB to 2 GiB.
 
 use std::hint::black_box;
@@ -28,8 +28,8 @@ fn backcast(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, mut sampler: S
     assert_eq!(sampler.lapped(), 0, "nobody writes");
 }
 
-/// The same bytes from private columns at random rows, by `memcpy`: the observations of `rows` rows
-/// and one, and of `rows` rows what else they hold.
+/// Copies the same bytes from private columns at random rows with `memcpy`: observations of
+/// `rows + 1` rows, and the other columns of `rows` rows.
 fn memcpy(group: &mut BenchmarkGroup<'_, WallTime>, capacity: u64, rows: usize) {
     let capacity = usize::try_from(capacity).expect("fits");
     let widths = [(RECORD.obs * 4, rows + 1), (RECORD.action * 4, rows), (4, rows)];

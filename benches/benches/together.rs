@@ -1,5 +1,6 @@
-//! Several at once: two threads that sample against one, two processes that write against one, a learner
-//! beside a writer, and how fast a sleeper in another process wakes. Contenders take turns.
+//! Concurrency: two sampling threads compared with one, two writing processes compared with one, a
+//! learner beside a writer, and the time to wake a sleeper in another process. Contenders take
+//! turns.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Rows a second that `work` reports over a round.
+/// Returns the rows per second that `work` reports in a round.
 fn rate(mut work: impl FnMut() -> u64) -> f64 {
     let begin = Instant::now();
     let mut rows = 0;
@@ -89,7 +90,7 @@ fn sampling_threads(measured: &Measured, metric: &str) -> Result<(), Box<dyn Err
     let mut drawings = [Drawing::new(&ring, 1)?, Drawing::new(&ring, 2)?];
     let (mut one, mut two) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        // In a thread that is not the main one, as the two are.
+        // In a thread other than the main one, like the two.
         let alone = &mut drawings[0];
         one.push(thread::scope(|s| s.spawn(|| rate(|| alone.draw())).join().expect("no panic")));
         let together = Barrier::new(2);
@@ -138,7 +139,7 @@ fn write_for_ever(dir: &Path) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Rows a second that others publish.
+/// Returns the rows per second that others publish.
 fn published(ring: &Ring) -> f64 {
     let before = ring.rows_published();
     let begin = Instant::now();
@@ -148,7 +149,7 @@ fn published(ring: &Ring) -> f64 {
     rows / begin.elapsed().as_secs_f64()
 }
 
-/// A writer that has gone once around its lane: every page is its own.
+/// Starts a writer, and waits until it has filled its lane, so that all its pages are mapped.
 fn started(ring: &Ring, place: &str) -> Result<Role, Box<dyn Error>> {
     let before = ring.rows_published();
     let writer = Role::start(&["writer", place]);
@@ -159,7 +160,7 @@ fn started(ring: &Ring, place: &str) -> Result<Role, Box<dyn Error>> {
 
 fn writing_processes(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     let (dir, base) = base();
-    // Lanes that stay in a core's cache: what is measured is what they share, not the memory.
+    // Lanes that fit into a core's cache, so that memory bandwidth is not measured.
     let options = RingOptions::with_capacity(2_000).lanes(2).base(base);
     let ring = Ring::create("ring", &MEDIUM.schema(), options)?;
     let place = dir.path().to_str().ok_or("a path that is no text")?;

@@ -1,4 +1,4 @@
-"""What `import backcast` adds to `import numpy`, in fresh interpreters that take turns.
+"""Time that `import backcast` adds to `import numpy`, in fresh interpreters that take turns.
 
 python benches/python/import_time.py [RUNS]
 

@@ -1,14 +1,14 @@
-//! The draws of a sampler of ours, as a C programmer would make them for the same rows: for the baseline that is not
-//! told which rows to copy.
+//! The draws of Backcast's sampler in the style of a C program, for the baseline that draws rows
+//! itself.
 
 use backcast_core::Ring;
 
-/// Of the two products of a round of Philox 4x32-10.
+/// Multipliers of a round of Philox 4x32-10.
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What the key grows by in a round.
+/// Increments of the key in a round.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Draws uniform over the transitions of a ring whose lanes are all as full.
+/// Uniform draws over the transitions of a ring with equally full lanes.
 #[derive(Debug)]
 pub struct Draws {
     key: [u32; 2],
@@ -19,7 +19,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Those of a sampler with this seed.
+    /// Returns the draws of a sampler with this seed.
     ///
     /// # Panics
     /// If lanes are not equally full.
@@ -34,14 +34,14 @@ impl Draws {
         Self { key, firsts, candidates }
     }
 
-    /// The rows that two neighbours draw, `None` for a draw that is thrown away.
+    /// Returns the rows that two neighbouring items draw; `None` for a rejected draw.
     #[inline]
     pub fn pair(&self, batch: u64, neighbours: u32, attempt: u32) -> [Option<i64>; 2] {
         let [a, b, c, d] = self.bits(batch, neighbours, attempt).map(u64::from);
         [a << 32 | b, c << 32 | d].map(|bits| self.index(bits))
     }
 
-    /// The row that an item draws, in an attempt that is not the first.
+    /// Returns the row that an item draws in a later attempt.
     #[cold]
     #[must_use]
     pub fn again(&self, batch: u64, item: u32, attempt: u32) -> Option<i64> {

@@ -1,6 +1,6 @@
-//! The baseline for windows: what a C programmer would write for columns in private memory, with
-//! the checks that a sampler makes: row numbers, episodes, masks, end flags, indices, ages, and a look
-//! at the writer's counter after the copy.
+//! The baseline for windows: a gather in the style of a C program from columns in private memory,
+//! with the checks of a sampler: row numbers, episodes, masks, end flags, indices, ages, and the
+//! writer's counter after the copy.
 #![expect(
     unsafe_code,
     reason = "pointers without bounds checks, as in C; no user's program has it"
@@ -49,7 +49,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Room for `batch` windows.
+    /// Allocates `batch` windows.
     #[must_use]
     pub fn new(batch: usize) -> Self {
         let transitions = batch * (ROWS - 1);
@@ -65,7 +65,7 @@ impl Windows {
         }
     }
 
-    /// Places of windows that hold a transition.
+    /// Returns the number of places that hold a transition.
     #[must_use]
     pub fn transitions(&self) -> usize {
         self.mask.iter().filter(|there| **there).count()
@@ -73,7 +73,7 @@ impl Windows {
 }
 
 impl Columns {
-    /// A lane of `rows` rows, full, with episodes of 200 steps.
+    /// Returns a full lane of `rows` rows, with episodes of 200 steps.
     #[must_use]
     pub fn filled(rows: usize) -> Self {
         let number = |row: usize| row as u64;
@@ -96,7 +96,7 @@ impl Columns {
         }
     }
 
-    /// A row that begins a transition and whose window lies in the lane.
+    /// Draws a row that starts a transition and whose window lies in the lane.
     fn draw(&mut self) -> usize {
         loop {
             self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -108,7 +108,7 @@ impl Columns {
         }
     }
 
-    /// Fills a batch with windows at random rows. `false`: a row was not the row asked for.
+    /// Fills a batch with windows at random rows. Returns `false` if a row has a wrong number.
     #[must_use]
     pub fn gather(&mut self, out: &mut Windows) -> bool {
         let batch = out.index.len();
@@ -129,7 +129,7 @@ impl Columns {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         let first = row + 1 - HISTORY;
         let bytes = ROWS * RECORD.obs * 4;
-        // SAFETY: a prefetch touches nothing; the window lies in the column (`draw`).
+        // SAFETY: a prefetch accesses no memory, and the window lies in the column (`draw`).
         unsafe {
             let obs = self.obs.as_ptr().add(first * RECORD.obs).cast::<i8>();
             for line in (0..bytes).step_by(64) {
@@ -146,9 +146,9 @@ impl Columns {
     fn window(&self, row: usize, b: usize, out: &mut Windows) -> bool {
         let first = row + 1 - HISTORY;
         let (of_obs, of_action) = (RECORD.obs, RECORD.action);
-        // SAFETY: `draw` leaves `HISTORY` rows before and `FUTURE + 1` behind the row, so that source
-        // ranges lie in the columns; `Windows::new` has room for as many windows as `b` counts; the
-        // vectors of the two never overlap.
+        // SAFETY: `draw` leaves `HISTORY` rows before and `FUTURE + 1` after the row, so that
+        // source ranges lie in the columns. `Windows::new` allocated as many windows as `b` counts.
+        // Source and destination vectors never overlap.
         unsafe {
             let copy = |from: &Vec<f32>, to: &mut Vec<f32>, rows: usize, width: usize| {
                 let source = from.as_ptr().add(first * width);

@@ -1,10 +1,10 @@
-//! The baseline for single rows: what a C programmer would write who maps a ring's lanes, knows where
-//! their columns stand, and is told which rows to copy. It makes the checks that a sampler makes: row
-//! numbers, episodes, end flags, ages, and a look at the writer's counter after the copy.
+//! The baseline for single rows: a gather of given rows in the style of a C program that maps a
+//! ring's lanes and knows the offsets of their columns. It makes the checks of a sampler: row
+//! numbers, episodes, end flags, ages, and the writer's counter after the copy.
 //!
-//! Twice: for any columns, whose widths are numbers that it is given, as a library has to be written, and for these
-//! very columns, whose widths the compiler knows. And once more without being told: it draws the rows itself, those that
-//! a sampler of the same seed draws.
+//! There are three variants. One takes the widths of columns as arguments, as a library must. One
+//! is compiled for these columns, whose widths are constants. One draws the rows itself, like a
+//! sampler of the same seed.
 #![expect(
     unsafe_code,
     reason = "pointers without bounds checks, as in C; no user's program has it"
@@ -26,34 +26,35 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use crate::c_draws::Draws;
 use crate::record::Record;
 
-/// The most rows ahead that memory is asked for. A power of two.
+/// Longest prefetch distance, in rows. A power of two.
 const MOST_AHEAD: usize = 32;
 /// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// How a gather knows the widths of columns.
+/// How a gather gets the widths of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Widths {
-    /// It is told: it could be a library's.
-    Told,
-    /// The compiler knows them: it can gather these columns and no others.
-    Compiled,
+    /// Takes them as arguments, like a library.
+    Dynamic,
+    /// Has them as constants, and can gather only these columns.
+    Constant,
 }
 
-/// How memory is asked for before it is read.
+/// Prefetch setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// So many rows ahead: even, and no more than 32.
+pub struct Prefetch {
+    /// Prefetch distance in rows: even, at most 32.
     pub ahead: usize,
-    /// Into the nearest cache, instead of the second.
+    /// Whether to prefetch into L1, not into L2.
     pub nearest: bool,
 }
 
-impl Look {
-    /// The ways of asking of which one is likely to be the fastest, whatever the processor and the size of a ring.
+impl Prefetch {
+    /// Settings of which one is likely to be the fastest on any processor and for any size of a
+    /// ring.
     pub const ALL: [Self; 8] = [
         Self { ahead: 4, nearest: true },
         Self { ahead: 8, nearest: true },
@@ -66,7 +67,7 @@ impl Look {
     ];
 }
 
-/// The built-in columns of a row, as they stand in memory.
+/// Row header, as it lies in memory.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Mark {
@@ -76,7 +77,7 @@ struct Mark {
     flags: u32,
 }
 
-/// Where columns begin in a lane's file.
+/// Offsets of the columns in a lane's file.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     marks: usize,
@@ -85,7 +86,7 @@ struct Places {
     reward: usize,
 }
 
-/// A lane's file, mapped for reading. It begins on a multiple of a huge page, as a sampler's does.
+/// A lane's file, mapped for reading at a multiple of the huge page size, as a sampler maps it.
 #[derive(Debug)]
 struct Mapped {
     base: *const u8,
@@ -98,8 +99,8 @@ impl Mapped {
         let file = File::open(path)?;
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let reserved_bytes = len + HUGE;
-        // SAFETY: addresses that nobody has, chosen by the kernel; the file replaces pages among them
-        // alone, as the distance to the next multiple of `HUGE` is below `HUGE`.
+        // SAFETY: the kernel chooses unused addresses. The file replaces only pages among them, as
+        // the distance to the next multiple of `HUGE` is below `HUGE`.
         unsafe {
             let flags = MapFlags::PRIVATE;
             let all = mmap_anonymous(ptr::null_mut(), reserved_bytes, ProtFlags::empty(), flags)?;
@@ -115,18 +116,18 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: what `file` reserved, given back once.
+        // SAFETY: unmaps exactly what `file` reserved, once.
         let _ = unsafe { munmap(self.reservation.cast(), self.reserved_bytes) };
     }
 }
 
-/// The lanes of a ring whose rows have so many floats of observation and action, and where its rows stand.
+/// The mapped lanes of a ring whose rows have `OBS` and `ACTION` floats.
 #[derive(Debug)]
 pub struct MappedRing<const OBS: usize, const ACTION: usize> {
     lanes: Vec<Mapped>,
     places: Places,
     slots: usize,
-    /// By lane: rows ever published, and how many of them came before the row in slot 0.
+    /// For each lane, the rows ever published, and the sequence number of the row in slot 0.
     heads: Vec<(usize, usize)>,
 }
 
@@ -135,24 +136,24 @@ pub struct MappedRing<const OBS: usize, const ACTION: usize> {
 pub struct Rows {
     /// Observations.
     pub obs: Vec<f32>,
-    /// Those of the rows after.
+    /// Observations of the next rows.
     pub next_obs: Vec<f32>,
     /// Actions.
     pub action: Vec<f32>,
     /// Rewards.
     pub reward: Vec<f32>,
-    /// Whether the action ended the episode.
+    /// Whether the transition is terminated.
     pub terminated: Vec<u8>,
-    /// Whether something else ended it.
+    /// Whether the transition is truncated.
     pub truncated: Vec<u8>,
-    /// Where the rows are.
+    /// Indices of the rows.
     pub index: Vec<i64>,
-    /// How many rows of the lane are newer.
+    /// Numbers of newer rows of the lane.
     pub age: Vec<i64>,
 }
 
 impl Rows {
-    /// Room for `batch` rows.
+    /// Allocates `batch` rows.
     #[must_use]
     pub fn new(record: Record, batch: usize) -> Self {
         Self {
@@ -167,7 +168,7 @@ impl Rows {
         }
     }
 
-    /// As bytes, in the order in which a sampler's arenas are.
+    /// Returns the columns as bytes, in the order of a sampler's arenas.
     #[must_use]
     pub fn arenas(&self) -> [&[u8]; 8] {
         [
@@ -184,13 +185,13 @@ impl Rows {
 }
 
 impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
-    /// The rows that are gathered.
+    /// Sizes of the rows that are gathered.
     pub const RECORD: Record = Record { obs: OBS, action: ACTION };
 
-    /// Maps a ring that nobody writes any more.
+    /// Maps a ring that no process writes any more.
     ///
     /// # Panics
-    /// If its columns are others.
+    /// If its columns are different.
     pub fn of(ring: &Ring, base: &Base, name: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let store = RingStore::attach(base, name)?;
         let geometry = store.geometry();
@@ -216,18 +217,24 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         Ok(Self { lanes, places, slots, heads })
     }
 
-    /// Copies the rows that `index` names and the observations after them. `false`: one of them was not
-    /// the row asked for.
+    /// Copies the rows that `index` names and the observations after them. Returns `false` if a row
+    /// has a wrong number.
     ///
     /// # Panics
-    /// If there are more or less of them than the batch has room for.
+    /// If the batch has another number of rows.
     #[must_use]
-    pub fn gather(&self, widths: Widths, look: Look, index: &[i64], out: &mut Rows) -> bool {
-        match (widths, look.nearest) {
-            (Widths::Told, false) => self.gather_of::<false, false>(look.ahead, index, out),
-            (Widths::Told, true) => self.gather_of::<false, true>(look.ahead, index, out),
-            (Widths::Compiled, false) => self.gather_of::<true, false>(look.ahead, index, out),
-            (Widths::Compiled, true) => self.gather_of::<true, true>(look.ahead, index, out),
+    pub fn gather(
+        &self,
+        widths: Widths,
+        prefetch: Prefetch,
+        index: &[i64],
+        out: &mut Rows,
+    ) -> bool {
+        match (widths, prefetch.nearest) {
+            (Widths::Dynamic, false) => self.gather_of::<false, false>(prefetch.ahead, index, out),
+            (Widths::Dynamic, true) => self.gather_of::<false, true>(prefetch.ahead, index, out),
+            (Widths::Constant, false) => self.gather_of::<true, false>(prefetch.ahead, index, out),
+            (Widths::Constant, true) => self.gather_of::<true, true>(prefetch.ahead, index, out),
         }
     }
 
@@ -240,7 +247,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
     ) -> bool {
         assert_eq!(index.len(), out.index.len(), "rows of a batch");
         assert_eq!(out.obs.len(), index.len() * OBS, "a batch of such rows");
-        // Only x86-64 prefetches.
+        // Only x86-64 has prefetches here.
         #[cfg(not(target_arch = "x86_64"))]
         let _ = ahead;
         let mut whole = true;
@@ -255,15 +262,15 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         whole
     }
 
-    /// Draws the rows of a batch, those of the sampler's batch of this number, and copies them.
+    /// Draws the rows of the sampler's batch of this number, and copies them.
     ///
     /// # Panics
-    /// If the batch is of other rows, or if it is to look further ahead than anybody does.
-    pub fn sample(&self, draws: &Draws, look: Look, batch: u64, out: &mut Rows) {
-        if look.nearest {
-            self.sample_of::<true>(draws, look.ahead, batch, out);
+    /// If the batch is of other rows, or the prefetch distance is too long.
+    pub fn sample(&self, draws: &Draws, prefetch: Prefetch, batch: u64, out: &mut Rows) {
+        if prefetch.nearest {
+            self.sample_of::<true>(draws, prefetch.ahead, batch, out);
         } else {
-            self.sample_of::<false>(draws, look.ahead, batch, out);
+            self.sample_of::<false>(draws, prefetch.ahead, batch, out);
         }
     }
 
@@ -291,12 +298,12 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         };
         (0..pairs_ahead.min(pairs)).for_each(|pair| draw(&mut found, pair));
         for b in 0..out.index.len() {
-            // None beyond the batch: they would be drawn, and asked for, in vain.
+            // Draws and prefetches nothing beyond the batch.
             if b.is_multiple_of(2) && b / 2 + pairs_ahead < pairs {
                 draw(&mut found, b / 2 + pairs_ahead);
             }
             let (mut index, mut attempt) = (found[b % (2 * MOST_AHEAD)], 0);
-            // SAFETY: `b` is below the length of the batch, whose parts have room for as many rows.
+            // SAFETY: `b` is below the length of the batch, for which every output has room.
             while !index.is_some_and(|index| unsafe { self.row::<false>(index, b, out) }) {
                 attempt += 1;
                 index = draws.again(batch, u32::try_from(b).unwrap_or(u32::MAX), attempt);
@@ -304,12 +311,12 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         }
     }
 
-    /// The lane, the row and its slot.
+    /// Returns the lane, the row and its slot.
     #[expect(clippy::cast_sign_loss, reason = "an index is not negative")]
     fn place(&self, index: i64) -> (usize, usize, usize) {
         let (lane, seq) = ((index >> 48) as usize, (index & ((1 << 48) - 1)) as usize);
         assert!(lane < self.lanes.len(), "an index of a sampler of this ring");
-        // SAFETY: asserted just now; there are as many heads.
+        // SAFETY: the lane was asserted above, and there are as many heads as lanes.
         let (_, around) = unsafe { *self.heads.get_unchecked(lane) };
         let slot = if seq >= around { seq - around } else { seq + self.slots - around };
         assert!(slot < self.slots, "an index of a sampler of this ring");
@@ -326,7 +333,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
             let last = rows * width - 1;
             for at in (0..last).step_by(LINE).chain([last]) {
                 let asked = first.wrapping_add(at).cast();
-                // SAFETY: a prefetch touches nothing.
+                // SAFETY: a prefetch accesses no memory.
                 unsafe {
                     if NEAREST {
                         _mm_prefetch::<_MM_HINT_T0>(asked);
@@ -336,7 +343,7 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
                 }
             }
         };
-        // The successor's, which is all that is looked at of most.
+        // The header of the successor, which suffices for most rows.
         ask(self.places.marks + size_of::<Mark>(), size_of::<Mark>(), 1);
         ask(self.places.obs, OBS * 4, 2);
         ask(self.places.action, ACTION * 4, 1);
@@ -355,14 +362,15 @@ impl<const OBS: usize, const ACTION: usize> MappedRing<OBS, ACTION> {
         let (lane, seq, slot) = self.place(index);
         let next = if slot + 1 == self.slots { 0 } else { slot + 1 };
         let Places { marks, obs, action, reward } = self.places;
-        // SAFETY: both slots are below the lane's (`place`), whose columns have a row in each of them,
-        // aligned to their words: columns begin on multiples of a page. `Rows::new` made room for `b`,
-        // says the caller. Nobody writes the ring.
+        // SAFETY: both slots are below the lane's number of slots (`place`), and every column has a
+        // row in each, aligned to its words, as columns begin on multiples of a page. The caller
+        // ensures that `Rows::new` made room for `b`. No process writes the ring.
         unsafe {
             let (base, (head, _)) = (self.lanes[lane].base, *self.heads.get_unchecked(lane));
             let mark = |slot: usize| *base.add(marks + slot * size_of::<Mark>()).cast::<Mark>();
             let after = mark(next);
-            // A step of an episode that goes on: the row before it is one too, and has no flag.
+            // The successor is an unflagged step that is not the first of its episode, so the row
+            // before it is unflagged too.
             let quiet = after.seq == seq as u64 + 1 && after.flags == 0 && after.t > 0;
             let (flags, follows) = if quiet {
                 (0, true)

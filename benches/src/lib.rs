@@ -1,4 +1,4 @@
-//! What the benchmarks share: records of the sizes that are measured, rings filled with them, and the
+//! Code shared by the benchmarks: records of the measured sizes, rings filled with them, and the
 //! same bytes in private memory for the baselines.
 
 pub mod c_draws;
@@ -13,7 +13,7 @@ use backcast_core::{AutoresetMode, Base, Ring, RingOptions, StepColumns, WriterO
 use criterion::Criterion;
 use record::Record;
 
-/// Criterion with rounds short enough for all suites to take a few minutes.
+/// Returns Criterion with short rounds, so that all suites take a few minutes.
 #[must_use]
 pub fn criterion() -> Criterion {
     Criterion::default()
@@ -22,7 +22,7 @@ pub fn criterion() -> Criterion {
         .sample_size(30)
 }
 
-/// A directory in memory for the rings of one benchmark.
+/// Returns a directory in memory for the rings of one benchmark.
 ///
 /// # Panics
 /// If `/dev/shm` has no room for one.
@@ -33,7 +33,7 @@ pub fn base() -> (tempfile::TempDir, Base) {
     (dir, base)
 }
 
-/// A named ring in memory, filled to the brim and once around, with episodes of 200 steps.
+/// Creates a full named ring in memory, with episodes of 200 steps.
 ///
 /// # Panics
 /// If `/dev/shm` has no room.

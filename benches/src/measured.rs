@@ -1,7 +1,7 @@
-//! Figures that are no time per iteration: rates of several threads or processes, latencies.
+//! Figures other than the time of an iteration: rates of several threads or processes, latencies.
 //!
-//! They are printed, and added as JSON lines to `target/measured.jsonl`, where
-//! `benches/python/criterion.py` takes them up with criterion's own.
+//! They are printed, and appended as JSON lines to `target/measured.jsonl`, from which
+//! `benches/python/criterion.py` collects them together with Criterion's own.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -11,20 +11,20 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use serde_json::json;
 
-/// What was asked for on the command line.
+/// Filter of the command line.
 #[derive(Debug)]
 pub struct Measured {
     filter: Option<String>,
 }
 
 impl Measured {
-    /// A filter, as criterion takes one; flags are cargo's.
+    /// Reads the filter, the first argument that is not a flag.
     #[must_use]
     pub fn from_args() -> Self {
         Self { filter: env::args().skip(1).find(|arg| !arg.starts_with('-')) }
     }
 
-    /// Whether a metric is to be measured.
+    /// Returns whether a metric is to be measured.
     #[must_use]
     pub fn wants(&self, metric: &str) -> bool {
         self.filter.as_ref().is_none_or(|filter| metric.contains(filter))
@@ -53,16 +53,16 @@ impl Measured {
     }
 }
 
-/// This program again, as a child that does not outlive its parent: it ends when its standard input
-/// does.
+/// This program as a child process. It ends when its standard input closes, and so does not outlive
+/// its parent.
 #[derive(Debug)]
 pub struct Role(Child);
 
 impl Role {
-    /// Starts it; [`role`] returns these words there.
+    /// Starts the child, in which [`role`] returns these words.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the child cannot be started.
     #[must_use]
     pub fn start(words: &[&str]) -> Self {
         let program = env::current_exe().expect("a program with a path");
@@ -72,12 +72,12 @@ impl Role {
         Self(child.expect("the program starts again"))
     }
 
-    /// Its process.
+    /// Returns the child process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.0
     }
 
-    /// Its standard input, to be kept.
+    /// Takes the child's standard input, which the caller must keep open.
     ///
     /// # Panics
     /// If it was taken before.
@@ -93,7 +93,7 @@ impl Drop for Role {
     }
 }
 
-/// What this process is to be, if another one started it.
+/// Returns the words that this process was started with as a [`Role`], if it was.
 #[must_use]
 pub fn role() -> Option<Vec<String>> {
     env::var("BACKCAST_ROLE").ok().map(|words| words.lines().map(str::to_owned).collect())

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use backcast_core::{Base, DType, Schema, SegmentError};
 use backcast_layout::RingStore;
 
-/// A row of floats: an observation, an action, a reward. Its size counts the 24 bytes of the built-in
-/// columns too.
+/// A row of floats: an observation, an action, a reward. Its size counts the 24 bytes of the
+/// built-in columns too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Floats of an observation.
@@ -15,14 +15,14 @@ pub struct Record {
     pub action: usize,
 }
 
-/// 64 B: what fits into a cache line.
+/// 64 B: a cache line.
 pub const SMALL: Record = Record { obs: 8, action: 1 };
 /// 396 B: a continuous-control task, the peers' workload.
 pub const MEDIUM: Record = Record { obs: 84, action: 8 };
 /// 700 B.
 pub const LARGE: Record = Record { obs: 160, action: 8 };
 
-/// Rows of as many lanes as asked for.
+/// Columns of one append.
 #[derive(Clone, Debug)]
 pub struct Rows {
     /// Observations.
@@ -34,13 +34,13 @@ pub struct Rows {
 }
 
 impl Record {
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     #[must_use]
     pub fn bytes(self) -> usize {
         24 + 4 * (self.obs + self.action + 1)
     }
 
-    /// The columns.
+    /// Returns the schema.
     ///
     /// # Panics
     /// Never: the schema is valid.
@@ -55,7 +55,7 @@ impl Record {
             .expect("a valid schema")
     }
 
-    /// Rows for `lanes` lanes.
+    /// Returns rows for `lanes` lanes.
     #[must_use]
     pub fn rows(self, lanes: usize) -> Rows {
         Rows {
@@ -67,15 +67,15 @@ impl Record {
 }
 
 impl Rows {
-    /// As bytes, in the order of the schema.
+    /// Returns the columns as bytes, in the order of the schema.
     #[must_use]
     pub fn columns(&self) -> [&[u8]; 3] {
         [&self.obs, &self.action, &self.reward].map(|column| bytemuck::cast_slice(column))
     }
 }
 
-/// Private memory laid out as a ring's lanes are: the same columns, built-in ones included, with as many
-/// rows.
+/// Private memory laid out as a ring's lanes are: the same columns, built-in ones included, with as
+/// many rows.
 #[derive(Debug)]
 pub struct Copies {
     columns: Vec<(usize, Vec<u8>)>,
@@ -86,7 +86,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// As the ring of this name.
+    /// Allocates memory with the layout of the ring of this name.
     ///
     /// # Panics
     /// If it is too large for this machine.
@@ -98,12 +98,12 @@ impl Copies {
             .map(|place| usize::try_from(place.length / slots).expect("a row fits into memory"))
             .collect();
         let source = vec![1; widths.iter().copied().max().unwrap_or(0)];
-        // Written, so that every page is there.
+        // Written once, so that every page is mapped.
         let columns = widths.into_iter().map(|width| (width, vec![1; width * rows * lanes]));
         Ok(Self { columns: columns.collect(), rows, lanes, at: 0, source })
     }
 
-    /// Columns of a row.
+    /// Returns the number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns.len()

@@ -1,6 +1,6 @@
-//! A ring whose files are anything: damaged in the ways of the tests, as the input's bytes choose, or
-//! overwritten with the input's bytes, with checksums repaired or not. Attaching gives a typed error
-//! or a ring that can be used.
+//! Attaches a ring with corrupt files: damaged in the ways of the tests, as the input's bytes
+//! choose, or overwritten with the input, with or without repaired checksums. Attaching must give a
+//! typed error or a usable ring.
 
 #![no_main]
 

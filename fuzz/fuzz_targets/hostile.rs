@@ -1,5 +1,5 @@
-//! A peer writes into the files of a ring, as the first half of the input chooses, while the ring is
-//! used as the second half chooses: wrong numbers and typed errors, and nothing else.
+//! A peer writes to the files of a ring, as the first half of the input chooses, while the ring is
+//! used as the second half chooses. The results must be numbers or typed errors.
 
 #![no_main]
 

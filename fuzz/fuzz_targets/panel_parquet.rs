@@ -1,4 +1,4 @@
-//! A Parquet file of any bytes: it loads as a panel that can be used, or is refused with a place.
+//! Loads a Parquet file of any bytes: it gives a usable panel, or a refusal that names a place.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
-//! What the targets share: each is a few lines over the mutators and judges of `backcast-tests`, which
-//! also runs them without coverage in every `cargo test`.
+//! Code shared by the targets. Each target is a few lines over the mutators and checks of
+//! `backcast-tests`, which also runs them without coverage in every `cargo test`.
 //!
-//! `make fuzz-lib` runs every target; `cargo fuzz run attach` works too where `cargo-fuzz` is
-//! installed. Inputs need no stored corpus: a mutator of our own makes healthy files to begin with.
+//! `make fuzz-lib` runs every target. With `cargo-fuzz` installed, `cargo fuzz run attach` works
+//! too. No corpus is stored: a custom mutator makes healthy files to begin with.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzzer_mutate;
 use rand::RngExt;
 use tempfile::TempDir;
 
-/// Bytes of an input that say what is done; the rest is what it is done with.
+/// Bytes of an input that choose operations; the rest is content.
 pub const CHOICES: usize = 16;
 
 /// Splits an input into choices and content.
@@ -25,7 +25,7 @@ pub fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {
     data.split_at_checked(CHOICES)
 }
 
-/// Puts content behind random choices; returns the length of the input.
+/// Writes random choices and then content. Returns the length of the input.
 pub fn put(data: &mut [u8], content: &[u8], max_size: usize, dice: &mut Dice) -> usize {
     let room = data.len().min(max_size);
     if room < CHOICES {
@@ -37,10 +37,10 @@ pub fn put(data: &mut [u8], content: &[u8], max_size: usize, dice: &mut Dice) ->
     CHOICES + len
 }
 
-/// A price file: its first bytes are the options, the rest is the file.
+/// Loads a price file. The first bytes of the input choose the options, the rest is the file.
 ///
 /// # Panics
-/// If a refusal does not say where, or a panel that was loaded is not one.
+/// If a refusal does not name a place, or a loaded panel is not usable.
 pub fn load_panel(data: &[u8], load: Load) {
     static PLACE: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
         let dir = tmpfs();
@@ -56,7 +56,8 @@ pub fn load_panel(data: &[u8], load: Load) {
     }
 }
 
-/// Begins with files of `make`, and takes turns between libFuzzer's mutations and ours.
+/// Starts with files from `make`, then alternates between libFuzzer's mutations and those of the
+/// tests.
 pub fn mutate_panel(
     data: &mut [u8],
     size: usize,

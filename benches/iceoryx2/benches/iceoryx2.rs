@@ -1,8 +1,8 @@
-//! Publishing a record against iceoryx2 and against `memcpy` of its columns, in one run.
+//! Publishing a record, compared with iceoryx2 and with `memcpy` of its columns.
 //!
-//! iceoryx2 hands each sample to its subscribers' queues; here one subscriber never takes any, and the
-//! oldest is replaced, as Backcast overwrites the oldest row. There are only as many samples as the queue
-//! holds, and they stay in the cache: as do the rows of a ring of 1 MiB, and not those of 160 MiB.
+//! iceoryx2 puts each sample into its subscribers' queues. Here one subscriber never takes any, so
+//! the oldest sample is replaced, as Backcast overwrites the oldest row. The queue's few samples
+//! stay in the cache, as do the rows of a ring of 1 MiB, but not those of 160 MiB.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ fn ours(group: &mut BenchmarkGroup<'_, WallTime>, record: Record, mebibytes: u64
         next_obs: None,
         final_obs: None,
     };
-    // Once around, so that no page is new to this process.
+    // One lap, so that all pages are mapped.
     for _ in 0..ring.slots() {
         writer.append(&step).expect("a step of the schema");
     }

@@ -1,4 +1,4 @@
-"""What steps: Backcast's environments, a plain NumPy one, and memcpy of what a step shows."""
+"""Contenders: Backcast's environments, a plain NumPy one, and memcpy of an observation."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class BackcastSingle:
 
 
 class NumPy:
-    """The same money rules but for the order of trades: what a page of NumPy does for a batch."""
+    """A batch in plain NumPy with the same money rules, except for the order of trades."""
 
     name = "numpy"
 

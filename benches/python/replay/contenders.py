@@ -122,7 +122,7 @@ class Backcast:
 
 
 class NumPy:
-    """What one writes by hand: private columns, a cursor, fancy indexing."""
+    """A hand-written buffer: private columns, a cursor, fancy indexing."""
 
     name = "NumPy ring"
 

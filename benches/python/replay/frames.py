@@ -63,7 +63,7 @@ class Backcast:
         batch = self.sample()
         stacks, after = numbers(batch["obs"]), numbers(batch["next_obs"])
         assert (np.diff(stacks, axis=1) == 1).all(), "frames of a stack follow one another"
-        # Of an end the frame after is the same again.
+        # The frame after an end repeats the last one.
         assert (after[:, :-1] == stacks[:, 1:]).all(), (
             "a stack's frames but the first are in the next"
         )
@@ -75,7 +75,7 @@ class Backcast:
 
 
 class NumPy:
-    """What one writes by hand: private columns, a cursor, windows by the numbers of their rows."""
+    """A hand-written buffer: private columns, a cursor, windows by the numbers of their rows."""
 
     name = "NumPy ring"
 

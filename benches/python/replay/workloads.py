@@ -1,4 +1,4 @@
-"""What is stored and drawn: the same rows for every contender.
+"""Data that is stored and drawn: the same rows for every contender.
 
 w1: a million transitions of a continuous-control task: 84 floats of observation, 6 of action, a
 reward. w2: stacks of four frames out of a hundred thousand. w3: windows of 20 + 5 steps out of a

@@ -1,4 +1,4 @@
-"""What stores and draws transitions: Backcast's buffer, a NumPy one, and memcpy of its batches."""
+"""Contenders: Backcast's buffer of transitions, a NumPy one, and memcpy of its batches."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Backcast:
 
 
 class NumPy:
-    """What one writes by hand: columns, a cursor, the market as an array and fancy indexing."""
+    """A hand-written buffer: columns, a cursor, the market as an array and fancy indexing."""
 
     def __init__(self, world: World) -> None:
         self.market = world.panel.values.astype(np.float32)
