@@ -34,7 +34,7 @@ pub(crate) fn prefetch_range_for_write(from: *const u8, len: usize) {
 /// Prefetches a cache line into L2. Any address is allowed.
 ///
 /// L1 takes fewer outstanding requests, and one beyond them stalls the processor
-/// (`docs/decisions/0024-batches-are-assembled-in-blocks.md`).
+/// (`docs/decisions/0024-items-of-a-batch-are-gathered-together.md`).
 #[inline]
 pub(crate) fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,7 @@
 //! - words (elsewhere, under Miri and thread sanitizers): relaxed atomics of one size per column,
 //!   the largest power of two that divides its row width.
 //!
-//! `docs/decisions/0016-rows-are-copied-behind-the-compilers-back.md` says why.
+//! `docs/decisions/0016-rows-are-copied-in-assembly.md` says why.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
