@@ -18,7 +18,7 @@ use crate::{
     to_single,
 };
 
-/// Largest ratio of places to rows of a large table; a sparser one would waste memory.
+/// Largest ratio of (ticker, day) pairs to rows of a large table; a sparser one would waste memory.
 const SPARSEST: u64 = 1000;
 /// Number of values up to which a table may have any density: 384 MiB.
 const SMALL_VALUES: u64 = 1 << 25;
@@ -186,7 +186,7 @@ impl<'a> Assembler<'a> {
         let mut listed = vec![0_u64; geometry.listed_words()];
         values.resize(geometry.values(), 0.0);
         singles.resize(geometry.values(), 0.0);
-        // One more than the number of the row at each place; 0 for none.
+        // For each (ticker, day), one more than the number of its row; 0 for none.
         seen.resize(cells, 0_usize);
 
         for (at, (row, cells)) in
@@ -220,7 +220,7 @@ impl<'a> Assembler<'a> {
         Ok(PanelData { meta, values, singles, listed })
     }
 
-    /// Tickers that have a row, sorted by their bytes, and for each number its rank.
+    /// Returns the tickers that have a row, sorted by their bytes, and the rank of each number.
     fn ranked_tickers(&self) -> (Vec<String>, Vec<usize>) {
         let mut used = vec![false; self.tickers.len()];
         for row in &self.keys {
@@ -245,7 +245,7 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// A panel in private memory, not yet readable: share it or keep it.
+/// A loaded panel that is not readable yet: share it or keep it.
 #[doc = include_str!("formats.md")]
 #[derive(Clone, Debug)]
 pub struct PanelData {
@@ -256,11 +256,11 @@ pub struct PanelData {
 }
 
 impl PanelData {
-    /// Publish the panel under `name`, for every process on this machine to attach.
+    /// Publishes the panel under `name`, so that every process on this machine can attach it.
     ///
     /// With [`Exist::Attach`] an equal panel that is already there is attached instead; a different
-    /// one of that name is an error. Equal means all of it: the description carries a hash of the
-    /// data.
+    /// one of that name is an error. Panels are equal if all their contents are, by the hash in
+    /// their descriptions.
     pub fn share(
         self,
         name: &str,
@@ -271,7 +271,7 @@ impl PanelData {
         Panel::share(&self.meta, self.parts(), name, base, exist, persistent)
     }
 
-    /// Keep the panel in this process.
+    /// Keeps the panel in this process.
     ///
     /// # Panics
     /// Without enough memory; [`try_into_heap`](Self::try_into_heap) returns an error instead.
@@ -280,8 +280,8 @@ impl PanelData {
         self.try_into_heap().expect("memory for the panel")
     }
 
-    /// Builds a panel in private memory, or returns an error where memory does not suffice. The
-    /// panel takes twice its size for a moment.
+    /// Builds a panel in private memory, or returns an error if there is too little. Takes twice
+    /// the panel's size meanwhile.
     pub fn try_into_heap(self) -> Result<Panel, PanelError> {
         Panel::heap(&self.meta, self.parts())
     }

@@ -1,4 +1,4 @@
-//! Some rows of a file as typed columns: what every reader produces, and nothing is checked twice.
+//! Chunks: rows of a file as typed columns, which every reader produces.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -6,7 +6,7 @@ use crate::{
     date::Date, load_error::NumberProblem, options::PanelOptions, symbols::CASH, to_single,
 };
 
-/// Rows are handed over so many at a time.
+/// Rows in a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
 
 /// Some rows, column by column. All lists but `flaws` have one entry per row.
@@ -23,7 +23,7 @@ pub(crate) struct Chunk {
     pub(crate) flaws: Vec<Flaw>,
 }
 
-/// A cell that holds nothing usable.
+/// A cell without a usable value.
 #[derive(Debug)]
 pub(crate) struct Flaw {
     /// Row within the chunk.
@@ -76,7 +76,7 @@ impl Chunk {
         self.tickers.push(number.unwrap_or_default());
     }
 
-    /// `column` is the file's, `value` the panel's.
+    /// Adds a number or a flaw. `column` counts the file's columns, `value` the panel's.
     pub(crate) fn push_number(
         &mut self,
         column: usize,
@@ -93,7 +93,7 @@ impl Chunk {
     }
 }
 
-/// A cell as an error shows it: no message is as long as a file makes its cells.
+/// Returns the text of a cell for an error message, cut if it is long.
 pub(crate) fn shown(text: &str) -> Cow<'static, str> {
     const MOST_CHARS: usize = 80;
     Cow::Owned(match text.char_indices().nth(MOST_CHARS) {
@@ -102,7 +102,7 @@ pub(crate) fn shown(text: &str) -> Cow<'static, str> {
     })
 }
 
-/// A number as a panel can hold it, or why it cannot.
+/// Checks that a panel can hold a number.
 pub(crate) fn checked(value: f64) -> Result<f64, NumberProblem> {
     if value.is_nan() {
         Err(NumberProblem::Nan)
@@ -115,7 +115,7 @@ pub(crate) fn checked(value: f64) -> Result<f64, NumberProblem> {
     }
 }
 
-/// The tickers of a file, numbered as they first appear.
+/// Tickers of a file, numbered by their first appearance.
 #[derive(Debug)]
 pub(crate) struct Tickers<'a> {
     options: &'a PanelOptions,
@@ -128,7 +128,7 @@ impl<'a> Tickers<'a> {
         Self { options, numbers: HashMap::new(), known: Vec::new() }
     }
 
-    /// `None` for what cannot be a ticker.
+    /// Returns the number of a ticker, or `None` if the name is not valid.
     pub(crate) fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(name) {
             return Some(number);

@@ -1,4 +1,4 @@
-//! A long CSV as typed rows: strict, with line and column in every refusal.
+//! Loader of long CSV files: strict, with line and column in every error.
 
 use std::{fs, io::Read, path::Path};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl PanelData {
-    /// Load a CSV file. Cost: the whole file and the dense panel are in memory at once.
+    /// Loads a CSV file. Cost: the whole file and the dense panel are in memory together.
     pub fn from_csv(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
         let path = path.as_ref();
         let bytes = fs::read(path).map_err(|source| PanelError::reading(path, source))?;
@@ -26,7 +26,7 @@ impl PanelData {
         })
     }
 
-    /// Load CSV from any reader, read to its end first.
+    /// Loads CSV from any reader, which is read to its end first.
     pub fn from_reader(mut reader: impl Read, options: &PanelOptions) -> Result<Self, PanelError> {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).map_err(|source| PanelError::Stream { source })?;
@@ -41,7 +41,7 @@ fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, PanelLoadErr
         return Err(PanelLoadError::Format { found });
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    // Ragged records are let through to be reported in our words, with the right line.
+    // The parser accepts ragged records, which are reported below with the right line.
     let mut records = Records {
         reader: ReaderBuilder::new()
             .has_headers(false)
@@ -112,7 +112,7 @@ impl Records<'_> {
     }
 }
 
-/// Add a record to the chunk, all of it or nothing.
+/// Adds a record to the chunk; an error adds nothing.
 fn push_row(
     record: &ByteRecord,
     line: u64,
@@ -125,7 +125,7 @@ fn push_row(
         let column = names.get(record.len()).or(names.last()).cloned().unwrap_or_default();
         return Err(PanelLoadError::Ragged { line, column, expected, found: record.len() });
     }
-    // Mostly all cells are plain letters and digits, which is seen at once.
+    // The usual case: all cells are ASCII, which one test shows.
     let plain = str::from_utf8(record.as_slice()).ok().filter(|cells| cells.is_ascii());
     for at in 0..expected {
         if plain.is_none() && assembler.header().uses[at] != Use::Ignored {
@@ -151,7 +151,7 @@ fn push_row(
     Ok(())
 }
 
-/// A cell without the spaces around it.
+/// Returns a cell without the spaces around it.
 fn text(record: &ByteRecord, at: usize, line: u64) -> Result<&str, PanelLoadError> {
     str::from_utf8(record[at].trim_ascii())
         .map_err(|_| PanelLoadError::NotUtf8 { line, column: at + 1 })
@@ -163,7 +163,7 @@ fn number(cell: &str) -> Result<f64, NumberProblem> {
     }
     let value = cell.parse().map_err(|_| NumberProblem::NotANumber)?;
     checked(value).map_err(|problem| match problem {
-        // A decimal too large for f64 parses as infinity; the word itself has no digit.
+        // A decimal too large for f64 parses as infinity. It has digits, unlike the word.
         NumberProblem::Infinite if cell.bytes().any(|byte| byte.is_ascii_digit()) => {
             NumberProblem::TooLarge
         }
@@ -171,8 +171,8 @@ fn number(cell: &str) -> Result<f64, NumberProblem> {
     })
 }
 
-/// Line numbers from byte positions: the parser's own count is one short after CRLF and blank
-/// lines.
+/// Computes line numbers from byte positions, since the parser's count is wrong after CRLF and
+/// blank lines.
 struct LineCounter<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -180,9 +180,9 @@ struct LineCounter<'a> {
 }
 
 impl LineCounter<'_> {
-    /// The line of the first cell at or after byte `start`; `start` never goes back.
+    /// Returns the line of the first cell at or after byte `start`, which must not decrease.
     fn line_of_record(&mut self, start: usize) -> u64 {
-        // Most files end their lines with a single byte, and those of many are counted at once.
+        // The usual case: lines end with a single byte, and many are counted together.
         if let Some(passed) =
             self.bytes.get(self.at..start).filter(|passed| !passed.contains(&b'\r'))
         {

@@ -1,4 +1,4 @@
-//! Calendar days: how files write them, and the strict form that a panel keeps.
+//! Calendar days: the forms in files, and the strict form in a panel.
 
 use std::fmt::{self, Display};
 
@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 pub(crate) struct Date(u32);
 
 impl Date {
-    /// The day of a number `YYYYMMDD`.
+    /// Returns the day of a number `YYYYMMDD`.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -38,9 +38,9 @@ impl Date {
         Self::from_number(u32::try_from(number).ok()?)
     }
 
-    /// The day of a text: `YYYY-MM-DD`, `YYYYMMDD`, or either form of an ISO timestamp.
+    /// Parses a day: `YYYY-MM-DD`, `YYYYMMDD`, or either form in an ISO timestamp.
     ///
-    /// The time of a timestamp and its offset from UTC are dropped: the day is the one written.
+    /// The time of a timestamp and its offset from UTC are dropped; the written day counts.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text.split_once(['T', ' ']) {
             Some((day, time)) if is_time(time) => iso(day),
@@ -72,13 +72,13 @@ fn compact(text: &str) -> Option<Date> {
     (text.len() == 8).then(|| digits(text.as_bytes())).flatten().and_then(Date::from_number)
 }
 
-/// At most nine of them, so that the number fits.
+/// Parses at most nine digits, so that the number fits.
 fn digits(text: &[u8]) -> Option<u32> {
     let known = (1..=9).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     known.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
-/// `HH:MM[:SS[.fraction]]`, then nothing, `Z` or an offset `+HH[[:]MM]`.
+/// Returns whether `text` is `HH:MM[:SS[.fraction]]`, then nothing, `Z` or an offset `+HH[[:]MM]`.
 fn is_time(text: &str) -> bool {
     let (clock, offset) = match text.find(['Z', '+', '-']) {
         Some(at) => text.split_at(at),

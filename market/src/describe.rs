@@ -1,4 +1,4 @@
-//! A panel in numbers: what is in it, from when to when, and where it has holes.
+//! Summary of a panel: contents, coverage, and missing rows.
 
 use serde::Serialize;
 
@@ -50,13 +50,13 @@ pub struct Coverage {
     pub is_macro: bool,
     /// Days on which it has a row.
     pub rows: usize,
-    /// The first of them.
+    /// First of these days.
     pub first_day: Option<usize>,
-    /// The last of them.
+    /// Last of these days.
     pub last_day: Option<usize>,
-    /// The first one's date, `YYYY-MM-DD`.
+    /// Date of the first day, `YYYY-MM-DD`.
     pub first_date: Option<String>,
-    /// The last one's date, `YYYY-MM-DD`.
+    /// Date of the last day, `YYYY-MM-DD`.
     pub last_date: Option<String>,
     /// Days between the first and the last on which it has no row.
     pub missing_days: usize,
@@ -73,16 +73,16 @@ fn contradicts(value: impl Fn(PriceColumn) -> f64) -> bool {
 }
 
 impl PanelData {
-    /// Counts what [`Panel::inconsistent_rows`] would.
+    /// Returns the same count as [`Panel::inconsistent_rows`], before the panel is made.
     #[must_use]
     pub fn inconsistent_rows(&self) -> usize {
-        // Rows that are not there are all zeros, which contradict nothing.
+        // Missing rows are all zeros, which are consistent.
         self.traded_rows().filter(|row| contradicts(|column| row[column as usize])).count()
     }
 }
 
 impl Panel {
-    /// Count rows and holes, and find the range of prices. Cost: one pass over highs and lows.
+    /// Summarises the panel. Cost: one pass over highs and lows.
     #[must_use]
     pub fn describe(&self) -> PanelSummary {
         let coverage: Vec<Coverage> =
@@ -112,8 +112,8 @@ impl Panel {
     /// Counts the rows of tradable tickers whose open or close is outside their low and high, in
     /// one pass.
     ///
-    /// Such rows are kept, since vendors adjust and round each price by itself. Fills that are
-    /// drawn between low and high, or next to open and close, are drawn from what they say.
+    /// Such rows are kept, since vendors adjust and round each price separately. Fill prices are
+    /// drawn from these numbers unchanged.
     #[must_use]
     pub fn inconsistent_rows(&self) -> usize {
         let inconsistent = |ticker: usize, day: usize| {

@@ -10,19 +10,19 @@ use thiserror::Error;
 
 use crate::load_error::PanelLoadError;
 
-/// Loading, sharing or attaching a panel failed.
+/// Why loading, sharing or attaching a panel failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PanelError {
     /// The file cannot be opened or read.
     #[error("cannot read {}: {source}; check the path", path.display())]
     Read {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A folder where a file is to be.
+    /// A folder instead of a file.
     #[error(
         "{} is a folder, and a panel is loaded from one file; write its parts as one first, in \
          pandas with \
@@ -33,10 +33,10 @@ pub enum PanelError {
         /// The folder.
         path: PathBuf,
     },
-    /// The stream given to `from_reader` broke.
+    /// The reader passed to `from_reader` failed.
     #[error("cannot read the stream: {source}")]
     Stream {
-        /// The reader's answer.
+        /// Error of the reader.
         source: io::Error,
     },
     /// A file that cannot be loaded as a panel.
@@ -55,12 +55,12 @@ pub enum PanelError {
         /// Problem.
         problem: String,
     },
-    /// The segment layer refused.
+    /// The segment layer failed.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
 
-/// Asking a panel for windows failed; nothing was written.
+/// Why windows of a panel were refused. Nothing was written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowError {
@@ -73,7 +73,7 @@ pub enum WindowError {
     BadDay {
         /// Position in `days`.
         position: usize,
-        /// The day asked for.
+        /// The requested day.
         day: i64,
         /// The panel's last day.
         last: usize,
@@ -86,7 +86,7 @@ pub enum WindowError {
     BadToken {
         /// Position in `tokens`.
         position: usize,
-        /// The token asked for.
+        /// The requested token.
         token: i64,
         /// The panel's last token.
         last: usize,
@@ -103,7 +103,7 @@ pub enum WindowError {
         /// Elements given.
         found: usize,
     },
-    /// A window of many times the panel's days.
+    /// A window that is many times longer than the panel.
     #[error(
         "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what \
          lies beyond the \
@@ -112,11 +112,11 @@ pub enum WindowError {
     TooLong {
         /// The argument.
         what: &'static str,
-        /// Days asked for.
+        /// Requested days.
         days: usize,
         /// Days of the panel.
         panel_days: usize,
-        /// Most days that are allowed.
+        /// Maximum days.
         limit: usize,
     },
     /// Windows larger than the address space.

@@ -8,7 +8,7 @@ use crate::{
     symbols::PriceColumn,
 };
 
-/// Separators that programs write in the place of commas.
+/// Separators that programs write instead of commas.
 const SEPARATORS: [char; 3] = [';', '\t', '|'];
 
 /// Role of a column of the file.
@@ -33,16 +33,16 @@ impl Use {
     }
 }
 
-/// The columns of a file, understood.
+/// The columns of a file and their roles.
 #[derive(Debug)]
 pub(crate) struct FileHeader {
     /// Roles of the columns of the file.
     pub(crate) uses: Vec<Use>,
-    /// The file's names.
+    /// Names of the file's columns.
     pub(crate) names: Vec<String>,
     /// Names of the panel's columns: the five prices, then indicators in file order.
     pub(crate) columns: Vec<String>,
-    /// For each of the panel's columns its position in the file.
+    /// Position in the file of each of the panel's columns.
     pub(crate) sources: Vec<usize>,
 }
 
@@ -80,7 +80,7 @@ impl FileHeader {
                 "date" => Use::Date,
                 "tic" => Use::Ticker,
                 _ => {
-                    // Duplicates were refused, so a name that is known is one of the five.
+                    // Duplicates were refused, so a known name is one of the five prices.
                     let column = columns.iter().position(|column| column == name);
                     let column = column.unwrap_or_else(|| {
                         columns.push(name.to_owned());
@@ -110,7 +110,7 @@ impl FileHeader {
         Err(PanelLoadError::MissingColumns { missing, closest, found: names })
     }
 
-    /// The file's names of the columns of days and tickers.
+    /// Returns the file's names of the columns of days and tickers.
     pub(crate) fn key_names(&self) -> [String; 2] {
         [Use::Date, Use::Ticker].map(|wanted| {
             let at = self.uses.iter().position(|what| *what == wanted);
@@ -118,21 +118,20 @@ impl FileHeader {
         })
     }
 
-    /// The file's name of one of the panel's columns.
+    /// Returns the file's name of one of the panel's columns.
     pub(crate) fn source_name(&self, column: usize) -> &str {
         self.sources.get(column).and_then(|&at| self.names.get(at)).map_or("", String::as_str)
     }
 }
 
-/// Day numbers are the panel's own; the others are row numbers that pandas wrote.
+/// Returns whether a column is ignored: day numbers of a panel, or row numbers of pandas.
 fn is_ignored(name: &str) -> bool {
     matches!(name, "" | "day" | "day_idx")
         || name.starts_with("Unnamed:")
         || name.starts_with("__index_level_")
 }
 
-/// Refuses a header that is one cell because the file is separated by something else than
-/// `separator`.
+/// Refuses a header of one cell if the file has another separator than `separator`.
 pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), PanelLoadError> {
     let [only] = names else { return Ok(()) };
     let found = SEPARATORS.into_iter().chain([',']);

@@ -1,6 +1,6 @@
 //! Hints for files in other layouts: probable origin and how to load them.
 
-/// Names that pandas gives to a column without one: in a CSV none, or `Unnamed: 0`, in Parquet
+/// Names of a nameless column of pandas: empty or `Unnamed: 0` in CSV, in Parquet
 /// `__index_level_0__`.
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
 
@@ -14,7 +14,7 @@ pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known))
     });
-    // All but the column of days: names below names.
+    // Every column but that of days has a name in both rows.
     first.len() > 1
         && first.len() == second.len()
         && fields.count() > 1

@@ -1,4 +1,4 @@
-//! Why a file is no panel: what, where, and what to do about it.
+//! Errors of loading a file: problem, place and remedy.
 
 use std::fmt::{self, Display};
 
@@ -25,11 +25,11 @@ impl Display for RowPlace {
     }
 }
 
-/// Why a cell of a numeric column is no number that a panel can hold.
+/// Why a panel cannot hold the number of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NumberProblem {
-    /// Nothing between the separators, a null, or a word for it.
+    /// An empty cell, a null, or a word for it.
     Missing,
     /// The float NaN.
     Nan,
@@ -37,12 +37,12 @@ pub enum NumberProblem {
     NotANumber,
     /// An infinity.
     Infinite,
-    /// Beyond what the panel's 32-bit copy can hold.
+    /// A number out of range of the panel's 32-bit copy.
     TooLarge,
 }
 
 impl NumberProblem {
-    /// May the row count as absent instead?
+    /// Returns whether the row may count as absent instead.
     pub(crate) fn is_missing(self) -> bool {
         matches!(self, Self::Missing | Self::Nan)
     }
@@ -102,7 +102,7 @@ impl ColumnRole {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilePart {
-    /// The last bytes, which say where the footer is.
+    /// The last bytes, which locate the footer.
     End,
     /// The description of columns and row groups.
     Footer,
@@ -131,7 +131,7 @@ impl Display for FilePart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// Text, or at least nothing else that is known here.
+    /// Text, or an unknown format.
     Csv,
     /// `PAR1` at the beginning.
     Parquet,
@@ -140,7 +140,7 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// The format that a file with these first bytes has.
+    /// Returns the format of a file with these first bytes.
     #[must_use]
     pub fn of(first_bytes: &[u8]) -> Self {
         let compressed: [&[u8]; 5] =
@@ -165,7 +165,7 @@ impl FileFormat {
     }
 }
 
-/// A file is no panel. Nothing was created.
+/// Why a file cannot be loaded as a panel. Nothing was created.
 ///
 /// Columns carry the file's names. See [`RowPlace`] for how rows are counted.
 #[derive(Debug, Error)]
@@ -177,12 +177,12 @@ pub enum PanelLoadError {
         /// Its format.
         found: FileFormat,
     },
-    /// The CSV parser itself gave up.
+    /// The CSV parser failed.
     #[error("line {line}: not readable as CSV: {message}")]
     Syntax {
         /// Line of the record.
         line: u64,
-        /// The parser's words.
+        /// Message of the parser.
         message: String,
     },
     /// Cells with another separator than the expected one.
@@ -211,7 +211,7 @@ pub enum PanelLoadError {
         /// Cells of the second line.
         second: Vec<String>,
     },
-    /// Bytes that are no UTF-8 text.
+    /// Bytes that are not UTF-8 text.
     #[error("line {line}, column {column}: not UTF-8 text; save the file as UTF-8")]
     NotUtf8 {
         /// Line of the record.
@@ -219,7 +219,7 @@ pub enum PanelLoadError {
         /// Column, counted from 1.
         column: usize,
     },
-    /// Part of a Parquet file is not what it should be.
+    /// A damaged part of a Parquet file.
     #[error("{part} is damaged: {message}; write or copy the file again")]
     Damaged {
         /// Part of the file.
@@ -227,7 +227,7 @@ pub enum PanelLoadError {
         /// Problem.
         message: String,
     },
-    /// Pages compressed in a way that is not built in.
+    /// Pages compressed with a codec that is not built in.
     #[error(
         "column {column:?} is compressed with {codec}, which is not built in; write the file with \
          zstd, snappy, lz4, gzip or no compression"
@@ -238,7 +238,7 @@ pub enum PanelLoadError {
         /// The codec's name.
         codec: String,
     },
-    /// The file says it unpacks to far more than it can hold.
+    /// The file claims to unpack to far more than it can hold.
     #[error(
         "{rows} rows x {columns} columns unpack to {bytes} bytes, and a file of this size may have \
          {limit}; write it again, or split it"
@@ -256,7 +256,7 @@ pub enum PanelLoadError {
     /// No header, or a header and no rows.
     #[error("no data row{}; a panel needs one, and a CSV a header before it", masked_rows(*masked))]
     NoRows {
-        /// Rows that were there and count as absent, for each lacks a number.
+        /// Rows that count as absent because they lack a number.
         masked: u64,
     },
     /// The file lacks columns that every panel has.
@@ -292,7 +292,7 @@ pub enum PanelLoadError {
         /// The file's columns.
         found: Vec<String>,
     },
-    /// A rename of a column that is not there.
+    /// A rename of a column that the file lacks.
     #[error(
         "cannot rename column {theirs:?}: the file has {}{}",
         quoted(found),
@@ -306,7 +306,7 @@ pub enum PanelLoadError {
         /// The file's columns.
         found: Vec<String>,
     },
-    /// A column whose type does not suit its role.
+    /// A column whose type does not fit its role.
     #[error("column {column:?} holds {found}; {}", role.wanted())]
     ColumnType {
         /// Name of the column.
@@ -350,7 +350,7 @@ pub enum PanelLoadError {
         problem.hint(column, text)
     )]
     BadNumber {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column.
         column: String,
@@ -365,7 +365,7 @@ pub enum PanelLoadError {
          drop the row, or declare {ticker:?} a macro ticker if it is not traded"
     )]
     PriceNotPositive {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column.
         column: String,
@@ -384,7 +384,7 @@ pub enum PanelLoadError {
         f32::from_bits(1)
     )]
     PriceTooSmall {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column.
         column: String,
@@ -399,7 +399,7 @@ pub enum PanelLoadError {
          drop the row"
     )]
     HighBelowLow {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column of highs.
         column: String,
@@ -417,7 +417,7 @@ pub enum PanelLoadError {
          {ticker:?} a macro ticker if it is not traded"
     )]
     NegativeVolume {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column.
         column: String,
@@ -433,7 +433,7 @@ pub enum PanelLoadError {
         date_hint(text)
     )]
     BadDate {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column.
         column: String,
@@ -445,7 +445,7 @@ pub enum PanelLoadError {
         "{place}, column {column:?}: {text:?} cannot be a ticker; give the row a name of its own"
     )]
     BadTicker {
-        /// Where.
+        /// Place of the row.
         place: RowPlace,
         /// Name of the column.
         column: String,
@@ -473,7 +473,7 @@ pub enum PanelLoadError {
         /// Place of the second row.
         second: RowPlace,
     },
-    /// Macro tickers without a single row.
+    /// Macro tickers without a row.
     #[error(
         "macro ticker(s) {} have no row; the data holds {}; correct the names or leave them out",
         quoted(missing),
@@ -499,7 +499,7 @@ pub enum PanelLoadError {
         columns: usize,
         /// Rows in the data.
         rows: usize,
-        /// Most values such a panel holds, or that memory was there for.
+        /// Most values of such a panel, or most that memory allows.
         limit: u64,
     },
 }

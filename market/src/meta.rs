@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 pub(crate) struct Meta {
     format: String,
     version: u32,
-    /// BLAKE3 of everything above and below and of the data, in hex: equal panels, equal prints.
+    /// BLAKE3 of all other fields and of the data, in hex: equal for equal panels.
     pub(crate) fingerprint: String,
     pub(crate) tickers: Vec<String>,
     pub(crate) is_macro: Vec<bool>,
@@ -45,7 +45,7 @@ impl Meta {
         };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&meta.to_bytes());
-        // The singles are a function of the values.
+        // The singles are not hashed, since they follow from the values.
         hasher.update(bytemuck::cast_slice(values));
         hasher.update(bytemuck::cast_slice(listed));
         meta.fingerprint = hasher.finalize().to_hex().to_string();
@@ -57,7 +57,7 @@ impl Meta {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Read a description and hold it against the size of the data it claims to describe.
+    /// Parses a description and checks it against the size of the data.
     pub(crate) fn parse(bytes: &[u8], data_bytes: usize) -> Result<(Self, Geometry), String> {
         let meta: Self =
             serde_json::from_slice(bytes).map_err(|error| format!("its description: {error}"))?;
@@ -101,7 +101,7 @@ impl Meta {
     }
 }
 
-/// Strictly ascending: sorted and without duplicates.
+/// Returns whether names are strictly ascending: sorted and without duplicates.
 fn rises(names: &[String]) -> bool {
     names.is_sorted_by(|a, b| a < b)
 }

@@ -19,11 +19,11 @@ pub enum NanPolicy {
     Mask,
 }
 
-/// A word that is no [`NanPolicy`].
+/// A word that names no [`NanPolicy`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("nan is {text:?}; give \"refuse\" or \"mask\"")]
 pub struct ParseNanPolicyError {
-    /// Word that was given.
+    /// The word.
     pub text: String,
 }
 
@@ -53,14 +53,14 @@ impl Default for Separator {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelOptions {
     pub(crate) macro_tickers: BTreeSet<String>,
-    /// Their name to ours.
+    /// The panel's name of each renamed column, by the file's name.
     pub(crate) columns: BTreeMap<String, String>,
     pub(crate) nan: NanPolicy,
     pub(crate) separator: Separator,
 }
 
 impl PanelOptions {
-    /// Tickers that are shown but never traded, such as an index or a volatility series.
+    /// Sets the tickers that are shown but never traded, such as an index or a volatility series.
     ///
     /// Their values may be zero or negative. Each must have at least one row.
     #[must_use]
@@ -69,11 +69,11 @@ impl PanelOptions {
         self
     }
 
-    /// New names for the file's columns, `(theirs, ours)`; an empty name leaves a column out.
+    /// Renames the file's columns, `(theirs, ours)`; an empty name leaves a column out.
     ///
-    /// Applied before anything else is made of a name, so that an index column, which is otherwise
-    /// ignored, can become `date`. A name that the file lacks is an error, and so are two columns
-    /// that end up with one name.
+    /// Applied before names are interpreted, so that an index column, which is otherwise ignored,
+    /// can become `date`. A name that the file lacks is an error, and so are two columns with the
+    /// same new name.
     #[must_use]
     pub fn columns<I, T, O>(mut self, renames: I) -> Self
     where
@@ -90,7 +90,7 @@ impl PanelOptions {
     /// none.
     #[must_use]
     pub fn separator(mut self, separator: char) -> Self {
-        // The check of the header refuses anything but a single byte.
+        // The header check refuses separators of several bytes.
         self.separator = Separator(u8::try_from(separator).unwrap_or(b','));
         self
     }

@@ -1,4 +1,4 @@
-//! Read access to a panel: names, tokens, values.
+//! Panels: read access to names, tokens and values.
 
 use std::{
     ops::Range,
@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) use crate::symbols::PriceColumn;
 
-/// A read-only market: `[ticker, day, column]`, with holes where a ticker was not listed.
+/// A read-only table of daily prices, `[ticker, day, column]`, in which rows may be missing.
 ///
 /// Cloning is one reference count. Reads take no lock and make no system call; a panel shared
 /// between processes exists once in memory.

@@ -1,4 +1,4 @@
-//! Names of tickers as small integers that stay the same: what an embedding is indexed by.
+//! Tokenizer: stable small integers for names of tickers, as indices of an embedding.
 
 use std::{
     collections::HashMap,
@@ -9,20 +9,20 @@ use thiserror::Error;
 
 use crate::symbols::CASH;
 
-/// The name of the token of all tickers that a frozen tokenizer does not know.
+/// Name of the token for all tickers that a frozen tokenizer does not know.
 pub const UNK: &str = "<UNK>";
 
 /// Behaviour of a frozen tokenizer on an unknown name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownTicker {
-    /// An error that names it.
+    /// Fail with an error that names it.
     #[default]
     Error,
-    /// The token of [`UNK`], which freezing adds after all others.
+    /// Use the token of [`UNK`], which freezing adds after all others.
     Unk,
 }
 
-/// Encoding or decoding failed; the vocabulary is as it was.
+/// Why encoding or decoding failed. The vocabulary is unchanged.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -36,23 +36,23 @@ pub enum TokenError {
     UnknownName {
         /// The name.
         name: String,
-        /// Tickers known.
+        /// Number of known tickers.
         known: usize,
-        /// A name that may have been meant.
+        /// The most similar known name.
         near: Option<String>,
     },
-    /// A token that no name has.
+    /// A token without a name.
     #[error("token {token} has no name; this tokenizer has tokens 0 (<CASH>) to {last}")]
     UnknownToken {
-        /// The token; perhaps more than one can be.
+        /// The token, which may exceed 32 bits.
         token: i128,
         /// The largest one.
         last: u32,
     },
-    /// A name that no ticker has.
+    /// An empty name.
     #[error("ticker {position} has an empty name; leave it out")]
     EmptyName {
-        /// Position among the names given.
+        /// Position among the names.
         position: usize,
     },
     /// A name that is listed twice.
@@ -61,7 +61,7 @@ pub enum TokenError {
         /// The name.
         name: String,
     },
-    /// A name that no ticker has, because a token of another meaning has it.
+    /// A reserved name, which a token with another meaning has.
     #[error("{name:?} is no ticker: it is the name of {meaning}; {}", match *name {
         CASH => "leave it out",
         _ => "leave it out, it has a token when a tokenizer made with unknown \"unk\" is frozen",
@@ -69,13 +69,13 @@ pub enum TokenError {
     Reserved {
         /// [`CASH`] or [`UNK`].
         name: &'static str,
-        /// Kind of thing with the name.
+        /// Meaning of the name.
         meaning: &'static str,
     },
     /// More names than tokens.
     #[error("a vocabulary holds {limit} names at most; use several tokenizers")]
     Full {
-        /// The most.
+        /// Maximum names.
         limit: usize,
     },
 }
@@ -88,8 +88,8 @@ const NO_TICKER: TokenError = TokenError::Reserved {
     meaning: "all tickers that a frozen tokenizer does not know",
 };
 
-/// A vocabulary of tickers, shared by threads. Token 0 is [`CASH`]; tickers have 1 and up in the
-/// order in which they were first met, and keep them for ever.
+/// A vocabulary of tickers, shared by threads. Token 0 is [`CASH`]. Tickers have tokens from 1 on,
+/// in the order of their first appearance, and keep them.
 ///
 /// ```
 /// use backcast_market::{TickerTokenizer, UnknownTicker};
@@ -103,10 +103,10 @@ const NO_TICKER: TokenError = TokenError::Reserved {
 #[derive(Debug, Default)]
 pub struct TickerTokenizer(RwLock<Vocabulary>);
 
-/// Everything that a tokenizer is; equal ones encode alike.
+/// State of a tokenizer; equal states encode equally.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
-    /// The name of token `i + 1` at `i`.
+    /// Names; the name of token `i + 1` is at `i`.
     names: Vec<Arc<str>>,
     tokens: HashMap<Arc<str>, u32>,
     frozen: bool,
@@ -114,8 +114,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// A vocabulary of these names, in order, the first of which has token 1. Names of an earlier
-    /// one that was frozen with [`UnknownTicker::Unk`] may hold [`UNK`].
+    /// Returns a vocabulary of names in order, from token 1 on. Names of a vocabulary that was
+    /// frozen with [`UnknownTicker::Unk`] may include [`UNK`].
     pub fn of<I>(names: I, frozen: bool, unknown: UnknownTicker) -> Result<Self, TokenError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -144,19 +144,19 @@ impl Vocabulary {
         Ok(made)
     }
 
-    /// The names in the order of their tokens, from token 1 on.
+    /// Returns the names in the order of their tokens, from token 1 on.
     #[must_use]
     pub fn names(&self) -> &[Arc<str>] {
         &self.names
     }
 
-    /// Whether new names are refused.
+    /// Returns whether new names are refused.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
-    /// Behaviour on unknown names once frozen.
+    /// Returns the behaviour on unknown names once frozen.
     #[must_use]
     pub fn unknown(&self) -> UnknownTicker {
         self.unknown
@@ -166,7 +166,7 @@ impl Vocabulary {
         if name == CASH { Some(0) } else { self.tokens.get(name).copied() }
     }
 
-    /// The token of a name that is new to a frozen vocabulary.
+    /// Returns the token of a name that is unknown to a frozen vocabulary.
     fn of_unknown(&self, name: &str) -> Result<u32, TokenError> {
         if name == UNK {
             return Err(NO_TICKER);
@@ -194,7 +194,7 @@ impl Vocabulary {
 
     fn freeze(&mut self) {
         if self.unknown == UnknownTicker::Unk && self.find(UNK).is_none() {
-            // A name beyond `MOST` is refused, and stays unknown.
+            // Without room for another name it stays unknown.
             let _ = self.add(UNK);
         }
         self.frozen = true;
@@ -202,23 +202,23 @@ impl Vocabulary {
 }
 
 impl TickerTokenizer {
-    /// An empty one that grows.
+    /// Returns an empty tokenizer that adds new names.
     #[must_use]
     pub fn new(unknown: UnknownTicker) -> Self {
         Self::from(Vocabulary { unknown, ..Vocabulary::default() })
     }
 
-    /// Tokens of names; new names are added, unless it is frozen. O(1) each; one lock for all.
-    /// [`UNK`] is never added, and has a token only where freezing gave it one.
+    /// Returns the tokens of names, and adds new names unless the tokenizer is frozen. O(1) each;
+    /// one lock for all. [`UNK`] is never added here, and has a token only if freezing added it.
     ///
-    /// On an error nothing was added.
+    /// An error adds nothing.
     pub fn encode(&self, names: &[impl AsRef<str>]) -> Result<Vec<i32>, TokenError> {
         if let Some(position) = names.iter().position(|name| name.as_ref().is_empty()) {
             return Err(TokenError::EmptyName { position });
         }
         let (mut tokens, complete) = self.encode_known(names)?;
         if !complete {
-            // Another thread may have added some meanwhile, or frozen it.
+            // Another thread may have added names or frozen the tokenizer meanwhile.
             let mut vocabulary = self.write();
             if vocabulary.frozen {
                 drop(vocabulary);
@@ -239,7 +239,7 @@ impl TickerTokenizer {
         Ok(tokens)
     }
 
-    /// The tokens up to the first name that has to be added, and whether those are all.
+    /// Returns the tokens up to the first name that has to be added, and whether these are all.
     fn encode_known(&self, names: &[impl AsRef<str>]) -> Result<(Vec<i32>, bool), TokenError> {
         let vocabulary = self.read();
         let mut tokens = Vec::with_capacity(names.len());
@@ -254,7 +254,7 @@ impl TickerTokenizer {
         Ok((tokens, true))
     }
 
-    /// Names of tokens, of any type of integer.
+    /// Returns the names of tokens of any integer type.
     pub fn decode<T: Copy + Into<i128>>(&self, tokens: &[T]) -> Result<Vec<Arc<str>>, TokenError> {
         let vocabulary = self.read();
         let cash: Arc<str> = CASH.into();
@@ -272,40 +272,40 @@ impl TickerTokenizer {
         tokens.iter().map(name).collect()
     }
 
-    /// Tokens, that of [`CASH`] included: rows of an embedding.
+    /// Returns the number of tokens, [`CASH`] included: the rows of an embedding.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.read().names.len() + 1
     }
 
-    /// The token of a name that it knows. Never adds one.
+    /// Returns the token of a known name, and never adds one.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<u32> {
         self.read().find(name)
     }
 
-    /// From now on, names are not added.
+    /// Freezes the tokenizer: new names are no longer added.
     pub fn freeze(&self) {
         self.write().freeze();
     }
 
-    /// From now on, names are added again.
+    /// Unfreezes the tokenizer: new names are added again.
     pub fn unfreeze(&self) {
         self.write().frozen = false;
     }
 
-    /// A copy of everything it is.
+    /// Returns a copy of the state.
     #[must_use]
     pub fn vocabulary(&self) -> Vocabulary {
         self.read().clone()
     }
 
-    /// Becomes another one, at once for all threads.
+    /// Replaces the state, atomically for all threads.
     pub fn replace(&self, vocabulary: Vocabulary) {
         *self.write() = vocabulary;
     }
 
-    // A panic of ours never happens between two changes that belong together.
+    // A poisoned lock is used: no panic occurs between two related changes.
     fn read(&self) -> RwLockReadGuard<'_, Vocabulary> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

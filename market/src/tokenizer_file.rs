@@ -1,4 +1,4 @@
-//! A tokenizer as a JSON file, which is read whole and believed only where its checksum fits.
+//! Tokenizers as JSON files with a checksum, which is verified before the contents are used.
 
 use std::{
     fs,
@@ -14,24 +14,24 @@ use crate::tokenizer::{TickerTokenizer, TokenError, UnknownTicker, Vocabulary};
 
 const FORMAT: &str = "backcast-tickers";
 const VERSION: u32 = 1;
-/// Most bytes that are read; two billion names would not fit memory either.
+/// Most bytes of a file that are read.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Saving or loading a tokenizer failed; file and tokenizer are as they were.
+/// Why saving or loading a tokenizer failed. File and tokenizer are unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {operation} {}: {source}; check the path and its folder", path.display())]
     Io {
         /// `read` or `write`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file is not what was saved.
+    /// The file is not a saved tokenizer.
     #[error(
         "{} is no tokenizer: {problem}; give a file that `save` wrote, or save it again",
         path.display()
@@ -51,7 +51,7 @@ struct Saved {
     version: u32,
     frozen: bool,
     unknown: Unknown,
-    /// From token 1 on.
+    /// Names from token 1 on.
     tickers: Vec<String>,
     /// BLAKE3 of the fields above, in hex.
     checksum: String,
@@ -65,7 +65,7 @@ enum Unknown {
 }
 
 impl TickerTokenizer {
-    /// Save as JSON. The file is replaced at once or not at all.
+    /// Saves as JSON. The file is replaced atomically.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TokenFileError> {
         let path = path.as_ref();
         let json = self.to_json();
@@ -73,7 +73,8 @@ impl TickerTokenizer {
             .map_err(|source| TokenFileError::Io { operation: "write", path: path.into(), source })
     }
 
-    /// Become what was saved. A file that is cut, changed or another kind's is refused.
+    /// Replaces the state by a saved one. Refuses a file that is truncated, altered or of another
+    /// kind.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<(), TokenFileError> {
         let path = path.as_ref();
         let io = |source| TokenFileError::Io { operation: "read", path: path.into(), source };
@@ -106,7 +107,8 @@ impl TickerTokenizer {
         saved.json()
     }
 
-    /// A tokenizer from what [`to_json`](Self::to_json) gave; or what is wrong with the text.
+    /// Returns a tokenizer from the text of [`to_json`](Self::to_json), or the problem with the
+    /// text.
     pub fn from_json(json: &str) -> Result<Self, String> {
         parse(json.as_bytes()).map(Self::from)
     }
@@ -188,7 +190,7 @@ mod tests {
             assert!(refused(&whole[..at]), "cut at {at}");
             let mut flipped = whole.clone();
             flipped[at] ^= 1;
-            // Another spelling of the same contents is accepted.
+            // The same contents in another spelling are accepted.
             let same = serde_json::from_slice(&flipped).is_ok_and(|v: serde_json::Value| v == json);
             assert!(same || refused(&flipped), "flipped at {at}");
             if same {

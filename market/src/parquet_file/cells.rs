@@ -1,4 +1,4 @@
-//! Arrow arrays as the typed rows of a chunk: which types a column may have, and what they mean.
+//! Conversion of Arrow arrays to typed rows of a chunk: the allowed types of columns.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -29,15 +29,15 @@ const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 /// A column that is read.
 #[derive(Debug)]
 pub(super) struct ParquetColumn {
-    /// Its place in the file, which is also its place in the Arrow schema.
+    /// Position in the file and in the Arrow schema.
     pub(super) at: usize,
     pub(super) what: Use,
-    /// The zone of its timestamps.
+    /// Time zone of its timestamps.
     zone: Zone,
 }
 
 impl ParquetColumn {
-    /// Check that cells of this type can be what the column is for.
+    /// Checks that the type fits the role of the column.
     pub(super) fn new(
         at: usize,
         what: Use,
@@ -60,7 +60,7 @@ impl ParquetColumn {
         Ok(Self { at, what, zone })
     }
 
-    /// Append the cells of an array; `false` where its type is not the one that was checked.
+    /// Appends the cells of an array. Returns `false` if its type is not the checked one.
     pub(super) fn push(
         &self,
         array: &dyn Array,
@@ -139,7 +139,7 @@ impl ParquetColumn {
     }
 }
 
-/// The type to ask the decoder for: no dictionaries, and one kind of text.
+/// Returns the type to decode to: no dictionaries, and one kind of text.
 pub(super) fn plain(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, value) => plain(value),
@@ -168,7 +168,7 @@ fn fits(data_type: &DataType, role: ColumnRole) -> bool {
     }
 }
 
-/// A type in words where it has some, else by Arrow's name.
+/// Returns a type in words, or else its Arrow name.
 fn described(data_type: &DataType) -> String {
     use DataType as T;
     match data_type {
@@ -205,7 +205,7 @@ fn integers(array: &dyn Array) -> Option<ColumnCells<'_, i128>> {
         .or_else(|| of::<UInt8Type>(array))
 }
 
-/// Numbers whose nearest float is a cast away.
+/// Converts numbers by casts, which round to the nearest float.
 #[expect(clippy::cast_precision_loss, reason = "a panel's numbers are 64-bit floats")]
 fn floats(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     if let Some(numbers) = array.as_primitive_opt::<Float64Type>() {
@@ -221,7 +221,7 @@ fn floats(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     Some(Box::new(numbers.map(|number| number.map(|number| number as f64))))
 }
 
-/// Through text, which rounds once.
+/// Converts decimals through text, which rounds once.
 fn decimals(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     fn of<T: DecimalType>(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
         let numbers = array.as_primitive_opt::<T>()?;
@@ -242,7 +242,7 @@ fn decimals(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
         .or_else(|| of::<Decimal256Type>(array))
 }
 
-/// Whole seconds since 1970 in UTC, rounded down.
+/// Converts timestamps to seconds since 1970 in UTC, rounded down.
 fn seconds(array: &dyn Array) -> Option<ColumnCells<'_, i64>> {
     fn stamps<T: ArrowTimestampType>(array: &dyn Array) -> Option<ColumnCells<'_, i64>> {
         let per_second = match T::UNIT {

@@ -1,8 +1,8 @@
-//! A Parquet file as typed rows: one row group after the other, its columns side by side.
+//! Loader of Parquet files: one row group after the other, its columns in parallel.
 //!
-//! Each column is decoded by a reader of its own, so that an error has a column, and in batches, so
-//! that a page per column is in memory and not the file. What a hostile file can do is bounded
-//! before it is decoded and contained while it is (`backcast_files::parquet`).
+//! Each column has its own reader, so that an error names the column. Columns are decoded in
+//! batches, so that only one page of each is in memory. Files are untrusted: sizes are checked
+//! before decoding, and panics are contained (`backcast_files::parquet`).
 
 mod cells;
 mod zone;
@@ -38,18 +38,18 @@ use crate::{
     options::PanelOptions,
 };
 
-/// A file may unpack to so many times its own size ...
+/// Largest ratio of unpacked size to file size ...
 const MOST_UNPACKED: u64 = 1000;
-/// ... and any file to this much.
+/// ... above this many unpacked bytes, which any file may have.
 const SMALL_BYTES: u64 = 256 << 20;
 const MAGIC_BYTES: usize = 4;
-/// Both magics and the footer's length.
+/// Bytes of both magics and the footer's length.
 const LEAST_BYTES: u64 = 12;
 
 impl PanelData {
-    /// Load a Parquet file.
+    /// Loads a Parquet file.
     ///
-    /// Cost: the numbers of all rows and the dense panel are in memory at once, and one page of
+    /// Cost: the numbers of all rows and the dense panel are in memory together, and one page of
     /// each column; the file itself is not. Columns that are not part of the panel are not read.
     pub fn from_parquet(
         path: impl AsRef<Path>,
@@ -65,7 +65,7 @@ impl PanelData {
         })
     }
 
-    /// Load a CSV or a Parquet file, whichever it is by its first bytes or else its extension.
+    /// Loads a CSV or a Parquet file; the first bytes, or else the extension, decide the format.
     pub fn from_file(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
         let path = path.as_ref();
         let unreadable = |source| PanelError::reading(path, source);
@@ -87,7 +87,7 @@ impl PanelData {
     }
 }
 
-/// The first and the last bytes of a file.
+/// First and last bytes of a file.
 struct FileEnds {
     first: Vec<u8>,
     last: Vec<u8>,
@@ -154,12 +154,13 @@ fn load(
     assembler.finish()
 }
 
-/// The Arrow type that a column is decoded to.
+/// Returns the Arrow type that a column is decoded to.
 fn asked(field: &Arc<Field>) -> Field {
     Field::new(field.name(), plain(field.data_type()), field.is_nullable())
 }
 
-/// Position of each column among the leaves: a nested column that is ignored has several.
+/// Returns the position of each column among the leaves; a nested column, which is ignored, has
+/// several.
 fn leaves(metadata: &ParquetMetaData, columns: &[ParquetColumn]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
     let leaf = |column: &ParquetColumn| {
@@ -182,7 +183,7 @@ impl ParquetFile {
         self.hint.get(column.at).map_or_else(String::new, |field| field.name().clone())
     }
 
-    /// Refuse what the file claims to hold but cannot, before anything is allocated for it.
+    /// Refuses sizes that the file cannot hold, before memory is allocated for them.
     fn check_sizes(&self, header: &FileHeader) -> Result<(), PanelLoadError> {
         let (mut rows, mut unpacked) = (0_u64, 0_u64);
         for (row_group, group) in self.metadata.row_groups().iter().enumerate() {
@@ -284,12 +285,12 @@ fn unknown_codec(compression: Compression) -> Option<String> {
         | Compression::LZ4
         | Compression::LZ4_RAW
         | Compression::ZSTD(_) => None,
-        // Its display adds a level: BROTLI(BrotliLevel(1)).
+        // Drops the level from names such as BROTLI(BrotliLevel(1)).
         other => other.to_string().split('(').next().map(str::to_owned),
     }
 }
 
-/// Run the decoder: its errors and its panics say which part of the file is damaged.
+/// Runs the decoder, and turns its errors and panics into an error that names the damaged part.
 fn decode<T, E: Into<ArrowError>>(
     part: impl Fn() -> FilePart,
     work: impl FnOnce() -> Result<T, E>,
@@ -305,7 +306,7 @@ fn decode<T, E: Into<ArrowError>>(
     Err(PanelLoadError::Damaged { part: part(), message })
 }
 
-/// A message without the names of the errors that it went through.
+/// Returns a message without the names of wrapping errors.
 fn unwrapped(message: &str) -> &str {
     let names = [
         "External error: ",

@@ -1,4 +1,4 @@
-//! Days of time zones: a timestamp's day is the one on the clocks of its zone.
+//! Time zones: the day of a timestamp is the local day of its zone.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,8 @@ pub(super) enum Zone {
 }
 
 impl Zone {
-    /// No zone, an offset such as `+09:00`, `UTC`, or a name of the time zone database.
+    /// Returns a zone by its name: none, an offset such as `+09:00`, `UTC`, or a name of the time
+    /// zone database.
     pub(super) fn of(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("UTC" | "Etc/UTC" | "GMT" | "Z") => Some(Self::Fixed(0)),
@@ -23,7 +24,7 @@ impl Zone {
         }
     }
 
-    /// Seconds since 1970 as local clocks count them; `None` beyond all clocks.
+    /// Converts seconds since 1970 to local time; `None` out of range.
     pub(super) fn local(&self, unix_seconds: i64) -> Option<i64> {
         let ahead = match self {
             Self::Fixed(seconds) => *seconds,
@@ -33,7 +34,7 @@ impl Zone {
     }
 }
 
-/// `+HH:MM`, `-HH:MM`, `+HHMM` or `+HH`.
+/// Parses `+HH:MM`, `-HH:MM`, `+HHMM` or `+HH`.
 fn fixed(name: &str) -> Option<Zone> {
     let (sign, rest) = match name.split_at_checked(1)? {
         ("+", rest) => (1, rest),
@@ -54,7 +55,7 @@ fn fixed(name: &str) -> Option<Zone> {
 }
 
 fn named(name: &str) -> Option<Zone> {
-    // The name comes from the file: it must stay within the database.
+    // The name comes from the file, and its path must stay within the database.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-/".contains(&byte);
     if name.is_empty() || name.starts_with('/') || !name.bytes().all(plain) {
         return None;
