@@ -4,7 +4,7 @@
 
 A doc comment or docstring must not begin with a word of `BANNED`: it opens with a verb or with a
 noun that names the thing. No line may be longer than `COLUMNS`, except rows of tables, code blocks
-of Markdown, and lines that only a link or a pragma makes too long.
+and generated results of Markdown, and lines that only a link or a pragma makes too long.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ LINK = re.compile(r"\]\([^)]*\)|^\[[^]]+\]:\s*\S+|https?://\S+")
 PRAGMA = re.compile(r"\s*# (?:noqa|type: ignore)\b.*$")
 TABLE_ROW = re.compile(r"\s*(?://[/!]?\s*|#\s*)?\|")
 FENCE = re.compile(r"\s*(?:```|~~~)")
+GENERATED = re.compile(r"<!-- (?P<end>end of )?(?:results|faster)\b")
 
 Complaint = tuple[int, str]
 
@@ -50,11 +51,14 @@ def openings_of_python(text: str) -> Iterator[Complaint]:
 
 def long_lines(text: str, *, markdown: bool) -> Iterator[Complaint]:
     """Yield the number of every line that is too long, and how long it is."""
-    fenced = False
+    fenced = generated = False
     for number, line in enumerate(text.splitlines(), 1):
         if markdown and FENCE.match(line):
             fenced = not fenced
-        if fenced or TABLE_ROW.match(line) or len(PRAGMA.sub("", LINK.sub("", line))) <= COLUMNS:
+        if markdown and (mark := GENERATED.match(line)):
+            generated = not mark["end"]
+        checked = not (fenced or generated or TABLE_ROW.match(line))
+        if not checked or len(PRAGMA.sub("", LINK.sub("", line))) <= COLUMNS:
             continue
         yield number, f"{len(line)} columns, at most {COLUMNS}"
 

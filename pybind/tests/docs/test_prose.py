@@ -33,6 +33,11 @@ REFUSED = {
     "an attribute": ("a.pyi", 'x: int\n"""Of a row."""\n', [2]),
     "a long comment": ("a.rs", f"// {LONG}\n", [1]),
     "a long paragraph": ("a.md", f"Short.\n\n{LONG}\n", [3]),
+    "what follows results": (
+        "a.md",
+        f"<!-- results: a -->\n<!-- end of results -->\n{LONG}\n",
+        [3],
+    ),
     "a long line with a link": ("a.md", f"{LONG}[x](y)\n", [1]),
 }
 TAKEN = {
@@ -43,6 +48,7 @@ TAKEN = {
     "a table": ("a.md", f"| {LONG} |\n"),
     "a table in a comment": ("a.rs", f"//! | {LONG} |\n"),
     "code in a page": ("a.md", f"```text\n{LONG}\n```\n"),
+    "results": ("a.md", f"<!-- results: latest -->\n{LONG}\n<!-- end of results -->\n"),
     "a long link": ("a.md", f"See [the page]({'x' * 100}).\n"),
     "a pragma": ("a.py", f"x = 1{' ' * 80}  # noqa: ANN401 - a reason that is long\n"),
 }
