@@ -13,6 +13,7 @@ import itertools
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,7 +43,7 @@ def figure(entry: Entry, key: str) -> str:
 
 def tables(entries: list[Entry]) -> Iterator[str]:
     """Write a table per workload and thread."""
-    yield f"{where(entries)}. Load when measured: {loads(entries)}.\n"
+    yield textwrap.fill(f"{where(entries)}. Load when measured: {loads(entries)}.", 100) + "\n"
     yield from versions(entries)
     for (workload, thread), of in itertools.groupby(
         entries, lambda entry: (entry["workload"], entry["thread"])

@@ -27,7 +27,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, SAC
 from stable_baselines3.common import buffers
 
-ROUNDS = 5
+ROUNDS = 7
 """Runs of each contender."""
 
 
