@@ -53,7 +53,8 @@ def vector_steps(envs: int, nested: bool = False) -> Steps:
     def step(t: int) -> tuple[Any, ...]:
         at, end = t % 1000, t % EPISODE == EPISODE - 1
         infos = [{"TimeLimit.truncated": end}] * envs
-        return seen(at), seen(at + 1), action[at], reward[at], np.full(envs, end), infos
+        after = seen(1000 if end else at + 1)
+        return seen(at), after, action[at], reward[at], np.full(envs, end), infos
 
     return step
 

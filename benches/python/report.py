@@ -43,7 +43,12 @@ def figure(entry: Entry, key: str) -> str:
 
 def tables(entries: list[Entry]) -> Iterator[str]:
     """Write a table per workload and thread."""
-    yield textwrap.fill(f"{where(entries)}. Load when measured: {loads(entries)}.", 100) + "\n"
+    yield (
+        textwrap.fill(
+            f"{where(entries)}. Load when measured: {loads(entries)}.", 100, break_on_hyphens=False
+        )
+        + "\n"
+    )
     yield from versions(entries)
     for (workload, thread), of in itertools.groupby(
         entries, lambda entry: (entry["workload"], entry["thread"])

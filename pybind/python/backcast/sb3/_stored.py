@@ -190,9 +190,10 @@ class Stored:
         What is not there is zero.
         """
         if self._reader is None:
-            history = None if self.frames is None else self.frames.count
             boundary: Any = "mask" if self.frames is None else "clamp"
-            self._reader = self.ring.sampler(seed=0, history=history, boundary=boundary, copy=True)
+            self._reader = self.ring.sampler(
+                seed=0, history=self._history(), boundary=boundary, copy=True
+            )
         batch = self._reader.gather(self._index[at, lanes], missing="mask")
         found = batch["found"]
         rows = self._rows(batch)
@@ -288,22 +289,27 @@ class Stored:
         if n_step > 1:
             options |= {"n_step": n_step, "gamma": 1.0}
         if self.frames is not None:
-            options |= {"history": self.frames.count, "boundary": "clamp", "copy": n_step > 1}
+            options |= {"history": self._history(), "boundary": "clamp", "copy": n_step > 1}
         return self.ring.sampler(**options)
 
+    def _history(self) -> dict[str, Any] | None:
+        """Return the windows of a batch: frames of observations, and nothing else."""
+        return None if self.frames is None else {"obs": self.frames.count, "*": None}
+
     def _rows(self, batch: Batch) -> Rows:
-        """Take a batch apart; windows of frames are padded, and of other columns the newest."""
-        if self.frames is None:
-            return Rows(
-                batch["obs"],
-                batch["next_obs"],
-                batch["action"],
-                batch["reward"],
-                batch["terminated"],
-                batch["truncated"],
-            )
-        obs, next_obs, mask = batch["obs"], batch["next_obs"], batch["mask"]
-        if not mask.all() and self.frames.padding == "zero":
+        """Take a batch apart; windows of frames are padded."""
+        rows = Rows(
+            batch["obs"],
+            batch["next_obs"],
+            batch["action"],
+            batch["reward"],
+            batch["terminated"],
+            batch["truncated"],
+        )
+        if self.frames is None or self.frames.padding != "zero":
+            return rows
+        obs, next_obs, mask = rows.obs, rows.next_obs, batch["mask"]
+        if not mask.all():
             padded, places = np.nonzero(~mask)
             if obs.flags.writeable:
                 obs[padded, places] = 0
@@ -312,8 +318,7 @@ class Stored:
             else:
                 # Both are views of one arena, which is the sampler's own and writable.
                 obs.base[padded, places] = 0
-        others = (batch[name][:, -1] for name in ("action", "reward", "terminated", "truncated"))
-        return Rows(obs, next_obs, *others)
+        return rows
 
     # Saving
 
