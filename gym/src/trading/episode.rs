@@ -146,6 +146,8 @@ pub struct StepInfo {
     pub pnl: f64,
     /// Profit of closed positions since the start of the market, fees excluded.
     pub realized_pnl: f64,
+    /// Mid-price of the first symbol.
+    pub mid_price: f64,
     /// Position in the first symbol, in shares.
     pub position: i32,
     /// Fees paid in the step.

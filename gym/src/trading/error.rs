@@ -64,9 +64,9 @@ pub enum TradingError {
     },
     /// A number that the action scheme does not have.
     #[error(
-        "the action of environment {env} is {value}, but \"{scheme}\" takes numbers from {low} to \
-         {high}{}",
-        if scheme.choices().is_some() { ", whole ones" } else { "" }
+        "the action of environment {env} is {value}, but must be {} from {low} to {high} for \
+         \"{scheme}\"",
+        kind(*scheme)
     )]
     BadAction {
         /// Sub-environment.
@@ -104,13 +104,17 @@ impl TradingError {
         match self {
             Self::Episode(error) => error.for_single(),
             Self::BadAction { value, low, high, scheme, .. } => {
-                let whole = if scheme.choices().is_some() { ", whole ones" } else { "" };
+                let kind = kind(*scheme);
                 format!(
-                    "the action is {value}, but \"{scheme}\" takes numbers from {low} to \
-                     {high}{whole}"
+                    "the action is {value}, but must be {kind} from {low} to {high} for \
+                     \"{scheme}\""
                 )
             }
             other => other.to_string(),
         }
     }
+}
+
+const fn kind(scheme: ActionScheme) -> &'static str {
+    if scheme.choices().is_some() { "a whole number" } else { "a number" }
 }

@@ -146,14 +146,14 @@ impl TradingVectorEnv {
                 runner.stream = SplitMix::new(seed);
             }
         }
-        self.for_each(observations, |env, runner, stepped, observation, _| {
+        self.for_each(Some(observations), |env, runner, stepped, observation, _| {
             *stepped = Stepped::default();
             if selected(env) {
                 let episode_seed = options.episode_seed.map(|seed| spread(seed, env as u64));
                 runner.begin(&TradingResetOptions { episode_seed, ..options })?;
                 stepped.began = true;
             }
-            runner.observe(observation)
+            observe(runner, observation)
         })?;
         self.episodes.start_call();
         for env in 0..num_envs {
@@ -174,9 +174,27 @@ impl TradingVectorEnv {
         actions: &[A],
         observations: &mut [f32],
     ) -> Result<(), TradingError> {
-        let (num_envs, width, len) = (self.num_envs(), self.observation_size(), self.action_len());
+        let size = self.num_envs() * self.observation_size();
+        check_length("observations", size, Some(observations.len()))?;
+        self.step_with(actions, Some(observations))
+    }
+
+    /// Steps all sub-environments like [`step_into`](Self::step_into) and writes no observation:
+    /// [`observe_into`](Self::observe_into) writes each where its caller wants it.
+    pub fn advance<A: Copy + Into<f64> + Sync>(
+        &mut self,
+        actions: &[A],
+    ) -> Result<(), TradingError> {
+        self.step_with(actions, None)
+    }
+
+    fn step_with<A: Copy + Into<f64> + Sync>(
+        &mut self,
+        actions: &[A],
+        observations: Option<&mut [f32]>,
+    ) -> Result<(), TradingError> {
+        let (num_envs, len) = (self.num_envs(), self.action_len());
         check_length("actions", num_envs * len, Some(actions.len()))?;
-        check_length("observations", num_envs * width, Some(observations.len()))?;
         for (env, action) in actions.chunks_exact(len).enumerate() {
             if self.episodes.next_step(env, self.mode, false)? == StepKind::Act {
                 for &number in action {
@@ -193,15 +211,15 @@ impl TradingVectorEnv {
             if stepped.kind == Some(StepKind::Reset) {
                 runner.begin(&TradingResetOptions::default())?;
                 stepped.began = true;
-                return runner.observe(observation);
+                return observe(runner, observation);
             }
             stepped.outcome = runner.step(&actions[env * len..(env + 1) * len]);
             if !stepped.outcome.ends() {
-                return runner.observe(observation);
+                return observe(runner, observation);
             }
             stepped.metrics = runner.metrics();
             if mode != AutoresetMode::SameStep {
-                return runner.observe(observation);
+                return observe(runner, observation);
             }
             if let Some((final_obs, final_info)) = finals {
                 runner.observe(final_obs)?;
@@ -209,7 +227,7 @@ impl TradingVectorEnv {
             }
             runner.begin(&TradingResetOptions::default())?;
             stepped.began = true;
-            runner.observe(observation)
+            observe(runner, observation)
         })?;
         self.episodes.start_call();
         for env in 0..num_envs {
@@ -226,14 +244,15 @@ impl TradingVectorEnv {
         Ok(())
     }
 
-    /// Calls `work` for every sub-environment, on all threads.
-    fn for_each<F>(&mut self, observations: &mut [f32], work: F) -> Result<(), TradingError>
+    /// Calls `work` for every sub-environment, on all threads, with its row of `observations` if
+    /// they are wanted.
+    fn for_each<F>(&mut self, observations: Option<&mut [f32]>, work: F) -> Result<(), TradingError>
     where
         F: Fn(
                 usize,
                 &mut EpisodeRunner,
                 &mut Stepped,
-                &mut [f32],
+                Option<&mut [f32]>,
                 Option<(&mut [f32], &mut StepInfo)>,
             ) -> Result<(), TradingError>
             + Sync,
@@ -241,24 +260,24 @@ impl TradingVectorEnv {
         let width = self.observation_size();
         let Self { runners, outcomes, final_obs, final_infos, threads, .. } = self;
         let mut finals = final_obs.chunks_mut(CHUNK * width).zip(final_infos.chunks_mut(CHUNK));
-        let chunks = runners
-            .chunks_mut(CHUNK)
-            .zip(outcomes.chunks_mut(CHUNK))
-            .zip(observations.chunks_mut(CHUNK * width))
-            .enumerate()
-            .map(|(at, ((runners, outcomes), observations))| {
-                (at * CHUNK, runners, outcomes, observations, finals.next())
-            });
+        let mut rows = observations.map(|rows| rows.chunks_mut(CHUNK * width));
+        let chunks = runners.chunks_mut(CHUNK).zip(outcomes.chunks_mut(CHUNK)).enumerate().map(
+            |(at, (runners, outcomes))| {
+                let rows = rows.as_mut().and_then(Iterator::next);
+                (at * CHUNK, runners, outcomes, rows, finals.next())
+            },
+        );
         let chunks = Mutex::new(chunks);
         let failure = Mutex::new(None);
         threads.work(|| {
             loop {
                 let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some((first, runners, outcomes, observations, mut finals)) = next else {
+                let Some((first, runners, outcomes, mut rows, mut finals)) = next else {
                     return;
                 };
-                let subs = runners.iter_mut().zip(outcomes).zip(observations.chunks_mut(width));
-                for (at, ((runner, outcome), observation)) in subs.enumerate() {
+                for (at, (runner, outcome)) in runners.iter_mut().zip(outcomes).enumerate() {
+                    let observation =
+                        rows.as_mut().map(|rows| &mut rows[at * width..(at + 1) * width]);
                     let finals = finals.as_mut().map(|(observations, infos)| {
                         (&mut observations[at * width..(at + 1) * width], &mut infos[at])
                     });
@@ -440,4 +459,9 @@ impl TradingVectorEnv {
     pub fn check(&self) -> Result<(), ConservationError> {
         self.runners.iter().try_for_each(|runner| runner.market().check())
     }
+}
+
+/// Writes an observation where one is wanted.
+fn observe(runner: &EpisodeRunner, observation: Option<&mut [f32]>) -> Result<(), TradingError> {
+    observation.map_or(Ok(()), |observation| runner.observe(observation))
 }

@@ -158,7 +158,7 @@ fn bad_actions_are_refused_before_anything_changes() {
     for bad in [-1.0, 3.0, 0.5, f64::NAN, f64::INFINITY] {
         let refused = env.step_into(&[bad], &mut observation).unwrap_err();
         assert!(matches!(refused, TradingError::BadAction { .. }), "{refused}");
-        assert!(refused.for_single().contains("0 to 2, whole ones"), "{refused}");
+        assert!(refused.for_single().contains("a whole number from 0 to 2"), "{refused}");
     }
     assert!(matches!(env.step(ContinuousAction(0.1)), Err(TradingError::WrongAction { .. })));
     assert!(matches!(env.step(TradingAction::Choice(3)), Err(TradingError::BadAction { .. })));

@@ -224,3 +224,24 @@ fn a_copy_goes_on_as_the_original_does() {
     assert_eq!(fresh.metrics_so_far(0), None);
     assert_eq!(copy.metrics_so_far(0).unwrap(), envs.metrics_so_far(0).unwrap());
 }
+
+#[test]
+fn an_advance_with_observations_afterwards_is_a_step() {
+    for mode in [AutoresetMode::NextStep, AutoresetMode::SameStep] {
+        let (mut envs, mut other) = (made(short(), mode, 2), made(short(), mode, 1));
+        let width = envs.observation_size();
+        let (mut here, mut there) = (vec![0.0; N * width], vec![0.0; N * width]);
+        let options = TradingResetOptions::default();
+        envs.reset_into(ResetSeed::One(3), None, options, &mut here).unwrap();
+        other.reset_into(ResetSeed::One(3), None, options, &mut there).unwrap();
+        for _ in 0..70 {
+            envs.step_into(&[2_u8; N], &mut here).unwrap();
+            other.advance(&[2_u8; N]).unwrap();
+            for (env, row) in there.chunks_exact_mut(width).enumerate() {
+                other.observe_into(env, row).unwrap();
+            }
+            assert_eq!((&here, envs.rewards()), (&there, other.rewards()));
+            assert_eq!(envs.final_observations(), other.final_observations());
+        }
+    }
+}
