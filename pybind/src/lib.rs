@@ -7,9 +7,9 @@
 //!
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
-//! 3. `array`, `json`, `location`, `progress`
-//! 4. `schema`, `lease`, `sampler`, `panel`, `tokenizer`, `objects`
-//! 5. `writer`, `snapshots`, `portfolio`, `transitions`
+//! 3. `array`, `json`, `location`, `picture`, `progress`
+//! 4. `schema`, `lease`, `sampler`, `panel`, `tokenizer`, `objects`, `contract`, `simulation`
+//! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
 //! 6. `buffer`
 //! 7. `client`, `cli`
 #![expect(
@@ -23,6 +23,7 @@ mod array;
 mod buffer;
 mod cli;
 mod client;
+mod contract;
 mod error;
 mod fastcall;
 mod handle;
@@ -31,12 +32,15 @@ mod lease;
 mod location;
 mod objects;
 mod panel;
+mod picture;
 mod portfolio;
 mod progress;
 mod sampler;
 mod schema;
+mod simulation;
 mod snapshots;
 mod tokenizer;
+mod trading;
 mod transitions;
 mod warning;
 mod writer;
@@ -69,9 +73,19 @@ mod _native {
     #[pymodule_export]
     use super::schema::Schema;
     #[pymodule_export]
+    use super::simulation::Market;
+    #[pymodule_export]
+    use super::simulation::agent::Floor;
+    #[pymodule_export]
+    use super::simulation::config::{check_market, market_preset, scaled_population};
+    #[pymodule_export]
     use super::snapshots::{remove_snapshot, snapshots, verify_snapshot};
     #[pymodule_export]
     use super::tokenizer::{_restore_tokenizer, TickerTokenizer};
+    #[pymodule_export]
+    use super::trading::TradingBatch;
+    #[pymodule_export]
+    use super::trading::reward::{EpisodeState, RewardInput};
     #[pymodule_export]
     use super::transitions::TransitionRing;
     #[pymodule_export]

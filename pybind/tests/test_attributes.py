@@ -22,7 +22,7 @@ def buf() -> Iterator[Any]:
         yield made
 
 
-@pytest.mark.parametrize("part", ["plot", "envs"])
+@pytest.mark.parametrize("part", ["plot", "envs", "sim"])
 def test_parts_are_imported_when_they_are_asked_for(part: str) -> None:
     code = (
         "import sys, backcast as bc\n"

@@ -14,7 +14,7 @@ from typing import Any
 import backcast as bc
 import griffe
 import pytest
-from backcast import envs, finrl
+from backcast import envs, finrl, sim
 
 STUB = Path(bc.__file__).with_name("_native.pyi")
 SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
@@ -27,6 +27,8 @@ CANNOT_FAIL = {
     "freeze": "sets a switch",
     "unfreeze": "sets a switch",
     "sample_actions": "draws numbers",
+    "to_dict": "copies settings",
+    "uniform": "draws a number",
     **dict.fromkeys(
         [
             *["auto_reset", "num_envs", "n_tickers", "n_indicators", "n_macro", "get_tickers"],
@@ -42,6 +44,7 @@ def public() -> Iterator[tuple[str, Any]]:
     """Give every public thing, and the members of its classes."""
     parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
     parts += [(f"envs.{name}", getattr(envs, name)) for name in envs.__all__]
+    parts += [(f"sim.{name}", getattr(sim, name)) for name in sim.__all__]
     parts += [(f"finrl.{made.__name__}", made) for made in (finrl.FastFinRL, finrl.VecFastFinRL)]
     shared = vars(finrl.FastFinRL.__base__)
     parts += [(f"finrl.{name}", shared[name]) for name in shared if not name.startswith("_")]
@@ -54,7 +57,10 @@ def public() -> Iterator[tuple[str, Any]]:
         yield name, thing
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             for member in vars(thing):
-                if not member.startswith("_") and member != "metadata":  # Gymnasium's
+                # Fields of settings are documented as parameters; `metadata` is Gymnasium's.
+                found = inspect.getattr_static(thing, member)
+                field = inspect.ismemberdescriptor(found)
+                if not (member.startswith("_") or member == "metadata" or field):
                     yield f"{name}.{member}", getattr(thing, member)
 
 
@@ -104,8 +110,10 @@ def test_everything_public_has_a_summary_and_known_sections(name: str) -> None:
     assert known == sorted(known, key=order.index), "numpydoc's order"
 
 
-# A batch is a dict, whose constructor takes what dict takes.
-@pytest.mark.parametrize("name", [name for name in sorted(CALLABLES) if name != "Batch"])
+# A batch is a dict, whose constructor takes what dict takes, and so are settings by name.
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(CALLABLES) if name not in {"Batch", "envs.TradingSettings"}]
+)
 def test_parameters_are_those_of_the_signature_in_its_order(name: str) -> None:
     signature = inspect.signature(CALLABLES[name])
     asked = [
@@ -125,7 +133,9 @@ def test_callables_say_what_they_return(name: str) -> None:
     thing = CALLABLES[name]
     if inspect.isclass(thing):
         return
-    annotation = returned().get(name) or str(inspect.signature(thing).return_annotation)
+    annotation = returned().get(name.removeprefix("sim.")) or str(
+        inspect.signature(thing).return_annotation
+    )
     [documented] = sections(thing).get("returns", [[]])
     assert bool(documented) == (annotation != "None"), annotation
 

@@ -23,6 +23,12 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"history": 4, "macro_tickers": ["IDX"]},
         {"history": 4, "macro_tickers": ["IDX"], "obs": "flat"},
     ],
+    "backcast/Trading-v0": [
+        {},
+        {"preset": "teaching", "actions": "discrete_limit", "features": "full"},
+        {"actions": "target", "frame_skip": 10},
+        {"actions": "quotes", "reward": "risk_adjusted"},
+    ],
 }
 """Keywords to try each registered environment with."""
 
@@ -35,6 +41,8 @@ CASES = [
 
 def make(name: str, prices: Path, form: dict[str, Any]) -> gym.Env[Any, Any]:
     """Make an environment by its id, as users do."""
+    if name == "backcast/Trading-v0":
+        return gym.make(name, warmup_ticks=20, max_episode_steps=50, **form)
     return gym.make(name, panel=prices, panel_options={"macro": ["IDX"]}, **form)
 
 

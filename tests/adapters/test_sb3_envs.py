@@ -18,7 +18,7 @@ sb3 = pytest.importorskip(
 torch = pytest.importorskip("torch")
 
 import backcast.sb3 as ours  # noqa: E402
-from backcast.envs import PortfolioVectorEnv  # noqa: E402
+from backcast.envs import PortfolioVectorEnv, TradingVectorEnv  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.envs import BitFlippingEnv  # noqa: E402
 from stable_baselines3.common.vec_env import VecMonitor  # noqa: E402
@@ -56,6 +56,19 @@ def test_steps_are_those_of_their_own_vector_environment(mode: AutoresetMode) ->
     assert mine.get_attr("spec", [1])[0].id == "CartPole-v1"
     mine.close()
     its.close()
+
+
+def test_the_trading_environment_trains_ppo_and_dqn() -> None:
+    make: dict[str, Any] = {"warmup_ticks": 20, "frame_skip": 5, "max_episode_steps": 20}
+    envs = TradingVectorEnv(4, autoreset_mode="same_step", **make)
+    env = VecMonitor(ours.VecEnv(envs))
+    model = sb3.PPO("MlpPolicy", env, n_steps=32, batch_size=32, seed=0, device="cpu")
+    model.learn(256)
+    assert len(model.ep_info_buffer) > 4
+    assert {info["l"] for info in model.ep_info_buffer} == {20}
+    dqn = sb3.DQN("MlpPolicy", env, buffer_size=500, learning_starts=40, seed=0, device="cpu")
+    dqn.learn(200)
+    assert dqn._n_updates > 0
 
 
 def test_our_vector_environment_trains_sac_and_hands_on_its_own_arrays(prices: Path) -> None:

@@ -39,6 +39,7 @@ from backcast._errors import (
     PanelError,
     SampleError,
     SchemaError,
+    SimError,
     SpaceError,
     StorageError,
     UnlinkedWarning,
@@ -99,6 +100,7 @@ __all__ = [
     "Sampler",
     "Schema",
     "SchemaError",
+    "SimError",
     "SpaceError",
     "StorageError",
     "UnlinkedWarning",
@@ -120,7 +122,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a subpackage at its first use."""
-        if name not in {"cleanrl", "envs", "finrl", "jax", "plot", "sb3", "torch"}:
+        if name not in {"cleanrl", "envs", "finrl", "jax", "plot", "sb3", "sim", "torch"}:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 

@@ -98,6 +98,10 @@ class EnvError(BackcastError, ValueError):
     """An environment refuses its settings, an action or the order of calls."""
 
 
+class SimError(BackcastError, ValueError):
+    """A market cannot be built of its settings, or refuses an argument."""
+
+
 class ClosedError(BackcastError, ValueError):
     """The handle was closed; the object may live on."""
 

@@ -4,8 +4,9 @@ use backcast_core::{
     AppendError, LeaseError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError,
     SampleError, SchemaError, SegmentError, WaitError, WriterError,
 };
-use backcast_gym::PortfolioError;
+use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
+use backcast_sim::ConfigError;
 
 use super::{ErrorClass, Failure};
 
@@ -154,5 +155,17 @@ impl From<WindowError> for Failure {
 impl From<PortfolioError> for Failure {
     fn from(error: PortfolioError) -> Self {
         Self::new(ErrorClass::Env, error)
+    }
+}
+
+impl From<TradingError> for Failure {
+    fn from(error: TradingError) -> Self {
+        Self::new(ErrorClass::Env, error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(ErrorClass::Sim, error)
     }
 }

@@ -38,10 +38,11 @@ pub(crate) enum ErrorClass {
     DaemonNotRunning,
     DaemonTimeout,
     OverBudget,
+    Sim,
 }
 
 /// Names in the order of [`ErrorClass`].
-const CLASSES: [&str; 24] = [
+const CLASSES: [&str; 25] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -66,6 +67,7 @@ const CLASSES: [&str; 24] = [
     "DaemonNotRunningError",
     "DaemonTimeoutError",
     "OverBudgetError",
+    "SimError",
 ];
 
 impl ErrorClass {

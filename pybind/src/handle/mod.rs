@@ -19,12 +19,18 @@ pub(crate) struct Handle<T> {
     label: String,
     /// Advice in errors about a closed handle.
     reopen: &'static str,
-    forks: u64,
+    /// Forks at its making; `None` for a value that a forked child may use and drop.
+    forks: Option<u64>,
 }
 
 impl<T: Send> Handle<T> {
     pub(crate) fn new(label: String, reopen: &'static str, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), label, reopen, forks: forks() }
+        Self { value: Mutex::new(Some(value)), label, reopen, forks: Some(forks()) }
+    }
+
+    /// Returns the handle of a value in private memory, of which a forked child has a copy.
+    pub(crate) fn of_any_process(label: String, reopen: &'static str, value: T) -> Self {
+        Self { value: Mutex::new(Some(value)), label, reopen, forks: None }
     }
 
     /// Runs `work` on the value, exclusively. Call it detached if `work` copies or waits. A waiting
@@ -169,15 +175,20 @@ impl<T: Send> Handle<T> {
     }
 
     fn is_forked(&self) -> bool {
-        self.forks != forks()
+        is_foreign(self.forks)
     }
+}
+
+/// Returns whether a handle that was made after so many forks is the parent's.
+fn is_foreign(made_after: Option<u64>) -> bool {
+    made_after.is_some_and(|made_after| made_after != forks())
 }
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // A forked child shares the parent's open files and their kernel locks. Dropping the value
         // there would unlock, and perhaps remove, what the parent still uses.
-        if self.forks != forks() {
+        if is_foreign(self.forks) {
             mem::forget(self.value.get_mut().take());
         }
     }

@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{Argument, count, names_of};
+use crate::contract::metrics::{self, StopLosses};
 use crate::error::{ErrorClass, Failure};
 use crate::panel::rows::rows_of;
 use crate::portfolio::episode::RecordedEpisode;
-use crate::portfolio::metrics;
 use crate::portfolio::{FillRow, PortfolioBatch};
 
 #[pymethods]
@@ -135,7 +135,7 @@ impl PortfolioBatch {
             let all: Result<Vec<_>, _> = (0..env.num_envs()).map(of).collect();
             all.map_err(|error| self.reworded(error))
         })?;
-        Ok(metrics::so_far(py, so_far, self.num_envs.is_some())?)
+        Ok(metrics::so_far(py, so_far, self.num_envs.is_some(), StopLosses::Counted)?)
     }
 
     /// Portfolios valued at the close of their day, float64 ``[N]``.

@@ -3,7 +3,6 @@
 mod episode;
 mod history;
 mod inspect;
-mod metrics;
 mod observation;
 mod outcome;
 mod reset;
@@ -18,12 +17,14 @@ use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{Argument, ChoiceName, autoreset_mode_of, count, names_of};
 use crate::array::pool::ArrayPool;
+use crate::contract::reset::{Seed, seed_of};
+use crate::contract::results::StepArrays;
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::panel::Panel;
 use crate::portfolio::observation::{ObservationForm, ObservationOptions};
-use crate::portfolio::outcome::{PortfolioOutcome, StepArrays};
-use crate::portfolio::reset::{Seed, Start};
+use crate::portfolio::outcome::PortfolioOutcome;
+use crate::portfolio::reset::Start;
 use crate::portfolio::settings::options_of;
 
 /// Portfolios on a panel that are stepped together, behind the classes of ``backcast.envs``.
@@ -163,7 +164,7 @@ impl PortfolioBatch {
         shifted_start: usize,
         begin: Option<u64>,
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
-        let seed = seed.map(|seed| reset::seed_of(seed, self.num_envs)).transpose()?;
+        let seed = seed.map(|seed| seed_of(seed, self.num_envs)).transpose()?;
         let Start { day, mask } = match options {
             Some(options) => reset::start_of(options, self.num_envs)?,
             None => Start::default(),
@@ -171,12 +172,10 @@ impl PortfolioBatch {
         let (obs, ()) = self.form.observe(py, |slots| {
             self.env.with(|env| {
                 let seed = match (&seed, begin) {
-                    (None, None) => ResetSeed::Keep,
                     (None, Some(begin)) => ResetSeed::Spread(begin),
                     (Some(Seed::One(seed)), _) if spread => ResetSeed::Spread(*seed),
-                    (Some(Seed::One(seed)), _) => ResetSeed::One(*seed),
-                    (Some(Seed::Each(seeds)), None) => ResetSeed::Each(seeds),
                     (Some(Seed::Each(seeds)), Some(begin)) => ResetSeed::EachOrSpread(seeds, begin),
+                    (given, _) => Seed::streams(given.as_ref()),
                 };
                 let reset = match day {
                     Some(days) => env.reset(seed, mask.as_deref(), Some(&days)),

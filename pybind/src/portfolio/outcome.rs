@@ -1,16 +1,12 @@
 //! Results of a step of portfolios: rewards, flags and ended episodes.
 
-use backcast_core::DType;
 use backcast_gym::{EpisodeMetrics, PortfolioVectorEnv as CoreEnv};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::array::convert::descr;
-use crate::array::pool::ArrayPool;
-use crate::array::view::FreshArray;
+use crate::contract::metrics::{self, StopLosses};
 use crate::error::Failure;
-use crate::portfolio::metrics;
 use crate::portfolio::observation::{LastObservation, ObservationForm};
 
 /// Results of a step, copied while the environment was locked.
@@ -59,10 +55,10 @@ impl PortfolioOutcome {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let infos = PyDict::new(py);
         if let Some(ends) = &self.ends {
-            metrics::add(&infos, ends, many)?;
+            metrics::add(&infos, ends, many, StopLosses::Counted)?;
             if let Some(finals) = &self.finals {
                 let last = PyDict::new(py);
-                metrics::add(&last, ends, true)?;
+                metrics::add(&last, ends, true, StopLosses::Counted)?;
                 add_finals(form, &infos, finals, last)?;
             }
         }
@@ -91,27 +87,6 @@ fn add_finals(
     infos.set_item("final_info", last)?;
     infos.set_item("_final_info", ended())?;
     Ok(())
-}
-
-/// Rewards and flags of a batch.
-pub(crate) struct StepArrays<'py>([FreshArray<'py>; 3]);
-
-impl<'py> StepArrays<'py> {
-    pub(crate) fn of(py: Python<'py>, envs: usize, pool: &ArrayPool) -> PyResult<Self> {
-        let mut pooled = pool.take();
-        let mut array = |at, dtype| pooled.take_or_new(at, &descr(py, dtype)?, &[envs]);
-        Ok(Self([array(0, DType::F64)?, array(1, DType::Bool)?, array(2, DType::Bool)?]))
-    }
-
-    pub(crate) fn slots(&mut self) -> [&mut [u8]; 3] {
-        self.0.each_mut().map(FreshArray::bytes_mut)
-    }
-
-    pub(crate) fn into_arrays(self, pool: &ArrayPool) -> [Bound<'py, PyAny>; 3] {
-        let arrays = self.0.map(FreshArray::into_array);
-        pool.keep(&arrays);
-        arrays.map(Bound::into_any)
-    }
 }
 
 /// Returns the history of the last observation of an episode, if histories are shown.

@@ -9,9 +9,10 @@ use pyo3::types::PyAny;
 
 use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::view::bytes_of;
+use crate::contract::results::StepArrays;
 use crate::error::{ErrorClass, Failure};
 use crate::portfolio::observation::ObservationBuffers;
-use crate::portfolio::outcome::{PortfolioOutcome, StepArrays};
+use crate::portfolio::outcome::PortfolioOutcome;
 use crate::portfolio::{PortfolioBatch, Step};
 
 impl PortfolioBatch {

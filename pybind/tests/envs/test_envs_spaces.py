@@ -12,12 +12,29 @@ import gymnasium as gym
 import pytest
 from gymnasium import spaces
 
-FORMS: list[dict[str, Any]] = [
+PORTFOLIO: list[dict[str, Any]] = [
     {},
     {"obs": "flat"},
     {"history": 3},
     {"history": 3, "macro_tickers": ["IDX"]},
     {"tickers": ["AAA"], "indicators": []},
+]
+SHORT: dict[str, Any] = {"warmup_ticks": 20, "max_ticks": 30}
+TRADING: list[dict[str, Any]] = [
+    SHORT,
+    {**SHORT, "features": "full", "private_features": False},
+    {**SHORT, "actions": "discrete_limit"},
+    {**SHORT, "actions": "target"},
+    {**SHORT, "actions": "quotes", "market": {"symbols": 2}},
+    {**SHORT, "market": {"symbols": 2}},
+]
+FORMS = [
+    pytest.param(name, form, id=f"{name}-{form}")
+    for name, forms in {
+        "backcast/Portfolio-v0": PORTFOLIO,
+        "backcast/Trading-v0": TRADING,
+    }.items()
+    for form in forms
 ]
 
 
@@ -34,29 +51,38 @@ def leaves(space: spaces.Space[Any], path: str) -> Iterator[tuple[str, spaces.Sp
 
 
 def check(space: spaces.Space[Any], path: str) -> None:
-    """Refuse a leaf without an axis: learners take the length of the first for a layer's width."""
+    """Refuse a leaf without an axis: learners take the length of the first for a layer's width.
+
+    A lone choice has none: learners read the number of choices from its space.
+    """
     for name, leaf in leaves(space, path):
+        if "action" in name and isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):
+            continue
         assert isinstance(leaf, spaces.Box), name
         assert len(leaf.shape) >= 1, f"{name} has shape {leaf.shape}"
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_every_leaf_of_every_registered_environment_has_an_axis(
-    panel: bc.Panel, form: dict[str, Any]
-) -> None:
-    names = [name for name in gym.registry if name.startswith("backcast/")]
+def test_every_registered_environment_is_tried() -> None:
     assert backcast.envs.PortfolioEnv is not None
-    assert names
-    for name in names:
-        env = gym.make(name, panel=panel, **form)
-        check(env.observation_space, f"{name} observation")
-        check(env.action_space, f"{name} action")
-        obs, _ = env.reset(seed=1)
-        assert obs in env.observation_space
-        envs = gym.make_vec(name, 3, panel=panel, **form)
-        assert envs.single_observation_space == env.observation_space
-        assert envs.reset(seed=1)[0] in envs.observation_space
-        check(envs.observation_space, f"{name} observations")
+    names = {name for name in gym.registry if name.startswith("backcast/")}
+    assert names == {str(form.values[0]) for form in FORMS}
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_every_leaf_of_every_registered_environment_has_an_axis(
+    panel: bc.Panel, name: str, form: dict[str, Any]
+) -> None:
+    given = {"panel": panel, **form} if name == "backcast/Portfolio-v0" else form
+    env = gym.make(name, **given)
+    check(env.observation_space, f"{name} observation")
+    check(env.action_space, f"{name} action")
+    obs, _ = env.reset(seed=1)
+    assert obs in env.observation_space
+    envs = gym.make_vec(name, 3, **given)
+    assert envs.single_observation_space == env.observation_space
+    assert envs.reset(seed=1)[0] in envs.observation_space
+    assert envs.action_space.sample() in envs.action_space
+    check(envs.observation_space, f"{name} observations")
 
 
 def test_every_leaf_of_the_wrapper_has_an_axis(panel: bc.Panel) -> None:

@@ -39,6 +39,7 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.WaitTimeoutError: TimeoutError,
     bc.PanelError: ValueError,
     bc.EnvError: ValueError,
+    bc.SimError: ValueError,
     bc.ClosedError: ValueError,
     bc.ColumnError: KeyError,
     bc.DaemonError: OSError,

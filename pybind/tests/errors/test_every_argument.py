@@ -12,7 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import cli, envs, finrl, plot
+from backcast import cli, envs, finrl, plot, sim
 from daemons import serving
 from refusal import prices
 
@@ -24,10 +24,13 @@ PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in pl
 # Those of many first: single ones build upon them.
 PUBLIC += [(finrl, name) for name in sorted(finrl.__all__, reverse=True)]
 PUBLIC += [(cli, "main")]
+# Settings of markets are dataclasses, whose arguments Python itself refuses.
+PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Population")]
 
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
     *["VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
+    *["TradingVectorEnv", "TradingEnv", "Market"],
 }
 """Classes whose objects are made by calling them; the others say what to call instead."""
 
@@ -40,6 +43,9 @@ ANYTHING = {
 """Arguments that may be anything, or are tried elsewhere, and why."""
 
 NOT_EXPLAINED = {
+    "TradingVectorEnv.step": "one frame more would be felt in each step of the environment",
+    "TradingVectorEnv.advance": "one frame more would be felt in each step of the environment",
+    "TradingEnv.step": "one frame more would be felt in each step of the environment",
     "PortfolioVectorEnv.step": "one frame more would be felt in each step of the environment",
     "FastFinRL.step": "one frame more would be felt in each step of the environment",
     "VecFastFinRL.step": "one frame more would be felt in each step of the environment",
@@ -141,6 +147,18 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "PortfolioVectorEnv.step": {"actions": np.zeros((2, 1))},
         "PortfolioEnv": {"panel": panel},
         "PortfolioEnv.step": {"action": np.zeros(1)},
+        "TradingVectorEnv.step": {"actions": [1, 1]},
+        "TradingEnv.step": {"action": 1},
+        "TradingVectorEnv.advance": {"actions": [1, 1]},
+        "TradingVectorEnv.observe_into": {"out": np.zeros((2, 51), "f4")},
+        "Market.reset": {"seed": 1},
+        "Market.record": {"ticks": 1},
+        "Market.send": {"side": "buy", "quantity": 1},
+        "Floor.buy": {"quantity": 1},
+        "Floor.sell": {"quantity": 1},
+        "MarketConfig.preset": {"name": "calm"},
+        "MarketConfig.of": {"settings": {}},
+        "Population.scaled": {"total": 10},
         "FastFinRL": {"csv_path": panel},
         "FastFinRL.step": {"actions": np.zeros(1)},
         "VecFastFinRL": {"csv_path": panel, "n_envs": 2},
@@ -197,6 +215,15 @@ COUNTED = {
 """Arguments that are whole numbers in every call that has them."""
 
 
+class Visitor:
+    """An agent that keeps the floor of its turn."""
+
+    floor: Any = None
+
+    def act(self, floor: sim.Floor) -> None:
+        self.floor = floor
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """One of each thing that has methods."""
@@ -234,6 +261,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         collector = envs.Collector(vector, hold(steps.writer(2, "next_step")))
         collector.reset(seed=1)
         sampler = hold(buf.sampler(seed=1))
+        alone_in_market, in_markets = envs.TradingEnv(), envs.TradingVectorEnv(2)
+        alone_in_market.reset(seed=1)
+        in_markets.reset(seed=1)
+        visitor = Visitor()
+        market = sim.Market(agents=[visitor])
+        market.step()
         yield {
             "ReplayBuffer": buf,
             "Writer": writer,
@@ -246,6 +279,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "PortfolioEnv": single,
             "PortfolioVectorEnv": vector,
             "Collector": collector,
+            "TradingEnv": alone_in_market,
+            "TradingVectorEnv": in_markets,
+            "Market": market,
+            "Floor": visitor.floor,
+            "MarketConfig": sim.MarketConfig(),
+            "Population": sim.Population(),
             "FastFinRL": fast,
             "VecFastFinRL": many,
             "VecReplayBuffer": moves,

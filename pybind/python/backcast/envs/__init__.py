@@ -1,21 +1,27 @@
 """Gymnasium environments, and a collector that steps environments into a ring.
 
-Importing this package registers ``backcast/Portfolio-v0``:
+Importing this package registers ``backcast/Portfolio-v0`` and ``backcast/Trading-v0``:
 
 >>> import gymnasium as gym
 >>> import backcast.envs
 >>> env = gym.make("backcast/Portfolio-v0", panel="prices.csv")  # doctest: +SKIP
 >>> envs = gym.make_vec("backcast/Portfolio-v0", 64, panel="prices.csv")  # doctest: +SKIP
+>>> market = gym.make("backcast/Trading-v0", preset="teaching")
+>>> markets = gym.make_vec("backcast/Trading-v0", 64, preset="teaching")
 
 It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` alone does not.
 """
 
 from backcast._errors import MissingExtraError
+from backcast._native import EpisodeState, RewardInput
 
 try:
     from backcast.envs._collector import Collector
     from backcast.envs._registration import make
     from backcast.envs._single import PortfolioEnv
+    from backcast.envs._trading import TradingFeature
+    from backcast.envs._trading_env import TradingEnv, TradingVectorEnv
+    from backcast.envs._trading_settings import TradingSettings
     from backcast.envs._vector import PortfolioVectorEnv
 except ImportError as _error:
     if _error.name is None or _error.name.partition(".")[0] != "gymnasium":
@@ -25,4 +31,15 @@ except ImportError as _error:
         "run `pip install 'backcast[gymnasium]'`"
     ) from _error
 
-__all__ = ["Collector", "PortfolioEnv", "PortfolioVectorEnv", "make"]
+__all__ = [
+    "Collector",
+    "EpisodeState",
+    "PortfolioEnv",
+    "PortfolioVectorEnv",
+    "RewardInput",
+    "TradingEnv",
+    "TradingFeature",
+    "TradingSettings",
+    "TradingVectorEnv",
+    "make",
+]

@@ -5,16 +5,24 @@ use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+/// Whether an environment has stop losses to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopLosses {
+    Counted,
+    None,
+}
+
 /// Adds `infos["metrics"]`: a dict of arrays with masks, as Gymnasium nests dicts in the infos of
 /// vector environments, or of plain numbers for the single one.
 pub(crate) fn add(
     infos: &Bound<'_, PyDict>,
     ends: &[Option<EpisodeMetrics>],
     vector: bool,
+    stops: StopLosses,
 ) -> PyResult<()> {
     let py = infos.py();
     let metrics = PyDict::new(py);
-    put(&Put { metrics: &metrics, ends, vector, masked: vector })?;
+    put(&Put { metrics: &metrics, ends, vector, masked: vector }, stops)?;
     infos.set_item("metrics", metrics)?;
     if vector {
         infos.set_item("_metrics", mask(py, ends))?;
@@ -27,14 +35,15 @@ pub(crate) fn so_far(
     py: Python<'_>,
     episodes: Vec<EpisodeMetrics>,
     vector: bool,
+    stops: StopLosses,
 ) -> PyResult<Bound<'_, PyDict>> {
     let metrics = PyDict::new(py);
     let ends: Vec<_> = episodes.into_iter().map(Some).collect();
-    put(&Put { metrics: &metrics, ends: &ends, vector, masked: false })?;
+    put(&Put { metrics: &metrics, ends: &ends, vector, masked: false }, stops)?;
     Ok(metrics)
 }
 
-fn put(put: &Put<'_, '_>) -> PyResult<()> {
+fn put(put: &Put<'_, '_>, stops: StopLosses) -> PyResult<()> {
     put.one("return", |end| end.total_return)?;
     put.one("sharpe", |end| end.sharpe)?;
     put.one("sortino", |end| end.sortino)?;
@@ -42,7 +51,9 @@ fn put(put: &Put<'_, '_>) -> PyResult<()> {
     put.one("turnover", |end| end.turnover)?;
     put.one("costs", |end| end.costs)?;
     put.one("trades", |end| i64::from(end.trades))?;
-    put.one("stop_losses", |end| i64::from(end.stop_losses))?;
+    if stops == StopLosses::Counted {
+        put.one("stop_losses", |end| i64::from(end.stop_losses))?;
+    }
     put.one("final_value", |end| end.final_value)?;
     put.one("length", |end| i64::from(end.length))
 }

@@ -1,0 +1,159 @@
+"""Base of the single and the vector trading environment: spaces, masks, books, pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from backcast import EnvError
+from backcast._calls import explained
+from backcast._copies import deep_copy
+from backcast._native import TradingBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+RENDER_MODES = ["ansi", "rgb_array"]
+
+
+@dataclass(frozen=True, slots=True)
+class TradingFeature:
+    """One entry of an observation.
+
+    Parameters
+    ----------
+    symbol : int
+        Symbol that it is of.
+    name : str
+        Name.
+    unit : str
+        Unit.
+    low, high : float
+        Bounds; values beyond are clipped.
+    """
+
+    symbol: int
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+def trading_batch(
+    num_envs: int | None,
+    settings: Mapping[str, Any],
+    *,
+    render_mode: str | None,
+    **how: Any,  # noqa: ANN401
+) -> TradingBatch:
+    """Make the Rust object of an environment."""
+    if render_mode not in (None, *RENDER_MODES):
+        words = " or ".join(f'"{mode}"' for mode in RENDER_MODES)
+        raise EnvError(f"render_mode is {render_mode!r}; write {words}, or leave it None")
+    return TradingBatch(num_envs, dict(settings), trails=render_mode is not None, **how)
+
+
+def observation_space(batch: TradingBatch) -> spaces.Box:
+    """Return the space of one environment's observations: finite bounds of every feature."""
+    low, high = (np.array([entry[at] for entry in batch.features], np.float32) for at in (3, 4))
+    return spaces.Box(low, high, dtype=np.float32)
+
+
+def action_space(batch: TradingBatch) -> spaces.Space[Any]:
+    """Return the space of one environment's actions."""
+    if batch.choices is None:
+        length, low, high = batch.action_bounds
+        return spaces.Box(low, high, (length,), np.float32)
+    if batch.symbols == 1:
+        return spaces.Discrete(batch.choices)
+    return spaces.MultiDiscrete([batch.choices] * batch.symbols)
+
+
+class TradingFace:
+    """Members that the single and the vector environment have in common."""
+
+    _batch: TradingBatch
+    _rebuild: Callable[[], Any]
+    spec: Any
+
+    def __repr__(self) -> str:
+        """Show sizes, actions, mode and state."""
+        return f"<backcast.envs.{type(self).__name__}: {self._batch}>"
+
+    @property
+    def features(self) -> list[TradingFeature]:
+        """The entries of an observation, in order: symbol, name, unit, lowest and highest value."""
+        return [TradingFeature(*entry) for entry in self._batch.features]
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return which choices of a discrete action can have an effect now.
+
+        Returns
+        -------
+        ndarray
+            bool ``[S * choices]``, with a leading axis ``N`` in a vector environment.
+
+        Raises
+        ------
+        EnvError
+            If actions are continuous.
+        """
+        return self._batch.action_masks()
+
+    def metrics_so_far(self) -> dict[str, Any]:
+        """Return the metrics of the running episodes so far, even if a wrapper cuts them.
+
+        Returns
+        -------
+        dict
+            What ``infos["metrics"]`` holds at an end, up to the last step; of an episode that has
+            ended, until the next reset.
+
+        Raises
+        ------
+        EnvError
+            Before the first reset.
+        """
+        return self._batch.metrics_so_far()
+
+    @explained
+    def book(
+        self, i: int = 0, symbol: int = 0, levels: int = 10
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the order book as it is now.
+
+        Parameters
+        ----------
+        i : int, default 0
+            Environment.
+        symbol : int, default 0
+            Symbol.
+        levels : int, default 10
+            Price levels of each side at most.
+
+        Returns
+        -------
+        (ndarray, ndarray)
+            Bids and asks from the touch outwards, float64 ``[levels, 2]``: price in currency units,
+            and shares.
+
+        Raises
+        ------
+        EnvError
+            If there is no such environment or symbol.
+        """
+        return self._batch.book(i, symbol, levels)
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()], dict[str, Any]]:
+        """Pickle by the arguments of the constructor."""
+        return self._rebuild, (), {"spec": self.spec}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy with the state: the copy continues as this one would."""
+        return deep_copy(self, memo)

@@ -1,0 +1,129 @@
+"""Settings of the trading environments, the single and the vector one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from backcast import ArgumentTypeError
+
+if TYPE_CHECKING:
+    from backcast.envs import RewardInput
+    from backcast.sim import MarketConfig
+
+Actions = Literal["discrete", "discrete_limit", "discrete_target", "target", "order_size", "quotes"]
+Preset = Literal["calm", "normal", "stressed", "flash", "teaching"]
+
+
+class TradingSettings(TypedDict, total=False):
+    """Settings of a trading environment, all of them keywords with a default.
+
+    Amounts of money are in currency units.
+
+    Attributes
+    ----------
+    preset : {"calm", "normal", "stressed", "flash", "teaching"}
+        Market by name; ``"normal"`` by default. ``"teaching"`` is made to be learnable.
+    market : MarketConfig or dict, optional
+        Market of your own instead: :class:`backcast.sim.MarketConfig`.
+    actions : str
+        Meaning of an action for one symbol. ``"discrete"``, the default: 0 sells, 1 holds, 2 buys
+        ``order_size`` shares at the market. ``"discrete_limit"``: also 3 offers and 4 bids at the
+        touch, and 5 cancels. ``"discrete_target"``: 0 short, 1 flat, 2 long. ``"target"``: a
+        position in [-1, 1], a fraction of the limits. ``"order_size"``: a signed size in [-1, 1], a
+        fraction of ``order_size``. ``"quotes"``: offsets of bid and ask from the touch and their
+        sizes, four numbers in [0, 1]; open orders are cancelled first.
+    order_size : int, default 100
+        Shares of a full-size order.
+    max_slippage : int, default 50
+        Price ticks beyond the touch that a marketable order may pay.
+    max_offset : int, default 20
+        Price ticks from the touch at the largest quote offset.
+    allow_short : bool, default True
+        Whether the agent may sell more than it holds.
+    latency_ticks : int, default 0
+        Ticks between a decision and the arrival of its orders; 0 arrives first in the next tick.
+    initial_cash : float, default 100000
+        Cash at the start of the market.
+    initial_shares : int, default 0
+        Shares of every symbol at the start of the market.
+    long_limit, short_limit, order_limit : int, default 1000
+        Largest position of either side, and largest single order, in shares.
+    max_ticks : int, default 10000
+        Ticks of an episode after its warm-up; it is truncated then.
+    max_episode_steps : int, optional
+        Steps of an episode, instead of ``max_ticks``.
+    warmup_ticks : int, default 100
+        Ticks before the first decision, a part of the reset.
+    frame_skip : int, default 1
+        Ticks of one step.
+    seed_space : {"train", "test"}
+        Set of episode seeds to draw from. The two are disjoint.
+    reward : str or callable
+        ``"pnl_delta"``, the default: change of equity. ``"risk_adjusted"``: minus a charge for a
+        deeper drawdown and for each fill, plus a Sharpe bonus at the end. Or a function that is
+        called once for each environment and returns the reward: an object to call with a
+        :class:`RewardInput`, whose method ``reset(start)``, if it has one, begins an episode.
+    reward_options : dict, optional
+        Parameters of a reward by name: ``"scale"`` (``"initial_equity"``, ``"currency"`` or
+        ``"log_return"``), and of the risk-adjusted one ``"drawdown_penalty"``,
+        ``"transaction_cost_per_trade"`` and ``"sharpe_terminal_bonus"``.
+    features : {"normalised", "full"}
+        40 features of each symbol that do not depend on the price level, or the set of 55.
+    private_features : bool, default True
+        Whether observations end with the agent's own state, 11 numbers a symbol.
+    mark : {"mid", "liquidation"}
+        Price at which positions are valued.
+    bankruptcy_equity : float, default 0
+        Equity at or below which an episode is terminated.
+    maintenance_margin : float, default 0
+        Equity as a fraction of the gross value of the positions, below which an episode is
+        terminated and valued at liquidation.
+    warm_snapshots : int, default 0
+        Number of markets that are warmed up once; an episode copies one of them and draws new
+        random streams, instead of warming up.
+    """
+
+    preset: Preset
+    market: MarketConfig | Mapping[str, Any] | None
+    actions: Actions
+    order_size: int
+    max_slippage: int
+    max_offset: int
+    allow_short: bool
+    latency_ticks: int
+    initial_cash: float
+    initial_shares: int
+    long_limit: int
+    short_limit: int
+    order_limit: int
+    max_ticks: int
+    max_episode_steps: int | None
+    warmup_ticks: int
+    frame_skip: int
+    seed_space: Literal["train", "test"]
+    reward: str | Callable[[], Callable[[RewardInput], float]]
+    reward_options: Mapping[str, Any] | None
+    features: Literal["normalised", "full"]
+    private_features: bool
+    mark: Literal["mid", "liquidation"]
+    bankruptcy_equity: float
+    maintenance_margin: float
+    warm_snapshots: int
+
+
+def checked(owner: str, given: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Refuse names that are no settings, and suggest the ones that were probably meant.
+
+    `others` are the owner's further arguments.
+    """
+    known = [*others, *TradingSettings.__annotations__]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.6)
+            hint = f"did you mean `{near[0]}`? It" if near else "it"
+            raise ArgumentTypeError(
+                f"{owner}() has no argument `{name}`; {hint} takes {', '.join(known)}"
+            )
+    return dict(given)

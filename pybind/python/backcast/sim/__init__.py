@@ -1,0 +1,56 @@
+"""Simulated markets: an order book with background agents, built from a configuration.
+
+>>> from backcast import sim
+>>> config = sim.MarketConfig.preset("normal")
+>>> config.fees.taker_ppm = 0
+>>> config.population = config.population.scaled(50)
+>>> market = sim.Market(config, seed=7)
+>>> market.step(300)
+>>> record = market.record(60)
+>>> record["ticks"]["mid"].shape, record["candles"]["close"].shape
+((1, 60), (1, 15))
+
+One tick is one second. Prices are whole price ticks, cash is in cash units: 100 to a price tick on
+one share. :class:`backcast.envs.TradingEnv` puts an agent into such a market.
+"""
+
+from backcast._native import Floor, Market
+from backcast.sim._config import (
+    Account,
+    Arousal,
+    Features,
+    Fees,
+    Fundamental,
+    MarketConfig,
+    News,
+    Slot,
+)
+from backcast.sim._population import (
+    Executors,
+    Limits,
+    Makers,
+    NoiseTraders,
+    Population,
+    SignalTraders,
+    ValueTraders,
+)
+
+__all__ = [
+    "Account",
+    "Arousal",
+    "Executors",
+    "Features",
+    "Fees",
+    "Floor",
+    "Fundamental",
+    "Limits",
+    "Makers",
+    "Market",
+    "MarketConfig",
+    "News",
+    "NoiseTraders",
+    "Population",
+    "SignalTraders",
+    "Slot",
+    "ValueTraders",
+]

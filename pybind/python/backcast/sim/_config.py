@@ -1,0 +1,272 @@
+"""Settings of a market as typed objects. Their defaults are those of the preset ``normal``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from backcast._calls import explained
+from backcast._native import check_market, market_preset
+from backcast.sim._population import Limits, Population
+from backcast.sim._settings import Settings, default, normal
+
+Matching = Literal["continuous", "call_auction", "call_auction_pro_rata"]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Account(Settings):
+    """Endowment and limits of one account.
+
+    Parameters
+    ----------
+    cash : int
+        Cash at the start, in cash units.
+    shares : int
+        Shares of every symbol at the start; negative starts short.
+    limits : Limits
+        Limits on orders and positions.
+    """
+
+    cash: int = default("slots.0.account.cash")
+    shares: int = default("slots.0.account.shares")
+    limits: Limits = dataclasses.field(
+        default_factory=lambda: Limits.of(normal("slots.0.account.limits"))
+    )
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Slot(Settings):
+    """A slot for orders from outside.
+
+    Parameters
+    ----------
+    account : Account
+        Endowment and limits.
+    latency_ticks : int
+        Ticks between sending an order and its arrival: 0 arrives first in the next tick.
+    """
+
+    account: Account = dataclasses.field(default_factory=Account)
+    latency_ticks: int = default("slots.0.latency_ticks")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Fees(Settings):
+    """Fees and borrowing costs, in parts per million: 1 basis point is 100.
+
+    Parameters
+    ----------
+    maker_ppm : int
+        Fee of a resting order that trades; negative pays a rebate.
+    taker_ppm : int
+        Fee of an incoming order that trades.
+    borrow_ppm_per_day : int
+        Cost of a borrowed share a day, on its value.
+    """
+
+    maker_ppm: int = default("fees.maker_ppm")
+    taker_ppm: int = default("fees.taker_ppm")
+    borrow_ppm_per_day: int = default("fees.borrow_ppm_per_day")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Features(Settings):
+    """Settings of the features that observations show.
+
+    Parameters
+    ----------
+    candle_ticks : int
+        Ticks of one candle.
+    reveal_fundamental : float, optional
+        Standard deviation of the error with which the fundamental is shown, of the
+        logarithm; None hides it.
+    """
+
+    candle_ticks: int = default("features.candle_ticks")
+    reveal_fundamental: float | None = default("features.reveal_fundamental")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Fundamental(Settings):
+    """Hidden value of a share: a random walk with two-scale volatility and jumps.
+
+    Parameters
+    ----------
+    volatility : float
+        Standard deviation of the logarithm's change in one tick.
+    fast_ticks : float
+        Mean-reversion time of the fast part of log-volatility.
+    fast_sd : float
+        Stationary standard deviation of the fast part.
+    slow_ticks : float
+        Mean-reversion time of the slow part of log-volatility.
+    slow_sd : float
+        Stationary standard deviation of the slow part.
+    jumps_per_day : float
+        Jumps a day.
+    jump_sd : float
+        Standard deviation of one jump of the logarithm.
+    drift_per_day : float
+        Drift of the logarithm a day.
+    reversion_per_day : float
+        Pull of the logarithm back to its start a day; 0 for a pure random walk.
+    """
+
+    volatility: float = default("fundamental.volatility")
+    fast_ticks: float = default("fundamental.fast_ticks")
+    fast_sd: float = default("fundamental.fast_sd")
+    slow_ticks: float = default("fundamental.slow_ticks")
+    slow_sd: float = default("fundamental.slow_sd")
+    jumps_per_day: float = default("fundamental.jumps_per_day")
+    jump_sd: float = default("fundamental.jump_sd")
+    drift_per_day: float = default("fundamental.drift_per_day")
+    reversion_per_day: float = default("fundamental.reversion_per_day")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class News(Settings):
+    """News: shocks to the fundamental with a sentiment that fades linearly.
+
+    Parameters
+    ----------
+    symbol_per_day : float
+        Events of one symbol a day.
+    market_per_day : float
+        Events of all symbols a day.
+    shock_sd : float
+        Standard deviation of the permanent change of the logarithm.
+    rumour_share : float
+        Share of events without a permanent change.
+    life_ticks : float
+        Mean life of an event.
+    sentiment_tilt : float
+        Strength with which sentiment tilts the side of noise orders, 0 to 1.
+    """
+
+    symbol_per_day: float = default("news.symbol_per_day")
+    market_per_day: float = default("news.market_per_day")
+    shock_sd: float = default("news.shock_sd")
+    rumour_share: float = default("news.rumour_share")
+    life_ticks: float = default("news.life_ticks")
+    sentiment_tilt: float = default("news.sentiment_tilt")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Arousal(Settings):
+    """Feedback of recent price moves on how often all agents act.
+
+    Parameters
+    ----------
+    floor : float
+        Factor on wake rates in a market that does not move.
+    fast : float
+        Weight of the fast mean of absolute price changes.
+    slow : float
+        Weight of the slow mean.
+    fast_ticks : float
+        Time constant of the fast mean.
+    slow_ticks : float
+        Time constant of the slow mean.
+    typical : float
+        Change of the mid-price in one tick, in price ticks, that counts as 1.
+    ceiling : float
+        Largest factor.
+    """
+
+    floor: float = default("arousal.floor")
+    fast: float = default("arousal.fast")
+    slow: float = default("arousal.slow")
+    fast_ticks: float = default("arousal.fast_ticks")
+    slow_ticks: float = default("arousal.slow_ticks")
+    typical: float = default("arousal.typical")
+    ceiling: float = default("arousal.ceiling")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class MarketConfig(Settings):
+    """A market: symbols, agents, news, fees, and slots for orders from outside.
+
+    Parameters
+    ----------
+    symbols : int
+        Symbols, 1 to 64, each with a book, a fundamental and agents of its own.
+    initial_price : int
+        Price of every symbol at the start, in price ticks.
+    tick_size : float
+        Currency units in one price tick.
+    book_levels : int
+        Price levels of a book's window. Orders outside it are refused.
+    book_orders : int
+        Resting orders of a book at most.
+    matching : {"continuous", "call_auction", "call_auction_pro_rata"}
+        A continuous double auction, or one auction at the end of every tick.
+    fundamental : Fundamental
+        Hidden value of a share.
+    news : News
+        News.
+    arousal : Arousal
+        Feedback of price moves on how often agents act.
+    population : Population
+        Background agents of every symbol.
+    fees : Fees
+        Fees and borrowing costs.
+    lendable_shares : int
+        Shares of a symbol that may be short in all.
+    slots : list of Slot
+        Slots for orders from outside.
+    features : Features
+        Settings of the features.
+
+    Examples
+    --------
+    >>> from backcast import sim
+    >>> config = sim.MarketConfig.preset("calm")
+    >>> config.symbols, config.population.maker.count = 2, 6
+    >>> config.check()
+    """
+
+    symbols: int = default("symbols")
+    initial_price: int = default("initial_price")
+    tick_size: float = default("tick_size")
+    book_levels: int = default("book_levels")
+    book_orders: int = default("book_orders")
+    matching: Matching = dataclasses.field(default_factory=lambda: normal("matching"))
+    fundamental: Fundamental = dataclasses.field(default_factory=Fundamental)
+    news: News = dataclasses.field(default_factory=News)
+    arousal: Arousal = dataclasses.field(default_factory=Arousal)
+    population: Population = dataclasses.field(default_factory=Population)
+    fees: Fees = dataclasses.field(default_factory=Fees)
+    lendable_shares: int = default("lendable_shares")
+    slots: list[Slot] = dataclasses.field(default_factory=lambda: [Slot()])
+    features: Features = dataclasses.field(default_factory=Features)
+
+    @staticmethod
+    @explained
+    def preset(name: str) -> MarketConfig:
+        """Return the settings of a preset, to be changed.
+
+        Parameters
+        ----------
+        name : str
+            "calm", "normal", "stressed", "flash" or "teaching".
+
+        Returns
+        -------
+        MarketConfig
+
+        Raises
+        ------
+        SimError
+            If there is no such preset.
+        """
+        return MarketConfig.of(market_preset(name))
+
+    def check(self) -> None:
+        """Refuse settings of which no market can be built, without building one.
+
+        Raises
+        ------
+        SimError
+            That names a setting, its value and the limits.
+        """
+        check_market(self.to_dict())

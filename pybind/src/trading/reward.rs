@@ -1,0 +1,296 @@
+//! Rewards written in Python.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backcast_gym::{
+    EpisodeState as CoreState, RewardFactory, RewardFunction, RewardInput as CoreInput,
+};
+use backcast_sim::{Side, SlotFill};
+use numpy::PyArray1;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use crate::argument::{Argument, no_constructor, wrong_type};
+use crate::error::Failure;
+use crate::simulation::agent::deep_copy;
+
+/// First exception that a reward raised since the last call.
+#[derive(Clone, Default)]
+pub(super) struct RewardFailure(Arc<Mutex<Option<PyErr>>>);
+
+impl RewardFailure {
+    fn keep(&self, raised: PyErr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(raised);
+    }
+
+    /// Raises what a reward raised.
+    pub(super) fn raise(&self) -> Result<(), Failure> {
+        let raised = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        raised.map_or(Ok(()), |raised| Err(raised.into()))
+    }
+}
+
+/// A reward of Python: an object to call, with a state of its own.
+pub(super) struct PythonReward {
+    /// `None` once the factory has no object left, which only debugging output asks for.
+    object: Option<Py<PyAny>>,
+    failure: RewardFailure,
+}
+
+impl PythonReward {
+    /// Calls the factory of Python once for each sub-environment.
+    pub(super) fn factory(
+        factory: &Bound<'_, PyAny>,
+        num_envs: usize,
+        failure: &RewardFailure,
+    ) -> Result<RewardFactory, Failure> {
+        let mut objects = VecDeque::with_capacity(num_envs);
+        for _ in 0..num_envs {
+            let object = factory.call0()?;
+            if !object.is_callable() {
+                let wanted = "a function or an object to call with a RewardInput";
+                return Err(wrong_type(&object, "what reward() returned", wanted));
+            }
+            objects.push_back(object.unbind());
+        }
+        let (objects, failure) = (Mutex::new(objects), failure.clone());
+        Ok(RewardFactory::new(move || Self {
+            object: objects.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
+            failure: failure.clone(),
+        }))
+    }
+
+    /// Calls Python, unless a reward has failed already.
+    fn attached<R: Default>(
+        &self,
+        call: impl FnOnce(&Bound<'_, PyAny>) -> Result<R, Failure>,
+    ) -> R {
+        let Some(object) = &self.object else { return R::default() };
+        Python::attach(|py| {
+            call(object.bind(py)).unwrap_or_else(|failure| {
+                self.failure.keep(failure.into());
+                R::default()
+            })
+        })
+    }
+}
+
+impl fmt::Debug for PythonReward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PythonReward").finish_non_exhaustive()
+    }
+}
+
+impl Clone for PythonReward {
+    fn clone(&self) -> Self {
+        let object = self.object.as_ref().map(|object| {
+            Python::attach(|py| match deep_copy(object.bind(py)) {
+                Ok(copy) => copy.unbind(),
+                Err(raised) => {
+                    self.failure.keep(raised);
+                    object.clone_ref(py)
+                }
+            })
+        });
+        Self { object, failure: self.failure.clone() }
+    }
+}
+
+impl RewardFunction for PythonReward {
+    fn reset(&mut self, start: &CoreState) {
+        self.attached(|object| {
+            if let Some(reset) = object.getattr_opt(intern!(object.py(), "reset"))? {
+                reset.call1((EpisodeState(*start),))?;
+            }
+            Ok(())
+        });
+    }
+
+    fn compute(&mut self, input: &CoreInput<'_>) -> f64 {
+        self.attached(|object| {
+            let given = object.call1((RewardInput::of(input),))?;
+            let Ok(given) = given.extract::<Argument<f64>>();
+            given.get("what the reward returned", "a number")
+        })
+    }
+}
+
+/// State of an episode after a tick. Amounts are in currency units.
+#[pyclass(module = "backcast.envs", name = "EpisodeState", frozen)]
+pub(crate) struct EpisodeState(CoreState);
+
+#[pymethods]
+impl EpisodeState {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(no_constructor("EpisodeState", "a trading environment gives them to its reward"))
+    }
+
+    /// Ticks of the market since its start, the warm-up included.
+    #[getter]
+    fn tick(&self) -> u64 {
+        self.0.tick
+    }
+
+    /// Decisions since the warm-up.
+    #[getter]
+    fn decisions(&self) -> u64 {
+        self.0.decisions
+    }
+
+    /// Cash.
+    #[getter]
+    fn cash(&self) -> f64 {
+        self.0.cash
+    }
+
+    /// Cash plus positions at the mark price.
+    #[getter]
+    fn equity(&self) -> f64 {
+        self.0.equity
+    }
+
+    /// Profit of closed positions, fees excluded.
+    #[getter]
+    fn realized_pnl(&self) -> f64 {
+        self.0.realized_pnl
+    }
+
+    /// Highest equity of the episode.
+    #[getter]
+    fn peak_equity(&self) -> f64 {
+        self.0.peak_equity
+    }
+
+    /// Mid-price of the first symbol.
+    #[getter]
+    fn mid_price(&self) -> f64 {
+        self.0.mid_price
+    }
+
+    /// Shares of the first symbol; negative is short.
+    #[getter]
+    fn position(&self) -> i32 {
+        self.0.position
+    }
+
+    /// Value of all positions, long and short added up.
+    #[getter]
+    fn gross_value(&self) -> f64 {
+        self.0.gross_value
+    }
+
+    /// Fees paid since the start of the market.
+    #[getter]
+    fn fees(&self) -> f64 {
+        self.0.fees
+    }
+
+    /// Value of all fills since the start of the market.
+    #[getter]
+    fn traded(&self) -> f64 {
+        self.0.traded
+    }
+
+    /// Number of fills since the start of the market.
+    #[getter]
+    fn fills(&self) -> u64 {
+        self.0.fills
+    }
+
+    fn __repr__(&self) -> String {
+        let CoreState { tick, equity, position, .. } = self.0;
+        format!("<backcast.envs.EpisodeState: tick {tick}, equity {equity}, position {position}>")
+    }
+}
+
+/// One decision and its result, as a reward of your own is called with.
+#[pyclass(module = "backcast.envs", name = "RewardInput", frozen)]
+pub(crate) struct RewardInput {
+    prev: CoreState,
+    curr: CoreState,
+    action: Vec<f64>,
+    fills: Vec<SlotFill>,
+    initial_equity: f64,
+    terminated: bool,
+    truncated: bool,
+}
+
+impl RewardInput {
+    fn of(input: &CoreInput<'_>) -> Self {
+        Self {
+            prev: *input.prev,
+            curr: *input.curr,
+            action: input.action.to_vec(),
+            fills: input.fills.to_vec(),
+            initial_equity: input.initial_equity,
+            terminated: input.terminated,
+            truncated: input.truncated,
+        }
+    }
+}
+
+#[pymethods]
+impl RewardInput {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(no_constructor("RewardInput", "a trading environment calls its reward with one"))
+    }
+
+    /// State before the decision.
+    #[getter]
+    fn prev(&self) -> EpisodeState {
+        EpisodeState(self.prev)
+    }
+
+    /// State after the last tick of the step.
+    #[getter]
+    fn curr(&self) -> EpisodeState {
+        EpisodeState(self.curr)
+    }
+
+    /// Numbers of the action, symbol by symbol.
+    #[getter]
+    fn action<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, &self.action)
+    }
+
+    /// First 64 fills of the step: tick, symbol, signed shares, price in price ticks.
+    #[getter]
+    fn fills(&self) -> Vec<(u64, u16, i32, i32)> {
+        let row = |fill: &SlotFill| {
+            let sign = if fill.side == Side::Buy { 1 } else { -1 };
+            (fill.tick, fill.symbol, sign * fill.quantity, fill.price)
+        };
+        self.fills.iter().map(row).collect()
+    }
+
+    /// Equity at the start of the episode, after the warm-up.
+    #[getter]
+    fn initial_equity(&self) -> f64 {
+        self.initial_equity
+    }
+
+    /// Whether bankruptcy or a margin call ended the episode.
+    #[getter]
+    fn terminated(&self) -> bool {
+        self.terminated
+    }
+
+    /// Whether the time limit ended the episode.
+    #[getter]
+    fn truncated(&self) -> bool {
+        self.truncated
+    }
+}

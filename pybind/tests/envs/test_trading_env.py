@@ -1,0 +1,202 @@
+"""The trading environment alone: Gymnasium's checker, spaces, masks, episodes, copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import backcast as bc
+import backcast.envs
+import gymnasium as gym
+import numpy as np
+import pytest
+from backcast.envs import TradingEnv, TradingVectorEnv
+from envs_worlds import same
+from gymnasium.utils.env_checker import check_env
+
+ID = "backcast/Trading-v0"
+SHORT: dict[str, Any] = {"warmup_ticks": 40, "max_ticks": 60}
+PRESETS = ["calm", "normal", "stressed", "flash", "teaching"]
+
+
+@pytest.mark.parametrize("scheme", ["discrete", "discrete_limit", "target", "quotes"])
+@pytest.mark.parametrize("render_mode", [None, "ansi", "rgb_array"])
+def test_gymnasiums_checker_finds_nothing_not_even_a_warning(
+    scheme: str, render_mode: str | None
+) -> None:
+    env = gym.make(ID, actions=scheme, render_mode=render_mode, **SHORT)
+    check_env(env.unwrapped)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_steps_inside_its_space(preset: str) -> None:
+    env: Any = gym.make(ID, preset=preset, features="full", **SHORT)
+    obs, _ = env.reset(seed=1)
+    env.action_space.seed(1)
+    for _ in range(60):
+        assert obs in env.observation_space
+        obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert np.isfinite(reward)
+    assert (terminated, truncated) == (False, True)
+    assert info["metrics"]["length"] == 60
+    assert "stop_losses" not in info["metrics"]
+
+
+def test_the_space_is_that_of_the_features() -> None:
+    env = TradingEnv(features="full", private_features=False, **SHORT)
+    space = env.observation_space
+    assert isinstance(space, gym.spaces.Box)
+    assert len(env.features) == 55
+    assert [entry.low for entry in env.features] == space.low.tolist()
+    assert np.isfinite(space.low).all()
+    assert np.isfinite(space.high).all()
+    assert (space.low < space.high).all()
+    assert len(TradingEnv(**SHORT).features) == 40 + 11
+    named = {entry.name for entry in TradingEnv(**SHORT).features}
+    assert {"position", "cash", "time_left"} <= named
+
+
+def test_flags_are_bools_the_reward_is_a_float_and_actions_come_in_any_form() -> None:
+    env = TradingEnv(**SHORT)
+    env.reset(seed=1)
+    for action in (2, np.int64(0), np.array(1), np.array([2]), [1]):
+        _, reward, terminated, truncated, info = env.step(action)
+        assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
+    assert type(info["position"]) is int
+    assert info["decisions"] == 5
+    continuous = TradingEnv(actions="target", **SHORT)
+    continuous.reset(seed=1)
+    info = continuous.step(np.array([0.05], np.float32))[4]
+    assert info["position"] == 50
+    assert same(continuous.step(np.array([0.05]))[4]["position"], 50)
+
+
+def test_the_mask_says_what_can_have_an_effect() -> None:
+    env = TradingEnv(allow_short=False, long_limit=100, **SHORT)
+    _, info = env.reset(seed=1)
+    assert info["action_mask"].dtype == np.int8
+    assert info["action_mask"].tolist() == [0, 1, 1]
+    env.step(2)
+    assert env.action_masks().tolist() == [True, True, False]
+    info = env.step(2)[4]
+    assert info["masked"] == 1
+    assert info["position"] == 100
+    with pytest.raises(bc.EnvError, match="no mask"):
+        TradingEnv(actions="quotes", **SHORT).action_masks()
+
+
+def test_seeds_repeat_episodes_and_none_goes_on() -> None:
+    env, twin = TradingEnv(**SHORT), TradingEnv(**SHORT)
+    first = env.reset(seed=5)
+    assert same(twin.reset(seed=np.int64(5)), first)  # type: ignore[arg-type]
+    second = env.reset()
+    assert not np.array_equal(second[0], first[0])
+    assert same(twin.reset(), second)
+    assert same(env.reset(options={"episode_seed": first[1]["episode_seed"]}), first)
+    fresh = TradingEnv(**SHORT).reset()[1]["episode_seed"]
+    assert fresh != TradingEnv(**SHORT).reset()[1]["episode_seed"]
+
+
+def test_bankruptcy_terminates_and_the_limit_truncates() -> None:
+    env = TradingEnv(bankruptcy_equity=99_999.99, order_size=1_000, **SHORT)
+    env.reset(seed=1)
+    terminated = truncated = False
+    steps = 0
+    while not (terminated or truncated):
+        _, _, terminated, truncated, info = env.step(2 * (steps % 2))
+        steps += 1
+    assert (terminated, truncated) == (True, False)
+    assert info["equity"] <= 99_999.99
+    with pytest.raises(bc.EnvError, match=r"^the episode has ended; call reset\(\)$"):
+        env.step(1)
+
+
+def test_latency_delays_the_fill() -> None:
+    env = TradingEnv(latency_ticks=3, **SHORT)
+    env.reset(seed=1)
+    positions = [env.step(action)[4]["position"] for action in (2, 1, 1, 1, 1)]
+    assert positions == [0, 0, 0, 100, 100]
+
+
+def test_limit_orders_rest_and_a_cancel_takes_them_back() -> None:
+    env = TradingEnv(actions="discrete_limit", order_size=7, **SHORT)
+    env.reset(seed=2)
+    at = [entry.name for entry in env.features].index("open_buys")
+    obs, *_ = env.step(4)
+    assert obs[at] > 0 or env.step(1)[4]["fills"] >= 0
+    bids, asks = env.book()
+    assert bids.shape[1] == asks.shape[1] == 2
+    assert (np.diff(bids[:, 0]) < 0).all()
+    assert (np.diff(asks[:, 0]) > 0).all()
+    assert bids[0, 0] < asks[0, 0]
+    obs, *_ = env.step(5)
+    assert obs[at] == 0
+
+
+def test_warm_snapshots_are_told_and_fix_the_endowment() -> None:
+    env = TradingEnv(warm_snapshots=3, **SHORT)
+    snapshots = {env.reset(seed=seed)[1]["snapshot"] for seed in range(20)}
+    assert snapshots == {0, 1, 2}
+    with pytest.raises(bc.EnvError, match="warm_snapshots"):
+        env.reset(options={"shares": 3})
+
+
+def test_metrics_are_there_before_an_end() -> None:
+    env = TradingEnv(**SHORT)
+    with pytest.raises(bc.EnvError, match=r"^the environment was never reset; call reset first$"):
+        env.metrics_so_far()
+    env.reset(seed=1)
+    env.step(2)
+    metrics = env.metrics_so_far()
+    assert metrics["length"] == 1
+    assert metrics["trades"] > 0
+
+
+def test_copies_keep_the_state_and_pickles_the_settings() -> None:
+    env = TradingEnv(preset="stressed", reward="risk_adjusted", **SHORT)
+    env.reset(seed=1)
+    env.step(2)
+    twin = copy.deepcopy(env)
+    assert same(env.step(0), twin.step(0))
+    assert same(env.reset(), twin.reset())
+    again = pickle.loads(pickle.dumps(env))
+    assert same(again.reset(seed=2), env.reset(seed=2))
+    env.close()
+    with pytest.raises(bc.ClosedError):
+        env.step(1)
+
+
+def test_the_spec_is_plain_and_makes_the_environment_again() -> None:
+    env = gym.make(ID, preset="teaching", reward_options={"scale": "currency"}, **SHORT)
+    assert env.spec is not None
+    again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert same(again.reset(seed=2), env.reset(seed=2))
+
+
+def test_make_vec_passes_the_step_limit_on() -> None:
+    envs: Any = gym.make_vec(ID, 2, max_episode_steps=4, frame_skip=5, warmup_ticks=20)
+    envs.reset(seed=1)
+    truncations = [envs.step(np.ones(2, int))[3].tolist() for _ in range(9)]
+    assert truncations == [[step % 5 == 3] * 2 for step in range(9)]
+
+
+def test_a_configuration_makes_a_single_environment_or_many() -> None:
+    single = backcast.envs.make({"preset": "calm"})
+    many = backcast.envs.make({"preset": "calm", "num_envs": 3})
+    assert isinstance(single, TradingEnv)
+    assert isinstance(many, TradingVectorEnv)
+    assert many.num_envs == 3
+
+
+def test_wrappers_of_single_environments_work() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wrapped: Any = gym.make(ID, max_episode_steps=4, **SHORT)
+        env: Any = gym.wrappers.RecordEpisodeStatistics(gym.wrappers.NormalizeReward(wrapped))
+        env.reset(seed=1)
+        for step in range(4):
+            _, _, terminated, truncated, info = env.step(2)
+            assert (terminated, truncated) == (False, step == 3)
+    assert info["episode"]["l"] == 4
