@@ -49,7 +49,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test check quick fuzz fuzz-lib storm soak miri words cost audit test-adapters bench bench-peers bench-rust facts docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test check quick fuzz fuzz-lib storm soak miri words cost audit test-adapters bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -183,6 +183,10 @@ wheel-check: wheel sdist ## Build the wheel again from the source distribution, 
 
 errors-page: $(STAMP)/dev native ## Write docs/errors.md again; review the changes
 	BACKCAST_WRITE_ERRORS_PAGE=1 $(PY) -m pytest --quiet pybind/tests/errors/test_errors_page.py
+
+# The margin that a seed has to beat holding by is set in the program.
+examples-long: native ## Train PPO on the simulated market, five seeds: fails unless four beat holding
+	$(PY) examples/ppo_trading.py --seeds 5 --updates 60 --check
 
 # Exit status 1 means that a fact misses; the page shows which. With other options in ARGS the page
 # shows that run: do not commit it.
