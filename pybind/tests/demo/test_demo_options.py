@@ -26,6 +26,8 @@ def test_no_arguments_give_the_documented_run() -> None:
         (["--macro", "VIX"], "give --panel FILE.csv too"),
         (["--out", __file__], "is a file, not a folder"),
         (["--seed", "-1"], "-1 is not within"),
+        (["--world", "moon"], "invalid choice: 'moon'"),
+        (["--world", "trading", "--kill"], "--kill belongs to the world of daily prices"),
         (["--kil"], "there is no option '--kil'; did you mean --kill?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -48,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with Interrupts() as interrupts:
         try:
+            if options.world == "trading":
+                return _trading(options, interrupts)
             return _demo(options, interrupts)
         except InterruptedRunError as signal:
             return _interrupted(str(signal))
@@ -96,6 +98,38 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
     for problem in wrong:
         print(f"backcast demo: {problem}", file=sys.stderr)
     return FAILED if wrong else 0
+
+
+def _trading(options: Options, interrupts: Interrupts) -> int:
+    from backcast.demo.model import Network
+    from backcast.demo.progress import Progress
+    from backcast.demo.report import print_lines, write_json
+    from backcast.demo.run import Run
+    from backcast.demo.trading.evaluate import episode_picture
+    from backcast.demo.trading.world import judged, open_trading, summary_lines, wrong
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress())
+        session = open_trading(options, stack)
+        interrupts.check()
+        progress.say("simulated markets of the preset teaching, trained on even episode seeds")
+        Run(options, session, interrupts)(progress)
+        result, exam = judged(options, session, interrupts.check)
+        episode = episode_picture(Network(session.learner["weights"]), options.seed)
+    interrupts.check()
+
+    from backcast.demo.chart import Picture, save
+
+    note = f"{result['test_episodes']} unseen episodes of ten-second steps, fees included"
+    picture = Picture(session.frames, session.kills_s, None, exam.equity, note, None, episode)
+    write_json(result, options.out / "demo.json")
+    save(picture, options.out / "demo.png")
+    print_lines(summary_lines(result), sys.stdout)
+    print(f"\nwrote {options.out / 'demo.json'} and {options.out / 'demo.png'}")
+    for problem in wrong(result):
+        print(f"backcast demo: {problem}", file=sys.stderr)
+    return FAILED if wrong(result) else 0
 
 
 def _interrupted(by: str) -> int:

@@ -47,14 +47,15 @@ class Candles:
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything the chart shows."""
+    """Everything the chart shows; without dates, equity is drawn over steps."""
 
     frames: Sequence[Frame]
     kills_s: Sequence[float]
-    test_dates: Sequence[str]
+    test_dates: Sequence[str] | None
     equity: dict[str, list[float]]
     note: str
     candles: Candles | None
+    episode: NDArray[np.uint8] | None = None
 
 
 def save(picture: Picture, path: Path) -> None:
@@ -82,7 +83,11 @@ def save(picture: Picture, path: Path) -> None:
         _rates(figure.add_subplot(rows[0, 0]), picture)
         _fill(figure.add_subplot(rows[0, 1]), picture)
         _equity(figure.add_subplot(rows[1, 0]), picture)
-        _candles(figure.add_subplot(rows[1, 1]), picture.candles)
+        corner = figure.add_subplot(rows[1, 1])
+        if picture.episode is None:
+            _candles(corner, picture.candles)
+        else:
+            _episode(corner, picture.episode)
         figure.savefig(path)
 
 
@@ -132,21 +137,33 @@ def _fill(axes: Axes, picture: Picture) -> None:
 
 def _equity(axes: Axes, picture: Picture) -> None:
     for name, values in picture.equity.items():
-        dates = np.array(picture.test_dates[: len(values)], "datetime64[D]")
+        places: Any = np.arange(len(values))
+        if picture.test_dates is not None:
+            places = np.array(picture.test_dates[: len(values)], "datetime64[D]")
         gain = np.asarray(values) / values[0] - 1.0
         colour = _POLICY[name]
-        axes.plot(dates, gain, color=colour, linewidth=1.5, label=f"{name} {gain[-1]:+.0%}")
+        axes.plot(places, gain, color=colour, linewidth=1.5, label=f"{name} {gain[-1]:+.1%}")
     axes.axhline(0.0, color=_FAINT, linewidth=0.8)
-    axes.xaxis_date()
-    locator = mdates.AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    formatter = mdates.ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_formatter(formatter)
+    if picture.test_dates is None:
+        axes.set_title("Account value in test episodes, mean by step")
+    else:
+        axes.xaxis_date()
+        locator = mdates.AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        formatter = mdates.ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(formatter)
+        axes.set_title("Account value on held-out days")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.margins(x=0.01)
-    axes.set_title("Account value on held-out days")
-    axes.legend(loc="upper left", fontsize=9, labelcolor="linecolor")
+    upper = picture.test_dates is not None
+    axes.legend(loc="upper left" if upper else "lower left", fontsize=9, labelcolor="linecolor")
     axes.set_xlabel(picture.note, fontsize=8, color=_FAINT)
+
+
+def _episode(axes: Axes, episode: NDArray[np.uint8]) -> None:
+    axes.imshow(episode)
+    axes.set_axis_off()
+    axes.set_title("A test episode of the learned policy")
 
 
 def _candles(axes: Axes, candles: Candles | None) -> None:

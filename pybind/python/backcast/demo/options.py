@@ -7,7 +7,7 @@ import difflib
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ examples:
   python -m backcast.demo --kill                   kill an actor half-way; a successor takes over
   python -m backcast.demo --seconds 5 --actors 2   a short one
   python -m backcast.demo --panel mine.csv --macro VIX
+  python -m backcast.demo --world trading          simulated markets, in which holding is beaten
 
 FILE.csv is in long format: date,tic,open,high,low,close,volume and any further numeric columns.
 Exit status: 0 done, 1 something failed or was found wrong, 2 wrong usage, 130 interrupted.
@@ -39,6 +40,7 @@ class Options:
     kill: bool = False
     out: Path = Path("out")
     seed: int = 0
+    world: Literal["portfolio", "trading"] = "portfolio"
 
     @property
     def lanes(self) -> int:
@@ -123,6 +125,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--kill", action="store_true", help="SIGKILL one actor mid-run and start a successor")
     add("--out", type=_folder, default=default.out, metavar="DIR", help="(default: out)")
+    add(
+        "--world",
+        choices=("portfolio", "trading"),
+        default=default.world,
+        help="real daily prices, or simulated order books (default: portfolio)",
+    )
     add("--seed", type=_whole(0, 2**31 - 1), default=default.seed, help="(default: 0)")
     return parser
 
@@ -140,6 +148,10 @@ def parse(argv: Sequence[str] | None = None) -> Options:
     if macro and given.panel is None:
         parser.error("--macro names tickers of a file of yours: give --panel FILE.csv too")
     options = Options(**{**vars(given), "macro": macro})
+    if options.world == "trading":
+        for name, asked in (("--kill", options.kill), ("--panel", options.panel is not None)):
+            if asked:
+                parser.error(f"{name} belongs to the world of daily prices: leave --world out")
     if options.lanes > MAX_LANES:
         parser.error(
             f"--actors {options.actors} x --envs {options.envs} is {options.lanes} lanes; "

@@ -39,7 +39,11 @@ def equity_caution(result: dict[str, Any]) -> str:
 
 def print_summary(result: dict[str, Any], stream: TextIO) -> None:
     """Print the table."""
-    lines = _lines(result)
+    print_lines(_lines(result), stream)
+
+
+def print_lines(lines: list[tuple[str, str]], stream: TextIO) -> None:
+    """Print names and texts as a table."""
     if not stream.isatty():
         stream.writelines(f"{name:<16}  {text}\n" for name, text in lines)
         return

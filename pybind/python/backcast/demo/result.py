@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from backcast.demo.chart import Candles
     from backcast.demo.options import Options
-    from backcast.demo.run import Session
+    from backcast.demo.run import PanelSession
 
 
-def counted(options: Options, session: Session) -> dict[str, Any]:
+def counted(options: Options, session: PanelSession) -> dict[str, Any]:
     """Collect the counts of the processes."""
     learner = session.learner
     deaths = session.deaths
@@ -55,7 +55,7 @@ def counted(options: Options, session: Session) -> dict[str, Any]:
     }
 
 
-def problems(counts: dict[str, Any], session: Session) -> list[str]:
+def problems(counts: dict[str, Any], session: PanelSession) -> list[str]:
     """List the checks that failed."""
     found = [problem for death in session.deaths for problem in death.problems]
     if counts["torn_rows"]:
@@ -71,7 +71,7 @@ def problems(counts: dict[str, Any], session: Session) -> list[str]:
 
 
 def measured(
-    options: Options, session: Session, check: Callable[[], None]
+    options: Options, session: PanelSession, check: Callable[[], None]
 ) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """Measure the trained network on held-out days: numbers, and the equity of three policies."""
     network = Network(session.learner["weights"])
@@ -95,7 +95,7 @@ def measured(
     return numbers, equity
 
 
-def sampled_candles(session: Session, seed: int) -> Candles | None:
+def sampled_candles(session: PanelSession, seed: int) -> Candles | None:
     """Draw rows from the ring until one has a whole window, and turn that into candles."""
     from backcast.demo.chart import Candles
 

@@ -6,10 +6,11 @@ import os
 import secrets
 import tempfile
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import backcast as bc
 from backcast.demo.actor import ActorSettings, act
@@ -32,22 +33,65 @@ _FRAME_SECONDS = 0.25
 _WATCH_SECONDS = 0.005
 
 
-@dataclass
-class Session:
-    """Objects and results of one run; ring and panel live as long as its context."""
-
-    panel: bc.Panel
-    ring: bc.ReplayBuffer
-    split: Split
-    frames: list[Frame] = field(default_factory=list)
-    deaths: list[Aftermath] = field(default_factory=list)
-    kills_s: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-    rows_written: int = 0
-    learner: dict[str, Any] = field(default_factory=dict)
+Job: TypeAlias = tuple[Callable[[Any, Any], None], object]
+"""Work of a child process, and its settings."""
 
 
-def open_session(options: Options, stack: ExitStack) -> Session:
+class Session(ABC):
+    """Ring and results of one run; the ring lives as long as its context."""
+
+    def __init__(self, ring: bc.ReplayBuffer) -> None:
+        self.ring = ring
+        self.frames: list[Frame] = []
+        self.deaths: list[Aftermath] = []
+        self.kills_s: list[float] = []
+        self.seconds = 0.0
+        self.rows_written = 0
+        self.learner: dict[str, Any] = {}
+
+    @abstractmethod
+    def actor(self, seed: int, mode: AutoresetMode) -> Job:
+        """Return what an actor process does."""
+
+    @abstractmethod
+    def learner_job(self) -> Job:
+        """Return what the learner process does."""
+
+
+class PanelSession(Session):
+    """Ring and panel of one run on daily prices."""
+
+    def __init__(
+        self, panel: bc.Panel, ring: bc.ReplayBuffer, chosen: Split, options: Options
+    ) -> None:
+        super().__init__(ring)
+        self.panel = panel
+        self.split = chosen
+        self._options = options
+
+    def actor(self, seed: int, mode: AutoresetMode) -> Job:
+        """Return what an actor process does."""
+        return act, ActorSettings(
+            ring=str(self.ring.name),
+            panel=str(self.panel.name),
+            envs=self._options.envs,
+            tickers=self.split.tickers,
+            days=(0, self.split.first_test_day),
+            autoreset_mode=mode,
+            seed=seed,
+        )
+
+    def learner_job(self) -> Job:
+        """Return what the learner process does."""
+        return learn, LearnerSettings(
+            ring=str(self.ring.name),
+            panel=str(self.panel.name),
+            first_test_day=self.split.first_test_day,
+            seed=self._options.seed,
+        )
+
+
+def open_session(options: Options, stack: ExitStack) -> PanelSession:
     """Make panel and ring under names of this run; leaving `stack` removes both."""
     name = f"demo-{os.getpid()}-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory(prefix="backcast-demo-") as folder:
@@ -64,7 +108,7 @@ def open_session(options: Options, stack: ExitStack) -> Session:
     )
     stack.callback(ring.close)
     stack.callback(ring.unlink)
-    return Session(panel, ring, chosen)
+    return PanelSession(panel, ring, chosen, options)
 
 
 class Run:
@@ -110,27 +154,14 @@ class Run:
     def _start_actor(self, slot: Slot, name: str) -> None:
         place = self._slots.index(slot)
         life = len(self._session.deaths)
-        settings = ActorSettings(
-            ring=str(self._session.ring.name),
-            panel=str(self._session.panel.name),
-            envs=self._options.envs,
-            tickers=self._session.split.tickers,
-            days=(0, self._session.split.first_test_day),
-            autoreset_mode=slot.autoreset_mode,
-            seed=self._options.seed + 1000 * (1 + place + life * self._options.actors),
-        )
+        seed = self._options.seed + 1000 * (1 + place + life * self._options.actors)
         slot.state = "starting"
         self._slot_of[name] = slot
-        slot.pid = self._fleet.start(name, act, settings).process.pid or 0
+        work, settings = self._session.actor(seed, slot.autoreset_mode)
+        slot.pid = self._fleet.start(name, work, settings).process.pid or 0
 
     def _start_learner(self) -> None:
-        settings = LearnerSettings(
-            ring=str(self._session.ring.name),
-            panel=str(self._session.panel.name),
-            first_test_day=self._session.split.first_test_day,
-            seed=self._options.seed,
-        )
-        self._fleet.start("learner", learn, settings)
+        self._fleet.start("learner", *self._session.learner_job())
 
     def _wait_for_all(self) -> None:
         deadline = time.monotonic() + _START_SECONDS

@@ -1,0 +1,1 @@
+"""World of the demo in which agents trade in simulated markets."""
