@@ -26,12 +26,12 @@ LIVE = [
 SHOWN_ONLY = {
     "README.md": 1,
     "docs/benchmarks.md": 2,
-    "docs/howto/cleanrl.md": 1,
     "docs/howto/daemon.md": 1,
     "docs/howto/files.md": 1,
     "docs/howto/persistence.md": 1,
     "docs/howto/windows.md": 1,
     "docs/install.md": 3,
+    "docs/when-it-helps.md": 1,
 }
 
 
