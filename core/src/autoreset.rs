@@ -1,28 +1,28 @@
-//! Autoreset modes: when an environment resets after an end.
+//! Autoreset modes: the step in which an environment resets after an end.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// When a vector environment resets a sub-environment that ended.
+/// Step in which a vector environment resets a sub-environment that ended.
 ///
-/// The three modes of Gymnasium's vector environments.
+/// These are the three modes of Gymnasium's vector environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoresetMode {
-    /// In the step after: that step's action is ignored, and the append of the observation it
-    /// began with is the FINAL row.
+    /// In the step after the end. That step ignores its action. The append of the observation that
+    /// it began with writes the FINAL row.
     #[default]
     NextStep,
-    /// In the same step: the returned observation is the first of the next episode, and the final
-    /// one is handed over beside it.
+    /// In the same step. The returned observation is the first of the next episode, and the final
+    /// one is given separately.
     SameStep,
     /// Never: the caller resets.
     Disabled,
 }
 
 impl AutoresetMode {
-    /// `"next_step"`, `"same_step"` or `"disabled"`.
+    /// Returns `"next_step"`, `"same_step"` or `"disabled"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use crate::row_header::{self, PARTS, RowHeader};
 /// Number of the first user column in the file of a lane, after the headers.
 pub(crate) const USER: usize = 1;
 
-/// First parts of names that batches use.
+/// First parts of column names that are reserved for arrays of batches.
 const RESERVED: [&str; 15] = [
     row_header::NAME,
     "seq",
@@ -97,7 +97,7 @@ impl Schema {
         &self.all
     }
 
-    /// Builds the schema that a segment states, checked like one of a user.
+    /// Builds the schema that a segment states. Checks it like a schema of a user.
     pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
         if columns.first() != Some(&RowHeader::column().map_err(SchemaError::Column)?) {
             return Err(SchemaError::NotOurs);

@@ -64,7 +64,7 @@ pub fn export(
     }
 }
 
-/// Whether the path ends in a slash or `/.`, as a folder's may.
+/// Returns whether the path ends in `/` or `/.`, so that it can only name a folder.
 fn names_folder(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     !path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes())

@@ -11,10 +11,10 @@ use crate::leave_out::LeaveOut;
 /// Bytes of rows in a row group, before compression.
 const GROUP_BYTES: u64 = 32 << 20;
 const MAX_GROUP_ROWS: u64 = 1 << 20;
-/// Rows are read ahead up to this many bytes, so that writers overwrite fewer during compression.
+/// Maximum bytes of rows that are read ahead, so that writers overwrite fewer during compression.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
 
-/// How a ring is exported.
+/// Options of an export.
 #[must_use]
 #[derive(Default)]
 pub struct ExportOptions<'a> {
@@ -43,14 +43,15 @@ impl<'a> ExportOptions<'a> {
         self
     }
 
-    /// Rows of a Parquet row group, from 1 to 2²⁰. Default: as many as take 32 MiB uncompressed.
+    /// Sets the rows of a Parquet row group, from 1 to 2²⁰. Default: as many as take 32 MiB
+    /// uncompressed.
     pub fn group_rows(mut self, rows: u64) -> Self {
         self.group_rows = Some(rows);
         self
     }
 
-    /// Bytes of rows to read before they are compressed. A larger value loses fewer rows to a fast
-    /// writer; 0 reads about a megabyte at a time. Default: 64 MiB.
+    /// Sets the bytes of rows to read before they are compressed. A larger value loses fewer rows
+    /// to a fast writer; 0 reads about a megabyte at a time. Default: 64 MiB.
     pub fn read_ahead(mut self, bytes: u64) -> Self {
         self.read_ahead = Some(bytes);
         self
@@ -75,7 +76,7 @@ impl<'a> ExportOptions<'a> {
     }
 }
 
-/// How a ring is made from a file.
+/// Options of an import.
 #[must_use]
 pub struct ImportOptions<'a> {
     pub(crate) name: String,
@@ -101,8 +102,8 @@ impl fmt::Debug for ImportOptions<'_> {
 }
 
 impl<'a> ImportOptions<'a> {
-    /// Names the ring. By default it is made in the standard place, has the capacity of the
-    /// exported ring or of the data, and a taken name is an error.
+    /// Returns options for a ring with this name. By default it is made in the standard base
+    /// directory, with the capacity of the exported ring or of the data. A taken name is an error.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -116,31 +117,31 @@ impl<'a> ImportOptions<'a> {
         }
     }
 
-    /// Rows over all lanes together, for a ring that will grow beyond the data.
+    /// Sets the capacity in rows over all lanes, for a ring that will hold more than the data.
     pub fn capacity(mut self, rows: u64) -> Self {
         self.capacity = Some(rows);
         self
     }
 
-    /// Where the ring lives.
+    /// Sets the base directory of the ring.
     pub fn base(mut self, base: Base) -> Self {
         self.base = base;
         self
     }
 
-    /// Behaviour if the name is taken.
+    /// Sets the behaviour if the name is taken.
     pub fn exist(mut self, exist: Exist) -> Self {
         self.exist = exist;
         self
     }
 
-    /// Keeps the ring when no process holds it.
+    /// Sets whether the ring stays when no process holds it.
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self
     }
 
-    /// Whether to ask the system for huge pages.
+    /// Sets whether to ask the system for huge pages.
     pub fn huge_pages(mut self, ask: bool) -> Self {
         self.huge_pages = ask;
         self
@@ -163,7 +164,8 @@ impl<'a> ImportOptions<'a> {
         self
     }
 
-    /// Adds the place, policy and persistence of these options to `made`.
+    /// Applies the base directory, the behaviour if the name is taken, persistence and huge pages
+    /// to `made`.
     pub(crate) fn of_ring(&self, made: RingOptions) -> RingOptions {
         made.base(self.base.clone())
             .exist(self.exist)

@@ -1,8 +1,8 @@
 //! Building blocks for files: atomic writes, and safe reading of untrusted Parquet.
 //!
-//! - [`write_atomically`]: a path has the old content or all of the new one;
+//! - [`write_atomically`]: replaces a file, whole or not at all;
 //! - [`RingDescription`]: describes a ring in a file of its rows;
-//! - [`Progress`]: reports progress of long work, and stops it;
+//! - [`Progress`], [`OnProgress`]: count what long work has done; the callback may stop it;
 //! - [`parquet`]: checks Parquet files before they are decoded;
 //! - [`catch_panics`]: turns panics of decoders into errors.
 //!

@@ -21,7 +21,8 @@ thread_local! {
 /// With `panic = "abort"` a panic still aborts.
 pub fn catch_panics<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     static WRAPPED: Once = Once::new();
-    // A hook cannot be set while unwinding; the message is printed then.
+    // The hook cannot be set while unwinding. If no earlier call has set it, a panic of `work` is
+    // printed.
     if !thread::panicking() {
         WRAPPED.call_once(|| {
             let before = panic::take_hook();

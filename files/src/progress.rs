@@ -15,6 +15,6 @@ pub struct Progress {
     pub total_bytes: u64,
 }
 
-/// Called after every few megabytes and while the work waits. `Break` stops the work, which then
-/// leaves nothing.
+/// Callback for progress, called after every few megabytes and while the work waits. If it returns
+/// `Break`, the work stops and leaves nothing behind.
 pub type OnProgress<'a> = Box<dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a>;

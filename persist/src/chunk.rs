@@ -203,7 +203,7 @@ impl<'a> ChunkWriter<'a> {
         Ok(self.done.clone())
     }
 
-    /// Keeps the files from now on.
+    /// Keeps the files when the writer is dropped.
     pub(crate) fn keep(mut self) {
         self.finished = true;
     }
@@ -247,7 +247,7 @@ fn start(
     Ok(OpenChunk { file, beside, chunk, blocks: Vec::new() })
 }
 
-/// Whether a file of the directory was left by a killed process.
+/// Returns whether a file of the directory was left by a killed process.
 pub(crate) fn is_leftover(name: &str) -> bool {
     name.ends_with(".arrow.tmp")
 }
@@ -310,7 +310,7 @@ impl<'a> ChunkFile<'a> {
         Ok(places)
     }
 
-    /// Checks everything in the file but the bodies.
+    /// Checks all bytes of the file outside the bodies of batches.
     pub(crate) fn rest(&self, chunk: &SavedChunk) -> Vec<Damage> {
         let mut damages = Vec::new();
         let mut check = |part: ChunkPart, bytes: Range<u64>, crc: u32| {

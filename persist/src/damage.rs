@@ -17,9 +17,9 @@ pub struct Damage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// It is missing.
+    /// The file is missing.
     Missing,
-    /// It has another size.
+    /// The file has another size.
     Size {
         /// Bytes found.
         found: u64,
@@ -45,7 +45,7 @@ pub enum DamageKind {
         /// Rows expected.
         rows: Range<u64>,
     },
-    /// The system cannot read it.
+    /// The system cannot read the file.
     Unreadable {
         /// Error of the system.
         problem: String,

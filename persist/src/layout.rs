@@ -97,7 +97,7 @@ impl BatchLayout {
     }
 }
 
-/// Packs bytes into bits, first byte into the lowest bit. Every byte but 0 is set.
+/// Packs bytes into bits, the first byte into the lowest bit. Every nonzero byte sets its bit.
 pub(crate) fn pack_bools(bytes: &[u8], bits: &mut [u8]) {
     for (byte, eight) in bits.iter_mut().zip(bytes.chunks(8)) {
         *byte = eight
@@ -107,7 +107,7 @@ pub(crate) fn pack_bools(bytes: &[u8], bits: &mut [u8]) {
     }
 }
 
-/// Unpacks bits into bytes after `skip` bits.
+/// Unpacks bits into bytes, from bit number `skip` on.
 pub(crate) fn unpack_bools(bits: &[u8], skip: usize, bytes: &mut [u8]) {
     for (at, byte) in (skip..).zip(bytes) {
         *byte = bits.get(at / 8).map_or(0, |eight| (eight >> (at % 8)) & 1);

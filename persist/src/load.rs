@@ -57,25 +57,26 @@ impl std::fmt::Debug for LoadOptions<'_> {
 }
 
 impl<'a> LoadOptions<'a> {
-    /// Name of the ring (default: the saved one).
+    /// Sets the name of the ring (default: the saved one).
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Where the ring lives.
+    /// Sets the base directory of the ring.
     pub fn base(mut self, base: Base) -> Self {
         self.base = base;
         self
     }
 
-    /// Behaviour if the name is taken. A replaced ring stays until the new one is complete.
+    /// Sets the behaviour if the name is taken. A replaced ring stays until the new one is
+    /// complete.
     pub fn exist(mut self, exist: Exist) -> Self {
         self.exist = exist;
         self
     }
 
-    /// Keeps the ring when no process holds it.
+    /// Sets whether the ring stays when no process holds it.
     pub fn persistent(mut self, persistent: bool) -> Self {
         self.persistent = persistent;
         self
@@ -88,7 +89,7 @@ impl<'a> LoadOptions<'a> {
         self
     }
 
-    /// Whether to ask the system for huge pages (default: yes).
+    /// Sets whether to ask the system for huge pages (default: yes).
     pub fn huge_pages(mut self, ask: bool) -> Self {
         self.huge_pages = ask;
         self
@@ -126,7 +127,7 @@ impl Store {
     }
 
     /// Attaches to the snapshot `"pong@epoch-10"` in shared memory, read-only and under that name.
-    /// All processes share one copy, which goes with its last holder.
+    /// All processes share one copy, which is removed with its last holder.
     pub fn attach_snapshot(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
         Ok(self.attach_snapshot_with_state(spec, options)?.0)
     }
@@ -149,8 +150,8 @@ impl Store {
                 Err(RingError::Segment(SegmentError::NotFound { .. })) if attempt < ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
-            // Another process may be loading it at this moment. The first gives it its name, and
-            // may release it before the next attempt.
+            // Another process may be loading the same snapshot. The first process to finish gives
+            // the copy its name, and may release it before the next attempt.
             match self.restore(&spec, &name, &mut options, true) {
                 Err(LoadError::Restore(RestoreError::Taken { .. })) => {}
                 made => return made,
@@ -167,7 +168,7 @@ impl Store {
         snapshot: bool,
     ) -> Result<(Ring, Snapshot), LoadError> {
         let folder = self.folder(&spec.name)?;
-        // Before the lock, which creates a file.
+        // Check before locking, since the lock creates a file.
         folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
         let _reading = folder.lock_for_reading()?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
@@ -214,7 +215,7 @@ impl Store {
     }
 }
 
-/// Whether a ring in shared memory is the current snapshot of its name.
+/// Returns whether a ring in shared memory is the current snapshot of its name.
 fn is_of(there: &Ring, found: &Snapshot) -> bool {
     there.is_snapshot() && there.snapshot_of() == identity(found)
 }

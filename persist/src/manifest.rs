@@ -18,7 +18,7 @@ const MAX_SEQ: u64 = 1 << 48;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
-    /// Generation; of two slots the higher one counts.
+    /// Generation. The manifest with the higher one is current.
     pub(crate) generation: u64,
     pub(crate) name: String,
     pub(crate) rings: Vec<SavedRing>,
@@ -77,7 +77,7 @@ pub(crate) struct SavedBatch {
     /// First byte of the body, at the end of the frame.
     pub(crate) body_at: u64,
     pub(crate) frame_crc32: u32,
-    /// Checksum of each column with its padding.
+    /// Checksum of each column, padding included.
     pub(crate) column_crc32: Vec<u32>,
 }
 
@@ -109,7 +109,7 @@ impl SavedSnapshot {
         self.lanes.iter().map(|(first, head)| head - first).sum()
     }
 
-    /// Whether it has rows of the batch.
+    /// Returns whether the snapshot has rows of the batch.
     pub(crate) fn names(&self, batch: &SavedBatch) -> bool {
         let rows = batch.range();
         self.lanes
@@ -187,7 +187,7 @@ impl Manifest {
         self.rings.iter().find(|ring| ring.uuid == uuid)
     }
 
-    /// Forgets the positions of followed rings whose live snapshot was removed since `before`, so
+    /// Clears the positions of followed rings whose live snapshot was removed since `before`, so
     /// that all their rows are saved again.
     pub(crate) fn reset_unfollowed(&mut self, before: &Self) {
         let live = |snapshots: &[SavedSnapshot], ring: &str| {
@@ -201,8 +201,8 @@ impl Manifest {
         }
     }
 
-    /// Forgets chunk files without rows of a snapshot, except those to be kept, and then rings
-    /// without snapshots.
+    /// Removes chunk files without rows of a snapshot from the manifest, except those to be kept.
+    /// Then removes rings without snapshots.
     pub(crate) fn prune(&mut self, now_unix_ns: u64) {
         for ring in &mut self.rings {
             let of_ring: Vec<_> = self.snapshots.iter().filter(|s| s.ring == ring.uuid).collect();
@@ -222,7 +222,7 @@ impl Manifest {
         self.rings.retain(|ring| snapshots.iter().any(|snapshot| snapshot.ring == ring.uuid));
     }
 
-    /// Returns what is invalid. `None` if every number is consistent.
+    /// Describes what is invalid. Returns `None` if every number is consistent.
     pub(crate) fn problem(&self, name: &str) -> Option<String> {
         if self.name != name {
             return Some(format!("its name is `{}`", self.name));
@@ -342,7 +342,7 @@ fn snapshot_problem(manifest: &Manifest, snapshot: &SavedSnapshot) -> Option<Str
     None
 }
 
-/// Whether the name is a chunk file's. It cannot lead out of the directory.
+/// Returns whether a name is one of a chunk file. Such a name cannot lead out of the directory.
 pub(crate) fn is_chunk_name(name: &str) -> bool {
     name.strip_suffix(".arrow").is_some_and(|stem| {
         (1..=64).contains(&stem.len())

@@ -60,7 +60,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// `name@label`.
+    /// Returns `name@label`.
     #[must_use]
     pub fn spec(&self) -> String {
         format!("{}@{}", self.name, self.label)
@@ -70,7 +70,7 @@ impl Snapshot {
 /// Snapshots of a name, and damage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// Oldest first.
+    /// Snapshots, oldest first.
     pub snapshots: Vec<Snapshot>,
     /// Damaged manifest. The other one is used, so a snapshot may be missing.
     pub damages: Vec<Damage>,
@@ -108,7 +108,7 @@ impl Store {
         Self { dir: dir.into(), storage }
     }
 
-    /// Directory of the store.
+    /// Returns the directory of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.dir
@@ -162,7 +162,7 @@ impl Store {
     ) -> Result<RemoveReport, StoreError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
-        // Before the lock, which would create the directory.
+        // Check before locking, since the lock would create the directory.
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let _changing = folder.lock_for_change(wait, &mut waiting)?;
         let slots = folder.read_for_change()?.ok_or_else(|| self.not_found(&spec, None))?;
@@ -186,7 +186,7 @@ impl Store {
         };
         next.reset_unfollowed(&slots.manifest);
         next.prune(unix_ns());
-        // Twice, so that no slot names the files.
+        // Write both slots, so that no manifest names the files any more.
         let once = slots::write(&*self.storage, &folder.dir, &slots, next.clone())?;
         let twice = slots::write(&*self.storage, &folder.dir, &once, next)?;
         report.bytes_freed = folder.sweep(&twice);
@@ -217,7 +217,7 @@ impl Store {
         for dir in above.into_iter().rev().chain([folder.dir.as_path(), folder.chunks.as_path()]) {
             let made = match self.storage.make_dir(dir) {
                 Ok(made) => made,
-                // The parent may be read-only and the directory exist.
+                // The directory may exist already, in a parent that is read-only.
                 Err(_) if self.storage.names(dir).is_ok() => false,
                 Err(error) => return Err(StoreError::io("create", dir)(error)),
             };
@@ -315,7 +315,8 @@ impl NameFolder<'_> {
     }
 
     /// Keeps files from being removed while they are read. Readers share the lock; removers only
-    /// try it. `None` if the directory is not writable: then its files cannot be removed either.
+    /// try it. Returns `None` if the directory is not writable: then its files cannot be removed
+    /// either.
     pub(crate) fn lock_for_reading(&self) -> Result<Option<Box<dyn LockGuard>>, StoreError> {
         let path = self.dir.join(READERS_LOCK);
         loop {

@@ -14,11 +14,11 @@ use crate::store::Store;
 /// Outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Snapshots whose files were read.
+    /// Snapshots whose files were checked.
     pub snapshots: Vec<String>,
-    /// Files read, without manifests.
+    /// Chunk files checked, including those that could not be opened. Manifests are not counted.
     pub files: u64,
-    /// Bytes of those files.
+    /// Bytes of those files, as saved.
     pub bytes: u64,
     /// Damage found.
     pub damages: Vec<Damage>,
@@ -71,7 +71,7 @@ impl Store {
         for (layout, chunk) in &todo {
             report.files += 1;
             report.bytes += chunk.bytes;
-            // Check the rest of a file after its last batch.
+            // Bytes outside of batches count as done with the last batch of their file.
             let rows = done.rows + chunk.batches.iter().map(|batch| batch.rows).sum::<u64>();
             let whole = Progress { rows, bytes: report.bytes, ..done };
             let file = match ChunkFile::open(self.storage(), &folder.chunks, chunk, layout) {
@@ -103,7 +103,7 @@ impl Store {
 }
 
 impl VerifyReport {
-    /// Whether no damage was found.
+    /// Returns whether no damage was found.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.damages.is_empty()

@@ -5,7 +5,7 @@ use std::thread;
 
 use backcast_layout::{Base, Exist, Kind, SealedSegment, list};
 
-/// A directory in memory where there is one: thousands of segments on a disk take a minute.
+/// Returns a directory in memory if there is one: thousands of segments on a disk take a minute.
 fn memory_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -7,20 +7,20 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchError {
-    /// No column of that key.
+    /// The batch has no column of that key.
     #[error("the batch has no column `{key}`; it has {}", known.join(", "))]
     UnknownKey {
         /// Requested key.
         key: String,
-        /// Keys there are.
+        /// Keys of the batch.
         known: Vec<String>,
     },
-    /// Another element type.
+    /// The column has another element type.
     #[error("column `{key}` holds {holds}, not {asked}; ask for {holds} and convert it")]
     WrongDType {
         /// Requested key.
         key: String,
-        /// Its type.
+        /// Element type of the column.
         holds: DType,
         /// Requested type.
         asked: DType,

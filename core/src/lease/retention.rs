@@ -11,11 +11,12 @@ use crate::ring::Ring;
 use crate::ring::copy_rows::copy_columns;
 use crate::schema::Schema;
 
-/// Pins the rows of each lane from some row on, and moves that row forward, for a follower of a
-/// ring that must not lose a row. Nothing is read in place, so it may cover a whole lane.
+/// Pins the rows of each lane from some row on, for a follower of a ring that must not lose a row.
+/// The follower moves the pin forward. Rows are copied and not read in place, so a pin may cover a
+/// whole lane.
 ///
-/// Writers that reach it follow the lane policy of the ring, as with leases. It ends with its
-/// process, however that dies, and takes one reader slot.
+/// Writers that reach the pin follow the lane policy of the ring, as with leases. The pin ends with
+/// its process, however that dies, and takes one reader slot.
 #[derive(Debug)]
 pub struct RetentionPin {
     reader: ClaimedReader,
@@ -47,8 +48,8 @@ impl RetentionPin {
     }
 
     /// Pins the rows of a lane from `from` on, instead of those pinned before. They may be rows
-    /// that are not written yet. If the first of them is overwritten already, that is the error,
-    /// and the pin stays as it was. No system call unless a writer waits.
+    /// that are not written yet. Fails if the first of them is already overwritten; the pin then
+    /// stays as it was. Makes no system call unless a writer waits or the lane was relocated.
     pub fn keep(&mut self, lane: u32, from: u64) -> Result<(), LeaseError> {
         let lanes = self.store.spec().lanes;
         let no_lane = || LeaseError::NoSuchLane { lane: lane.into(), lanes };
@@ -62,7 +63,8 @@ impl RetentionPin {
         let mut memory = if covered { self.mapped(lane) } else { self.newest(lane) };
         let mut held = self.hold(lane, memory.as_deref().ok_or_else(no_lane)?, from);
         if held.is_err() && memory.as_deref().is_some_and(has_relocated) {
-            // It was relocated just now; a ring is not resized again so soon.
+            // The lane was relocated just now. One retry is enough: a ring is not resized again so
+            // soon.
             memory = self.newest(lane);
             held = self.hold(lane, memory.as_deref().ok_or_else(no_lane)?, from);
         }
@@ -167,7 +169,7 @@ impl RetentionPin {
         self.reader.slot()
     }
 
-    /// Returns how often it made a writer wait, drop or fail.
+    /// Returns how often the pin made a writer wait, drop rows or fail.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.store.reader(self.slot()).map_or(0, |record| record.stalls)

@@ -8,12 +8,12 @@ use std::ops::Range;
 use crate::episode::{FINAL, GAP};
 use crate::row_header::RowHeader;
 
-/// How far a window may extend from the drawn row.
+/// Number of transitions that a window may have before and after the drawn one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowExtent {
     /// Transitions before the drawn one: history - 1.
     pub(crate) back: u64,
-    /// Transitions after it: future.
+    /// Transitions after the drawn row: future.
     pub(crate) ahead: u64,
     /// Transitions of an n-step return, the drawn one included; 0 without one.
     pub(crate) steps: u64,
@@ -25,7 +25,7 @@ impl WindowExtent {
         self.ahead.max(self.steps.saturating_sub(1))
     }
 
-    /// Returns the number of transitions of an n-step return that nothing cuts short.
+    /// Returns the number of transitions of an n-step return that is not cut short.
     pub(crate) fn run(&self) -> u64 {
         (self.far() + 1).min(self.steps.max(1))
     }
@@ -41,7 +41,7 @@ impl WindowExtent {
         self.back + self.far() + 1
     }
 
-    /// Returns the most rows that [`rows`](Self::rows) names.
+    /// Returns the maximum length of the range that [`rows`](Self::rows) returns.
     pub(crate) fn most_rows(&self) -> usize {
         usize::try_from(self.after_first() + 1).unwrap_or(usize::MAX)
     }
@@ -59,9 +59,9 @@ pub(crate) struct RowHeaders<'a> {
 pub(crate) struct Window {
     /// The drawn row.
     pub(crate) seq: u64,
-    /// Transitions of the episode before it, at most the history asked for less one.
+    /// Transitions of the episode before the drawn row, at most the requested history less one.
     pub(crate) back: u64,
-    /// Transitions of the episode after it, at most the future asked for.
+    /// Transitions of the episode after the drawn row, at most the requested future.
     pub(crate) ahead: u64,
     /// Transitions of the n-step return, at least the drawn one.
     pub(crate) run: u64,
@@ -99,7 +99,7 @@ impl Window {
 
 impl RowHeaders<'_> {
     /// Returns whether all headers have the expected sequence numbers, and the union of all flags.
-    /// Headers of an overtaken copy or a lying peer have others.
+    /// Headers that were overwritten during the copy, or that a faulty peer wrote, have others.
     #[inline]
     pub(crate) fn check(&self) -> (bool, u32) {
         let rows = self.rows.iter().zip(self.first..);

@@ -9,7 +9,7 @@ use crate::schema::Schema;
 /// Borrowed bytes of one step, C order, native little-endian.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// One slice per user's column, in schema order; `lanes * width` bytes each.
+    /// One slice per user column, in schema order; `lanes * width` bytes each.
     pub columns: &'a [&'a [u8]],
     /// Whether the action ended the episode, per lane.
     pub terminated: &'a [bool],

@@ -11,9 +11,9 @@ const MAX_DEPTH: usize = 16;
 /// One array of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileLeaf {
-    /// Number among the file's arrays.
+    /// Number of the array in the file.
     pub(crate) number: usize,
-    /// Names of the structs around it, and its own.
+    /// Names of the structs around the array, then its own.
     pub(crate) path: Vec<String>,
     /// Type of its elements, or the name of a type that no column can hold.
     pub(crate) dtype: Result<DType, String>,
@@ -57,7 +57,8 @@ fn visit(
     let (number, before) = (found.len(), path.len());
     match field.data_type() {
         DataType::Struct(fields) if before < MAX_DEPTH => {
-            // The fields of a list of structs are ragged, so no column can hold them.
+            // Structs inside fixed-size lists are not supported: the shape of their fields stays
+            // unknown.
             let axes = axes.filter(Vec::is_empty);
             for field in fields {
                 path.push(field.name().clone());

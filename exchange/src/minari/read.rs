@@ -74,7 +74,7 @@ struct Loaded {
 
 impl Dataset {
     fn open(from: &Path, leave_out: &LeaveOut) -> Result<Self, ImportError> {
-        // Either folder may be given.
+        // `from` may be the folder of the dataset or its `data` folder.
         let inner = from.join(DATA);
         let data = if inner.is_dir() { inner } else { from.to_owned() };
         let about = data.join(METADATA);
@@ -133,7 +133,7 @@ impl Dataset {
     }
 }
 
-/// Whether a file has the signature of HDF5.
+/// Returns whether a file has the signature of HDF5.
 fn is_hdf5(path: &Path) -> bool {
     let mut lead = [0; 8];
     path.is_file()
@@ -141,7 +141,7 @@ fn is_hdf5(path: &Path) -> bool {
         && lead == *HDF5
 }
 
-/// Message about a dataset stored in another format, with the remedy.
+/// Returns the message about a dataset stored in another format, with the remedy.
 fn other_format(format: &str) -> String {
     let default = if format == "hdf5" { ", Minari's default" } else { "" };
     format!(
@@ -171,7 +171,7 @@ impl Loaded {
             columns: &columns,
             final_obs: Some(&finals),
             terminated: self.terminated,
-            // Every episode of a dataset ends; without a flag it was cut off.
+            // Every episode of a dataset ends. One without a flag was cut off.
             truncated: self.truncated || !self.terminated,
             after_gap: false,
         })
@@ -203,7 +203,7 @@ fn values(
     })
 }
 
-/// Whether the flag is set at the last step; an error if it is set before.
+/// Returns whether the flag is set at the last step; an error if it is set before.
 fn ends(file: &UntrustedParquet, leaves: &[FileLeaf], name: &str) -> Result<bool, ImportError> {
     let found = find(file, leaves, &[name.to_owned()])?;
     let dtype = found.dtype.clone().unwrap_or(DType::Bool);

@@ -131,8 +131,8 @@ impl Steps {
         }
     }
 
-    /// Whether a step without a flag leads to another observation than the next step has. Compares
-    /// bytes, so that NaN equals itself.
+    /// Returns whether a step without a flag leads to another observation than the next step has.
+    /// Compares bytes, so that NaN equals itself.
     fn jumps_after(&self, step: usize) -> bool {
         let Some(next) = &self.next_obs else { return false };
         if step + 1 >= self.count || self.ends(step) != (false, false) {
@@ -150,7 +150,7 @@ impl Steps {
         (flag(&self.terminated), flag(&self.truncated) || flag(&self.jumps))
     }
 
-    /// Steps of each episode; the last episode may be incomplete.
+    /// Returns the steps of each episode. The last episode may be incomplete.
     pub(super) fn episodes(&self) -> Vec<Range<usize>> {
         let mut episodes = Vec::new();
         let mut from = 0;
@@ -163,8 +163,8 @@ impl Steps {
         episodes
     }
 
-    /// Whether an episode gets a FINAL row. A truncated one needs a known final observation, which
-    /// learners bootstrap from; a terminated one does not.
+    /// Returns whether an episode gets a FINAL row. A truncated one needs a known final
+    /// observation, which learners bootstrap from; a terminated one does not.
     pub(super) fn has_final(&self, range: &Range<usize>) -> bool {
         let (terminated, truncated) = self.ends(range.end - 1);
         let observed = || self.schema.columns().iter().any(|column| column.role() == Role::Obs);

@@ -15,12 +15,12 @@ pub(crate) struct EpisodeSteps<'a> {
     pub(crate) final_obs: Option<&'a [&'a [u8]]>,
     pub(crate) terminated: bool,
     pub(crate) truncated: bool,
-    /// The row before has no successor: its episode's final observation is unknown.
+    /// Whether the row before has no successor: the final observation of its episode is unknown.
     pub(crate) after_gap: bool,
 }
 
 impl EpisodeSteps<'_> {
-    /// Rows of the episode.
+    /// Returns the number of rows of the episode.
     pub(crate) fn rows(&self) -> u64 {
         self.steps as u64 + u64::from(self.final_obs.is_some())
     }
@@ -89,7 +89,7 @@ impl<'a> EpisodeRows<'a> {
 /// Built-in columns of a row.
 const BUILT_IN: usize = 4;
 
-/// Bytes of rows `from..to` of a column.
+/// Returns the bytes of rows `from..to` of a column.
 pub(crate) fn part<'a>(column: &Column, bytes: &'a [u8], from: usize, to: usize) -> &'a [u8] {
     let width = column.width();
     bytes.get(from * width..to * width).unwrap_or_default()

@@ -39,7 +39,7 @@ impl LaneRows {
         self.next >= self.rows.end
     }
 
-    /// Whether the next published row overwrites one of these.
+    /// Returns whether the next published row overwrites one of these.
     fn is_full(&self) -> bool {
         self.rows.end - self.rows.start >= self.capacity
     }
@@ -65,8 +65,8 @@ pub(crate) struct RowReader<'a, 'p> {
 }
 
 impl<'a, 'p> RowReader<'a, 'p> {
-    /// Takes the readable rows of every lane. For a full lane with a writer that is what is
-    /// readable when its first rows are copied, here.
+    /// Selects the readable rows of every lane. For a full lane with a writer, these are the rows
+    /// that are readable when its first rows are copied, which this function does.
     pub(crate) fn begin(
         ring: &'a Ring,
         group_rows: u64,
@@ -124,7 +124,7 @@ impl<'a, 'p> RowReader<'a, 'p> {
         self.ring
     }
 
-    /// Rows of each lane.
+    /// Returns the exported rows of each lane.
     pub(crate) fn spans(&self) -> Vec<Range<u64>> {
         self.lanes.iter().map(|lane| lane.rows.clone()).collect()
     }
@@ -133,7 +133,7 @@ impl<'a, 'p> RowReader<'a, 'p> {
         self.group_rows
     }
 
-    /// Rows that were overwritten before they were read.
+    /// Returns the number of rows that were overwritten before they were read.
     pub(crate) fn lapped(&self) -> u64 {
         self.lapped
     }

@@ -7,7 +7,7 @@ use backcast_files::{OnProgress, Progress};
 
 use crate::error::ImportError;
 
-/// A ring that is being filled, and the progress of it.
+/// A ring that is being filled, and the progress of the import.
 pub(crate) struct Sink<'f, 'r, 'p> {
     filling: &'f mut Filling<'r>,
     on_progress: &'f mut Option<OnProgress<'p>>,
@@ -16,7 +16,7 @@ pub(crate) struct Sink<'f, 'r, 'p> {
 }
 
 impl<'f, 'r, 'p> Sink<'f, 'r, 'p> {
-    /// The lanes must have begun, and get `rows` rows together.
+    /// Returns a sink for `rows` rows over all lanes. Every lane must have begun.
     pub(crate) fn new(
         filling: &'f mut Filling<'r>,
         schema: &Schema,
@@ -42,12 +42,12 @@ impl<'f, 'r, 'p> Sink<'f, 'r, 'p> {
         Ok(())
     }
 
-    /// Sequence number of the lane's next row.
+    /// Returns the sequence number of the lane's next row.
     pub(crate) fn next(&self, lane: u32) -> u64 {
         self.filling.missing(lane).ok().flatten().map_or(0, |missing| missing.start)
     }
 
-    /// Reports progress; an error if the caller asks to stop.
+    /// Reports progress. Returns an error if the caller asks to stop.
     pub(crate) fn step(&mut self) -> Result<(), ImportError> {
         match self.on_progress.as_mut().map(|on_progress| on_progress(&self.progress)) {
             Some(ControlFlow::Break(())) => Err(ImportError::Interrupted),

@@ -20,7 +20,7 @@ pub(crate) const HASH_KEY: &str = "backcast.hash";
 /// row groups, so its hashes are not checked.
 pub(crate) const CREATED_BY: &str = "backcast";
 
-/// A ring and the rows of it in a file.
+/// Description of a ring and of its rows in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TableDescription {

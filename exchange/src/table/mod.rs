@@ -1,4 +1,4 @@
-//! All rows of a ring as a Parquet table, and the ring from such a table, exact to the bit.
+//! Writes all rows of a ring as a Parquet table, and restores the ring from it, exact to the bit.
 
 mod description;
 mod read;
@@ -22,7 +22,7 @@ const BUILT_IN: [(&str, DType); 5] = [
     ("flags", DType::U32),
 ];
 
-/// Columns of the table of a ring.
+/// Returns the columns of the table of a ring.
 fn schema(of: &Schema) -> ArrowSchema {
     let built_in = BUILT_IN.iter().map(|(name, dtype)| field_of(name, *dtype, &[]));
     let fields: Vec<Field> = built_in.chain(of.columns().iter().map(field)).collect();

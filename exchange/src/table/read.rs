@@ -61,7 +61,7 @@ pub(crate) fn read(
     Ok((ring, ImportReport { rows, rows_before_gap, ..ImportReport::default() }))
 }
 
-/// Rows in memory while they are read.
+/// Buffers for rows while they are read.
 struct Pieces {
     leaves: Vec<LeafLayout>,
     rows: usize,
@@ -113,7 +113,7 @@ impl Table {
         Ok(Self { file, description, hashes })
     }
 
-    /// Rows of each lane as described, checked against the number of rows in the file.
+    /// Returns the described rows of each lane, checked against the number of rows in the file.
     fn spans(&self) -> Result<Vec<Range<u64>>, ImportError> {
         let bad = |what: String| self.file.damaged("its description", what);
         let (lanes, rows) = (self.description.ring.lanes as usize, &self.description.rows);
@@ -239,7 +239,7 @@ impl Table {
     }
 }
 
-/// Whether two types are equal but for the names of list items.
+/// Returns whether two types are equal but for the names of list items.
 fn alike(found: &DataType, expected: &DataType) -> bool {
     match (found, expected) {
         (DataType::FixedSizeList(a, n), DataType::FixedSizeList(b, m)) => {

@@ -2,9 +2,10 @@
 
 use backcast_core::{DType, Rows};
 
-/// Hash of rows, independent of the pieces in which they are added. Hashes the hashes of all
-/// columns, `lane` and the other built-in ones first; each is over the elements as they are in
-/// memory.
+/// Hash of rows, independent of the pieces in which they are added.
+///
+/// Each column has a BLAKE3 hash over its elements in memory, booleans as 0 or 1. The result is the
+/// hash of these hashes, in column order: `lane`, the other built-in columns, the user's.
 #[derive(Debug, Default)]
 pub(crate) struct RowsHash(Vec<blake3::Hasher>);
 

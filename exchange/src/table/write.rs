@@ -67,8 +67,7 @@ pub(crate) fn write(
     Ok(report)
 }
 
-/// The newest rows without a gap of each lane. A ring has no gaps, so an import drops rows before
-/// one.
+/// Newest contiguous rows of each lane. A ring has no gaps, so an import drops the rows before one.
 struct ContiguousRows(Vec<Option<Range<u64>>>);
 
 impl ContiguousRows {

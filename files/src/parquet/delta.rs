@@ -7,7 +7,7 @@ const LARGEST_BLOCK: u64 = 1 << 16;
 pub(super) struct DeltaStreams<'a>(pub(super) &'a [u8]);
 
 impl DeltaStreams<'_> {
-    /// Skips a stream of at most `most` values. `None` if it is invalid or has more.
+    /// Skips a stream of at most `most` values. Returns `None` if it is invalid or has more.
     pub(super) fn skip(&mut self, most: u64) -> Option<()> {
         let (block, minis) = (self.unsigned()?, self.unsigned()?);
         let values = self.unsigned()?;

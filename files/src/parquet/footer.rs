@@ -33,7 +33,7 @@ const SCHEMA_ELEMENT: &StructShape = &StructShape(&[
     (10, STRUCT, LOGICAL_TYPE),
 ]);
 const CHILDREN: i64 = 5;
-/// Logical types. Of those without parameters the decoder reads one byte, which must end the
+/// Logical types. For those without parameters the decoder reads one byte, which must end the
 /// struct.
 const LOGICAL_TYPE: &StructShape = &StructShape(&[
     (1, STRUCT, OPAQUE),

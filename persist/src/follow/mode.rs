@@ -9,10 +9,10 @@ use thiserror::Error;
 use crate::followed::Keep;
 use crate::layout::{BATCH_BYTES, FILE_BYTES};
 
-/// How a ring is persisted automatically.
+/// Automatic persistence of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Not at all.
+    /// No automatic persistence.
     #[default]
     Off,
     /// Periodic snapshots, of which the newest are kept.
@@ -29,7 +29,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Off, Self::Periodic, Self::Continuous, Self::Block];
 
-    /// `"off"`, `"periodic"`, `"continuous"` or `"block"`.
+    /// Returns `"off"`, `"periodic"`, `"continuous"` or `"block"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ pub struct FollowOptions {
     pub newest: usize,
     /// Maximum time until a row is on disk.
     pub flush: Duration,
-    /// How long to keep rows on disk that the ring has overwritten.
+    /// Limits of rows kept on disk after the ring has overwritten them.
     pub keep: Keep,
     /// Approximate bytes of a batch.
     pub batch_bytes: u64,
@@ -81,8 +81,8 @@ pub struct FollowOptions {
 }
 
 impl Default for FollowOptions {
-    /// Continuous, with rows on disk after two seconds. For periodic mode: every ten minutes, three
-    /// snapshots kept.
+    /// Returns options for continuous mode, with rows on disk after two seconds. In periodic mode
+    /// they save every ten minutes and keep three snapshots.
     fn default() -> Self {
         Self {
             mode: Mode::Continuous,

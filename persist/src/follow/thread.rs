@@ -14,11 +14,11 @@ use super::mode::{FollowOptions, Mode};
 use crate::error::SaveError;
 use crate::store::Store;
 
-/// First delay after an error; it doubles with every further error.
+/// Half of the first delay after an error. The delay doubles with every further error.
 const RETRY: Duration = Duration::from_millis(100);
 /// Interval at which the end of the previous follower is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Maximum delay.
+/// Maximum delay after an error.
 const RETRY_AT_LAST: Duration = Duration::from_secs(5);
 
 /// State of a follower.
@@ -62,11 +62,11 @@ pub struct Follower {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<FollowState>,
-    /// The thread ends after one more step.
+    /// Whether the thread ends after one more step.
     ending: AtomicBool,
-    /// Stop waiting for another process that changes the directory.
+    /// Whether to stop waiting for another process that changes the directory.
     hurry: AtomicBool,
-    /// The thread has done its last step.
+    /// Whether the thread has done its last step.
     ended: AtomicBool,
 }
 
@@ -119,7 +119,7 @@ impl Follower {
             let (store, name, ring) = (store.clone(), name.to_owned(), ring.clone());
             let shared = Arc::clone(&shared);
             move || {
-                // `true` when the follower is to end.
+                // Returns `true` when the follower is to end.
                 let wait =
                     |time| !matches!(woken.recv_timeout(time), Err(RecvTimeoutError::Timeout));
                 let _ends = Ends(Arc::clone(&shared));
@@ -137,20 +137,20 @@ impl Follower {
         self.shared.state().clone()
     }
 
-    /// Tells the thread to end once all published rows are on disk, without waiting.
+    /// Tells the thread to end after one more step for all published rows. Does not wait for it.
     pub fn finish(&mut self) {
         self.shared.ending.store(true, Relaxed);
         self.wake = None;
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Ends the thread after one more step for all published rows, and returns the final state.
-    /// Does not wait for another process that has the store. Dropping does the same.
+    /// Does not wait for another process that has locked the store. Dropping does the same.
     #[must_use]
     pub fn stop(mut self) -> FollowState {
         self.end();

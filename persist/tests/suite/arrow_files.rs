@@ -1,5 +1,5 @@
-//! Chunk files are Arrow files: the Arrow library finds the same rows in them. That `pyarrow` does
-//! is tested where Python is.
+//! Chunk files are Arrow files: the Arrow library finds the same rows in them. The tests in Python
+//! check the same with `pyarrow`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use backcast_persist::{SaveOptions, Store};
 
 use crate::rings::{Place, append, heap, schema, writer};
 
-/// A saved ring of two lanes in several batches and files.
+/// Saves a ring of two lanes in several batches and files.
 fn saved(schema: &Schema) -> (Place, Store, Ring) {
     let place = Place::new();
     let (store, ring) = (place.store(), heap(schema, 2, 400));

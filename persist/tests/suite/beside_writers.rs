@@ -14,7 +14,7 @@ use backcast_persist::{LoadOptions, SaveOptions};
 
 use crate::rings::Place;
 
-/// Set in a process that writes: where the ring is.
+/// Environment variable of a process that writes: the directory of the ring.
 const WRITE_IN: &str = "BACKCAST_TEST_WRITE_IN";
 const LANES: u32 = 4;
 /// Rows of a lane.
@@ -29,7 +29,7 @@ fn schema() -> Schema {
         .expect("a good schema")
 }
 
-/// The other process of the test below.
+/// Writes in the other process of the test below.
 #[test]
 #[ignore = "a role: other tests start it as a process of its own"]
 fn a_process_that_writes() {
@@ -41,7 +41,7 @@ fn a_process_that_writes() {
     println!("writing");
     std::io::stdout().flush().expect("a pipe");
     let schema = schema();
-    // Until the parent kills us. A row's columns all follow from one number.
+    // Append until the parent kills this process. One number determines all columns of a row.
     for number in 0_u64.. {
         let (mut obs, twice) = ([number; 32], [2 * number, 2 * number + 2]);
         obs[16..].fill(number + 1);
@@ -85,7 +85,7 @@ impl Drop for Writer {
     }
 }
 
-/// Every row, in order, of one piece. Returns how many.
+/// Checks that every row is whole and in order. Returns the number of rows.
 fn check(ring: &Ring) -> u64 {
     let mut rows_seen = 0;
     for lane in 0..ring.lanes() {
@@ -133,7 +133,7 @@ fn rows_saved_beside_running_writers_are_whole_and_in_order() {
     for attempt in 0..6 {
         let mut first = true;
         let options = SaveOptions::default().sizes(100_000, 1_000_000).on_progress(|_| {
-            // Every other time the writers get around twice before the second batch.
+            // In every other save the writers overwrite the lanes twice before the second batch.
             let (cut, since) = (heads(), Instant::now());
             while attempt % 2 == 1 && first && heads() < cut + 2 * CAPACITY {
                 assert!(since.elapsed() < Duration::from_secs(60), "the writers have stopped");

@@ -18,8 +18,8 @@ pub fn copy_words(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
     unsafe { racy_copy::copy_out_lines(from.add(offset), out, Word::W4) }
 }
 
-/// Copies `bytes` from each of the first `places` into `out`, one after the other, until `out` is
-/// full. While one is copied, the place that is `ahead` later is prefetched: `places` may go on
+/// Copies `bytes` bytes from each of the `places` into `out`, one after the other, until `out` is
+/// full. While one is copied, the place `ahead` positions later is prefetched. `places` may end
 /// with those of the next copy.
 ///
 /// # Panics

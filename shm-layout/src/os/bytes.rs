@@ -13,8 +13,8 @@ use crate::os::mapping::{HUGE_PAGE, Mapping};
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// Bytes aligned to a cache line, and to a huge page where there are more than half of one. Filling
-/// megabytes on small pages costs a page fault for each of them.
+/// Bytes aligned to a cache line, and to a huge page if they fill more than half of one. Filling
+/// megabytes on small pages costs a page fault for each page.
 ///
 /// The last huge page is allocated whole if more than half of it is needed.
 pub struct Bytes {

@@ -1,4 +1,4 @@
-//! Detects a fork, by whichever call: handles that a child inherited are not its own.
+//! Detects forks by any call: a child must not use the handles that it inherited.
 //!
 //! On Linux the kernel clears a page in every child ([`libc::MADV_WIPEONFORK`]), whichever system
 //! call made it. Elsewhere the C library runs a handler in the child of its `fork`.
@@ -7,9 +7,9 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Marker before a page is mapped.
+/// Marker until a wipe-on-fork page is mapped; the only marker where the system has none.
 static NO_MARK: AtomicU64 = AtomicU64::new(0);
-/// Address of the marker: a word that is 0 in a child that has not asked yet.
+/// Address of the marker. The word is 0 in a child until its first call of [`forks`].
 static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_MARK).cast_mut());
 
 /// Returns a number that differs between a process and its forked children.
@@ -72,7 +72,7 @@ fn page() -> Option<*mut AtomicU64> {
     None
 }
 
-/// Has the C library clear the marker in children.
+/// Registers a handler with the C library that clears the marker in children.
 fn watch() {
     extern "C" fn in_child() {
         NO_MARK.store(0, Ordering::Relaxed);
@@ -114,12 +114,12 @@ mod tests {
         if child == 0 {
             let other = forks();
             let kept = other != number && other == forks();
-            // SAFETY: ends the child without running what belongs to the parent.
+            // SAFETY: ends the child without running the exit handlers of its parent.
             unsafe { libc::_exit(i32::from(kept)) };
         }
         assert!(child > 0, "{}", std::io::Error::last_os_error());
         let mut status = 0;
-        // SAFETY: waits for the child that was just made; `status` is a number of ours.
+        // SAFETY: waits for the child that was just made; `status` is a local variable.
         let waited = unsafe { libc::waitpid(i32::try_from(child).unwrap(), &raw mut status, 0) };
         assert_eq!((i64::from(waited), forks()), (child, number));
         assert!(libc::WIFEXITED(status), "{status}");

@@ -1,6 +1,6 @@
 //! The operating system: memory, files, locks and processes.
 //!
-//! Everything here hands out safe types. [`mapping::Mapping`] gives slices of atomics, checked for
+//! Other modules get safe types only. [`mapping::Mapping`] gives slices of atomics, checked for
 //! bounds; [`byte_lock::LockFile`] owns byte-range locks; [`futex`] sleeps on a shared word;
 //! [`peer`] identifies the process at the other end of a socket.
 

@@ -28,7 +28,7 @@ impl Peer {
         Ok(Self { uid: found.uid.as_raw(), pid })
     }
 
-    /// Asks the kernel about a connected socket. Unverified.
+    /// Asks the kernel about a connected socket. No test runs on these systems.
     #[cfg(not(target_os = "linux"))]
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         use std::os::fd::AsRawFd;
@@ -39,15 +39,15 @@ impl Peer {
         if answer == 0 { Ok(Self { uid, pid: None }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether the peer has this process's user. Requests of other users, `root` included, are
-    /// refused.
+    /// Returns whether the peer has this process's user. Requests of other users, `root` included,
+    /// are refused.
     #[must_use]
     pub fn is_us(&self) -> bool {
         self.uid == rustix::process::geteuid().as_raw()
     }
 }
 
-/// Sends `bytes` with a descriptor attached to the first of them. Returns how many bytes were sent.
+/// Sends `bytes` with a descriptor attached to the first of them. Returns the number of bytes sent.
 pub fn send_with_descriptor(
     socket: impl AsFd,
     bytes: &[u8],

@@ -1,14 +1,15 @@
 //! Notifiers: a process sleeps until another has published something. Publishing makes no system
 //! call while no process sleeps.
 //!
-//! A notifier is two words. A sleeper reads `seq`, sets `listening` ([`listen`]), passes
-//! [`NotifyFence::Listening`], looks once more for what it waits for, and sleeps while `seq` is
-//! what it was. A publisher passes [`NotifyFence::Notified`] and looks at `listening`. Only if it
-//! is set does it clear it, count `seq` up and wake all sleepers ([`notify`]).
+//! A notifier is two words. A sleeper reads `seq`, sets `listening` ([`listen`]) and issues the
+//! fence [`NotifyFence::Listening`]. It checks its condition once more, and sleeps while `seq` is
+//! unchanged. A publisher issues the fence [`NotifyFence::Notified`] and loads `listening`. Only if
+//! the flag is set does it clear the flag, count `seq` up and wake all sleepers ([`notify`]).
 //!
-//! Why no wake-up is lost: the two fences order each side's store before its load, so either the
-//! sleeper's last look finds what was published, or the publisher finds it listening. In the second
-//! case `seq` is counted up after the sleeper read it, and the kernel refuses the sleep or ends it.
+//! No wake-up is lost: the two fences order each side's store before its load. So either the
+//! sleeper's last check finds what was published, or the publisher finds the flag set. In the
+//! second case `seq` is counted up after the sleeper read it, and the kernel refuses the sleep or
+//! ends it.
 //!
 //! `listening` is a flag and not a count. A sleeper that is killed leaves it set, which costs the
 //! next publisher one system call and is then cleared.
@@ -16,30 +17,31 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Longest sleep of a process that publishers may not notice.
+/// Maximum sleep if publishers may miss the sleeper.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
-/// Places of the two fences. Each orders stores before later loads, against the other.
+/// The two fences of a notifier. Each orders earlier stores before later loads, with respect to the
+/// other fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyFence {
-    /// Publisher, between publishing and looking for sleepers.
+    /// Issued by the publisher, between publishing and loading `listening`.
     Notified,
-    /// Sleeper, between setting `listening` and looking for what it waits for.
+    /// Issued by the sleeper, between setting `listening` and checking its condition.
     Listening,
 }
 
-/// Memory of a notifier, and the kernel's part in it.
+/// Memory of a notifier, and the system calls on it.
 pub trait Notifier {
     /// Loads the count of notifications.
     fn load_seq(&self, order: Ordering) -> u32;
     /// Counts one notification.
     fn count_seq(&self, order: Ordering);
-    /// Whether a process may be asleep.
+    /// Returns whether a process may be asleep.
     fn load_listening(&self, order: Ordering) -> bool;
     /// Sets or clears the flag.
     fn store_listening(&self, listening: bool, order: Ordering);
-    /// Passes the fence at one of the two places. Returns whether it is ordered against all who
-    /// pass the other.
+    /// Issues one of the two fences. Returns `false` if the other fence of some process may not be
+    /// ordered against it.
     fn fence(&self, at: NotifyFence) -> bool;
     /// Sleeps while `seq` is `expected`, for `limit` at most; may end early.
     fn sleep(&self, expected: u32, limit: Duration);
@@ -47,7 +49,7 @@ pub trait Notifier {
     fn wake_all(&self);
 }
 
-/// Count that [`listen`] saw, for the sleep.
+/// Count of notifications that [`listen`] loaded, for the sleep that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     seq: u32,
@@ -63,11 +65,12 @@ impl Ticket {
     }
 }
 
-/// Announces a sleeper. The caller must look once more for what it waits for after this.
+/// Announces a sleeper. Afterwards the caller must check its condition once more.
 #[must_use]
 pub fn listen<B: Notifier>(notifier: &B) -> Ticket {
-    // ORDERING: acquire, so that the flag is not set before the count was read: a notification in
-    // between clears the flag and must be seen by its count.
+    // ORDERING: acquire, so that the flag is set after the count is read. In the other order a
+    // notification in between would clear the flag and already be part of the count, so that the
+    // next publisher would not wake this sleeper.
     let seq = notifier.load_seq(Ordering::Acquire);
     notifier.store_listening(true, Ordering::Relaxed);
     let reached = notifier.fence(NotifyFence::Listening);

@@ -2,9 +2,9 @@
 //! cleared.
 //!
 //! A slot has a lock that the kernel drops when its holder dies, however it dies. Only the holder
-//! of the lock changes the pins: the reader whose slot it is, or for a moment a writer that met the
-//! pin of a dead reader ([`reap`]). That is the whole protocol. The models show the failure of
-//! changing a pin after only *looking* at the lock.
+//! of the lock changes the pins: the reader that owns the slot, or for a moment a writer that is
+//! stopped by the pin of a dead reader ([`reap`]). That is the whole protocol. The models show the
+//! failure of changing a pin after only *testing* the lock.
 
 /// Reader slots of a ring.
 pub trait ReaderSlots {
@@ -13,7 +13,7 @@ pub trait ReaderSlots {
     /// Error of taking a lock.
     type Error;
 
-    /// Whether the lock is held. A hint: the lock may change hands right after.
+    /// Returns whether the lock is held. A hint: the lock may change hands right after.
     fn is_held(&self, slot: u32) -> bool;
     /// Takes the lock unless it is held.
     fn try_claim(&self, slot: u32) -> Result<Option<Self::Claim>, Self::Error>;
@@ -23,7 +23,7 @@ pub trait ReaderSlots {
 
 /// Claims a slot and clears the pins of its last holder. Returns `None` if the slot is held.
 pub fn claim<S: ReaderSlots>(slots: &S, slot: u32) -> Result<Option<S::Claim>, S::Error> {
-    // Looking first is cheap and opens no file.
+    // This check is cheap and opens no file.
     if slots.is_held(slot) {
         return Ok(None);
     }

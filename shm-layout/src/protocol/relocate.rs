@@ -9,9 +9,9 @@
 //!
 //! From then on every copy from the old file fails its check, since `reserved` is beyond every row.
 //! A reader that has the old file mapped learns of the relocation from a word that it reads anyway.
-//! It passes [`Fence::Relocated`] and looks at the new file, which has all rows. A pin made too
-//! late fails as if a writer had been faster. Rows that were pinned before stay as they are: no
-//! process writes the old file any more.
+//! It issues the fence [`Fence::Relocated`] and reads the new file, which has all rows. A pin set
+//! after the relocation is refused, as if a writer had overwritten the rows. Rows that were pinned
+//! before do not change: no process writes the old file any more.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use super::publish::{Fence, Words, WordsMut, readable, still_whole};
 /// `reserved` of a lane that was relocated.
 pub const RELOCATED: u64 = 1 << 63;
 
-/// Whether a lane was relocated: all its rows are in the file that takes its place.
+/// Returns whether a lane was relocated: all its rows are in the file that takes its place.
 #[inline]
 pub fn has_relocated<L: Words>(lane: &L) -> bool {
     // ORDERING: relaxed load and acquire fence, since readers map lanes read-only.
@@ -57,9 +57,9 @@ impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
         let mut copied = 0;
         loop {
             let rows = readable(self.old, self.old.slots());
-            // ORDERING: relaxed; no other process writes the new lane. Its lock, or the notice of
-            // the resize and the acquire fence in `readable`, order us after the process that wrote
-            // it before.
+            // ORDERING: relaxed; no other process writes the new lane. Its lock, or the count
+            // `resizes` and the acquire fence in `readable`, order this process after the one that
+            // wrote it before.
             let mut at = self.new.load_head(Ordering::Relaxed);
             if at < rows.start || at > rows.end {
                 at = rows.start;
@@ -69,14 +69,14 @@ impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
             if at >= to {
                 return copied;
             }
-            // Like a writer, announce what is overwritten in the new lane first. A process that
-            // continues after a kill then finds a lane whose counters are true.
+            // Like a writer, announce what is overwritten in the new lane first. If this process is
+            // killed, its successor finds a lane with correct counters.
             let announced = self.new.load_reserved(Ordering::Relaxed).max(to);
             self.new.store_reserved(announced, Ordering::Relaxed);
             self.new.fence(Fence::Announced);
             self.copy(at, to - at);
             if still_whole(self.old, at) {
-                // ORDERING: release, as every head.
+                // ORDERING: release, like every store of a head.
                 self.new.store_head(to, Ordering::Release);
                 copied += to - at;
             }
@@ -95,16 +95,16 @@ impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
         if self.old.load_head(Ordering::Relaxed) != self.new.load_head(Ordering::Relaxed) {
             return false;
         }
-        // ORDERING: release: pairs with `Fence::Relocated`. A reader that sees this sees the rows
-        // in the new lane, and its head.
+        // ORDERING: release: pairs with `Fence::Relocated`. A reader that sees this value sees the
+        // rows and the head of the new lane.
         self.old.store_reserved(RELOCATED, Ordering::Release);
         true
     }
 
-    /// Makes `row` the first row of the new lane: older ones do not exist.
+    /// Makes `row` the first row of the new lane. Older rows do not exist there.
     fn begin(&self, row: u64) {
-        // The slots of older rows hold other bytes. A writer that had announced rows up to a lap
-        // after the first one would leave just this.
+        // The slots of older rows hold other bytes. This value of `reserved` makes those rows
+        // unreadable: it announces rows up to a lap after the first one.
         let reserved = if row == 0 { 0 } else { row.saturating_add(self.new.slots()) };
         let reserved = self.new.load_reserved(Ordering::Relaxed).max(reserved);
         self.new.store_reserved(reserved, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Creation of a ring: its files, and the rows that it has before it has a name.
+//! Creates the files of a ring, and the rows that it has before it gets a name.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
         files: impl FnOnce(RingFolder<'_>) -> Result<LaneShapes, SegmentError>,
         fill: impl FnOnce(&UnnamedRing<'_>) -> Result<(), E>,
     ) -> Result<(), SegmentError> {
-        // Memory of an attempt that lost the name to another process.
+        // Release the memory of an attempt that lost the name to another process.
         self.memory.clear();
         let folder = RingFolder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
         let shapes = files(folder)?;
@@ -51,7 +51,7 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
     }
 
     /// Maps all lanes together, as users of the ring will. A ring that does not fit the address
-    /// space gets no name, and the object that has the name keeps it.
+    /// space is refused before an existing object loses the name.
     fn check_fits(&self, folder: RingFolder<'_>, shapes: &LaneShapes) -> Result<(), SegmentError> {
         let access = Access::ReadOnly;
         let map = |lane| {
@@ -62,8 +62,8 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
         (0..self.spec.lanes).map(map).collect::<Result<Vec<_>, _>>().map(drop)
     }
 
-    /// Returns the ring of the object that the last attempt built, or of an existing one, which
-    /// must be the same. `true` if it was built.
+    /// Returns the ring that the last attempt built, or an existing one, which must have the same
+    /// description. The flag is `true` if it was built.
     pub(crate) fn finish(
         self,
         made: Result<(Object, bool), SegmentError>,

@@ -1,5 +1,5 @@
-//! Lanes of a ring before it has a name: rows of another ring are stored there, and the lane then
-//! goes on where that one stopped.
+//! Lanes of a ring that has no name yet. Rows of another ring are stored there, and writers later
+//! continue after them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,8 +119,8 @@ impl UnnamedLane {
     /// them.
     pub fn finish(self) {
         let Range { start, end } = self.rows;
-        // The slots of older rows hold other bytes. A writer that had announced rows up to a lap
-        // after the first one would leave just this.
+        // The slots of older rows hold other bytes. This value of `reserved` makes those rows
+        // unreadable: it announces rows up to a lap after the first one.
         let reserved = if start == 0 { end } else { start + self.memory.slots() };
         self.memory.restore_counters(end, reserved);
     }

@@ -34,7 +34,7 @@ struct WorkerSlot {
     work: UnsafeCell<u64>,
     answer: UnsafeCell<u64>,
     /// Whether the worker sleeps first and never polls. (In loom a wake-up orders all that the
-    /// caller did before it, so that nothing is left for the orderings to do.)
+    /// caller did before it, so polling is needed to test the orderings.)
     sleeps: bool,
     mutant: Mutant,
 }
@@ -48,7 +48,7 @@ struct Seen {
 }
 
 impl WorkerSlot {
-    /// An ordering, relaxed where the mutant drops it.
+    /// Returns `order`, or `Relaxed` if the mutant drops it.
     fn order(&self, order: Ordering, none: Mutant) -> Ordering {
         if self.mutant == none { Ordering::Relaxed } else { order }
     }
@@ -85,7 +85,7 @@ impl HandoffWord for WorkerSlot {
     }
 }
 
-/// Access to a cell, which loom checks.
+/// Sets the value of a cell. Loom checks the access.
 #[expect(unsafe_code, reason = "loom's cell checks the access that real code does not")]
 fn set(cell: &UnsafeCell<u64>, value: u64) {
     // SAFETY: under test.

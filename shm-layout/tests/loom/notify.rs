@@ -86,7 +86,8 @@ impl Notifier for Shared {
             Mutant::NoListeningFence => Some(NotifyFence::Listening),
             _ => None,
         };
-        // A barrier in the other process and a compiler fence in this one amount to this together.
+        // A barrier in the sleeper and a compiler fence in the publisher together amount to this
+        // fence.
         if dropped != Some(at) {
             fence(Ordering::SeqCst);
         }
@@ -124,7 +125,7 @@ fn sleep_until(shared: &Shared, want: u32) {
     }
 }
 
-/// `publishers` publish once each; this thread sleeps until all have.
+/// Runs `publishers` that publish once each; this thread sleeps until all have.
 fn model(publishers: u32, mutant: Mutant) -> (bool, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let counters = Arc::clone(&seen);
@@ -148,7 +149,8 @@ fn model(publishers: u32, mutant: Mutant) -> (bool, Arc<Seen>) {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     if publishers == 1 {
-                        // A relaxed store, like the head's: only the fences order it.
+                        // A release store, like the head's: only the fences order it before later
+                        // loads.
                         shared.published.store(1, Ordering::Release);
                     } else {
                         shared.published.fetch_add(1, Ordering::Release);

@@ -103,7 +103,7 @@ fn recovery(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     })
 }
 
-/// A step of two lanes passes one fence, after both announcements (or, as a mutant, between them).
+/// A step of two lanes issues one fence, after both announcements (or, as a mutant, between them).
 fn two_lanes(fence_first: bool) -> (bool, std::sync::Arc<Seen>) {
     run(move |seen| {
         let lanes = [lane(Mutant::None), lane(Mutant::None)];

@@ -5,7 +5,7 @@ use backcast_layout::protocol::{HeldRows, freeze, thaw};
 
 use crate::lane::{Lane, Machine, Mutant};
 
-/// A slot and its leases on one lane. Of each lease one row is read, the first.
+/// A slot and its leases on one lane. Only the first row of each lease is read.
 pub(crate) struct Handle<'a, M: Machine> {
     lane: &'a Lane<M>,
     slot: u32,
@@ -18,7 +18,7 @@ impl<'a, M: Machine> Handle<'a, M> {
         Self { lane, slot, held: HeldRows::default(), leased: Vec::new() }
     }
 
-    /// First rows of the leases, in the sequence in which they were granted.
+    /// Returns the first row of each lease, in no particular order.
     pub(crate) fn leased(&self) -> &[u64] {
         &self.leased
     }

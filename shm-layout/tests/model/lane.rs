@@ -98,16 +98,16 @@ struct Memory<M: Machine> {
     pins: Vec<M::Word>,
     rows: Rows<M>,
     slots: u64,
-    /// Words of a row; word `w` of row `seq` is `seq * width + w + 1`, so that 0 is "never".
+    /// Words of a row. Word `w` of row `seq` is `seq * width + w + 1`, so no row has the word 0.
     width: u64,
     mutant: Mutant,
     /// `head` and `reserved` as the writers left them, for writers only. The lane's lock orders
     /// them, so a successor's loads can return nothing else. A modelled load by the writer would
     /// hide a reader's load from loom, which tracks only the last access to a location.
     latest: [AtomicU64; 2],
-    /// The writer dies in the middle of the next row.
+    /// Whether the writer dies in the middle of the next row.
     cut: AtomicBool,
-    /// Slots that hold a pin.
+    /// Whether each slot holds a pin.
     pinned: Vec<AtomicBool>,
 }
 
@@ -124,13 +124,13 @@ impl<M: Machine> Clone for Lane<M> {
 }
 
 impl<M: Machine> Lane<M> {
-    /// An empty lane whose rows are copied.
+    /// Returns an empty lane whose rows are copied.
     pub(crate) fn of_words(machine: &M, slots: u64, width: u64, mutant: Mutant) -> Self {
         let words = (0..slots * width).map(|_| machine.word(0)).collect();
         Self::new(machine, slots, width, 0, (0, 0), Rows::Words(words), mutant)
     }
 
-    /// A lane whose rows are read in place, full of rows, with `pin` in each of the reader slots.
+    /// Returns a full lane whose rows are read in place, with `pin` in each of the reader slots.
     pub(crate) fn of_cells(
         machine: &M,
         slots: u64,
@@ -166,7 +166,7 @@ impl<M: Machine> Lane<M> {
         Self { memory: Arc::new(memory), writer: false }
     }
 
-    /// Handle for writers.
+    /// Returns a handle for writers.
     pub(crate) fn for_writer(&self) -> Self {
         Self { writer: true, ..self.clone() }
     }
@@ -175,7 +175,7 @@ impl<M: Machine> Lane<M> {
         self.memory.mutant
     }
 
-    /// The writer will die in the middle of the next row.
+    /// Makes the writer die in the middle of the next row.
     pub(crate) fn cut_next_row(&self) {
         self.memory.cut.store(true, SeqCst);
     }
@@ -190,7 +190,7 @@ impl<M: Machine> Lane<M> {
         seq * self.memory.width + 1
     }
 
-    /// Copies rows and returns the words that differ from the requested rows.
+    /// Copies rows, and describes them if they differ from the requested rows.
     pub(crate) fn copy(&self, start: u64, end: u64) -> Option<String> {
         let width = self.memory.width;
         let mut bytes = vec![0; index((end - start) * width) * 8];

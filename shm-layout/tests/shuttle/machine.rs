@@ -128,7 +128,7 @@ pub(crate) struct Cell {
     reads: Mutex<Vec<(usize, usize)>>,
 }
 
-/// A thread that is waited for.
+/// A thread that can be joined.
 pub(crate) struct Thread {
     machine: Weak,
     handle: thread::JoinHandle<()>,
@@ -146,7 +146,7 @@ impl Weak {
     }
 
     fn with<T>(&self, access: impl FnOnce(&mut State, usize) -> T) -> T {
-        // A thread that found a race drops what it holds, in whatever state.
+        // A thread that found a race drops its values while it unwinds, and must not yield then.
         if !std::thread::panicking() {
             self.turn.load(Ordering::Relaxed);
         }

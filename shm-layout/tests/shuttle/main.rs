@@ -38,7 +38,7 @@ impl Seen {
         Self(Arc::new(names.iter().map(|name| (*name, AtomicU64::new(0))).collect()))
     }
 
-    /// Counts one of the names up.
+    /// Counts the event `name`.
     pub(crate) fn count(&self, name: &str) {
         let (_, counter) = self.0.iter().find(|(of, _)| *of == name).expect("a name of the model");
         counter.fetch_add(1, Relaxed);
@@ -48,7 +48,7 @@ impl Seen {
 /// Texts of a violated model. Any other panic is a mistake in the model.
 const VIOLATIONS: [&str; 5] = ["torn", "lost", "changed under its lease", "race", "deadlock"];
 
-/// Whether a model held under all schedules.
+/// Returns whether a model held under all schedules.
 fn run<S: Scheduler + 'static>(scheduler: S, model: impl Fn() + Send + Sync + 'static) -> bool {
     let mut config = Config::new();
     config.failure_persistence = FailurePersistence::None;
@@ -66,9 +66,9 @@ fn run<S: Scheduler + 'static>(scheduler: S, model: impl Fn() + Send + Sync + 's
     false
 }
 
-/// Half of the schedules choose the next thread evenly, half by priorities that change three times
-/// (Burckhardt and others: "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs",
-/// ASPLOS 2010).
+/// Runs a model under random schedules. Half of them choose the next thread evenly, half by
+/// priorities that change three times (Burckhardt and others: "A Randomized Scheduler with
+/// Probabilistic Guarantees of Finding Bugs", ASPLOS 2010).
 fn schedules(count: usize, seed: u64, model: impl Fn() + Send + Sync + Clone + 'static) -> bool {
     let evenly = RandomScheduler::new_from_seed(seed, count.div_ceil(2));
     let by_priority = PctScheduler::new_from_seed(seed, 3, count / 2);

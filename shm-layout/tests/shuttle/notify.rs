@@ -33,7 +33,7 @@ struct Shared {
     machine: Weak,
     seq: Word,
     listening: Word,
-    /// Counts that each publisher published, by relaxed stores like those of heads.
+    /// Number of notifications of each publisher, stored with release like heads.
     published: [Word; PUBLISHERS],
     /// Queue of the kernel: the count of wake-ups. It compares and goes to sleep in one step.
     queue: Mutex<u64>,
@@ -79,7 +79,8 @@ impl Notifier for Shared {
             Mutant::NoListeningFence => Some(NotifyFence::Listening),
             _ => None,
         };
-        // A barrier in the other process and a compiler fence in this one amount to this together.
+        // A barrier in the sleeper and a compiler fence in the publisher together amount to this
+        // fence.
         if dropped != Some(at) {
             self.machine.fence(Ordering::SeqCst);
         }

@@ -1,5 +1,5 @@
-//! Models of pins: readers lease rows of a full lane, older and newer ones than they have, and one
-//! follows it, while its writer goes round it under each of the policies.
+//! Models of pins: readers lease rows of a full lane, older and newer than those they have, and one
+//! follows the lane. Its writer wraps around meanwhile, under each of the policies.
 
 use backcast_layout::protocol::{LaneWriter, oldest, readable};
 use shuttle::rand::{Rng, thread_rng};
@@ -12,11 +12,11 @@ use crate::{Seen, dies, holds};
 
 const SLOTS: u64 = 4;
 const READERS: u32 = 3;
-/// Slot that keeps rows instead of leasing some.
+/// Slot of the reader that follows the lane.
 const FOLLOWER: u32 = 2;
 /// Steps of each reader.
 const ACTIONS: usize = 6;
-/// Leases of a reader at a time.
+/// Maximum simultaneous leases of a reader.
 const MOST: usize = 3;
 const ROWS: usize = 10;
 const SEEN: [&str; 14] = [
@@ -36,7 +36,7 @@ const SEEN: [&str; 14] = [
     "written",
 ];
 
-/// A writer's handling of a lease in its way.
+/// Behaviour of a writer when a lease stops it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
     /// Scans again a few times, then drops the row.
@@ -77,8 +77,8 @@ fn write(lane: &Lane<Weak>, policy: Policy, seen: &Seen) {
     }
 }
 
-/// Leases rows that were readable at the last look, older and newer ones than it has, and ends
-/// leases, in any order. Looks again at times.
+/// Leases rows, older and newer than those it has, and ends leases, in any order. The rows were
+/// readable at its last check of the lane, which it repeats at random.
 fn lease(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     let mut handle = Handle::new(lane, slot);
     let mut rows = readable(lane, SLOTS);
@@ -112,8 +112,8 @@ fn lease(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     }
 }
 
-/// Follows the lane like a process that copies it: keeps some row and moves the pin, mostly
-/// forward.
+/// Follows the lane like a process that copies it: keeps rows from a random one on, and moves the
+/// pin, mostly forward.
 fn follow(lane: &Lane<Weak>, slot: u32, seen: &Seen) {
     let mut handle = Handle::new(lane, slot);
     let mut rows = readable(lane, SLOTS);

@@ -1,5 +1,5 @@
-//! Models of publish and validate: three readers copy parts of a lane while writers go round it
-//! four times, each dying at a random point.
+//! Models of publish and validate: three readers copy parts of a lane while writers wrap around it
+//! up to four times, each dying at a random point.
 
 use backcast_layout::protocol::{LaneWriter, Words, WordsMut, readable, still_whole};
 use shuttle::rand::{Rng, thread_rng};
@@ -39,7 +39,7 @@ fn append(writer: &mut LaneWriter<Lane<Weak>>) {
     writer.write(0, 0, &writer.lane().row(writer.head()));
 }
 
-/// Some rows of a writer, and its death in the middle of one, before it, or between two.
+/// Appends some rows and dies: in the middle of a row, after announcing one, or between two.
 fn live(lane: &Lane<Weak>, lock: &Word, seen: &Seen) {
     let mut writer = adopt(lane, lock);
     for _ in 0..thread_rng().gen_range(1..=4) {
@@ -92,7 +92,7 @@ fn one_lane(mutant: Mutant, seen: &Seen) {
     }
 }
 
-/// A step of three lanes passes one fence, after all announcements (as a mutant, before the last).
+/// A step of three lanes issues one fence, after all announcements (as a mutant, before the last).
 fn three_lanes(mutant: Mutant, seen: &Seen) {
     let machine = Weak::new();
     let lanes: Vec<_> =
@@ -122,7 +122,7 @@ fn three_lanes(mutant: Mutant, seen: &Seen) {
             }
         }
     });
-    // A fence that is too early misses the last lane.
+    // Most readers read the last lane, which a fence that is too early does not cover.
     let readers: Vec<_> = [0, 1, 2, 2, 2]
         .into_iter()
         .map(|lane: usize| {

@@ -26,7 +26,7 @@ pub(crate) struct StartIndex {
     /// Transitions required before a row whose episode's beginning was overwritten.
     kept: u64,
     lanes: Vec<LaneStarts>,
-    /// Starts in this lane and all before it.
+    /// For each lane, the number of starts in it and in all lanes before it.
     ends: Vec<u64>,
     headers: Vec<RowHeader>,
 }
@@ -49,7 +49,7 @@ struct LaneStarts {
     known: u64,
     /// Rows before this one have been read.
     scanned: u64,
-    /// First row and episode of the transitions that `scanned` may continue.
+    /// First row and episode of the transitions that end before row `scanned`.
     run: Option<(u64, u64)>,
 }
 
@@ -168,7 +168,7 @@ impl LaneStarts {
         }
     }
 
-    /// Restarts at a row, and drops all before it.
+    /// Drops all starts of the lane. The next scan begins at `row`.
     fn restart(&mut self, row: u64) {
         *self = Self { known: row, scanned: row, ..Self::default() };
     }
@@ -182,7 +182,8 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Returns `false` if the lane was relocated: the rest must be read from its new memory.
+    /// Reads the headers published since the last scan. Returns `false` if the lane was relocated:
+    /// the rest must be read from its new memory.
     fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) -> bool {
         // `scanned` is below the oldest row after a lap. It is above the newest row only if a head
         // decreased, which no correct writer does; the rows read then do not exist. A resized lane
@@ -199,7 +200,7 @@ impl Scanner<'_> {
             } else if has_relocated(self.lane) {
                 return false;
             } else {
-                // These rows, and all before them, were overwritten meanwhile.
+                // A writer overwrote the first of these rows meanwhile.
                 let oldest = readable(self.lane).start;
                 starts.restart(oldest.max(starts.scanned + 1));
             }
@@ -216,7 +217,7 @@ impl Scanner<'_> {
         still_whole(self.lane, rows.start)
     }
 
-    /// Adds the rows copied, but for the last.
+    /// Adds the starts among the copied rows. The last row waits for its successor.
     fn take(&mut self, starts: &mut LaneStarts) {
         let (back, ahead) = self.window;
         for pair in self.headers.windows(2) {

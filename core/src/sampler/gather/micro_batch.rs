@@ -22,9 +22,9 @@ pub(super) struct MicroBatch<'a> {
     policy: PrefetchPolicy,
     count: usize,
     index: [i64; MICRO_BATCH],
-    /// Rows that had been published after each when it was drawn.
+    /// For each item, the number of rows that had been published after it when it was drawn.
     ages: [u64; MICRO_BATCH],
-    /// Attempt that drew each, counted from 0.
+    /// Attempt that drew each item, counted from 0.
     attempts: [u32; MICRO_BATCH],
     /// Bitmask of items without a contiguous window.
     irregular: u32,

@@ -1,4 +1,4 @@
-//! Keeps the memory of rings in memfds that no process holds, as a file system keeps files.
+//! Keeps the memory of rings in memfds while no process holds them, as a file system keeps files.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -42,7 +42,7 @@ impl MemfdKeeper {
     /// Keeps the memory of new rings, and frees that of removed ones. Returns the errors of rings
     /// that could not be kept.
     ///
-    /// A few system calls for each ring; one for each lane of a ring in memfds.
+    /// Makes a few system calls per ring, and one per lane of a ring in memfds.
     pub fn look(&mut self, base: &Base) -> Result<Vec<SegmentError>, SegmentError> {
         let place = match CheckedDir::open(base.path()) {
             Err(error) if is_missing(&error) => {
@@ -71,7 +71,7 @@ impl MemfdKeeper {
     }
 
     /// Keeps the memory of one ring, if it lies in memfds, with the descriptors of its handle. If
-    /// this process made the ring, its links stay true.
+    /// this process created the ring, its links stay valid.
     pub fn keep(&mut self, ring: &RingStore) -> Result<(), SegmentError> {
         ring.object().map_or(Ok(()), |object| self.keep_object(object))
     }
@@ -136,9 +136,9 @@ impl KeptRing {
         result
     }
 
-    /// Renews links that name other processes, which may have ended, to name this one. Only while
-    /// no lane can be renamed: while this process keeps others from resizing, and no resize is
-    /// unfinished.
+    /// Replaces links to descriptors of other processes, which may have ended, by links to those of
+    /// this process. Does so only while no lane can be renamed: this process holds the lock for
+    /// resizing, and no resize is unfinished.
     fn renew_links(&self) {
         let names = names(&self.dir).unwrap_or_default();
         let stale = |name: &&String| {
@@ -151,7 +151,7 @@ impl KeptRing {
         if !matches!(self.lock.try_lock(RESIZE_LOCK, LockMode::Exclusive), Ok(true)) {
             return;
         }
-        // Listed again: the first list may be older than the last relocation.
+        // List again: the first list may be older than the last relocation.
         let names = self::names(&self.dir).unwrap_or_default();
         if !names.iter().any(|name| name.ends_with(NEXT_SUFFIX)) {
             for name in names.iter().filter(stale) {
@@ -161,7 +161,8 @@ impl KeptRing {
         let _ = self.lock.unlock(RESIZE_LOCK);
     }
 
-    /// Errors are ignored: a link that is not renewed is searched for.
+    /// Replaces a link. Errors are ignored: processes search for the memory of a link that is not
+    /// renewed.
     fn renew(&self, name: &str) {
         let ours = Link::read(&self.dir, name).and_then(|link| self.memory.link(link.id));
         let Some(ours) = ours else { return };

@@ -2,8 +2,8 @@
 //!
 //! A remover sets a byte of `ring.rdr` after the rename, which holders read by one load. The byte
 //! is a hint: a remover may be killed before it sets it, files may be deleted by hand, and any
-//! process of the user may set it. So holders check the byte with the file system, and now and then
-//! check without it.
+//! process of the user may set it. So holders check a set byte against the file system, and
+//! sometimes check an unset one.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
 }
 
 impl Object {
-    /// Whether the object has lost its name. `marked`: the byte says so.
+    /// Returns whether the object has lost its name. `marked` tells whether the byte is set.
     pub(crate) fn is_unlinked(&self, marked: bool) -> bool {
         // Files are deleted soon after the name. The path need not exist in the mount namespace of
         // a process that was passed the directory, so it is checked only if the byte is set.
