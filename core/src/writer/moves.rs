@@ -1,5 +1,5 @@
-//! Reacts to changes of a ring between two appends: relocates lanes after a resize, and detects
-//! that the ring has lost its name.
+//! Follows the notices of a ring: relocates lanes between two appends, and detects that the ring
+//! has lost its name.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -11,19 +11,18 @@ use crate::ring::Ring;
 /// Pause after a relocation that failed for lack of descriptors or address space.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Changes of the ring that a writer has reacted to.
+/// Notices that a writer has followed.
 #[derive(Debug)]
 pub(super) struct Moves {
-    /// Value of [`RingStore::notices`](backcast_layout::RingStore::notices) at the last reaction.
+    /// [`RingStore::notices`](backcast_layout::RingStore::notices) at that time.
     notices: u32,
-    /// Number of resizes of the ring when the lanes were last relocated.
+    /// Resize after which the lanes were relocated.
     resizes: u32,
     not_before: Option<Instant>,
 }
 
 impl Moves {
-    /// Returns the state for a writer that claims its lanes next. It finds them where all resizes
-    /// so far put them.
+    /// State of a writer that claims its lanes next, where all resizes until now put them.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
         Self { notices: store.notices(), resizes: store.resizes(), not_before: None }
@@ -38,7 +37,7 @@ impl Writer {
         if self.has_followed() { Ok(()) } else { self.heed() }
     }
 
-    /// Returns whether the writer has reacted to all changes.
+    /// Whether all notices were followed.
     #[inline]
     pub(super) fn has_followed(&self) -> bool {
         self.ring.store().notices() == self.moves.notices
@@ -57,16 +56,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the next append react if the ring has lost its name. Makes two system calls, so
-    /// appends do not call it. It also detects files that were deleted by hand, of which the ring
-    /// has no mark.
+    /// Makes the next append follow a loss of the name, if there is one. Two system calls, so
+    /// appends do not look. Files deleted by hand leave no notice, and are detected when the writer
+    /// restarts.
     pub(super) fn look_at_name(&mut self) {
         if self.ring.is_unlinked() {
             self.moves.notices = !self.ring.store().notices();
         }
     }
 
-    /// Relocates the lanes to the size of the last resize. Returns whether all are relocated.
+    /// Relocates the lanes as the last resize says. Returns whether all are relocated.
     fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
         if resizes == self.moves.resizes {
