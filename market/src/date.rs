@@ -4,12 +4,12 @@ use std::fmt::{self, Display};
 
 /// A calendar day (proleptic Gregorian, years 1 to 9999) as the number `YYYYMMDD`.
 ///
-/// The order of numbers is the order of days, and of the texts that [`Display`] makes.
+/// Numbers sort like their days, and like the texts that [`Display`] makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Date(u32);
 
 impl Date {
-    /// Returns the day of a number `YYYYMMDD`.
+    /// Returns the day of a number `YYYYMMDD`; `None` if the calendar has no such day.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -25,7 +25,8 @@ impl Date {
 
     /// Returns the day `days` after 1970-01-01.
     pub(crate) fn from_unix_days(days: i64) -> Option<Self> {
-        // Counted from 0000-03-01, so that the leap day ends a year; 400 years have 146,097 days.
+        // Counts days from 0000-03-01, so that a leap day ends its year. 400 years have 146,097
+        // days.
         let days = days.checked_add(719_468)?;
         let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -72,7 +73,7 @@ fn compact(text: &str) -> Option<Date> {
     (text.len() == 8).then(|| digits(text.as_bytes())).flatten().and_then(Date::from_number)
 }
 
-/// Parses at most nine digits, so that the number fits.
+/// Parses one to nine ASCII digits, which always fit into 32 bits.
 fn digits(text: &[u8]) -> Option<u32> {
     let known = (1..=9).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     known.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{assemble::PanelData, blocks::is_listed, panel::Panel, symbols::PriceColumn};
 
-/// Summary of a panel. Days count from 0; prices are in the file's currency units per share.
+/// Summary of a panel. Days are numbered from 0. Prices are those of the file, per share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PanelSummary {
@@ -26,9 +26,9 @@ pub struct PanelSummary {
     pub rows: usize,
     /// Pairs of ticker and day that have none.
     pub masked_rows: usize,
-    /// Rows of tradable tickers whose open or close is outside their low and high.
+    /// Rows of tradable tickers whose open or close lies below their low or above their high.
     pub inconsistent_rows: usize,
-    /// Bytes of numbers in shared or private memory.
+    /// Bytes of the panel's numbers, in shared or private memory.
     pub data_bytes: usize,
     /// Lowest `low` of the tradable tickers.
     pub min_price: Option<f64>,
@@ -36,7 +36,7 @@ pub struct PanelSummary {
     pub max_price: Option<f64>,
     /// Fingerprint, from [`Panel::fingerprint`].
     pub fingerprint: String,
-    /// One entry for each ticker, in their order.
+    /// One entry for each ticker, in the order of `tickers`.
     pub coverage: Vec<Coverage>,
 }
 
@@ -66,7 +66,7 @@ pub struct Coverage {
     pub max_price: Option<f64>,
 }
 
-/// Returns whether the open or the close of a row is outside its low and high.
+/// Returns whether the open or the close of a row lies below its low or above its high.
 fn contradicts(value: impl Fn(PriceColumn) -> f64) -> bool {
     let range = value(PriceColumn::Low)..=value(PriceColumn::High);
     !(range.contains(&value(PriceColumn::Open)) && range.contains(&value(PriceColumn::Close)))
@@ -76,13 +76,13 @@ impl PanelData {
     /// Returns the same count as [`Panel::inconsistent_rows`], before the panel is made.
     #[must_use]
     pub fn inconsistent_rows(&self) -> usize {
-        // Missing rows are all zeros, which are consistent.
+        // Missing rows are all zeros, so they are consistent.
         self.traded_rows().filter(|row| contradicts(|column| row[column as usize])).count()
     }
 }
 
 impl Panel {
-    /// Summarises the panel. Cost: one pass over highs and lows.
+    /// Summarises the panel. Passes twice over the rows of the tradable tickers.
     #[must_use]
     pub fn describe(&self) -> PanelSummary {
         let coverage: Vec<Coverage> =
@@ -109,11 +109,11 @@ impl Panel {
         }
     }
 
-    /// Counts the rows of tradable tickers whose open or close is outside their low and high, in
-    /// one pass.
+    /// Counts the rows of tradable tickers whose open or close lies below their low or above their
+    /// high, in one pass.
     ///
-    /// Such rows are kept, since vendors adjust and round each price separately. Fill prices are
-    /// drawn from these numbers unchanged.
+    /// A panel keeps such rows, since vendors adjust and round each price separately. Fill prices
+    /// are drawn from these numbers unchanged.
     #[must_use]
     pub fn inconsistent_rows(&self) -> usize {
         let inconsistent = |ticker: usize, day: usize| {

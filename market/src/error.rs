@@ -22,7 +22,7 @@ pub enum PanelError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A folder instead of a file.
+    /// The path is a folder instead of a file.
     #[error(
         "{} is a folder, and a panel is loaded from one file; write its parts as one first, in \
          pandas with \
@@ -44,7 +44,7 @@ pub enum PanelError {
     Load {
         /// The file; `None` for a stream.
         path: Option<PathBuf>,
-        /// Problem and its place.
+        /// Problem, and where in the file it is.
         problem: Box<PanelLoadError>,
     },
     /// A segment whose description does not describe a panel.
@@ -96,7 +96,7 @@ pub enum WindowError {
     BadLength {
         /// The argument.
         what: &'static str,
-        /// Its shape.
+        /// Shape of the argument.
         shape: Vec<usize>,
         /// Elements of that shape.
         expected: usize,
@@ -129,7 +129,7 @@ pub enum WindowError {
         batch: usize,
         /// Tokens per sample, `T`.
         tokens: usize,
-        /// History, the day and future; saturating.
+        /// Days of a window: history, the day itself and the future; saturating.
         days: usize,
         /// Columns of the panel, `C`.
         columns: usize,
@@ -137,7 +137,7 @@ pub enum WindowError {
 }
 
 impl PanelError {
-    /// A file that could not be read, or is a folder.
+    /// Returns the error for a path that cannot be read, or is a folder.
     pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if path.is_dir() { Self::Folder { path } } else { Self::Read { path, source } }

@@ -29,7 +29,7 @@ impl Display for RowPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NumberProblem {
-    /// An empty cell, a null, or a word for it.
+    /// An empty cell, a null, or a word such as `NA`.
     Missing,
     /// The float NaN.
     Nan,
@@ -37,12 +37,12 @@ pub enum NumberProblem {
     NotANumber,
     /// An infinity.
     Infinite,
-    /// A number out of range of the panel's 32-bit copy.
+    /// A number beyond the largest 32-bit float; a panel has a copy in 32 bits.
     TooLarge,
 }
 
 impl NumberProblem {
-    /// Returns whether the row may count as absent instead.
+    /// Returns whether the number is missing, so that the row may count as absent.
     pub(crate) fn is_missing(self) -> bool {
         matches!(self, Self::Missing | Self::Nan)
     }
@@ -133,7 +133,7 @@ impl Display for FilePart {
 pub enum FileFormat {
     /// Text, or an unknown format.
     Csv,
-    /// `PAR1` at the beginning.
+    /// `PAR1` at the beginning, or `PARE` if its footer is encrypted.
     Parquet,
     /// A compressed file or an archive.
     Compressed,
@@ -174,7 +174,7 @@ pub enum PanelLoadError {
     /// The file is of another format.
     #[error("this is {}", found.remedy())]
     Format {
-        /// Its format.
+        /// Format of the file.
         found: FileFormat,
     },
     /// The CSV parser failed.
@@ -185,7 +185,7 @@ pub enum PanelLoadError {
         /// Message of the parser.
         message: String,
     },
-    /// Cells with another separator than the expected one.
+    /// The cells have another separator than the expected one.
     #[error(
         "the header is one cell with {found:?} in it: the cells of this file are separated by \
          {found:?}; load it \
@@ -195,7 +195,7 @@ pub enum PanelLoadError {
         /// Probable separator.
         found: char,
     },
-    /// A header row of fields and one of tickers.
+    /// The file has a header row of fields and one of tickers.
     #[error(
         "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel \
          needs a row per \
@@ -227,7 +227,7 @@ pub enum PanelLoadError {
         /// Problem.
         message: String,
     },
-    /// Pages compressed with a codec that is not built in.
+    /// A column is compressed with a codec that is not built in.
     #[error(
         "column {column:?} is compressed with {codec}, which is not built in; write the file with \
          zstd, snappy, lz4, gzip or no compression"
@@ -244,13 +244,13 @@ pub enum PanelLoadError {
          {limit}; write it again, or split it"
     )]
     Bomb {
-        /// Rows it claims.
+        /// Rows that the file claims.
         rows: u64,
         /// Columns that would be read.
         columns: usize,
-        /// Bytes it claims, unpacked.
+        /// Unpacked bytes that the file claims.
         bytes: u64,
-        /// Most bytes for a file of its size.
+        /// Maximum unpacked bytes of a file of its size.
         limit: u64,
     },
     /// No header, or a header and no rows.
@@ -271,7 +271,8 @@ pub enum PanelLoadError {
     MissingColumns {
         /// Names that are required and absent.
         missing: Vec<String>,
-        /// For each of them the most similar of the file's other columns, if one is similar.
+        /// For each missing name, the most similar of the file's other columns; `None` if none is
+        /// similar.
         closest: Vec<Option<String>>,
         /// The file's columns.
         found: Vec<String>,
@@ -499,7 +500,7 @@ pub enum PanelLoadError {
         columns: usize,
         /// Rows in the data.
         rows: usize,
-        /// Most values of such a panel, or most that memory allows.
+        /// Maximum number of values of a panel with so many rows, or that memory allows.
         limit: u64,
     },
 }
@@ -521,9 +522,9 @@ fn did_you_mean(missing: &[String], closest: &[Option<String>]) -> String {
     if pairs.is_empty() { String::new() } else { format!("; did you mean {}?", pairs.join(", ")) }
 }
 
-/// The most similar of `known`, if any is similar; case does not count.
+/// Returns the most similar of `known`, ignoring case; `None` if none is similar.
 pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
-    /// Jaro-Winkler, 0 to 1.
+    /// Least Jaro-Winkler similarity, 0 to 1, of a name that is suggested.
     const SIMILAR: f64 = 0.75;
     let folded = name.to_lowercase();
     known

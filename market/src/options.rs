@@ -7,15 +7,15 @@ use std::{
 
 use thiserror::Error;
 
-/// Meaning of a missing number: an empty cell, a null, a NaN, or in a CSV `NA`, `N/A`, `null`,
+/// Treatment of missing numbers: empty cells, nulls and NaN, and in a CSV `NA`, `N/A`, `null` and
 /// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NanPolicy {
-    /// The file is refused with the row and column of the first one.
+    /// Refuses the file, with the row and column of the first missing number.
     #[default]
     Refuse,
-    /// The row counts as absent: that ticker is masked on that day.
+    /// Treats the row as absent: the ticker is masked on that day.
     Mask,
 }
 
@@ -53,7 +53,7 @@ impl Default for Separator {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelOptions {
     pub(crate) macro_tickers: BTreeSet<String>,
-    /// The panel's name of each renamed column, by the file's name.
+    /// Maps the file's name of a renamed column to the panel's name.
     pub(crate) columns: BTreeMap<String, String>,
     pub(crate) nan: NanPolicy,
     pub(crate) separator: Separator,
@@ -71,9 +71,9 @@ impl PanelOptions {
 
     /// Renames the file's columns, `(theirs, ours)`; an empty name leaves a column out.
     ///
-    /// Applied before names are interpreted, so that an index column, which is otherwise ignored,
-    /// can become `date`. A name that the file lacks is an error, and so are two columns with the
-    /// same new name.
+    /// Renames apply before names are interpreted. So an index column, which is otherwise ignored,
+    /// can become `date`. Refuses a name that the file lacks, and two columns with the same new
+    /// name.
     #[must_use]
     pub fn columns<I, T, O>(mut self, renames: I) -> Self
     where

@@ -1,6 +1,6 @@
 //! Names that every panel shares: the cash token and the price columns.
 
-/// Name of token 0.
+/// Name of token 0, which stands for cash.
 pub const CASH: &str = "<CASH>";
 
 /// The five columns that every panel begins with, in this order.

@@ -65,7 +65,7 @@ enum Unknown {
 }
 
 impl TickerTokenizer {
-    /// Saves as JSON. The file is replaced atomically.
+    /// Saves the tokenizer as JSON. Replaces the file atomically.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TokenFileError> {
         let path = path.as_ref();
         let json = self.to_json();

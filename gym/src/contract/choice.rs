@@ -28,7 +28,7 @@ macro_rules! choice {
             /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the word for it.
+            /// Returns the word for this variant.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }

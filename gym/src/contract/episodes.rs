@@ -83,7 +83,7 @@ impl Episodes {
         self.phase.len()
     }
 
-    /// Refuses a mask that selects none, or that leaves out a sub-environment never reset.
+    /// Refuses a mask that selects no sub-environment, or leaves out one that was never reset.
     pub(crate) fn check_reset(&self, mask: Option<&[bool]>) -> Result<(), EpisodeError> {
         let num_envs = self.num_envs();
         check_length("mask", num_envs, mask.map(<[bool]>::len))?;
@@ -97,7 +97,7 @@ impl Episodes {
 
     /// Returns what the next step does with `env`, or why it may not be stepped.
     ///
-    /// `play_on`: with `Disabled`, an ended episode may be stepped on.
+    /// `play_on` allows steps after the end of an episode with `Disabled`.
     #[inline]
     pub(crate) fn next_step(
         &self,
@@ -114,13 +114,13 @@ impl Episodes {
         }
     }
 
-    /// Returns true if the next step resets `env`.
+    /// Returns whether the next step resets `env`.
     #[inline]
     pub(crate) fn resets_next(&self, env: usize, mode: AutoresetMode) -> bool {
         self.phase[env] == EpisodePhase::Ended && mode != AutoresetMode::Disabled
     }
 
-    /// Forgets which episodes began in the call before.
+    /// Clears the flags of the episodes that began in the previous call.
     pub(crate) fn start_call(&mut self) {
         self.began.fill(false);
     }
@@ -141,7 +141,7 @@ impl Episodes {
         self.ended[env] = false;
     }
 
-    /// Enters the outcome of a step of `env`; `metrics` is asked if the episode ended.
+    /// Enters the outcome of a step of `env`. Calls `metrics` if the episode ended.
     #[inline]
     pub(crate) fn enter(
         &mut self,
@@ -159,7 +159,7 @@ impl Episodes {
         }
     }
 
-    /// Returns true once `env` was reset.
+    /// Returns whether `env` was ever reset.
     pub(crate) fn has_begun(&self, env: usize) -> bool {
         self.phase[env] != EpisodePhase::New
     }

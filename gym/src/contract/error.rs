@@ -11,18 +11,18 @@ pub enum EpisodeError {
     BadLength {
         /// Name of the argument.
         what: &'static str,
-        /// Elements it must hold.
+        /// Required number of elements.
         expected: usize,
-        /// Elements it holds.
+        /// Number of elements given.
         found: usize,
     },
-    /// A reset of nothing.
+    /// A reset mask that selects no sub-environment.
     #[error("the reset mask selects none of the {num_envs} environments; select at least one")]
     EmptyMask {
         /// Number of sub-environments.
         num_envs: usize,
     },
-    /// A first reset of some sub-environments only: the others would have nothing to show.
+    /// A first reset of some sub-environments only: the others would have no observation.
     #[error(
         "the reset mask leaves out environment {env}, which was never reset; reset all of them \
          first"
@@ -31,7 +31,7 @@ pub enum EpisodeError {
         /// First sub-environment left out.
         env: usize,
     },
-    /// A step, or a question about an episode, before the first reset.
+    /// A step, or a query of an episode, before the first reset.
     #[error("environment {env} was never reset; call reset first")]
     NotReset {
         /// Sub-environment.
@@ -60,7 +60,7 @@ impl EpisodeError {
     }
 }
 
-/// Refuses a slice that is given with another length than `expected`.
+/// Refuses a slice whose length is not `expected`. Accepts a missing slice (`None`).
 pub(crate) fn check_length(
     what: &'static str,
     expected: usize,

@@ -1,18 +1,19 @@
 //! Metrics of an episode, computed from running sums.
 
-/// Metrics of one episode. The portfolio environment values at the close of a day, the trading
-/// environment at the mid-price after a step.
+/// Metrics of one episode. The portfolio environment takes values at the close of a day, the
+/// trading environment at the mid-price after a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpisodeMetrics {
     /// Final value over first value, minus one.
     pub total_return: f64,
-    /// Mean of the returns of all steps over their sample standard deviation, annualised; 0 where
-    /// they do not vary. Sharpe, *The Sharpe Ratio* (1994), with a riskless return of zero.
+    /// Annualised Sharpe ratio: mean over sample standard deviation of the returns of all steps. 0
+    /// if they do not vary. Sharpe, *The Sharpe Ratio* (1994), with a riskless return of zero.
     ///
     /// A year has 252 steps of one day, or 252 times 23,400 ticks.
     pub sharpe: f64,
-    /// Mean of the returns over the root of the mean squared loss, gains counting as 0, annualised;
-    /// 0 without a loss. Sortino and van der Meer, *Downside risk* (1991), with a target of zero.
+    /// Annualised Sortino ratio: mean of the returns over the root of the mean squared loss, where
+    /// a gain counts as 0. 0 without a loss. Sortino and van der Meer, *Downside risk* (1991), with
+    /// a target of zero.
     pub sortino: f64,
     /// Largest fall from an earlier peak, as a fraction of that peak; at least 0.
     pub max_drawdown: f64,
@@ -26,7 +27,7 @@ pub struct EpisodeMetrics {
     pub stop_losses: u32,
     /// Value at the end.
     pub final_value: f64,
-    /// Steps.
+    /// Number of steps.
     pub length: u32,
 }
 

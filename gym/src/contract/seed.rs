@@ -10,22 +10,22 @@ const ENV_GAMMA: u64 = 0xD1B5_4A32_D192_ED03;
 
 /// Random streams of the sub-environments at a reset.
 ///
-/// The stream of a sub-environment depends on its seed alone: neither on the number of
-/// sub-environments nor on what happens in the others.
+/// A sub-environment's stream depends only on the seed and on its number. The count of
+/// sub-environments and the draws of others do not change it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetSeed<'a> {
-    /// Every stream goes on. Streams that were never seeded began at random.
+    /// Continues every stream. A stream that was never seeded began with a random seed.
     #[default]
     Keep,
     /// Sub-environment `i` starts the stream of seed `s + i` (wrapping), as in Gymnasium.
     One(u64),
-    /// Sub-environment `i` starts stream `i` of seed `s`: the stream of `s` itself for the first,
-    /// and streams that belong to no other seed for the others.
+    /// Sub-environment `i` starts stream `i` of seed `s`. Stream 0 is that of `s` itself; the
+    /// others have hashed seeds.
     Spread(u64),
-    /// One entry for each sub-environment: starts that stream, or keeps the present one.
+    /// One entry for each sub-environment: a seed starts its stream, `None` continues the present
+    /// one.
     Each(&'a [Option<u64>]),
-    /// Like `Each`, but a sub-environment without an entry starts its stream of a seed, as in
-    /// `Spread`.
+    /// Like `Each`, but `None` starts a stream of the second field, as in `Spread`.
     EachOrSpread(&'a [Option<u64>], u64),
 }
 
@@ -56,8 +56,8 @@ impl ResetSeed<'_> {
 
 /// Returns the seed of sub-environment `env` among those that share one seed.
 ///
-/// It is `seed` itself for the first, and for the others a hash that no arithmetic on seeds leads
-/// to, so that neighbouring seeds share no stream.
+/// The first one has `seed` itself. The others have a hash of the seed and their number, so that
+/// neighbouring seeds do not share streams.
 pub(crate) fn spread(seed: u64, env: u64) -> u64 {
     if env == 0 {
         seed

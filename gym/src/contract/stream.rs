@@ -1,8 +1,9 @@
 //! Random numbers of one sub-environment, fixed across versions and independent of all others.
 //!
 //! The default is counter-based: Steele, Lea and Flood, *Fast splittable pseudorandom number
-//! generators* (OOPSLA 2014), figure 17 (`SplitMix64`). Draw `k` of a seed is a hash of
-//! `mix(seed) + k * GAMMA`. The seed is hashed first, so that neighbouring seeds start far apart.
+//! generators* (OOPSLA 2014), figure 17 (`SplitMix64`). Draw `k`, counted from 1, is a hash of
+//! `mix(seed + GAMMA) + k * GAMMA`. Hashing the seed keeps the streams of neighbouring seeds apart.
+//!
 //! Integers below a bound are exactly uniform: Lemire, *Fast random integer generation in an
 //! interval* (2019). The other generator is [`Twister`].
 
@@ -69,7 +70,7 @@ impl EnvStreams {
         }
     }
 
-    /// The next number below `bound` of the first stream, which stays where it is.
+    /// Returns the next number below `bound` of the first stream, without advancing the stream.
     pub(crate) fn peek(&self, bound: u64) -> Option<u64> {
         match self {
             Self::Split(streams) => streams.first().map(|first| first.clone().below(bound)),
@@ -79,7 +80,8 @@ impl EnvStreams {
         }
     }
 
-    /// Continues the stream of a sub-environment of `other`, if that has one of this generator.
+    /// Continues stream `env` of `other`. Returns whether `other` has this stream and the same
+    /// generator.
     pub(crate) fn go_on_from(&mut self, env: usize, other: &Self) -> bool {
         match (self, other) {
             (Self::Split(ours), Self::Split(theirs)) if env < theirs.len() => {
@@ -101,7 +103,7 @@ fn all<S>(streams: impl Iterator<Item = S>, n: usize) -> Option<Vec<S>> {
     Some(all)
 }
 
-/// The low half of a seed, as environments of other projects take it.
+/// Returns a generator that is seeded with the low 32 bits of `seed`.
 #[expect(clippy::cast_possible_truncation, reason = "32 bits of seed")]
 fn twister(seed: u64) -> Twister {
     Twister::new(seed as u32)
@@ -125,7 +127,7 @@ impl EnvStream<'_> {
         }
     }
 
-    /// Draws uniformly from `[low, high)`; `low` where that is empty.
+    /// Draws uniformly from `[low, high)`; returns `low` if both are equal.
     pub(crate) fn real(&mut self, low: f64, high: f64) -> f64 {
         let unit = match self {
             Self::Split(split) => split.unit(),
@@ -154,7 +156,7 @@ impl SplitMix {
 
     /// Draws uniformly from `0..bound`; 0 for a bound of 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        // Rejects products whose low half is below the threshold: they would favour small numbers.
+        // Rejects products whose low half is below the threshold; they would favour some numbers.
         let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
         loop {
             let product = u128::from(self.next()) * u128::from(bound);

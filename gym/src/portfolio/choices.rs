@@ -5,13 +5,13 @@ use crate::contract::choice;
 choice!(
     /// Price of the day at which an order is filled.
     Bidding, "bidding", {
-        /// The close. `fast_finrl` calls it "deterministic" too.
+        /// The close. Also written `deterministic`, as in `fast_finrl`.
         #[default]
         Default = "default" or "deterministic",
         /// Drawn uniformly from low to high.
         Uniform = "uniform",
-        /// Drawn to the trader's disadvantage: a sale between the low and the lesser of open and
-        /// close, a purchase between the greater of the two and the high.
+        /// Drawn to the trader's disadvantage. A sale lies between the low and the lesser of open
+        /// and close; a purchase between the greater of the two and the high.
         AdvUniform = "adv_uniform",
     }
 );
@@ -30,10 +30,11 @@ choice!(
 choice!(
     /// Fate of a holding whose ticker has its last row before the panel ends.
     Delisting, "delisting", {
-        /// It becomes cash at the close of that day, after the day's orders, without a fee.
+        /// The holding becomes cash at the close of that day, after the day's orders, without a
+        /// fee.
         #[default]
         Settle = "settle",
-        /// It is kept, cannot be sold, and is worth that close from then on.
+        /// The holding is kept, cannot be sold, and is worth that close from then on.
         Hold = "hold",
     }
 );

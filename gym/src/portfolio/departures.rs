@@ -5,9 +5,10 @@ use backcast_market::Panel;
 /// The last days of the tickers of a panel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
-    /// Last day of each ticker; `usize::MAX` for one that has a row on the panel's last day.
+    /// Last day of each ticker; `usize::MAX` for one that has a row on the panel's last day, or
+    /// none.
     last_days: Vec<usize>,
-    /// Whether a day is the last one of some ticker, so that most steps need one look-up only.
+    /// Whether a day is the last one of some ticker. Most steps look up nothing else.
     on_day: Vec<bool>,
 }
 
@@ -36,7 +37,7 @@ impl Departures {
         self.last_days.get(ticker) == Some(&day)
     }
 
-    /// Returns whether this ticker has left before `day`.
+    /// Returns whether the last day of this ticker is before `day`.
     pub(crate) fn gone_by(&self, ticker: usize, day: usize) -> bool {
         self.last_days.get(ticker).is_some_and(|&last| last < day)
     }

@@ -1,15 +1,15 @@
 //! Padding of numbers by ticker to lines of 16; the padding is zero and never traded.
 //!
-//! A loop over a portfolio then consists of whole vectors. Of 30 tickers without padding, 14 would
+//! A loop over a portfolio then consists of whole vectors. Without padding, 14 of 30 tickers would
 //! be left to the scalar loop after it.
 
-/// Numbers in a line: what an unrolled loop over vectors of 32 bytes takes in one pass.
+/// Numbers in a line: four vectors of 32 bytes, which an unrolled loop processes in one pass.
 pub(crate) const LINE: usize = 16;
 
 /// Runs a block for every position, in sequence, unrolled by eight, then four, two and one.
 ///
-/// For sums whose loop overhead would exceed the additions. `at of len, [slices]`: the slices are
-/// arrays within the block.
+/// Use it for sums whose loop overhead would exceed the additions. Within the block each slice is
+/// an array of constant length, and `at` is the position in it.
 macro_rules! in_sequence {
     ($at:ident of $len:expr, [$($slice:ident),+] $block:block) => {{
         let len: usize = $len;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::contract::Generator;
 
-/// Highest initial cash: a hundred-millionth of the largest float32.
+/// Maximum initial cash, far below the largest float32.
 const MOST_CASH: f64 = 1e30;
 
 /// Settings of a [`PortfolioVectorEnv`](crate::PortfolioVectorEnv), checked when it is made.
@@ -29,9 +29,9 @@ pub struct PortfolioOptions {
     pub buy_cost_pct: f64,
     /// Fee of a sale, as a fraction of its value; in `[0, 1)`.
     pub sell_cost_pct: f64,
-    /// Exceptions for single tickers: fee of a purchase and of a sale.
+    /// Fees of a purchase and of a sale for single tickers, in place of the two above.
     pub ticker_costs: BTreeMap<String, (f64, f64)>,
-    /// Fee of every executed order, in cash, besides the fraction; at least 0.
+    /// Fee of every executed order in cash, in addition to the fraction; at least 0.
     pub fixed_fee: f64,
     /// Slippage in basis points, in `[0, 10000)`: purchases cost more and sales bring less than the
     /// fill price by this fraction.
@@ -40,24 +40,26 @@ pub struct PortfolioOptions {
     pub bidding: Bidding,
     /// Fraction of the average buy price below which a holding is sold; 0 never sells.
     pub stop_loss_tolerance: f64,
-    /// Price that is compared with it.
+    /// Price that is compared with the average buy price.
     pub stop_loss_calculation: StopLossPrice,
-    /// Day on which it is compared.
+    /// Day on which the price is compared.
     pub stop_loss_day: StopLossDay,
     /// Tickers to trade, in the order of the action and the observation; `None` for all that are
     /// not macro tickers, sorted.
     pub tickers: Option<Vec<String>>,
-    /// Number of them that each portfolio trades, 0 for all: the first ones, unless they are drawn.
+    /// Number of `tickers` that each portfolio trades; 0 for all. The first ones are taken unless
+    /// tickers are drawn.
     pub num_tickers: usize,
-    /// Draws the tickers anew for every portfolio and episode; they keep their order.
+    /// Draws the tickers anew for every portfolio and episode. The drawn ones keep the order of
+    /// `tickers`.
     pub shuffle_tickers: bool,
-    /// Tickers that may be traded on a day, `[T, D]` over the whole panel, as
-    /// [`Panel::mask`](backcast_market::Panel::mask); `None` allows every day with a row.
+    /// Tickers that may be traded on a day, `[T, D]` over the whole panel in the layout of
+    /// [`Panel::mask`](backcast_market::Panel::mask). `None` allows every day with a row.
     pub tradable: Option<Vec<bool>>,
     /// Fate of a holding whose ticker has its last row before the panel ends.
     pub delisting: Delisting,
     /// Shares at the start of an episode, by ticker. Their average price is the open of that day. A
-    /// portfolio has those of the tickers that it trades in the episode.
+    /// portfolio gets only those of the tickers that it trades in the episode.
     pub initial_shares: BTreeMap<String, u32>,
     /// Indicators to show, in this order; `None` for all, in the panel's order.
     pub indicators: Option<Vec<String>>,
@@ -67,8 +69,8 @@ pub struct PortfolioOptions {
     pub days: Option<(usize, usize)>,
     /// Age of the indicators in days: day `d` shows those of day `d - indicator_lag`.
     ///
-    /// 0 is look-ahead, since indicators are usually computed from the close, at which the next
-    /// order is filled. It exists for comparisons with environments that do so.
+    /// 0 is look-ahead: indicators are usually computed from the close, and the next order is
+    /// filled at that close. It serves comparisons with environments that look ahead.
     pub indicator_lag: usize,
     /// Price at which the observation's `total_asset` values holdings; `None` for the open, or for
     /// the close if `indicator_lag` is 0.
@@ -77,13 +79,13 @@ pub struct PortfolioOptions {
     ///
     /// [`history_into`]: crate::PortfolioVectorEnv::history_into
     pub history: usize,
-    /// Number of days with rows of all tickers before the start of an episode, if the data allow
-    /// it; at least `history`.
+    /// Number of days before the start of an episode on which all tickers have rows, if the data
+    /// allow it. At least `history`.
     pub history_length: usize,
     /// Behaviour of a sub-environment after its episode has ended.
     pub autoreset_mode: AutoresetMode,
-    /// With `Disabled`, allows steps after the end of an episode, as long as there are days.
-    /// Whether there is a day to start on is then checked at a reset that draws one, not before.
+    /// With `Disabled`, allows steps after the end of an episode, as long as there are days. A
+    /// missing start day is then an error of the reset that draws it, and not of the constructor.
     pub play_on: bool,
     /// Number of steps after which an episode is truncated; `None` truncates at the end of the
     /// data.

@@ -1,6 +1,6 @@
 //! Record of an episode, day by day.
 
-/// Most fills of a ticker on one day: an order, and a stop loss or settlement of the rest.
+/// Maximum fills of a ticker on one day: an order, and a stop loss or settlement of the rest.
 pub(crate) const MOST_FILLS: usize = 2;
 
 /// An executed order, or a holding that was settled.
@@ -10,15 +10,15 @@ pub struct PortfolioFill {
     pub env: usize,
     /// Position among its tickers.
     pub ticker: usize,
-    /// Price per share, slippage included, fees not.
+    /// Price per share, with slippage and without fees.
     pub price: f64,
     /// Fees paid.
     pub fee: f64,
-    /// Shares: positive bought, negative sold.
+    /// Number of shares: positive if bought, negative if sold.
     pub quantity: i32,
-    /// True if a stop loss sold it.
+    /// True if a stop loss sold the shares.
     pub is_stop_loss: bool,
-    /// True if it became cash because its ticker leaves the market; it is not an order then.
+    /// True if the shares became cash because their ticker leaves the market, without an order.
     pub is_settlement: bool,
 }
 
@@ -48,7 +48,7 @@ impl EpisodeHistory {
         self.day.len().saturating_sub(1)
     }
 
-    /// Allocates room for the next day; `false` where memory does not suffice.
+    /// Allocates room for the next day. Returns whether memory suffices.
     fn reserve(&mut self, tickers: usize) -> bool {
         let Self { tickers: _, day, cash, shares, value, fills } = self;
         day.try_reserve(1).is_ok()
@@ -58,7 +58,8 @@ impl EpisodeHistory {
             && fills.try_reserve(MOST_FILLS * tickers).is_ok()
     }
 
-    /// Allocates room for the first day of an episode that replaces this one.
+    /// Allocates room for the first day of an episode that replaces this one. Returns whether
+    /// memory suffices.
     fn reserve_to_begin(&mut self, of: usize) -> bool {
         let Self { tickers, day, cash, shares, value, fills: _ } = self;
         tickers.try_reserve_exact(of.saturating_sub(tickers.len())).is_ok()
@@ -93,7 +94,7 @@ impl EpisodeHistory {
     }
 }
 
-/// Running episode of one sub-environment, and the one before.
+/// Running episode of one sub-environment, and the previous episode.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EpisodeRecord {
     pub(crate) running: EpisodeHistory,
@@ -101,8 +102,8 @@ pub(crate) struct EpisodeRecord {
 }
 
 impl EpisodeRecord {
-    /// Allocates room for the next day of the running episode and the first of the one after it;
-    /// `false` where memory does not suffice.
+    /// Allocates room for the next day of the running episode and the first day of the following
+    /// one. Returns whether memory suffices.
     pub(crate) fn reserve(&mut self, tickers: usize) -> bool {
         self.running.reserve(tickers) && self.before.reserve_to_begin(tickers)
     }

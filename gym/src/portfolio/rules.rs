@@ -20,23 +20,23 @@ pub(crate) struct TradingRules {
     pub(crate) failure_threshold: f64,
     /// Shares per action of 1.
     pub(crate) hmax: f64,
-    /// Fees as fractions of the value.
+    /// Fees of each ticker as fractions of the value.
     pub(crate) costs: Vec<Sides>,
     /// Fees, if all tickers have the same.
     pub(crate) same_costs: Option<Sides>,
     pub(crate) fixed_fee: f64,
-    /// Factors on prices.
+    /// Factors by which slippage multiplies prices.
     pub(crate) slippage: Sides,
     pub(crate) bidding: Bidding,
     pub(crate) stop_loss_tolerance: f64,
     pub(crate) stop_loss_price: StopLossPrice,
     pub(crate) stop_loss_day: StopLossDay,
-    /// Tickers that may be traded on a day, `[T, D]`, and `D`; `None` for all.
+    /// Tickers that may be traded on a day, `[T, D]`, with `D`; `None` allows all.
     pub(crate) tradable: Option<(Vec<bool>, usize)>,
-    /// Last days of the tickers; empty if holdings are kept after it.
+    /// Last days of the tickers; empty if holdings are kept after them.
     pub(crate) departures: Departures,
     pub(crate) max_episode_steps: u32,
-    /// Steps of an episode after which no holding can exceed `i32::MAX`.
+    /// Number of steps of an episode within which no holding can exceed `i32::MAX`.
     pub(crate) countable_steps: u32,
     pub(crate) valued_at_close: bool,
 }
@@ -106,7 +106,7 @@ impl TradingRules {
         Ok(rules)
     }
 
-    /// Returns the tickers of which portfolios begin with shares.
+    /// Returns the tickers that have initial shares.
     pub(crate) fn held_at_start(&self) -> impl Iterator<Item = usize> {
         let shares = self.initial_shares.iter().enumerate();
         shares.filter_map(|(ticker, shares)| (*shares > 0).then_some(ticker))

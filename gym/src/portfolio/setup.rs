@@ -16,7 +16,7 @@ use crate::contract::EnvStream;
 /// Position of the close in a row of a panel.
 pub(crate) const CLOSE: usize = PriceColumn::Close as usize;
 
-/// Everything that the sub-environments share and no step changes.
+/// State that all sub-environments share and that no step changes.
 #[derive(Clone, Debug)]
 pub(crate) struct PortfolioSetup {
     pub(crate) panel: Panel,
@@ -35,7 +35,7 @@ pub(crate) struct PortfolioSetup {
     /// Whether `columns` holds all indicators in the panel's order.
     all_columns: bool,
     pub(crate) indicators: Vec<String>,
-    /// First day, and one past the last.
+    /// First day, and the day after the last one.
     pub(crate) days: (usize, usize),
     start_days: StartDays,
     /// Prices by day, if many portfolios share their tickers.
@@ -44,7 +44,7 @@ pub(crate) struct PortfolioSetup {
     histories: Option<HistoryTable>,
 }
 
-/// View of a [`PortfolioSetup`] for the length of one call.
+/// Borrowed parts of a [`PortfolioSetup`] that one call needs.
 #[derive(Clone, Copy)]
 pub(crate) struct SetupView<'a> {
     pub(crate) rows: PanelRows<'a>,
@@ -85,8 +85,8 @@ impl SetupView<'_> {
 }
 
 impl PortfolioSetup {
-    /// Checks the options against the panel. `each`: tickers of the single portfolios; empty if the
-    /// options name them.
+    /// Checks the options against the panel. `each` lists the tickers of single portfolios. It is
+    /// empty if the options name them.
     pub(crate) fn new(
         panel: Panel,
         options: PortfolioOptions,
@@ -151,8 +151,8 @@ impl PortfolioSetup {
         Ok(setup)
     }
 
-    /// Returns the highest value of a portfolio at the start of an episode, over the closes of all
-    /// days.
+    /// Returns the highest value that a portfolio can have at the start of an episode: its cash,
+    /// and the initial shares at their highest closes.
     pub(crate) fn most_at_start(&self) -> f64 {
         let rows = self.panel.rows();
         let days = 0..self.panel.days();
@@ -164,7 +164,8 @@ impl PortfolioSetup {
     }
 
     fn check_threshold(&self) -> Result<(), PortfolioError> {
-        // `PortfolioOptions::check` has compared it with cash alone.
+        // Without initial shares, `PortfolioOptions::check` has compared the threshold with the
+        // cash.
         let threshold = self.rules.failure_threshold;
         if self.rules.initial_shares.is_empty() || threshold < self.most_at_start() {
             return Ok(());
@@ -177,8 +178,8 @@ impl PortfolioSetup {
         })
     }
 
-    /// Refuses initial shares of a ticker that no portfolio trades. Tickers that are named
-    /// portfolio by portfolio may change before the next episode.
+    /// Refuses initial shares of a ticker that no portfolio trades. Accepts them if portfolios name
+    /// their own tickers, which may change before the next episode.
     pub(crate) fn check_shares(&self) -> Result<(), PortfolioError> {
         let lost = |ticker: &usize| !self.named_each && !self.pool.contains(ticker);
         let lost = self.rules.held_at_start().find(lost);
@@ -187,7 +188,7 @@ impl PortfolioSetup {
         })
     }
 
-    /// Returns the tickers that portfolios may trade, unless they name tickers of their own.
+    /// Returns the tickers of portfolios that name none of their own.
     pub(crate) fn tradable_pool(&self) -> &[usize] {
         &self.pool
     }
@@ -197,15 +198,15 @@ impl PortfolioSetup {
         self.pool.len() > self.n_tickers
     }
 
-    /// Returns the first tickers of the pool: those of a portfolio that does not draw.
+    /// Returns the first tickers of the pool: those of a portfolio that does not draw tickers.
     pub(crate) fn first_tickers(&self) -> &[usize] {
         self.pool.get(..self.n_tickers).unwrap_or_default()
     }
 
-    /// Draws the tickers to trade; they keep the pool's order. With a shift, only tickers that have
-    /// a start day after it are drawn.
+    /// Draws the tickers to trade, which keep the order of the pool. With a shift, draws only
+    /// tickers that have a start day after it.
     ///
-    /// Selection sampling: Knuth, *The Art of Computer Programming* 2, algorithm S.
+    /// Uses selection sampling: Knuth, *The Art of Computer Programming* 2, algorithm S.
     pub(crate) fn draw_tickers(&self, shift: usize, stream: &mut EnvStream<'_>, out: &mut [usize]) {
         let could = |ticker: &&usize| shift == 0 || self.start_days.any(&[**ticker], shift);
         let (mut left, mut wanted) = (self.pool.iter().filter(could).count(), out.len());
@@ -237,8 +238,8 @@ impl PortfolioSetup {
         })
     }
 
-    /// Checks a start day that the caller chose. It may be later than any drawn day, as long as one
-    /// step remains. One ticker must be listed, unless they are about to be drawn (`None`).
+    /// Checks a start day that the caller chose. It may be later than any drawn day if one step
+    /// remains. One ticker must be listed, unless the tickers are about to be drawn (`None`).
     pub(crate) fn check_start(
         &self,
         env: usize,
@@ -275,7 +276,7 @@ impl PortfolioSetup {
     }
 
     /// Checks that environment `env` has a start day at least `shift` days after the first. If its
-    /// tickers are about to be drawn (`None`), some choice of them must have one.
+    /// tickers are about to be drawn (`None`), some choice of tickers must have one.
     pub(crate) fn check_shift(
         &self,
         env: usize,
@@ -327,7 +328,8 @@ impl PortfolioSetup {
         }
     }
 
-    /// Returns the indicators shown on `day`, and those of the macro tickers, if there is a table.
+    /// Returns the indicators shown on `day` and those of the macro tickers; `None` without a
+    /// table.
     pub(crate) fn shown_indicators(&self, day: usize) -> Option<[&[f64]; 2]> {
         let shown = self.table.as_ref()?.shown(day - self.options.indicator_lag);
         Some([shown.indicators, shown.macro_indicators])
@@ -344,7 +346,7 @@ impl PortfolioSetup {
         mask: &mut [u8],
     ) {
         let rows = tickers.len() + self.macros.len();
-        // Days before the first of the panel.
+        // Requested days before the first day of the panel.
         let before = days.saturating_sub(day);
         let columns = self.panel.columns().len();
         out[..before * rows * columns].fill(0.0);

@@ -16,10 +16,10 @@ pub(crate) struct StartDays {
     days: Range<usize>,
     lag: usize,
     words: usize,
-    /// Days on which the ticker is listed, and was `lag` days before, `[T][words]`. Macro tickers:
-    /// all days from their first.
+    /// Days on which the ticker is listed, and was `lag` days before, `[T][words]`. A macro ticker
+    /// has all days from its first one.
     listed: Vec<u64>,
-    /// Days with `history` listed days before them too; empty without history.
+    /// Days of `listed` with `history` listed days before them; empty without history.
     with_history: Vec<u64>,
     /// First possible start day of each ticker; the number of days if there is none.
     first: Vec<usize>,
@@ -28,7 +28,7 @@ pub(crate) struct StartDays {
     macros: Vec<usize>,
 }
 
-/// Days among which one is drawn.
+/// Days from which one is drawn.
 struct AllowedDays {
     low: usize,
     /// Last day.
@@ -38,8 +38,8 @@ struct AllowedDays {
 }
 
 impl StartDays {
-    /// Computes the masks in one pass over days and tickers. `used`: tickers that episodes may
-    /// have. `held`: tickers with initial shares.
+    /// Computes the masks in one pass over days and tickers. `used` are the tickers that episodes
+    /// may have, `held` those with initial shares.
     pub(crate) fn new(
         panel: &Panel,
         used: &[usize],
@@ -90,13 +90,13 @@ impl StartDays {
         days_of
     }
 
-    /// Returns the last day that may be drawn: four fifths of the range, minus one.
+    /// Returns the last day that may be drawn, at four fifths of the range, minus one.
     pub(crate) fn high(&self) -> usize {
         self.days.start + self.days.len() * 4 / 5 - 1
     }
 
-    /// Returns the first day on which all `tickers` and macro tickers could start, and the ticker
-    /// that is listed last.
+    /// Returns the first day on which all `tickers` and macro tickers can have started, and the one
+    /// that starts last.
     pub(crate) fn low(&self, tickers: &[usize]) -> (usize, usize) {
         let all = tickers.iter().chain(&self.macros);
         let latest = all.copied().max_by_key(|&ticker| self.first[ticker]).unwrap_or_default();
@@ -120,8 +120,8 @@ impl StartDays {
         tickers.iter().map(|&ticker| self.held_from[ticker]).max().unwrap_or_default()
     }
 
-    /// Returns whether on some day `count` tickers of `pool` are listed, each at least `shift`
-    /// after its own first day.
+    /// Returns whether on some day `count` tickers of `pool` and all macro tickers are listed, each
+    /// at least `shift` days after its own first start day.
     pub(crate) fn any_of(&self, pool: &[usize], count: usize, shift: usize) -> bool {
         let could = |&ticker: &usize, day: usize| {
             day.checked_sub(shift).is_some_and(|first| first >= self.low(&[ticker]).0)
@@ -147,12 +147,13 @@ impl StartDays {
 
     /// Draws a start day uniformly from the first of these sets that is not empty:
     ///
-    /// 1. days on which all tickers are listed and have their history;
-    /// 2. days on which all are listed;
-    /// 3. days on which one of them is listed, if they have no day in common;
-    /// 4. all days that the lag and the shift allow.
+    /// 1. days on which all tickers and macro tickers are listed, with their history;
+    /// 2. days on which all of them are listed;
+    /// 3. if they have no such day: days on which one ticker is listed, preferably with its
+    ///    history, then preferably with all macro tickers;
+    /// 4. all days that the lag, the shift and the initial shares allow.
     ///
-    /// `shift` leaves out that many days at the beginning. `O(T * D / 64)`, once per episode.
+    /// `shift` leaves out that many days at the beginning. Takes `O(T * D / 64)`, once per episode.
     pub(crate) fn draw(
         &self,
         tickers: &[usize],
@@ -170,7 +171,7 @@ impl StartDays {
             });
         let span = (allowed.high - allowed.low + 1) as u64;
         loop {
-            // Fits a `usize`, since it is below the number of days.
+            // The day fits a `usize`, since it is below the number of days.
             let day = allowed.low + usize::try_from(stream.below(span)).unwrap_or_default();
             if allowed.bits.as_ref().is_none_or(|bits| bits[day / BITS] >> (day % BITS) & 1 == 1) {
                 return day;
@@ -178,7 +179,8 @@ impl StartDays {
         }
     }
 
-    /// Returns the days on which all tickers are listed, or those on which one of them is.
+    /// Returns the days on which all tickers are listed or, without such days, those on which one
+    /// is.
     fn allowed(&self, tickers: &[usize], shift: usize) -> Option<AllowedDays> {
         let common = self.common(&self.listed, tickers, 0);
         if shift == 0 && common.is_some() {

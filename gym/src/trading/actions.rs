@@ -1,9 +1,9 @@
-//! Actions of the trading environment: what the numbers of an action mean.
+//! Actions of the trading environment, and the meaning of their numbers.
 
 use super::error::TradingError;
 use crate::contract::choice;
 
-/// Numbers of an action for one symbol at most.
+/// Maximum number of values in an action for one symbol.
 pub(super) const MAX_NUMBERS: usize = 4;
 
 choice!(
@@ -14,7 +14,7 @@ choice!(
         Discrete = "discrete",
         /// Sell, hold, buy, offer, bid, cancel: market orders, and post-only orders at the touch.
         DiscreteLimit = "discrete_limit",
-        /// Short, flat or long: trades towards the limit of that side.
+        /// Short, flat or long: trades towards the position limit of that side.
         DiscreteTarget = "discrete_target",
         /// Target position in `[-1, 1]`, a fraction of the limits.
         Target = "target",
@@ -37,7 +37,7 @@ impl ActionScheme {
         }
     }
 
-    /// Returns the numbers of an action for one symbol.
+    /// Returns how many values an action has for one symbol.
     #[must_use]
     pub const fn numbers(self) -> usize {
         match self {
@@ -46,7 +46,7 @@ impl ActionScheme {
         }
     }
 
-    /// Returns the lowest and the highest value of a number.
+    /// Returns the lowest and the highest value of an action.
     #[must_use]
     pub const fn bounds(self) -> (f64, f64) {
         match self {
@@ -57,7 +57,7 @@ impl ActionScheme {
         }
     }
 
-    /// Returns the requests that one action sends at most.
+    /// Returns the maximum number of requests that one action sends.
     pub(super) const fn requests(self) -> u64 {
         match self {
             Self::Quotes => 3,
@@ -65,7 +65,7 @@ impl ActionScheme {
         }
     }
 
-    /// Refuses a number outside the bounds, and fractions of a choice.
+    /// Refuses a number outside the bounds, and a choice that is not whole.
     pub(super) fn check(self, env: usize, number: f64) -> Result<(), TradingError> {
         let (low, high) = self.bounds();
         let whole = self.choices().is_none() || number.fract() == 0.0;
@@ -124,7 +124,7 @@ pub enum TradingAction {
 }
 
 impl TradingAction {
-    /// Returns the numbers of the action.
+    /// Returns the values of the action, and how many of the array they fill.
     ///
     /// # Errors
     /// [`TradingError::WrongAction`] if it does not belong to the scheme.

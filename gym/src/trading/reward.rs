@@ -1,7 +1,7 @@
 //! Rewards of the trading environment.
 //!
-//! A reward function has a state of its own for each sub-environment, so it comes from a
-//! [`RewardFactory`]. It is called once after every decision, and at the start of every episode.
+//! A [`RewardFactory`] builds a reward function for each sub-environment, so that each keeps its
+//! own state. The environment calls it after every decision, and at the start of every episode.
 
 use std::{fmt, sync::Arc};
 
@@ -22,7 +22,7 @@ pub struct RewardInput<'a> {
     pub action: &'a [f64],
     /// State after the last tick of the step.
     pub curr: &'a EpisodeState,
-    /// Fills of the agent in this step, the first 64 of them. `curr.fills` counts all.
+    /// First 64 fills of the agent in this step. `curr.fills` counts all.
     pub fills: &'a [SlotFill],
     /// Equity at the start of the episode, after the warm-up, in currency units.
     pub initial_equity: f64,
@@ -46,12 +46,12 @@ impl<T: RewardFunction + Clone + 'static> CloneReward for T {
 
 impl Clone for Box<dyn RewardFunction> {
     fn clone(&self) -> Self {
-        // Explicit: `self.clone_boxed()` would find the implementation for the box itself.
+        // `self.clone_boxed()` would call the implementation for the box itself.
         (**self).clone_boxed()
     }
 }
 
-/// Reward of a decision.
+/// Computes the reward of each decision, and may keep a state.
 pub trait RewardFunction: CloneReward + fmt::Debug + Send {
     /// Starts an episode in state `start`.
     fn reset(&mut self, start: &EpisodeState) {
@@ -116,7 +116,7 @@ impl RewardScale {
         }
     }
 
-    /// Converts an amount in currency units.
+    /// Converts an amount in currency units to the unit of the reward.
     fn amount(self, amount: f64, input: &RewardInput<'_>) -> f64 {
         match self {
             Self::Currency => amount,
@@ -146,10 +146,10 @@ pub struct RiskAdjustedReward {
     /// Weight of the increase of the drawdown in this step. A drawdown is charged once, not in
     /// every step that it lasts.
     pub drawdown_penalty: f64,
-    /// Amount in currency units for each fill, besides the fees that the account pays.
+    /// Amount in currency units that is subtracted for each fill, besides the fees of the account.
     pub transaction_cost_per_trade: f64,
-    /// Weight of mean over standard deviation of the returns of all steps, not annualised. Paid on
-    /// the last step, terminated or truncated; 0 with fewer than two returns or without variance.
+    /// Weight of the Sharpe ratio of the returns of all steps, not annualised. Added on the last
+    /// step, terminated or truncated; 0 with fewer than two returns or without variance.
     pub sharpe_terminal_bonus: f64,
     returns: RunningReturns,
 }

@@ -1,4 +1,4 @@
-//! Loader of Parquet files: one row group after the other, its columns in parallel.
+//! Loader of Parquet files: one row group after the other, in batches of rows of all columns.
 //!
 //! Each column has its own reader, so that an error names the column. Columns are decoded in
 //! batches, so that only one page of each is in memory. Files are untrusted: sizes are checked
@@ -38,19 +38,19 @@ use crate::{
     options::PanelOptions,
 };
 
-/// Largest ratio of unpacked size to file size ...
+/// Maximum ratio of unpacked size to file size, for files that unpack to more than [`SMALL_BYTES`].
 const MOST_UNPACKED: u64 = 1000;
-/// ... above this many unpacked bytes, which any file may have.
+/// Unpacked bytes that a file of any size may have.
 const SMALL_BYTES: u64 = 256 << 20;
 const MAGIC_BYTES: usize = 4;
-/// Bytes of both magics and the footer's length.
+/// Bytes of the shortest file: both magics and the footer's length.
 const LEAST_BYTES: u64 = 12;
 
 impl PanelData {
     /// Loads a Parquet file.
     ///
-    /// Cost: the numbers of all rows and the dense panel are in memory together, and one page of
-    /// each column; the file itself is not. Columns that are not part of the panel are not read.
+    /// Memory holds the numbers of all rows, the dense panel, and one page of each column. Columns
+    /// that are not part of the panel are not read.
     pub fn from_parquet(
         path: impl AsRef<Path>,
         options: &PanelOptions,
@@ -65,7 +65,8 @@ impl PanelData {
         })
     }
 
-    /// Loads a CSV or a Parquet file; the first bytes, or else the extension, decide the format.
+    /// Loads a CSV or a Parquet file. A file with Parquet's first bytes or a Parquet extension is
+    /// Parquet, any other is CSV.
     pub fn from_file(path: impl AsRef<Path>, options: &PanelOptions) -> Result<Self, PanelError> {
         let path = path.as_ref();
         let unreadable = |source| PanelError::reading(path, source);
@@ -159,8 +160,8 @@ fn asked(field: &Arc<Field>) -> Field {
     Field::new(field.name(), plain(field.data_type()), field.is_nullable())
 }
 
-/// Returns the position of each column among the leaves; a nested column, which is ignored, has
-/// several.
+/// Returns the position of each column among the leaves. A nested column has several; its first one
+/// counts.
 fn leaves(metadata: &ParquetMetaData, columns: &[ParquetColumn]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
     let leaf = |column: &ParquetColumn| {

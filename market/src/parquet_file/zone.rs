@@ -15,8 +15,8 @@ pub(super) enum Zone {
 }
 
 impl Zone {
-    /// Returns a zone by its name: none, an offset such as `+09:00`, `UTC`, or a name of the time
-    /// zone database.
+    /// Returns a zone by its name: an offset such as `+09:00`, `UTC`, or a name of the time zone
+    /// database. Without a name it is UTC.
     pub(super) fn of(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("UTC" | "Etc/UTC" | "GMT" | "Z") => Some(Self::Fixed(0)),
@@ -55,7 +55,7 @@ fn fixed(name: &str) -> Option<Zone> {
 }
 
 fn named(name: &str) -> Option<Zone> {
-    // The name comes from the file, and its path must stay within the database.
+    // The name comes from the file: its path must stay within the database.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-/".contains(&byte);
     if name.is_empty() || name.starts_with('/') || !name.bytes().all(plain) {
         return None;

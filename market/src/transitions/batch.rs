@@ -18,7 +18,8 @@ pub struct TransitionOutcome {
     pub done: bool,
     /// The MDP ended: no value follows.
     pub terminated: bool,
-    /// A limit from outside ended it, such as the end of the data. The next state has a value.
+    /// A limit from outside ended the episode, such as the end of the data. The next state has a
+    /// value.
     pub truncated: bool,
 }
 
@@ -29,7 +30,7 @@ pub struct TransitionBatch {
     pub env_ids: Vec<i32>,
     /// Positions in [`Panel::dates`](crate::Panel::dates), `[N, 2]`.
     pub days: Vec<i32>,
-    /// Tokens of the portfolio's tickers, as [`Panel::token`](crate::Panel::token), `[N, T]`.
+    /// Tokens of the portfolio's tickers, from [`Panel::token`](crate::Panel::token), `[N, T]`.
     pub tokens: Vec<u16>,
     /// Cash in currency units, `[N, 2]`.
     pub cash: Vec<f32>,
@@ -41,8 +42,8 @@ pub struct TransitionBatch {
     pub actions: Vec<f32>,
     /// Rewards, `[N, objectives]`.
     pub rewards: Vec<f32>,
-    /// Flags done and terminal, 0 or 1, `[N, 2]`; read with [`outcome`](Self::outcome), which also
-    /// decodes the third case.
+    /// Flags done and terminal, 0 or 1, `[N, 2]`. Read with [`outcome`](Self::outcome), which also
+    /// decodes steps that both terminated and truncated.
     pub ends: Vec<u8>,
 }
 

@@ -6,8 +6,8 @@ use backcast_core::{Column, DType, Role, Schema};
 
 use super::error::TransitionError;
 
-/// Number of the transition since its lane began or was cleared; [`CLEARED`] in a row that clears
-/// it.
+/// Number of the transition since its lane began or was cleared. A row that clears the lane has
+/// [`CLEARED`].
 pub(crate) const POSITION: usize = 0;
 pub(crate) const ENV_ID: usize = 1;
 /// Days of the state and the next state.
@@ -25,13 +25,13 @@ pub(crate) const ENDS: usize = 9;
 /// Position in a row that clears its lane.
 pub(crate) const CLEARED: u64 = u64::MAX;
 
-/// Most tickers of a panel: tokens are stored in 16 bits.
+/// Maximum number of tickers of a panel: tokens are stored in 16 bits.
 const MOST_TICKERS: usize = u16::MAX as usize;
-/// Most axes of an action.
+/// Maximum number of axes of an action.
 const MOST_AXES: usize = 6;
 
-/// Sizes of the parts of a transition. A transition of 10 tickers takes 278 bytes, the 24 of the
-/// row header included.
+/// Sizes of the parts of a transition. A row with 10 tickers takes 278 bytes, including 24 bytes of
+/// row header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransitionShape {
     /// Tickers of a portfolio, `T`.
@@ -50,7 +50,7 @@ impl fmt::Display for TransitionShape {
 }
 
 impl TransitionShape {
-    /// Returns the number of numbers in one action.
+    /// Returns the number of values in one action.
     #[must_use]
     pub fn action_len(&self) -> usize {
         self.action.iter().product()

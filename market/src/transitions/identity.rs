@@ -28,15 +28,15 @@ pub(crate) struct Identity {
     /// Macro tickers of the panel; `None` in rings of earlier versions.
     #[serde(default)]
     pub(crate) macro_tickers: Option<Vec<String>>,
-    /// Name that the panel is attached by; `None` for one in private memory.
+    /// Name under which the panel is shared; `None` for a panel in private memory.
     pub(crate) panel: Option<String>,
     /// Transitions over all lanes.
     pub(crate) capacity: u64,
-    /// First day that futures do not show, if that is not the panel's end.
+    /// First day that future windows do not show; `None` for the end of the panel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<usize>,
-    /// Days by which the indicators of observations are older than the open; `None` in rings of
-    /// earlier versions and for [`INDICATOR_LAG`].
+    /// Days by which the indicators of observations are older than the open. `None` in rings of
+    /// earlier versions, and for [`INDICATOR_LAG`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) indicator_lag: Option<usize>,
 }
@@ -51,8 +51,7 @@ pub(crate) fn same_panel(
     if fingerprint == panel.fingerprint() {
         return Ok(());
     }
-    // The fingerprint covers the macro tickers too, which the program names and no price file
-    // contains.
+    // The fingerprint also covers the macro tickers. The program names them; price files do not.
     let others = macro_tickers.filter(|names| panel.fingerprint_with(names) == fingerprint);
     Err(match others {
         Some(names) => TransitionError::OtherMacroTickers {

@@ -10,16 +10,17 @@ use super::{
     error::TransitionError,
 };
 
-/// Attempts to read one row, each overtaken by a writer, before the read fails.
+/// Maximum attempts to read one row, of which a writer may overtake each.
 const ATTEMPTS: u32 = 64;
 
 /// The state of a lane at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneView {
     pub(crate) lane: u32,
-    /// Sequence number less position; negative where a loaded file began in the middle.
+    /// Sequence number minus position of every transition. Negative if a loaded file does not begin
+    /// at position 0.
     base: i64,
-    /// Next row to be added.
+    /// Sequence number of the next row.
     head: u64,
     /// Transitions held.
     pub(crate) count: u64,
@@ -54,7 +55,7 @@ impl LaneView {
         u64::try_from(signed(self.head) - self.base).unwrap_or(0)
     }
 
-    /// Returns the row in the `i`th slot, for `i < count`.
+    /// Returns the sequence number of the row in slot `i`, for `i < count`.
     pub(crate) fn row(&self, i: u64) -> u64 {
         let next = self.next_position();
         // Until the lane is full its oldest transition is in slot 0.

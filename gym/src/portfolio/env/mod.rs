@@ -13,17 +13,16 @@ use super::{
 };
 use crate::contract::{EnvStreams, Episodes, spread, zeros};
 
-/// Smallest number of portfolios that share a table of their days. Fewer would not pay for the
-/// copy, and every process with a single portfolio would have one.
+/// Least number of portfolios that share a table of their days. With fewer, the copy would cost
+/// more than it saves.
 const SHARED_TABLE_FROM: usize = 8;
 
-/// Largest number of elements in all observations of one step: a gibibyte.
+/// Maximum number of elements in all observations of one step: one gibibyte.
 const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 
 /// `N` portfolios of `T` tickers on one panel, stepped together in the calling thread.
 ///
-/// A single environment is a vector of one: there is no second implementation, and
-/// [`PortfolioError::for_single`] words errors for it.
+/// A single environment is a vector of one. [`PortfolioError::for_single`] words errors for it.
 ///
 /// # One step on day `d`
 ///
@@ -47,14 +46,16 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///
 /// # Start days
 ///
-/// A start day is drawn uniformly, up to four fifths of the range minus one, from the days on which
-/// every ticker is listed and was `indicator_lag` days before. Macro tickers count too. Days whose
-/// `history_length` days before are complete are preferred. If the tickers have no such day in
-/// common, one listed ticker suffices: the others have an open of 0 and are not traded. Drawn
-/// tickers without any such day start on any day. A shift ([`reset_shifted`](Self::reset_shifted))
-/// applies to all of these. Draws of sub-environment `i` depend on its own seed alone.
+/// A start day is drawn uniformly from the days up to four fifths of the range, minus one. On it
+/// every ticker is listed, and was `indicator_lag` days before; every macro ticker has begun. Days
+/// are preferred if all tickers have rows on the `history_length` days before.
 ///
-/// A step allocates nothing; its cost is one pass over `N * T` tickers and their indicators.
+/// If the tickers have no such day in common, one listed ticker suffices: the others have an open
+/// of 0 and are not traded. Drawn tickers without any such day start on any day. A shift
+/// ([`reset_shifted`](Self::reset_shifted)) leaves out the first days.
+///
+/// Draws of sub-environment `i` depend on its own seed alone. Unless episodes are recorded, a step
+/// allocates nothing. A step passes once over `N * T` tickers and their indicators.
 #[derive(Clone, Debug)]
 pub struct PortfolioVectorEnv {
     setup: PortfolioSetup,
@@ -70,10 +71,10 @@ pub struct PortfolioVectorEnv {
 }
 
 impl PortfolioVectorEnv {
-    /// Builds `num_envs` portfolios on `panel`; reset them before the first step.
+    /// Builds `num_envs` portfolios on `panel`. Reset them before the first step.
     ///
-    /// The observations of one step may take a gibibyte, with `T * (3 + K) + 3` numbers each for
-    /// `K` indicators: 403,000 portfolios with 30 tickers and 8 indicators.
+    /// The observations of one step may take a gibibyte. Each has `T * (3 + K) + 3` numbers for `K`
+    /// indicators, so that 403,000 portfolios with 30 tickers and 8 indicators fit.
     pub fn new(
         panel: Panel,
         num_envs: usize,
@@ -84,8 +85,8 @@ impl PortfolioVectorEnv {
         Self::with_world(setup, num_envs, |_| (None, draws))
     }
 
-    /// Builds one portfolio for each list of tickers, in the order of its actions. All lists have
-    /// the same length or are empty. Empty lists take the tickers of `options`.
+    /// Builds one portfolio for each list of tickers, which also orders the portfolio's actions.
+    /// All lists have the same length or are empty. Empty lists take the tickers of `options`.
     pub fn with_tickers(
         panel: Panel,
         each: &[Vec<String>],
@@ -156,8 +157,9 @@ impl PortfolioVectorEnv {
         Ok(made)
     }
 
-    /// Continues the random streams of another environment: each sub-environment that of the same
-    /// number there. Further ones get streams that the first one decides.
+    /// Continues the random streams of `other`, each in the sub-environment of the same number.
+    /// Sub-environments that `other` lacks get streams derived from its first one; so do all of
+    /// them if the generator differs.
     pub fn continue_streams_of(&mut self, other: &Self) {
         let Some(seed) = other.streams.peek(u32::MAX.into()) else { return };
         for env in 0..self.num_envs() {
@@ -176,7 +178,7 @@ impl PortfolioVectorEnv {
     }
 
     /// Leaves the indicators out of [`obs`](Self::obs) and [`final_obs`](Self::final_obs) if a
-    /// shared table has them: saves a copy for callers that read them from [`shown`](Self::shown).
+    /// shared table has them. Saves a copy for callers that read them from [`shown`](Self::shown).
     #[must_use]
     pub fn without_indicators_in_obs(mut self) -> Self {
         self.portfolios.omits_indicators =

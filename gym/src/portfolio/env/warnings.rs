@@ -1,9 +1,9 @@
-//! Warnings about prices at which the settings make orders or holdings impossible.
+//! Warnings about prices that make orders or holdings impossible with the settings.
 
 use super::PortfolioVectorEnv;
 use crate::portfolio::setup::{CLOSE, PortfolioSetup};
 
-/// Tickers named in a warning; the others are counted.
+/// Maximum number of tickers named in a warning; the others are counted.
 const NAMED: usize = 3;
 
 /// Lowest close of a ticker.
@@ -24,7 +24,7 @@ impl PortfolioSetup {
         self.tradable_pool().iter().filter_map(of).collect()
     }
 
-    /// Warns of tickers of which an episode cannot buy one share with its initial value.
+    /// Returns a warning about tickers whose shares all cost more than an episode begins with.
     fn out_of_reach(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
         let dear = lowest.iter().filter(|LowestClose { ticker, close }| {
@@ -45,7 +45,8 @@ impl PortfolioSetup {
         })
     }
 
-    /// Warns of tickers of which `i32::MAX` shares are worth less than the initial value.
+    /// Returns a warning about tickers of which `i32::MAX` shares are worth less than an episode
+    /// begins with.
     fn too_small(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
         let limit = f64::from(i32::MAX);
@@ -76,7 +77,7 @@ impl PortfolioSetup {
 
 impl PortfolioVectorEnv {
     /// Returns warnings about orders and holdings that these settings make impossible at the prices
-    /// of the panel. One pass over the closes of all tickers.
+    /// of the panel. Passes once over the closes of all tickers.
     #[must_use]
     pub fn price_warnings(&self) -> Vec<String> {
         let lowest = self.setup.lowest_closes();
