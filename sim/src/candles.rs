@@ -4,16 +4,16 @@
 //! recursions: exponential means start from the simple mean of their first `n` closes, RSI and ATR
 //! use Wilder's smoothing (*New Concepts in Technical Trading Systems*, 1978).
 
-/// Closes kept: a power of two above the longest look-back.
+/// Number of closes kept: a power of two above the longest look-back.
 const KEPT: usize = 128;
 const RETURNS: usize = 32;
-/// Candles of the mean volume.
+/// Candles over which the mean volume is taken.
 const VOLUMES: usize = 8;
 
 /// One candle; prices in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candle {
-    /// First price: the close before it.
+    /// First price: the close of the previous candle.
     pub open: i32,
     /// Highest price.
     pub high: i32,
@@ -34,7 +34,7 @@ struct Smooth {
 }
 
 impl Smooth {
-    /// Takes `x`; the weight of a new value is `weight` once `length` values are in.
+    /// Adds `x`. The first `length` values form a simple mean; a later one has weight `weight`.
     fn push(&mut self, x: f64, length: u32, weight: f64) {
         if self.seen < length {
             self.seen += 1;
@@ -104,7 +104,8 @@ impl Candles {
         }
     }
 
-    /// Adds one tick; closes the candle after `length` of them. A tick without trades adds nothing.
+    /// Adds one tick, and closes the candle after `length` ticks. A tick without trades changes no
+    /// price.
     #[inline]
     pub(crate) fn tick(&mut self, length: u32, high: i32, low: i32, last: i32, volume: i64) {
         if volume > 0 {
@@ -161,7 +162,7 @@ impl Candles {
         self.sum16 += close - old16.unwrap_or(0);
     }
 
-    /// Sample standard deviation of the last `length` returns; 0 while there are fewer.
+    /// Returns the sample standard deviation of the last `length` returns; 0 while there are fewer.
     fn deviation(&self, length: u64) -> f64 {
         if self.count <= length {
             return 0.0;
@@ -179,7 +180,8 @@ impl Candles {
         self.count
     }
 
-    /// Returns the last closed candle; a flat one at the first price before there is any.
+    /// Returns the last closed candle. Before there is one, returns a flat candle at the initial
+    /// price.
     #[must_use]
     pub const fn last(&self) -> Candle {
         self.last
@@ -243,7 +245,7 @@ impl Candles {
         if self.count < 12 {
             return None;
         }
-        // Exact: 12 * sum of squares - square of the sum, in integers.
+        // The variance times 144, exact in integers: 12 * sum of squares - square of the sum.
         let spread = 12 * i128::from(self.squares12) - i128::from(self.sum12).pow(2);
         Some((self.sum12 as f64 / 12.0, 2.0 * (spread as f64).sqrt() / 12.0))
     }
@@ -266,7 +268,7 @@ impl Candles {
         (self.count > 32).then_some(self.volatility32)
     }
 
-    /// Returns the last volume over the mean of the last 8 or fewer.
+    /// Returns the volume of the last candle over the mean of the last 8, or fewer at the start.
     #[must_use]
     pub fn volume_surge(&self) -> Option<f64> {
         let kept = self.count.min(VOLUMES as u64);
@@ -312,7 +314,7 @@ mod tests {
         values.iter().sum::<f64>() / values.len() as f64
     }
 
-    /// Exponential mean over all values, from its definition.
+    /// Returns the exponential mean of all values, from its definition.
     fn smooth(values: &[f64], length: usize, weight: f64) -> f64 {
         let first = mean(&values[..length]);
         values[length..].iter().fold(first, |value, x| value + weight * (x - value))

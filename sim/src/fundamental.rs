@@ -8,18 +8,18 @@ use crate::{
 
 /// Ticks between two updates of the volatility factors.
 const VOLATILITY_STEP: u64 = 16;
-/// News events that one symbol can have alive at once; the oldest gives way.
+/// Maximum number of live news events of one symbol. A further one replaces the oldest.
 pub const LIVE_NEWS: usize = 8;
 
 /// Kind of a news event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NewsKind {
-    /// Changes the value of one symbol for good.
+    /// Changes the value of one symbol permanently.
     Company,
     /// Tilts sentiment on one symbol, without a change of value.
     Rumour,
-    /// Changes the value of all symbols for good.
+    /// Changes the value of all symbols permanently.
     Market,
 }
 
@@ -30,11 +30,11 @@ pub struct News {
     pub kind: NewsKind,
     /// Tick of its arrival.
     pub since: u64,
-    /// Ticks it stays alive.
+    /// Ticks until the event has faded.
     pub life: u32,
     /// Sentiment at arrival, -1 to 1.
     pub sentiment: f64,
-    /// Magnitude, 0 to 1; does not fade.
+    /// Magnitude, 0 to 1, which does not fade.
     pub magnitude: f64,
 }
 
@@ -42,7 +42,7 @@ impl News {
     const NONE: Self =
         Self { kind: NewsKind::Rumour, since: 0, life: 0, sentiment: 0.0, magnitude: 0.0 };
 
-    /// Returns the ticks left at `now`; 0 once it has faded.
+    /// Returns the ticks left at `now`; 0 once the event has faded.
     #[must_use]
     pub fn left(&self, now: u64) -> u64 {
         (self.since + u64::from(self.life)).saturating_sub(now)
@@ -86,7 +86,7 @@ impl Newsroom {
         };
     }
 
-    /// Returns the event of this tick, with its shock to the logarithm of the value.
+    /// Returns the event of this tick, if any, with its shock to the logarithm of the value.
     #[inline]
     pub(crate) fn poll(
         &mut self,
@@ -146,7 +146,7 @@ impl Analyst {
         }
     }
 
-    /// Error of the logarithm.
+    /// Returns the error of the logarithm.
     pub(crate) const fn error(&self) -> f64 {
         self.error
     }
@@ -197,7 +197,7 @@ impl Fundamental {
         self.renew_sd(config);
     }
 
-    /// Replaces the stream and keeps the state.
+    /// Replaces the random stream and keeps the state.
     pub(crate) const fn reseed(&mut self, stream: RandomStream) {
         self.stream = stream;
     }
@@ -231,7 +231,7 @@ impl Fundamental {
         }
         self.log += self.sd * self.stream.normal()
             + (config.drift_per_day + config.reversion_per_day * (self.start - self.log)) / DAY;
-        // Within the prices that a book can hold.
+        // Keeps the value within the prices that a book can hold.
         self.log = self.log.clamp(0.7, 18.0);
         self.value = self.log.exp();
     }
@@ -252,18 +252,18 @@ impl Fundamental {
         self.live -= 1;
     }
 
-    /// Value in price ticks.
+    /// Returns the value in price ticks.
     #[inline]
     pub(crate) const fn value(&self) -> f64 {
         self.value
     }
 
-    /// Live events, oldest first; some may have faded since the last clean-up.
+    /// Returns the live events, oldest first. Some may have faded since the last clean-up.
     pub(crate) fn news(&self) -> &[News] {
         &self.news[..usize::from(self.live)]
     }
 
-    /// Sum of the faded sentiments, in -1 to 1.
+    /// Returns the sum of the faded sentiments, clamped to -1 to 1.
     #[inline]
     pub(crate) fn sentiment(&self, now: u64) -> f64 {
         if self.live == 0 {

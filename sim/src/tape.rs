@@ -2,7 +2,7 @@
 
 use crate::{book::Side, config::ArousalConfig, ledger::CASH_PER_TICK};
 
-/// Time constants of the shared indicators, in ticks; neighbours differ by a factor of 2.
+/// Time constants of the shared indicators, in ticks. Neighbours differ by a factor of 2.
 pub const HORIZONS: [f64; 8] = [15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_920.0];
 const FLOW_TICKS: f64 = 20.0;
 const VOLATILITY_TICKS: f64 = 60.0;
@@ -31,7 +31,7 @@ pub(crate) struct Horizon {
     up: f64,
     /// Mean of downward changes in one tick.
     down: f64,
-    /// Signal line: mean of `mean - mid`'s shorter neighbour.
+    /// Signal line: decaying mean of the gap between the next shorter mean and this one.
     signal: f64,
     high: f64,
     low: f64,
@@ -40,11 +40,11 @@ pub(crate) struct Horizon {
 /// Indicator that a signal trader watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Indicator {
-    /// Gap between two means: trend.
+    /// Gap between two means of the price, which shows a trend.
     MeanGap,
     /// Relative strength.
     Strength,
-    /// Gap between two means against its own mean.
+    /// Gap between two means of the price, minus the gap's own mean.
     Divergence,
     /// Position in the band of two standard deviations.
     Band,
@@ -60,7 +60,7 @@ impl Indicator {
 /// Public record of one symbol.
 #[derive(Clone, Debug)]
 pub struct Tape {
-    /// Twice the mid-price, in ticks; the last one while a side is empty.
+    /// Twice the mid-price, in ticks. Keeps the last one while a side is empty.
     pub(crate) mid2: i32,
     pub(crate) previous_mid2: i32,
     pub(crate) last_price: i32,
@@ -74,13 +74,13 @@ pub struct Tape {
     pub(crate) total_notional: i128,
     pub(crate) high: i32,
     pub(crate) low: i32,
-    /// Decaying mean of signed volume a tick, times its time constant: recent signed shares.
+    /// Decaying sum of shares bought minus sold by incoming orders.
     pub(crate) flow: f64,
-    /// Decaying mean of volume a tick.
+    /// Decaying mean of volume per tick.
     pub(crate) pace: f64,
-    /// Decaying sum of absolute signed volume, with the time constant of `flow`.
+    /// Decaying sum of volume, with the time constant of `flow`.
     activity: f64,
-    /// Decaying mean of trades a tick.
+    /// Decaying mean of trades per tick.
     rate: f64,
     /// Decaying mean of squared changes of the mid-price in ticks.
     pub(crate) variance: f64,
@@ -185,7 +185,7 @@ impl Tape {
         }
     }
 
-    /// Mid-price in ticks.
+    /// Returns the mid-price in ticks.
     #[inline]
     pub(crate) fn mid(&self) -> f64 {
         f64::from(self.mid2) * 0.5
@@ -236,7 +236,8 @@ impl Tape {
         }
     }
 
-    /// Strength of an indicator at one horizon: about -2 to 2, positive in a rising market.
+    /// Returns the strength of an indicator at one horizon: about -2 to 2, positive in a rising
+    /// market.
     pub(crate) fn indicator(&self, which: Indicator, at: usize) -> f64 {
         let horizon = &self.horizons[at];
         let shorter = if at == 0 { self.mid() } else { self.horizons[at - 1].mean };
@@ -245,7 +246,8 @@ impl Tape {
             Indicator::MeanGap => (shorter - horizon.mean) / sd,
             Indicator::Strength => {
                 let sum = (horizon.up + horizon.down).max(1e-9);
-                // Random walks scatter like 1/sqrt(time): scaled to a standard deviation near 1.
+                // For a random walk the ratio scatters like 1/sqrt(time), so this has a standard
+                // deviation near 1.
                 (horizon.up - horizon.down) / sum * HORIZONS[at].sqrt()
             }
             Indicator::Divergence => 2.0 * (shorter - horizon.mean - horizon.signal) / sd,
@@ -269,19 +271,19 @@ impl Tape {
     }
 
     /// Returns (bought - sold) / (bought + sold) by incoming orders, over about 20 ticks; `None`
-    /// without trades.
+    /// without recent trades.
     #[must_use]
     pub fn flow_imbalance(&self) -> Option<f64> {
         (self.activity > 1e-6).then(|| self.flow / self.activity)
     }
 
-    /// Returns the mean number of trades a tick, over about 20 ticks.
+    /// Returns the mean number of trades per tick, over about 20 ticks.
     #[must_use]
     pub const fn trade_rate(&self) -> f64 {
         self.rate
     }
 
-    /// Returns the mean volume a tick in shares, over about 100 ticks.
+    /// Returns the mean volume per tick in shares, over about 100 ticks.
     #[must_use]
     pub const fn volume_rate(&self) -> f64 {
         self.pace

@@ -1,6 +1,6 @@
 //! Timing wheel: finds the agents that are due without touching the others.
 
-/// Slots of the wheel; a wait beyond them goes round more than once.
+/// Slots of the wheel. An agent that waits longer stays in its slot for several rounds.
 const SLOTS: usize = 64;
 const NIL: u16 = u16::MAX;
 
@@ -42,7 +42,7 @@ impl Wheel {
         self.heads[slot] = agent;
     }
 
-    /// Takes out every agent due at `now` and hands it to `due`.
+    /// Removes every agent due at `now`, and calls `due` with it.
     #[inline]
     pub(crate) fn expire(&mut self, now: u64, mut due: impl FnMut(u16)) {
         let slot = now as usize % SLOTS;

@@ -32,7 +32,7 @@ impl Executor {
         if self.target == position {
             let size = stream.pareto(config.parent_minimum, config.parent_exponent);
             let size = super::shares(size.min(config.parent_maximum), i32::MAX / 4);
-            // Far from flat, the next parent order goes back.
+            // The further the position is from flat, the likelier the next parent order reduces it.
             let bias = 0.5 - 0.25 * f64::from(position) / config.parent_maximum;
             let size = if stream.chance(bias.clamp(0.05, 0.95)) { size } else { -size };
             self.target = position.saturating_add(size).clamp(-limits.short, limits.long);

@@ -22,10 +22,10 @@ pub(super) fn act(
     let half = config.half_spread + config.spread_per_vol * volatility;
     let inventory = f64::from(desk.position() - start);
     let centre = tape.mid() - config.skew * inventory + config.flow_shift * tape.flow;
-    // A random half tick, so that quotes do not all round to the same side.
+    // Shifts the centre by up to half a tick, so that quotes do not all round to the same side.
     let centre = centre + stream.range(-0.5, 0.5);
     let limit = desk.limits().order;
-    // The first level never crosses; the others keep their distance from it.
+    // The first level never crosses the book. The others keep their distance from it.
     let bid = (centre - half).floor();
     let bid = desk.best_ask().map_or(bid, |ask| bid.min(f64::from(ask - 1)));
     let ask = (centre + half).ceil();

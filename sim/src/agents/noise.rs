@@ -7,7 +7,7 @@ use crate::{
     venue::AgentDesk,
 };
 
-/// Farthest limit order from the opposite touch, in price ticks.
+/// Maximum distance of a limit order in price ticks, beyond one tick from the opposite touch.
 const FARTHEST: f64 = 400.0;
 
 pub(super) fn act(

@@ -19,7 +19,7 @@ impl Signal {
     pub(super) fn draw(config: &SignalConfig, stream: &mut RandomStream) -> Self {
         let (low, high) = (config.horizon_low.ln(), config.horizon_high.ln());
         let wanted = stream.range(low, high).exp();
-        // The nearest shared horizon, on a logarithmic scale.
+        // Chooses the shared horizon that is nearest on a logarithmic scale.
         let distance = |at: &usize| (HORIZONS[*at] / wanted).ln().abs();
         let horizon = (0..HORIZONS.len())
             .min_by(|left, right| distance(left).total_cmp(&distance(right)))

@@ -20,10 +20,10 @@ impl<T: Agent + Clone + 'static> CloneAgent for T {
     }
 }
 
-/// An agent of the user's own, beside the built-in archetypes.
+/// An agent that a user of the crate writes, beside the built-in archetypes.
 ///
-/// User agents act in every tick for which they asked, before the background agents and after the
-/// orders from outside, in the order in which they were added.
+/// A user agent acts in the ticks that it has chosen, after the orders of slots and before the
+/// background agents. User agents act in the order in which they were added.
 pub trait Agent: CloneAgent + std::fmt::Debug + Send + Sync {
     /// Returns to the state before the first tick.
     fn reset(&mut self);
@@ -40,7 +40,7 @@ pub trait Agent: CloneAgent + std::fmt::Debug + Send + Sync {
 
 impl Clone for Box<dyn Agent> {
     fn clone(&self) -> Self {
-        // Explicit: `self.clone_boxed()` would find the implementation for the box itself.
+        // `self.clone_boxed()` would call the implementation for the box itself.
         (**self).clone_boxed()
     }
 }
@@ -84,13 +84,13 @@ impl Floor<'_> {
         self.venue(symbol).ok().map(|venue| venue.tape.mid())
     }
 
-    /// Returns the highest bid now, in ticks.
+    /// Returns the highest bid at this moment, in ticks.
     #[must_use]
     pub fn best_bid(&self, symbol: u16) -> Option<i32> {
         self.venue(symbol).ok()?.book.best_bid()
     }
 
-    /// Returns the lowest ask now, in ticks.
+    /// Returns the lowest ask at this moment, in ticks.
     #[must_use]
     pub fn best_ask(&self, symbol: u16) -> Option<i32> {
         self.venue(symbol).ok()?.book.best_ask()
@@ -118,7 +118,7 @@ impl Floor<'_> {
         self.ledger.cash(self.account)
     }
 
-    /// Sends an order, which is worked at once.
+    /// Submits an order, which enters the book or the auction before the call returns.
     ///
     /// # Errors
     /// [`OrderReject`], before anything changes.
@@ -134,7 +134,7 @@ impl Floor<'_> {
         self.pit(symbol)?.submit(account, side, kind, price, quantity)
     }
 
-    /// Cancels one of the agent's own orders; false if it is no longer open.
+    /// Cancels one of the agent's own orders. Returns false if it is no longer open.
     ///
     /// # Errors
     /// [`OrderReject::Unknown`] for an unknown symbol.

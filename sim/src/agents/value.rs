@@ -2,7 +2,8 @@
 //!
 //! Latent depth that is linear in the distance from the price gives square-root impact: Tóth et
 //! al., *Anomalous price impact and the critical nature of liquidity* (2011); Donier, Bonart,
-//! Mastromatteo and Bouchaud (2015). Here the depth is `strength * gap * |gap|` per trader.
+//! Mastromatteo and Bouchaud (2015). The target position of a trader here is `strength * gap *
+//! |gap|`, the integral of such a depth.
 
 use crate::{
     book::{OrderKind, Side},
@@ -13,7 +14,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValueTrader {
-    /// Personal error of the logarithm of the valuation.
+    /// Relative error of the trader's own valuation.
     error: f64,
 }
 
@@ -45,7 +46,7 @@ impl ValueTrader {
         }
         let side = if wanted > 0.0 { Side::Buy } else { Side::Sell };
         let quantity = super::shares(wanted.abs().min(config.slice), limits.order);
-        // A trader that leaves a position because the gap has closed is patient.
+        // Only a trader whose gap is large in the direction of the order pays the spread.
         let towards = f64::from(side.sign()) * gap;
         if towards > config.aggressive {
             desk.cross(side, quantity);

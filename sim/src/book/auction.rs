@@ -1,12 +1,12 @@
 //! Call auction: one uniform price for all orders of a tick.
 //!
-//! The price maximises the volume; ties go to the smallest imbalance, then to the price nearest
-//! the reference. The longer side is filled pro rata at the margin by price: better prices first,
-//! orders at the last price in proportion, whole shares by largest remainder.
+//! The price maximises the volume. Ties go to the smallest imbalance, then to the price nearest the
+//! reference, then to the lower price. [`AuctionRule`] says how the side with more shares is
+//! rationed. Orders get whole shares; fractions go to the orders with the largest remainders.
 
 use super::{NewOrder, Side};
 
-/// Allocation of a call auction among the orders at its last price.
+/// Rationing of a call auction on the side that has more shares than trade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuctionRule {
     /// Better prices first, pro rata among equals.
@@ -16,14 +16,14 @@ pub enum AuctionRule {
     ProRata,
 }
 
-/// Orders that wait for the auction.
+/// Orders that wait for a call auction.
 #[derive(Debug)]
 pub struct CallAuction {
     orders: Vec<NewOrder>,
     filled: Vec<i32>,
-    /// Order numbers, sorted by price: working space of `clear`.
+    /// Working space of `clear`: order numbers, sorted by price.
     sorted: Vec<u32>,
-    /// (remainder, order): working space of the proportional fill.
+    /// Working space of the proportional fill: remainder and order number.
     remainders: Vec<(i64, u32)>,
     rule: AuctionRule,
 }
@@ -66,7 +66,8 @@ impl CallAuction {
         }
     }
 
-    /// Adds an order; returns its number, or `None` if there is no room.
+    /// Adds an order and returns its number. Returns `None` if there is no room, or for an order
+    /// without shares.
     pub fn push(&mut self, order: NewOrder) -> Option<u16> {
         if self.orders.len() == self.orders.capacity() || order.quantity <= 0 {
             return None;
@@ -82,7 +83,7 @@ impl CallAuction {
         self.orders.get(usize::from(number)).filter(|order| order.quantity > 0)
     }
 
-    /// Withdraws order `number`; returns it as it was.
+    /// Withdraws order `number` and returns it. Returns `None` if it was withdrawn before.
     pub fn withdraw(&mut self, number: u16) -> Option<NewOrder> {
         let order = self.orders.get_mut(usize::from(number)).filter(|order| order.quantity > 0)?;
         let old = *order;
@@ -106,7 +107,7 @@ impl CallAuction {
             .map(|(number, (order, filled))| (number as u16, order, *filled))
     }
 
-    /// Finds the price and fills the orders; `None` if no bid meets an offer.
+    /// Finds the price and fills the orders. Returns `None` if no bid meets an offer.
     ///
     /// `O(n log n)` in the orders.
     pub fn clear(&mut self, reference: i32) -> Option<Cleared> {
@@ -127,7 +128,8 @@ impl CallAuction {
             let of_side = orders.iter().filter(|order| order.side == side && order.quantity > 0);
             of_side.map(|order| i64::from(order.quantity)).sum()
         };
-        // Walk up the prices: offers at or below join, bids below leave.
+        // Walks up the limit prices: supply gains the offers at a price, demand then loses its
+        // bids.
         let (mut demand, mut supply) = (sum(Side::Buy), 0_i64);
         let mut best: Option<Cleared> = None;
         let mut consider = |price: i32, demand: i64, supply: i64| {
@@ -151,8 +153,8 @@ impl CallAuction {
         let mut previous: Option<i32> = None;
         while at < sorted.len() {
             let price = orders[sorted[at] as usize].price;
-            // Between two named prices nothing changes: the one nearest the reference stands for
-            // all of them.
+            // Between two limit prices the volume is constant, so the price nearest the reference
+            // represents them all.
             if let Some(low) = previous.filter(|low| i64::from(price) - i64::from(*low) > 1) {
                 consider(reference.clamp(low + 1, price - 1), demand, supply);
             }
@@ -210,7 +212,7 @@ impl CallAuction {
                 rest -= share;
                 remainders.push(((product % i128::from(total)) as i64, *order));
             }
-            // Largest remainder first, earlier order first among equals.
+            // The largest remainders come first; among equals, the earlier order.
             remainders.sort_unstable_by_key(|(remainder, order)| (-remainder, *order));
             for (_, order) in remainders.iter().take(rest as usize) {
                 filled[*order as usize] += 1;

@@ -54,7 +54,7 @@ impl Bitmap {
     #[inline]
     pub(super) const fn above(&self, bit: usize) -> Option<usize> {
         let word = (bit / 64) & 63;
-        // Two shifts: a shift by 64 is not defined.
+        // Shifts twice, since a shift by 64 would overflow.
         let rest = self.words[word] & (!0 << (bit % 64) << 1);
         if rest != 0 {
             return Some(word * 64 + rest.trailing_zeros() as usize);

@@ -6,7 +6,7 @@ use crate::{
     ledger::{Limits, OPEN_ORDERS},
 };
 
-/// Highest cash of one account: sums of all accounts stay far from overflow.
+/// Maximum cash of one account.
 const MOST_CASH: f64 = 1e16;
 const MOST_SHARES: f64 = 1e8;
 
@@ -73,7 +73,7 @@ impl MarketConfig {
 
     fn check_fees(&self) -> Result<(), ConfigError> {
         let fees = &self.fees;
-        // A rebate may not exceed the taker's fee: trading with oneself would print money.
+        // A rebate above the taker's fee would let an account earn money by trading with itself.
         within("fees.taker_ppm", f64::from(fees.taker_ppm), 0.0, 100_000.0)?;
         let low = -f64::from(fees.taker_ppm);
         within("fees.maker_ppm", f64::from(fees.maker_ppm), low, 100_000.0)?;
@@ -94,7 +94,7 @@ impl MarketConfig {
         self.check_executors()
     }
 
-    /// Checks the size of an order of which agents send up to `largest` shares.
+    /// Checks an order size, and `largest`, the largest order that agents derive from it.
     fn sized(&self, field: &'static str, size: f64, largest: f64) -> Result<(), ConfigError> {
         within(field, size, 1.0, MOST_SHARES)?;
         let limit = self.population.limits.order;
@@ -112,7 +112,7 @@ impl MarketConfig {
         within("maker.skew", maker.skew, 0.0, 1e3)?;
         within("maker.flow_shift", maker.flow_shift, 0.0, 1e3)?;
         within("maker.level_step", maker.level_step, 0.0, 1e4)?;
-        // The third level is twice as large as the first.
+        // The third level has twice as many shares as the first.
         self.sized("maker.size", maker.size, maker.size * 2.0)
     }
 

@@ -2,14 +2,14 @@
 
 use thiserror::Error;
 
-/// A configuration that no market can be built from. Nothing has run then.
+/// Why no market can be built from a configuration. Nothing has run.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no preset of that name.
     #[error("there is no preset `{name}`; choose calm, normal, stressed, flash or teaching")]
     UnknownPreset {
-        /// Name asked for.
+        /// Requested name.
         name: String,
     },
     /// A number is outside its range.
@@ -30,15 +30,15 @@ pub enum ConfigError {
          0, or add an agent of your own"
     )]
     NoAgents,
-    /// The agents and slots exceed the account numbers.
+    /// The agents and slots need more accounts than a market can have.
     #[error("{accounts} accounts exceed the limit of {limit}; use fewer agents or symbols")]
     TooManyAccounts {
         /// Accounts needed.
         accounts: u64,
-        /// Most accounts.
+        /// Maximum number of accounts.
         limit: u64,
     },
-    /// The book has too few places for all orders that agents may have open.
+    /// The book has too little room for all orders that agents may have open.
     #[error(
         "{needed} orders may be open in one book, which has room for {room}; raise `book_orders` \
          to {needed}"
@@ -46,7 +46,7 @@ pub enum ConfigError {
     BookTooSmall {
         /// Orders that may be open.
         needed: u64,
-        /// Orders the book holds.
+        /// Maximum number of orders in the book.
         room: u64,
     },
     /// A size that agents send exceeds the limit for one order.
@@ -65,9 +65,9 @@ pub enum ConfigError {
     /// There is no such slot.
     #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
     UnknownSlot {
-        /// Slot asked for.
+        /// Requested slot.
         slot: usize,
-        /// How many there are.
+        /// Number of slots.
         slots: usize,
     },
     /// An account from outside starts outside its own limits.

@@ -21,7 +21,7 @@ use crate::{
 pub enum Matching {
     /// Continuous double auction, price-time priority. The default.
     Continuous,
-    /// One call auction at the end of every tick; what does not trade is dropped.
+    /// One call auction at the end of every tick. Shares that do not trade are dropped.
     CallAuction(AuctionRule),
 }
 
@@ -32,25 +32,25 @@ pub struct MarketConfig {
     pub symbols: u16,
     /// Price of every symbol at the start, in ticks.
     pub initial_price: i32,
-    /// Currency units in one tick; scales prices in features and readouts only.
+    /// Currency units in one price tick. Only scales prices in features and readouts.
     pub tick_size: f64,
     /// Price levels of a book's window, `64..=4096`. Orders outside the window are refused.
     pub book_levels: usize,
-    /// Resting orders of a book at most.
+    /// Maximum number of resting orders in a book.
     pub book_orders: usize,
     /// Matching of orders.
     pub matching: Matching,
     /// Hidden value of a share.
     pub fundamental: FundamentalConfig,
-    /// News.
+    /// Arrival and strength of news.
     pub news: NewsConfig,
-    /// Feedback of recent price moves on how often agents act.
+    /// Effect of recent price moves on how often agents act.
     pub arousal: ArousalConfig,
     /// Background agents of every symbol.
     pub population: Population,
     /// Fees and borrowing costs.
     pub fees: FeeSchedule,
-    /// Shares of a symbol that may be short in all, open sells included.
+    /// Maximum shares of a symbol that all accounts together may be short, open sells included.
     pub lendable_shares: i64,
     /// Slots for orders from outside, such as an environment's agent.
     pub slots: Vec<SlotConfig>,
@@ -71,26 +71,26 @@ pub struct FundamentalConfig {
     pub slow_ticks: f64,
     /// Stationary standard deviation of the slow part.
     pub slow_sd: f64,
-    /// Jumps a day.
+    /// Expected jumps per day.
     pub jumps_per_day: f64,
     /// Standard deviation of one jump of the logarithm.
     pub jump_sd: f64,
-    /// Drift of the logarithm a day.
+    /// Drift of the logarithm per day.
     pub drift_per_day: f64,
-    /// Pull of the logarithm back to its start a day; 0 for a pure random walk.
+    /// Rate per day at which the logarithm returns to its start; 0 for a pure random walk.
     pub reversion_per_day: f64,
 }
 
 /// News: shocks to the fundamental with a sentiment that fades linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewsConfig {
-    /// Events of one symbol a day.
+    /// Expected events of one symbol per day.
     pub symbol_per_day: f64,
-    /// Events of all symbols a day.
+    /// Expected events per day that concern all symbols.
     pub market_per_day: f64,
     /// Standard deviation of the permanent change of the logarithm.
     pub shock_sd: f64,
-    /// Share of events without a permanent change.
+    /// Fraction of the events of one symbol that do not change the value.
     pub rumour_share: f64,
     /// Mean life of an event, in ticks.
     pub life_ticks: f64,
@@ -98,12 +98,13 @@ pub struct NewsConfig {
     pub sentiment_tilt: f64,
 }
 
-/// Factor on every wake rate: `floor + fast * x_fast + slow * x_slow`, at most `ceiling`.
+/// Settings of the factor on every wake rate: `floor + fast * x_fast + slow * x_slow`, at most
+/// `ceiling`.
 ///
 /// `x` is the decaying mean of absolute changes of the mid-price in ticks, divided by `typical`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArousalConfig {
-    /// Factor in a market that does not move.
+    /// Factor while the price does not move.
     pub floor: f64,
     /// Weight of the fast mean.
     pub fast: f64,
@@ -146,7 +147,7 @@ impl Default for AccountConfig {
 pub struct SlotConfig {
     /// Endowment and limits.
     pub account: AccountConfig,
-    /// Ticks between sending an order and its arrival: 0 arrives first in the next tick.
+    /// Ticks between sending an order and its arrival. 0 arrives at the start of the next tick.
     pub latency_ticks: u32,
 }
 

@@ -4,9 +4,9 @@ use super::sample::{correlation, line, mean};
 
 /// Returns the sample autocorrelation at lags `0..=max_lag`. O(n · `max_lag`).
 ///
-/// `rho(k) = sum_t (x_t - m)(x_(t+k) - m) / sum_t (x_t - m)^2`, the biased estimator that is never
-/// above one in size (Brockwell and Davis 1991, §1.4). Lags that the series does not reach are NaN,
-/// as are all lags of a constant series.
+/// `rho(k) = sum_t (x_t - m)(x_(t+k) - m) / sum_t (x_t - m)^2` is the biased estimator, whose size
+/// is never above one (Brockwell and Davis 1991, §1.4). Lags that the series does not reach are
+/// NaN, and so are all lags of a constant series.
 #[must_use]
 pub fn autocorrelation(series: &[f64], max_lag: usize) -> Vec<f64> {
     let mean = mean(series);
@@ -28,9 +28,9 @@ const DECAY_BINS: usize = 12;
 
 /// Returns `gamma` of the fit `acf[lag] ~ lag^-gamma` on `first..=last`. O(last).
 ///
-/// Averages the autocorrelation over twelve bins of equal width in log lag, so that the many noisy
-/// long lags weigh as much as the few short ones, then fits a line to the logarithms. Bins that are
-/// not positive are left out; NaN if fewer than half remain, since nothing decays there.
+/// Averages the autocorrelation over twelve bins of equal width in log lag, then fits a line to the
+/// logarithms. So the many noisy long lags weigh as much as the few short ones. Ignores bins that
+/// are not positive. Returns NaN if fewer than half or fewer than three remain.
 #[must_use]
 pub fn decay_exponent(acf: &[f64], first: usize, last: usize) -> f64 {
     let last = last.min(acf.len().saturating_sub(1));
@@ -66,7 +66,7 @@ pub fn decay_exponent(acf: &[f64], first: usize, last: usize) -> f64 {
 
 /// Returns the mean over lags `1..=max_lag` of `corr(r_t, r_(t+k)^2)`. O(n · `max_lag`).
 ///
-/// Negative where falls raise volatility (Bouchaud, Matacz and Potters 2001).
+/// It is negative if falling prices raise volatility (Bouchaud, Matacz and Potters 2001).
 #[must_use]
 pub fn leverage(returns: &[f64], max_lag: usize) -> f64 {
     let squares: Vec<f64> = returns.iter().map(|r| r * r).collect();

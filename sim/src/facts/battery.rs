@@ -1,4 +1,4 @@
-//! Runs the battery over seeds, on several threads, with a result that does not depend on them.
+//! Runs the battery over seeds on several threads. The result does not depend on their number.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -19,11 +19,12 @@ use super::subject::Subject;
 use super::verdict::{FactResult, Verdict};
 use crate::rng::{RandomStream, StreamRole};
 
-/// Ticks that are repeated to see whether a market repeats itself.
+/// Ticks that are run again to test whether a market repeats itself.
 const EXACT_TICKS: usize = 2_000;
-/// Ticks in a row without trade or new quote, or with an empty side, that make a book stuck.
+/// Number of consecutive ticks without a trade or new quote, or with an empty side, after which a
+/// book counts as stuck.
 const STUCK_TICKS: usize = 600;
-/// Prices of a long run must stay within these multiples of its first.
+/// Range of the prices of a long run, as multiples of its first price.
 const PRICE_RANGE: (f64, f64) = (0.2, 5.0);
 
 /// Size of a run of the battery.
@@ -31,27 +32,27 @@ const PRICE_RANGE: (f64, f64) = (0.2, 5.0);
 pub struct BatteryOptions {
     /// First seed; the others follow it.
     pub first_seed: u64,
-    /// Seeds.
+    /// Number of seeds.
     pub seeds: usize,
-    /// Ticks a seed is recorded for.
+    /// Number of ticks recorded per seed.
     pub ticks: usize,
     /// Share of the seeds that must lie in a band.
     pub share: f64,
-    /// Moments a seed from which impact is measured; none leaves R12 and R13 out.
+    /// Number of moments per seed from which impact is measured; 0 leaves out R12 and R13.
     pub impact_moments: usize,
-    /// Seeds of the long runs; none leaves R17 out.
+    /// Number of long runs, each with its own seed; 0 leaves out R17.
     pub endurance_seeds: usize,
     /// Ticks of each long run.
     pub endurance_ticks: usize,
     /// Whether the market is made to be predictable, so that R16 is only reported.
     pub learnable: bool,
-    /// Threads; the result does not depend on them.
+    /// Number of threads, which does not change the result.
     pub threads: usize,
 }
 
 impl BatteryOptions {
-    /// The whole battery: 20 seeds of ten days, 2,000 moments of impact, 100 runs of a million
-    /// ticks.
+    /// Returns the options of the whole battery: 20 seeds of ten days, 2,000 moments of impact, and
+    /// 100 runs of a million ticks.
     #[must_use]
     pub const fn full() -> Self {
         Self {
@@ -67,9 +68,9 @@ impl BatteryOptions {
         }
     }
 
-    /// The short form: four seeds of one day, without impact and long runs.
+    /// Returns the options of a short battery: four seeds of one day, without impact and long runs.
     ///
-    /// Half the seeds must pass: in one day, a statistic near the edge of its band leaves it by
+    /// Half the seeds must pass: within one day, a statistic near the edge of its band leaves it by
     /// chance.
     #[must_use]
     pub const fn short() -> Self {
@@ -93,7 +94,7 @@ pub struct FactsReport {
     pub first_seed: u64,
     /// Number of seeds.
     pub seeds: usize,
-    /// Ticks recorded a seed.
+    /// Number of ticks recorded per seed.
     pub ticks: usize,
     /// Share of the seeds that must lie in a band.
     pub share_needed: f64,
@@ -125,7 +126,7 @@ struct SeedDigest {
     /// Values of the facts of one recording, in the order of the catalogue.
     values: Vec<f64>,
     curves: Curves,
-    /// Variance of log returns over a parent order's time.
+    /// Mean square of log returns over the duration of a parent order.
     variance: f64,
     pairs: Vec<Vec<Pair>>,
     profits: Vec<Vec<f64>>,
@@ -139,10 +140,10 @@ enum FinishedJob {
     Endurance(bool),
 }
 
-/// Runs the battery on markets that `build` makes of seeds. O(seeds · ticks).
+/// Runs the battery on markets that `build` makes from seeds. O(seeds · ticks).
 ///
-/// `progress` is told the runs done and the runs in all, from several threads, and can end the
-/// battery: the result is then `None`.
+/// Calls `progress` with the numbers of finished runs and of all runs, from several threads. If it
+/// breaks, the battery ends and returns `None`.
 pub fn run<S: Subject>(
     preset: &str,
     build: impl Fn(u64) -> S + Sync,
@@ -193,7 +194,7 @@ pub fn run<S: Subject>(
     Some(collect(preset, &facts, &digests, &endured, options))
 }
 
-/// Records one seed and measures all that needs its market.
+/// Records one seed, and takes all measurements that need its market.
 fn examine<S: Subject>(
     build: &(impl Fn(u64) -> S + Sync),
     seed: u64,
@@ -221,7 +222,7 @@ fn examine<S: Subject>(
     }
 }
 
-/// Measures impact at each size from moments spread evenly over the run.
+/// Measures impact at each size, from moments spread evenly over the run.
 fn impact_pairs<S: Subject>(
     market: &mut S,
     seed: u64,
@@ -247,8 +248,8 @@ fn impact_pairs<S: Subject>(
     pairs
 }
 
-/// Whether a market is the same fresh, after a reset from another seed, as a clone, and on a thread
-/// of its own.
+/// Returns whether equal seeds give equal markets: fresh, as a clone after a reset, and on another
+/// thread.
 fn repeats<S: Subject>(build: &(impl Fn(u64) -> S + Sync), used: &mut S, seed: u64) -> bool {
     let run = |mut market: S| {
         (0..EXACT_TICKS).for_each(|_| market.step(0));
@@ -263,7 +264,8 @@ fn repeats<S: Subject>(build: &(impl Fn(u64) -> S + Sync), used: &mut S, seed: u
     fresh == again && elsewhere.is_ok_and(|hash| hash == fresh)
 }
 
-/// Whether a long run never gets stuck and keeps its price in range.
+/// Returns whether a long run never gets stuck, keeps its price in range, and conserves cash and
+/// shares.
 fn endure<S: Subject>(mut market: S, options: &BatteryOptions) -> bool {
     let mut start = None;
     let (mut quiet, mut one_sided) = (0, 0);
@@ -288,7 +290,7 @@ fn endure<S: Subject>(mut market: S, options: &BatteryOptions) -> bool {
     market.is_conserved()
 }
 
-/// Judges everything.
+/// Judges every fact and builds the report.
 fn collect(
     preset: &str,
     facts: &[FactSpec],
@@ -328,7 +330,7 @@ fn collect(
     }
 }
 
-/// Throws the samples of all seeds together.
+/// Pools the samples of all seeds.
 fn pool(digests: &[SeedDigest], endured: &[bool]) -> PooledSamples {
     let profits = |at: usize| digests.iter().flat_map(|d| d.profits[at].iter().copied()).collect();
     PooledSamples {
@@ -341,7 +343,7 @@ fn pool(digests: &[SeedDigest], endured: &[bool]) -> PooledSamples {
     }
 }
 
-/// Mean impact of each size over all seeds; empty if it was not measured.
+/// Returns the mean impact of each size over all seeds, for sizes with at least two pairs of runs.
 fn impact_of(digests: &[SeedDigest]) -> Vec<SizeImpact> {
     let volatility = mean(&digests.iter().map(|digest| digest.variance).collect::<Vec<_>>()).sqrt();
     let of = |(at, participation): (usize, &f64)| {

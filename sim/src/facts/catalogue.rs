@@ -1,7 +1,7 @@
 //! The facts: horizons, bands, sources.
 //!
 //! One tick is one second. Bands of returns, volatility and flow follow Cont 2001 and the papers
-//! named at each fact; those of the book and of the anchor are this project's reading of them.
+//! named at each fact. Bands of the book and of the anchor are this project's choice.
 
 use super::autocorrelation::{autocorrelation, decay_exponent, leverage};
 use super::impact;
@@ -13,20 +13,21 @@ use super::scaling::{dfa_exponent, kurtosis_at, variance_ratio};
 use super::spec::{Band, FactSpec, Measure};
 use super::tails::hill;
 
-/// A minute: the horizon of most facts.
+/// Ticks of a minute, the horizon of most facts.
 pub(super) const MINUTE: usize = 60;
-/// Five minutes: the longest horizon.
+/// Ticks of five minutes, the longest horizon.
 const FIVE_MINUTES: usize = 300;
 /// Horizon of the decay of volatility.
 pub(super) const TEN_SECONDS: usize = 10;
-/// Runs below a week have too few returns of five minutes, and too few lags of volatility.
+/// Ticks of a week. Shorter runs have too few returns of five minutes, and too few lags of
+/// volatility.
 const WEEK: usize = 5 * TICKS_PER_DAY;
-/// Share of the returns that make the tail.
+/// Fraction of the returns that form the tail.
 const TAIL: f64 = 0.05;
 
 const CONT: &str = "Cont 2001";
 
-/// Facts of one recording and facts over all of them, in the order of the report.
+/// Returns the facts of one recording and those of all recordings, in the order of the report.
 pub(super) fn catalogue() -> Vec<FactSpec> {
     let mut facts = returns();
     facts.extend(volatility());
@@ -309,7 +310,7 @@ fn acf1(recording: &Recording, horizon: usize) -> f64 {
     autocorrelation(&recording.returns(horizon), 1)[1]
 }
 
-/// Largest autocorrelation in size over lags 2 to 20, with its sign.
+/// Returns the autocorrelation of largest size over lags 2 to 20, with its sign.
 fn largest_acf(recording: &Recording, horizon: usize) -> f64 {
     let acf = autocorrelation(&recording.returns(horizon), 20);
     let larger = |x: f64, y: f64| if y.abs() > x.abs() { y } else { x };
@@ -320,14 +321,15 @@ fn acf_of_sizes(recording: &Recording, lag: usize) -> f64 {
     autocorrelation(&recording.sizes(MINUTE), lag)[lag]
 }
 
-/// Kurtosis of ten-minute returns over that of one-minute returns; NaN if those have no fat tails.
+/// Returns the kurtosis of ten-minute returns over that of one-minute returns. Returns NaN if
+/// one-minute returns have no fat tails.
 fn aggregation(recording: &Recording) -> f64 {
     let short = kurtosis_at(&recording.log_mid, MINUTE, MINUTE);
     let long = kurtosis_at(&recording.log_mid, 10 * MINUTE, MINUTE);
     if short > 0.0 { long / short } else { f64::NAN }
 }
 
-/// Autocorrelation of order signs in the order in which they traded.
+/// Returns the autocorrelation of order signs, in the order in which the orders traded.
 pub(super) fn sign_acf(recording: &Recording, max_lag: usize) -> Vec<f64> {
     let signs: Vec<f64> = recording.signs.iter().copied().map(f64::from).collect();
     autocorrelation(&signs, max_lag)

@@ -1,4 +1,4 @@
-//! Lines that are plotted: distribution of returns, autocorrelations, impact, shape of the book.
+//! Curves to plot: distribution of returns, autocorrelations, impact, shape of the book.
 
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ use super::sample::{mean, std_dev};
 const HISTOGRAM_EDGE: f64 = 8.0;
 /// Bins of the histogram: a quarter of a standard deviation each.
 const HISTOGRAM_BINS: usize = 64;
-/// Lags of order signs that are kept: dense at first, then sparse.
+/// Lags at which the autocorrelation of order signs is kept: dense at first, then sparse.
 const SIGN_LAGS: [usize; 22] =
     [1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 160, 250, 400, 500];
 
-/// A place on a line.
+/// A point of a curve.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LinePoint {
     /// Lag, or return in standard deviations.
@@ -28,15 +28,15 @@ pub struct LinePoint {
 /// Impact of one parent size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ImpactPoint {
-    /// Parent size as a share of the volume traded in its time.
+    /// Size of the parent order as a fraction of the mean volume in as many ticks.
     pub participation: f64,
-    /// Mean impact at the end, in units of the volatility over its time.
+    /// Mean impact at the end of the order, in units of the volatility over its duration.
     pub impact_sigma: f64,
     /// Standard error of the mean.
     pub std_error_sigma: f64,
-    /// Mean impact three spans after the end; NaN (`null`) if not followed.
+    /// Mean impact three durations after the end, in the same units; NaN (`null`) if not measured.
     pub later_sigma: f64,
-    /// Pairs of runs behind the means.
+    /// Number of pairs of runs that the means are taken over.
     pub pairs: usize,
 }
 
@@ -57,31 +57,32 @@ impl From<SizeImpact> for ImpactPoint {
 pub struct DepthPoint {
     /// Price ticks behind the best price.
     pub distance_ticks: usize,
-    /// Mean shares that wait there, both sides together.
+    /// Mean shares in orders at this distance, both sides together.
     pub shares: f64,
 }
 
-/// All lines, averaged over the seeds.
+/// All curves, averaged over the seeds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Curves {
-    /// Density of 60 s returns in standard deviations; the outermost bins hold all beyond them.
+    /// Density of 60 s returns in standard deviations. The outermost bins hold all returns beyond
+    /// them.
     pub return_density: Vec<LinePoint>,
     /// Autocorrelation of 60 s returns.
     pub return_acf: Vec<LinePoint>,
-    /// Autocorrelation of the sizes of 60 s returns.
+    /// Autocorrelation of absolute 60 s returns.
     pub abs_return_acf: Vec<LinePoint>,
-    /// Autocorrelation of the sizes of 10 s returns.
+    /// Autocorrelation of absolute 10 s returns.
     pub abs_return_acf_10s: Vec<LinePoint>,
     /// Autocorrelation of order signs.
     pub sign_acf: Vec<LinePoint>,
     /// Impact by size; empty if it was not measured.
     pub impact: Vec<ImpactPoint>,
-    /// Shape of the book.
+    /// Mean depth of the book by distance.
     pub depth: Vec<DepthPoint>,
 }
 
 impl Curves {
-    /// Draws the lines of one seed, without impact.
+    /// Computes the curves of one seed, without impact.
     pub(super) fn of(recording: &Recording) -> Self {
         let minutes = recording.returns(MINUTE);
         let acf = |series: &[f64], lags: usize| {
@@ -103,7 +104,7 @@ impl Curves {
         }
     }
 
-    /// Averages the lines of several seeds place by place.
+    /// Averages the curves of several seeds point by point.
     pub(super) fn average(seeds: &[Self]) -> Self {
         let Some(first) = seeds.first() else { return Self::default() };
         let mut all = first.clone();

@@ -1,36 +1,39 @@
 //! Price impact of large orders, from runs with and without them.
 //!
 //! A parent order of `Q` shares is sent as equal market orders spread over `T` ticks. Its impact is
-//! the log mid price of the run that got it minus that of a run that did not and is otherwise
-//! equal, times its sign. Buying and selling from the same moment cancels the difference that any
-//! order makes by chance, and needs the run without orders no more: `(buy - sell) / 2`.
+//! its sign times a difference of log mid-prices: of the run with the order, minus an equal run
+//! without it.
+//!
+//! A buying and a selling run from the same moment need no third run: the impact is `(buy - sell) /
+//! 2`. The difference also cancels chance effects that any order has.
 
 use super::sample::{mean, std_error};
 use super::subject::Subject;
 
-/// Ticks over which a parent order is worked.
+/// Duration of a parent order, in ticks.
 pub const METAORDER_TICKS: usize = 600;
-/// Ticks between two of its market orders.
+/// Ticks between two market orders of a parent order.
 pub const CHILD_EVERY: usize = 10;
-/// Ticks after the end, in units of [`METAORDER_TICKS`], at which the rest of the impact is read.
+/// Time after the end at which the remaining impact is measured, in units of [`METAORDER_TICKS`].
 pub const DECAY_SPANS: usize = 3;
-/// Parent sizes as shares of the volume of [`METAORDER_TICKS`] ticks.
+/// Sizes of parent orders, as fractions of the volume of [`METAORDER_TICKS`] ticks.
 pub const PARTICIPATIONS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
-/// Sizes from this one on are followed until after their end: smaller ones drown in noise.
+/// Least size whose impact is also measured after the end. The impact of smaller orders is lost in
+/// noise.
 pub const DECAY_FROM: f64 = 0.05;
 
-/// Half differences of the log mid between a buying and a selling clone.
+/// Half the difference of log mid-prices between a buying and a selling clone, at two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// At the end of the parent order.
     pub at_end: f64,
-    /// [`DECAY_SPANS`] spans later; NaN if the pair was not followed so far.
+    /// [`DECAY_SPANS`] durations after the end; NaN if not measured.
     pub later: f64,
 }
 
 /// Runs a buying and a selling clone of `market` with a parent order of `shares`. O(ticks).
 ///
-/// Returns `None` if a side of a book was empty where its price was to be read.
+/// Returns `None` if a book was one-sided when its price was read.
 pub fn pair<S: Subject>(market: &S, shares: i32, follow: bool) -> Option<Pair> {
     let children = i64::try_from(METAORDER_TICKS / CHILD_EVERY).unwrap_or(1);
     let read = |sign: i32| -> Option<(f64, f64)> {
@@ -39,7 +42,7 @@ pub fn pair<S: Subject>(market: &S, shares: i32, follow: bool) -> Option<Pair> {
         for tick in 0..METAORDER_TICKS {
             let mut order = 0;
             if tick % CHILD_EVERY == 0 {
-                // Rounds so that the children add up exactly.
+                // Rounds the running sum, so that the child orders add up exactly.
                 child += 1;
                 let due = i64::from(shares) * child / children;
                 order = i32::try_from(due - sent).unwrap_or(0);
@@ -63,20 +66,20 @@ pub fn pair<S: Subject>(market: &S, shares: i32, follow: bool) -> Option<Pair> {
 /// Mean impact at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeImpact {
-    /// Parent size as a share of the volume traded in its time.
+    /// Size of the parent order as a fraction of the mean volume in as many ticks.
     pub participation: f64,
-    /// Mean impact at the end, in units of the volatility over its time.
+    /// Mean impact at the end of the order, in units of the volatility over its duration.
     pub impact: f64,
     /// Standard error of `impact`.
     pub std_error: f64,
-    /// Mean impact [`DECAY_SPANS`] spans later in the same units; NaN if not followed.
+    /// Mean impact [`DECAY_SPANS`] durations after the end, in the same units; NaN if not measured.
     pub later: f64,
-    /// Pairs behind the means.
+    /// Number of pairs that the means are taken over.
     pub pairs: usize,
 }
 
 impl SizeImpact {
-    /// Averages pairs of one size; `volatility` is the standard deviation of log returns over
+    /// Averages pairs of one size. `volatility` is the standard deviation of log returns over
     /// [`METAORDER_TICKS`].
     #[must_use]
     pub fn of(participation: f64, pairs: &[Pair], volatility: f64) -> Self {
@@ -92,20 +95,21 @@ impl SizeImpact {
     }
 }
 
-/// Fit `impact = prefactor · participation^exponent`.
+/// Fitted power law `impact = prefactor · participation^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImpactFit {
-    /// `d`: one half is the square-root law.
+    /// Exponent `d`; one half is the square-root law.
     pub exponent: f64,
-    /// `Y`.
+    /// Prefactor `Y`.
     pub prefactor: f64,
 }
 
-/// Fits the power law by least squares, each size weighted by its squared standard error. O(sizes).
+/// Fits the power law by least squares, weighting each size by the inverse square of its standard
+/// error. O(sizes).
 ///
-/// Fits values, not logarithms, so that a small size whose mean is negative by chance still counts
-/// (Tóth et al. 2011 and Almgren et al. 2005 fit the same form). The exponent is searched in 0..=2.
-/// NaN below two sizes.
+/// Fits values instead of logarithms, so that a size whose mean is negative by chance still counts
+/// (Tóth et al. 2011 and Almgren et al. 2005 fit the same form). Searches the exponent in 0..=2.
+/// Returns NaN for fewer than two sizes.
 #[must_use]
 pub fn fit(sizes: &[SizeImpact]) -> ImpactFit {
     const STEPS: u32 = 2_000;
@@ -131,10 +135,10 @@ pub fn fit(sizes: &[SizeImpact]) -> ImpactFit {
     best.1
 }
 
-/// Returns the share of the impact that is left after [`DECAY_SPANS`] spans, over all followed
-/// sizes.
+/// Returns the fraction of the impact that is left after [`DECAY_SPANS`] durations.
 ///
-/// The ratio of sums, which noise in one size does not blow up. NaN if no size was followed.
+/// Divides sums over the sizes, so that noise in a single size has little effect. Returns NaN if no
+/// size was measured after its end.
 #[must_use]
 pub fn remaining(sizes: &[SizeImpact]) -> f64 {
     let followed = || sizes.iter().filter(|size| !size.later.is_nan());
@@ -147,7 +151,7 @@ mod tests {
     use super::super::random::SeriesRandom;
     use super::*;
 
-    /// Pairs of a market whose impact is planted, in noise of one volatility.
+    /// Returns the impact of a made-up market with a known impact curve and normal noise.
     fn planted(exponent: f64, prefactor: f64, left: f64, pairs: usize) -> Vec<SizeImpact> {
         let mut random = SeriesRandom::new(12);
         PARTICIPATIONS

@@ -1,20 +1,21 @@
 //! Realism battery: statistics that real markets show, computed on a simulated one.
 //!
 //! Every fact is a number with a pass band and a source ([`FactResult`]). A fact that is measured
-//! once a seed passes if its median over the seeds lies in the band and at least 80 % of the seeds
-//! do; a fact that needs all seeds together (impact, trading rules) passes if its one number does.
+//! once per seed passes if its median lies in the band, and so does a given fraction of the seeds
+//! (80 % in the full battery). A fact that needs all seeds together (impact, trading rules) has one
+//! number, which must lie in the band.
 //!
-//! The statistics are plain functions on slices and know no market. The battery drives anything
-//! that implements [`Subject`], so that it can be tried on markets made to fail it.
+//! The statistics are plain functions on slices, independent of markets. The battery runs on
+//! anything that implements [`Subject`], so that markets made to fail it can test it.
 //!
 //! | file | reason to exist |
 //! |---|---|
 //! | `sample`, `autocorrelation`, `scaling`, `tails` | statistics of one series |
 //! | `impact`, `rules` | statistics that need counterfactual runs or trades |
-//! | `subject`, `recording` | what is asked of a market, and what a run of it leaves |
+//! | `subject`, `recording` | the interface of a market, and the series of one run |
 //! | `spec`, `catalogue`, `verdict` | the facts, their bands, and the rule that judges them |
 //! | `pool` | samples of all seeds together |
-//! | `curves` | the lines that are plotted |
+//! | `curves` | curves to plot |
 //! | `battery` | runs seeds in parallel and collects the report |
 #![expect(clippy::cast_precision_loss, reason = "lengths of series are far below 2^52")]
 

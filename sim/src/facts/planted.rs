@@ -1,4 +1,4 @@
-//! Markets made to pass the battery or to fail one kind of fact, and the tests that they do.
+//! Markets that are made to pass the battery, or to fail one kind of fact, with tests that they do.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -10,29 +10,29 @@ use super::{BatteryOptions, FactsReport, Subject, TickView, run};
 /// Defect of a planted market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plant {
-    /// Nothing: fat tails, clustering, long memory of signs, a loose anchor.
+    /// No defect: fat tails, clustering, long memory of signs, a loose anchor.
     None,
     /// Independent normal returns of constant size, random signs.
     PureNoise,
-    /// Returns that carry on for minutes.
+    /// Returns that persist for minutes.
     Trending,
-    /// A mid that is the fundamental but for a tick.
+    /// A mid-price that follows the fundamental within ticks.
     Anchored,
     /// Impact in proportion to size that never fades.
     LinearImpact,
     /// A reset that forgets the seed.
     ForgetsSeed,
-    /// A price that is lost on the way.
+    /// A price that falls to a seventh in one tick.
     Crash,
 }
 
-/// Price ticks of the first price.
+/// First price, in price ticks.
 const START: f64 = 10_000.0;
-/// Parent orders at work at once: their Pareto lengths give signs their memory.
+/// Number of simultaneous parent orders. Their Pareto lengths give signs long memory.
 const PARENTS: usize = 10;
 
-/// Parents as in Lillo, Mike and Farmer 2005; volatility as a sum of three processes of different
-/// speed.
+/// Market with parent orders as in Lillo, Mike and Farmer 2005. Its volatility is a sum of three
+/// processes of different speed.
 #[derive(Clone, Debug)]
 struct Planted {
     plant: Plant,
@@ -63,12 +63,12 @@ impl Planted {
             view: TickView::default(),
             ticks: 0,
         };
-        // The slow parts need time to spread.
+        // The slow processes need time to reach their usual spread.
         (0..5_000).for_each(|_| market.step(0));
         market
     }
 
-    /// Standard deviation of the tick's return.
+    /// Returns the standard deviation of the return of this tick.
     fn scale(&mut self) -> f64 {
         if self.plant == Plant::PureNoise {
             return 1e-4;
@@ -160,12 +160,13 @@ impl Subject for Planted {
     }
 }
 
-/// Six seeds of a week: enough for every fact to be judged.
+/// Runs the battery on markets with this defect.
 fn battery(plant: Plant, options: &BatteryOptions) -> FactsReport {
     run("planted", |seed| Planted::new(plant, seed), options, |_, _| ControlFlow::Continue(()))
         .unwrap()
 }
 
+/// Returns options of six seeds of a week: enough for every fact to be judged.
 fn week() -> BatteryOptions {
     BatteryOptions { ticks: 5 * 23_400, seeds: 6, share: 0.6, ..BatteryOptions::short() }
 }

@@ -1,9 +1,9 @@
-//! Samples of all seeds together, for facts that one seed is too noisy for.
+//! Samples of all seeds together, for facts for which one seed is too noisy.
 
 use super::impact::SizeImpact;
 use super::rules::{Rule, annual_sharpe};
 
-/// Days below which a Sharpe ratio says nothing.
+/// Least number of days for which a Sharpe ratio is computed.
 const SHARPE_DAYS: usize = 100;
 
 /// Samples of all seeds.
@@ -24,20 +24,20 @@ pub(super) struct PooledSamples {
 }
 
 impl PooledSamples {
-    /// Returns a number of the measured impact, if it was measured.
+    /// Returns `number` of the measured impact; `None` if impact was not measured.
     pub(super) fn impact(&self, number: impl Fn(&[SizeImpact]) -> f64) -> Option<f64> {
         (!self.sizes.is_empty()).then(|| number(&self.sizes))
     }
 
-    /// Returns the annual Sharpe ratio of a rule over the days of all seeds, if they are enough to
-    /// tell: its standard error is 1.6 at [`SHARPE_DAYS`].
+    /// Returns the annual Sharpe ratio of a rule over the days of all seeds. Returns `None` for
+    /// fewer than [`SHARPE_DAYS`] days, at which the standard error is 1.6.
     pub(super) fn sharpe(&self, rule: Rule) -> Option<f64> {
         let at = Rule::ALL.iter().position(|each| *each == rule)?;
         let profits = self.profits.get(at)?;
         (profits.len() >= SHARPE_DAYS).then(|| annual_sharpe(profits))
     }
 
-    /// Returns the share that holds, if any was asked.
+    /// Returns the fraction of `held` that is true; `None` if it is empty.
     pub(super) fn share(held: &[bool]) -> Option<f64> {
         let count = held.iter().filter(|held| **held).count();
         (!held.is_empty()).then(|| count as f64 / held.len() as f64)

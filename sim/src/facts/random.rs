@@ -1,6 +1,6 @@
 //! Random numbers and series with known statistics, for the tests of the battery.
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): small, and independent of the market's own streams.
+/// `SplitMix64` generator (Steele, Lea, Flood 2014), independent of the market's own streams.
 #[derive(Clone, Debug)]
 pub(super) struct SeriesRandom(u64);
 
@@ -17,12 +17,12 @@ impl SeriesRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// Uniform in the open interval (0, 1).
+    /// Draws uniformly from the open interval (0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
         ((self.word() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 
-    /// Standard normal (Box and Muller 1958).
+    /// Draws from the standard normal distribution (Box and Muller 1958).
     pub(super) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -36,7 +36,7 @@ impl SeriesRandom {
         if self.word() & 1 == 0 { 1.0 } else { -1.0 }
     }
 
-    /// Pareto with minimum 1 and tail exponent `alpha`.
+    /// Draws from the Pareto distribution with minimum 1 and tail exponent `alpha`.
     pub(super) fn pareto(&mut self, alpha: f64) -> f64 {
         self.uniform().powf(-1.0 / alpha)
     }
@@ -45,7 +45,7 @@ impl SeriesRandom {
         (0..count).map(|_| self.normal()).collect()
     }
 
-    /// AR(1) with unit innovations: its autocorrelation at lag k is `phi^k`.
+    /// Returns an AR(1) series with unit innovations. Its autocorrelation at lag k is `phi^k`.
     pub(super) fn ar1(&mut self, phi: f64, count: usize) -> Vec<f64> {
         let mut state = self.normal() / (1.0 - phi * phi).sqrt();
         (0..count)
@@ -56,7 +56,7 @@ impl SeriesRandom {
             .collect()
     }
 
-    /// GARCH(1, 1) with unit variance (Bollerslev 1986).
+    /// Returns a GARCH(1, 1) series with unit variance (Bollerslev 1986).
     pub(super) fn garch(&mut self, arch: f64, garch: f64, count: usize) -> Vec<f64> {
         let mut variance = 1.0;
         (0..count)
@@ -68,8 +68,8 @@ impl SeriesRandom {
             .collect()
     }
 
-    /// Fractional noise ARFIMA(0, d, 0), Granger and Joyeux 1980: autocorrelation falls as
-    /// `lag^(2d - 1)` and the detrended fluctuation exponent is `d + 1/2`.
+    /// Returns fractional noise ARFIMA(0, d, 0), Granger and Joyeux 1980. Its autocorrelation falls
+    /// as `lag^(2d - 1)`, and its detrended fluctuation exponent is `d + 1/2`.
     pub(super) fn fractional(&mut self, d: f64, count: usize) -> Vec<f64> {
         const MEMORY: usize = 2_000;
         let mut weights = vec![1.0; MEMORY];

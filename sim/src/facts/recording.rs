@@ -1,14 +1,14 @@
-//! Recording of a run: one value a tick of each series that the facts need.
+//! Recording of a run: one value per tick of each series that the facts need.
 
 use super::sample::std_dev;
 use super::scaling::returns;
 use super::subject::Subject;
 
-/// Ticks of a trading day: one a second from 9:30 to 16:00.
+/// Ticks of a trading day: one per second from 9:30 to 16:00.
 pub const TICKS_PER_DAY: usize = crate::DAY_TICKS as usize;
-/// Distances from the best price at which depth is kept.
+/// Number of distances from the best price at which depth is kept.
 pub const DEPTH_LEVELS: usize = 24;
-/// Ticks between two looks into the book.
+/// Ticks between two readings of the book's depth.
 const DEPTH_EVERY: usize = 10;
 
 /// Series of one seed, after warm-up.
@@ -24,18 +24,18 @@ pub struct Recording {
     pub volume: Vec<f64>,
     /// Fundamental in price ticks.
     pub fundamental: Vec<f64>,
-    /// Signs of the orders that took liquidity, one an order.
+    /// Signs of the orders that took liquidity, one per order.
     pub signs: Vec<i8>,
     /// Ticks at whose end a side of the book was empty.
     pub one_sided_ticks: usize,
-    /// Mean shares that wait at each distance from the best price, both sides together.
+    /// Mean shares in orders at each distance from the best price, both sides together.
     pub depth: Vec<f64>,
     /// Whether cash and shares added up at the end.
     pub conserved: bool,
 }
 
 impl Recording {
-    /// Runs `market` for `ticks` ticks without outside orders and keeps what it shows. O(ticks).
+    /// Runs `market` for `ticks` ticks without outside orders and records its series. O(ticks).
     pub fn take<S: Subject>(market: &mut S, ticks: usize) -> Self {
         let mut recording = Self { depth: vec![0.0; DEPTH_LEVELS], ..Self::default() };
         let mut looks = 0.0;
@@ -72,13 +72,13 @@ impl Recording {
         self.log_mid.len()
     }
 
-    /// Returns log returns of the mid over `horizon` ticks, not overlapping.
+    /// Returns log returns of the mid-price over `horizon` ticks, without overlap.
     #[must_use]
     pub fn returns(&self, horizon: usize) -> Vec<f64> {
         returns(&self.log_mid, horizon)
     }
 
-    /// Returns the sizes of [`Self::returns`].
+    /// Returns the absolute values of [`Self::returns`].
     #[must_use]
     pub fn sizes(&self, horizon: usize) -> Vec<f64> {
         self.returns(horizon).into_iter().map(f64::abs).collect()
@@ -87,7 +87,8 @@ impl Recording {
     /// Returns the volume of each interval that [`Self::returns`] covers.
     #[must_use]
     pub fn volumes(&self, horizon: usize) -> Vec<f64> {
-        // A return runs from the end of one tick to the end of another: the first tick is in none.
+        // The first return begins at the end of the first tick, so the volume of that tick is left
+        // out.
         let traded = self.volume.get(1..).unwrap_or_default();
         traded.chunks_exact(horizon).map(|part| part.iter().sum()).collect()
     }
@@ -111,7 +112,7 @@ impl Recording {
     }
 }
 
-/// Quotes before the first tick; a one-sided book at the start counts as one at its fundamental.
+/// Returns the quotes before the first tick. A one-sided book counts as quoting its fundamental.
 fn last_quotes<S: Subject>(market: &S) -> (i32, i32) {
     let view = market.view();
     #[expect(clippy::cast_possible_truncation, reason = "a price in ticks")]

@@ -1,9 +1,9 @@
-//! Trading rules that must not earn anything, and the cost of trading at random.
+//! Trading rules that must not earn anything, and the profit of trading at random.
 //!
-//! A rule looks at the end of each minute and holds one share long, none, or one short until the
-//! end of the next. It buys at the best sell price, sells at the best buy price and pays the taker
-//! fee; its orders move nothing. A day ends flat. Sharpe ratios are of daily profits, times
-//! `sqrt(252)`.
+//! A rule decides once a minute, and holds one share long, none, or one short until its next
+//! decision. It buys at the best sell price, sells at the best buy price and pays the taker fee.
+//! Its orders do not move the price. Each day ends with no shares. Sharpe ratios are those of daily
+//! profits, times `sqrt(252)`.
 
 use serde::Serialize;
 
@@ -12,12 +12,12 @@ use super::sample::{mean, std_dev, std_error};
 
 /// Ticks between two decisions.
 const BAR_TICKS: usize = 60;
-/// Minutes that a rule looks back at most.
+/// Minutes before the first decision, which the longest look-back needs.
 const LOOK_BACK: usize = 64;
 /// Trading days of a year.
 const DAYS_PER_YEAR: f64 = 252.0;
 
-/// A rule of thumb.
+/// A simple trading rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -27,11 +27,12 @@ pub enum Rule {
     Reversal,
     /// Follows the sign of the MACD(8, 16, 4) histogram (Appel 1979).
     Macd,
-    /// Buys more than one standard deviation below the mean mid of the last hour, sells above.
+    /// Buys more than one standard deviation below the mean mid-price of the last hour, sells
+    /// above.
     BelowFair,
     /// Buys below the hidden fundamental and sells above, if the gap pays for the trade.
     ///
-    /// Upper bound that no trader can reach: it knows the fundamental.
+    /// It knows the fundamental, and so is an upper bound that no trader can reach.
     BelowFundamental,
 }
 
@@ -40,7 +41,7 @@ impl Rule {
     pub const ALL: [Self; 5] =
         [Self::Momentum, Self::Reversal, Self::Macd, Self::BelowFair, Self::BelowFundamental];
 
-    /// Position that the rule wants at the bar `at`: 1, 0 or -1.
+    /// Returns the position that the rule wants at bar `at`: 1, 0 or -1.
     fn position(self, bars: &Bars, at: usize) -> i32 {
         let momentum = || sign(bars.mid[at] - bars.mid[at - 10]);
         match self {
@@ -61,7 +62,7 @@ impl Rule {
     }
 }
 
-/// Quotes at the ends of minutes.
+/// Quotes of every minute.
 struct Bars {
     bid: Vec<f64>,
     ask: Vec<f64>,
@@ -85,14 +86,14 @@ impl Bars {
         Self { bid, ask, mid, fundamental, histogram, fee }
     }
 
-    /// Cash that moving `position` to `target` at the touch of bar `at` brings (negative: costs).
+    /// Returns the cash gained by moving `position` to `target` at the touch of bar `at`.
     fn trade(&self, at: usize, position: i32, target: i32) -> f64 {
         let shares = f64::from(target - position);
         let price = if shares > 0.0 { self.ask[at] } else { self.bid[at] };
         -shares * price - shares.abs() * price * self.fee
     }
 
-    /// First and last bar of each whole day that leaves room to look back.
+    /// Returns the first and last bar of each whole day. The first day begins after the look-back.
     fn days(&self) -> impl Iterator<Item = (usize, usize)> {
         let length = TICKS_PER_DAY / BAR_TICKS;
         (0..self.mid.len() / length)
@@ -117,18 +118,18 @@ pub fn daily_profits(recording: &Recording, rule: Rule, fee: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the annualised Sharpe ratio of daily profits; zero if a rule never traded.
+/// Returns the annualised Sharpe ratio of daily profits; zero if they do not vary.
 #[must_use]
 pub fn annual_sharpe(profits: &[f64]) -> f64 {
     let deviation = std_dev(profits);
     if deviation == 0.0 { 0.0 } else { mean(profits) / deviation * DAYS_PER_YEAR.sqrt() }
 }
 
-/// Returns what a policy of random orders earned each day beyond its costs, in units of the price.
+/// Returns the profit of random orders before their costs, for each day, in units of the price.
 ///
-/// Each minute it buys a share, sells one or does nothing, and ends the day flat. Its costs are
-/// half the spread and the fee of each trade; what is left has mean zero if prices cannot be
-/// foreseen. `draw` returns uniform words.
+/// Each minute the policy buys a share, sells one or does nothing; it ends the day without shares.
+/// The costs are half the spread and the fee of each trade. The profit before costs has mean zero
+/// if prices are unpredictable. `draw` returns uniform words.
 pub fn random_policy(recording: &Recording, fee: f64, mut draw: impl FnMut() -> u64) -> Vec<f64> {
     let bars = Bars::of(recording, fee);
     bars.days()
@@ -151,14 +152,14 @@ pub fn random_policy(recording: &Recording, fee: f64, mut draw: impl FnMut() -> 
         .collect()
 }
 
-/// Returns the mean in units of its standard error, zero of a constant sample at zero.
+/// Returns the mean in units of its standard error; zero if the mean is zero.
 #[must_use]
 pub fn z_score(sample: &[f64]) -> f64 {
     let mean = mean(sample);
     if mean == 0.0 { 0.0 } else { mean / std_error(sample) }
 }
 
-/// Exponential moving average with `alpha = 2 / (span + 1)`.
+/// Returns the exponential moving average with `alpha = 2 / (span + 1)`.
 fn smooth(series: &[f64], span: u32) -> Vec<f64> {
     let alpha = 2.0 / (f64::from(span) + 1.0);
     let mut state = series.first().copied().unwrap_or(0.0);
@@ -180,7 +181,7 @@ mod tests {
     use super::super::random::SeriesRandom;
     use super::*;
 
-    /// Mid prices in ticks, one a minute held for 60 ticks, with a spread of two ticks.
+    /// Records mid-prices in ticks, each held for a minute, with a spread of two ticks.
     fn recording(minutes: &[f64]) -> Recording {
         let mut recording = Recording::default();
         for mid in minutes.iter().flat_map(|mid| std::iter::repeat_n(mid, BAR_TICKS)) {

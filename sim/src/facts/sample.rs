@@ -1,33 +1,34 @@
 //! Moments and order statistics of one sample.
 
-/// Returns the arithmetic mean, NaN of an empty sample. O(n).
+/// Returns the arithmetic mean; NaN for an empty sample. O(n).
 #[must_use]
 pub fn mean(sample: &[f64]) -> f64 {
     sample.iter().sum::<f64>() / sample.len() as f64
 }
 
-/// Returns the population standard deviation, NaN of an empty sample. O(n).
+/// Returns the population standard deviation; NaN for an empty sample. O(n).
 #[must_use]
 pub fn std_dev(sample: &[f64]) -> f64 {
     central_moment(sample, mean(sample), 2).sqrt()
 }
 
-/// Returns the standard error of the mean, NaN below two values. O(n).
+/// Returns the standard error of the mean; NaN for fewer than two values. O(n).
 #[must_use]
 pub fn std_error(sample: &[f64]) -> f64 {
     std_dev(sample) / (sample.len() as f64 - 1.0).sqrt()
 }
 
-/// Returns the excess kurtosis `m4 / m2^2 - 3` (population moments): zero of a normal sample. O(n).
+/// Returns the excess kurtosis `m4 / m2^2 - 3` of population moments: zero for a normal sample.
+/// O(n).
 ///
-/// NaN if all values are equal.
+/// Returns NaN if all values are equal.
 #[must_use]
 pub fn excess_kurtosis(sample: &[f64]) -> f64 {
     let mean = mean(sample);
     central_moment(sample, mean, 4) / central_moment(sample, mean, 2).powi(2) - 3.0
 }
 
-/// Returns the Pearson correlation of two samples, NaN if one is constant. O(n).
+/// Returns the Pearson correlation of two samples; NaN if one is constant. O(n).
 ///
 /// # Panics
 ///
@@ -41,9 +42,9 @@ pub fn correlation(left: &[f64], right: &[f64]) -> f64 {
     covariance / left.len() as f64 / (std_dev(left) * std_dev(right))
 }
 
-/// Returns the quantile at `share` in `0..=1`, linear between neighbours; NaN of an empty sample.
+/// Returns the quantile at `share` in `0..=1`, linear between neighbours; NaN for an empty sample.
 ///
-/// NaN values are left out. O(n log n), one copy.
+/// Ignores NaN values. O(n log n), one copy.
 #[must_use]
 pub fn quantile(sample: &[f64], share: f64) -> f64 {
     let mut sorted: Vec<f64> = sample.iter().copied().filter(|x| !x.is_nan()).collect();
@@ -56,7 +57,7 @@ pub fn quantile(sample: &[f64], share: f64) -> f64 {
     let below = place.floor() as usize;
     let above = (below + 1).min(sorted.len() - 1);
     let weight = place - below as f64;
-    // Equal neighbours may be infinite, and infinity minus infinity is no number.
+    // Avoids zero times infinity, which is NaN.
     if weight == 0.0 {
         sorted[below]
     } else {
@@ -70,7 +71,8 @@ pub fn median(sample: &[f64]) -> f64 {
     quantile(sample, 0.5)
 }
 
-/// Slope and intercept of the least-squares line through points, NaN below two places on x. O(n).
+/// Returns slope and intercept of the least-squares line through points; NaN if all have the same
+/// x. O(n).
 #[must_use]
 pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len() as f64;

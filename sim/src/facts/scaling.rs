@@ -2,7 +2,7 @@
 
 use super::sample::{excess_kurtosis, line, mean};
 
-/// Returns log prices' differences over `horizon` places, not overlapping. O(n / horizon).
+/// Returns differences of log prices over `horizon` places, without overlap. O(n / horizon).
 #[must_use]
 pub fn returns(log_prices: &[f64], horizon: usize) -> Vec<f64> {
     let mut every = log_prices.iter().step_by(horizon.max(1));
@@ -18,8 +18,9 @@ pub fn returns(log_prices: &[f64], horizon: usize) -> Vec<f64> {
 
 /// Returns the variance ratio `VR(q) = Var(q-period returns) / (q · Var(returns))`. O(n).
 ///
-/// Overlapping sums with the bias corrections of Lo and `MacKinlay` 1988, eq. 12: one of a random
-/// walk, above of a trend, below of a reversal. NaN unless the series is longer than `q`.
+/// Uses overlapping sums with the bias corrections of Lo and `MacKinlay` 1988, eq. 12. The ratio is
+/// 1 for a random walk, above 1 for a trend and below 1 for a reversal. NaN unless the series is
+/// longer than `q`.
 #[must_use]
 pub fn variance_ratio(returns: &[f64], q: usize) -> f64 {
     let count = returns.len();
@@ -42,7 +43,7 @@ pub fn variance_ratio(returns: &[f64], q: usize) -> f64 {
 /// Returns the excess kurtosis of returns over `horizon` places, taken at steps of `step`. O(n /
 /// step).
 ///
-/// Overlapping, because the few long returns of a short run scatter much.
+/// The returns overlap, since a short run has too few long returns without overlap.
 #[must_use]
 pub fn kurtosis_at(log_prices: &[f64], horizon: usize, step: usize) -> f64 {
     let changes: Vec<f64> = log_prices
@@ -54,17 +55,19 @@ pub fn kurtosis_at(log_prices: &[f64], horizon: usize, step: usize) -> f64 {
     excess_kurtosis(&changes)
 }
 
-/// Box sizes of a fluctuation analysis.
+/// Number of box sizes of a fluctuation analysis.
 const DFA_SIZES: u32 = 12;
 /// Smallest box: below it, the line through a box takes most of the fluctuation.
 const DFA_SMALLEST: usize = 10;
 
 /// Returns the exponent of detrended fluctuation analysis of order one. O(n).
 ///
-/// Peng et al. 1994: the profile (running sum of deviations from the mean) is cut into boxes, a
-/// line is taken out of each, and the root mean square of the rest grows as `size^alpha`. 0.5 of
-/// noise without memory, `d + 1/2` of fractional noise. Twelve box sizes from 10 to a tenth of the
-/// series, even in logarithm. NaN below 200 values.
+/// Peng et al. 1994: the profile (running sum of deviations from the mean) is cut into boxes, and
+/// each box loses its least-squares line. The root mean square of the rest grows as `size^alpha`,
+/// with `alpha` 0.5 for noise without memory and `d + 1/2` for fractional noise.
+///
+/// Uses twelve box sizes from 10 to a tenth of the series, evenly spaced in logarithm. Returns NaN
+/// for fewer than 200 values.
 #[must_use]
 pub fn dfa_exponent(series: &[f64]) -> f64 {
     let largest = series.len() / 10;
@@ -100,7 +103,7 @@ pub fn dfa_exponent(series: &[f64]) -> f64 {
     line(&points).0
 }
 
-/// Root mean square of the profile around the line of each box of `size`.
+/// Returns the root mean square of the profile around the line of each box of `size`.
 fn fluctuation(profile: &[f64], size: usize) -> f64 {
     let mut total = 0.0;
     let mut count = 0_usize;

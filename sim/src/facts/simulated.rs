@@ -1,4 +1,4 @@
-//! A simulated market as the battery sees it.
+//! Adapts a simulated market to the battery.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::ledger::Limits;
 use crate::market::Market;
 use crate::venue::SlotRequest;
 
-/// Ticks before the first one that counts: an hour, in which positions and volatility spread out.
+/// Ticks of warm-up: an hour, in which positions and volatility reach their usual spread.
 pub const WARM_UP_TICKS: u64 = 3_600;
-/// The outside account buys and sells whatever the battery asks for.
+/// Endowment of the outside account, enough for every order of the battery.
 const DEEP_POCKETS: AccountConfig = AccountConfig {
     cash: 1_000_000_000_000_000,
     shares: 0,
@@ -27,7 +27,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Builds a market of `config` and warms it up. Its slots are replaced by one of the battery's.
+    /// Builds a market of `config` and warms it up. Replaces its slots by one for the battery.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ impl Simulated {
     }
 }
 
-/// Runs the battery on a preset; see [`run`](super::run). The trading rules are only reported where
-/// the preset reveals its fundamental, since it is made to be learnable.
+/// Runs the battery on a preset; see [`run`](super::run). A preset that reveals its fundamental is
+/// made to be predictable, so the trading rules are reported and not judged.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Facts: a statistic, a band and a source each.
+//! Specification of a fact: statistic, band and source.
 
 use serde::Serialize;
 
@@ -15,19 +15,19 @@ pub struct Band {
 }
 
 impl Band {
-    /// Values from `low` to `high`.
+    /// Returns the band from `low` to `high`.
     #[must_use]
     pub const fn new(low: f64, high: f64) -> Self {
         Self { low, high }
     }
 
-    /// Values of `low` and more.
+    /// Returns the band of `low` and above.
     #[must_use]
     pub const fn at_least(low: f64) -> Self {
         Self::new(low, f64::INFINITY)
     }
 
-    /// Values of `high` and less.
+    /// Returns the band of `high` and below.
     #[must_use]
     pub const fn at_most(high: f64) -> Self {
         Self::new(f64::NEG_INFINITY, high)
@@ -43,9 +43,9 @@ impl Band {
 /// Source of a fact's values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Measure {
-    /// One value a seed, of its recording.
+    /// One value per seed, from its recording.
     PerSeed(fn(&Recording) -> f64),
-    /// One value over all seeds; none if the options left it out.
+    /// One value over all seeds; `None` if the options left it out.
     Pooled(fn(&PooledSamples) -> Option<f64>),
 }
 
@@ -54,15 +54,16 @@ pub(super) enum Measure {
 pub(super) struct FactSpec {
     /// Number in the battery: `R1`.
     pub(super) id: &'static str,
-    /// Unique key, as in the JSON.
+    /// Unique key, also used in the JSON.
     pub(super) key: &'static str,
     /// Statistic, with its horizon.
     pub(super) statistic: &'static str,
     /// Values that pass.
     pub(super) band: Band,
-    /// Horizon in ticks whose sampling error widens the band to `3 / sqrt(returns)`.
+    /// Horizon in ticks. Three standard errors of as many returns, `3 / sqrt(ticks / horizon)`,
+    /// widen the band.
     pub(super) noise_horizon: Option<usize>,
-    /// Ticks below which a run cannot tell and the fact is only reported.
+    /// Least ticks of a run that judges the fact. Shorter runs only report it.
     pub(super) min_ticks: usize,
     /// Whether the fact is never judged.
     pub(super) report_only: bool,

@@ -1,6 +1,6 @@
 //! Interface of a market that the battery can measure.
 
-/// Best quotes and trading of one tick, after it.
+/// Best quotes after a tick, and the trading in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TickView {
     /// Best buy price in price ticks, if any order buys.
@@ -29,15 +29,15 @@ impl TickView {
 
 /// A market with one symbol and one outside account, driven tick by tick.
 ///
-/// A clone continues exactly as its original would: impact is the difference of two clones of which
-/// one got orders. An order of the outside account must not shift the random draws of other
-/// accounts.
+/// A clone must continue exactly as its original would: impact is the difference between two
+/// clones. An order of the outside account must not shift the random draws of other accounts.
 pub trait Subject: Clone + Send {
-    /// Starts over with `seed`, warm-up included: equal to a market that was built with it.
+    /// Starts over with `seed`, warm-up included. The market must equal one that was built with
+    /// `seed`.
     fn reset(&mut self, seed: u64);
 
-    /// Advances one tick. The outside account first sends a market order of `order` shares: buys if
-    /// positive, sells if negative, none if zero.
+    /// Advances one tick. The outside account first sends a market order of `order` shares: a buy
+    /// if positive, a sell if negative, none if zero.
     fn step(&mut self, order: i32);
 
     /// Returns quotes and trading of the last tick.
@@ -47,17 +47,15 @@ pub trait Subject: Clone + Send {
     /// the order in which they traded.
     fn append_signs(&self, signs: &mut Vec<i8>);
 
-    /// Returns the shares that wait `distance` price ticks behind the best price: of buys, of
-    /// sells.
+    /// Returns the shares in buys and in sells, each `distance` price ticks behind its best price.
     fn depth(&self, distance: i32) -> [u64; 2];
 
-    /// Returns the fee of an order that takes liquidity, as a share of the money traded.
+    /// Returns the fee of an order that takes liquidity, as a fraction of the money traded.
     fn taker_fee(&self) -> f64;
 
-    /// Returns a hash of the whole state: equal for equal markets, whatever made them.
+    /// Returns a hash of the whole state. Markets in equal states must have equal hashes.
     fn state_hash(&self) -> u64;
 
-    /// Returns whether all cash (fees included) and all shares add up to what was there at the
-    /// start.
+    /// Returns whether cash (fees included) and shares still sum to their amounts at the start.
     fn is_conserved(&self) -> bool;
 }

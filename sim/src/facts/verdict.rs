@@ -9,15 +9,15 @@ use super::spec::{Band, FactSpec};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Median inside the band, and enough seeds with it.
+    /// The median and enough seeds lie in the band.
     Pass,
-    /// Median or too many seeds outside the band.
+    /// The median or too many seeds lie outside the band.
     Miss,
-    /// Measured and not judged.
+    /// The fact was measured and not judged.
     ReportOnly,
 }
 
-/// Values of one fact over all seeds, and what they amount to.
+/// Values of one fact over all seeds, and their verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct FactResult {
     /// Number in the battery: `R1`.
@@ -30,19 +30,19 @@ pub struct FactResult {
     pub source: &'static str,
     /// Band for the length of these runs.
     pub band: Band,
-    /// One value a seed, or one for all. NaN (`null`) where there was nothing to measure.
+    /// One value per seed, or one for all. NaN (`null`) if there was nothing to measure.
     pub values: Vec<f64>,
     /// Median of the values.
     pub median: f64,
-    /// Share of the values inside the band.
+    /// Fraction of the values inside the band.
     pub share_inside: f64,
     /// Judgement.
     pub verdict: Verdict,
 }
 
 impl FactResult {
-    /// Judges `values` of runs of `ticks` ticks: at least `share` of them must pass, and the
-    /// median.
+    /// Judges `values` of runs of `ticks` ticks. At least `share` of them and their median must lie
+    /// in the band.
     pub(super) fn judge(spec: &FactSpec, values: Vec<f64>, ticks: usize, share: f64) -> Self {
         let band = spec.band_for(ticks);
         let inside = values.iter().filter(|value| band.contains(**value)).count();

@@ -4,10 +4,14 @@
 //! counts 54 features, one too few: a vector of 54 ends at index 53 and loses index 54,
 //! `f_sentiment_price_gap`.
 //!
-//! Definitions that differ from the note, because the old ones were constant, redundant by mistake
-//! or wrong: 39-41 show the newest event, not the oldest; 42 and 43 see a book in which orders
-//! rest; 44 uses the true side of every trade; 48, 49 and 54 measure against the volume-weighted
-//! mean price unless the fundamental is revealed; 53 is a rate that does not saturate.
+//! Some definitions differ from the note, where they were constant, redundant or wrong:
+//!
+//! - 39-41 show the newest event, not the oldest;
+//! - 42 and 43 see a book in which orders rest;
+//! - 44 uses the true side of every trade;
+//! - 48, 49 and 54 measure against the volume-weighted mean price, unless the fundamental is
+//!   revealed;
+//! - 53 is a rate that does not saturate.
 
 use super::{
     Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, depth_imbalance,
@@ -143,7 +147,7 @@ fn technicals(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     writer.put(money(candles.ema8()));
     writer.put(money(candles.ema16()));
     writer.put(candles.rsi8());
-    // The three MACD entries come together, once the signal has its four lines.
+    // All three MACD entries wait for the signal, which needs four values of the line.
     let macd = candles.macd_line().zip(candles.macd_signal());
     writer.put(money(macd.map(|(line, _)| line)));
     writer.put(money(macd.map(|(_, signal)| signal)));

@@ -1,8 +1,8 @@
 //! Observations of an agent: named, bounded features, written into the caller's slice.
 //!
-//! [`FullFeatures`] has 55 entries a symbol in currency and per cent, [`NormalisedFeatures`] 40
-//! entries that do not depend on the price level, [`PrivateFeatures`] the state of one slot. A set
-//! is a pure function of the market's state after a tick.
+//! [`FullFeatures`] has 55 entries per symbol in currency and per cent. [`NormalisedFeatures`] has
+//! 40 entries that do not depend on the price level. [`PrivateFeatures`] has the state of one slot.
+//! A set is a pure function of the market's state after a tick.
 
 mod full;
 mod normalised;
@@ -49,7 +49,7 @@ pub struct Feature {
     pub low: f32,
     /// Highest value; larger ones are clipped.
     pub high: f32,
-    /// Value while there is too little history.
+    /// Value of a feature that is not defined, such as with too little history.
     pub missing: f32,
 }
 
@@ -68,17 +68,17 @@ pub enum ObserveError {
     /// There is no such symbol.
     #[error("symbol {symbol} does not exist; there are {symbols}, counted from 0")]
     UnknownSymbol {
-        /// Symbol asked for.
+        /// Requested symbol.
         symbol: u16,
-        /// How many there are.
+        /// Number of symbols.
         symbols: u16,
     },
     /// There is no such slot.
     #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
     UnknownSlot {
-        /// Slot asked for.
+        /// Requested slot.
         slot: usize,
-        /// How many there are.
+        /// Number of slots.
         slots: usize,
     },
 }
@@ -88,7 +88,7 @@ pub trait FeatureSet {
     /// Returns the entries in the order of the vector.
     fn features(&self) -> &'static [Feature];
 
-    /// Writes the features of `symbol` into `out`. No allocation.
+    /// Writes the features of `symbol` into `out`, without allocating.
     ///
     /// # Errors
     /// [`ObserveError`] for an unknown symbol or slot, or a slice of another length; `out` is
@@ -100,7 +100,8 @@ pub trait FeatureSet {
         self.features().len()
     }
 
-    /// Returns a hash of names, units, bounds and missing values: the version of the set.
+    /// Returns a hash of names, units, bounds, missing values and groups, to identify the version
+    /// of the set.
     fn fingerprint(&self) -> u64 {
         let mut hash = mix(self.count() as u64);
         let mut word = |word: u64| hash = mix(hash.rotate_left(7) ^ word);
@@ -137,7 +138,7 @@ impl<'a> FeatureWriter<'a> {
         Self { features, out, at: 0 }
     }
 
-    /// Writes the next feature; `None` and NaN become its missing value.
+    /// Writes the next feature; `None` and NaN become the feature's missing value.
     #[inline]
     fn put(&mut self, value: impl Into<Option<f64>>) {
         let feature = &self.features[self.at];

@@ -1,4 +1,4 @@
-//! The default set: 40 features of one symbol, free of the price level.
+//! The default set: 40 features of one symbol that do not depend on the price level.
 //!
 //! Returns are in standard deviations, price gaps in average true ranges, volumes in logarithms of
 //! ratios, so that a policy carries over between episodes, symbols and price levels.
@@ -106,7 +106,7 @@ fn returns(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
 fn technicals(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     let mid = market.mid(symbol);
-    // Half a tick at least, since a market without trades has no range.
+    // At least half a tick, since a market without trades has no range.
     let range = candles.atr8().map(|range| range.max(0.5));
     let mut gap = |distance: Option<f64>| {
         writer.put(distance.zip(range).map(|(distance, range)| distance / range));
@@ -145,7 +145,7 @@ fn book(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let at_touch = depth_imbalance(market, symbol, 1);
     writer.put(at_touch);
     writer.put(depth_imbalance(market, symbol, 5));
-    // The microprice weighs each side's price with the other side's shares: its distance from the
+    // The microprice weights each side's price by the other side's shares. So its distance from the
     // mid-price is the imbalance times half the spread.
     writer.put(touch.and(at_touch));
     writer.put(tape.flow_imbalance());

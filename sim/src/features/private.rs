@@ -1,16 +1,16 @@
-//! The state of one slot: what makes the task Markov for the agent behind it.
+//! State of one slot, without which the agent's task would not be Markov.
 
 use super::{Feature, FeatureGroup, FeatureSet, FeatureWriter, ObserveError, check};
 use crate::{ledger::CASH_PER_TICK, market::Market};
 
-/// The private block of one slot in one symbol.
+/// Private features of one slot in one symbol.
 ///
-/// With several symbols, the block is written once for each; cash, equity and time repeat.
+/// With several symbols they are written once for each; cash, equity and time repeat.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateFeatures {
     /// Slot.
     pub slot: usize,
-    /// Share of the episode that is left, 0 to 1. Episodes belong to the caller.
+    /// Fraction of the episode that is left, 0 to 1. The caller defines episodes.
     pub time_left: f64,
 }
 

@@ -1,8 +1,8 @@
-//! Reasons for which the ledger refuses an order, and what its check finds.
+//! Errors of the ledger: refused orders, and failed checks.
 
 use thiserror::Error;
 
-/// Why an order was refused. Nothing has changed then.
+/// Why an order was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OrderReject {
@@ -17,7 +17,7 @@ pub enum OrderReject {
     TooLarge {
         /// Shares asked for.
         quantity: i32,
-        /// Most shares of one order.
+        /// Maximum shares of one order.
         limit: i32,
     },
     /// The position could exceed the long limit.
@@ -28,7 +28,7 @@ pub enum OrderReject {
     LongLimit {
         /// Largest position that could result.
         position: i64,
-        /// Most shares long.
+        /// Maximum shares long.
         limit: i32,
     },
     /// The position could exceed the short limit.
@@ -39,7 +39,7 @@ pub enum OrderReject {
     ShortLimit {
         /// Largest short position that could result.
         short: i64,
-        /// Most shares short.
+        /// Maximum shares short.
         limit: i32,
     },
     /// The account cannot pay the order at its worst price.
@@ -61,10 +61,10 @@ pub enum OrderReject {
         /// Shares left to borrow.
         free: i64,
     },
-    /// The account has all its places for open orders in use.
+    /// The account already has the maximum number of open orders.
     #[error("{limit} orders are open already, the most for one account; cancel one first")]
     TooManyOpen {
-        /// Most open orders.
+        /// Maximum number of open orders.
         limit: u32,
     },
     /// A post-only order would have traded at once.
@@ -89,7 +89,7 @@ pub enum OrderReject {
     /// The queue of orders on their way is full.
     #[error("{limit} orders are on their way already, the most for one slot; wait a tick")]
     QueueFull {
-        /// Most orders on their way.
+        /// Maximum number of orders on their way.
         limit: u32,
     },
     /// The slot or symbol does not exist.
@@ -97,9 +97,9 @@ pub enum OrderReject {
     Unknown {
         /// `"slot"` or `"symbol"`.
         what: &'static str,
-        /// Number asked for.
+        /// Requested number.
         index: u64,
-        /// How many there are.
+        /// Number of slots or symbols.
         count: u64,
     },
     /// The price is not positive.

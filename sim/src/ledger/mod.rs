@@ -1,9 +1,9 @@
 //! Cash, shares, fees, borrowing and limits of every account, in integers.
 //!
-//! Cash is counted in hundredths of the value of one tick on one share ([`CASH_PER_TICK`]), so that
-//! a price in ticks times shares is exact and fees have room below it. Money only moves between
-//! accounts, the exchange (fees) and the lender (borrowing costs); shares only between accounts.
-//! [`Ledger::check`] adds everything up.
+//! Cash is counted in hundredths of the value of one price tick on one share ([`CASH_PER_TICK`]).
+//! So a price times shares is exact, and fees have two more digits. Money only moves between
+//! accounts, the exchange (fees) and the lender (borrowing costs), and shares only between
+//! accounts. [`Ledger::check`] verifies the sums.
 
 mod error;
 
@@ -11,9 +11,9 @@ pub use error::{ConservationError, OrderReject};
 
 use crate::book::Side;
 
-/// Cash units in one tick on one share.
+/// Cash units of one price tick on one share.
 pub const CASH_PER_TICK: i64 = 100;
-/// Open orders that one account may have in one symbol.
+/// Maximum open orders of one account in one symbol.
 pub const OPEN_ORDERS: usize = 8;
 /// Ticks between two charges for borrowed shares.
 pub const BORROW_INTERVAL: u64 = 60;
@@ -41,17 +41,17 @@ pub struct FeeSchedule {
     pub maker_ppm: i32,
     /// Fee on the notional of an incoming order that trades.
     pub taker_ppm: i32,
-    /// Cost of a borrowed share a day, on its value.
+    /// Cost of a borrowed share per day, on its value.
     pub borrow_ppm_per_day: i32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Account {
     cash: i64,
-    /// Cash set aside for open buys.
+    /// Cash reserved for open buys.
     reserved: i64,
     limits: Limits,
-    /// First of its holdings; the only one unless `home` is `ALL_SYMBOLS`.
+    /// Position of its first holding. It has no other unless `home` is `ALL_SYMBOLS`.
     first: u32,
     home: u16,
 }
@@ -70,13 +70,13 @@ const NO_HOLDING: Holding =
     Holding { position: 0, open_buy: 0, open_sell: 0, open: [NO_ORDER; OPEN_ORDERS], count: 0 };
 
 impl Holding {
-    /// Shares that would be short if every open sell traded and no open buy.
+    /// Returns the shares that would be short if every open sell traded and no open buy did.
     fn shortable(&self) -> i64 {
         (i64::from(self.open_sell) - i64::from(self.position)).max(0)
     }
 }
 
-/// Books of all accounts.
+/// Cash, shares and open orders of all accounts.
 #[derive(Debug)]
 pub struct Ledger {
     fees: FeeSchedule,
@@ -135,12 +135,12 @@ impl Ledger {
         }
     }
 
-    /// Adds an account that trades one symbol; returns its number.
+    /// Adds an account that trades one symbol, and returns its number.
     pub(crate) fn open_local(&mut self, symbol: u16, limits: Limits) -> u16 {
         self.open(symbol, 1, limits)
     }
 
-    /// Adds an account that trades every symbol; returns its number.
+    /// Adds an account that trades every symbol, and returns its number.
     pub(crate) fn open_global(&mut self, limits: Limits) -> u16 {
         self.open(ALL_SYMBOLS, self.lendable.len(), limits)
     }
@@ -167,13 +167,13 @@ impl Ledger {
         self.endowment = 0;
     }
 
-    /// Gives an account cash from outside; part of what is conserved from then on.
+    /// Adds cash to an account, and to the total that is conserved.
     pub(crate) fn endow_cash(&mut self, account: u16, cash: i64) {
         self.accounts[usize::from(account)].cash += cash;
         self.endowment += i128::from(cash);
     }
 
-    /// Gives an account shares from outside; a negative number starts it short.
+    /// Adds issued shares to an account. A negative number starts the account short.
     pub(crate) fn endow_shares(&mut self, account: u16, symbol: u16, shares: i32) {
         self.shift(account, symbol, |holding| holding.position += shares);
         self.issued[usize::from(symbol)] += i64::from(shares);
@@ -191,7 +191,7 @@ impl Ledger {
         &self.holdings[self.index(account, symbol)]
     }
 
-    /// Changes a holding and keeps the sum of shortable shares.
+    /// Changes a holding, and updates the sum of shortable shares.
     #[inline]
     fn shift(&mut self, account: u16, symbol: u16, change: impl FnOnce(&mut Holding)) {
         let index = self.index(account, symbol);
@@ -213,7 +213,7 @@ impl Ledger {
         self.accounts[usize::from(account)].cash
     }
 
-    /// Returns the cash of an account that open buys have not set aside.
+    /// Returns the cash of an account that is not reserved for open buys.
     #[must_use]
     pub fn free_cash(&self, account: u16) -> i64 {
         let account = &self.accounts[usize::from(account)];
@@ -266,13 +266,13 @@ impl Ledger {
         self.lender
     }
 
-    /// Returns the shares issued in `symbol`: the sum of all positions, always.
+    /// Returns the shares issued in `symbol`, which all positions always sum to.
     #[must_use]
     pub fn issued(&self, symbol: u16) -> i64 {
         self.issued[usize::from(symbol)]
     }
 
-    /// Checks an order against the limits; returns a free place in the list of open orders.
+    /// Checks an order against the limits. Returns a free place in the list of open orders.
     ///
     /// `worst` is the highest price in ticks at which a buy may trade.
     #[inline]
@@ -336,7 +336,7 @@ impl Ledger {
         self.fee(i64::from(price) * i64::from(quantity) * CASH_PER_TICK, ppm)
     }
 
-    /// Settles one side of a uniform-price auction, whose buys and sells add up to the same.
+    /// Settles one fill of a uniform-price auction, in which buys and sells have equal sums.
     pub(crate) fn settle_side(
         &mut self,
         account: u16,
@@ -368,7 +368,7 @@ impl Ledger {
         self.shift(trade.maker, symbol, |holding| holding.position -= sign * trade.quantity);
     }
 
-    /// Enters an order that rests now.
+    /// Enters an order that now rests in the book.
     #[inline]
     pub(crate) fn opened(&mut self, account: u16, symbol: u16, resting: Resting) {
         self.accounts[usize::from(account)].reserved += self.reserve(resting, resting.quantity);
@@ -382,7 +382,7 @@ impl Ledger {
         });
     }
 
-    /// Takes `gone` of `had` shares of an open order out, by trade or by removal.
+    /// Removes `gone` of `had` shares of an open order, after a trade or a cancel.
     #[inline]
     pub(crate) fn reduced(&mut self, account: u16, symbol: u16, order: Reduced) {
         let resting = Resting {
@@ -409,7 +409,7 @@ impl Ledger {
 
     /// Charges every short position of one symbol for `BORROW_INTERVAL` ticks at `price` ticks.
     ///
-    /// Returns what one account paid in all, for the caller to see whether it was charged.
+    /// Each cost is rounded up to a cash unit, so that borrowing is never free.
     pub(crate) fn charge_borrowing(&mut self, symbol: u16, price: i32) {
         if self.fees.borrow_ppm_per_day == 0 {
             return;
@@ -424,7 +424,7 @@ impl Ledger {
             if position < 0 {
                 let value = -i128::from(position) * i128::from(price) * i128::from(CASH_PER_TICK);
                 let rate = i128::from(self.fees.borrow_ppm_per_day) * i128::from(BORROW_INTERVAL);
-                // Rounded up: borrowing is never free.
+                // Rounds up.
                 let scale = 1_000_000 * i128::from(DAY_TICKS);
                 let cost = ((value * rate + scale - 1) / scale) as i64;
                 account.cash -= cost;
@@ -433,8 +433,8 @@ impl Ledger {
         }
     }
 
-    /// Returns `notional * ppm / 10^6`, rounded towards zero, so that the fees of the parts of an
-    /// order never exceed the fee of the whole.
+    /// Returns `notional * ppm / 10^6`, rounded towards zero. So the fees of the parts of an order
+    /// are in sum never larger in size than the fee of the whole.
     #[inline]
     #[expect(clippy::unused_self, reason = "one place for the rule of rounding")]
     fn fee(&self, notional: i64, ppm: i32) -> i64 {
@@ -450,10 +450,10 @@ impl Ledger {
         notional + self.fee(notional, self.fees.maker_ppm).max(0)
     }
 
-    /// Adds everything up.
+    /// Verifies that cash, shares and shortable shares add up. `O(accounts * symbols)`.
     ///
-    /// # Errors [`ConservationError`] if cash, shares or open orders do not add up to the unit.
-    /// `O(accounts)`.
+    /// # Errors
+    /// [`ConservationError`] if a sum differs by a single unit.
     pub fn check(&self) -> Result<(), ConservationError> {
         let cash: i128 = self.accounts.iter().map(|account| i128::from(account.cash)).sum();
         let found = cash + i128::from(self.exchange) + i128::from(self.lender);
@@ -480,7 +480,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Feeds every number of the ledger to `word`.
+    /// Passes the state of all accounts to `word`.
     pub(crate) fn digest(&self, mut word: impl FnMut(u64)) {
         for account in &self.accounts {
             word(account.cash as u64);
@@ -496,7 +496,7 @@ impl Ledger {
     }
 }
 
-/// One trade, as the ledger settles it.
+/// One trade to settle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trade {
     pub(crate) price: i32,
@@ -506,7 +506,7 @@ pub(crate) struct Trade {
     pub(crate) taker_side: Side,
 }
 
-/// An order that rests, as the ledger enters it.
+/// An order that begins to rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resting {
     pub(crate) side: Side,
@@ -516,7 +516,7 @@ pub(crate) struct Resting {
     pub(crate) place: u8,
 }
 
-/// A part of an open order that is gone.
+/// Part of an open order that was traded or removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduced {
     pub(crate) side: Side,

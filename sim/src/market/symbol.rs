@@ -74,7 +74,8 @@ impl SymbolModel {
         self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
-    /// Derives every stream from another seed and keeps the state.
+    /// Replaces every random stream by that of another seed. Keeps the state, except for the time
+    /// of the next news.
     pub(super) fn reseed(&mut self, config: &MarketConfig, symbol: u16, seed: u64, now: u64) {
         let index = u64::from(symbol);
         self.fundamental.reseed(RandomStream::new(seed, StreamRole::Fundamental, index));
@@ -85,7 +86,7 @@ impl SymbolModel {
         self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
-    /// Returns the value that features measure against, in ticks.
+    /// Returns the fair value that features compare the price with, in ticks.
     pub(super) fn shown_value(&self, config: &MarketConfig, tape: &Tape) -> f64 {
         match config.features.reveal_fundamental {
             Some(_) => self.fundamental.value() * self.analyst.error().exp(),
@@ -120,7 +121,7 @@ impl SymbolModel {
         }
     }
 
-    /// Enters the closed tick of `tape` into the candles.
+    /// Enters the closed tick of `tape` into the candles, and advances the analyst's error.
     #[inline]
     pub(super) fn end_tick(&mut self, config: &MarketConfig, tape: &Tape) {
         let Tape { high, low, last_price, volume, .. } = *tape;

@@ -9,9 +9,9 @@ use crate::{
     ledger::{CASH_PER_TICK, OrderReject},
 };
 
-/// Orders of one slot that may be on their way at once.
+/// Maximum number of requests of one slot that are on their way.
 pub const IN_FLIGHT: usize = 64;
-/// Fills and reports of one slot that one tick records; totals count all of them.
+/// Maximum number of fills of one slot that one tick records. The totals count all fills.
 pub const RECORDS: usize = 256;
 
 /// Request of a slot.
@@ -94,9 +94,9 @@ pub struct SlotFill {
 /// Average-cost bookkeeping in one symbol.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Basis {
-    /// Cost of the open position, fees excluded, in cash units; positive for both signs.
+    /// Cost of the open position without fees, in cash units; positive for long and short.
     cost: i64,
-    /// Profit of closed positions, fees excluded.
+    /// Profit of closed positions without fees.
     realised: i64,
 }
 
@@ -109,9 +109,9 @@ pub struct SlotTotals {
     pub sold: i64,
     /// Fees paid, in cash units.
     pub fees: i64,
-    /// Fills.
+    /// Number of fills.
     pub fills: u64,
-    /// Requests refused on arrival.
+    /// Number of requests refused on arrival.
     pub refused: u64,
 }
 
@@ -173,7 +173,7 @@ impl Slot {
         self.sent = 0;
     }
 
-    /// Enters a fill; `position` is the position before it.
+    /// Enters a fill. `position` is the position before it.
     pub(crate) fn filled(&mut self, fill: SlotFill, position: i32) {
         let basis = &mut self.bases[usize::from(fill.symbol)];
         let notional = |shares: i64| i64::from(fill.price) * shares * CASH_PER_TICK;
@@ -208,12 +208,13 @@ impl Slot {
         }
     }
 
-    /// Profit of closed positions in all symbols, fees excluded, in cash units.
+    /// Returns the profit of closed positions in all symbols without fees, in cash units.
     pub(crate) fn realised(&self) -> i64 {
         self.bases.iter().map(|basis| basis.realised).sum()
     }
 
-    /// Cost of the open position in one symbol, in cash units; positive for both signs.
+    /// Returns the cost of the open position in one symbol, in cash units; positive for long and
+    /// short.
     pub(crate) fn cost(&self, symbol: u16) -> i64 {
         self.bases[usize::from(symbol)].cost
     }
