@@ -1,9 +1,9 @@
 //! The `backcast` command line as a library: create, list, inspect and collect shared segments.
 //!
-//! The cargo binary and the wheel's console script both call [`run`]; nothing here ends the
-//! process, so it can be embedded. Results go to `out`, everything else to `err`, and the return
-//! value is the exit status: 0 done, 1 found problems, 2 wrong usage, 3 no such object, or an
-//! export that misses rows.
+//! The cargo binary calls [`run`], and the wheel's console script [`run_with`]. Neither ends the
+//! process, except that `demo` replaces the process of [`run`] by Python. Results go to `out`,
+//! everything else to `err`. The return value is the exit status: 0 done, 1 found problems, 2 wrong
+//! usage, 3 no such object, or an export that misses rows.
 //!
 //! ```
 //! use std::ffi::OsString;
@@ -23,7 +23,7 @@ mod protocol;
 mod serve;
 mod text;
 
-// Shared with the tests of the whole program.
+// The tests of the whole program use it too.
 #[cfg(test)]
 #[path = "../tests/shelf/pty.rs"]
 mod pty;

@@ -1,4 +1,4 @@
-//! `backcast completions`: scripts with which shells complete commands and options.
+//! `backcast completions`: prints scripts that complete commands and options in shells.
 
 use clap::ValueEnum;
 use clap_complete::Shell;
@@ -28,7 +28,7 @@ enum ShellArg {
     Fish,
 }
 
-/// `program` is the whole command line.
+/// Prints the script. `program` describes the whole command line.
 pub(crate) fn run(
     args: &Args,
     mut program: clap::Command,

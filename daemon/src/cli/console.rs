@@ -12,7 +12,7 @@ use crate::cli::outcome::Exit;
 
 /// Output stream of results or messages.
 pub trait Stream: Write {
-    /// Whether it is a terminal, for colours and live views.
+    /// Returns whether the stream is a terminal, which allows colours and live views.
     fn is_terminal(&self) -> bool {
         false
     }
@@ -70,7 +70,7 @@ impl<'a> Console<'a> {
         Self { out: Outlet::new(out), err: Outlet::new(err), json }
     }
 
-    /// Whether results are JSON lines.
+    /// Returns whether results are JSON lines.
     pub(crate) fn json(&self) -> bool {
         self.json
     }
@@ -147,17 +147,17 @@ impl<'a> Console<'a> {
         self.table(&[("", Align::Left), ("", Align::Left)], facts);
     }
 
-    /// Whether results go to a terminal.
+    /// Returns whether results go to a terminal.
     pub(crate) fn out_is_terminal(&self) -> bool {
         self.out.stream.is_terminal()
     }
 
-    /// Whether results may be coloured.
+    /// Returns whether results may be coloured.
     pub(crate) fn colours(&self) -> bool {
         self.out.colours()
     }
 
-    /// Whether messages may be coloured.
+    /// Returns whether messages may be coloured.
     pub(crate) fn styled_notes(&self) -> bool {
         self.err.colours()
     }
@@ -167,7 +167,8 @@ impl<'a> Console<'a> {
         self.out.stream
     }
 
-    /// Flushes the results. `false` if the reader has closed the pipe.
+    /// Flushes the results. Returns false if they can no longer be written, such as to a closed
+    /// pipe.
     pub(crate) fn flush(&mut self) -> bool {
         self.out.flush();
         !self.out.closed
@@ -180,7 +181,8 @@ impl<'a> Console<'a> {
         Ok(self.err.stream)
     }
 
-    /// Flushes both streams. A result that could not be written turns "done" into "found problems".
+    /// Flushes both streams, and returns the exit status. If a result could not be written, "done"
+    /// becomes "found problems".
     pub(crate) fn finish(mut self, status: u8) -> u8 {
         self.out.flush();
         let lost = self.out.failure.take();
@@ -243,7 +245,7 @@ impl<'a> Outlet<'a> {
     }
 }
 
-/// Whether the environment allows colours: no `NO_COLOR`, no dumb terminal.
+/// Returns whether the environment allows colours: no `NO_COLOR`, and no dumb terminal.
 fn colours_wanted(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")

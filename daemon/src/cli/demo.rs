@@ -42,7 +42,7 @@ impl Fails for DemoJson {
 /// Arguments of the demo.
 #[derive(Clone, Copy, Debug)]
 pub struct DemoCall<'a> {
-    /// Everything after `demo`.
+    /// Arguments after `demo`.
     pub args: &'a [OsString],
     /// `--dir`, if given; the demo reads it from `BACKCAST_DIR`.
     pub dir: Option<&'a Path>,
@@ -101,7 +101,8 @@ pub(crate) fn exec_python(call: DemoCall<'_>, err: &mut dyn Write) -> u8 {
     if let Some(dir) = call.dir {
         command.env("BACKCAST_DIR", dir);
     }
-    // Replaced, not spawned, so that signals and the exit status are the demo's own.
+    // Replaces this process instead of spawning one, so that signals and the exit status are the
+    // demo's own.
     let error = command.exec();
     say(format!("cannot run {shown}: {error}"))
 }

@@ -32,8 +32,8 @@ pub(crate) struct Args {
     store: StoreArg,
 }
 
-/// Adds the snapshots; none without a place for a store. `false` if this user may not read the
-/// store, which does not stop the listing of rings.
+/// Adds the snapshots; without a place for a store there are none. Returns false if this user may
+/// not read the store. That does not stop the listing of rings.
 fn saved(
     store: &StoreArg,
     listed: &mut Vec<Listed>,
@@ -57,7 +57,7 @@ fn saved(
                 for damage in &damages {
                     note_damage(damage, console);
                 }
-                // A ring in memory is not evicted, even if a snapshot was left by a kill.
+                // A ring in memory is not evicted, even if a killed daemon left its snapshot.
                 let gone = !listed.iter().any(|object| object.is_ring(&name));
                 listed.extend(snapshots.iter().map(|snapshot| {
                     Listed::on_disk(snapshot, store.path(), gone && snapshot.label == EVICTED)
@@ -76,7 +76,7 @@ fn saved(
     Ok(true)
 }
 
-/// Whether an error is about access and not about content.
+/// Returns whether an error is about access and not about content.
 fn is_denied(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied)
 }
@@ -91,7 +91,7 @@ pub(crate) fn run(
         .filter_map(|info| Entry::open(base, info).map(Listed::from))
         .collect();
     let all_seen = saved(&args.store, &mut listed, console)?;
-    // A daemon may have another store.
+    // The daemon may use another store than this command.
     if let Some(store) = Holder::of(base).and_then(|holder| holder.store) {
         let elsewhere = evicted_in(&Store::at(store), &listed);
         listed.extend(elsewhere);
@@ -140,7 +140,7 @@ pub(crate) fn run(
             "{denied} denied: have the owner give access; nothing says that they are damaged"
         ));
     }
-    // Damaged snapshots are not for `rm`.
+    // Does not recommend `rm` for damaged snapshots.
     let damaged = in_state(ObjectState::Damaged).filter(|object| object.kind != "snapshot").count();
     if damaged > 0 {
         console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));

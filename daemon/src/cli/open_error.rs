@@ -1,11 +1,11 @@
-//! Why an object that was found could not be shown.
+//! Reasons why an existing object cannot be shown.
 
 use backcast_core::Kind;
 use thiserror::Error;
 
 use super::outcome::{Exit, Fails};
 
-/// An object that cannot be opened.
+/// Why an object cannot be opened.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("`{name}` was replaced while it was being opened; try again")]

@@ -1,4 +1,4 @@
-//! How a command ends: its exit status, and the error that stopped it.
+//! End of a command: its exit status, and the error that stopped it.
 
 use std::error::Error;
 use std::fmt;
@@ -13,9 +13,9 @@ pub(crate) enum Exit {
     FoundProblems,
     WrongUsage,
     NoSuchObject,
-    /// The file lacks rows of the ring.
+    /// The exported file lacks rows of the ring.
     RowsMissing,
-    /// A signal stopped the command; [`Watch`](super::watch::Watch) tells which.
+    /// A signal stopped the command. [`Watch`](super::watch::Watch) knows which.
     Interrupted,
     /// Status of another program, or 128 plus a signal's number.
     Status(u8),
@@ -29,15 +29,15 @@ impl Exit {
             Self::FoundProblems => 1,
             Self::WrongUsage => 2,
             Self::NoSuchObject | Self::RowsMissing => 3,
-            // As shells report SIGINT.
+            // The status that shells report for SIGINT.
             Self::Interrupted => 130,
             Self::Status(status) => status,
         }
     }
 }
 
-/// An error that stops a command with a certain exit status. Every command implements it for its
-/// own errors and for those of the crates that it calls.
+/// An error that stops a command with a certain exit status. A command implements it for its own
+/// errors and for those of the crates that it calls.
 pub(crate) trait Fails: Error + 'static {
     /// Returns the exit status.
     fn exit(&self) -> Exit;

@@ -39,8 +39,8 @@ enum Command {
 
 /// Describe a price file or a shared panel: coverage, missing days, range of prices.
 ///
-/// A file is read and checked as by `Panel.from_csv` and `Panel.from_parquet`; its content decides,
-/// not its extension. Nothing is created.
+/// A file is read and checked as by `Panel.from_csv` and `Panel.from_parquet`. It is Parquet if its
+/// first bytes or its extension say so, and CSV otherwise. Nothing is created.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -102,7 +102,7 @@ impl Fails for PanelError {
     }
 }
 
-/// JSON of a file or a shared panel; a file has no name, state or persistence.
+/// JSON of a file or a shared panel. A file has no name, state or persistence.
 #[derive(Debug, Serialize)]
 struct Report {
     kind: &'static str,
@@ -130,7 +130,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Whether the argument is a file: it looks like a path, or exists.
+/// Returns whether the argument is a file: it looks like a path, or exists.
 fn is_file(path: &Path) -> bool {
     let known = path.extension().is_some_and(|extension| {
         ["csv", "parquet", "parq", "pq"].iter().any(|known| extension.eq_ignore_ascii_case(known))
@@ -161,7 +161,7 @@ fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
         return Err(FileOptions { name: name.clone() }.into());
     }
     let Some(Entry { info, state, content, .. }) = Entry::open(base, info) else {
-        // Removed between look-up and opening; the second look-up reports it.
+        // The panel was removed between look-up and opening. The second look-up reports it.
         find(base, name, Some(Kind::Panel))?;
         return Err(OpenError::Replaced { name: name.clone() }.into());
     };
@@ -279,7 +279,7 @@ impl Report {
     }
 }
 
-/// Formats a price with cents; the JSON has every digit.
+/// Formats a price with two decimals; the JSON has every digit.
 fn price(price: Option<f64>) -> String {
     price.map_or_else(|| "-".to_owned(), |price| format!("{price:.2}"))
 }

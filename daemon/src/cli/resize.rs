@@ -17,10 +17,10 @@ use crate::text::units;
 
 /// Make a ring larger while it is written and read.
 ///
-/// No row is lost. Each writer moves its lane to the larger memory with its next append, and
-/// readers follow. A lane whose writer pauses moves later. Old and new memory exist at the same
-/// time. The same command again finishes a resize that was stopped. A daemon of the directory does
-/// the resize within its budget.
+/// No row is lost. Each writer relocates its lane to the larger memory at its next append, and
+/// readers follow. The lane of a paused writer is relocated later. Old and new memory exist at the
+/// same time. The same command again finishes a resize that was stopped. A daemon of the directory
+/// does the resize within its budget.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +30,10 @@ Examples:
 pub(crate) struct Args {
     /// Name of the ring.
     name: String,
-    /// Rows over all lanes (`2_000_000`) or memory to allocate (`16GiB`), more than now.
+    /// Rows over all lanes (`2_000_000`) or memory to allocate (`16GiB`); not less than now.
     #[arg(long, value_name = "ROWS|BYTES")]
     capacity: Capacity,
-    /// Maximum wait for writers to move their lanes, in seconds; the rest move later.
+    /// Maximum wait for writers to relocate their lanes, in seconds; the other lanes follow later.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, allow_negative_numbers = true,
           value_parser = whole(0..=u32::MAX))]
     timeout: u32,
@@ -63,14 +63,14 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Asks the daemon. `None` if there is none, or with `--direct`.
+/// Requests the resize from the daemon. Returns `None` if no daemon runs, or with `--direct`.
 fn through_daemon(args: &Args, base: &Base) -> Result<Option<Grown>, CommandError> {
     if args.direct || Holder::of(base).is_none() {
         return Ok(None);
     }
     let wait = Duration::from_secs(args.timeout.into());
     match Client::of(base).resize(&args.name, args.capacity, wait) {
-        // It ended meanwhile.
+        // The daemon ended meanwhile.
         Err(ClientError::NotRunning { .. }) => Ok(None),
         grown => Ok(Some(grown?)),
     }

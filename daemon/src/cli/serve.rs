@@ -35,7 +35,7 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
 }
 
-/// JSON of a daemon that is ready.
+/// JSON that says that the daemon is ready.
 #[derive(Debug, Serialize)]
 struct Started<'a> {
     ready: bool,
@@ -58,7 +58,7 @@ pub(crate) fn run(
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
     let settings = args.given.settle(args.config.as_deref())?;
-    // Before the daemon starts, so that every signal stops it in order.
+    // Listens before the daemon starts, so that every signal stops it in order.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(ServeError::system("listen for signals"))?;
     let log = Log::begin(settings.log, settings.log_level)
@@ -95,7 +95,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Raises the limit on descriptors: a ring in memfds takes one for each lane.
+/// Raises the limit on descriptors, since a ring in memfds takes one for each lane.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

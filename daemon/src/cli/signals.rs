@@ -1,4 +1,4 @@
-//! Turns signals that stop a command into a flag.
+//! Turns signals that stop a command into flags.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -17,7 +17,8 @@ pub(crate) fn outlive_file_size_limit() -> std::io::Result<()> {
     flag::register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Whether this process ignores SIGHUP, as under `nohup`. `false` if the system does not tell.
+/// Returns whether this process ignores SIGHUP, as under `nohup`. Returns false if the system does
+/// not tell.
 fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -25,7 +26,7 @@ fn ignores_hang_up() -> bool {
     mask & (1 << (SIGHUP - 1)) != 0
 }
 
-/// Listens until it is dropped. Earlier handlers still run.
+/// Listener for signals that stop a command, until it is dropped. Earlier handlers still run.
 pub(crate) struct Signals {
     came: Arc<AtomicUsize>,
     handlers: Vec<SigId>,
@@ -52,7 +53,7 @@ impl Signals {
         (number > 0).then(|| 128_u8.saturating_add(number))
     }
 
-    /// Waits until `then`. `false` if a signal arrived before.
+    /// Waits until `then`. Returns false if a signal arrived before.
     pub(crate) fn wait_until(&self, then: Instant) -> bool {
         while self.status().is_none() {
             let left = then.saturating_duration_since(Instant::now());
@@ -73,7 +74,7 @@ impl Drop for Signals {
     }
 }
 
-/// Detects resizes of the terminal until it is dropped.
+/// Listener for resizes of the terminal, until it is dropped.
 pub(crate) struct Resizes {
     came: Arc<AtomicBool>,
     handler: SigId,
@@ -86,7 +87,7 @@ impl Resizes {
         Ok(Self { came, handler })
     }
 
-    /// Returns whether it was resized since the last call.
+    /// Returns whether the terminal was resized since the last call.
     pub(crate) fn came(&self) -> bool {
         self.came.swap(false, Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Snapshots in commands: the store, reports, errors.
+//! Parts of commands on snapshots: the option `--store`, reports, errors.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::cli::ring_errors::of_restore;
 use crate::objects::geometry::ColumnRow;
 use crate::text::units;
 
-/// `--store`.
+/// Option `--store`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArg {
     /// Directory that holds the snapshots (default: `BACKCAST_STORE`, else
@@ -88,7 +88,7 @@ impl From<LoadError> for CommandError {
     }
 }
 
-/// Whether a name is a snapshot's: `pong@epoch-10`.
+/// Returns whether a name is that of a snapshot, such as `pong@epoch-10`.
 pub(crate) fn is_snapshot(name: &str) -> bool {
     name.contains('@')
 }
@@ -96,13 +96,13 @@ pub(crate) fn is_snapshot(name: &str) -> bool {
 /// Warns about damaged manifests of `NAME` or `NAME@LABEL` if another manifest is valid.
 pub(crate) fn note_damages(store: &Store, snapshot: &str, console: &mut Console<'_>) {
     let name = snapshot.split('@').next().unwrap_or_default();
-    // The command itself fails if no manifest can be read.
+    // If no manifest can be read, the command itself fails.
     for damage in store.snapshots(name).unwrap_or_default().damages {
         note_damage(&damage, console);
     }
 }
 
-/// Warns about a damaged manifest; another one is valid.
+/// Warns about a damaged manifest beside a valid one.
 pub(crate) fn note_damage(damage: &Damage, console: &mut Console<'_>) {
     console.note(&format!(
         "warning: {damage}; the other manifest is used, which is one save older: the last save may \

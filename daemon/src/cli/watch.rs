@@ -1,4 +1,4 @@
-//! Shows the progress of long work, and stops it when a signal asks for that.
+//! Shows the progress of long work, and stops the work after a signal.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts a watch over work in bytes. `verb` names the work: `saving`.
+    /// Starts a watch over work that is measured in bytes. `verb` names the work, such as `saving`.
     pub(crate) fn start(verb: &'static str) -> io::Result<Self> {
         let signals = Signals::listen()?;
         // Hidden if stderr is not a terminal.
@@ -29,7 +29,7 @@ impl Watch {
         Ok(Self { bar, signals })
     }
 
-    /// Starts a watch over work in steps.
+    /// Starts a watch over work that is counted in steps.
     pub(crate) fn start_counting(verb: &'static str) -> io::Result<Self> {
         let watch = Self::start(verb)?;
         let form = "{msg} {wide_bar} {pos}/{len} {eta} left";
@@ -39,7 +39,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Shows that `done` of `total` steps are done. The work calls it after each, from any thread.
+    /// Shows that `done` of `total` steps are done. The work calls it after each step, from any
+    /// thread, and ends on `Break`.
     pub(crate) fn count(&self, done: usize, total: usize) -> ControlFlow<()> {
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
@@ -66,7 +67,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// Ends the watch over work with this result. Gives an interruption the status of its signal.
+    /// Ends the watch and returns `result`. An interruption gets the exit status of its signal.
     pub(crate) fn end<T, E: Into<CommandError>>(
         self,
         result: Result<T, E>,

@@ -20,7 +20,7 @@ pub enum ClientError {
         dir.as_ref().map(|dir| format!(" --dir {}", dir.display())).unwrap_or_default()
     )]
     NotRunning {
-        /// The socket tried.
+        /// Socket of the daemon.
         socket: PathBuf,
         /// Directory of its rings, if known.
         dir: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub enum ClientError {
     Nonsense {
         /// The socket.
         socket: PathBuf,
-        /// Problem of it.
+        /// Problem of the answer.
         why: String,
     },
     /// The operating system refused.
@@ -79,7 +79,7 @@ pub enum ClientError {
     Io {
         /// The socket.
         socket: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// The caller ended the wait.

@@ -54,7 +54,7 @@ pub(crate) enum Content {
     Damaged(String),
     /// Why this user may not open it.
     Denied(String),
-    /// Not opened: an orphan would be removed when it is closed.
+    /// Not opened: opening and closing would remove an orphan.
     Unopened,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Opens the object as far as its state allows. `None` if it went away meanwhile.
+    /// Opens the object as far as its state allows. Returns `None` if it was removed meanwhile.
     pub(crate) fn open(base: &Base, info: ObjectInfo) -> Option<Self> {
         let mut persist = None;
         let (state, content) = if info.building && info.held {
@@ -106,7 +106,7 @@ impl Entry {
 /// Why an object cannot be opened.
 struct Unopenable {
     why: String,
-    /// The system refuses access, or other users have access; the content is unknown.
+    /// True if the system refuses access, or other users have access; the content is then unknown.
     denied: bool,
 }
 
@@ -122,7 +122,7 @@ impl Unopenable {
     }
 }
 
-/// Whether an error is about access and not about content.
+/// Returns whether an error is about access and not about content.
 fn is_denied(error: &SegmentError) -> bool {
     match error {
         SegmentError::Permission { .. } => true,
@@ -140,12 +140,13 @@ pub(crate) fn damage(base: &Base, info: &ObjectInfo) -> Option<String> {
     opened.err()
 }
 
-/// Whether `gc` removes it: no process holds it, and it is not persistent or was never completed.
+/// Returns whether `gc` removes an object: no process holds it, and it is not persistent or was
+/// never completed.
 pub(crate) fn is_garbage(info: &ObjectInfo) -> bool {
     !info.held && (info.building || !info.persistent)
 }
 
-/// Returns the name to show. A dead creator's remnant has no name, only a directory.
+/// Returns the name to show. The remnant of a dead creator has no name, so its directory is shown.
 pub(crate) fn shown_name(info: &ObjectInfo) -> String {
     match info.path.file_name() {
         Some(directory) if info.building => directory.to_string_lossy().into_owned(),

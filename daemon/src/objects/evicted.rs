@@ -3,7 +3,7 @@
 /// Label of the snapshot of an evicted ring.
 pub(crate) const EVICTED: &str = "evicted";
 
-/// Name of the snapshot of an evicted ring.
+/// Returns the name of the snapshot of an evicted ring.
 pub(crate) fn spec(name: &str) -> String {
     format!("{name}@{EVICTED}")
 }

@@ -77,7 +77,7 @@ impl From<&RingStats> for GeometryReport {
 }
 
 impl GeometryReport {
-    /// Describes what writers do about leases.
+    /// Describes what writers do when a lease blocks them.
     fn leases(&self) -> String {
         match self.lane_policy {
             "block" => format!("writers wait {} s for one, then drop rows", self.lease_timeout_s),
@@ -87,7 +87,7 @@ impl GeometryReport {
         }
     }
 
-    /// Returns names and values for people.
+    /// Returns names and values, to be printed.
     pub(crate) fn facts(&self) -> Vec<Vec<String>> {
         let fact = |name: &str, value: String| vec![name.to_owned(), value];
         vec![

@@ -19,8 +19,8 @@ pub(crate) fn describe(object: &Path) -> String {
     names.join(", ")
 }
 
-/// Returns the processes that have a file of the object open. A lock lives as long as its
-/// descriptor, so every holder has one. `/proc` hides processes of other users.
+/// Returns the processes that have a file of the object open. Every holder has one, since a lock
+/// ends with its descriptor. `/proc` hides processes of other users.
 pub(crate) fn pids(object: &Path) -> Vec<u32> {
     let object = object.canonicalize().unwrap_or_else(|_| object.to_owned());
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };

@@ -77,7 +77,7 @@ impl Listed {
         }
     }
 
-    /// A snapshot, or a ring that was evicted.
+    /// Returns the entry of a snapshot, or of an evicted ring.
     pub(crate) fn on_disk(snapshot: &Snapshot, store: &Path, evicted: bool) -> Self {
         let listed = if evicted {
             let ring = Self::snapshot(snapshot.name.clone(), ObjectState::Evicted);
@@ -100,7 +100,7 @@ impl Listed {
     }
 }
 
-/// Lists rings that were evicted to a store and are not listed yet. An unreadable store has none.
+/// Lists rings that were evicted to a store and are not in `listed`. An unreadable store has none.
 pub(crate) fn evicted_in(store: &Store, listed: &[Listed]) -> Vec<Listed> {
     let names = store.names().unwrap_or_default();
     let gone = names.iter().filter(|name| !listed.iter().any(|object| object.is_ring(name)));

@@ -2,7 +2,8 @@
 
 use backcast_persist::{SaveError, SaveReport, Store};
 
-/// Saves under the first of s1, s2, … that is free. Other processes may do so at the same time.
+/// Saves under the first free label of s1, s2, and so on. Other processes may do so at the same
+/// time.
 pub(crate) fn save_numbered(
     store: &Store,
     name: &str,

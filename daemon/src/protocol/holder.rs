@@ -1,4 +1,4 @@
-//! Content of a daemon's lock file, for people and for clients that look for the daemon.
+//! Content of a daemon's lock file, for users and for clients that look for the daemon.
 
 use std::path::PathBuf;
 

@@ -31,7 +31,7 @@ pub(crate) enum Level {
     Error,
     /// Problems that need attention.
     Warn,
-    /// Objects created and removed.
+    /// Changes of objects: created, resized, saved, loaded, evicted, removed.
     #[default]
     Info,
     /// Also every refusal.
@@ -52,14 +52,14 @@ impl From<Level> for LevelFilter {
     }
 }
 
-/// A running log, whose level can change.
+/// The log of the process, whose level can change.
 #[derive(Debug)]
 pub(crate) struct Log(Option<reload::Handle<LevelFilter, Registry>>);
 
 impl Log {
     /// Starts logging for the process. A program with its own subscriber keeps it.
     pub(crate) fn begin(form: LogFormat, level: Level) -> io::Result<Self> {
-        // Its own descriptor, since the command may keep stderr locked.
+        // Uses a descriptor of its own, since the command may keep stderr locked.
         let stderr = Stderr(Arc::new(File::from(io::stderr().as_fd().try_clone_to_owned()?)));
         let (filter, handle) = reload::Layer::new(LevelFilter::from(level));
         let lines =

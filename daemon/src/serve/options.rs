@@ -26,13 +26,13 @@ pub struct ServeOptions {
     pub interval: Duration,
     /// Socket; `None` for one in the base directory.
     pub socket: Option<PathBuf>,
-    /// Address of the metrics, if they are served; port 0 picks a free one.
+    /// Address at which metrics are served, if they are. Port 0 picks a free one.
     pub metrics: Option<SocketAddr>,
     /// Allow a metrics address that other machines can reach.
     pub metrics_any_address: bool,
     /// Maximum connections at a time.
     pub max_connections: usize,
-    /// How rings are persisted.
+    /// Settings of persistence.
     pub persist: PersistOptions,
 }
 

@@ -1,4 +1,4 @@
-//! Converts errors to refusals with codes that clients can tell apart.
+//! Converts errors to refusals with codes, by which clients tell them apart.
 
 use backcast_core::{Kind, RestoreError, RingError, SchemaError, SegmentError};
 use backcast_persist::{LoadError, SaveError, StoreError};

@@ -23,8 +23,8 @@ pub(crate) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Starts the thread after a first sweep, so that a daemon that says it is ready has removed
-    /// all orphans.
+    /// Sweeps once, then starts the thread. So a daemon that says it is ready has removed all
+    /// orphans.
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, ServeError> {
         let mut complained = HashSet::new();
         sweep(shared, &mut complained);
@@ -40,7 +40,7 @@ impl Sweeper {
         Ok(Self { wake: Some(wake), thread: Some(thread) })
     }
 
-    /// Sweeps without waiting for the interval.
+    /// Wakes the thread to sweep before the interval has passed.
     pub(crate) fn wake(&self) {
         if let Some(wake) = &self.wake {
             let _ = wake.send(());
@@ -55,7 +55,7 @@ impl Sweeper {
     }
 }
 
-/// Sweeps once. `complained` has the messages that are not logged again.
+/// Sweeps once. `complained` holds messages that are not logged again.
 fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
     add(&shared.tally.sweeps, 1);
     match collect(&shared.base) {
@@ -65,7 +65,7 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
         }
         Err(error) => complain(complained, format!("cannot collect: {error}")),
     }
-    // After the removal of orphans, whose memory must not be kept.
+    // Comes after the removal of orphans, whose memory must not be kept.
     match shared.keep_memory() {
         Ok(failed) => {
             for error in failed {
@@ -92,7 +92,7 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
                     complain(complained, format!("cannot follow ring {}: {why}", info.name));
                 }
             }
-            // It was removed since the listing.
+            // The ring was removed since the listing.
             Err(_) if !info.path.exists() => {}
             Err(error) => {
                 complain(complained, format!("cannot look at ring {}: {error}", info.name));
@@ -112,7 +112,7 @@ fn look_after(
     settings: &PersistOptions,
 ) -> Result<LookedAfter, backcast_core::RingError> {
     let observed = Observed::open(&shared.base, name)?;
-    // Before the next holder of a slot resets its counters.
+    // Reads the counters before the next holder of a slot resets them.
     shared.reader_totals().update(name, observed.created_unix_ns(), &observed.readers());
     observed.finish_resize()?;
     let pins = observed.clear_dead_pins()?;

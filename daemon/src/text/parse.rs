@@ -1,4 +1,4 @@
-//! Parsers of typed numbers and words, with messages that say what is valid.
+//! Parsers of numbers and words that a user typed. Their messages say what is valid.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ where
     }
 }
 
-/// Returns a parser of `T`, whose words are `words`.
+/// Returns a parser of `T`. Its messages list `words`.
 pub(crate) fn one_of<T>(
     words: &'static [&'static str],
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static

@@ -1,4 +1,4 @@
-//! Formats numbers for people: sizes, counts, ages.
+//! Formats numbers to be read: sizes, counts, ages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,13 +34,14 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
-/// Formats the time since a wall clock in nanoseconds since 1970: `40 s ago`.
+/// Formats the time since `unix_ns`, nanoseconds since 1970: `40 s ago`.
 pub(crate) fn since(unix_ns: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{} ago", age(now.saturating_sub(Duration::from_nanos(unix_ns)).as_secs()))
 }
 
-/// One digit after the point below 10 units, none above; a whole number shows none.
+/// Formats a count with a decimal unit. Shows one decimal below 10 units unless it is 0, and none
+/// from 10 units on.
 fn scaled(count: u64) -> String {
     let mut unit = 1000;
     let mut place = 0;

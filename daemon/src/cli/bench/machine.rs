@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::Serialize;
 
-/// JSON of a machine; `None` if the system does not tell.
+/// JSON of a machine. A field is `None` if the system does not tell it.
 #[derive(Debug, Serialize)]
 pub(super) struct MachineReport {
     version: &'static str,
@@ -29,7 +29,7 @@ impl MachineReport {
         }
     }
 
-    /// Whether other programs leave fewer than two processors.
+    /// Returns whether other programs leave fewer than two processors.
     pub(super) fn is_busy(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "few processors")]
         let spare = self.cpu_count as f64 - 2.0;

@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
-    /// Nothing to do.
+    /// There is nothing to do.
     Ok,
-    /// Something to do; there is a remedy.
+    /// There is something to do, and a remedy says what.
     Finding,
-    /// Returns a result without an answer.
+    /// The check has no answer.
     Unknown,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     pub(crate) status: Status,
     pub(crate) summary: String,
-    /// Values and limits behind the status; keys carry their unit.
+    /// Values and limits that decided the status. Keys carry their unit.
     pub(crate) evidence: Map<String, Value>,
     pub(crate) remedy: Option<String>,
 }

@@ -28,7 +28,7 @@ pub(crate) struct RingReading {
     pub(crate) name: String,
     pub(crate) state: ObjectState,
     pub(crate) size_bytes: u64,
-    /// `None` if it is not or cannot be opened.
+    /// Statistics; `None` if the ring was not or cannot be opened.
     pub(crate) stats: Option<Box<RingStats>>,
     pub(crate) error: Option<String>,
     /// Report of a ring that is persisted.
@@ -47,13 +47,14 @@ pub(crate) struct Limit {
 pub(crate) struct Observer<'a> {
     base: &'a Base,
     machine: &'a dyn MachineFacts,
-    /// Rings to read; all if empty.
+    /// Rings to read; empty for all.
     names: Vec<String>,
     began: Instant,
 }
 
 impl<'a> Observer<'a> {
-    /// Refuses names that do not exist now. Later they may go and come back.
+    /// Creates an observer, and refuses names that do not exist. Later the rings may vanish and
+    /// come back.
     pub(crate) fn new(
         base: &'a Base,
         machine: &'a dyn MachineFacts,
@@ -65,8 +66,8 @@ impl<'a> Observer<'a> {
         Ok(Self { base, machine, names: names.to_vec(), began: Instant::now() })
     }
 
-    /// Opens each ring, copies its statistics and closes it. Nothing is held between two readings,
-    /// so a ring still goes with its processes.
+    /// Opens each ring, copies its statistics and closes it. Between two readings it holds nothing,
+    /// so rings are still removed with their processes.
     pub(crate) fn look(&self) -> Result<Reading, CommandError> {
         let wanted = |name: &String| self.names.is_empty() || self.names.contains(name);
         let rings = backcast_core::list(self.base)?

@@ -1,5 +1,5 @@
-//! Persistence files in a ring's directory: the mode that was set and the follower's report. Other
-//! processes of the user can write them, so neither is trusted.
+//! Persistence files in a ring's directory: the mode that was set, and the follower's report. Other
+//! processes of the user can write them, so neither file is trusted.
 
 mod report;
 mod spec;
@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 
 /// Reads a regular file of at most `max` bytes.
 fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
-    // A pipe in its place must not block.
+    // Does not block on a pipe, or follow a link, in place of the file.
     let nonblocking = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).ok()?;
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).ok()?;
     let fits = file.metadata().ok()?;

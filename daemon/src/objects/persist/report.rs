@@ -1,4 +1,4 @@
-//! Report of a ring's follower. The daemon writes it to the ring's directory; `stat` and `top` read
+//! Report of a ring's follower. The daemon writes it to the ring's directory. `stat` and `top` read
 //! it.
 
 use std::fs;
@@ -17,7 +17,7 @@ const FILE: &str = "persist.json";
 /// Maximum bytes of the file.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// JSON of a ring's persistence. Rows behind are counted when it is read.
+/// JSON of a ring's persistence. Readers of the file recount the rows that are behind.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct PersistReport {
     mode: String,
@@ -33,13 +33,13 @@ pub(crate) struct PersistReport {
     written_files: u64,
     errors: u64,
     pub(crate) error: Option<String>,
-    /// Wall clock of the report.
+    /// Time of the report by the wall clock.
     updated_unix_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     inner: Option<FollowerKey>,
 }
 
-/// Fields of the file that are not shown.
+/// Fields of the file that are read by the program and not shown.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct FollowerKey {
     uuid: String,
@@ -78,7 +78,8 @@ impl PersistReport {
         let _ = fs::remove_file(dir.join(FILE));
     }
 
-    /// Reads the report of a ring and updates it. `None` if the ring is not persisted.
+    /// Reads the report of a ring and updates the rows behind. Returns `None` if the ring is not
+    /// persisted.
     pub(crate) fn read(ring: &Ring) -> Option<Self> {
         let dir = ring.path().filter(|_| !ring.is_snapshot())?;
         let published = ring.rows_published();
@@ -101,7 +102,7 @@ impl PersistReport {
         Some(report)
     }
 
-    /// Returns names and values for people.
+    /// Returns names and values, to be printed.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         use crate::text::units;
         let mut facts = vec![("persist", self.mode.clone())];
@@ -128,8 +129,8 @@ impl PersistReport {
     }
 }
 
-/// Returns the published rows that a follower has not handled yet, for `stat`, `top` and the
-/// metrics.
+/// Returns the number of published rows that a follower has not handled yet, for `stat`, `top` and
+/// the metrics.
 pub(crate) fn behind_now(published: u64, done: u64) -> u64 {
     published.saturating_sub(done)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use backcast_persist::Mode;
 
-/// File in the ring's directory, with one word.
+/// File in the ring's directory, which holds one word.
 const FILE: &str = "persist";
 /// Maximum bytes of the file.
 const MAX_BYTES: u64 = 32;

@@ -14,7 +14,7 @@ use crate::objects::persist::{PersistReport, asked};
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     rings: BTreeMap<String, Kept>,
-    /// Followers of removed or reconfigured rings that write the last rows.
+    /// Followers of removed or reconfigured rings, which still write the last rows.
     ending: Vec<(String, Follower)>,
 }
 
@@ -24,15 +24,15 @@ struct Kept {
     options: FollowOptions,
     store: PathBuf,
     follower: Follower,
-    /// Error that was logged and still persists.
+    /// Last logged error, until it has ended.
     logged: Option<String>,
-    /// Seen since the last [`Keeper::forget_unseen`].
+    /// Whether the ring was tended since the last [`Keeper::forget_unseen`].
     seen: bool,
 }
 
 impl Keeper {
-    /// Starts, replaces or stops the follower of a ring as configured. Returns why it cannot be
-    /// followed.
+    /// Starts, replaces or stops the follower of a ring as configured. The error says why the ring
+    /// cannot be followed.
     pub(crate) fn tend(
         &mut self,
         name: &str,
@@ -59,7 +59,8 @@ impl Keeper {
             kept.seen = true;
             let state = kept.follower.state();
             kept.log(name, &state);
-            // For `stat` and `top`, which do not ask the daemon. Failing to write it does no harm.
+            // `stat` and `top` read the report instead of calling the daemon. A failed write does
+            // no harm.
             let _ = PersistReport::new(ring, store.path(), &state).write(dir);
         }
         Ok(())
@@ -83,7 +84,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends the follower of a ring once all rows are on disk.
+    /// Tells the follower of a ring to end once all rows are on disk.
     fn end(&mut self, name: &str) {
         if let Some(mut kept) = self.rings.remove(name) {
             kept.follower.finish();
@@ -91,7 +92,8 @@ impl Keeper {
         }
     }
 
-    /// Ends the followers of rings that were not tended since the last call.
+    /// Tells the followers of rings that were not tended since the last call to end. Drops those
+    /// that have ended.
     pub(crate) fn forget_unseen(&mut self) {
         let gone: Vec<String> = self
             .rings
@@ -114,10 +116,10 @@ impl Keeper {
         self.rings.iter().map(|(name, kept)| (name.clone(), kept.follower.state())).collect()
     }
 
-    /// Ends all followers once all rows are on disk.
+    /// Ends all followers, and waits until all rows are on disk.
     pub(crate) fn stop(&mut self) {
         let names: Vec<String> = self.rings.keys().cloned().collect();
-        // Tell all to finish before waiting for each.
+        // Tells all to finish before it waits for each.
         for name in &names {
             self.end(name);
         }
@@ -128,7 +130,7 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Logs a new error once, and its end.
+    /// Logs a new error once, and the end of an error.
     fn log(&mut self, name: &str, state: &FollowState) {
         match &state.error {
             Some(error) if self.logged.as_ref() != Some(error) => {

@@ -15,7 +15,7 @@ pub(crate) const RING_KEYS: [&str; 6] =
 /// Key of `[persist]` only.
 pub(crate) const STORE_KEY: &str = "store";
 
-/// How rings are persisted.
+/// Settings of persistence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PersistOptions {
     /// Directory of the store; `None` for the user's.
@@ -27,7 +27,7 @@ pub struct PersistOptions {
 }
 
 impl Default for PersistOptions {
-    /// Follows rings whose creators set a mode.
+    /// Returns settings that persist only rings whose creators set a mode.
     fn default() -> Self {
         let all = FollowOptions { mode: Mode::Off, ..FollowOptions::default() };
         Self { store: None, all, rings: BTreeMap::new() }
@@ -75,7 +75,7 @@ pub(crate) struct GivenPersist {
 }
 
 impl GivenPersist {
-    /// Returns these settings, with those of `other` where none is given.
+    /// Returns these settings, completed by those of `other`.
     pub(crate) fn or(&self, other: &Self) -> Self {
         Self {
             mode: self.mode.or(other.mode),
@@ -88,7 +88,7 @@ impl GivenPersist {
         }
     }
 
-    /// Returns the options, with those of `base` where none is given.
+    /// Returns the options of these settings, completed by those of `base`.
     pub(crate) fn over(&self, base: FollowOptions) -> FollowOptions {
         let time = |given: Option<TimeSpan>, other: Duration| given.map_or(other, |span| span.0);
         FollowOptions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backcast_core::Capacity;
 use thiserror::Error;
 
-/// Seconds of each unit. A name comes before its suffixes.
+/// Units and their seconds. A unit comes before its own suffixes, as `ms` before `s`.
 const UNITS: [(&str, f64); 5] =
     [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0), ("d", 86400.0)];
 /// Minimum time.
@@ -14,7 +14,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// Maximum time: ten years.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86400);
 
-/// A time; seconds without a unit.
+/// A time. A number without a unit is in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan(pub Duration);
 
