@@ -1,7 +1,7 @@
 //! Methods in the interpreter's fastest calling convention: values in an array, and keyword names
-//! in a tuple that is the same object for every call from one line of Python code.
+//! in a tuple. The tuple is the same object for every call from one line of Python code.
 //!
-//! `PyO3` builds a dict for a method that takes any keyword, which takes longer than an append.
+//! `PyO3` builds a dict for a method that takes any keyword. That takes longer than an append.
 #![expect(unsafe_code, reason = "the convention hands over raw pointers, which are wrapped here")]
 
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! Progress of long calls: Ctrl-C ends them, and a callback learns how far they are.
+//! Reports the progress of long calls to a callback, and lets Ctrl-C end them.
 
 use std::ops::ControlFlow;
 
@@ -24,7 +24,7 @@ impl ProgressReporter {
         Ok(Self { callback: progress.map(|progress| progress.clone().unbind()), raised: None })
     }
 
-    /// Reports progress. Called regularly by detached work.
+    /// Reports progress. Detached work calls it regularly, and ends on `Break`.
     pub(crate) fn report(&mut self, progress: &Progress) -> ControlFlow<()> {
         self.raised = Python::attach(|py| {
             py.check_signals()?;

@@ -21,8 +21,8 @@ pub(crate) fn per_array<V>(values: impl IntoIterator<Item = V>) -> PerArray<V> {
     array::from_fn(|_| values.next())
 }
 
-/// Calls whose arrays are kept. During one call its caller still holds the arrays of the previous
-/// one.
+/// Number of calls whose arrays are kept. During a call, the caller still holds the arrays of the
+/// previous one.
 const CALLS: usize = 2;
 
 /// Arrays that the last calls returned, in the same order of dtypes and shapes in each call.
@@ -38,7 +38,7 @@ impl ArrayPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the arrays of the oldest call.
+    /// Takes the arrays of the oldest of [`CALLS`] calls; none while fewer calls were made.
     pub(crate) fn take(&self) -> PooledArrays {
         let mut kept = self.kept();
         let oldest = if kept.len() < CALLS { None } else { kept.pop_front() };
@@ -52,8 +52,8 @@ impl ArrayPool {
     ) {
         let arrays = per_array(arrays.into_iter().map(|array| array.clone().unbind()));
         let mut kept = self.kept();
-        // Concurrent calls keep more. Dropping an array may run any code, so the lock is released
-        // first.
+        // Concurrent calls may have kept more. Dropping an array may run any code, so the lock is
+        // released first.
         let superfluous = if kept.len() < CALLS { None } else { kept.pop_front() };
         kept.push_back(arrays);
         drop(kept);

@@ -15,14 +15,14 @@ use crate::location::{exist_of, name_of};
 #[exact_arguments]
 #[pymethods]
 impl Client {
-    /// Save a ring to the daemon's store, beside its writers.
+    /// Save a ring to the daemon's store, while it may be written.
     ///
     /// Parameters
     /// ----------
     /// name : str
     ///     Name of the ring.
     /// label : str, optional
-    ///     Label of the snapshot; the first of s1, s2, ... that is free, when left out.
+    ///     Label of the snapshot. Default: the first free one of s1, s2, and so on.
     /// replace : bool, default False
     ///     Replace a snapshot of that label.
     ///
@@ -37,9 +37,9 @@ impl Client {
     /// NotFoundError
     ///     If there is no such ring.
     /// ExistsError
-    ///     If the label has a snapshot.
+    ///     If a snapshot has that label already.
     /// SpaceError
-    ///     If the disk is full. What was saved before is not touched.
+    ///     If the disk is full. Earlier snapshots are not touched.
     #[pyo3(signature = (name=Argument::Missing, label=None, replace=false.into()))]
     #[pyo3(text_signature = "($self, name, label=None, replace=False)")]
     fn save<'py>(
@@ -78,9 +78,9 @@ impl Client {
     /// NotFoundError
     ///     If there is no such snapshot.
     /// CorruptError
-    ///     If a byte of it changed; no ring was made.
+    ///     If the snapshot is damaged. No ring is made.
     /// OverBudgetError
-    ///     If it does not fit.
+    ///     If the ring exceeds the budget.
     #[pyo3(signature = (
         snapshot=Argument::Missing, name=None, exist="error".into(), persistent=false.into()
     ))]
@@ -113,7 +113,7 @@ impl Client {
     /// Parameters
     /// ----------
     /// name : str, optional
-    ///     Name of one ring; all when left out.
+    ///     Name of one ring. Default: all rings.
     ///
     /// Returns
     /// -------
@@ -124,7 +124,7 @@ impl Client {
     /// Raises
     /// ------
     /// DaemonNotRunningError
-    ///     If it has ended since.
+    ///     If the daemon has ended.
     #[pyo3(signature = (name=None), text_signature = "($self, name=None)")]
     fn snapshots<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! Metrics of episodes: at their end, in the infos of the step, or so far.
+//! Converts metrics of ended and running episodes to Python.
 
 use backcast_gym::EpisodeMetrics;
 use numpy::{Element, PyArray1};
@@ -12,8 +12,8 @@ pub(crate) enum StopLosses {
     None,
 }
 
-/// Adds `infos["metrics"]`: a dict of arrays with masks, as Gymnasium nests dicts in the infos of
-/// vector environments, or of plain numbers for the single one.
+/// Adds `infos["metrics"]`. For vector environments it is a dict of arrays with masks, nested as
+/// Gymnasium does; for the single one, a dict of plain numbers.
 pub(crate) fn add(
     infos: &Bound<'_, PyDict>,
     ends: &[Option<EpisodeMetrics>],

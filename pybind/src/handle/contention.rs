@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 
 use crate::error::Failure;
 
-/// Duration of the first attempt, before the interpreter is involved. Attaching to it takes about
-/// as long, and the thread that has the value may need it.
+/// Duration of the first attempt, which does not attach to the interpreter. Attaching takes about
+/// as long, and the thread that has the value may need the interpreter.
 const FIRST_TRY: Duration = Duration::from_millis(1);
-/// Interval between two checks for signals: the longest delay of a Ctrl-C.
+/// Duration of each further attempt, and so the longest delay of a Ctrl-C.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether a signal may end a wait.
@@ -21,8 +21,8 @@ pub(crate) enum Interruption {
     Deferred,
 }
 
-/// Tries with growing patience until `try_for` succeeds. All attempts but the first release the
-/// interpreter.
+/// Calls `try_for` until it succeeds. Further attempts release the interpreter, and check for
+/// signals between them.
 #[cold]
 pub(crate) fn wait<T: Send>(
     mut try_for: impl FnMut(Duration) -> Option<T> + Send,

@@ -10,16 +10,17 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::contention::{Interruption, wait};
 
-/// Value that its Python object may close, and that a forked child must neither use nor drop.
+/// Value that its Python object may close. A forked child must neither use nor drop it.
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
-    /// The lock is fair from time to time, so that a thread that retries at once starves no other.
+    /// A lock that is fair from time to time, so that a thread that retries at once starves no
+    /// other.
     value: Mutex<Option<T>>,
     /// Name in errors, such as "ring pong".
     label: String,
     /// Advice in errors about a closed handle.
     reopen: &'static str,
-    /// Forks at its making; `None` for a value that a forked child may use and drop.
+    /// Number of forks when it was made; `None` for a value that a forked child may use and drop.
     forks: Option<u64>,
 }
 
@@ -28,14 +29,14 @@ impl<T: Send> Handle<T> {
         Self { value: Mutex::new(Some(value)), label, reopen, forks: Some(forks()) }
     }
 
-    /// Returns the handle of a value in private memory, of which a forked child has a copy.
+    /// Returns the handle of a value in private memory. A forked child has a copy of the value.
     pub(crate) fn of_any_process(label: String, reopen: &'static str, value: T) -> Self {
         Self { value: Mutex::new(Some(value)), label, reopen, forks: None }
     }
 
     /// Runs `work` on the value, exclusively. Call it detached if `work` copies or waits. A waiting
-    /// thread releases the interpreter and listens to signals. What a signal handler raises, such
-    /// as a `KeyboardInterrupt`, is the failure then, and `work` was not run.
+    /// thread releases the interpreter and listens to signals. If a signal handler raises, such as
+    /// a `KeyboardInterrupt`, the call fails with that and `work` does not run.
     pub(crate) fn with<R>(
         &self,
         work: impl FnOnce(&mut T) -> Result<R, Failure>,
@@ -122,7 +123,8 @@ impl<T: Send> Handle<T> {
         ))
     }
 
-    /// Runs `work` on the value if the handle is open, of this process and not in use.
+    /// Runs `work` on the value if it is open, of this process and not in use. Returns `None`
+    /// otherwise.
     #[inline]
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.is_forked() {
@@ -131,14 +133,14 @@ impl<T: Send> Handle<T> {
         self.value.try_lock()?.as_mut().map(work)
     }
 
-    /// Drops the value. Does nothing if it is closed already, or in a forked child. A signal may
-    /// end the wait, as in [`with`](Self::with).
+    /// Drops the value. Does nothing if the handle is closed already, or in a forked child. A
+    /// signal may end the wait, as in [`with`](Self::with).
     pub(crate) fn close(&self) -> Result<(), Failure> {
         self.take().map(drop)
     }
 
-    /// Takes the value out, which closes the handle. Returns `None` in a forked child. Waits as
-    /// [`with`](Self::with) does.
+    /// Takes the value out, which closes the handle. Returns `None` if it is closed already, or in
+    /// a forked child. Waits as [`with`](Self::with) does.
     pub(crate) fn take(&self) -> Result<Option<T>, Failure> {
         self.taken(Interruption::Allowed)
     }
@@ -156,7 +158,7 @@ impl<T: Send> Handle<T> {
         Ok(self.acquire(signals)?.take())
     }
 
-    /// Returns whether the handle is closed. Never waits: a value in use is there.
+    /// Returns whether the handle is closed. Never waits: a value that is in use counts as open.
     pub(crate) fn is_closed(&self) -> bool {
         self.value.try_lock().is_some_and(|value| value.is_none())
     }
@@ -179,7 +181,7 @@ impl<T: Send> Handle<T> {
     }
 }
 
-/// Returns whether a handle that was made after so many forks is the parent's.
+/// Returns whether a handle that was made after `made_after` forks belongs to the parent process.
 fn is_foreign(made_after: Option<u64>) -> bool {
     made_after.is_some_and(|made_after| made_after != forks())
 }

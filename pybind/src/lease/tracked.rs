@@ -42,11 +42,11 @@ impl TrackedLease {
         held
     }
 
-    /// Returns the text of the warning, the first time that there is one.
+    /// Returns the text of the warning, once; `None` without a reason to warn.
     pub(crate) fn take_warning(&self) -> Option<String> {
         let stalls = self.lease.stalls();
         // A forked child stays silent, because its parent warns.
-        // ORDERING: relaxed; a flag beside no data.
+        // ORDERING: relaxed; the flag guards no other data.
         if stalls == 0 || self.forks != forks() || self.warned.swap(true, Relaxed) {
             return None;
         }
@@ -80,7 +80,7 @@ impl Drop for FinalWarning {
     }
 }
 
-/// Registers a warning at interpreter exit for leases that are still alive then.
+/// Registers a function that warns of the leases that are still alive at interpreter exit.
 pub(crate) fn warn_at_exit(py: Python<'_>) -> PyResult<()> {
     let tell = PyCFunction::new_closure(py, None, None, |arguments, _| {
         let granted = LIVE_LEASES.lock().unwrap_or_else(PoisonError::into_inner);

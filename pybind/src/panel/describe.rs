@@ -13,7 +13,7 @@ use crate::panel::Panel;
 #[exact_arguments]
 #[pymethods]
 impl Panel {
-    /// Summary of the panel. One pass over the highs and lows.
+    /// Summary of the panel, from two passes over its rows.
     ///
     /// Returns
     /// -------
@@ -41,7 +41,7 @@ impl Panel {
         Ok(described(py, summary, self.name.as_deref(), self.path())?)
     }
 
-    /// A copy of every number, float64 ``[T, D, C]``; zeros where there is no row.
+    /// Copy of every number, float64 ``[T, D, C]``; zeros if there is no row.
     #[getter]
     fn values<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyArray3<f64>>, Failure> {
         let panel = self.get()?;
@@ -97,10 +97,10 @@ impl Panel {
         Ok(self.get()?.days())
     }
 
-    /// Most days that a window may have before its own day, or behind it.
+    /// Maximum days of a window.
     ///
-    /// Beyond the panel it is masked; so far beyond that memory would fill with zeros, it is a
-    /// slip.
+    /// Days beyond the panel are masked. Longer windows are refused, since they would be mostly
+    /// zeros.
     #[getter]
     fn longest_window(&self) -> Result<usize, Failure> {
         Ok(self.get()?.longest_window())

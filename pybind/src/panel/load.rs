@@ -50,7 +50,7 @@ impl PanelTarget {
             let inconsistent = data.inconsistent_rows();
             Ok::<_, PanelError>((data, inconsistent))
         })?;
-        // Warned before sharing, because a warning may be an error.
+        // Warns before sharing, because a warning may be an error.
         warn_of_rows(py, inconsistent)?;
         let panel = py.detach(move || match self.name {
             Some(name) => data.share(&name, &self.base, self.exist, self.persistent),
@@ -60,7 +60,7 @@ impl PanelTarget {
     }
 }
 
-/// Warns of rows that are kept although their prices contradict one another.
+/// Warns of rows whose prices contradict one another. The panel keeps them.
 fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
     if count == 0 {
         return Ok(());
@@ -70,7 +70,7 @@ fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
          (describe()[\"inconsistent_rows\"]); they are kept as they are: correct them, \
          or declare tickers that are not traded macro"
     );
-    // Level of the first frame outside the package.
+    // Stack level of the first frame outside the package.
     let calls = py.import("backcast._calls")?;
     let level: i32 = calls.call_method0("levels_up")?.extract()?;
     warn_as(&py.get_type::<PyUserWarning>(), &message, level.max(1))
@@ -104,7 +104,7 @@ pub(super) fn options(
         .nan(policy))
 }
 
-/// Reads the `columns` argument. A column that is left out has `None`.
+/// Reads the `columns` argument. A column to leave out has `None`.
 fn renames(given: &Bound<'_, PyAny>) -> Result<BTreeMap<String, Option<String>>, Failure> {
     let wanted = "a dict of the file's names to the panel's, such as {\"Date\": \"date\"}";
     read(given, "columns", wanted)

@@ -1,4 +1,4 @@
-//! Tickers by name: reading, and errors of unknown ones.
+//! Reads tickers by name, and words errors about unknown ones.
 
 use backcast_market::Panel as CorePanel;
 use pyo3::prelude::*;
@@ -9,7 +9,7 @@ use crate::error::{ErrorClass, Failure};
 
 pub(super) const NAMES: &str = "a sequence of names, such as [\"AAPL\", \"MSFT\"]";
 
-/// Reads a sequence of names. A lone string is refused.
+/// Reads a sequence of names. Refuses a single string.
 pub(super) fn names_of(given: &Bound<'_, PyAny>, what: &str) -> Result<Vec<String>, Failure> {
     read(given, what, NAMES)
 }

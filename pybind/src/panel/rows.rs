@@ -12,8 +12,7 @@ pub(crate) fn check_window(panel: &Panel, count: usize, class: ErrorClass) -> Re
     panel.check_window("count", count).map_err(|error| Failure::new(class, error.to_string()))
 }
 
-/// Returns values `[t, count, C]`, a mask `[t, count]` of the rows there are, and the number of
-/// columns.
+/// Returns values `[t, count, C]`, a mask `[t, count]` of existing rows, and the number of columns.
 pub(crate) fn rows_of(
     panel: &Panel,
     tickers: &[String],

@@ -1,4 +1,4 @@
-//! Windows of a panel: reading of their tickers, and their arrays.
+//! Windows of a panel: reads their tickers, and makes their arrays.
 
 use backcast_core::DType;
 use backcast_market::WindowPlan;
@@ -13,7 +13,8 @@ use crate::array::convert::{ShapeText, Target, array_of};
 use crate::array::pool::ArrayPool;
 use crate::error::{ErrorClass, Failure};
 
-/// Memory of returned windows, for later ones. Large arrays take longer to map than to fill.
+/// Memory of returned windows, which later windows reuse. Large arrays take longer to map than to
+/// fill.
 #[pyclass(module = "backcast._native", name = "WindowMemory", frozen)]
 #[derive(Default)]
 pub(crate) struct WindowMemory(pub(super) ArrayPool);
@@ -42,12 +43,12 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// `T`.
+    /// Returns the number of tokens per sample, `T`.
     pub(super) fn per_sample(&self) -> usize {
         self.per_sample
     }
 
-    /// Returns `[B, T]` in C order.
+    /// Returns the tokens `[B, T]` in C order.
     pub(super) fn of_samples(
         self,
         batch: usize,
@@ -64,7 +65,7 @@ impl Tokens {
     }
 }
 
-/// Reads `(B, T)`, or `(T,)` for all samples.
+/// Reads tokens `(B, T)`, or `(T,)` for all samples.
 pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens, Failure> {
     let target = Target { what: "tokens", class: ErrorClass::Panel, dtype: DType::I64 };
     let array = array_of(value, target)?;
@@ -85,7 +86,7 @@ pub(super) fn tokens_of(value: &Bound<'_, PyAny>, batch: usize) -> Result<Tokens
     }
 }
 
-/// Returns views of an arena `[B, T, H + 1 + F, C]` and its mask by name.
+/// Returns views of an arena `[B, T, H + 1 + F, C]` and of its mask, by name.
 pub(super) fn views<'py>(
     arena: &Bound<'py, PyUntypedArray>,
     mask: &Bound<'py, PyArray3<bool>>,

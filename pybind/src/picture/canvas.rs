@@ -1,4 +1,4 @@
-//! Pixels in rows, three bytes each, and what is drawn with them. Everything is clipped.
+//! Canvas of pixels of three bytes, and operations that draw on it. They clip at its edges.
 
 use super::font;
 
@@ -20,7 +20,7 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// Returns the pixel column of place `at` of `count` places.
+    /// Returns the pixel column of point `at` of `count` points.
     pub(super) fn column(self, at: usize, count: usize) -> i32 {
         let last = count.max(2) - 1;
         self.left + (at * (self.width as usize - 1) / last) as i32
@@ -34,7 +34,7 @@ impl Area {
 }
 
 impl<'a> Canvas<'a> {
-    /// Takes memory of `width` pixels a row and fills it with one colour.
+    /// Takes memory for rows of `width` pixels, and fills it with one colour.
     pub(super) fn new(pixels: &'a mut [u8], width: usize, background: Colour) -> Self {
         for pixel in pixels.chunks_exact_mut(3) {
             pixel.copy_from_slice(&background);
@@ -87,7 +87,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Draws a triangle with its tip at a point; it points up or down.
+    /// Draws a triangle that points up or down, with its tip at a point.
     pub(super) fn triangle(&mut self, tip: (i32, i32), up: bool, colour: Colour) {
         const ROWS: i32 = 7;
         for row in 0..ROWS {
@@ -98,7 +98,8 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Writes a line of text, `scale` pixels a pixel of a glyph. Returns where it ends.
+    /// Writes a line of text, with `scale` pixels for each pixel of a glyph. Returns the next
+    /// column.
     pub(super) fn text(&mut self, at: (i32, i32), text: &str, scale: i32, colour: Colour) -> i32 {
         let mut left = at.0;
         for character in text.chars() {

@@ -5,7 +5,8 @@ pub(super) const WIDTH: usize = 5;
 /// Rows of a glyph.
 pub(super) const HEIGHT: usize = 7;
 
-/// Rows from the top; the lowest five bits are pixels, the leftmost the highest.
+/// Rows of each glyph, from the top. The lowest five bits of a row are pixels, the highest of them
+/// on the left.
 const GLYPHS: [(char, [u8; HEIGHT]); 42] = [
     ('0', [0x0E, 0x11, 0x13, 0x15, 0x19, 0x11, 0x0E]),
     ('1', [0x04, 0x0C, 0x04, 0x04, 0x04, 0x04, 0x0E]),
@@ -51,7 +52,7 @@ const GLYPHS: [(char, [u8; HEIGHT]); 42] = [
     ('/', [0x01, 0x01, 0x02, 0x04, 0x08, 0x10, 0x10]),
 ];
 
-/// Returns whether a pixel of a character is set. Small letters look like capitals; a character
+/// Returns whether a pixel of a character is set. Small letters look like capitals. A character
 /// without a glyph is blank.
 pub(super) fn is_set(character: char, column: usize, row: usize) -> bool {
     let capital = character.to_ascii_uppercase();

@@ -44,7 +44,7 @@ pub(crate) struct Scene {
     pub(crate) position: i32,
     /// Equity at the start of the episode.
     pub(crate) initial_equity: f64,
-    /// Decimals of a price.
+    /// Number of decimals of a price.
     pub(crate) decimals: usize,
 }
 
@@ -53,19 +53,20 @@ impl Scene {
         self.points.last().copied().unwrap_or_default()
     }
 
-    /// Profit since the start of the episode, in per cent of the equity then.
+    /// Returns the profit since the start of the episode, in per cent of the initial equity.
     fn profit_percent(&self) -> f64 {
         let first = self.initial_equity;
         if first > 0.0 { 100.0 * (self.last().equity / first - 1.0) } else { 0.0 }
     }
 
-    /// Largest number of shares at one level.
+    /// Returns the largest number of shares at one level, at least 1.
     fn most_shares(&self) -> i32 {
         self.bids.iter().chain(&self.asks).map(|level| level.shares).max().unwrap_or(0).max(1)
     }
 }
 
-/// Lowest and highest of some numbers, a little apart.
+/// Returns the lowest and the highest of `numbers`, moved apart if they differ by less than
+/// `least`.
 fn range(numbers: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     let (low, high) = numbers
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));

@@ -1,4 +1,4 @@
-//! A picture of pixels: price with own trades, book depth, equity.
+//! Draws a picture of pixels: price with own trades, book depth, equity.
 
 use super::{
     PriceLevel, Scene,
@@ -23,7 +23,7 @@ const SELL: Colour = [239, 83, 80];
 const PRICES: Area = Area { left: 10, top: 44, width: 450, height: 256 };
 const DEPTH: Area = Area { left: 470, top: 44, width: 160, height: 256 };
 const WORTH: Area = Area { left: 10, top: 330, width: 620, height: 140 };
-/// Levels of one side that are shown.
+/// Number of levels of one side that are shown.
 pub(super) const LEVELS: usize = 12;
 
 /// Draws a scene on `[HEIGHT, WIDTH, 3]` bytes.

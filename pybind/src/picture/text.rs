@@ -1,4 +1,4 @@
-//! A picture of text: 22 lines of at most 80 columns with colours of ANSI terminals.
+//! Draws a picture of text: at most 19 lines, with colours of ANSI terminals.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::{PriceLevel, Scene, range};
 const COLUMNS: usize = 78;
 /// Rows of the price curve.
 const ROWS: usize = 8;
-/// Levels of one side of the book.
+/// Number of levels of one side of the book.
 const LEVELS: usize = 4;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const RED: &str = "\x1b[31m";

@@ -1,4 +1,4 @@
-//! Recorded episode as a dict of NumPy arrays.
+//! Converts a recorded episode to a dict of NumPy arrays.
 
 use backcast_gym::{EpisodeError, EpisodeHistory, PortfolioError, PortfolioVectorEnv as CoreEnv};
 use backcast_market::PriceColumn;
@@ -18,7 +18,7 @@ pub(crate) struct RecordedEpisode {
 }
 
 impl RecordedEpisode {
-    /// Copies the running episode of a portfolio, or the one before.
+    /// Copies the running episode of a portfolio, or the previous one.
     pub(crate) fn of(
         env: &CoreEnv,
         at: usize,

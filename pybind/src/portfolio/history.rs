@@ -2,8 +2,8 @@
 //!
 //! A fresh history is `[H, X, C]` in memory, one block of days as the batch stores its days; Python
 //! sees `[X, H, C]`. An arena holds days of all environments, and is mapped twice in a row, so that
-//! its first day follows its last ([`MirroredBlocks`]). A step writes the newest day over one that
-//! no history has any more, and moves the view.
+//! its first day follows its last ([`MirroredBlocks`]). A step overwrites a day that no history
+//! needs any more with the newest day, and moves the views.
 
 use std::io;
 use std::ops::Range;
@@ -36,7 +36,7 @@ const AHEAD: usize = 4;
 
 /// Histories of observations, as arrays.
 pub(crate) struct Histories {
-    /// `[H, X, C]`.
+    /// Shape of a history, `[H, X, C]`.
     shape: [usize; 3],
     /// Arena of `copy=False`.
     arena: Option<PyOnceLock<Py<HistoryArena>>>,
@@ -49,8 +49,8 @@ pub(crate) struct Histories {
 pub(crate) struct HistoryArena {
     /// Blocks of one day each: values `[N, X, C]`, then the mask `[N, X]`.
     days: MirroredBlocks,
-    /// First block of the histories shown. `None` if the arena lacks the days before the newest, as
-    /// in a batch that was copied in mid-episode.
+    /// First block of the current histories. `None` if the arena lacks the days before the newest,
+    /// as in a batch that was copied in mid-episode.
     first: Mutex<Option<usize>>,
 }
 
@@ -60,14 +60,14 @@ pub(crate) enum Days<'a, 'py> {
     Sliding { arena: &'a Bound<'py, HistoryArena>, envs: usize, shape: [usize; 3] },
 }
 
-/// Memory of those arrays.
+/// Memory of the arrays of one call.
 pub(crate) enum DayBuffers<'a> {
     Fresh { out: &'a mut [u8], mask: &'a mut [u8] },
     Sliding { days: MirroredBlocksMut<'a>, first: &'a Mutex<Option<usize>>, history: usize },
 }
 
 impl Histories {
-    /// Returns `None` if no history is shown.
+    /// Returns the memory of histories, or `None` if none are shown.
     pub(crate) fn new(envs: Option<usize>, shape: [usize; 3], reuse: bool) -> Option<Self> {
         let arena = (reuse && envs.is_some()).then(PyOnceLock::new);
         (shape[0] > 0).then_some(Self { shape, arena, pool: ArrayPool::default() })
@@ -150,7 +150,7 @@ impl<'py> Days<'_, 'py> {
         }
     }
 
-    /// Returns what Python sees: `[N, X, H, C]` and `[N, X, H]`.
+    /// Returns the arrays for Python: `[N, X, H, C]` and `[N, X, H]`.
     pub(crate) fn into_arrays(self) -> PyResult<[Bound<'py, PyAny>; 2]> {
         match self {
             Self::Fresh { out, mask, axis, pool } => {
@@ -195,7 +195,7 @@ impl DayBuffers<'_> {
             Self::Fresh { .. } => Ok(()),
             Self::Sliding { days, first, history } => {
                 let mut first = locked(first);
-                // Taken, so that an interrupted write leaves no state to build on.
+                // Takes the state, so that an interrupted write leaves none to build on.
                 let before = first.take();
                 *first = Some(slide(days, before, history, env, stepped)?);
                 Ok(())
@@ -204,7 +204,7 @@ impl DayBuffers<'_> {
     }
 }
 
-/// Returns the day that an environment shows, which its history ends before.
+/// Returns the current day of an environment. Its history ends on the day before.
 fn day(env: &CoreEnv, at: usize) -> usize {
     // Days are never negative.
     usize::try_from(env.obs().day[at]).unwrap_or_default()
@@ -231,8 +231,8 @@ fn fill_some(
     Ok(())
 }
 
-/// Writes the days that the arena lacks, given that its histories began at block `before`. Returns
-/// the block at which they begin now.
+/// Writes the days that the arena lacks, whose histories began at block `before`. Returns the block
+/// at which they begin now.
 fn slide(
     mut days: MirroredBlocksMut<'_>,
     before: Option<usize>,
@@ -242,7 +242,7 @@ fn slide(
 ) -> Result<usize, Failure> {
     let ([_, rows, columns], envs) = (env.history_shape(), env.num_envs());
     let first = before.map_or(0, |first| first + usize::from(stepped)) % days.blocks();
-    // Only these days are missing where an episode continues, and all days elsewhere.
+    // An episode that continues lacks only these days; one that began lacks all days.
     let newest = if stepped { history - 1 } else { history };
     let restarted = |at: &usize| before.is_none() || env.began()[*at];
     let any = before.is_none() || env.began().contains(&true);

@@ -24,8 +24,8 @@ impl PortfolioOutcome {
     pub(crate) fn of(env: &CoreEnv, results: Option<[&mut [u8]; 3]>) -> Self {
         let ended = env.ended();
         let any = ended.contains(&true);
-        // An environment that ended and began in one step was in same-step mode, whatever the mode
-        // is now.
+        // An environment that ended and began in one step was in same-step mode, even if its mode
+        // has changed since.
         let restarted = |at: usize| ended[at] && env.began()[at];
         let same_step = any && (0..ended.len()).any(restarted);
         let last = |at: usize| {

@@ -59,7 +59,7 @@ impl PortfolioBatch {
         mut slots: ObservationBuffers<'_>,
         results: Option<[&mut [u8]; 3]>,
     ) -> Result<PortfolioOutcome, Failure> {
-        /// Tells refused actions from observations that could not be written.
+        /// Distinguishes refused actions from observations that could not be written.
         enum Stop {
             Refused(PortfolioError),
             Unfilled(Failure),

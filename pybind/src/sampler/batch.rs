@@ -22,7 +22,7 @@ pub(crate) struct BatchMemory {
     arenas: Vec<Py<PyUntypedArray>>,
     /// Views by key, in the plan's order.
     views: Vec<Py<PyAny>>,
-    /// Parts of the keys as Python strings, made at first use.
+    /// Parts of the keys as Python strings, which the first use makes.
     keys: PyOnceLock<Vec<Key>>,
 }
 
@@ -52,8 +52,8 @@ impl BatchMemory {
         self.plan.views().iter().zip(&self.views)
     }
 
-    /// Returns what a batch has now under the key of view `at`. `no_group` refuses what should be a
-    /// dict.
+    /// Returns the object that a batch now has under the key of view `at`. Calls `no_group` with an
+    /// object that should be a dict.
     pub(crate) fn find<'py>(
         &self,
         batch: &Bound<'py, PyDict>,
@@ -86,7 +86,7 @@ impl BatchMemory {
         self.plan.views().iter().map(key).collect()
     }
 
-    /// Claims arenas like [`lend`](Self::lend), some of them replaced by arrays of the caller.
+    /// Claims arenas like [`lend`](Self::lend), some of which are arrays of the caller.
     pub(crate) fn lend_arenas(
         &self,
         arenas: &[Bound<'_, PyUntypedArray>],

@@ -1,4 +1,4 @@
-//! Agents written in Python: they act in a tick of the market, with the interpreter attached.
+//! Agents written in Python. They act within a tick of the market, with the interpreter attached.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,11 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::argument::{Argument, count_in, no_constructor, whole};
 use crate::error::{ErrorClass, Failure};
 
-/// First exception that an agent raised. It ends the agent and, after the tick, the call.
+/// First exception that an agent raised. Then no agent acts any more, and the call raises it after
+/// the tick.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
-/// An agent of Python.
+/// An agent written in Python.
 pub(crate) struct PythonAgent {
     object: Py<PyAny>,
     raised: Raised,
@@ -45,7 +46,7 @@ impl PythonAgent {
         for (symbol, order) in turn.orders {
             match order {
                 Order::Submit { side, kind, price, quantity } => {
-                    // Refused orders are dropped: the agent sees its position at its next turn.
+                    // Refused orders are dropped. The agent sees its position at its next turn.
                     let _refused = market.submit(symbol, side, kind, price, quantity).is_err();
                 }
                 Order::CancelAll => {
@@ -124,7 +125,7 @@ enum Order {
     CancelAll,
 }
 
-/// One turn: what was there when it began, and the orders so far.
+/// One turn: the market at its beginning, and the orders so far.
 #[derive(Debug, Default)]
 struct Turn {
     now: u64,
@@ -150,8 +151,9 @@ impl Turn {
 
 /// The market in the turn of an agent written in Python.
 ///
-/// It shows the market as it was when the turn began. Orders are worked in sequence after ``act``
-/// has returned, before any other agent acts. Prices are price ticks, cash is in cash units.
+/// It shows the market as it was when the turn began. Orders are submitted in sequence after
+/// ``act`` has returned, before any other agent acts. Prices are in price ticks, cash in cash
+/// units.
 #[pyclass(module = "backcast.sim", name = "Floor", frozen)]
 pub(crate) struct Floor(Mutex<Turn>);
 
@@ -253,7 +255,7 @@ impl Floor {
     /// Returns
     /// -------
     /// int or None
-    ///     None if nobody bids.
+    ///     None without a bid.
     ///
     /// Raises
     /// ------
@@ -274,7 +276,7 @@ impl Floor {
     /// Returns
     /// -------
     /// int or None
-    ///     None if nobody offers.
+    ///     None without an offer.
     ///
     /// Raises
     /// ------
@@ -305,7 +307,7 @@ impl Floor {
         Ok(self.quote(symbol)?.1.position)
     }
 
-    /// Draw a number from [0, 1) of the agent's own random stream, which the seed decides.
+    /// Draw a number from [0, 1) of the agent's own random stream, which depends on the seed.
     ///
     /// Returns
     /// -------

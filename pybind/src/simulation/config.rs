@@ -8,10 +8,10 @@ use crate::argument::{Argument, count_in};
 use crate::error::{ErrorClass, Failure};
 use crate::simulation::fields::NamedField;
 
-/// Most agents of one symbol.
+/// Maximum number of agents of one symbol.
 const MOST_AGENTS: u32 = 60_000;
 
-/// Reads a market: the name of a preset, or its settings, of which missing ones are the default.
+/// Reads a market: the name of a preset, or settings. Missing settings have their defaults.
 pub(crate) fn market_of(given: &Bound<'_, PyAny>) -> Result<MarketConfig, Failure> {
     if let Ok(name) = given.cast::<PyString>() {
         return preset_of(&name.to_string_lossy());
@@ -58,7 +58,7 @@ pub(crate) fn market_preset(
 /// config : str or dict
 ///     Name of a preset, or settings by name.
 /// agents : int
-///     Agents of the user's own.
+///     Number of agents that the user adds.
 ///
 /// Raises
 /// ------
@@ -70,7 +70,7 @@ pub(crate) fn check_market(config: &Bound<'_, PyAny>, agents: usize) -> Result<(
     Ok(market_of(config)?.check(agents)?)
 }
 
-/// A population with another number of agents in (nearly) the same proportions.
+/// Scale a population to another number of agents, in nearly the same proportions.
 ///
 /// Parameters
 /// ----------
@@ -82,7 +82,7 @@ pub(crate) fn check_market(config: &Bound<'_, PyAny>, agents: usize) -> Result<(
 /// Returns
 /// -------
 /// dict
-///     Its settings by name.
+///     Settings of the scaled population by name.
 ///
 /// Raises
 /// ------

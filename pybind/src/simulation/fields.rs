@@ -14,10 +14,11 @@ use crate::error::{ErrorClass, Failure};
 
 /// A setting, or a group of settings.
 pub(crate) trait NamedField: Sized {
-    /// Returns the value as Python has it.
+    /// Returns the value for Python.
     fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
 
-    /// Takes a value; those that are left out of a dict stay. Errors name the setting by its path.
+    /// Reads a value. Settings that a dict leaves out do not change. Errors name the setting by its
+    /// path.
     fn read_from(&mut self, given: &Bound<'_, PyAny>, path: &str) -> Result<(), Failure>;
 }
 
@@ -73,7 +74,7 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u16, u32, i32, i64, usize);
 
-/// Words for the ways of matching.
+/// Words of the setting `matching`.
 const MATCHING: [(&str, Matching); 3] = [
     ("continuous", Matching::Continuous),
     ("call_auction", Matching::CallAuction(AuctionRule::PricePriority)),
@@ -99,7 +100,7 @@ impl NamedField for Matching {
     }
 }
 
-/// A list with a dict for each slot; what a dict leaves out has its default.
+/// A list with a dict for each slot. Settings that a dict leaves out have their defaults.
 impl NamedField for Vec<SlotConfig> {
     fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let slots = self.iter().map(|slot| slot.to_python(py)).collect::<PyResult<Vec<_>>>()?;
@@ -176,7 +177,7 @@ fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Returns the entries of a dict, or of an object that `to_dict` makes one of, all of them known.
+/// Returns the entries of a dict, or of an object with a method `to_dict`. Refuses unknown names.
 fn entries<'py>(
     given: &Bound<'py, PyAny>,
     path: &str,

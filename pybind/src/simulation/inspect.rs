@@ -12,7 +12,7 @@ use crate::error::{ErrorClass, Failure};
 use crate::simulation::fields::NamedField;
 use crate::simulation::{Market, word_of};
 
-/// Most price levels of one side of a book.
+/// Maximum number of price levels of one side of a book.
 const MOST_LEVELS: u32 = 4_096;
 
 #[exact_arguments]
@@ -83,7 +83,7 @@ impl Market {
     /// symbol : int, default 0
     ///     Symbol.
     /// levels : int, default 10
-    ///     Price levels of each side at most.
+    ///     Maximum number of price levels of each side.
     ///
     /// Returns
     /// -------
@@ -221,7 +221,7 @@ impl Market {
         Ok(set_of(features)?.features().iter().map(|feature: &Feature| feature.name).collect())
     }
 
-    /// Hash of the whole state: equal states of equal settings have equal hashes.
+    /// Hash of the whole state: markets with equal states and settings have equal hashes.
     ///
     /// Returns
     /// -------

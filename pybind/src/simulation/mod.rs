@@ -32,13 +32,13 @@ use crate::simulation::record::Recorder;
 /// Agents of the user, each with its account.
 type Agents = Vec<(AccountConfig, Box<dyn Agent>)>;
 
-/// Ticks between two looks for a Ctrl-C.
+/// Ticks between two checks for a Ctrl-C.
 const TICKS_AT_ONCE: u64 = 256;
 
-/// A simulated market with a limit order book a symbol and background agents.
+/// A simulated market with background agents and a limit order book for each symbol.
 ///
-/// One tick is one second. Prices are whole price ticks (``tick_size`` currency units each), cash
-/// is in cash units (100 to a price tick on one share). Equal seeds of one configuration give equal
+/// One tick is one second. Prices are whole price ticks (``tick_size`` currency units each). Cash
+/// is in cash units, 100 to a price tick on one share. Equal seeds of one configuration give equal
 /// markets, in every process.
 ///
 /// Parameters
@@ -48,14 +48,15 @@ const TICKS_AT_ONCE: u64 = 256;
 /// seed : int, default 0
 ///     Seed of every random draw.
 /// agents : sequence, optional
-///     Agents of your own: objects with ``act(floor)``, which gets a :class:`Floor` and returns the
-///     ticks until its next turn (None for 1), and perhaps ``reset()``. A pair ``(agent, account)``
-///     gives one another account than the default, a dict such as ``{"cash": 10**9, "shares": 5}``.
+///     Agents of your own: objects with ``act(floor)`` and, optionally, ``reset()``. ``act`` gets a
+///     :class:`Floor` and returns the ticks until its next turn (None for 1). A pair ``(agent,
+///     account)`` gives the agent another account than the default, a dict such as ``{"cash":
+///     10**9, "shares": 5}``.
 ///
 /// Raises
 /// ------
 /// SimError
-///     If no market can be built of the configuration; nothing has run then.
+///     If no market can be built from the configuration; nothing has run then.
 ///
 /// Examples
 /// --------
@@ -133,8 +134,8 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If the number is out of range. What an agent of your own raises is raised here, after
-    ///     the tick in which it did.
+    ///     If the number is out of range. An exception of an agent is raised after the tick in
+    ///     which it occurred.
     #[pyo3(signature = (ticks=1_i64.into()), text_signature = "($self, ticks=1)")]
     fn step(&self, py: Python<'_>, ticks: Argument<i128>) -> Result<(), Failure> {
         let ticks = ticks_of(ticks)?;
@@ -162,7 +163,8 @@ impl Market {
     /// Raises
     /// ------
     /// SimError
-    ///     If the number is out of range, or there is no memory for the record. As from `step`.
+    ///     If the number is out of range, or there is no memory for the record. Exceptions of
+    ///     agents are raised as by `step`.
     #[pyo3(signature = (ticks=Argument::Missing), text_signature = "($self, ticks)")]
     fn record<'py>(
         &self,
@@ -178,7 +180,7 @@ impl Market {
         recorder.into_dict(py)
     }
 
-    /// Send an order of a slot; it arrives first in the next tick, or after the slot's latency.
+    /// Send an order of a slot, which arrives after the slot's latency, at the start of a tick.
     ///
     /// Parameters
     /// ----------
@@ -187,10 +189,11 @@ impl Market {
     /// quantity : int
     ///     Shares.
     /// price : int, optional
-    ///     Limit in price ticks; None trades at once at any price.
+    ///     Limit in price ticks; None trades immediately at any price.
     /// kind : {"limit", "marketable", "post_only"}, optional
-    ///     Behaviour of the part that does not trade at once: it rests, is dropped, or the whole
-    ///     order is refused if any part would trade. Default: "limit" with a price.
+    ///     Behaviour of the part that does not trade immediately. It rests ("limit") or is dropped
+    ///     ("marketable"); a "post_only" order is refused if any part would trade. Default: "limit"
+    ///     with a price, "marketable" without.
     /// symbol : int, default 0
     ///     Symbol.
     /// slot : int, default 0
@@ -275,7 +278,7 @@ impl Market {
         self.request(py, slot, symbol, SlotRequest::CancelAll)
     }
 
-    /// Check that cash, shares and open orders of all accounts add up to the unit.
+    /// Check that cash, shares and open orders of all accounts add up exactly.
     ///
     /// Raises
     /// ------
@@ -290,7 +293,7 @@ impl Market {
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let copy = self.change(py, |market| Ok(market.clone()))?;
         self.raise_for_agents()?;
-        // Copies of agents keep their failures where the originals do.
+        // Copies of agents report their failures to the same place as the originals.
         Ok(Self::around(copy, Arc::clone(&self.raised), self.has_agents))
     }
 
@@ -401,7 +404,7 @@ impl Market {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Raises what an agent raised.
+    /// Raises the exception that an agent raised, if one did.
     fn raise_for_agents(&self) -> Result<(), Failure> {
         self.take_failure().map_or(Ok(()), |raised| Err(raised.into()))
     }
@@ -430,7 +433,7 @@ fn word_of<V: Copy>(
     })
 }
 
-/// Reads agents of Python, each perhaps with an account.
+/// Reads agents written in Python. Each may come with an account.
 fn agents_of(given: &Bound<'_, PyAny>, raised: &Raised) -> Result<Agents, Failure> {
     let wanted = "a sequence of agents, objects with act(floor), or of pairs (agent, account)";
     let given: Vec<Bound<'_, PyAny>> = read(given, "agents", wanted)?;

@@ -12,7 +12,7 @@ use crate::error::{ErrorClass, Failure};
 const ALLOCATOR: Allocator =
     Allocator { class: ErrorClass::Sim, remedy: "record fewer ticks at once" };
 
-/// Numbers of each tick, ticks first: the transpose of what is handed out.
+/// Series of a market, tick by tick. `into_dict` returns them symbol by symbol.
 pub(super) struct Recorder {
     symbols: usize,
     start: u64,
@@ -24,7 +24,7 @@ pub(super) struct Recorder {
     volume: Vec<i64>,
     fundamental: Vec<f64>,
     trades: Trades,
-    /// Closed candles at the last look.
+    /// Number of closed candles at the last call of `look`.
     closed: u64,
     candles: Candles,
 }
@@ -130,7 +130,7 @@ impl Recorder {
     }
 }
 
-/// Turns rows with a number of each symbol into an array with a row of each symbol.
+/// Transposes rows with a number for each symbol to an array with a row for each symbol.
 struct ByRow<'py> {
     py: Python<'py>,
     symbols: usize,

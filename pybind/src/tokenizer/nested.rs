@@ -7,12 +7,12 @@ use super::NAMES;
 use crate::argument::{text_of, wrong_type};
 use crate::error::{Failure, bad_argument};
 
-/// Names of a nested list, all lists of an axis having the same length.
+/// Names of a nested list. All lists of an axis have the same length.
 #[derive(Default)]
 pub(super) struct Nested {
     pub(super) names: Vec<String>,
     pub(super) shape: Vec<usize>,
-    /// Number of axes, known once the first name was found.
+    /// Number of axes; `None` until the first name is found.
     axes: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Nested {
     }
 }
 
-/// Values in nested lists of this shape.
+/// Returns values in nested lists of this shape.
 pub(super) fn nest<'py>(
     py: Python<'py>,
     values: &[Bound<'py, PyAny>],

@@ -21,7 +21,7 @@ const ALLOCATOR: Allocator = Allocator { class: ErrorClass::Env, remedy: "free s
 /// Symbol, name, unit, lowest and highest value.
 type FeatureRow = (u16, &'static str, &'static str, f32, f32);
 
-/// Most price levels of one side of a book.
+/// Maximum number of price levels of one side of a book.
 const MOST_LEVELS: u32 = 4_096;
 
 #[pymethods]
@@ -44,7 +44,7 @@ impl TradingBatch {
         (self.choices.each > 0).then_some(self.choices.each)
     }
 
-    /// Numbers of an action, all symbols together, with the lowest and the highest value of each.
+    /// Number of values in an action over all symbols, and the lowest and highest of each value.
     #[getter]
     fn action_bounds(&self) -> Result<(usize, f64, f64), Failure> {
         self.env.with(|stepped| {
@@ -70,7 +70,7 @@ impl TradingBatch {
         self.env.with(|stepped| Ok(stepped.env.autoreset_mode().to_string()))
     }
 
-    /// Which choices of a discrete scheme can have an effect now, bool ``[N, S * choices]``.
+    /// Mask of choices of a discrete scheme that can have an effect now, bool ``[N, S * choices]``.
     fn action_masks<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let each = self.choices.count();
         if each == 0 {
@@ -91,7 +91,7 @@ impl TradingBatch {
     /// Returns
     /// -------
     /// dict
-    ///     As ``infos["metrics"]``, without masks.
+    ///     Entries of ``infos["metrics"]``, without masks.
     ///
     /// Raises
     /// ------
@@ -117,7 +117,7 @@ impl TradingBatch {
     /// symbol : int
     ///     Symbol.
     /// levels : int
-    ///     Price levels of each side at most.
+    ///     Maximum number of price levels of each side.
     ///
     /// Returns
     /// -------

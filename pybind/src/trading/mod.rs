@@ -33,7 +33,7 @@ use crate::trading::reward::RewardFailure;
 use crate::trading::settings::{Settings, reset_options_of, settings_of};
 use crate::trading::trail::Trails;
 
-/// Most threads of one environment.
+/// Maximum number of threads of one environment.
 const MOST_THREADS: u32 = 1_024;
 
 /// Trading environments that are stepped together, behind the classes of ``backcast.envs``.
@@ -47,7 +47,7 @@ const MOST_THREADS: u32 = 1_024;
 ///     Environments, ``N``, the leading axis of every array. None: a single one without that axis,
 ///     whose reward is a float and whose flags are bools.
 /// settings : dict
-///     As in :class:`backcast.envs.TradingSettings`, by name.
+///     Settings by name: see :class:`backcast.envs.TradingSettings`.
 /// autoreset_mode : str
 ///     Autoreset mode after an episode has ended.
 /// threads : int
@@ -68,9 +68,9 @@ pub(crate) struct TradingBatch {
     num_envs: Option<usize>,
     market: Arc<MarketConfig>,
     choices: Choices,
-    /// Numbers of an action, all symbols together.
+    /// Number of values in an action, over all symbols.
     action_len: usize,
-    /// Numbers of an observation.
+    /// Number of values in an observation.
     width: usize,
     form: ObservationForm,
     /// Rewards and flags of earlier steps.
@@ -121,7 +121,7 @@ impl TradingBatch {
     /// ----------
     /// seed : int or sequence of (int or None), optional
     ///     An int seeds environment i with ``seed + i``; a sequence has one entry for each. With
-    ///     None an environment goes on in its stream of episode seeds.
+    ///     None an environment continues its stream of episode seeds.
     /// options : dict, optional
     ///     ``"episode_seed"``, ``"shares"``, ``"cash"``, and ``"reset_mask"``: bool array ``[N]``.
     ///

@@ -11,7 +11,7 @@ use crate::contract::metrics::{self, StopLosses};
 use crate::error::Failure;
 use crate::trading::observation::row_of;
 
-/// Choices of an action: symbols and choices of each; no choices in a continuous scheme.
+/// Choices of an action: number of symbols, and of choices for each. A continuous scheme has none.
 #[derive(Clone, Copy)]
 pub(super) struct Choices {
     pub(super) symbols: usize,
@@ -23,7 +23,7 @@ impl Choices {
         self.symbols * self.each
     }
 
-    /// Returns the shape of the mask of one environment: no axis of a lone symbol.
+    /// Returns the shape of the mask of one environment. A single symbol has no axis.
     fn shape(self) -> Vec<usize> {
         if self.symbols == 1 { vec![self.each] } else { vec![self.symbols, self.each] }
     }
@@ -135,7 +135,7 @@ fn add_finals(
     Ok(())
 }
 
-/// Puts the details of steps: arrays with masks, or plain numbers of the single environment.
+/// Puts the details of steps: arrays with masks, or plain numbers for the single environment.
 fn put(infos: &Bound<'_, PyDict>, of: &[Option<StepInfo>], many: bool) -> PyResult<()> {
     let put = Put { infos, of, many };
     put.one("tick", |info| info.tick as i64)?;
@@ -178,7 +178,8 @@ impl<'py> Put<'_, 'py> {
         self.infos.set_item(format!("_{name}"), present(py, self.of))
     }
 
-    /// Puts numbers of 64 bits, which Gymnasium could not gather as Python's.
+    /// Puts unsigned 64-bit numbers. The single environment has a NumPy scalar, since Gymnasium
+    /// cannot gather Python integers of that size.
     fn unsigned(&self, name: &str, value: impl Fn(&StepInfo) -> u64) -> PyResult<()> {
         if self.many {
             return self.one(name, value);

@@ -26,22 +26,22 @@ impl RewardFailure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(raised);
     }
 
-    /// Raises what a reward raised.
+    /// Raises the exception that a reward raised, if one did.
     pub(super) fn raise(&self) -> Result<(), Failure> {
         let raised = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         raised.map_or(Ok(()), |raised| Err(raised.into()))
     }
 }
 
-/// A reward of Python: an object to call, with a state of its own.
+/// A reward written in Python: a callable object with its own state.
 pub(super) struct PythonReward {
-    /// `None` once the factory has no object left, which only debugging output asks for.
+    /// `None` if the factory has no object left, as when debug output builds a reward.
     object: Option<Py<PyAny>>,
     failure: RewardFailure,
 }
 
 impl PythonReward {
-    /// Calls the factory of Python once for each sub-environment.
+    /// Calls the Python factory once for each sub-environment.
     pub(super) fn factory(
         factory: &Bound<'_, PyAny>,
         num_envs: usize,
@@ -63,7 +63,7 @@ impl PythonReward {
         }))
     }
 
-    /// Calls Python, unless a reward has failed already.
+    /// Calls the Python object. Keeps an exception that it raises, and returns a default then.
     fn attached<R: Default>(
         &self,
         call: impl FnOnce(&Bound<'_, PyAny>) -> Result<R, Failure>,
@@ -211,7 +211,7 @@ impl EpisodeState {
     }
 }
 
-/// One decision and its result, as a reward of your own is called with.
+/// One decision and its result: the argument of a reward written in Python.
 #[pyclass(module = "backcast.envs", name = "RewardInput", frozen)]
 pub(crate) struct RewardInput {
     prev: CoreState,
@@ -282,13 +282,13 @@ impl RewardInput {
         self.initial_equity
     }
 
-    /// Whether bankruptcy or a margin call ended the episode.
+    /// True if bankruptcy or a margin call ended the episode.
     #[getter]
     fn terminated(&self) -> bool {
         self.terminated
     }
 
-    /// Whether the time limit ended the episode.
+    /// True if the time limit ended the episode.
     #[getter]
     fn truncated(&self) -> bool {
         self.truncated

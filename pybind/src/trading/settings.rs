@@ -17,12 +17,12 @@ use crate::error::{ErrorClass, Failure};
 use crate::simulation::config::market_of;
 use crate::trading::reward::{PythonReward, RewardFailure};
 
-/// Largest number of shares of one account.
+/// Maximum number of shares of one account.
 const MOST_SHARES: u32 = 100_000_000;
-/// Largest amount of cash of one account, in cash units.
+/// Maximum cash of one account, in cash units.
 const MOST_CASH: f64 = 1e16;
 
-/// Environment's settings and what its rewards raise.
+/// Settings of an environment, and the exceptions of its rewards.
 pub(super) struct Settings {
     pub(super) config: TradingEnvConfig,
     pub(super) failure: RewardFailure,
@@ -81,7 +81,7 @@ fn cash_units(what: &str, amount: f64, market: &MarketConfig) -> Result<i64, Fai
     Err(Failure::new(ErrorClass::Env, message))
 }
 
-/// Reads shares that may be short.
+/// Reads a number of shares; negative is short.
 fn signed_shares(what: &str, given: Argument<i128>) -> Result<i32, Failure> {
     let wanted = format!("a whole number of shares from -{MOST_SHARES} to {MOST_SHARES}");
     let shares = given.get(what, &wanted)?;
@@ -93,7 +93,7 @@ fn signed_shares(what: &str, given: Argument<i128>) -> Result<i32, Failure> {
 struct Given<'a, 'py>(&'a Bound<'py, PyDict>);
 
 impl<'py> Given<'_, 'py> {
-    /// Returns a setting that is there and is not None.
+    /// Returns a setting, unless it is missing or None.
     fn one(&self, name: &str) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
     }
@@ -128,7 +128,7 @@ impl<'py> Given<'_, 'py> {
         word.parse().map_err(|error| Failure::new(ErrorClass::Env, error))
     }
 
-    /// Reads the market: of a preset, or of settings.
+    /// Reads the market, from a preset or from settings.
     fn market(&self) -> Result<MarketConfig, Failure> {
         let preset = self.one("preset")?;
         let market = match (self.one("market")?, preset) {
@@ -184,7 +184,7 @@ impl<'py> Given<'_, 'py> {
         })
     }
 
-    /// Reads the reward: a name with its parameters, or a factory of Python.
+    /// Reads the reward: a name with its parameters, or a Python factory.
     fn reward(&self, num_envs: usize, failure: &RewardFailure) -> Result<RewardFactory, Failure> {
         let options = self.one("reward_options")?;
         let reward = self.one("reward")?;

@@ -48,7 +48,7 @@ impl TradingBatch {
     /// ------
     /// EnvError
     ///     If an action is out of range, or an environment has to be reset first. Nothing has
-    ///     changed then. What a reward of your own raises is raised after the step.
+    ///     changed then. An exception of a reward written in Python is raised after the step.
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -61,22 +61,22 @@ impl TradingBatch {
         }
     }
 
-    /// Take one decision in every environment, as ``step`` does, and write no observation.
+    /// Take one decision in every environment like ``step``, without an observation.
     ///
     /// Parameters
     /// ----------
     /// actions : array_like, shape (N, A) or (N,)
-    ///     As in ``step``.
+    ///     Actions: see ``step``.
     ///
     /// Returns
     /// -------
     /// (ndarray, ndarray, ndarray, dict)
-    ///     What ``step`` returns, without the observation.
+    ///     Results of ``step`` without the observation.
     ///
     /// Raises
     /// ------
     /// EnvError
-    ///     As from ``step``.
+    ///     See ``step``.
     fn advance<'py>(
         &self,
         py: Python<'py>,
@@ -90,7 +90,7 @@ impl TradingBatch {
         Ok((rewards, terminated, truncated, infos))
     }
 
-    /// Write observations as they are now into arrays of the caller.
+    /// Write the current observations into arrays of the caller.
     ///
     /// Parameters
     /// ----------

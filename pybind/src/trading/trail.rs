@@ -31,7 +31,7 @@ impl Trails {
         Self(vec![Trail::default(); num_envs])
     }
 
-    /// Enters the state after a reset or step. A trail begins anew with its episode.
+    /// Enters the state after a reset or step. A new episode begins a new trail.
     pub(super) fn look(&mut self, env: &CoreEnv) {
         for (at, trail) in self.0.iter_mut().enumerate() {
             let state = env.state(at);
@@ -51,7 +51,7 @@ impl Trails {
         }
     }
 
-    /// Returns what a picture of one environment shows.
+    /// Returns the contents of a picture of one environment.
     pub(super) fn scene(&self, env: &CoreEnv, at: usize) -> Scene {
         let market = env.market(at);
         let tick_size = market.config().tick_size;

@@ -17,7 +17,7 @@ use crate::transitions::batch::{FoundBatch, MarketMemory, memory_of, new_batch};
 
 #[pymethods]
 impl TransitionRing {
-    /// Draw a batch, or get that of `indices`.
+    /// Draw a batch, or read the transitions of `indices`.
     #[pyo3(signature = (batch_size, history_length, future_length, layout, copy, indices, out))]
     #[expect(clippy::too_many_arguments, reason = "the arguments of the Python call")]
     fn sample<'py>(
@@ -81,7 +81,7 @@ impl TransitionRing {
         shown
     }
 
-    /// Indices as `sample` would draw them.
+    /// Draw the indices that `sample` would draw.
     fn sample_indices(
         &self,
         py: Python<'_>,
@@ -91,7 +91,7 @@ impl TransitionRing {
         py.detach(|| self.ring.with(|ring| Ok(ring.draw_indices(batch_size)?)))
     }
 
-    /// One transition, as keywords of `VecStoredTransition`.
+    /// Get one transition as keywords of `VecStoredTransition`.
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -137,7 +137,7 @@ impl TransitionRing {
         found: FoundBatch,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let names = &self.names;
-        // A series of draws may need two kinds of memory; this chooses the one that fits.
+        // Draws may alternate between two kinds of memory. This chooses the one that fits.
         let mut other = None;
         if let Some((out, held)) = &memory
             && !held.get().fits(py, names, &found)
@@ -167,7 +167,7 @@ impl TransitionRing {
     /// Returns a refused draw to the ring, so that the next one repeats it.
     fn give_back(&self, py: Python<'_>, drawn: u64, refused: &Failure) {
         let given = self.ring.try_with(|ring| ring.give_back(drawn)).is_some();
-        // After an interrupted wait for the ring, do not wait again.
+        // Does not wait again after an interrupted wait for the ring.
         if !given && !matches!(refused, Failure::Python(_)) {
             let give_back = |ring: &mut CoreRing| {
                 ring.give_back(drawn);
@@ -179,7 +179,7 @@ impl TransitionRing {
     }
 }
 
-/// Refuses windows of many times the market before anything is drawn.
+/// Refuses windows that are many times as long as the panel, before anything is drawn.
 fn whole_window(panel: &Panel, windows: Windows) -> Result<(), Failure> {
     let days = windows.history.saturating_add(windows.future).saturating_add(1);
     let (known, limit) = (panel.days(), panel.longest_window());

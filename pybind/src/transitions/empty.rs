@@ -13,14 +13,14 @@ use crate::error::Failure;
 /// Settings from which an empty private ring is made again with other sizes.
 pub(super) struct EmptyRing {
     pub(super) options: TransitionOptions,
-    /// Whether the caller gave the sizes.
+    /// Whether the caller gave the action's shape; `objectives`: their number.
     pub(super) action: bool,
     pub(super) objectives: bool,
 }
 
 impl EmptyRing {
-    /// Returns the sizes for these tickers and objectives, except where the caller gave others or
-    /// they are 0.
+    /// Returns the sizes for these tickers and objectives. Sizes that the caller gave take
+    /// precedence. 0 keeps the present size.
     pub(super) fn shape(
         &self,
         now: &TransitionShape,
@@ -38,9 +38,9 @@ impl EmptyRing {
 }
 
 impl TransitionRing {
-    /// Adds to a ring of these sizes. An empty private ring of other sizes is replaced once the new
-    /// one has taken the batch. Returns `false` if the ring has other sizes, because another thread
-    /// was first.
+    /// Adds a batch to a ring of these sizes. An empty private ring of other sizes is replaced once
+    /// a new ring has taken the batch. Returns false if the ring has other sizes because another
+    /// thread was first.
     pub(super) fn add_to(
         &self,
         ring: &mut CoreRing,
@@ -65,8 +65,8 @@ impl TransitionRing {
         Ok(added)
     }
 
-    /// Loads a file. An empty private ring of other sizes is replaced once the new one has loaded
-    /// it.
+    /// Loads a file. An empty private ring of other sizes is replaced once a new ring has loaded
+    /// the file.
     pub(super) fn load_from(&self, ring: &mut CoreRing, path: &Path) -> Result<(), Failure> {
         match (ring.load(path), &self.empty_ring) {
             (Err(TransitionError::OtherShape { .. }), Some(empty_ring)) if ring.is_empty()? => {
@@ -83,7 +83,7 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// Notes that the ring holds transitions, and their sizes.
+    /// Records that the ring holds transitions, and their sizes.
     fn holds(&self, ring: &CoreRing) {
         let mut state = self.state();
         state.empty = false;

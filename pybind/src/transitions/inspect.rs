@@ -9,7 +9,7 @@ use crate::panel::Panel;
 
 #[pymethods]
 impl TransitionRing {
-    /// Transitions kept at most.
+    /// Maximum number of transitions.
     #[getter]
     fn capacity(&self) -> Result<u64, Failure> {
         self.ring.with(|ring| Ok(ring.capacity()))
@@ -27,19 +27,19 @@ impl TransitionRing {
         self.state().shape.action.clone()
     }
 
-    /// Rewards of one transition.
+    /// Number of rewards of one transition.
     #[getter]
     fn n_objectives(&self) -> usize {
         self.state().shape.objectives
     }
 
-    /// Tickers of a portfolio.
+    /// Number of tickers of a portfolio.
     #[getter]
     fn n_tickers(&self) -> usize {
         self.state().shape.tickers
     }
 
-    /// The market.
+    /// Panel that the transitions refer to.
     #[getter]
     fn panel(&self) -> Result<Panel, Failure> {
         self.panel.again()
@@ -64,7 +64,7 @@ impl TransitionRing {
         self.lead
     }
 
-    /// The first day that no future shows.
+    /// First day that future windows do not show.
     #[getter]
     fn end(&self) -> Result<usize, Failure> {
         self.ring.with(|ring| Ok(ring.end()))
@@ -76,7 +76,7 @@ impl TransitionRing {
         self.name.as_deref()
     }
 
-    /// Its directory.
+    /// Directory of the ring.
     #[getter]
     fn path(&self) -> Option<String> {
         self.path.as_ref().map(|path| path.to_string_lossy().into_owned())

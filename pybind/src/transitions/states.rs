@@ -58,7 +58,7 @@ impl ArgumentNames {
     };
 }
 
-/// Explanation of a shape, for many transitions and for one.
+/// Explanation of a shape: for many transitions, and for a single one.
 type Meaning = [&'static str; 2];
 
 const PER_ENVIRONMENT: Meaning = ["one per environment", "a single one"];
@@ -117,7 +117,7 @@ impl<'a, 'py> Field<'a, 'py> {
         {
             return Ok(Self { what, array: array.clone() });
         }
-        // Other dtypes become the nearest one that loses nothing that float32 would keep.
+        // Converts another dtype to the first of bool, int64 and float64 that keeps its values.
         let text = what.to_string();
         let target = |dtype| Target { what: &text, class: ErrorClass::Append, dtype };
         let array = array_of(value, target(DType::Bool))
