@@ -24,7 +24,7 @@ _CHOICES = (
 def lanes_and_mode(env: Any) -> tuple[int, Word]:  # noqa: ANN401
     """Return the lanes and the autoreset mode that a writer for `env` needs.
 
-    Gymnasium is not imported: if it was not, `env` is none of its environments.
+    If no code has imported Gymnasium, `env` cannot be one of its environments.
     """
     if "gymnasium" not in sys.modules:
         raise _refusal(env)

@@ -4,7 +4,7 @@
 read; neither is imported, so their own dependencies are not needed. Shares (AAPL, FB, GOOG, IBM,
 MSFT, 2000-03-01 to 2013-03-01) come from bokeh_sampledata, unadjusted: open, high, low and close
 are multiplied by adjusted close / close, volume stays as traded. SP500 and NASDAQ come from arch,
-cut to the same days. Nobody ships VIX for these years: RVOL, the 20-day realised volatility of
+cut to the same days. No package has VIX for these years: RVOL, the 20-day realised volatility of
 SP500 in percent a year, is written in its place.
 """
 

@@ -91,7 +91,7 @@ def predicted_returns(
 
 
 def _best_half(scores: Array) -> Array:
-    """Equal weights for the better half of the tickers, nothing for the rest."""
+    """Return equal weights for the better half of the tickers, and zeros for the rest."""
     weights = np.zeros_like(scores)
     chosen = np.argsort(-scores, kind="stable")[: max(1, len(scores) // 2)]
     weights[chosen] = np.isfinite(scores[chosen])
@@ -106,10 +106,10 @@ def equity_curves(
     seed: int,
     check: Callable[[], None],
 ) -> dict[str, list[float]]:
-    """Let three policies trade the test days in one vector environment; account values by day.
+    """Let three policies trade the test days, and return their account values by day.
 
-    *learned* and *random* hold half of the tickers at equal weights and choose again every five
-    days, by predicted return and by lot; *buy and hold* buys all tickers once.
+    *learned* and *random* hold half of the tickers at equal weights. Every five days they choose
+    again, by predicted return and at random. *buy and hold* buys all tickers once.
     """
     draw = np.random.default_rng(seed)
     env = PortfolioVectorEnv(
@@ -150,10 +150,10 @@ def equity_curves(
 
 
 def _orders(obs: dict[str, Any], weights: Array) -> Array:
-    """Actions that bring every account from the shares it holds to `weights` of its value."""
+    """Return the actions that bring every account to `weights` of its value."""
     prices = np.asarray(obs["open"], np.float64)
     budget = np.asarray(obs["total_asset"]) * weights / (1.0 + 2.0 * COST)
     wanted = np.floor(np.divide(budget, prices, out=np.zeros_like(budget), where=prices > 0))
     shares = wanted - np.asarray(obs["shares"])
-    # The environment cuts toward zero: half a share more keeps the whole ones.
+    # The environment rounds toward zero, so half a share is added to keep the whole ones.
     return np.asarray(np.clip((shares + 0.5 * np.sign(shares)) / _HMAX, -1.0, 1.0))

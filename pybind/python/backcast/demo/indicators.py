@@ -1,7 +1,7 @@
 """The eight causal indicators of the demo's panel, computed per ticker with NumPy alone.
 
 The value on day d uses prices up to and including d; the environment shows it on day d + 1
-(``indicator_lag=1``). Averages that need more days than there are use the days there are.
+(``indicator_lag=1``). Averages that need more days than exist use those that exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TINY = 1e-12
 
 
 def exponential_mean(values: Series, span: int) -> Series:
-    """Exponential moving average, started at the first value."""
+    """Return the exponential moving average, started at the first value."""
     alpha = 2.0 / (span + 1.0)
     out = np.empty_like(values)
     level = out[0] = float(values[0])

@@ -2,7 +2,7 @@
 
 Everything known at the open of day d is used and nothing later: the closes, ranges and volumes of
 d-20 .. d-1, each relative to the open of d or to their own mean. Two targets: the log return from
-the open of d to the close of d+5 (hard: prices hardly tell) and the log of the mean daily range,
+the open of d to the close of d+5 (hard: prices say little) and the log of the mean daily range,
 ln(high / low), of d+1 .. d+5 (easy: volatility clusters; it shows that windows and rows fit
 together). A (row, ticker) pair counts only if no place of its history and future is masked.
 """
@@ -83,7 +83,7 @@ def _range(prices: Array) -> Array:
 
 
 def squared_errors(predicted: Array, targets: Array) -> Array:
-    """Mean squared error of each target, the return's in squared log returns."""
+    """Return the mean squared error of each target, the first in squared log returns."""
     return np.asarray(np.mean((predicted - targets) ** 2, axis=0) * [_FIVE_DAYS**2, 1.0])
 
 

@@ -50,7 +50,7 @@ class Network:
         return np.asarray(np.tanh(features @ inner + shift) @ outer + bias)
 
     def gradients(self, features: Array, targets: Array) -> tuple[Array, list[Array]]:
-        """Mean squared error of each output, and the gradient of their sum by each parameter."""
+        """Return the mean squared error of each output, and the gradient of their sum."""
         inner, shift, outer, bias = self.parameters
         active = np.tanh(features @ inner + shift)
         error = active @ outer + bias - targets

@@ -94,7 +94,7 @@ class Monitor:
 
 
 def _spans(lanes: tuple[int, ...]) -> str:
-    """Write lane numbers shortly: 8-15."""
+    """Abbreviate lane numbers: 8-15."""
     if not lanes:
         return "-"
     low, high = min(lanes), max(lanes)

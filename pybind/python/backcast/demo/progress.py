@@ -49,12 +49,12 @@ class Frame:
 
     @property
     def rows_per_s(self) -> float:
-        """Rows of all actors together."""
+        """Rows per second of all actors together."""
         return sum(actor.rows_per_s for actor in self.actors)
 
 
 def count(number: float) -> str:
-    """Write a number for people: 950, 12.3 k, 4.56 M."""
+    """Write a number in short form: 950, 12.3 k, 4.56 M."""
     for limit, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if abs(number) >= limit:
             return f"{number / limit:.3g}{unit}"
@@ -158,13 +158,13 @@ def _bar(done: float, total: float) -> ProgressBar:
 
 
 class Rates:
-    """Turns counters that only grow into rates per second, over the time between two looks."""
+    """Turns counters that only grow into rates per second, over the time between two calls."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, float]] = {}
 
     def rate(self, name: str, value: float, now: float | None = None) -> float:
-        """Rate of `name` since it was last given; 0 the first time."""
+        """Return the rate of `name` since its last call; 0 the first time."""
         now = time.monotonic() if now is None else now
         before, then = self._last.get(name, (value, now))
         self._last[name] = (value, now)

@@ -31,7 +31,7 @@ def verdict(model: float | None, trivial: float | None) -> str:
 
 
 def equity_caution(result: dict[str, Any]) -> str:
-    """Warn of reading skill into the equity of a policy whose forecast has none; else nothing."""
+    """Return a caution if the forecast has no skill, so that differences of equity are luck."""
     if result["heldout_mse_model"] < result["heldout_mse_trivial"]:
         return ""
     return "a forecast no better than the mean: the differences are luck"

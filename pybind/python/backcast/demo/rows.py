@@ -6,7 +6,8 @@ step columns a batch does not carry) can be checked too.
 
 The hash is the multilinear family of Lemire and Kaser, "Strongly universal string hashing is fast"
 (2014), section 2: 32-bit words times random 64-bit keys, summed modulo 2^64, upper half kept. Two
-different rows collide with probability 2^-32 a half. The keys are fixed: torn rows do not plot.
+different rows collide with probability 2^-32 in each half. The keys are fixed, since torn rows
+are accidents and not attacks.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _words(batch: Columns, paths: Sequence[str], rank: int) -> list[Words]:
 
 @functools.cache
 def _keys(obs_words: int, step_words: int) -> tuple[Sums, Sums]:
-    """Keys ``[words, 2]`` that hash both halves of a row at once, and what their sums start at."""
+    """Return keys ``[words, 2]`` that hash both halves of a row, and the initial sums."""
     keys = np.zeros((obs_words + step_words, 2), np.uint64)
     starts = np.zeros(2, np.uint64)
     for half, place in enumerate((slice(0, obs_words), slice(obs_words, None))):

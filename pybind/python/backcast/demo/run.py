@@ -51,11 +51,11 @@ class Session(ABC):
 
     @abstractmethod
     def actor(self, seed: int, mode: AutoresetMode) -> Job:
-        """Return what an actor process does."""
+        """Return the work of an actor process, and its settings."""
 
     @abstractmethod
     def learner_job(self) -> Job:
-        """Return what the learner process does."""
+        """Return the work of the learner process, and its settings."""
 
 
 class PanelSession(Session):
@@ -70,7 +70,7 @@ class PanelSession(Session):
         self._options = options
 
     def actor(self, seed: int, mode: AutoresetMode) -> Job:
-        """Return what an actor process does."""
+        """Return the work of an actor process, and its settings."""
         return act, ActorSettings(
             ring=str(self.ring.name),
             panel=str(self.panel.name),
@@ -82,7 +82,7 @@ class PanelSession(Session):
         )
 
     def learner_job(self) -> Job:
-        """Return what the learner process does."""
+        """Return the work of the learner process, and its settings."""
         return learn, LearnerSettings(
             ring=str(self.ring.name),
             panel=str(self.panel.name),

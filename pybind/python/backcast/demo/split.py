@@ -24,7 +24,7 @@ class UnusablePanelError(Exception):
 
 @dataclass(frozen=True)
 class Split:
-    """Training days are ``0 .. first_test_day - 1``; later days are not seen."""
+    """Training days are ``0 .. first_test_day - 1``; training does not see later days."""
 
     tickers: tuple[str, ...]
     first_test_day: int
@@ -32,7 +32,7 @@ class Split:
 
     @property
     def names(self) -> str:
-        """The tickers in a few words."""
+        """Names of the first tickers, and the number of further ones."""
         shown = ", ".join(self.tickers[:_NAMES_SHOWN])
         more = len(self.tickers) - _NAMES_SHOWN
         return f"{shown} and {more} more" if more > 0 else shown
@@ -41,7 +41,7 @@ class Split:
 def split(panel: bc.Panel) -> Split:
     """Hold out 2011 and later, or the last fifth of a panel that does not reach so far.
 
-    Traded are the tickers that are no macro series and are listed for at least half of the
+    The demo trades tickers that are no macro series, and are listed for at least half of the
     training days and of the held-out days.
     """
     dates = list(panel.dates)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AnyEnv: TypeAlias = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
-# Columns of every step of the environment, and columns that may replace them.
+# Columns that every step of the environment brings, and columns that a caller may replace.
 BROUGHT = frozenset({"obs", "terminated", "truncated", "final_obs"})
 REPLACEABLE = frozenset({"action", "reward"})
 
@@ -29,7 +29,7 @@ def autoreset_mode(env: AnyEnv) -> AutoresetMode:
 
 
 def check_writer(env: AnyEnv, writer: Writer, mode: AutoresetMode) -> None:
-    """Refuse a writer whose lanes, mode or columns are not the environment's."""
+    """Refuse a writer whose lanes, mode or columns do not fit the environment."""
     lanes = env.num_envs if isinstance(env, VectorEnv) else 1
     word = word_of(mode)
     remedy = f'make it with buf.writer(env=env): lanes={lanes}, autoreset_mode="{word}"'

@@ -34,7 +34,7 @@ _MOST = int(np.iinfo(np.int32).max)
 
 
 class Settings(TypedDict):
-    """Market settings, by the names of both environments and of Rust."""
+    """Market settings by name, the same in both environments and in Rust."""
 
     initial_amount: float
     failure_threshold: float
@@ -92,7 +92,7 @@ def check_render_mode(mode: str | None) -> str | None:
 
 
 def picture(batch: PortfolioBatch, i: int) -> NDArray[np.uint8]:
-    """Draw the running episode of a portfolio, or the one before when it has only just begun."""
+    """Draw the running episode of a portfolio, or the previous one if it has only just begun."""
     try:
         from backcast.plot._episode import frame
     except ModuleNotFoundError as error:
@@ -110,7 +110,7 @@ def picture(batch: PortfolioBatch, i: int) -> NDArray[np.uint8]:
 
 
 def mode_of(mode: str | AutoresetMode) -> AutoresetMode:
-    """Read an autoreset mode: Gymnasium's enum, its values, or our words."""
+    """Read an autoreset mode: Gymnasium's enum, its values, or the words of writers."""
     if isinstance(mode, AutoresetMode):
         return mode
     for known in AutoresetMode:

@@ -29,7 +29,7 @@ class TradingFeature:
     Parameters
     ----------
     symbol : int
-        Symbol that it is of.
+        Symbol that the entry describes.
     name : str
         Name.
     unit : str
@@ -92,7 +92,7 @@ class TradingFace:
         return [TradingFeature(*entry) for entry in self._batch.features]
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which choices of a discrete action can have an effect now.
+        """Return a mask of the choices of a discrete action that can have an effect now.
 
         Returns
         -------
@@ -112,8 +112,8 @@ class TradingFace:
         Returns
         -------
         dict
-            What ``infos["metrics"]`` holds at an end, up to the last step; of an episode that has
-            ended, until the next reset.
+            Entries of ``infos["metrics"]``, up to the last step. An episode that has ended keeps
+            its metrics until the next reset.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class TradingFace:
     def book(
         self, i: int = 0, symbol: int = 0, levels: int = 10
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the order book as it is now.
+        """Return the current order book.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class TradingFace:
         symbol : int, default 0
             Symbol.
         levels : int, default 10
-            Price levels of each side at most.
+            Maximum number of price levels of each side.
 
         Returns
         -------

@@ -37,7 +37,7 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
     Parameters
     ----------
     render_mode : {"ansi", "rgb_array"}, optional
-        What :meth:`render` draws: price with own trades, book, equity; as text or as pixels.
+        Form of the pictures that :meth:`render` draws: text or pixels.
     **settings : object
         Settings by name: those of :class:`TradingSettings`.
 
@@ -86,7 +86,8 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         Parameters
         ----------
         seed : int, optional
-            Begins the stream of episode seeds of this seed; None draws the next one of the stream.
+            Seed of a new stream of episode seeds; None draws the next episode seed of the present
+            stream.
         options : dict, optional
             ``"episode_seed"``: plays a given episode. ``"cash"`` and ``"shares"``: another
             endowment in this episode.
@@ -99,7 +100,7 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         Raises
         ------
         EnvError
-            If a seed or an option cannot be; nothing has changed then.
+            If a seed or an option is out of range; nothing has changed then.
         """
         result = self._batch.reset(seed=seed, options=options)
         # Episodes are drawn in Rust; `np_random` is seeded for callers that draw from it.
@@ -154,13 +155,13 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
 class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     """Many agents, each of which trades in a simulated market of its own.
 
-    An action becomes orders of the agent's account. They arrive first in the next tick, or
+    An action becomes orders of the agent's account. They arrive at the start of the next tick, or
     ``latency_ticks`` later, and meet the orders of the background agents in the book. The market
-    runs ``frame_skip`` ticks; observation, reward and infos describe it after the last of them. An
+    runs ``frame_skip`` ticks. Observation, reward and infos describe it after the last of them. An
     episode is terminated by bankruptcy or a margin call, and truncated after ``max_ticks`` ticks.
 
-    Each environment has a stream of episode seeds of its own, seeded as Gymnasium does: its
-    episodes depend neither on the number of environments or threads nor on the others, and
+    Each environment has its own stream of episode seeds, seeded as in Gymnasium. Its episodes
+    depend neither on the number of environments or threads nor on the other environments.
     :class:`TradingEnv` with the same seed is equal to it bit for bit.
 
     Parameters
@@ -175,7 +176,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     threads : int, default 1
         Threads that step, the caller's among them. A forked child starts its own.
     render_mode : {"ansi", "rgb_array"}, optional
-        What :meth:`render` draws: price with own trades, book, equity; as text or as pixels.
+        Form of the pictures that :meth:`render` draws: text or pixels.
     **settings : object
         Settings by name: those of :class:`TradingSettings`.
 
@@ -289,7 +290,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         Raises
         ------
         EnvError
-            If a seed, mask or option cannot be; nothing has changed then.
+            If a seed, mask or option is out of range; nothing has changed then.
         TypeError
             If the mask is no array of booleans.
         """
@@ -334,7 +335,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
     def advance(
         self, actions: ArrayLike
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Step like :meth:`step`, and write no observation.
+        """Step like :meth:`step`, without an observation.
 
         Parameters
         ----------
@@ -349,13 +350,13 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         Raises
         ------
         EnvError
-            As from :meth:`step`.
+            See :meth:`step`.
         """
         return self._batch.advance(actions)
 
     @explained
     def observe_into(self, out: Sequence[NDArray[np.float32]]) -> None:
-        """Write the observations as they are now where they are to lie, such as in a ring.
+        """Write the current observations into given arrays, such as rows of a ring.
 
         With one writer for each environment, ``[row["obs"] for row in rows]`` of reserved rows is
         the ring's own memory: an observation is written once. Between two calls of

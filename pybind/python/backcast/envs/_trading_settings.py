@@ -43,7 +43,8 @@ class TradingSettings(TypedDict, total=False):
     allow_short : bool, default True
         Whether the agent may sell more than it holds.
     latency_ticks : int, default 0
-        Ticks between a decision and the arrival of its orders; 0 arrives first in the next tick.
+        Ticks between a decision and the arrival of its orders. 0 arrives at the start of the next
+        tick.
     initial_cash : float, default 100000
         Cash at the start of the market.
     initial_shares : int, default 0

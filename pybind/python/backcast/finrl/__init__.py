@@ -42,7 +42,7 @@ called_on_objects(
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import what builds on Gymnasium when it is first asked for."""
+        """Import the part that builds on Gymnasium at its first use."""
         if name != "VecFinRLWrapper":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from backcast import envs  # noqa: F401 - says what to install where Gymnasium is missing

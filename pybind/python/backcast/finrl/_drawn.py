@@ -66,14 +66,14 @@ class DrawnTransitions(StoredTransitions):
             A dict of arrays ``[B, ...]`` for each ticker, or arrays ``[B, T, ...]`` over each
             sample's own tickers.
         copy : bool, default False
-            Give state and next state memory of their own. Where the next day is the day after,
-            they are views of one array otherwise, and read-only.
+            Give state and next state separate memory. Otherwise, if the next day is the day after,
+            both are read-only views of one array.
         indices : array_like of int, optional
             Take these transitions instead of drawing.
         out : Sample, optional
-            Batch of an earlier call, also of another buffer: it is filled again and returned, where
-            this batch has the same parts, of the same names and sizes; else a new one is. Its
-            arrays change, including those that the caller kept.
+            Batch of an earlier call, also of another buffer. If this batch has the same parts,
+            names and sizes, it fills that one and returns it. Otherwise a new batch is made.
+            Filling changes arrays that the caller kept, too.
 
         Returns
         -------
@@ -84,7 +84,7 @@ class DrawnTransitions(StoredTransitions):
         ------
         SampleError
             If the buffer is empty, an index is not stored, `out` is in use, or a window is longer
-            than ``panel.longest_window`` or has no memory. The draws stay where they were.
+            than ``panel.longest_window`` or has no memory. The next draw then repeats this one.
 
         Notes
         -----
@@ -157,7 +157,7 @@ class DrawnTransitions(StoredTransitions):
         Raises
         ------
         SampleError
-            If it is not stored.
+            If the transition is not stored.
         """
         return VecStoredTransition(**self._ring.get(index))
 
@@ -165,7 +165,7 @@ class DrawnTransitions(StoredTransitions):
     def get_market_data(
         self, index: int, h: int, future: int, next_state: bool = False
     ) -> dict[str, Any]:
-        """Look the market around one transition up, in full precision.
+        """Read the market around one transition, in full precision.
 
         Parameters
         ----------
@@ -190,8 +190,8 @@ class DrawnTransitions(StoredTransitions):
         Raises
         ------
         SampleError
-            If the transition is not stored, or one of its tickers is called as a part of the
-            answer is: ``indicator_names``, ``h`` or ``future``.
+            If the transition is not stored, or one of its tickers has the name of a part of the
+            answer: ``indicator_names``, ``h`` or ``future``.
         """
         if not isinstance(next_state, bool | np.bool_):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")

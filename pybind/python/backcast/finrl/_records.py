@@ -15,7 +15,7 @@ FLAGS = ("terminal", "terminated")
 
 
 def as_arrays(states: Any, what: str, arrived: bool = False) -> dict[str, Any]:  # noqa: ANN401
-    """Return a dict of arrays as it is, and make one of a list of states.
+    """Return a dict of arrays as it is, or convert a list of states to one.
 
     A state is a dict, an object with attributes, or the nested dict of a single environment.
     `arrived`: take ``final_obs``, where a state has it, in the state's place.
@@ -43,7 +43,7 @@ def as_arrays(states: Any, what: str, arrived: bool = False) -> dict[str, Any]: 
 
 
 def as_arrays_of_one(state: Any, what: str, arrived: bool = False) -> dict[str, Any]:  # noqa: ANN401
-    """Make a dict of arrays of one state, as :func:`as_arrays` does of many."""
+    """Convert one state to a dict of arrays, as :func:`as_arrays` does with many."""
     row = _flat(state, what)
     return _stacked([_arrived(state, row, what) if arrived else row])
 
@@ -106,7 +106,7 @@ def _flat(state: Any, what: str) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _check_shape(value: Any, shape: tuple[int, ...], what: str) -> None:  # noqa: ANN401
-    """Refuse what could not be put side by side with the same of other states."""
+    """Refuse a value that cannot be stacked with those of other states."""
     refuse_masked(value, what, AppendError)
     try:
         found = np.shape(value)

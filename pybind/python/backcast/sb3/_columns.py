@@ -1,4 +1,4 @@
-"""The columns of a ring that holds what Stable-Baselines3 stores, and frames in place of stacks."""
+"""Columns of a ring of Stable-Baselines3's transitions, with single frames instead of stacks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Padding: TypeAlias = Literal["zero", "reset"]
 
 @dataclass(frozen=True)
 class Frames:
-    """How observations are stacked: ``count`` frames along the first axis, the newest last."""
+    """Stacking of observations: ``count`` frames along the first axis, the newest last."""
 
     count: int
-    #: Of a whole observation.
+    #: Shape of a whole observation.
     shape: tuple[int, ...]
     padding: Padding
 
@@ -60,12 +60,12 @@ class Frames:
         return obs.reshape(len(obs), self.count, *self.frame_shape)
 
     def is_start(self, stack: NDArray[Any]) -> bool:
-        """Tell whether the frames before the newest are padding."""
+        """Return whether the frames before the newest are padding."""
         older, newest = stack[:-1], stack[-1]
         return not older.any() if self.padding == "zero" else bool((older == newest).all())
 
     def pad(self, obs: NDArray[Any], mask: NDArray[np.bool_]) -> None:
-        """Put the padding where a window reaches beyond its episode, in writable memory.
+        """Write the padding where a window reaches beyond its episode, in writable memory.
 
         The windows come from ``boundary="clamp"``, which repeats the first frame.
         """

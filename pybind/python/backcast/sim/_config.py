@@ -43,7 +43,7 @@ class Slot(Settings):
     account : Account
         Endowment and limits.
     latency_ticks : int
-        Ticks between sending an order and its arrival: 0 arrives first in the next tick.
+        Ticks between sending an order and its arrival. 0 arrives at the start of the next tick.
     """
 
     account: Account = dataclasses.field(default_factory=Account)
@@ -61,7 +61,7 @@ class Fees(Settings):
     taker_ppm : int
         Fee of an incoming order that trades.
     borrow_ppm_per_day : int
-        Cost of a borrowed share a day, on its value.
+        Cost of a borrowed share per day, on its value.
     """
 
     maker_ppm: int = default("fees.maker_ppm")
@@ -78,8 +78,8 @@ class Features(Settings):
     candle_ticks : int
         Ticks of one candle.
     reveal_fundamental : float, optional
-        Standard deviation of the error with which the fundamental is shown, of the
-        logarithm; None hides it.
+        Standard deviation of the error with which the logarithm of the fundamental is shown; None
+        hides it.
     """
 
     candle_ticks: int = default("features.candle_ticks")
@@ -103,13 +103,13 @@ class Fundamental(Settings):
     slow_sd : float
         Stationary standard deviation of the slow part.
     jumps_per_day : float
-        Jumps a day.
+        Expected jumps per day.
     jump_sd : float
         Standard deviation of one jump of the logarithm.
     drift_per_day : float
-        Drift of the logarithm a day.
+        Drift of the logarithm per day.
     reversion_per_day : float
-        Pull of the logarithm back to its start a day; 0 for a pure random walk.
+        Rate per day at which the logarithm returns to its start; 0 for a pure random walk.
     """
 
     volatility: float = default("fundamental.volatility")
@@ -130,13 +130,13 @@ class News(Settings):
     Parameters
     ----------
     symbol_per_day : float
-        Events of one symbol a day.
+        Expected events of one symbol per day.
     market_per_day : float
-        Events of all symbols a day.
+        Expected events per day that concern all symbols.
     shock_sd : float
         Standard deviation of the permanent change of the logarithm.
     rumour_share : float
-        Share of events without a permanent change.
+        Fraction of the events of one symbol that do not change the value.
     life_ticks : float
         Mean life of an event.
     sentiment_tilt : float
@@ -153,12 +153,12 @@ class News(Settings):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Arousal(Settings):
-    """Feedback of recent price moves on how often all agents act.
+    """Effect of recent price moves on how often all agents act.
 
     Parameters
     ----------
     floor : float
-        Factor on wake rates in a market that does not move.
+        Factor on wake rates while the price does not move.
     fast : float
         Weight of the fast mean of absolute price changes.
     slow : float
@@ -197,21 +197,21 @@ class MarketConfig(Settings):
     book_levels : int
         Price levels of a book's window. Orders outside it are refused.
     book_orders : int
-        Resting orders of a book at most.
+        Maximum number of resting orders in a book.
     matching : {"continuous", "call_auction", "call_auction_pro_rata"}
         A continuous double auction, or one auction at the end of every tick.
     fundamental : Fundamental
         Hidden value of a share.
     news : News
-        News.
+        Arrival and strength of news.
     arousal : Arousal
-        Feedback of price moves on how often agents act.
+        Effect of price moves on how often agents act.
     population : Population
         Background agents of every symbol.
     fees : Fees
         Fees and borrowing costs.
     lendable_shares : int
-        Shares of a symbol that may be short in all.
+        Maximum shares of a symbol that all accounts together may be short.
     slots : list of Slot
         Slots for orders from outside.
     features : Features
@@ -262,11 +262,11 @@ class MarketConfig(Settings):
         return MarketConfig.of(market_preset(name))
 
     def check(self) -> None:
-        """Refuse settings of which no market can be built, without building one.
+        """Refuse settings from which no market can be built, without building one.
 
         Raises
         ------
         SimError
-            That names a setting, its value and the limits.
+            If no market can be built. Names the setting, its value and the limits.
         """
         check_market(self.to_dict())

@@ -39,13 +39,13 @@ class Makers(Settings):
     wait : float
         Mean ticks between requotes.
     half_spread : float
-        Half-spread in a market that does not move, in price ticks.
+        Half-spread while the price does not move, in price ticks.
     spread_per_vol : float
         Half-spread per unit of volatility.
     skew : float
-        Shift against inventory, price ticks a share.
+        Shift against inventory, in price ticks per share.
     flow_shift : float
-        Shift with recent signed flow, price ticks a share.
+        Shift with recent signed flow, in price ticks per share.
     level_step : float
         Distance between the levels of a quote, in price ticks.
     size : float
@@ -105,11 +105,11 @@ class ValueTraders(Settings):
     count : int
         Value traders of one symbol.
     wait : float
-        Mean ticks between looks.
+        Mean ticks between actions.
     strength : float
         Shares of target position at a gap of one per cent.
     error_sd : float
-        Standard deviation of the personal error, of the logarithm.
+        Standard deviation of the relative error of a valuation.
     error_ticks : float
         Mean ticks between renewals of the error.
     learning : float
@@ -139,13 +139,13 @@ class SignalTraders(Settings):
     count : int
         Signal traders of one symbol.
     wait : float
-        Mean ticks between looks.
+        Mean ticks between actions.
     horizon_low : float
         Shortest horizon in ticks.
     horizon_high : float
         Longest horizon in ticks.
     followers : float
-        Share that follows the indicator; the rest fades it.
+        Fraction of the traders that follow the indicator; the others fade it.
     threshold : float
         Strength of a signal from which a trader acts, in standard deviations.
     inventory : float
@@ -185,7 +185,7 @@ class Executors(Settings):
     slice : float
         Median size of a slice.
     aggressive : float
-        Share of slices that cross the spread; the rest joins the touch.
+        Fraction of the slices that cross the spread; the others join the touch.
     """
 
     count: int = default("population.executor.count")
@@ -233,7 +233,7 @@ class Population(Settings):
 
     @explained
     def scaled(self, total: int) -> Population:
-        """Return a population of another size in (nearly) the same proportions.
+        """Return a population of another size in nearly the same proportions.
 
         Every archetype that had an agent keeps at least one. Makers quote as many shares together
         as before and single agents act less often, so that the market stays as active.

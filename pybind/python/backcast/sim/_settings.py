@@ -47,12 +47,12 @@ class Settings:
     @classmethod
     @explained
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Make settings of a nested dict, as :meth:`to_dict` returns.
+        """Make settings from a nested dict, such as :meth:`to_dict` returns.
 
         Parameters
         ----------
         settings : mapping
-            Settings by name; those that are left out have their defaults.
+            Settings by name. Missing ones have their defaults.
 
         Returns
         -------

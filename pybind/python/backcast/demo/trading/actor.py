@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backcast.demo.child import Link
     from backcast.demo.monitor import AutoresetMode
 
-# Probability that an agent changes its mind in a step.
+# Probability that an agent changes its target in a step.
 _CHANGE = 0.1
 
 

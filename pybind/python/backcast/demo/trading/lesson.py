@@ -1,7 +1,8 @@
 """Lesson of the trading world: the move of the price over the next steps, given the market.
 
-A row has what the agent saw, the mid-price then, and a checksum of both. The target is the log
-return of the mid-price over the future window. Only rows whose window lies in one episode count.
+A row has the observation, the mid-price at that moment, and a checksum of both. The target is the
+log return of the mid-price over the future window. Only rows whose window lies in one episode
+count.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def checksums(obs: NDArray[np.float32], mid: Array) -> NDArray[np.uint64]:
 
 
 def features(obs: NDArray[np.float32]) -> Array:
-    """Take what the learner looks at, ``[..., FEATURES]``."""
+    """Return the features that the learner uses, ``[..., FEATURES]``."""
     return np.clip(np.asarray(obs[..., :FEATURES], np.float64), -_MOST, _MOST)
 
 
@@ -45,5 +46,5 @@ def examples(batch: Any) -> tuple[Array, Array]:  # noqa: ANN401 - a Batch of th
 
 
 def target_position(predicted: Array) -> Array:
-    """Turn predictions ``[n, 1]`` into positions in [-1, 1]: all in from half a typical move on."""
+    """Turn predictions ``[n, 1]`` into positions in [-1, 1], full from half a typical move on."""
     return np.clip(2.0 * predicted[:, 0], -1.0, 1.0)

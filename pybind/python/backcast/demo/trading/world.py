@@ -38,11 +38,11 @@ class TradingSession(Session):
         self._options = options
 
     def actor(self, seed: int, mode: AutoresetMode) -> Job:
-        """Return what an actor process does."""
+        """Return the work of an actor process, and its settings."""
         return trade, TraderSettings(str(self.ring.name), self._options.envs, mode, seed)
 
     def learner_job(self) -> Job:
-        """Return what the learner process does."""
+        """Return the work of the learner process, and its settings."""
         return study, PupilSettings(str(self.ring.name), self._options.seed)
 
 
