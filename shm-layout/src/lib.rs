@@ -5,6 +5,7 @@
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);
 //! - [`Relocation`]: larger lanes for a ring while it is written and read;
 //! - [`MemfdKeeper`]: keeps rings whose memory is in no file system;
+//! - [`PriorityTable`]: priorities that learners give to the rows of a ring;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
 //! - [`protocol`]: publish and validate, pins, notifiers, generic over memory, so that models check
 //!   the code that runs;
@@ -55,6 +56,7 @@ pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
 pub use layout::names::{BadExist, Base, Exist};
 pub use layout::origin::boot_id_hash;
+pub use layout::priority_table::{LEAF_ONE, TABLE_MAGIC, TableCounters, TableSettings};
 pub use layout::reader_table::{LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier};
 pub use layout::sealed_header::SEALED_MAGIC;
 pub use layout::superblock::{LAYOUT_VERSION, MAGIC, SUPERBLOCK_BYTES, Superblock};
@@ -75,4 +77,5 @@ pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPi
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, RingStore};
 pub use store::sealed_segment::SealedSegment;
+pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView};
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

@@ -64,6 +64,17 @@ pub enum SegmentError {
         /// The first difference, both values named.
         what: String,
     },
+    /// A table of priorities has other settings than those requested.
+    #[error(
+        "the table `{table}` of priorities differs from what was asked: {what}; ask for the same, \
+         or choose another name for the table"
+    )]
+    TableDiffers {
+        /// Name of the table.
+        table: String,
+        /// The first difference, both values named.
+        what: String,
+    },
     /// Some process holds the object.
     #[error(
         "the {kind} named `{name}` is in use by a live process; \

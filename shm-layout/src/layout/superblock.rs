@@ -13,7 +13,7 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// First bytes of `ring.ctl`: damaged by a text-mode copy, like PNG's.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 /// Reads as another number on a host of the other byte order.
 pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
 /// Counters of different writers stand on lines of their own: two 64-byte lines, because x86

@@ -1,5 +1,5 @@
-//! Implements the protocol for memory that processes share: lanes, pins and notifiers as they are
-//! mapped.
+//! Implements the protocol for memory that processes share: lanes, pins, notifiers and tables as
+//! they are mapped.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::notify::{Notifier, NotifyFence};
 use super::pin::{Pins, thaw};
 use super::publish::{Fence, Words, WordsMut};
+use super::sum_tree::{FAN_OUT, TreeFence, TreeWords};
 use crate::kernels::racy_copy;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::lane::Lane;
+use crate::layout::priority_table::TableMemory;
 use crate::layout::reader_table::{LanePins, ReaderTable, SharedNotifier};
 use crate::os::futex;
 
@@ -114,6 +116,37 @@ impl Pins for LanePins<'_> {
         if let Some(word) = self.0.get(slot as usize) {
             word.store(pin, order);
         }
+    }
+}
+
+impl TreeWords for TableMemory {
+    #[inline]
+    fn load(&self, word: usize) -> u64 {
+        self.load(word)
+    }
+
+    #[inline]
+    fn line(&self, word: usize) -> [u64; FAN_OUT] {
+        self.line(word)
+    }
+
+    #[inline]
+    fn store(&self, word: usize, value: u64, order: Ordering) {
+        self.store(word, value, order);
+    }
+
+    #[inline]
+    fn fence(&self, at: TreeFence) {
+        match at {
+            // ORDERING: a process that is killed leaves no count without its entries, and no leaf
+            // without its count. The next holder is ordered by the lock.
+            TreeFence::Listed | TreeFence::Counted => fence(Ordering::Release),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, word: usize) {
+        self.prefetch(word);
     }
 }
 

@@ -1,13 +1,14 @@
 //! Orderings of shared memory: when a word of another process may be believed.
 //!
-//! Five small protocols, each generic over the memory it runs on, so that the loom models run
+//! Six small protocols, each generic over the memory it runs on, so that the loom models run
 //! the very code that ships (docs/protocol.md has the arguments):
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
 //! - [pins](pin): rows under a lease are not overwritten;
 //! - [reader slots](reader_slot): only the pins of dead readers are cleared;
 //! - [`relocate`]: a lane that is relocated to a larger file loses no row;
-//! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep.
+//! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
+//! - [`sum_tree`]: draws in proportion to priorities, beside updates.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod pin;
 pub mod publish;
 pub mod reader_slot;
 pub mod relocate;
+pub mod sum_tree;
 
 pub(crate) use mapped::clear_pins;
 pub use notify::{Notifier, NotifyFence, Ticket, listen, notify};

@@ -12,4 +12,5 @@ pub(crate) mod ring_creation;
 pub(crate) mod ring_files;
 pub(crate) mod ring_store;
 pub(crate) mod sealed_segment;
+pub(crate) mod table;
 pub(crate) mod unnamed_ring;

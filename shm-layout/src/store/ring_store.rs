@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::Kind;
 use crate::error::SegmentError;
@@ -15,6 +15,7 @@ use crate::layout::lane::{self, Lane};
 use crate::layout::lane_policy::LanePolicy;
 use crate::layout::lane_shape::{self, LaneShapes};
 use crate::layout::names::{Base, Exist, check_name};
+use crate::layout::priority_table::TableMemory;
 use crate::layout::reader_table::{LanePins, ReaderRecord, ReaderTable, SharedNotifier};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::clock::unix_ns;
@@ -56,7 +57,7 @@ pub struct RingStore {
 enum RingBacking {
     // `locks` holds the object too, so it goes first: the object asks whether it was the last.
     Named { locks: LockFile, object: Object, shapes: LaneShapes },
-    Heap { locks: HeapLocks, uuid: [u8; 16] },
+    Heap { locks: HeapLocks, uuid: [u8; 16], tables: Mutex<BTreeMap<String, Arc<TableMemory>>> },
 }
 
 /// Creation of a ring, as its superblock states it.
@@ -171,7 +172,8 @@ impl RingStore {
             Ok((lanes, ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?))
         })?;
         fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
-        let place = RingBacking::Heap { locks: HeapLocks::default(), uuid: rand::random() };
+        let (locks, uuid, tables) = (HeapLocks::default(), rand::random(), Mutex::default());
+        let place = RingBacking::Heap { locks, uuid, tables };
         let spec = spec.clone();
         let barrier = OnceLock::new();
         let lane_capacity = spec.lane_capacity;
@@ -354,6 +356,37 @@ impl RingStore {
             RingBacking::Named { object, .. } => Some(object),
             RingBacking::Heap { .. } => None,
         }
+    }
+
+    /// Returns the locks of a ring on the heap; others have a file of them.
+    pub(crate) fn heap_locks(&self) -> HeapLocks {
+        match &self.place {
+            RingBacking::Heap { locks, .. } => locks.clone(),
+            RingBacking::Named { .. } => HeapLocks::default(),
+        }
+    }
+
+    /// Returns a table of a ring on the heap, which `make` makes unless it exists.
+    pub(crate) fn heap_table(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Result<TableMemory, SegmentError>,
+    ) -> Result<Arc<TableMemory>, SegmentError> {
+        let RingBacking::Heap { tables, .. } = &self.place else { return Ok(Arc::new(make()?)) };
+        let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = tables.get(name) {
+            return Ok(Arc::clone(found));
+        }
+        let table = Arc::new(make()?);
+        tables.insert(name.to_owned(), Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// Returns the tables of a ring on the heap.
+    pub(crate) fn heap_tables(&self) -> Vec<(String, Arc<TableMemory>)> {
+        let RingBacking::Heap { tables, .. } = &self.place else { return Vec::new() };
+        let tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().map(|(name, memory)| (name.clone(), Arc::clone(memory))).collect()
     }
 
     /// Removes the name; every handle keeps its memory.

@@ -12,6 +12,7 @@ mod pins;
 mod publish;
 mod relocate;
 mod slots;
+mod sum_tree;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -213,6 +213,12 @@ impl Object {
         memfd::exists(&self.dir, name)
     }
 
+    /// Returns the names of its files, in any order. Empty if they cannot be read.
+    pub(crate) fn file_names(&self) -> Vec<String> {
+        let entries = place::entries(&self.dir).unwrap_or_default();
+        entries.into_keys().filter_map(|name| name.into_string().ok()).collect()
+    }
+
     /// Returns the folder in which its files are created.
     pub(crate) fn folder(&self) -> RingFolder<'_> {
         let memfds = self.is_in_memfds().then_some(&self.memory);

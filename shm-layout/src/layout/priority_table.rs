@@ -1,0 +1,357 @@
+//! `table-NAME.dat`: the priorities that learners give to rows, as a sum tree.
+
+use std::mem::offset_of;
+use std::path::Path;
+use std::sync::atomic::{Ordering, Ordering::Relaxed};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::error::SegmentError;
+use crate::kernels::prefetch::prefetch_line;
+use crate::layout::origin::{Origin, boot_id_hash, header_crc};
+use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
+use crate::layout::tree_shape::{FAN_OUT, TreeShape};
+use crate::os::mapping::Mapping;
+
+/// First bytes of a table.
+pub const TABLE_MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
+/// Bytes of the header and the counters.
+pub(crate) const TABLE_HEADER_BYTES: u64 = 256;
+/// Bytes of a lane's words.
+pub(crate) const TABLE_LANE_BYTES: u64 = 16;
+/// Fractional bits of a leaf: the leaf of priority 1 is `1 << 24`.
+pub const LEAF_ONE: u64 = 1 << 24;
+/// Most leaves of a table.
+pub(crate) const MAX_LEAVES: u64 = 1 << 36;
+/// Number of the only kind of table: priorities in a sum tree.
+const KIND_PRIORITIES: u32 = 1;
+/// Bytes of a word.
+const WORD: usize = size_of::<u64>();
+
+/// Header of a table, written once before the table has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct TableHeader {
+    /// [`TABLE_MAGIC`].
+    pub magic: [u8; 8],
+    /// [`LAYOUT_VERSION`].
+    pub layout_version: u32,
+    /// [`ENDIAN_TAG`].
+    pub endian_tag: u32,
+    /// Hash of the machine's boot id, as in the superblock.
+    pub boot_id_hash: u64,
+    /// Random id of the ring, as in the superblock.
+    pub ring_uuid: [u8; 16],
+    /// Leaves of a lane: row `seq` has leaf `seq mod lane_leaves` of its lane's.
+    pub lane_leaves: u64,
+    /// Lanes of the ring.
+    pub lane_count: u32,
+    /// Kind of table: 1, priorities in a sum tree.
+    pub kind: u32,
+    /// Exponent of priorities, bits of an f64.
+    pub exponent: u64,
+    /// Number added to priorities before the exponent, bits of an f64.
+    pub eps: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Zero.
+    pub unused: [u8; 44],
+    /// CRC-32 of all bytes before it.
+    pub crc32: u32,
+}
+
+/// Counters of a table, for their offsets: they are atomics. The holder of the table's lock writes
+/// them.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct TableCounterBytes {
+    /// Leaves listed in the journal; 0 unless a change is under way or was cut by a kill.
+    pub journal_count: u64,
+    /// Largest leaf value given so far.
+    pub largest: u64,
+    /// Rows that entered.
+    pub entered: u64,
+    /// Priorities that were set.
+    pub updated: u64,
+    /// Priorities that were dropped because their row is gone, or is no transition.
+    pub stale: u64,
+    /// Changes of killed processes that were finished by another one.
+    pub repairs: u64,
+    /// Zero.
+    pub unused: [u8; 80],
+}
+
+/// Words of a lane, for their offsets: they are atomics.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct TableLaneBytes {
+    /// One past the newest row that has a leaf.
+    pub entered: u64,
+    /// Rows below it have no leaf any more.
+    pub expired: u64,
+}
+
+const _: () = {
+    assert!(size_of::<TableHeader>() == 128);
+    assert!(size_of::<TableHeader>() + size_of::<TableCounterBytes>() == 256);
+    assert!(size_of::<TableLaneBytes>() as u64 == TABLE_LANE_BYTES);
+};
+
+/// Settings of a table, fixed when it is created.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableSettings {
+    /// Exponent of priorities.
+    pub exponent: f64,
+    /// Number added to priorities before the exponent.
+    pub eps: f64,
+}
+
+/// Counters of a table at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableCounters {
+    /// Rows that entered.
+    pub entered: u64,
+    /// Priorities that were set.
+    pub updated: u64,
+    /// Priorities that were dropped because their row is gone, or is no transition.
+    pub stale: u64,
+    /// Changes of killed processes that were finished by another one.
+    pub repairs: u64,
+}
+
+/// Sizes of a table, computed from the lanes of its ring and the leaves of a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableShape {
+    pub(crate) lanes: u32,
+    pub(crate) lane_leaves: u64,
+    pub(crate) bytes: u64,
+    pub(crate) tree: TreeShape,
+}
+
+impl TableShape {
+    /// Returns the sizes, or `None` if a table cannot have them.
+    pub(crate) fn new(lanes: u32, lane_leaves: u64) -> Option<Self> {
+        let leaves = u64::from(lanes).checked_mul(lane_leaves)?;
+        if leaves > MAX_LEAVES {
+            return None;
+        }
+        let lane_words = TABLE_HEADER_BYTES + TABLE_LANE_BYTES * u64::from(lanes);
+        let first = usize::try_from(lane_words).ok()?.div_ceil(WORD).next_multiple_of(FAN_OUT);
+        let count = counter(offset_of!(TableCounterBytes, journal_count));
+        let tree = TreeShape::new(count, first, leaves)?;
+        let bytes = u64::try_from(tree.end().checked_mul(WORD)?).ok()?;
+        Some(Self { lanes, lane_leaves, bytes, tree })
+    }
+
+    /// Returns the largest value of a leaf: sums of all leaves stay below 2^63.
+    pub(crate) fn most(&self) -> u64 {
+        let leaves = (self.tree.leaves() as u64).next_power_of_two();
+        ((1 << 62) / leaves.max(1)).min(1 << 40)
+    }
+}
+
+impl TableHeader {
+    pub(crate) fn new(shape: &TableShape, ring_uuid: [u8; 16], settings: TableSettings) -> Self {
+        let mut header = Self {
+            magic: TABLE_MAGIC,
+            layout_version: LAYOUT_VERSION,
+            endian_tag: ENDIAN_TAG,
+            boot_id_hash: boot_id_hash(),
+            ring_uuid,
+            lane_leaves: shape.lane_leaves,
+            lane_count: shape.lanes,
+            kind: KIND_PRIORITIES,
+            exponent: settings.exponent.to_bits(),
+            eps: settings.eps.to_bits(),
+            file_bytes: shape.bytes,
+            unused: [0; 44],
+            crc32: 0,
+        };
+        header.crc32 = header_crc(&header);
+        header
+    }
+
+    /// Returns the counters of a new table.
+    pub(crate) fn new_counters() -> TableCounterBytes {
+        TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() }
+    }
+
+    /// Returns the sizes and settings that a header states, for a ring of this id and with so many
+    /// lanes.
+    pub(crate) fn check(
+        &self,
+        path: &Path,
+        ring_uuid: [u8; 16],
+        lanes: u32,
+    ) -> Result<(TableShape, TableSettings), SegmentError> {
+        let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
+        let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
+        origin.check(path, TABLE_MAGIC, header_crc(self))?;
+        let corrupt = |what: &str| SegmentError::corrupt(path, what);
+        if (self.ring_uuid, self.lane_count) != (ring_uuid, lanes) {
+            return Err(corrupt("it is a table of another ring"));
+        }
+        if self.kind != KIND_PRIORITIES {
+            return Err(corrupt("it is no table of priorities"));
+        }
+        let shape = TableShape::new(lanes, self.lane_leaves)
+            .filter(|shape| shape.bytes == self.file_bytes)
+            .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
+        let settings = TableSettings {
+            exponent: f64::from_bits(self.exponent),
+            eps: f64::from_bits(self.eps),
+        };
+        let usable = |value: f64| value.is_finite() && value >= 0.0;
+        if !usable(settings.exponent) || !usable(settings.eps) {
+            return Err(corrupt("its exponent or eps is no number from 0 up"));
+        }
+        Ok((shape, settings))
+    }
+}
+
+/// Returns the word of a counter at a byte offset.
+fn counter(offset: usize) -> usize {
+    (size_of::<TableHeader>() + offset) / WORD
+}
+
+/// Returns the first word of a lane.
+fn lane_word(lane: u32) -> usize {
+    let bytes = TABLE_HEADER_BYTES + TABLE_LANE_BYTES * u64::from(lane);
+    usize::try_from(bytes).unwrap_or(usize::MAX) / WORD
+}
+
+/// Memory of a table. Its words are atomics; nothing in them is trusted.
+#[derive(Debug)]
+pub(crate) struct TableMemory {
+    pub(crate) map: Mapping,
+    pub(crate) shape: TableShape,
+}
+
+impl TableMemory {
+    /// Returns one past the newest row of a lane that has a leaf, and the oldest one that has.
+    pub(crate) fn lane(&self, lane: u32) -> (u64, u64) {
+        let word = lane_word(lane);
+        (self.load(word), self.load(word + 1))
+    }
+
+    pub(crate) fn set_lane(&self, lane: u32, entered: u64, expired: u64) {
+        let word = lane_word(lane);
+        // ORDERING: release: a process that is killed before the leaves are in the tree has not
+        // moved the mark, so that the rows enter again.
+        self.store(word + 1, expired, Ordering::Release);
+        self.store(word, entered, Ordering::Release);
+    }
+
+    /// Returns the largest leaf value given so far, within the limits.
+    pub(crate) fn largest(&self) -> u64 {
+        self.load(counter(offset_of!(TableCounterBytes, largest))).clamp(1, self.shape.most())
+    }
+
+    pub(crate) fn raise_largest(&self, value: u64) {
+        if value > self.largest() {
+            self.store(counter(offset_of!(TableCounterBytes, largest)), value, Relaxed);
+        }
+    }
+
+    pub(crate) fn counters(&self) -> TableCounters {
+        TableCounters {
+            entered: self.load(counter(offset_of!(TableCounterBytes, entered))),
+            updated: self.load(counter(offset_of!(TableCounterBytes, updated))),
+            stale: self.load(counter(offset_of!(TableCounterBytes, stale))),
+            repairs: self.load(counter(offset_of!(TableCounterBytes, repairs))),
+        }
+    }
+
+    /// Adds to the counters.
+    pub(crate) fn count(&self, more: TableCounters) {
+        for (offset, more) in [
+            (offset_of!(TableCounterBytes, entered), more.entered),
+            (offset_of!(TableCounterBytes, updated), more.updated),
+            (offset_of!(TableCounterBytes, stale), more.stale),
+            (offset_of!(TableCounterBytes, repairs), more.repairs),
+        ] {
+            if more > 0 {
+                let word = counter(offset);
+                self.store(word, self.load(word).wrapping_add(more), Relaxed);
+            }
+        }
+    }
+}
+
+impl TableMemory {
+    /// Loads a word. 0 outside the memory.
+    #[inline]
+    pub(crate) fn load(&self, word: usize) -> u64 {
+        let place = self.map.words64(word.saturating_mul(WORD), 1).and_then(<[_]>::first);
+        place.map_or(0, |place| place.load(Relaxed))
+    }
+
+    /// Loads the words of a cache line. Zeros outside the memory.
+    #[inline]
+    pub(crate) fn line(&self, word: usize) -> [u64; FAN_OUT] {
+        let words = self.map.words64(word.saturating_mul(WORD), FAN_OUT);
+        match words.and_then(<[_]>::first_chunk::<FAN_OUT>) {
+            Some(words) => words.each_ref().map(|word| word.load(Relaxed)),
+            None => [0; FAN_OUT],
+        }
+    }
+
+    /// Stores a word. Does nothing outside the memory.
+    #[inline]
+    pub(crate) fn store(&self, word: usize, value: u64, order: Ordering) {
+        let place = self.map.words64(word.saturating_mul(WORD), 1).and_then(<[_]>::first);
+        if let Some(place) = place {
+            place.store(value, order);
+        }
+    }
+
+    /// Prefetches the cache line of a word.
+    #[inline]
+    pub(crate) fn prefetch(&self, word: usize) {
+        prefetch_line(self.map.base().wrapping_add(word.saturating_mul(WORD)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_the_largest_leaves_fit_a_word() {
+        for (lanes, leaves) in [(1, 8), (3, 1_000), (64, 1 << 20), (4_096, 1 << 24)] {
+            let shape = TableShape::new(lanes, leaves).unwrap();
+            let sum = u128::from(shape.most()) * u128::from(leaves) * u128::from(lanes);
+            assert!(sum < 1 << 63, "{lanes} lanes of {leaves}");
+            assert!(shape.most() >= 1 << 26, "{lanes} lanes of {leaves}");
+        }
+        assert_eq!(TableShape::new(4_096, 1 << 30), None);
+        assert_eq!(TableShape::new(4_096, u64::MAX), None);
+    }
+
+    #[test]
+    fn a_header_that_was_changed_is_refused() {
+        let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
+        let shape = TableShape::new(2, 1_000).unwrap();
+        let settings = TableSettings { exponent: 0.6, eps: 1e-6 };
+        let header = TableHeader::new(&shape, uuid, settings);
+        assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
+        assert!(header.check(path, [8; 16], 2).is_err(), "another ring");
+        assert!(header.check(path, uuid, 3).is_err(), "another number of lanes");
+        let sealed = |mut header: TableHeader| {
+            header.crc32 = header_crc(&header);
+            header.check(path, uuid, 2).unwrap_err()
+        };
+        assert!(TableHeader { kind: 1, lane_leaves: 3, ..header }.check(path, uuid, 2).is_err());
+        for wrong in [
+            TableHeader { lane_leaves: u64::MAX, ..header },
+            TableHeader { lane_leaves: 999_999, ..header },
+            TableHeader { kind: 9, ..header },
+            TableHeader { exponent: f64::NAN.to_bits(), ..header },
+            TableHeader { eps: (-1.0_f64).to_bits(), ..header },
+        ] {
+            assert!(matches!(sealed(wrong), SegmentError::Corrupt { .. }), "{wrong:?}");
+        }
+        let other = sealed(TableHeader { layout_version: LAYOUT_VERSION + 1, ..header });
+        assert!(matches!(other, SegmentError::WrongVersion { .. }), "{other}");
+    }
+}

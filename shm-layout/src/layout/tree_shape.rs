@@ -1,0 +1,92 @@
+//! Places of the words of a sum tree.
+
+/// Children of a node: as many words as a cache line of 64 bytes has.
+pub const FAN_OUT: usize = 8;
+/// Leaves that one step of a change may alter.
+pub const JOURNAL_ENTRIES: usize = 2048;
+
+/// Places of the words of one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreeLevel {
+    /// First word of the sums; of the leaves on level 0.
+    pub(crate) sums: usize,
+    /// First word of the smallest leaves. On level 0 a leaf is its own smallest.
+    pub(crate) least: usize,
+    pub(crate) nodes: usize,
+}
+
+/// Places of the words of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeShape {
+    /// Word of the count of journal entries in use.
+    pub(crate) count: usize,
+    /// First word of the journal.
+    pub(crate) journal: usize,
+    /// Leaves first.
+    pub(crate) levels: Vec<TreeLevel>,
+    end: usize,
+}
+
+impl TreeShape {
+    /// Returns the shape of a tree of `leaves` leaves. The count of the journal is the word
+    /// `count`; everything else stands from word `first` on, which begins a cache line. `None` if
+    /// there are no leaves, or too many for this machine to count.
+    #[must_use]
+    pub fn new(count: usize, first: usize, leaves: u64) -> Option<Self> {
+        let mut nodes = usize::try_from(leaves).ok().filter(|nodes| *nodes > 0)?;
+        let mut end = first.checked_add(JOURNAL_ENTRIES)?;
+        let mut levels = Vec::new();
+        loop {
+            let room = nodes.checked_next_multiple_of(FAN_OUT)?;
+            let sums = end;
+            end = end.checked_add(room)?;
+            let least = if levels.is_empty() { sums } else { end };
+            if !levels.is_empty() {
+                end = end.checked_add(room)?;
+            }
+            levels.push(TreeLevel { sums, least, nodes });
+            if nodes <= FAN_OUT {
+                return Some(Self { count, journal: first, levels, end });
+            }
+            nodes = nodes.div_ceil(FAN_OUT);
+        }
+    }
+
+    /// Returns one past the last word.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Returns the number of leaves.
+    #[must_use]
+    pub fn leaves(&self) -> usize {
+        self.levels.first().map_or(0, |level| level.nodes)
+    }
+
+    /// Returns the word of a leaf.
+    pub(crate) fn leaf(&self, leaf: usize) -> Option<usize> {
+        self.levels.first().filter(|level| leaf < level.nodes).map(|level| level.sums + leaf)
+    }
+
+    /// Returns the level that has one node's words.
+    pub(crate) fn top(&self) -> Option<&TreeLevel> {
+        self.levels.last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_of_no_leaf_or_of_too_many_are_none() {
+        for leaves in [0, u64::MAX, u64::MAX - 100] {
+            assert_eq!(TreeShape::new(0, FAN_OUT, leaves), None, "{leaves}");
+        }
+        for (leaves, levels) in [(1, 1), (8, 1), (9, 2), (64, 2), (65, 3)] {
+            let shape = TreeShape::new(0, FAN_OUT, leaves).unwrap();
+            assert_eq!(shape.levels.len(), levels, "{leaves}");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Sum tree: draws in proportion to priorities, beside updates, with sums that are always exact.
+//!
+//! A tree of fan-out 8 over 64-bit integers, a cache line per node. Level 0 holds the leaves, every
+//! word of a higher level the sum of eight words of the level below; beside the sums stand the
+//! smallest leaves that are not 0.
+//!
+//! One process at a time changes the tree: the holder of its lock, which the kernel releases when
+//! the process dies. A change ([`commit`]):
+//!
+//! 1. writes the numbers of its leaves into the journal, release fence, then their count;
+//! 2. passes a release fence and stores the leaves;
+//! 3. recomputes every ancestor of those leaves, level by level, from its eight children;
+//! 4. stores the count 0 (release).
+//!
+//! The next holder finds the count of a killed one and recomputes the ancestors of the leaves in
+//! the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair changes
+//! nothing.
+//!
+//! Why sums are exact. At any moment, every word above level 0 that is no ancestor of a leaf in the
+//! journal equals the sum of its children: steps 2 and 3 store to leaves in the journal and to
+//! ancestors of them alone, and step 4 empties the journal when all of those were recomputed,
+//! children first. Integer sums do not round, so nothing accumulates, however many changes are
+//! made.
+//!
+//! [`descend`] takes no lock. It checks at every node that the rest lies below the node's sum, and
+//! at the leaf that it lies below the leaf, so a descent that sums moved under gives no leaf and
+//! is drawn again.
+
+use std::sync::atomic::Ordering::{self, Relaxed};
+
+pub use crate::layout::tree_shape::{FAN_OUT, JOURNAL_ENTRIES, TreeShape};
+
+/// Places of the fences of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeFence {
+    /// Between the entries of the journal and their count. Release.
+    Listed,
+    /// Between the count and the leaves. Release.
+    Counted,
+}
+
+/// Memory of a tree, in words of 64 bits that are numbered from the start of its file.
+pub trait TreeWords {
+    /// Loads a word. 0 outside the memory.
+    fn load(&self, word: usize) -> u64;
+    /// Loads the words of a cache line. Zeros outside the memory.
+    fn line(&self, word: usize) -> [u64; FAN_OUT];
+    /// Stores a word. Does nothing outside the memory.
+    fn store(&self, word: usize, value: u64, order: Ordering);
+    /// Passes a fence of a change.
+    fn fence(&self, at: TreeFence);
+    /// Prefetches the cache line of a word.
+    fn prefetch(&self, _word: usize) {}
+}
+
+/// New value of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafChange {
+    /// Number of the leaf.
+    pub leaf: usize,
+    /// Its value.
+    pub value: u64,
+}
+
+/// A draw on its way down the tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descent {
+    /// Before: a number below the total. After: what is left of it below the leaf.
+    pub rest: u64,
+    /// The node reached; after the descent the leaf.
+    pub node: usize,
+    /// Value of the leaf; 0 if the sums moved under the descent, which has to be drawn again.
+    pub value: u64,
+}
+
+impl Descent {
+    /// Returns a descent for a number below the total.
+    #[must_use]
+    pub fn of(rest: u64) -> Self {
+        Self { rest, node: 0, value: 0 }
+    }
+}
+
+/// Returns the value of a leaf. 0 for a leaf that the tree lacks.
+pub fn leaf(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) -> u64 {
+    shape.leaf(leaf).map_or(0, |word| tree.load(word))
+}
+
+/// Returns the sum of all leaves. Eight loads.
+pub fn total(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
+    shape.top().map_or(0, |top| sum(tree.line(top.sums)))
+}
+
+/// Returns the smallest leaf that is not 0, or 0 if all are. Eight loads.
+pub fn least(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
+    shape.top().map_or(0, |top| smallest(tree.line(top.least)))
+}
+
+/// Changes leaves. The caller holds the tree's lock and has [repaired](repair) the tree. Of two
+/// changes of a leaf the later one counts. `scratch` is memory for another call.
+pub fn commit(
+    tree: &impl TreeWords,
+    shape: &TreeShape,
+    changes: &[LeafChange],
+    scratch: &mut Vec<usize>,
+) {
+    for changes in changes.chunks(JOURNAL_ENTRIES) {
+        write_journal(tree, shape, changes);
+        write_leaves(tree, shape, changes);
+        scratch.clear();
+        scratch.extend(changes.iter().map(|change| change.leaf));
+        recompute(tree, shape, scratch);
+        clear_journal(tree, shape);
+    }
+}
+
+/// Step 1 of a change: lists its leaves in the journal.
+pub fn write_journal(tree: &impl TreeWords, shape: &TreeShape, changes: &[LeafChange]) {
+    let changes = changes.get(..JOURNAL_ENTRIES).unwrap_or(changes);
+    for (word, change) in (shape.journal..).zip(changes) {
+        tree.store(word, change.leaf as u64, Relaxed);
+    }
+    tree.fence(TreeFence::Listed);
+    tree.store(shape.count, changes.len() as u64, Relaxed);
+    tree.fence(TreeFence::Counted);
+}
+
+/// Step 2 of a change: stores the leaves.
+pub fn write_leaves(tree: &impl TreeWords, shape: &TreeShape, changes: &[LeafChange]) {
+    for change in changes {
+        if let Some(word) = shape.leaf(change.leaf) {
+            tree.store(word, change.value, Relaxed);
+        }
+    }
+}
+
+/// Step 3 of a change: recomputes the ancestors of some leaves, children first. Uses `nodes` up.
+pub fn recompute(tree: &impl TreeWords, shape: &TreeShape, nodes: &mut Vec<usize>) {
+    nodes.sort_unstable();
+    for pair in shape.levels.windows(2) {
+        let [below, level] = pair else { continue };
+        let mut before = None;
+        // Siblings are neighbours: each parent is computed once.
+        nodes.retain_mut(|node| {
+            *node /= FAN_OUT;
+            before.replace(*node) != Some(*node) && *node < level.nodes
+        });
+        for node in &*nodes {
+            tree.prefetch(below.sums + node * FAN_OUT);
+        }
+        for node in &*nodes {
+            let children = tree.line(below.sums + node * FAN_OUT);
+            let least = if below.least == below.sums {
+                smallest(children)
+            } else {
+                smallest(tree.line(below.least + node * FAN_OUT))
+            };
+            tree.store(level.sums + node, sum(children), Relaxed);
+            tree.store(level.least + node, least, Relaxed);
+        }
+    }
+}
+
+/// Step 4 of a change: empties the journal.
+pub fn clear_journal(tree: &impl TreeWords, shape: &TreeShape) {
+    // ORDERING: release: no store of the steps before comes after it, so a process that is killed
+    // before the sums are right leaves the count. The lock orders the next holder after it.
+    tree.store(shape.count, 0, Ordering::Release);
+}
+
+/// Finishes the change of a holder that was killed. Returns `true` if there was one. The caller
+/// holds the tree's lock.
+pub fn repair(tree: &impl TreeWords, shape: &TreeShape, scratch: &mut Vec<usize>) -> bool {
+    let count = usize::try_from(tree.load(shape.count)).unwrap_or(usize::MAX).min(JOURNAL_ENTRIES);
+    if count == 0 {
+        return false;
+    }
+    scratch.clear();
+    let listed = (shape.journal..).take(count).map(|word| usize::try_from(tree.load(word)));
+    scratch.extend(listed.flatten().filter(|leaf| *leaf < shape.leaves()));
+    recompute(tree, shape, scratch);
+    clear_journal(tree, shape);
+    true
+}
+
+/// Whether a change is under way, or was when its process was killed. A hint without the lock.
+pub fn is_journal_used(tree: &impl TreeWords, shape: &TreeShape) -> bool {
+    tree.load(shape.count) != 0
+}
+
+/// Takes draws down to their leaves, all of them a level at a time, so that the cache lines of one
+/// level are fetched while others are read. Takes no lock.
+pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) {
+    for (depth, level) in shape.levels.iter().enumerate().rev() {
+        let below = depth.checked_sub(1).and_then(|below| shape.levels.get(below));
+        for draw in &mut *draws {
+            let words = tree.line(level.sums + draw.node * FAN_OUT);
+            // Without branches: which child it is cannot be predicted.
+            let (mut sum, mut skipped, mut child) = (0_u64, 0_u64, 0);
+            for word in words {
+                sum = sum.wrapping_add(word);
+                let is_below = sum <= draw.rest;
+                child += usize::from(is_below);
+                skipped = skipped.wrapping_add(word & u64::from(is_below).wrapping_neg());
+            }
+            if child < FAN_OUT {
+                draw.node = draw.node * FAN_OUT + child;
+                draw.rest = draw.rest.wrapping_sub(skipped);
+            } else {
+                // The sums moved: no child of any node below is reached.
+                draw.node = 0;
+                draw.rest = u64::MAX;
+            }
+            if let Some(below) = below {
+                tree.prefetch(below.sums + draw.node * FAN_OUT);
+            } else {
+                let value = leaf(tree, shape, draw.node);
+                draw.value = if draw.rest < value { value } else { 0 };
+            }
+        }
+    }
+}
+
+fn sum(words: [u64; FAN_OUT]) -> u64 {
+    words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+}
+
+/// Returns the smallest word that is not 0, or 0.
+fn smallest(words: [u64; FAN_OUT]) -> u64 {
+    let less_one = words.iter().fold(u64::MAX, |least, word| least.min(word.wrapping_sub(1)));
+    less_one.wrapping_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A tree in private memory whose updater can be killed.
+    struct Tree {
+        words: RefCell<Vec<u64>>,
+        /// Stores until the updater is killed.
+        left: Cell<usize>,
+    }
+
+    impl Tree {
+        fn new(shape: &TreeShape) -> Self {
+            Self { words: RefCell::new(vec![0; shape.end()]), left: Cell::new(usize::MAX) }
+        }
+    }
+
+    impl TreeWords for Tree {
+        fn load(&self, word: usize) -> u64 {
+            self.words.borrow().get(word).copied().unwrap_or(0)
+        }
+
+        fn line(&self, word: usize) -> [u64; FAN_OUT] {
+            std::array::from_fn(|at| self.load(word + at))
+        }
+
+        fn store(&self, word: usize, value: u64, _: Ordering) {
+            if self.left.get() > 0 {
+                self.left.set(self.left.get() - 1);
+                if let Some(place) = self.words.borrow_mut().get_mut(word) {
+                    *place = value;
+                }
+            }
+        }
+
+        fn fence(&self, _: TreeFence) {}
+    }
+
+    fn shape(leaves: u64) -> TreeShape {
+        TreeShape::new(0, FAN_OUT, leaves).unwrap()
+    }
+
+    fn leaves(tree: &Tree, shape: &TreeShape) -> Vec<u64> {
+        (0..shape.leaves()).map(|at| leaf(tree, shape, at)).collect()
+    }
+
+    /// Checks every word of every level against the leaves.
+    fn check(tree: &Tree, shape: &TreeShape) -> Result<(), TestCaseError> {
+        let leaves = leaves(tree, shape);
+        let mut width = 1;
+        for level in &shape.levels {
+            for (node, below) in leaves.chunks(width).enumerate() {
+                prop_assert_eq!(tree.load(level.sums + node), below.iter().sum::<u64>());
+                let least = below.iter().copied().filter(|value| *value > 0).min();
+                prop_assert_eq!(tree.load(level.least + node), least.unwrap_or(0));
+            }
+            width *= FAN_OUT;
+        }
+        prop_assert_eq!(total(tree, shape), leaves.iter().sum::<u64>());
+        let smallest = leaves.iter().copied().filter(|value| *value > 0).min();
+        prop_assert_eq!(least(tree, shape), smallest.unwrap_or(0));
+        Ok(())
+    }
+
+    fn changes(leaves: usize) -> impl Strategy<Value = Vec<LeafChange>> {
+        let change = (0..leaves, prop_oneof![Just(0), 1..1_u64 << 40]);
+        let change = change.prop_map(|(leaf, value)| LeafChange { leaf, value });
+        prop::collection::vec(change, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn every_word_is_the_sum_of_its_leaves_after_every_change(
+            (count, all) in (1..700_usize).prop_flat_map(|count| {
+                (Just(count), prop::collection::vec(changes(count), 1..6))
+            }),
+        ) {
+            let shape = shape(count as u64);
+            let (tree, mut model, mut scratch) = (Tree::new(&shape), vec![0; count], Vec::new());
+            for changes in all {
+                commit(&tree, &shape, &changes, &mut scratch);
+                for LeafChange { leaf, value } in changes {
+                    model[leaf] = value;
+                }
+                prop_assert_eq!(&leaves(&tree, &shape), &model);
+                prop_assert!(!is_journal_used(&tree, &shape));
+                check(&tree, &shape)?;
+            }
+        }
+
+        #[test]
+        fn a_killed_updater_is_repaired_whatever_it_had_stored(
+            (count, first, second) in (1..700_usize)
+                .prop_flat_map(|count| (Just(count), changes(count), changes(count))),
+            kill in 0..400_usize,
+            kill_of_repair in 0..400_usize,
+        ) {
+            let shape = shape(count as u64);
+            let (tree, mut scratch) = (Tree::new(&shape), Vec::new());
+            commit(&tree, &shape, &first, &mut scratch);
+            let before = leaves(&tree, &shape);
+            tree.left.set(kill);
+            commit(&tree, &shape, &second, &mut scratch);
+            tree.left.set(kill_of_repair);
+            repair(&tree, &shape, &mut scratch);
+            tree.left.set(usize::MAX);
+            repair(&tree, &shape, &mut scratch);
+            check(&tree, &shape)?;
+            for (leaf, (now, before)) in leaves(&tree, &shape).into_iter().zip(before).enumerate() {
+                let mut given = second.iter().filter(|change| change.leaf == leaf);
+                prop_assert!(now == before || given.any(|change| change.value == now));
+            }
+        }
+
+        #[test]
+        fn a_descent_ends_at_the_leaf_that_covers_its_number(
+            (count, changes) in (1..700_usize).prop_flat_map(|count| {
+                (Just(count), changes(count))
+            }),
+            numbers in prop::collection::vec(any::<u64>(), 1..40),
+        ) {
+            let shape = shape(count as u64);
+            let tree = Tree::new(&shape);
+            commit(&tree, &shape, &changes, &mut Vec::new());
+            let (leaves, total) = (leaves(&tree, &shape), total(&tree, &shape));
+            prop_assume!(total > 0);
+            let mut draws: Vec<_> = numbers.iter().map(|n| Descent::of(n % total)).collect();
+            descend(&tree, &shape, &mut draws);
+            for (number, draw) in numbers.iter().map(|n| n % total).zip(draws) {
+                let before: u64 = leaves[..draw.node].iter().sum();
+                prop_assert!((before..before + leaves[draw.node]).contains(&number));
+                prop_assert_eq!((draw.rest, draw.value), (number - before, leaves[draw.node]));
+            }
+            // Numbers that no leaf covers give none.
+            let mut beyond = [total, u64::MAX].map(Descent::of);
+            descend(&tree, &shape, &mut beyond);
+            prop_assert!(beyond.iter().all(|draw| draw.value == 0));
+        }
+
+        #[test]
+        fn any_bytes_give_a_leaf_of_the_tree_or_none(
+            count in 1..700_usize,
+            seed in any::<u64>(),
+            numbers in prop::collection::vec(any::<u64>(), 1..40),
+        ) {
+            let shape = shape(count as u64);
+            let tree = Tree::new(&shape);
+            let mut dice = seed;
+            for word in tree.words.borrow_mut().iter_mut() {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                *word = if dice >> 60 == 0 { u64::MAX } else { dice >> (dice >> 58) };
+            }
+            let mut draws: Vec<_> = numbers.into_iter().map(Descent::of).collect();
+            descend(&tree, &shape, &mut draws);
+            for draw in draws.iter().filter(|draw| draw.value > 0) {
+                prop_assert!(draw.node < count && draw.value == leaf(&tree, &shape, draw.node));
+            }
+            repair(&tree, &shape, &mut Vec::new());
+            let _ = (total(&tree, &shape), least(&tree, &shape));
+        }
+    }
+
+    #[test]
+    fn more_changes_than_the_journal_lists_are_made_in_steps() {
+        let shape = shape(10_000);
+        let tree = Tree::new(&shape);
+        let changes: Vec<_> = (0..10_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
+        commit(&tree, &shape, &changes, &mut Vec::new());
+        assert_eq!((total(&tree, &shape), least(&tree, &shape)), (30_000, 3));
+        check(&tree, &shape).unwrap();
+    }
+}

@@ -1,0 +1,578 @@
+//! Tables of priorities of a ring: created whole under their lock, opened and listed.
+
+use std::io::Write;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{AtFlags, unlinkat};
+
+use crate::error::SegmentError;
+use crate::layout::names::check_name;
+use crate::layout::priority_table::{
+    TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
+};
+use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
+use crate::os::fork_release::ReleasedOnFork;
+use crate::os::mapping::{Access, Mapping};
+use crate::os::{files, lock_holders, space};
+use crate::protocol::sum_tree::{self, Descent, FAN_OUT, LeafChange};
+use crate::store::object::Object;
+use crate::store::ring_store::RingStore;
+
+/// First of the bytes that holders of tables lock. A table locks the one after it that its name
+/// gives.
+const TABLE_LOCKS: u64 = 1 << 33;
+const PREFIX: &str = "table-";
+const SUFFIX: &str = ".dat";
+/// Suffix of a table that is being written.
+const BUILDING: &str = ".building";
+
+/// Words of a table, for reading: without a lock, and while other processes change them.
+#[derive(Debug)]
+pub struct TableView {
+    memory: Arc<TableMemory>,
+}
+
+/// A table of priorities, with a leaf for each of the newest rows of every lane.
+///
+/// Draws take no lock. Changes need a [`guard`](Self::try_lock), of which there is one in all
+/// processes. A handle serves one thread.
+#[derive(Debug)]
+pub struct PriorityTable {
+    // Before the store: the lock holds the object too, and the store removes it if it was the last.
+    lock: TableLock,
+    store: Arc<RingStore>,
+    view: TableView,
+    name: String,
+    settings: TableSettings,
+    scratch: Vec<usize>,
+}
+
+impl Deref for PriorityTable {
+    type Target = TableView;
+
+    fn deref(&self) -> &TableView {
+        &self.view
+    }
+}
+
+impl Deref for TableGuard<'_> {
+    type Target = TableView;
+
+    fn deref(&self) -> &TableView {
+        self.view
+    }
+}
+
+/// Lock of a table.
+#[derive(Debug)]
+enum TableLock {
+    File(#[expect(dead_code, reason = "goes before the lock")] ReleasedOnFork, LockFile),
+    Heap(HeapLocks),
+}
+
+impl TableLock {
+    fn try_lock(&self, byte: u64, path: &Path) -> Result<Option<Held<'_>>, SegmentError> {
+        match self {
+            Self::File(_, lock) => {
+                let taken = lock.try_lock(byte, LockMode::Exclusive);
+                let taken = taken.map_err(SegmentError::io("lock", path))?;
+                Ok(taken.then_some(Held::File(lock, byte)))
+            }
+            Self::Heap(locks) => Ok(locks.claim(byte).map(|claim| Held::Heap { _claim: claim })),
+        }
+    }
+}
+
+/// The lock while it is held.
+#[derive(Debug)]
+enum Held<'a> {
+    File(&'a LockFile, u64),
+    Heap { _claim: Claim },
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Held::File(lock, byte) = self {
+            // A range that is locked can be unlocked; the kernel does it when the process ends.
+            let _ = lock.unlock(*byte);
+        }
+    }
+}
+
+/// The right to change a table. The kernel takes it back when the process dies, and the next holder
+/// finishes what it had begun.
+#[derive(Debug)]
+pub struct TableGuard<'a> {
+    view: &'a TableView,
+    scratch: &'a mut Vec<usize>,
+    _held: Held<'a>,
+}
+
+impl TableGuard<'_> {
+    /// Changes leaves; of two changes of a leaf the later one counts.
+    pub fn commit(&mut self, changes: &[LeafChange]) {
+        let memory = &*self.view.memory;
+        sum_tree::commit(memory, &memory.shape.tree, changes, self.scratch);
+    }
+
+    /// Sets the rows of a lane that have leaves: from `expired` up to, and without, `entered`.
+    pub fn set_lane(&mut self, lane: u32, entered: u64, expired: u64) {
+        if lane < self.view.memory.shape.lanes {
+            self.view.memory.set_lane(lane, entered, expired);
+        }
+    }
+
+    /// Raises the largest leaf value given so far.
+    pub fn raise_largest(&mut self, value: u64) {
+        self.view.memory.raise_largest(value);
+    }
+
+    /// Adds to the counters.
+    pub fn count(&mut self, more: TableCounters) {
+        self.view.memory.count(more);
+    }
+}
+
+/// A table as its file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableInfo {
+    /// Name of the table.
+    pub name: String,
+    /// Its settings.
+    pub settings: TableSettings,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Rows of a lane that can have a leaf.
+    pub lane_leaves: u64,
+    /// Sum of all leaves.
+    pub total: u64,
+    /// Largest leaf value given so far.
+    pub largest: u64,
+    /// Its counters.
+    pub counters: TableCounters,
+}
+
+impl PriorityTable {
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the settings that it was created with.
+    #[must_use]
+    pub fn settings(&self) -> TableSettings {
+        self.settings
+    }
+
+    /// Takes the lock unless another handle, in any process, holds it. Finishes the change of a
+    /// holder that was killed.
+    pub fn try_lock(&mut self) -> Result<Option<TableGuard<'_>>, SegmentError> {
+        let path = self.store.path().unwrap_or(Path::new("private memory"));
+        let Some(held) = self.lock.try_lock(lock_byte(&self.name), path)? else { return Ok(None) };
+        let (view, scratch) = (&self.view, &mut self.scratch);
+        let memory = &*view.memory;
+        if sum_tree::repair(memory, &memory.shape.tree, scratch) {
+            memory.count(TableCounters { repairs: 1, ..TableCounters::default() });
+        }
+        Ok(Some(TableGuard { view, scratch, _held: held }))
+    }
+
+    /// Returns the processes that hold the lock, where the system reports them. For messages.
+    #[must_use]
+    pub fn lock_holders(&self) -> Vec<u32> {
+        let TableLock::File(_, lock) = &self.lock else { return Vec::new() };
+        let byte = lock_byte(&self.name);
+        lock_holders::of(lock.as_fd(), &(byte..byte + 1)).remove(&byte).unwrap_or_default()
+    }
+}
+
+impl TableView {
+    /// Returns the number of lanes.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        self.memory.shape.lanes
+    }
+
+    /// Returns the leaves of a lane: row `seq` has leaf `seq % lane_leaves` of its lane's.
+    #[must_use]
+    pub fn lane_leaves(&self) -> u64 {
+        self.memory.shape.lane_leaves
+    }
+
+    /// Returns the largest value of a leaf.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.memory.shape.most()
+    }
+
+    /// Returns the leaf of a row.
+    #[inline]
+    #[must_use]
+    pub fn leaf_of(&self, lane: u32, seq: u64) -> usize {
+        let leaves = self.lane_leaves();
+        let leaf = u64::from(lane).wrapping_mul(leaves).wrapping_add(seq % leaves.max(1));
+        usize::try_from(leaf).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the newest row that entered with this leaf, and its lane.
+    #[inline]
+    #[must_use]
+    pub fn row_of(&self, leaf: usize) -> (u32, u64) {
+        let leaves = self.lane_leaves().max(1);
+        let (lane, place) = (leaf as u64 / leaves, leaf as u64 % leaves);
+        let lane = u32::try_from(lane).unwrap_or(u32::MAX);
+        let (entered, _) = self.lane(lane);
+        // The largest number below `entered` that leaves this place. Any bytes give some number.
+        let newest = entered.wrapping_sub(1);
+        (lane, newest.wrapping_sub(newest.wrapping_sub(place) % leaves))
+    }
+
+    /// Returns one past the newest row of a lane that has a leaf, and the oldest one that has.
+    #[inline]
+    #[must_use]
+    pub fn lane(&self, lane: u32) -> (u64, u64) {
+        if lane < self.memory.shape.lanes { self.memory.lane(lane) } else { (0, 0) }
+    }
+
+    /// Returns the value of a leaf.
+    #[inline]
+    #[must_use]
+    pub fn leaf(&self, leaf: usize) -> u64 {
+        sum_tree::leaf(&*self.memory, &self.memory.shape.tree, leaf)
+    }
+
+    /// Returns the sum of all leaves.
+    #[inline]
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        sum_tree::total(&*self.memory, &self.memory.shape.tree)
+    }
+
+    /// Returns the smallest leaf that is not 0, or 0.
+    #[must_use]
+    pub fn least(&self) -> u64 {
+        sum_tree::least(&*self.memory, &self.memory.shape.tree)
+    }
+
+    /// Returns the largest leaf value given so far.
+    #[must_use]
+    pub fn largest(&self) -> u64 {
+        self.memory.largest()
+    }
+
+    /// Whether a change is under way, or was when its process was killed.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        sum_tree::is_journal_used(&*self.memory, &self.memory.shape.tree)
+    }
+
+    /// Returns the counters.
+    #[must_use]
+    pub fn counters(&self) -> TableCounters {
+        self.memory.counters()
+    }
+
+    /// Takes draws down to their leaves.
+    pub fn descend(&self, draws: &mut [Descent]) {
+        sum_tree::descend(&*self.memory, &self.memory.shape.tree, draws);
+    }
+}
+
+impl RingStore {
+    /// Opens a table of the ring, or creates it. Returns `None` while another process creates or
+    /// changes it: try again. `rows` are the rows of a lane that a new table covers.
+    pub fn try_table(
+        self: &Arc<Self>,
+        name: &str,
+        settings: TableSettings,
+        rows: u64,
+    ) -> Result<Option<PriorityTable>, SegmentError> {
+        check_name(name)?;
+        let lanes = self.spec().lanes;
+        let shape = rows.checked_next_multiple_of(FAN_OUT as u64);
+        let shape = shape.and_then(|leaves| TableShape::new(lanes, leaves)).ok_or_else(|| {
+            let remedy = "prioritise a ring of fewer rows";
+            let (value, limit) = (rows, crate::layout::priority_table::MAX_LEAVES);
+            SegmentError::Limit { what: "rows of a table's lane", value, limit, remedy }
+        })?;
+        let (lock, memory) = match self.object() {
+            None => {
+                let lock = TableLock::Heap(self.heap_locks());
+                (lock, self.heap_table(name, || heap(&shape, settings))?)
+            }
+            Some(object) => {
+                let lock = object.lock_handle()?;
+                let lock = TableLock::File(ReleasedOnFork::new(&lock), lock);
+                // A name means a whole file, so one that exists is opened without the lock.
+                if !object.has(&file_name(name)) {
+                    let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
+                        return Ok(None);
+                    };
+                    if !object.has(&file_name(name)) {
+                        make(
+                            object,
+                            name,
+                            &TableHeader::new(&shape, self.uuid(), settings),
+                            &shape,
+                        )?;
+                    }
+                }
+                let memory = open(object, name, self.uuid(), lanes)?;
+                (lock, Arc::new(memory))
+            }
+        };
+        let found = settings_of(&memory);
+        let table = PriorityTable {
+            lock,
+            store: Arc::clone(self),
+            view: TableView { memory },
+            name: name.to_owned(),
+            settings: found,
+            scratch: Vec::new(),
+        };
+        if found != settings {
+            let (table, what) = (name.to_owned(), differing(found, settings));
+            return Err(SegmentError::TableDiffers { table, what });
+        }
+        Ok(Some(table))
+    }
+
+    /// Lists the tables of the ring, by name. Tables that cannot be opened are left out.
+    #[must_use]
+    pub fn tables(&self) -> Vec<TableInfo> {
+        let (uuid, lanes) = (self.uuid(), self.spec().lanes);
+        let tables: Vec<(String, Arc<TableMemory>)> = match self.object() {
+            None => self.heap_tables(),
+            Some(object) => {
+                let names = object.file_names().into_iter();
+                let names = names.filter_map(|file| Some(name_of(&file)?.to_owned()));
+                let open = |name: String| {
+                    let memory = open(object, &name, uuid, lanes).ok()?;
+                    Some((name, Arc::new(memory)))
+                };
+                names.filter_map(open).collect()
+            }
+        };
+        let info = |(name, memory): (String, Arc<TableMemory>)| TableInfo {
+            name,
+            settings: settings_of(&memory),
+            bytes: memory.shape.bytes,
+            lane_leaves: memory.shape.lane_leaves,
+            total: sum_tree::total(&*memory, &memory.shape.tree),
+            largest: memory.largest(),
+            counters: memory.counters(),
+        };
+        let mut tables: Vec<TableInfo> = tables.into_iter().map(info).collect();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        tables
+    }
+}
+
+fn file_name(table: &str) -> String {
+    format!("{PREFIX}{table}{SUFFIX}")
+}
+
+fn name_of(file: &str) -> Option<&str> {
+    file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
+}
+
+/// Returns the byte of `ring.lck` that the holder of a table locks. Tables whose names give the
+/// same byte wait for each other, and nothing else comes of it.
+fn lock_byte(table: &str) -> u64 {
+    TABLE_LOCKS + u64::from(crc32fast::hash(table.as_bytes()))
+}
+
+/// Returns the settings in the header of mapped memory, which was checked when it was opened.
+fn settings_of(memory: &TableMemory) -> TableSettings {
+    let header = memory.map.copy(0, size_of::<TableHeader>());
+    let header: TableHeader = bytemuck::pod_read_unaligned(&header);
+    TableSettings { exponent: f64::from_bits(header.exponent), eps: f64::from_bits(header.eps) }
+}
+
+fn differing(found: TableSettings, asked: TableSettings) -> String {
+    #[expect(clippy::float_cmp, reason = "settings are kept to the bit")]
+    if found.exponent == asked.exponent {
+        format!("its eps is {}, asked was {}", found.eps, asked.eps)
+    } else {
+        format!("its exponent is {}, asked was {}", found.exponent, asked.exponent)
+    }
+}
+
+/// Creates a table in private memory.
+fn heap(shape: &TableShape, settings: TableSettings) -> Result<TableMemory, SegmentError> {
+    let len = usize::try_from(shape.bytes).unwrap_or(usize::MAX);
+    let map = space::private_memory(shape.bytes, || Mapping::heap(len))?;
+    let memory = TableMemory { map, shape: shape.clone() };
+    let header = TableHeader::new(shape, [0; 16], settings);
+    let counters = TableHeader::new_counters();
+    let words = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)].concat();
+    for (at, word) in words.chunks_exact(8).enumerate() {
+        let word = word.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        memory.store(at, word, Relaxed);
+    }
+    Ok(memory)
+}
+
+/// Writes a table under another name and renames it. The caller holds the table's lock.
+fn make(
+    object: &Object,
+    name: &str,
+    header: &TableHeader,
+    shape: &TableShape,
+) -> Result<(), SegmentError> {
+    let (building, path) = (format!("{}{BUILDING}", file_name(name)), object.path());
+    // What a creator left that was killed.
+    let _ = unlinkat(object.dir(), &building, AtFlags::empty());
+    let fill = || -> Result<(), SegmentError> {
+        space::check_room(path, shape.bytes)?;
+        let mut file = files::make(object.dir(), &building, path)?;
+        space::allocate(&mut file, &path.join(file_name(name)), shape.bytes)?;
+        let write = |parts: [&[u8]; 2]| -> std::io::Result<()> {
+            std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
+            parts.iter().try_for_each(|part| (&file).write_all(part))
+        };
+        write([bytemuck::bytes_of(header), bytemuck::bytes_of(&TableHeader::new_counters())])
+            .map_err(SegmentError::io("write", &path.join(&building)))?;
+        rustix::fs::renameat(object.dir(), &building, object.dir(), file_name(name))
+            .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
+    };
+    fill().inspect_err(|_| {
+        let _ = unlinkat(object.dir(), &building, AtFlags::empty());
+    })
+}
+
+/// Maps a table, whose header must be right in every byte.
+fn open(
+    object: &Object,
+    name: &str,
+    ring_uuid: [u8; 16],
+    lanes: u32,
+) -> Result<TableMemory, SegmentError> {
+    let (file, path) = (file_name(name), &object.path().join(file_name(name)));
+    let fd = object.file(&file, Access::ReadWrite, None)?;
+    let mut found = [0; size_of::<TableHeader>()];
+    let read = rustix::io::pread(&fd, &mut found, 0)
+        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
+    let bytes = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    if read < found.len() {
+        return Err(SegmentError::corrupt(path, format!("it has {bytes} bytes, too few")));
+    }
+    let header: TableHeader = bytemuck::pod_read_unaligned(&found);
+    let (shape, _) = header.check(path, ring_uuid, lanes)?;
+    if bytes != shape.bytes {
+        return Err(SegmentError::corrupt(
+            path,
+            format!("it has {bytes} bytes, not {}", shape.bytes),
+        ));
+    }
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite);
+    Ok(TableMemory { map: map.map_err(SegmentError::io("map", path))?, shape })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::layout::column::{Column, DType, Role};
+    use crate::layout::geometry::RingSpec;
+    use crate::layout::lane_policy::LanePolicy;
+    use crate::layout::names::{Base, Exist};
+
+    const SETTINGS: TableSettings = TableSettings { exponent: 0.6, eps: 1e-6 };
+
+    fn spec() -> RingSpec {
+        RingSpec {
+            columns: vec![Column::new("reward", DType::F32, &[], Role::Step).unwrap()],
+            lanes: 2,
+            lane_capacity: 100,
+            reserve_chunk: 16,
+            reader_slots: 4,
+            asked_rows: 200,
+            asked_bytes: 0,
+            policy: LanePolicy::Overwrite,
+            huge_pages: false,
+            memfd: false,
+            snapshot: false,
+            snapshot_of: String::new(),
+        }
+    }
+
+    fn stores() -> (tempfile::TempDir, Vec<Arc<RingStore>>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (named, _) =
+            RingStore::create(&Base::at(dir.path()), "r", &spec(), Exist::Error, false).unwrap();
+        let heap = RingStore::heap(&spec()).unwrap();
+        (dir, vec![Arc::new(named), Arc::new(heap)])
+    }
+
+    fn table(store: &Arc<RingStore>) -> PriorityTable {
+        store.try_table("p", SETTINGS, 100).unwrap().unwrap()
+    }
+
+    #[test]
+    fn two_handles_share_one_table_and_one_lock() {
+        let (_dir, stores) = stores();
+        for store in &stores {
+            let (mut a, mut b) = (table(store), table(store));
+            assert_eq!((a.lanes(), a.lane_leaves(), a.total()), (2, 104, 0));
+            let mut guard = a.try_lock().unwrap().unwrap();
+            assert!(b.try_lock().unwrap().is_none(), "one holder at a time");
+            let leaf = b.leaf_of(1, 304);
+            guard.commit(&[LeafChange { leaf, value: 7 }]);
+            guard.set_lane(1, 310, 206);
+            drop(guard);
+            assert!(b.try_lock().unwrap().is_some());
+            assert_eq!((b.total(), b.least(), b.leaf(leaf), b.row_of(leaf)), (7, 7, 7, (1, 304)));
+            assert_eq!((b.lane(1), b.lane(2)), ((310, 206), (0, 0)));
+            let listed = store.tables();
+            assert_eq!((listed.len(), &*listed[0].name, listed[0].total), (1, "p", 7));
+        }
+    }
+
+    #[test]
+    fn other_settings_and_names_that_are_none_are_refused() {
+        let (_dir, stores) = stores();
+        for store in &stores {
+            table(store);
+            let other = TableSettings { exponent: 0.7, ..SETTINGS };
+            let refused = store.try_table("p", other, 100).unwrap_err().to_string();
+            assert!(refused.contains("0.6") && refused.contains("0.7"), "{refused}");
+            assert!(store.try_table("../p", SETTINGS, 100).is_err());
+            let refused = store.try_table("q", SETTINGS, 1 << 60).unwrap_err();
+            assert!(matches!(refused, SegmentError::Limit { .. }), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_table_goes_with_its_ring_and_another_one_is_refused() {
+        let (dir, stores) = stores();
+        let path = stores[0].path().unwrap().join("table-p.dat");
+        drop(table(&stores[0]));
+        assert!(path.exists());
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&99_u32.to_le_bytes(), 8).unwrap();
+        let refused = stores[0].try_table("p", SETTINGS, 100).unwrap_err();
+        assert!(matches!(refused, SegmentError::WrongVersion { found: 99, .. }), "{refused}");
+        file.set_len(64).unwrap();
+        assert!(stores[0].try_table("p", SETTINGS, 100).is_err());
+        assert!(stores[0].tables().is_empty());
+        drop(stores);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the ring is left over");
+    }
+
+    #[test]
+    fn a_creator_that_was_killed_leaves_nothing_in_the_way() {
+        let (_dir, stores) = stores();
+        let path = stores[0].path().unwrap().join("table-p.dat.building");
+        std::fs::write(&path, b"half of it").unwrap();
+        assert_eq!(table(&stores[0]).total(), 0);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,314 @@
+//! Models of the sum tree: a draw beside an update; an updater that is killed after any of its
+//! stores, and the next holder of its lock; and mutants, each of which must be caught.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
+
+use backcast_layout::protocol::sum_tree::{
+    Descent, FAN_OUT, LeafChange, TreeFence, TreeShape, TreeWords, clear_journal, commit, descend,
+    leaf, least, recompute, repair, total, write_journal, write_leaves,
+};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::thread;
+
+use crate::holds;
+
+/// Two nodes of leaves below one of sums.
+const LEAVES: usize = 16;
+/// Involuntary switches between the threads, per execution. Every mutant is caught with fewer.
+const PREEMPTIONS: usize = 3;
+/// Most stores of an update of two leaves.
+const STORES: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    None,
+    /// The descent believes every leaf that it reaches.
+    AnyLeaf,
+    /// The next holder does not look at the journal.
+    NoRepair,
+    /// The count of the journal is stored after the leaves.
+    LateJournal,
+    /// The journal is emptied before the sums are right.
+    EarlyClear,
+    /// Parents are recomputed before the leaves are stored.
+    SumsFirst,
+    /// Updaters take no lock.
+    NoLock,
+    /// The lock does not order its holders.
+    RelaxedLock,
+}
+
+/// Words that loom tracks; all others are 0 for ever.
+#[derive(Clone)]
+struct Tree {
+    words: Arc<BTreeMap<usize, AtomicU64>>,
+    shape: Arc<TreeShape>,
+    locked: Arc<AtomicBool>,
+    mutant: Mutant,
+    /// Stores until the updater is killed. Its later ones do not happen.
+    left: std::rc::Rc<std::cell::Cell<usize>>,
+}
+
+// SAFETY: loom runs one thread at a time, and each thread has a counter of its own.
+#[expect(unsafe_code, reason = "loom's threads take turns")]
+unsafe impl Send for Tree {}
+
+impl Tree {
+    fn new(mutant: Mutant) -> Self {
+        let shape = TreeShape::new(0, FAN_OUT, LEAVES as u64).expect("a small tree");
+        let used = words_of(&shape).into_iter().map(|word| (word, AtomicU64::new(0)));
+        Self {
+            words: Arc::new(used.collect()),
+            shape: Arc::new(shape),
+            locked: Arc::new(AtomicBool::new(false)),
+            mutant,
+            left: std::rc::Rc::new(std::cell::Cell::new(usize::MAX)),
+        }
+    }
+
+    /// Returns a handle whose process is killed after so many stores.
+    fn mortal(&self, stores: usize) -> Self {
+        Self { left: std::rc::Rc::new(std::cell::Cell::new(stores)), ..self.clone() }
+    }
+
+    fn lock(&self) {
+        if self.mutant == Mutant::NoLock {
+            return;
+        }
+        let relaxed = self.mutant == Mutant::RelaxedLock;
+        let order = if relaxed { Ordering::Relaxed } else { Ordering::Acquire };
+        while self.locked.compare_exchange(false, true, order, Ordering::Relaxed).is_err() {
+            thread::yield_now();
+        }
+    }
+
+    /// Also what the kernel does when the process is killed.
+    fn unlock(&self) {
+        let relaxed = self.mutant == Mutant::RelaxedLock;
+        let order = if relaxed { Ordering::Relaxed } else { Ordering::Release };
+        self.locked.store(false, order);
+    }
+
+    fn update(&self, changes: &[LeafChange]) {
+        self.lock();
+        let (shape, mut nodes) = (&*self.shape, Vec::new());
+        if self.mutant != Mutant::NoRepair {
+            repair(self, shape, &mut nodes);
+        }
+        nodes.clear();
+        nodes.extend(changes.iter().map(|change| change.leaf));
+        match self.mutant {
+            Mutant::LateJournal => {
+                write_leaves(self, shape, changes);
+                write_journal(self, shape, changes);
+                recompute(self, shape, &mut nodes);
+                clear_journal(self, shape);
+            }
+            Mutant::EarlyClear => {
+                write_journal(self, shape, changes);
+                write_leaves(self, shape, changes);
+                clear_journal(self, shape);
+                recompute(self, shape, &mut nodes);
+            }
+            Mutant::SumsFirst => {
+                write_journal(self, shape, changes);
+                recompute(self, shape, &mut nodes);
+                write_leaves(self, shape, changes);
+                clear_journal(self, shape);
+            }
+            _ => commit(self, shape, changes, &mut nodes),
+        }
+        self.unlock();
+    }
+
+    /// Draws a leaf. `None` if the sums moved under the descent.
+    fn draw(&self, number: u64) -> Option<usize> {
+        let mut draw = [Descent::of(number)];
+        descend(self, &self.shape, &mut draw);
+        let [draw] = draw;
+        (draw.value > 0 || self.mutant == Mutant::AnyLeaf).then_some(draw.node)
+    }
+
+    fn check_sums(&self) {
+        let leaves = (0..LEAVES).map(|at| leaf(self, &self.shape, at));
+        let leaves: Vec<u64> = leaves.collect();
+        let smallest = leaves.iter().copied().filter(|value| *value > 0).min().unwrap_or(0);
+        let is = (total(self, &self.shape), least(self, &self.shape));
+        assert_eq!(is, (leaves.iter().sum(), smallest), "lost: sums of {leaves:?}");
+    }
+}
+
+/// Returns the words that the models use: the count, two entries, leaves 0, 1, 8 and 9, and the
+/// sums and smallest leaves of both nodes.
+fn words_of(shape: &TreeShape) -> Vec<usize> {
+    let leaves = shape.end() - 2 * FAN_OUT - LEAVES;
+    let (sums, smallest) = (leaves + LEAVES, leaves + LEAVES + FAN_OUT);
+    [0, FAN_OUT, FAN_OUT + 1]
+        .into_iter()
+        .chain([0, 1, 8, 9].map(|leaf| leaves + leaf))
+        .chain([sums, sums + 1, smallest, smallest + 1])
+        .collect()
+}
+
+impl TreeWords for Tree {
+    fn load(&self, word: usize) -> u64 {
+        self.words.get(&word).map_or(0, |place| place.load(Ordering::Relaxed))
+    }
+
+    fn line(&self, word: usize) -> [u64; FAN_OUT] {
+        std::array::from_fn(|at| self.load(word + at))
+    }
+
+    fn store(&self, word: usize, value: u64, order: Ordering) {
+        if self.left.get() == 0 {
+            return;
+        }
+        self.left.set(self.left.get() - 1);
+        match self.words.get(&word) {
+            Some(place) => place.store(value, order),
+            None => assert_eq!(value, 0, "the model has no word {word}"),
+        }
+    }
+
+    fn fence(&self, at: TreeFence) {
+        match at {
+            TreeFence::Listed | TreeFence::Counted => {
+                loom::sync::atomic::fence(Ordering::Release);
+            }
+        }
+    }
+}
+
+fn change(leaf: usize, value: u64) -> LeafChange {
+    LeafChange { leaf, value }
+}
+
+#[derive(Default)]
+struct Seen {
+    executions: Counter,
+    drawn: Counter,
+    moved: Counter,
+    repaired: Counter,
+}
+
+fn check(
+    mutant: Mutant,
+    run: impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync + 'static,
+) -> (bool, std::sync::Arc<Seen>) {
+    let seen = std::sync::Arc::new(Seen::default());
+    let counters = std::sync::Arc::clone(&seen);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    let passed = holds(&builder, move || {
+        counters.executions.fetch_add(1, SeqCst);
+        run(mutant, &counters);
+    });
+    (passed, seen)
+}
+
+/// Leaf 1 loses its priority while a draw is on its way down. Leaf 0 never has one.
+fn draw_beside_update(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
+    let tree = Tree::new(mutant);
+    tree.update(&[change(1, 2), change(8, 3)]);
+    let theirs = tree.clone();
+    let updater = thread::spawn(move || theirs.update(&[change(1, 0), change(9, 4)]));
+    match tree.draw(1) {
+        Some(found) => {
+            assert!([1, 8, 9].contains(&found), "lost: leaf {found} was never given a priority");
+            seen.drawn.fetch_add(1, SeqCst);
+        }
+        None => {
+            seen.moved.fetch_add(1, SeqCst);
+        }
+    }
+    updater.join().expect("the updater ends");
+    tree.check_sums();
+    let after = tree.draw(6).expect("lost: a draw of a tree at rest");
+    assert_eq!(after, 9, "lost: the wrong leaf");
+}
+
+/// An updater is killed after so many stores, and another one takes the lock.
+fn kill(stores: usize) -> impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync + 'static {
+    move |mutant, seen| {
+        let tree = Tree::new(mutant);
+        tree.update(&[change(0, 2), change(8, 3)]);
+        let mortal = tree.mortal(stores);
+        let killed = thread::spawn(move || mortal.update(&[change(0, 5), change(9, 1)]));
+        tree.update(&[change(1, 7)]);
+        killed.join().expect("the killed updater's thread ends");
+        // The next holder, whatever came last.
+        tree.lock();
+        let repaired = mutant != Mutant::NoRepair && repair(&tree, &tree.shape, &mut Vec::new());
+        tree.unlock();
+        seen.repaired.fetch_add(repaired.into(), SeqCst);
+        tree.check_sums();
+    }
+}
+
+#[test]
+fn a_draw_beside_an_update_gives_a_leaf_with_a_priority_or_none() {
+    let (passed, seen) = check(Mutant::None, draw_beside_update);
+    let [executions, drawn, moved] =
+        [&seen.executions, &seen.drawn, &seen.moved].map(|counter| counter.load(SeqCst));
+    println!("sum tree: {executions} executions, {drawn} drawn, {moved} moved");
+    assert!(passed, "a draw went wrong");
+    assert!(drawn > 0 && moved > 0, "the model proves nothing");
+}
+
+#[test]
+fn the_sums_are_exact_after_a_kill_at_any_store() {
+    let (mut executions, mut repaired) = (0, 0);
+    for stores in 0..=STORES {
+        let (passed, seen) = check(Mutant::None, kill(stores));
+        assert!(passed, "killed after {stores} stores");
+        executions += seen.executions.load(SeqCst);
+        repaired += seen.repaired.load(SeqCst);
+    }
+    println!("sum tree: {executions} executions, {repaired} repaired");
+    assert!(repaired > 0, "the model proves nothing");
+}
+
+/// A mutant is caught by a kill after some store, or without one.
+fn dies(mutant: Mutant) {
+    let caught = (0..=STORES).find(|stores| !check(mutant, kill(*stores)).0);
+    println!("{mutant:?}: caught by a kill after {caught:?} stores");
+    assert!(caught.is_some(), "{mutant:?} was not caught");
+}
+
+#[test]
+fn a_descent_that_believes_every_leaf_draws_one_without_a_priority() {
+    let (passed, _) = check(Mutant::AnyLeaf, draw_beside_update);
+    assert!(!passed, "the mutant was not caught");
+}
+
+#[test]
+fn without_a_repair_the_sums_of_a_killed_updater_stay_wrong() {
+    dies(Mutant::NoRepair);
+}
+
+#[test]
+fn a_journal_that_is_written_after_the_leaves_misses_them() {
+    dies(Mutant::LateJournal);
+}
+
+#[test]
+fn a_journal_that_is_emptied_early_hides_sums_that_are_wrong() {
+    dies(Mutant::EarlyClear);
+}
+
+#[test]
+fn sums_that_are_computed_before_the_leaves_are_stored_stay_wrong() {
+    dies(Mutant::SumsFirst);
+}
+
+#[test]
+fn updaters_without_a_lock_overwrite_each_others_sums() {
+    dies(Mutant::NoLock);
+}
+
+#[test]
+fn a_lock_that_orders_nothing_hides_leaves_from_the_next_holder() {
+    dies(Mutant::RelaxedLock);
+}
