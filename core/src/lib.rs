@@ -41,6 +41,7 @@ mod episode;
 mod error;
 mod index;
 mod lease;
+mod priority;
 mod reader;
 mod ring;
 mod row_header;
@@ -53,19 +54,23 @@ pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Column, ColumnError, DAEMON_SOCKET, DType, Exist,
     Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
     MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, Peer, RANKED_AT_ONCE,
-    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, ThreadPool,
-    Wide, binary_size, boot_id_hash, collect, copy_numbers, list, prefetch_l2, printable, ranks,
-    receive, remove, remove_unheld, send_with_descriptor, whole_part, wide,
+    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, TableCounters,
+    TableInfo, TableSettings, ThreadPool, Wide, binary_size, boot_id_hash, collect, copy_numbers,
+    list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, send_with_descriptor,
+    whole_part, wide,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, LeaseError, ReadError, ResizeError, RestoreError, RingError,
-    SampleError, SchemaError, WaitError, WriterError,
+    AppendError, BatchError, HeldLane, LeaseError, PriorityError, ReadError, ResizeError,
+    RestoreError, RingError, SampleError, SchemaError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
 pub use lease::retention::RetentionPin;
+pub use priority::{
+    BadWeightNorm, Beta, Priorities, PriorityOptions, WeightNorm, sequence_priorities,
+};
 pub use reader::Rows;
 pub use ring::Ring;
 pub use ring::observed::Observed;

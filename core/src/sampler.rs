@@ -1,4 +1,4 @@
-//! Uniform draws over the transitions of a ring.
+//! Draws over the transitions of a ring, uniform or by priority.
 
 mod batch;
 mod columns;
@@ -11,6 +11,7 @@ mod options;
 mod plan;
 mod pool;
 mod prefetcher;
+mod prioritised;
 mod rng;
 mod state;
 mod window;
@@ -31,10 +32,12 @@ use self::plan::NStep;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
 pub use self::pool::{Block, Pool};
 pub use self::prefetcher::{Batches, BatchesOptions};
+use self::prioritised::PrioritisedDraws;
 pub use self::rng::CounterRng;
 pub use self::state::SamplerState;
 use self::window::WindowExtent;
-use crate::error::SampleError;
+use crate::error::{PriorityError, SampleError};
+use crate::priority::PriorityOptions;
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
 
@@ -45,7 +48,8 @@ const NAME_CHECKS: u32 = 1024;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
-/// Draws batches of transitions, uniform over the ring's transitions and not over its lanes.
+/// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or by
+/// [priority](crate::PriorityOptions).
 ///
 /// The same seed on the same data gives the same batches, in any process and language. A batch that
 /// is dropped leaves its memory to the next one of the same size, so that a training loop allocates
@@ -61,6 +65,8 @@ pub struct Sampler {
     n_step: Option<NStep>,
     batches: u64,
     eligibility: Eligibility,
+    /// Draws by priority in place of uniform ones.
+    prioritised: Option<Box<PrioritisedDraws>>,
     /// Memory for the headers of irregular items, and for the sums of n-step returns.
     scratch: Vec<RowHeader>,
     sums: Scratch,
@@ -145,6 +151,7 @@ impl Sampler {
             &self.selection,
             self.extent,
             self.n_step,
+            self.prioritised.is_some(),
         );
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }
@@ -178,8 +185,32 @@ impl Sampler {
     /// draws.
     #[must_use]
     pub fn state(&self) -> SamplerState {
-        let spec = SamplerSpec { options: self.options, columns: self.columns.clone() };
-        SamplerState::of(&spec, self.batches)
+        let priorities = self.prioritised.as_ref().map(|prioritised| prioritised.options().clone());
+        let (options, columns) = (self.options, self.columns.clone());
+        SamplerState::of(SamplerSpec { options, columns, priorities }, self.batches)
+    }
+
+    /// Sets the priorities of rows, and returns how many were dropped because their row is
+    /// overwritten, or is no transition: see [`Priorities::update`](crate::Priorities::update).
+    pub fn update_priorities(
+        &mut self,
+        index: &[i64],
+        priorities: &[f64],
+    ) -> Result<u64, PriorityError> {
+        let prioritised = self.prioritised.as_mut().ok_or(PriorityError::NotPrioritised)?;
+        prioritised.priorities_mut().update(index, priorities)
+    }
+
+    /// Sets the exponent of the importance weights from the next batch on, 0 to 1.
+    pub fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
+        let prioritised = self.prioritised.as_mut().ok_or(PriorityError::NotPrioritised)?;
+        prioritised.set_beta(beta)
+    }
+
+    /// Returns how it draws by priority; `None` for uniform draws.
+    #[must_use]
+    pub fn priority_options(&self) -> Option<&PriorityOptions> {
+        self.prioritised.as_ref().map(|prioritised| prioritised.options())
     }
 
     /// Returns the number of rows drawn so far, rows drawn ahead by a thread included.

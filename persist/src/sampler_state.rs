@@ -1,6 +1,6 @@
 //! Sampler states as JSON, to save with a snapshot, equal in Rust and Python.
 
-use backcast_core::{ColumnWindow, ColumnWindows, SamplerState};
+use backcast_core::{Beta, ColumnWindow, ColumnWindows, PriorityOptions, SamplerState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -23,6 +23,29 @@ struct Saved {
     gamma: Value,
     boundary: String,
     copy: bool,
+    /// Draws by priority; absent: uniform draws.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<SavedPriority>,
+}
+
+/// JSON of prioritised draws.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedPriority {
+    table: String,
+    exponent: f64,
+    eps: f64,
+    beta: SavedBeta,
+    weights: String,
+    stratified: bool,
+}
+
+/// A number, or the first one and the batches until it is 1.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum SavedBeta {
+    Constant(f64),
+    Annealed(f64, u64),
 }
 
 /// Integers of the state.
@@ -69,8 +92,19 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
     };
     let gamma = if state.discounts { DISCOUNT.into() } else { state.gamma.into() };
     let boundary = state.boundary.as_str().to_owned();
-    let saved =
-        Saved { draws: DRAWS, seed, batches, history, future, n_step, gamma, boundary, copy };
+    let priority = state.priorities.as_ref().map(SavedPriority::of);
+    let saved = Saved {
+        draws: DRAWS,
+        seed,
+        batches,
+        history,
+        future,
+        n_step,
+        gamma,
+        boundary,
+        copy,
+        priority,
+    };
     // Numbers and strings always serialise.
     serde_json::to_value(saved).unwrap_or_default()
 }
@@ -94,7 +128,8 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         }
     }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
-    let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, copy } = saved;
+    let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, copy, priority } =
+        saved;
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
     }
@@ -124,7 +159,32 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         boundary,
         copy,
         columns,
+        priorities: priority.map(SavedPriority::options).transpose()?,
     })
+}
+
+impl SavedPriority {
+    fn of(options: &PriorityOptions) -> Self {
+        let PriorityOptions { table, exponent, eps, beta, weights, stratified } = options.clone();
+        let beta = match beta {
+            Beta::Constant(beta) => SavedBeta::Constant(beta),
+            Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
+        };
+        Self { table, exponent, eps, beta, weights: weights.as_str().to_owned(), stratified }
+    }
+
+    /// Returns the options. Their numbers are checked where a sampler is made of them.
+    fn options(self) -> Result<PriorityOptions, BadSamplerState> {
+        let Self { table, exponent, eps, beta, weights, stratified } = self;
+        let beta = match beta {
+            SavedBeta::Constant(beta) => Beta::Constant(beta),
+            SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },
+        };
+        let bad =
+            |error: backcast_core::BadWeightNorm| BadSamplerState { problem: error.to_string() };
+        let weights = weights.parse().map_err(bad)?;
+        Ok(PriorityOptions { table, exponent, eps, beta, weights, stratified })
+    }
 }
 
 /// Returns windows by column as JSON.
@@ -164,7 +224,7 @@ fn transitions(given: &Value, what: &str) -> Result<u32, BadSamplerState> {
 
 #[cfg(test)]
 mod tests {
-    use backcast_core::{Boundary, SamplerSpec};
+    use backcast_core::{Boundary, SamplerSpec, WeightNorm};
     use serde_json::json;
 
     use super::*;
@@ -181,7 +241,20 @@ mod tests {
             discounts: false,
             copy: true,
             columns: None,
+            priorities: None,
         }
+    }
+
+    #[test]
+    fn prioritised_draws_come_back() {
+        let options = PriorityOptions::exponent(0.6).table("mine").stratified(true);
+        let annealed = Beta::Annealed { from: 0.4, batches: 1 << 40 };
+        for options in [options.clone(), options.beta(annealed).weights(WeightNorm::Table)] {
+            let given = SamplerState { priorities: Some(options), ..state() };
+            let text = sampler_state_json(&given).to_string();
+            assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
+        }
+        assert_eq!(sampler_state_json(&state()).get("priority"), None);
     }
 
     #[test]
@@ -238,6 +311,7 @@ mod tests {
             (with("history", json!({"*": -1})), "-1"),
             (with("gamma", json!("reward")), "\"reward\""),
             (with("boundary", json!("cut")), "`cut`"),
+            (with("priority", json!({"exponent": 1.0})), "table"),
             (with("draws", json!(2)), "version 2"),
         ] {
             let error = sampler_state(&json).unwrap_err().to_string();

@@ -3,6 +3,7 @@
 mod append;
 mod batch;
 mod claim;
+mod priority;
 mod read;
 mod restore;
 mod ring;
@@ -13,6 +14,7 @@ mod wait;
 pub use self::append::AppendError;
 pub use self::batch::BatchError;
 pub use self::claim::{HeldLane, WriterError};
+pub use self::priority::PriorityError;
 pub use self::read::{LeaseError, ReadError};
 pub use self::restore::RestoreError;
 pub use self::ring::{ResizeError, RingError};

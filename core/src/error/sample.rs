@@ -3,6 +3,8 @@
 use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
+use super::priority::PriorityError;
+
 /// Why a batch could not be drawn.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -240,6 +242,9 @@ pub enum SampleError {
         /// Bytes needed.
         expected: usize,
     },
+    /// Priorities that cannot be used.
+    #[error(transparent)]
+    Priority(#[from] PriorityError),
     /// The reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),

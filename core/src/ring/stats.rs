@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
-use backcast_layout::{Column, LanePolicy};
+use backcast_layout::{Column, LanePolicy, TableInfo};
 
 use super::Ring;
 use super::lane_inspection::Look;
@@ -60,6 +60,8 @@ pub struct RingStats {
     pub readers: Vec<ReaderStats>,
     /// Pins that freeze rows now.
     pub pins: Vec<PinStats>,
+    /// Tables of priorities.
+    pub tables: Vec<TableInfo>,
     /// Whether a process may be asleep until a row is published. One that was killed in its sleep
     /// counts until the next row.
     pub rows_awaited: bool,
@@ -258,6 +260,7 @@ impl Ring {
             columns: self.schema().columns().to_vec(),
             lane_policy: spec.policy,
             pins: self.pins(&readers),
+            tables: store.tables(),
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),
             lane_stats,

@@ -7,6 +7,7 @@ use backcast_layout::Column;
 use super::options::SamplerOptions;
 use super::state::SamplerState;
 use crate::error::SampleError;
+use crate::priority::PriorityOptions;
 use crate::schema::Schema;
 
 /// How much of a window a batch shows of one column.
@@ -121,17 +122,18 @@ fn stands_for(name: &str, column: &str) -> bool {
     column.strip_prefix(name).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// Options of a sampler, and the columns that its batches have: all of them with one window, or
-/// each with its own.
+/// Options of a sampler; the columns that its batches have, all of them with one window, or each
+/// with its own; and how it draws by priority.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSpec {
     pub(crate) options: SamplerOptions,
     pub(crate) columns: Option<ColumnWindows>,
+    pub(crate) priorities: Option<PriorityOptions>,
 }
 
 impl From<SamplerOptions> for SamplerSpec {
     fn from(options: SamplerOptions) -> Self {
-        Self { options, columns: None }
+        Self { options, columns: None, priorities: None }
     }
 }
 
@@ -148,7 +150,7 @@ impl From<SamplerState> for SamplerSpec {
             boundary: state.boundary,
             copy: state.copy,
         };
-        Self { options, columns: state.columns }
+        Self { options, columns: state.columns, priorities: state.priorities }
     }
 }
 
@@ -156,7 +158,29 @@ impl SamplerOptions {
     /// Selects columns, and sets the window of each; replaces [`history`](Self::history).
     #[must_use]
     pub fn columns(self, columns: ColumnWindows) -> SamplerSpec {
-        SamplerSpec { options: self, columns: Some(columns) }
+        SamplerSpec { columns: Some(columns), ..self.into() }
+    }
+
+    /// Draws by priority in place of uniformly.
+    #[must_use]
+    pub fn priority(self, priorities: PriorityOptions) -> SamplerSpec {
+        SamplerSpec { priorities: Some(priorities), ..self.into() }
+    }
+}
+
+impl SamplerSpec {
+    /// Shows some columns only, or each with a window of its own.
+    #[must_use]
+    pub fn columns(mut self, columns: ColumnWindows) -> Self {
+        self.columns = Some(columns);
+        self
+    }
+
+    /// Draws by priority in place of uniformly.
+    #[must_use]
+    pub fn priority(mut self, priorities: PriorityOptions) -> Self {
+        self.priorities = Some(priorities);
+        self
     }
 }
 

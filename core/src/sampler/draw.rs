@@ -1,4 +1,4 @@
-//! Batches of uniform draws.
+//! Batches of draws.
 
 use std::sync::Arc;
 
@@ -38,7 +38,16 @@ impl Sampler {
         self.heed_notices()?;
         let lapped_before = self.lapped();
         self.eligibility.refresh();
+        if let Some(prioritised) = &mut self.prioritised {
+            let items = (self.batches, plan.batch());
+            if !prioritised.begin(&mut self.rng, items, &self.eligibility)? {
+                return Err(self.nothing());
+            }
+        }
         let gathered = self.fill(BatchRequest::Draws(self.batches), &plan, arenas)?;
+        if let Some(prioritised) = &self.prioritised {
+            prioritised.write_weights(self.batches, &plan, arenas);
+        }
         self.eligibility.use_index(gathered.attempts > FREQUENT * plan.batch() as u64);
         self.batches = self.batches.wrapping_add(1);
         self.count(plan.batch(), lapped_before);

@@ -107,6 +107,11 @@ impl Sampler {
         let lapped_before = self.lapped();
         self.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;
+        if let (Some(prioritised), BatchRequest::Rows(index, _)) = (&mut self.prioritised, request)
+        {
+            prioritised.look_up(index);
+            prioritised.write_weights(self.batches, plan, arenas);
+        }
         self.count(plan.batch(), lapped_before);
         Ok(gathered.missing)
     }

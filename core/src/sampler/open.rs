@@ -9,6 +9,7 @@ use super::eligibility::{Eligibility, StartIndex};
 use super::gather::Scratch;
 use super::options::{Boundary, SamplerOptions};
 use super::plan::{NStep, Summed};
+use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
 use super::window::WindowExtent;
 use super::{NAME_CHECKS, Sampler};
@@ -31,7 +32,7 @@ impl Ring {
 impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
-        let SamplerSpec { options, columns } = spec;
+        let SamplerSpec { options, columns, priorities } = spec;
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
         let (history, future) = (if empty { 0 } else { longest }, options.future);
@@ -56,7 +57,9 @@ impl Sampler {
             Boundary::Clamp => StartIndex::of_known_history(extent.back),
             Boundary::Mask => StartIndex::new(0, 0),
         };
+        let prioritised = priorities.map(|of| PrioritisedDraws::open(ring, of, &selection));
         Ok(Self {
+            prioritised: prioritised.transpose()?.map(Box::new),
             slot: ring.store().claim_reader()?,
             rng: CounterRng::seeded(options.seed),
             eligibility: Eligibility::new(ring, starts),

@@ -84,6 +84,9 @@ pub struct View {
     pub shared: bool,
 }
 
+/// Key of the importance weights.
+pub(crate) const WEIGHT: &str = "weight";
+
 /// Most items of a micro-batch: about as many as the cache lines that a core requests at a time.
 pub(crate) const MICRO_BATCH: usize = 16;
 
@@ -116,6 +119,8 @@ pub(crate) enum Source {
     Mask,
     Index,
     Age,
+    /// The importance weight, which is written when all items are known.
+    Weight,
     /// A column, or a flag, in the first row of the window.
     First(usize),
     FirstFlag(u32),
@@ -182,6 +187,7 @@ impl BatchPlan {
         selection: &SelectedColumns,
         extent: WindowExtent,
         n_step: Option<NStep>,
+        weighted: bool,
     ) -> Self {
         let SamplerOptions { future, copy, boundary, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
@@ -236,6 +242,9 @@ impl BatchPlan {
         }
         builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
         builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
+        if weighted {
+            builder.whole(WEIGHT, DType::F32, &[], Source::Weight, None, 0, (0, 0));
+        }
         if let Some(n_step) = n_step {
             builder.n_step(schema, selection, n_step);
         }
@@ -502,7 +511,7 @@ mod tests {
             steps: 0,
         };
         let selection = SelectedColumns::alike(&schema, options.history);
-        BatchPlan::new(&schema, 2, &options, &selection, extent, None)
+        BatchPlan::new(&schema, 2, &options, &selection, extent, None, false)
     }
 
     #[test]

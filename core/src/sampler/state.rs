@@ -2,6 +2,7 @@
 
 use super::columns::{ColumnWindows, SamplerSpec};
 use super::options::Boundary;
+use crate::priority::PriorityOptions;
 
 /// Everything but the data that determines the next batch of a sampler.
 ///
@@ -48,10 +49,13 @@ pub struct SamplerState {
     pub copy: bool,
     /// The columns of a batch and the window of each; `None`: all columns have the history window.
     pub columns: Option<ColumnWindows>,
+    /// Settings of draws by priority; `None` for uniform draws. The priorities themselves are data,
+    /// in the table that the options name.
+    pub priorities: Option<PriorityOptions>,
 }
 
 impl SamplerState {
-    pub(crate) fn of(spec: &SamplerSpec, batches: u64) -> Self {
+    pub(crate) fn of(spec: SamplerSpec, batches: u64) -> Self {
         let options = spec.options;
         Self {
             seed: options.seed,
@@ -63,7 +67,8 @@ impl SamplerState {
             discounts: options.discounts,
             boundary: options.boundary,
             copy: options.copy,
-            columns: spec.columns.clone(),
+            columns: spec.columns,
+            priorities: spec.priorities,
         }
     }
 }

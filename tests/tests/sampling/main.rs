@@ -5,6 +5,7 @@ mod ahead;
 mod columns;
 mod ends;
 mod memory;
+mod priorities;
 mod returns;
 
 use backcast_core::{

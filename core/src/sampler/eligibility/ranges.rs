@@ -136,7 +136,7 @@ impl ReadableRanges {
     }
 
     /// Iterates over the readable rows of every lane.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> + Clone {
         self.lanes.iter().map(|range| &range.rows)
     }
 

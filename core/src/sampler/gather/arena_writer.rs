@@ -60,6 +60,7 @@ impl ArenaWriter<'_> {
                 (Source::Age, _) if bytes == size_of::<u64>() => {
                     here.copy_from_slice(bytemuck::cast_slice(now.ages()));
                 }
+                (Source::Weight, _) => {}
                 (Source::Mask, _) => set(here, 1),
                 (Source::Flag(_) | Source::FirstFlag(_), _) => set(here, 0),
                 // No transition of an interior window is terminated.

@@ -195,10 +195,12 @@ impl Sampler {
             if self.eligibility.is_empty(attempt) {
                 return Err(self.nothing().into());
             }
-            let Self { eligibility, rng, .. } = self;
-            let Some(drawn) = eligibility.candidate(rng, batch, number(item), attempt) else {
-                continue;
+            let Self { eligibility, rng, prioritised, .. } = self;
+            let drawn = match prioritised {
+                Some(prioritised) => prioritised.candidate(rng, batch, item, attempt),
+                None => eligibility.candidate(rng, batch, number(item), attempt),
             };
+            let Some(drawn) = drawn else { continue };
             match self.inspect(context, item, drawn, irregular)? {
                 Inspection::Found => return Ok(()),
                 Inspection::NoTransition | Inspection::Cut => {}

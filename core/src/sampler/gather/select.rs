@@ -22,17 +22,23 @@ impl Sampler {
     ) {
         micro_batch.begin(items.start, policy);
         let (mut drawn, mut attempts) = ([NO_DRAW; MICRO_BATCH], [0; MICRO_BATCH]);
-        let Self { eligibility, rng, extent, .. } = self;
+        let Self { eligibility, rng, extent, prioritised, .. } = self;
         let ranges = eligibility.ranges();
         let older_than = |lane: usize, seq: u64| {
             let range = ranges.get(lane).filter(|range| range.rows().contains(&seq))?;
             Some((lane, seq - range.rows().start))
         };
-        match context.request {
-            BatchRequest::Draws(batch) if !eligibility.is_indexed() => {
+        match (context.request, prioritised) {
+            (BatchRequest::Draws(_), Some(prioritised)) => {
+                for (drawn, item) in drawn.iter_mut().zip(items.clone()) {
+                    let row = prioritised.first_draw(item);
+                    *drawn = row.and_then(|(lane, seq)| older_than(lane, seq)).unwrap_or(NO_DRAW);
+                }
+            }
+            (BatchRequest::Draws(batch), None) if !eligibility.is_indexed() => {
                 eligibility.first_draws(rng, batch, items.clone(), &mut drawn);
             }
-            BatchRequest::Draws(batch) => {
+            (BatchRequest::Draws(batch), None) => {
                 for ((drawn, attempts), item) in
                     drawn.iter_mut().zip(&mut attempts).zip(items.clone())
                 {
@@ -42,7 +48,7 @@ impl Sampler {
                     *drawn = older_than(lane as usize, seq).unwrap_or(NO_DRAW);
                 }
             }
-            BatchRequest::Rows(index, _) => {
+            (BatchRequest::Rows(index, _), _) => {
                 let index = index.get(items.clone()).unwrap_or_default();
                 for (drawn, index) in drawn.iter_mut().zip(index) {
                     let (lane, seq) = (RowIndex(*index).lane() as usize, RowIndex(*index).seq());

@@ -185,7 +185,7 @@ mod tests {
             steps: 0,
         };
         let selection = SelectedColumns::alike(&schema, options.history);
-        let plan = BatchPlan::new(&schema, 2, &options, &selection, extent, None);
+        let plan = BatchPlan::new(&schema, 2, &options, &selection, extent, None, false);
         for field in plan.fields() {
             let Some(SegmentSlice { segment, first, rows, .. }) = field.slice else { continue };
             let of = plan.segments().list()[segment];
@@ -210,7 +210,7 @@ mod tests {
             .unwrap();
         let extent = WindowExtent { back: 0, ahead: 0, steps: 0 };
         let selection = SelectedColumns::alike(&schema, None);
-        let plan = BatchPlan::new(&schema, 2, &seeded, &selection, extent, None);
+        let plan = BatchPlan::new(&schema, 2, &seeded, &selection, extent, None, false);
         assert!(plan.segments().is_slow());
         let copied = || plan.fields().iter().filter_map(|field| field.slice);
         for lines in [0, 1, 2, 3, 17, 100] {

@@ -1,0 +1,107 @@
+//! Errors of priorities.
+
+use backcast_layout::SegmentError;
+use thiserror::Error;
+
+/// Why priorities could not be used or set.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PriorityError {
+    /// A setting out of range.
+    #[error("{what} is {value}; give {wanted}")]
+    BadOption {
+        /// Name of the setting.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// Range that is allowed.
+        wanted: &'static str,
+    },
+    /// A uniform sampler has no priorities.
+    #[error(
+        "this sampler draws uniformly and has no priorities; make it with priority=, such as \
+         buf.sampler(priority=0.6)"
+    )]
+    NotPrioritised,
+    /// A column has the key of the importance weights.
+    #[error(
+        "the ring has a column `weight`, and a prioritised batch has its importance weights under \
+         that key; leave the column out with columns=[...]"
+    )]
+    WeightColumn,
+    /// The priorities are not as many as the indices.
+    #[error("{priorities} priorities for {indices} indices; give one for each index")]
+    WrongCount {
+        /// Indices given.
+        indices: usize,
+        /// Priorities given.
+        priorities: usize,
+    },
+    /// A priority that is negative or no number.
+    #[error("priority[{position}] is {value}; give finite numbers from 0 up, such as abs(td)")]
+    BadPriority {
+        /// Position in the caller's array.
+        position: usize,
+        /// The priority.
+        value: f64,
+    },
+    /// A priority whose leaf could make the sum of all overflow.
+    #[error(
+        "priority[{position}] is {value}, the limit of this table is {limit}; divide or clip \
+         priorities, or use a smaller exponent"
+    )]
+    TooLarge {
+        /// Position in the caller's array.
+        position: usize,
+        /// The priority.
+        value: f64,
+        /// Largest priority.
+        limit: f64,
+    },
+    /// An index that names no row of the ring.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) is not a row of this ring: {reason}; \
+         give what a batch of this ring had as its index"
+    )]
+    BadIndex {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Its lane.
+        lane: u32,
+        /// Its sequence number.
+        seq: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// TD errors that are no windows.
+    #[error(
+        "{places} TD errors at {steps} places a window, with a mask of {mask}, are no windows; \
+         give td and mask of one shape, [B, H]"
+    )]
+    BadSequences {
+        /// TD errors given.
+        places: usize,
+        /// Places of a window.
+        steps: usize,
+        /// Places of the mask.
+        mask: usize,
+    },
+    /// Another process keeps the table's lock.
+    #[error(
+        "the table `{table}` of priorities was locked by {holder} for {waited_s} s, which a change \
+         never takes; continue or end that process"
+    )]
+    Busy {
+        /// Name of the table.
+        table: String,
+        /// Process that holds the lock, as far as it is known.
+        holder: String,
+        /// Seconds waited.
+        waited_s: f64,
+    },
+    /// The file of the table.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}

@@ -1,0 +1,112 @@
+//! Rows enter a table when a learner next draws or sets priorities, and leave it when the ring no
+//! longer keeps them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use backcast_layout::protocol::Words;
+use backcast_layout::protocol::sum_tree::LeafChange;
+use backcast_layout::{Lane, TableCounters, TableGuard, TableView};
+
+use crate::episode::{FINAL, GAP};
+use crate::row_header::RowHeader;
+
+/// Rows whose headers are read at a time.
+const HEADERS: usize = 1024;
+/// Changes that are made together.
+const CHANGES: usize = 1 << 15;
+
+/// Memory for entering rows, kept from one draw to the next.
+#[derive(Debug, Default)]
+pub(super) struct EnterScratch {
+    changes: Vec<LeafChange>,
+    headers: Vec<RowHeader>,
+    /// Lanes whose changes are waiting, and their rows afterwards.
+    lanes: Vec<(u32, Range<u64>)>,
+}
+
+/// Returns the rows of a lane that should have leaves: those that the table covers, without the
+/// newest, which has no successor yet.
+fn covered(view: &TableView, readable: &Range<u64>) -> Range<u64> {
+    let end = readable.end.saturating_sub(1).max(readable.start);
+    readable.start.max(end.saturating_sub(view.lane_leaves()))..end
+}
+
+/// Whether rows should enter or leave.
+pub(super) fn is_behind<'a>(
+    view: &TableView,
+    readable: impl Iterator<Item = &'a Range<u64>>,
+) -> bool {
+    (0..).zip(readable).any(|(lane, readable)| {
+        let (entered, expired) = view.lane(lane);
+        let rows = covered(view, readable);
+        !readable.is_empty() && (entered < rows.end || expired < rows.start)
+    })
+}
+
+/// Gives leaves to new rows, at the largest value given so far, and takes those of rows that the
+/// ring no longer keeps.
+pub(super) fn enter<'a>(
+    guard: &mut TableGuard<'_>,
+    lanes: &[Arc<Lane>],
+    readable: impl Iterator<Item = &'a Range<u64>>,
+    scratch: &mut EnterScratch,
+) {
+    scratch.changes.clear();
+    scratch.lanes.clear();
+    let mut count = 0;
+    for ((lane, number), readable) in lanes.iter().zip(0..).zip(readable) {
+        let (entered, expired) = guard.lane(number);
+        let rows = covered(guard, readable);
+        if readable.is_empty() || (entered >= rows.end && expired >= rows.start) {
+            continue;
+        }
+        // Leaves that a newer row has already are not those of expired rows any more.
+        let kept = entered.saturating_sub(guard.lane_leaves());
+        for seq in expired.max(kept)..rows.start.min(entered) {
+            scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value: 0 });
+        }
+        let mut from = entered.max(rows.start);
+        while from < rows.end {
+            let to = rows.end.min(from + HEADERS as u64);
+            read_headers(lane, from..to + 1, &mut scratch.headers);
+            for (pair, seq) in scratch.headers.windows(2).zip(from..to) {
+                let value = if starts_transition(pair, seq) { guard.largest() } else { 0 };
+                scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value });
+            }
+            count += to - from;
+            from = to;
+            if scratch.changes.len() >= CHANGES {
+                // The rows that entered so far are the table's before the rest is read.
+                scratch.lanes.push((number, expired.max(rows.start)..to));
+                flush(guard, scratch);
+            }
+        }
+        scratch.lanes.push((number, expired.max(rows.start)..entered.max(rows.end)));
+    }
+    flush(guard, scratch);
+    guard.count(TableCounters { entered: count, ..TableCounters::default() });
+}
+
+/// Makes the changes that are waiting, then moves the marks of their lanes. A process that is
+/// killed in between has moved no mark, so the rows enter again.
+fn flush(guard: &mut TableGuard<'_>, scratch: &mut EnterScratch) {
+    guard.commit(&scratch.changes);
+    for (lane, rows) in scratch.lanes.drain(..) {
+        guard.set_lane(lane, rows.end, rows.start);
+    }
+    scratch.changes.clear();
+}
+
+fn read_headers(lane: &Lane, rows: Range<u64>, headers: &mut Vec<RowHeader>) {
+    headers.clear();
+    headers.resize(usize::try_from(rows.end - rows.start).unwrap_or(0), RowHeader::default());
+    RowHeader::read_into(lane, rows.start % lane.slots(), headers);
+}
+
+/// Whether a transition starts at row `seq`, by its header and the next one's. Of rows that were
+/// overwritten meanwhile none does.
+fn starts_transition(pair: &[RowHeader], seq: u64) -> bool {
+    let [row, next] = pair else { return false };
+    (row.seq, next.seq) == (seq, seq + 1) && row.flags & FINAL == 0 && next.flags & GAP == 0
+}

@@ -1,0 +1,19 @@
+//! Priorities of rows: which rows have one, how it is set, and what it means for a draw.
+//!
+//! A table of a ring ([`PriorityTable`](backcast_layout::PriorityTable)) has a leaf for each of the
+//! newest rows of every lane; learners write it, and no environment worker. A leaf holds
+//! `(priority + eps) ^ exponent` in fixed point, at least one unit, or 0 if no transition starts at
+//! its row. Rows are drawn in proportion to their leaves (Schaul, Quan, Antonoglou, Silver:
+//! "Prioritized experience replay", ICLR 2016, section 3.3).
+
+mod enter;
+mod leaf_values;
+mod options;
+mod sequence;
+mod updates;
+
+pub(crate) use self::leaf_values::weight;
+pub(crate) use self::options::check_beta;
+pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};
+pub use self::sequence::sequence_priorities;
+pub use self::updates::Priorities;

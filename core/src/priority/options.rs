@@ -1,0 +1,254 @@
+//! Settings of prioritised draws.
+
+use std::fmt;
+use std::str::FromStr;
+
+use backcast_layout::TableSettings;
+use thiserror::Error;
+
+use crate::error::PriorityError;
+
+/// How a sampler draws by priority, and which table has the priorities.
+///
+/// ```
+/// use backcast_core::{
+///     DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
+///     WriterOptions,
+/// };
+///
+/// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// for t in 0..50_u8 {
+///     let obs = [f32::from(t)];
+///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+/// }
+/// let options = SamplerOptions::seeded(7).priority(PriorityOptions::exponent(0.6).beta(0.4));
+/// let mut sampler = ring.sampler(options)?;
+/// let batch = sampler.sample(32)?;
+/// let weights = batch.column::<f32>("weight")?;
+/// assert!(weights.iter().all(|weight| *weight == 1.0), "all rows have the first priority yet");
+/// let dropped = sampler.update_priorities(&batch.index(), &[0.5; 32])?;
+/// assert_eq!(dropped, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriorityOptions {
+    /// Name of the table; samplers of one name share their priorities, in all processes.
+    pub table: String,
+    /// Exponent of priorities: 0 draws uniformly, 1 in proportion to priorities.
+    pub exponent: f64,
+    /// Number added to priorities before the exponent, so that none is 0.
+    pub eps: f64,
+    /// Exponent of the importance weights.
+    pub beta: Beta,
+    /// Weight that becomes 1.
+    pub weights: WeightNorm,
+    /// Draws one item from each of `B` ranges of equal priority, which lowers the variance of a
+    /// batch.
+    pub stratified: bool,
+}
+
+/// Exponent of importance weights: how much of the bias of prioritised draws they take away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Beta {
+    /// One number, 0 to 1.
+    Constant(f64),
+    /// Grows linearly from `from` at batch 0 to 1 at batch `batches`, and stays there.
+    Annealed {
+        /// First value, 0 to 1.
+        from: f64,
+        /// Batches until it is 1, at least 1.
+        batches: u64,
+    },
+}
+
+impl From<f64> for Beta {
+    fn from(beta: f64) -> Self {
+        Self::Constant(beta)
+    }
+}
+
+impl Beta {
+    /// Returns the exponent of the batch of this number.
+    #[must_use]
+    pub fn at(self, batch: u64) -> f64 {
+        match self {
+            Self::Constant(beta) => beta,
+            Self::Annealed { batches, .. } if batch >= batches => 1.0,
+            #[expect(clippy::cast_precision_loss, reason = "a share of a schedule")]
+            Self::Annealed { from, batches } => {
+                from + (1.0 - from) * (batch as f64 / batches as f64)
+            }
+        }
+    }
+}
+
+/// Weight that importance weights are divided by, so that none is above 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WeightNorm {
+    /// The largest of the batch.
+    #[default]
+    Batch,
+    /// The largest that any row of the table has now: equal rows have equal weights in all batches.
+    Table,
+}
+
+impl WeightNorm {
+    /// Returns `"batch"` or `"table"`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Table => "table",
+        }
+    }
+}
+
+impl fmt::Display for WeightNorm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that names no [`WeightNorm`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("weights is `{0}`; use \"batch\" or \"table\"")]
+pub struct BadWeightNorm(String);
+
+impl FromStr for WeightNorm {
+    type Err = BadWeightNorm;
+
+    fn from_str(text: &str) -> Result<Self, BadWeightNorm> {
+        [Self::Batch, Self::Table]
+            .into_iter()
+            .find(|norm| norm.as_str() == text)
+            .ok_or_else(|| BadWeightNorm(text.to_owned()))
+    }
+}
+
+impl PriorityOptions {
+    /// Name of the table if no other is given.
+    pub const TABLE: &'static str = "priority";
+    /// Number added to priorities if no other is given.
+    pub const EPS: f64 = 1e-6;
+    /// Exponent of importance weights if no other is given.
+    pub const BETA: f64 = 0.4;
+
+    /// Draws in proportion to `(priority + 1e-6) ^ exponent`, with weights of exponent 0.4.
+    #[must_use]
+    pub fn exponent(exponent: f64) -> Self {
+        Self {
+            table: Self::TABLE.to_owned(),
+            exponent,
+            eps: Self::EPS,
+            beta: Beta::Constant(Self::BETA),
+            weights: WeightNorm::Batch,
+            stratified: false,
+        }
+    }
+
+    /// Sets the exponent of the importance weights: a number, or a schedule.
+    #[must_use]
+    pub fn beta(mut self, beta: impl Into<Beta>) -> Self {
+        self.beta = beta.into();
+        self
+    }
+
+    /// Sets the number that is added to priorities before the exponent.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// Sets the weight that becomes 1.
+    #[must_use]
+    pub fn weights(mut self, weights: WeightNorm) -> Self {
+        self.weights = weights;
+        self
+    }
+
+    /// Draws one item from each of `B` ranges of equal priority.
+    #[must_use]
+    pub fn stratified(mut self, stratified: bool) -> Self {
+        self.stratified = stratified;
+        self
+    }
+
+    /// Takes the priorities of another table than `"priority"`.
+    #[must_use]
+    pub fn table(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.table);
+        self
+    }
+
+    pub(crate) fn settings(&self) -> TableSettings {
+        TableSettings { exponent: self.exponent, eps: self.eps }
+    }
+
+    /// Refuses numbers out of range.
+    pub(crate) fn check(&self) -> Result<(), PriorityError> {
+        let refuse = |what, value, wanted| Err(PriorityError::BadOption { what, value, wanted });
+        if !(self.exponent.is_finite() && self.exponent >= 0.0) {
+            return refuse(
+                "priority",
+                self.exponent,
+                "the exponent, a number from 0 up, often 0.6",
+            );
+        }
+        if !(self.eps.is_finite() && self.eps >= 0.0) {
+            return refuse("eps", self.eps, "a number from 0 up, such as 1e-6");
+        }
+        let (Beta::Constant(beta) | Beta::Annealed { from: beta, .. }) = self.beta;
+        check_beta(beta)?;
+        if let Beta::Annealed { batches: 0, .. } = self.beta {
+            return refuse("the second number of beta", 0.0, "batches until beta is 1, at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an exponent of importance weights that is out of range.
+pub(crate) fn check_beta(beta: f64) -> Result<(), PriorityError> {
+    if (0.0..=1.0).contains(&beta) {
+        return Ok(());
+    }
+    let (what, wanted) = ("beta", "0 to 1: 0 corrects nothing, 1 all of the bias");
+    Err(PriorityError::BadOption { what, value: beta, wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_range_are_refused_and_the_message_names_them() {
+        let good = PriorityOptions::exponent(0.6);
+        assert!(good.check().is_ok());
+        for (options, parts) in [
+            (PriorityOptions::exponent(-0.5), ["priority is -0.5", "from 0 up"]),
+            (PriorityOptions::exponent(f64::NAN), ["priority is NaN", "from 0 up"]),
+            (good.clone().eps(-1.0), ["eps is -1", "1e-6"]),
+            (good.clone().eps(f64::INFINITY), ["eps is inf", "1e-6"]),
+            (good.clone().beta(1.5), ["beta is 1.5", "0 to 1"]),
+            (good.clone().beta(f64::NAN), ["beta is NaN", "0 to 1"]),
+            (good.clone().beta(Beta::Annealed { from: -1.0, batches: 9 }), ["-1", "0 to 1"]),
+            (good.beta(Beta::Annealed { from: 0.4, batches: 0 }), ["is 0", "at least 1"]),
+        ] {
+            let error = options.check().unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_annealed_beta_grows_to_one_and_stays() {
+        let beta = Beta::Annealed { from: 0.4, batches: 3 };
+        let values = [0, 1, 2, 3, 4, u64::MAX].map(|batch| beta.at(batch));
+        let expected = [0.4, 0.6, 0.8, 1.0, 1.0, 1.0];
+        for (value, expected) in values.into_iter().zip(expected) {
+            assert!((value - expected).abs() < 1e-12, "{values:?}");
+        }
+        assert!((Beta::from(0.7).at(9) - 0.7).abs() < f64::EPSILON);
+    }
+}

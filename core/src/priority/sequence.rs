@@ -1,0 +1,73 @@
+//! Priorities of windows.
+
+use crate::error::PriorityError;
+
+/// Returns one priority for each window of `steps` absolute TD errors: `eta * max + (1 - eta) *
+/// mean` over the places whose mask is `true`, or over all without one (Kapturowski et al.,
+/// "Recurrent experience replay in distributed reinforcement learning", ICLR 2019, section 2.3,
+/// where eta is 0.9). A window without any place has priority 0.
+///
+/// ```
+/// use backcast_core::sequence_priorities;
+/// let mask = [true, true, true, false];
+/// let mixed = sequence_priorities(&[1.0, 3.0, 0.0, 8.0], 2, Some(&mask), 0.9)?;
+/// assert!((mixed[0] - (0.9 * 3.0 + 0.1 * 2.0)).abs() < 1e-12 && mixed[1] == 0.0);
+/// # Ok::<(), backcast_core::PriorityError>(())
+/// ```
+pub fn sequence_priorities(
+    td: &[f64],
+    steps: usize,
+    mask: Option<&[bool]>,
+    eta: f64,
+) -> Result<Vec<f64>, PriorityError> {
+    if !(0.0..=1.0).contains(&eta) {
+        let (what, wanted) = ("eta", "0 to 1: the share of the maximum, 0.9 in R2D2");
+        return Err(PriorityError::BadOption { what, value: eta, wanted });
+    }
+    let places = td.len();
+    if steps == 0 || !places.is_multiple_of(steps) || mask.is_some_and(|m| m.len() != places) {
+        let mask = mask.map_or(places, <[bool]>::len);
+        return Err(PriorityError::BadSequences { places, steps, mask });
+    }
+    let bad = |value: &f64| !(value.is_finite() && *value >= 0.0);
+    if let Some((position, value)) = td.iter().enumerate().find(|(_, value)| bad(value)) {
+        return Err(PriorityError::BadPriority { position, value: *value });
+    }
+    let windows = td.chunks_exact(steps).enumerate();
+    Ok(windows
+        .map(|(window, td)| {
+            let masks = mask.and_then(|mask| mask.get(window * steps..(window + 1) * steps));
+            let (mut most, mut sum, mut count) = (0.0_f64, 0.0, 0.0);
+            for (place, value) in td.iter().enumerate() {
+                if masks.is_none_or(|masks| masks.get(place) == Some(&true)) {
+                    most = most.max(*value);
+                    sum += value;
+                    count += 1.0;
+                }
+            }
+            if count > 0.0 { eta * most + (1.0 - eta) * sum / count } else { 0.0 }
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_windows_are_refused() {
+        let td = [1.0, 2.0, 3.0, 4.0];
+        for (td, steps, mask, eta, part) in [
+            (&td[..], 0, None, 0.9, "0 places a window"),
+            (&td, 3, None, 0.9, "4 TD errors"),
+            (&td, 2, Some(&[true; 3][..]), 0.9, "mask"),
+            (&td, 2, None, 1.1, "eta is 1.1"),
+            (&td, 2, None, f64::NAN, "eta is NaN"),
+            (&[0.0, -1.0], 2, None, 0.9, "[1] is -1"),
+            (&[f64::NAN, 0.0], 2, None, 0.9, "[0] is NaN"),
+        ] {
+            let error = sequence_priorities(td, steps, mask, eta).unwrap_err().to_string();
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+    }
+}

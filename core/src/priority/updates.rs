@@ -1,0 +1,261 @@
+//! Priorities of a ring's rows: opened, brought up to date, and set by learners.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use backcast_layout::protocol::sum_tree::{Descent, LeafChange};
+use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableView};
+
+use super::enter::{EnterScratch, enter, is_behind};
+use super::leaf_values::LeafValues;
+use super::options::PriorityOptions;
+use crate::error::PriorityError;
+use crate::index::RowIndex;
+use crate::ring::Ring;
+use crate::ring::lane_inspection::Look;
+
+/// Longest wait for the lock of a table, which a change holds for microseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Attempts to take the lock before the first pause.
+const SPINS: u32 = 200;
+/// First and longest pause between two attempts.
+const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
+
+/// Priorities of the rows of a ring, in a table that learners share across processes.
+///
+/// A sampler has one of its own; another thread that sets priorities meanwhile opens one by
+/// [`Ring::priorities`].
+#[derive(Debug)]
+pub struct Priorities {
+    table: PriorityTable,
+    ring: Ring,
+    values: LeafValues,
+    changes: Vec<LeafChange>,
+    entering: EnterScratch,
+}
+
+impl Ring {
+    /// Opens the table of priorities that the options name, or creates it. Its exponent and eps
+    /// must be those it was created with.
+    pub fn priorities(&self, options: &PriorityOptions) -> Result<Priorities, PriorityError> {
+        options.check()?;
+        let rows = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).max();
+        let (store, settings) = (self.store(), options.settings());
+        let opened = wait(PATIENCE, || {
+            Ok::<_, PriorityError>(store.try_table(&options.table, settings, rows.unwrap_or(0))?)
+        });
+        let Some(table) = opened? else {
+            let (table, waited_s) = (options.table.clone(), PATIENCE.as_secs_f64());
+            let holder = "another process".to_owned();
+            return Err(PriorityError::Busy { table, holder, waited_s });
+        };
+        let values = LeafValues::new(table.settings(), table.most());
+        let (changes, entering) = (Vec::new(), EnterScratch::default());
+        Ok(Priorities { table, ring: self.clone(), values, changes, entering })
+    }
+}
+
+impl Priorities {
+    /// Sets the priorities of rows, and returns how many were dropped because their row is
+    /// overwritten, or is no transition. Of two priorities for a row the later one counts. Waits
+    /// for other processes that set priorities, which takes microseconds.
+    pub fn update(&mut self, index: &[i64], priorities: &[f64]) -> Result<u64, PriorityError> {
+        self.update_within(index, priorities, PATIENCE)?.ok_or_else(|| self.busy(PATIENCE))
+    }
+
+    /// Sets priorities like [`update`](Self::update), and returns `None` if the table is locked for
+    /// longer than `limit`.
+    pub fn update_within(
+        &mut self,
+        index: &[i64],
+        priorities: &[f64],
+        limit: Duration,
+    ) -> Result<Option<u64>, PriorityError> {
+        if index.len() != priorities.len() {
+            let (indices, priorities) = (index.len(), priorities.len());
+            return Err(PriorityError::WrongCount { indices, priorities });
+        }
+        let (lanes, rows) = self.rows();
+        let mut changes = std::mem::take(&mut self.changes);
+        changes.clear();
+        for (position, (index, priority)) in index.iter().zip(priorities).enumerate() {
+            let value = self.value(position, *priority)?;
+            check_index(position, *index, &rows)?;
+            let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
+            changes.push(LeafChange { leaf: self.table.leaf_of(lane, seq), value });
+        }
+        let Self { table, entering, .. } = self;
+        let updated = locked(table, limit, |guard| {
+            enter(guard, &lanes, rows.iter(), entering);
+            set(guard, index, &mut changes)
+        });
+        self.changes = changes;
+        updated
+    }
+
+    /// Returns the value of a priority's leaf.
+    fn value(&self, position: usize, priority: f64) -> Result<u64, PriorityError> {
+        if !(priority.is_finite() && priority >= 0.0) {
+            return Err(PriorityError::BadPriority { position, value: priority });
+        }
+        let too_large = || {
+            let limit = self.values.limit();
+            PriorityError::TooLarge { position, value: priority, limit }
+        };
+        self.values.of(priority).ok_or_else(too_large)
+    }
+
+    /// Returns the memory and the readable rows of every lane.
+    fn rows(&self) -> (Vec<Arc<Lane>>, Vec<Range<u64>>) {
+        let looks = (0..self.ring.lanes()).filter_map(|lane| self.ring.look(lane));
+        looks.map(|Look { memory, rows }| (memory, rows)).unzip()
+    }
+
+    /// Lets new rows enter, unless another process is at it: that one lets them enter too. Waits
+    /// only if no row has a priority yet.
+    pub(crate) fn refresh<'a>(
+        &mut self,
+        lanes: &[Arc<Lane>],
+        readable: impl Iterator<Item = &'a Range<u64>> + Clone,
+    ) -> Result<(), PriorityError> {
+        if !self.table.is_changing() && !is_behind(&self.table, readable.clone()) {
+            return Ok(());
+        }
+        let limit = if self.table.total() == 0 { PATIENCE } else { Duration::ZERO };
+        let Self { table, entering, .. } = self;
+        let entered = locked(table, limit, |guard| enter(guard, lanes, readable, entering))?;
+        if entered.is_none() && !limit.is_zero() { Err(self.busy(limit)) } else { Ok(()) }
+    }
+
+    /// Returns the error of a table that another process kept locked for so long.
+    #[must_use]
+    pub fn busy(&self, waited: Duration) -> PriorityError {
+        let holder = match self.table.lock_holders().first() {
+            Some(pid) => format!("process {pid}"),
+            None => "another process".to_owned(),
+        };
+        let (table, waited_s) = (self.table.name().to_owned(), waited.as_secs_f64());
+        PriorityError::Busy { table, holder, waited_s }
+    }
+
+    /// Returns the words of the table.
+    pub(crate) fn view(&self) -> &TableView {
+        &self.table
+    }
+
+    /// Takes draws down to their leaves.
+    pub(crate) fn descend(&self, draws: &mut [Descent]) {
+        self.table.descend(draws);
+    }
+
+    /// Returns the value of the leaf of a row, or of a new row's for one that has none.
+    pub(crate) fn leaf_of_row(&self, index: i64) -> u64 {
+        let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+        let (entered, expired) = self.table.lane(lane);
+        let leaf = (expired..entered).contains(&seq).then(|| self.table.leaf_of(lane, seq));
+        let value = leaf.map_or(0, |leaf| self.table.leaf(leaf));
+        if value > 0 { value } else { self.table.largest() }
+    }
+
+    /// Returns the sum of all leaves as the tree has it and as the leaves themselves have, and how
+    /// many leaves are not 0, while no other process changes the table. O(rows).
+    pub fn audit_locked(&mut self) -> Result<(u128, u128, u64), PriorityError> {
+        let audited = locked(&mut self.table, PATIENCE, |guard| {
+            let leaves = u64::from(guard.lanes()).saturating_mul(guard.lane_leaves());
+            let values = (0..usize::try_from(leaves).unwrap_or(0)).map(|leaf| guard.leaf(leaf));
+            let (sum, count) = values.fold((0, 0), |(sum, count), value| {
+                (sum + u128::from(value), count + u64::from(value > 0))
+            });
+            (guard.total().into(), sum, count)
+        });
+        audited?.ok_or_else(|| self.busy(PATIENCE))
+    }
+
+    /// Returns the counters of the table, of all processes together.
+    #[must_use]
+    pub fn counters(&self) -> TableCounters {
+        self.table.counters()
+    }
+
+    /// Returns the name of the table.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        self.table.name()
+    }
+}
+
+/// Sets the leaves of rows that have one. Returns how many have none.
+fn set(guard: &mut TableGuard<'_>, index: &[i64], changes: &mut Vec<LeafChange>) -> u64 {
+    let given = changes.len();
+    let mut rows = index.iter();
+    changes.retain(|change| {
+        let index = RowIndex(*rows.next().unwrap_or(&RowIndex::NONE.0));
+        let (entered, expired) = guard.lane(index.lane());
+        // Every transition has a leaf that is not 0.
+        index.0 >= 0 && (expired..entered).contains(&index.seq()) && guard.leaf(change.leaf) > 0
+    });
+    let stale = (given - changes.len()) as u64;
+    if let Some(most) = changes.iter().map(|change| change.value).max() {
+        guard.raise_largest(most);
+    }
+    guard.commit(changes);
+    let updated = changes.len() as u64;
+    guard.count(TableCounters { updated, stale, ..TableCounters::default() });
+    stale
+}
+
+/// Refuses an index that no batch of this ring can have had. One of a row that was dropped, and so
+/// has no priority, is stale.
+fn check_index(position: usize, index: i64, rows: &[Range<u64>]) -> Result<(), PriorityError> {
+    if RowIndex(index) == RowIndex::NONE {
+        return Ok(());
+    }
+    let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
+    let reason = match rows.get(lane as usize) {
+        None => "the ring has fewer lanes",
+        Some(rows) if seq >= rows.end => "the row is not published yet",
+        Some(_) => return Ok(()),
+    };
+    Err(PriorityError::BadIndex { position, index, lane, seq, reason })
+}
+
+/// Does some work with the table's lock. Returns `None` if another process has it for longer than
+/// `limit`.
+fn locked<R>(
+    table: &mut PriorityTable,
+    limit: Duration,
+    work: impl FnOnce(&mut TableGuard<'_>) -> R,
+) -> Result<Option<R>, PriorityError> {
+    let mut work = Some(work);
+    wait(limit, || {
+        let Some(mut guard) = table.try_lock()? else { return Ok(None) };
+        Ok(work.take().map(|work| work(&mut guard)))
+    })
+}
+
+/// Repeats an attempt until it gives something, for at most `limit`, at ever longer intervals.
+fn wait<T, E>(
+    limit: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let mut start = None;
+    let [mut pause, longest] = PAUSES;
+    for tries in 0_u32.. {
+        let made = attempt()?;
+        if made.is_some() || limit.is_zero() {
+            return Ok(made);
+        }
+        if start.get_or_insert_with(Instant::now).elapsed() >= limit {
+            break;
+        }
+        if tries < SPINS {
+            thread::yield_now();
+        } else {
+            thread::sleep(pause);
+            pause = (2 * pause).min(longest);
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,194 @@
+//! Draws by priority: the first draws of a batch together, later ones of an item one by one, and
+//! the importance weights of what was drawn.
+
+use backcast_layout::protocol::sum_tree::Descent;
+
+use super::columns::SelectedColumns;
+use super::eligibility::{Candidate, Eligibility, MAX_REJECTIONS, number};
+use super::plan::{BatchPlan, Source, WEIGHT};
+use super::rng::CounterRng;
+use crate::error::{PriorityError, SampleError};
+use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weight};
+use crate::ring::Ring;
+
+/// Priorities of a sampler, and what the current batch drew by them.
+#[derive(Debug)]
+pub(super) struct PrioritisedDraws {
+    options: PriorityOptions,
+    priorities: Priorities,
+    /// First draw of each item: what the tree gave, and the row of that leaf.
+    descents: Vec<Descent>,
+    rows: Vec<Option<(usize, u64)>>,
+    /// Value of the leaf that each item was drawn by last.
+    leaves: Vec<u64>,
+}
+
+/// Share of the total that an item's draws fall into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stratum {
+    first: u64,
+    len: u64,
+}
+
+impl Stratum {
+    /// Returns the share of item `item` of `items`: all shares together are the total.
+    fn of(total: u64, item: usize, items: usize) -> Self {
+        let bound = |item: usize| {
+            let share = u128::from(total) * item as u128 / items.max(1) as u128;
+            u64::try_from(share).unwrap_or(total)
+        };
+        let first = bound(item);
+        Self { first, len: bound(item + 1) - first }
+    }
+
+    fn all(total: u64) -> Self {
+        Self { first: 0, len: total }
+    }
+}
+
+impl PrioritisedDraws {
+    /// Opens the table of priorities.
+    pub(super) fn open(
+        ring: &Ring,
+        options: PriorityOptions,
+        selection: &SelectedColumns,
+    ) -> Result<Self, SampleError> {
+        options.check()?;
+        let columns = ring.schema().columns().iter().enumerate();
+        let is_key = |(at, name): (usize, &str)| name == WEIGHT && selection.window(at).is_some();
+        if columns.map(|(at, column)| (at, column.name())).any(is_key) {
+            return Err(PriorityError::WeightColumn.into());
+        }
+        let priorities = ring.priorities(&options)?;
+        let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { options, priorities, descents, rows, leaves })
+    }
+
+    pub(super) fn options(&self) -> &PriorityOptions {
+        &self.options
+    }
+
+    pub(super) fn priorities_mut(&mut self) -> &mut Priorities {
+        &mut self.priorities
+    }
+
+    pub(super) fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
+        check_beta(beta)?;
+        self.options.beta = Beta::Constant(beta);
+        Ok(())
+    }
+
+    /// Lets new rows enter and makes the first draws of all items. Returns `false` if no row has a
+    /// priority.
+    pub(super) fn begin(
+        &mut self,
+        rng: &mut CounterRng,
+        (batch, items): (u64, usize),
+        eligibility: &Eligibility,
+    ) -> Result<bool, SampleError> {
+        self.priorities.refresh(eligibility.lanes(), eligibility.ranges().iter())?;
+        let total = self.priorities.view().total();
+        if total == 0 {
+            return Ok(false);
+        }
+        self.descents.clear();
+        for item in 0..items {
+            let Stratum { first, len } = self.stratum(total, item, items, 0);
+            let below = rng.first_below(len, batch, number(item)).filter(|_| len > 0);
+            // A number beyond the total gives no leaf.
+            self.descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
+        }
+        self.priorities.descend(&mut self.descents);
+        self.rows.clear();
+        self.leaves.clear();
+        for draw in &self.descents {
+            let (lane, seq) = self.priorities.view().row_of(draw.node);
+            self.rows.push((draw.value > 0).then_some((lane as usize, seq)));
+            self.leaves.push(draw.value);
+        }
+        Ok(true)
+    }
+
+    /// Returns the share that an attempt for an item draws from. After many attempts it is all,
+    /// since the rows of a share may all be of the kind that is rejected.
+    fn stratum(&self, total: u64, item: usize, items: usize, attempt: u32) -> Stratum {
+        if self.options.stratified && attempt < MAX_REJECTIONS {
+            Stratum::of(total, item, items)
+        } else {
+            Stratum::all(total)
+        }
+    }
+
+    /// Returns lane and row of the first draw of an item, if there was a leaf for it.
+    pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
+        self.rows.get(item).copied().flatten()
+    }
+
+    /// Returns the row that an attempt draws for an item, or `None` if the attempt gives none.
+    pub(super) fn candidate(
+        &mut self,
+        rng: &CounterRng,
+        batch: u64,
+        item: usize,
+        attempt: u32,
+    ) -> Option<Candidate> {
+        let view = self.priorities.view();
+        let total = view.total();
+        let Stratum { first, len } = self.stratum(total, item, self.leaves.len(), attempt);
+        let below = rng.below(len, batch, number(item), attempt).filter(|_| len > 0)?;
+        let mut draw = [Descent::of(first + below)];
+        self.priorities.descend(&mut draw);
+        let [draw] = draw;
+        if draw.value == 0 {
+            return None;
+        }
+        let (lane, seq) = view.row_of(draw.node);
+        *self.leaves.get_mut(item)? = draw.value;
+        Some(Candidate { attempt, lane, seq })
+    }
+
+    /// Looks the leaves of named rows up; rows without one count as new.
+    pub(super) fn look_up(&mut self, index: &[i64]) {
+        self.leaves.clear();
+        self.leaves.extend(index.iter().map(|index| self.priorities.leaf_of_row(*index)));
+    }
+
+    /// Writes the importance weights of the items.
+    pub(super) fn write_weights(&self, batch: u64, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+        let at = plan.fields().iter().position(|field| field.source == Source::Weight);
+        let Some(arena) = at.and_then(|at| arenas.get_mut(at)) else { return };
+        let of_batch = self.leaves.iter().copied().min().unwrap_or(0);
+        let least = match self.options.weights {
+            WeightNorm::Batch => of_batch,
+            // A row that changed since it was drawn may have been smaller than all are now.
+            WeightNorm::Table => match self.priorities.view().least() {
+                0 => of_batch,
+                least => least.min(of_batch),
+            },
+        };
+        let beta = self.options.beta.at(batch);
+        let places = arena.chunks_exact_mut(size_of::<f32>());
+        for (place, leaf) in places.zip(&self.leaves) {
+            place.copy_from_slice(&weight(least, *leaf, beta).to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strata_share_the_total_without_gaps() {
+        for (total, items) in [(1, 1), (1, 7), (10, 3), (u64::MAX / 2, 256), (0, 4)] {
+            let mut end = 0;
+            for item in 0..items {
+                let Stratum { first, len } = Stratum::of(total, item, items);
+                assert_eq!(first, end);
+                assert!(len <= total / items as u64 + 1);
+                end = first + len;
+            }
+            assert_eq!(end, total);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Learners that set priorities are killed at random moments, over and over, while a writer appends
+//! and another learner draws: after every kill the tree's sums are exactly those of its leaves.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use backcast_core::{
+    AutoresetMode, Base, DType, PriorityOptions, Ring, RingOptions, SampleError, SamplerOptions,
+    Schema, StepColumns, Writer, WriterOptions,
+};
+use backcast_tests::victim::{Stop, Victim};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+const LANES: u32 = 2;
+const CAPACITY: u64 = 6_000;
+
+fn options() -> PriorityOptions {
+    PriorityOptions::exponent(1.0).eps(0.0)
+}
+
+fn tmpfs() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory of our own")
+}
+
+fn make(dir: &TempDir, name: &str) -> Result<(Ring, Writer), Box<dyn Error>> {
+    let schema = Schema::builder().column("obs", DType::U64, &[]).build()?;
+    let options = RingOptions::with_capacity(CAPACITY).lanes(LANES);
+    let ring = Ring::create(name, &schema, options.base(Base::at(dir.path())))?;
+    let writer = WriterOptions::lanes(LANES).autoreset(AutoresetMode::NextStep);
+    let writer = ring.writer(writer)?;
+    Ok((ring, writer))
+}
+
+fn append(writer: &mut Writer, rows: std::ops::Range<u64>) -> Result<(), Box<dyn Error>> {
+    for row in rows {
+        let obs = [row; LANES as usize];
+        let schema = writer.schema().clone();
+        let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+        let ends = [row % 7 == 6, row % 50 == 49];
+        writer.append(&columns.step(&ends, &[false; LANES as usize])?)?;
+    }
+    Ok(())
+}
+
+fn start(dir: &TempDir, name: &str, seed: u64) -> Victim {
+    let args = [name.to_owned(), seed.to_string()];
+    Victim::start(env!("CARGO_BIN_EXE_storm_prioritiser"), dir.path(), &args)
+}
+
+#[test]
+fn the_sums_are_those_of_the_leaves_after_every_kill() -> Result<(), Box<dyn Error>> {
+    let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 100);
+    let dir = tmpfs();
+    let (ring, mut writer) = make(&dir, "priorities")?;
+    append(&mut writer, 0..CAPACITY)?;
+    let stop = AtomicBool::new(false);
+    let drawn = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
+        let appending = scope.spawn(|| {
+            let mut row = CAPACITY;
+            while !stop.load(Relaxed) {
+                append(&mut writer, row..row + 8).expect("a row is appended");
+                row += 8;
+                thread::yield_now();
+            }
+        });
+        let drawing = scope.spawn(|| {
+            let mut sampler = ring.sampler(SamplerOptions::seeded(1).priority(options()))?;
+            let mut drawn = 0;
+            while !stop.load(Relaxed) {
+                match sampler.sample(256) {
+                    Ok(_) => drawn += 256,
+                    Err(SampleError::Outrun { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok::<u64, SampleError>(drawn)
+        });
+        let stormed = {
+            let _stop = Stop(&stop);
+            storm(&dir, &ring, kills)
+        };
+        appending.join().expect("the writer does not panic");
+        let drawn = drawing.join().expect("the learner does not panic")?;
+        stormed.map(|()| drawn)
+    })?;
+    println!("priority storm: {drawn} rows drawn meanwhile");
+    assert!(drawn > 0);
+    Ok(())
+}
+
+fn storm(dir: &TempDir, ring: &Ring, kills: u64) -> Result<(), Box<dyn Error>> {
+    let mut dice = StdRng::seed_from_u64(7);
+    let mut priorities = ring.priorities(&options())?;
+    for round in 0..kills.div_ceil(2) {
+        let before = priorities.counters().updated;
+        let mut victims = [1, 2].map(|number| start(dir, "priorities", 2 * round + number));
+        let updates = dice.random_range(1..30_000);
+        victims[0].spin_until(|| priorities.counters().updated >= before + updates);
+        // A moment that no store of theirs decides.
+        let (begin, pause) = (Instant::now(), Duration::from_micros(dice.random_range(0..300)));
+        victims[0].spin_until(|| begin.elapsed() >= pause);
+        for victim in &mut victims {
+            assert!(victim.kill().code().is_none(), "it ended by itself");
+        }
+        // The next holder of the lock finishes what they had begun.
+        priorities.update(&[], &[])?;
+        let (total, leaves, _) = priorities.audit_locked()?;
+        assert_eq!(total, leaves, "after {} kills", 2 * (round + 1));
+    }
+    let counters = priorities.counters();
+    println!("priority storm: {kills} kills, {counters:?}");
+    // A storm that never hits a change proves nothing.
+    assert!(kills < 50 || counters.repairs > 0, "{counters:?}");
+    assert!(counters.entered > 0 && counters.updated > 0, "{counters:?}");
+    Ok(())
+}
