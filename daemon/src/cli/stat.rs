@@ -16,14 +16,14 @@ use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages}
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
 use crate::objects::geometry::yes_no;
-use crate::objects::ring_report::{LaneReport, PinReport, RingReport};
+use crate::objects::ring_report::{LaneReport, PinReport, RingReport, TableReport};
 use crate::text::units;
 
 /// Describe a ring, panel or snapshot.
 ///
 /// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
-/// episodes, generation, writer) and every reader. A panel: days, tickers, columns. A snapshot:
-/// time of the save, columns, rows of every lane, files.
+/// episodes, generation, writer), every table of priorities and every reader. A panel: days,
+/// tickers, columns. A snapshot: time of the save, columns, rows of every lane, files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -154,6 +154,10 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             })
             .collect::<Vec<_>>(),
     );
+    if !report.tables.is_empty() {
+        console.text("");
+        tables(&report.tables, console);
+    }
     if report.readers.is_empty() {
         return;
     }
@@ -185,6 +189,33 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
                 ]
             })
             .collect::<Vec<_>>(),
+    );
+}
+
+/// Prints the tables of priorities.
+fn tables(tables: &[TableReport], console: &mut Console<'_>) {
+    let row = |table: &TableReport| {
+        vec![
+            table.name.clone(),
+            table.exponent.to_string(),
+            units::bytes(table.size_bytes),
+            units::count(table.entered_rows),
+            units::count(table.updated_priorities),
+            units::count(table.stale_priorities),
+            units::count(table.repairs),
+        ]
+    };
+    console.table(
+        &[
+            ("TABLE", Align::Left),
+            ("EXPONENT", Align::Right),
+            ("MEMORY", Align::Right),
+            ("ENTERED", Align::Right),
+            ("UPDATED", Align::Right),
+            ("STALE", Align::Right),
+            ("REPAIRS", Align::Right),
+        ],
+        &tables.iter().map(row).collect::<Vec<_>>(),
     );
 }
 

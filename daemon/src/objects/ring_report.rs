@@ -20,6 +20,7 @@ pub(crate) struct RingReport {
     pub(crate) lanes: Vec<LaneReport>,
     pub(crate) readers: Vec<ReaderReport>,
     pub(crate) pins: Vec<PinReport>,
+    pub(crate) tables: Vec<TableReport>,
     /// `None` if the ring is not persisted.
     pub(crate) persist: Option<PersistReport>,
 }
@@ -59,6 +60,20 @@ pub(crate) struct PinReport {
     pub(crate) pid: u64,
     pub(crate) lane: u32,
     pub(crate) start_seq: u64,
+}
+
+/// JSON of a table of priorities.
+#[derive(Debug, Serialize)]
+pub(crate) struct TableReport {
+    pub(crate) name: String,
+    pub(crate) exponent: f64,
+    pub(crate) eps: f64,
+    pub(crate) size_bytes: u64,
+    pub(crate) lane_rows: u64,
+    pub(crate) entered_rows: u64,
+    pub(crate) updated_priorities: u64,
+    pub(crate) stale_priorities: u64,
+    pub(crate) repairs: u64,
 }
 
 impl RingReport {
@@ -112,6 +127,21 @@ impl RingReport {
                     pid: pin.pid,
                     lane: pin.lane,
                     start_seq: pin.start,
+                })
+                .collect(),
+            tables: ring
+                .tables
+                .iter()
+                .map(|table| TableReport {
+                    name: table.name.clone(),
+                    exponent: table.settings.exponent,
+                    eps: table.settings.eps,
+                    size_bytes: table.bytes,
+                    lane_rows: table.lane_leaves,
+                    entered_rows: table.counters.entered,
+                    updated_priorities: table.counters.updated,
+                    stale_priorities: table.counters.stale,
+                    repairs: table.counters.repairs,
                 })
                 .collect(),
             persist,
