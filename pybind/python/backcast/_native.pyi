@@ -33,6 +33,7 @@ _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
 _Missing: TypeAlias = Literal["error", "mask"]
 _History: TypeAlias = int | dict[str, int | Literal["first"] | None]
+_Beta: TypeAlias = float | tuple[float, int] | Callable[[int], float]
 _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
 # A Batch, or a dict of arrays: the same object comes back.
 _Out = TypeVar("_Out", bound=dict[str, Any])
@@ -283,6 +284,12 @@ class ReplayBuffer:
         gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         copy: bool = False,
+        priority: float | None = None,
+        beta: _Beta = 0.4,
+        eps: float = 1e-06,
+        stratified: bool = False,
+        weights: Literal["batch", "table"] = "batch",
+        table: str = "priority",
         state: dict[str, Any] | None = None,
     ) -> Sampler: ...
     @overload
@@ -613,6 +620,15 @@ class Sampler:
         limit: int | None = None,
         reuse: bool = False,
     ) -> Batches: ...
+    def update_priorities(
+        self,
+        index: ArrayLike,
+        priority: ArrayLike,
+        *,
+        mask: ArrayLike | None = None,
+        eta: float = 0.9,
+        timeout: float = 60.0,
+    ) -> int: ...
     def state(self) -> dict[str, Any]: ...
     @property
     def lapped(self) -> int: ...
@@ -628,6 +644,12 @@ class Sampler:
     def n_step(self) -> int | None: ...
     @property
     def gamma(self) -> float | Literal["discount"] | None: ...
+    @property
+    def priority(self) -> float | None: ...
+    @property
+    def beta(self) -> _Beta | None: ...
+    @property
+    def table(self) -> str | None: ...
     @property
     def boundary(self) -> _Boundary: ...
     def close(self) -> None: ...

@@ -12,7 +12,10 @@ use crate::argument::{Argument, count, whole};
 use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
-use crate::sampler::{Gamma, Sampler, SharedSampler, WindowArguments, WindowOptions};
+use crate::sampler::{
+    Gamma, PriorityArguments, PrioritySettings, Sampler, SharedSampler, WindowArguments,
+    WindowOptions,
+};
 
 impl ReplayBuffer {
     /// Returns the buffer's own sampler for these windows, which is made at first use.
@@ -66,6 +69,24 @@ impl ReplayBuffer {
     ///     overwritten are not drawn. Masks mark the rows that are there.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
+    /// priority : float, optional
+    ///     Draw by priority: transition ``i`` with probability proportional to ``(p[i] + eps) **
+    ///     priority``, where ``p[i]`` was set by :meth:`Sampler.update_priorities`. 0 is uniform;
+    ///     0.6 is common. Transitions that no priority was set for have the largest that was given
+    ///     so far, at first 1.
+    /// beta : float, pair or function, default 0.4
+    ///     Exponent of the importance weights ``batch["weight"]``, 0 to 1. A pair ``(first,
+    ///     batches)`` grows linearly from ``first`` to 1 over so many batches; a function is called
+    ///     with the number of the batch.
+    /// eps : float, default 1e-6
+    ///     Added to every priority.
+    /// stratified : bool, default False
+    ///     Draw one transition of each of ``B`` ranges of equal priority.
+    /// weights : {"batch", "table"}, default "batch"
+    ///     Largest weight that the others are divided by: that of the batch, or of the table.
+    /// table : str, default "priority"
+    ///     Name of the table of priorities. Samplers of one name share theirs, in all processes,
+    ///     with one exponent and one ``eps``.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments.
@@ -76,6 +97,8 @@ impl ReplayBuffer {
     ///
     /// Raises
     /// ------
+    /// ExistsError
+    ///     If the table of priorities has another exponent or ``eps``.
     /// SampleError
     ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step``
     ///     is asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
@@ -93,10 +116,13 @@ impl ReplayBuffer {
     /// columns, do not depend on ``n_step``.
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
-        gamma=None, boundary=Argument::Missing, copy=Argument::Missing, state=None
+        gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
+        eps=None, stratified=None, weights=None, table=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
-                             n_step=None, gamma=None, boundary='mask', copy=False, state=None)")]
+                             n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
+                             beta=0.4, eps=1e-06, stratified=False, weights='batch', \
+                             table='priority', state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -109,9 +135,16 @@ impl ReplayBuffer {
         gamma: Option<Argument<Gamma>>,
         boundary: Argument<String>,
         copy: Argument<bool>,
+        priority: Option<Argument<f64>>,
+        beta: Option<&Bound<'py, PyAny>>,
+        eps: Option<Argument<f64>>,
+        stratified: Option<Argument<bool>>,
+        weights: Option<Argument<String>>,
+        table: Option<Argument<String>>,
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
+        let by = PriorityArguments { priority, beta, eps, stratified, weights, table };
         if let Some(state) = state {
             let others = [
                 ("seed", seed.is_some()),
@@ -123,7 +156,8 @@ impl ReplayBuffer {
                 ("boundary", boundary.is_given()),
                 ("copy", copy.is_given()),
             ];
-            if let Some((other, _)) = others.iter().find(|(_, given)| *given) {
+            let others = others.into_iter().chain(by.given());
+            if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
                 return Err(Failure::new(
                     ErrorClass::Sample,
                     format!("state is given, and {other} too; leave {other} out, the state has it"),
@@ -132,8 +166,9 @@ impl ReplayBuffer {
             let state = json::from_python(state, "state")?;
             let state = sampler_state(&state)?;
             let windows = WindowOptions::of(&state);
-            let draws = self.ask(py, |ring| SharedSampler::new(ring, label, state.into()))??;
-            return Ok(Sampler::new(draws, windows));
+            let by = state.priorities.clone().map(PrioritySettings::saved);
+            let open = |ring: &_| Sampler::open(ring, label, state.into(), windows, by);
+            return self.ask(py, open)?;
         }
         let seed = seed
             .map(|seed| {
@@ -148,8 +183,9 @@ impl ReplayBuffer {
         let copy = copy.or(false);
         let asked = WindowArguments { history, columns, future, n_step, gamma, boundary, copy };
         let windows = WindowOptions::new(asked)?;
-        let draws = self.ask(py, |ring| SharedSampler::new(ring, label, windows.spec(seed)))??;
-        Ok(Sampler::new(draws, windows))
+        let by = PrioritySettings::new(by)?;
+        let spec = windows.spec(seed);
+        self.ask(py, |ring| Sampler::open(ring, label, spec, windows, by))?
     }
 
     /// Draw transitions uniformly, unseeded; see :meth:`Sampler.sample`.

@@ -75,5 +75,20 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         pins.append(entry)?;
     }
     dict.set_item("pins", pins)?;
+    let tables = PyList::empty(py);
+    for table in &stats.tables {
+        let entry = PyDict::new(py);
+        entry.set_item("name", &table.name)?;
+        entry.set_item("exponent", table.settings.exponent)?;
+        entry.set_item("eps", table.settings.eps)?;
+        entry.set_item("bytes", table.bytes)?;
+        entry.set_item("lane_rows", table.lane_leaves)?;
+        entry.set_item("entered", table.counters.entered)?;
+        entry.set_item("updated", table.counters.updated)?;
+        entry.set_item("stale", table.counters.stale)?;
+        entry.set_item("repairs", table.counters.repairs)?;
+        tables.append(entry)?;
+    }
+    dict.set_item("tables", tables)?;
     Ok(dict)
 }

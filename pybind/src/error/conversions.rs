@@ -1,8 +1,8 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, LeaseError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError,
-    SampleError, SchemaError, SegmentError, WaitError, WriterError,
+    AppendError, LeaseError, PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError,
+    RingError, SampleError, SchemaError, SegmentError, WaitError, WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
@@ -15,7 +15,9 @@ impl From<SegmentError> for Failure {
         use SegmentError as E;
         let class = match &error {
             E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => ErrorClass::NotFound,
-            E::AlreadyExists { .. } | E::Different { .. } => ErrorClass::Exists,
+            E::AlreadyExists { .. } | E::Different { .. } | E::TableDiffers { .. } => {
+                ErrorClass::Exists
+            }
             E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => {
                 ErrorClass::InUse
             }
@@ -109,7 +111,18 @@ impl From<SampleError> for Failure {
     fn from(error: SampleError) -> Self {
         match error {
             SampleError::Segment(error) => error.into(),
+            SampleError::Priority(error) => error.into(),
             SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
+            error => Self::new(ErrorClass::Sample, error),
+        }
+    }
+}
+
+impl From<PriorityError> for Failure {
+    fn from(error: PriorityError) -> Self {
+        match error {
+            PriorityError::Segment(error) => error.into(),
+            error @ PriorityError::Busy { .. } => Self::new(ErrorClass::InUse, error),
             error => Self::new(ErrorClass::Sample, error),
         }
     }

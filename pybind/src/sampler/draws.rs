@@ -18,7 +18,7 @@ use crate::sampler::out::Out;
 use crate::warning::warn_unlinked;
 
 /// Largest batch that the core accepts.
-const MAX_BATCH: u32 = 1 << 24;
+pub(super) const MAX_BATCH: u32 = 1 << 24;
 
 /// Place of a core sampler.
 pub(super) enum Place {
@@ -52,7 +52,7 @@ impl SharedSampler {
     }
 
     /// Runs `work` on the sampler, exclusively. Call it detached.
-    fn with<R>(
+    pub(super) fn with<R>(
         &self,
         work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
     ) -> Result<R, Failure> {

@@ -4,30 +4,33 @@ pub(crate) mod batch;
 pub(crate) mod batches;
 mod draws;
 mod out;
+mod priority;
 mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{BatchesOptions, Sampler as CoreSampler};
+use backcast_core::{BatchesOptions, Beta, Ring, Sampler as CoreSampler, SamplerSpec};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::argument::{Argument, count, count_in, no_constructor};
+use crate::argument::{Argument, count, count_in, no_constructor, required};
 use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{Place, batch_size_of};
+pub(crate) use self::priority::{PriorityArguments, PrioritySettings};
+use self::priority::{SamplerPriorities, Updated, scheduled};
 use self::windows::DISCOUNT;
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
 /// Largest number of batches ahead that the core accepts.
 const MAX_PREFETCH: u32 = 1024;
 
-/// Draws transitions uniformly, each with the windows around it.
+/// Draws transitions uniformly or by priority, each with the windows around it.
 ///
 /// Made by :meth:`ReplayBuffer.sampler`; a context manager. A seeded sampler draws the same
 /// transitions from the same data in any process, in Rust and in Python. A sampler serves one call
@@ -36,11 +39,43 @@ const MAX_PREFETCH: u32 = 1024;
 pub(crate) struct Sampler {
     draws: Arc<SharedSampler>,
     windows: WindowOptions,
+    priorities: Option<SamplerPriorities>,
 }
 
 impl Sampler {
-    pub(crate) fn new(draws: SharedSampler, windows: WindowOptions) -> Self {
-        Self { draws: Arc::new(draws), windows }
+    pub(crate) fn open(
+        ring: &Ring,
+        label: String,
+        spec: SamplerSpec,
+        windows: WindowOptions,
+        priorities: Option<PrioritySettings>,
+    ) -> Result<Self, Failure> {
+        let spec = match &priorities {
+            Some(settings) => spec.priority(settings.options.clone()),
+            None => spec,
+        };
+        let draws = SharedSampler::new(ring, label.clone(), spec)?;
+        let open = |settings| SamplerPriorities::open(ring, label, settings);
+        let priorities = priorities.map(open).transpose()?;
+        Ok(Self { draws: Arc::new(draws), windows, priorities })
+    }
+
+    /// Releases the ring.
+    fn release(&self, py: Python<'_>) -> Result<(), Failure> {
+        if let Some(priorities) = &self.priorities {
+            priorities.close(py)?;
+        }
+        self.draws.close(py)
+    }
+
+    /// Sets beta to what its function gives for the next batch, if it is a function.
+    fn follow_schedule(&self, py: Python<'_>) -> Result<(), Failure> {
+        let schedule = self.priorities.as_ref().and_then(|of| of.schedule.as_ref());
+        let Some(schedule) = schedule else { return Ok(()) };
+        let next = |sampler: &mut CoreSampler| Ok(sampler.state().batches);
+        let batch = py.detach(|| self.draws.with(next))?;
+        let beta = scheduled(schedule.bind(py), batch)?;
+        py.detach(|| self.draws.with(|sampler| Ok(sampler.set_beta(beta)?)))
     }
 }
 
@@ -56,7 +91,7 @@ impl Sampler {
         Err(no_constructor("Sampler", "call buf.sampler(seed=..., history=..., future=...)"))
     }
 
-    /// Draw transitions uniformly over all that the ring holds.
+    /// Draw transitions, uniformly over all that the ring holds or by priority.
     ///
     /// One gather, with the interpreter released, never blocking a writer; rows that are
     /// overwritten meanwhile are drawn again and counted in :attr:`lapped`.
@@ -80,7 +115,8 @@ impl Sampler {
     /// Batch
     ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
     ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
-    ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns. Arrays
+    ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
+    ///     ``weight``, float32, the importance weights of draws by priority. Arrays
     ///     are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``. The very object ``out``,
     ///     where it was given. The next batch reuses the memory of one that nothing refers to.
     ///
@@ -107,6 +143,7 @@ impl Sampler {
         batch_size: Argument<i128>,
         out: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        self.follow_schedule(py)?;
         self.draws.sample(py, batch_size, out)
     }
 
@@ -173,6 +210,11 @@ impl Sampler {
         let limit = limit.map(|limit| count(limit, "limit", 0, ErrorClass::Sample)).transpose()?;
         let options = limit.map_or(options, |limit| options.limit(limit.into()));
         let reuse = reuse.get("reuse", "True or False")?;
+        if self.priorities.as_ref().is_some_and(|of| of.schedule.is_some()) {
+            let message = "beta is a function, which the thread that draws ahead cannot call; give \
+                           beta=(first, batches) to the sampler, or call `sample`";
+            return Err(Failure::new(ErrorClass::Sample, message));
+        }
         Batches::new(py, &self.draws, batch, options, reuse.then_some(prefetch + 1))
     }
 
@@ -212,6 +254,69 @@ impl Sampler {
         missing: Argument<String>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         self.draws.gather(py, index, out, missing)
+    }
+
+    /// Set the priorities of transitions that were drawn, from any process.
+    ///
+    /// A transition is drawn with probability proportional to ``(priority + eps) ** exponent``.
+    /// Works while an iterator of this sampler draws ahead; batches that were drawn already keep
+    /// the old priorities.
+    ///
+    /// Parameters
+    /// ----------
+    /// index : array_like of int64, [B]
+    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` returned them.
+    /// priority : array_like of float, [B] or [B, H]
+    ///     Finite numbers from 0 up, such as absolute TD errors. Of two for one row the later one
+    ///     counts. With ``[B, H]``, the errors of a window each: the row of the index gets ``eta *
+    ///     max + (1 - eta) * mean`` of them (R2D2).
+    /// mask : array_like of bool, [B, H], optional
+    ///     Places of the windows that count, such as :attr:`Batch.mask`.
+    /// eta : float, default 0.9
+    ///     Share of the maximum, 0 to 1.
+    /// timeout : float, default 60
+    ///     Seconds to wait for another process that sets priorities, which takes microseconds.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     How many were dropped because their row is overwritten, or is no transition.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a priority is negative, no number, or too large; if an index is of another ring; or
+    ///     if the sampler draws uniformly. Nothing was changed then.
+    /// InUseError
+    ///     If another process kept the table locked for ``timeout`` seconds.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7, priority=0.6, beta=0.4)
+    /// >>> batch = sampler.sample(32)
+    /// >>> sampler.update_priorities(batch.index, abs(batch["obs"] - 4))
+    /// 0
+    #[pyo3(signature = (index=None, priority=None, *, mask=None, eta=None, timeout=60.0.into()))]
+    #[pyo3(text_signature = "($self, index, priority, *, mask=None, eta=0.9, timeout=60.0)")]
+    fn update_priorities<'py>(
+        &self,
+        py: Python<'py>,
+        index: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        mask: Option<&Bound<'py, PyAny>>,
+        eta: Option<Argument<f64>>,
+        timeout: Argument<f64>,
+    ) -> Result<u64, Failure> {
+        let index = required(index, "index", "what a batch has as its index, or append returned")?;
+        let priority = required(priority, "priority", "one number for each index")?;
+        let Some(priorities) = &self.priorities else {
+            return Err(backcast_core::PriorityError::NotPrioritised.into());
+        };
+        priorities.update(py, Updated { index, priority, mask, eta, timeout })
     }
 
     /// State of the sampler, to be saved and continued.
@@ -294,6 +399,33 @@ impl Sampler {
         })
     }
 
+    /// Exponent of the priorities, or None if draws are uniform.
+    #[getter]
+    fn priority(&self) -> Option<f64> {
+        self.priorities.as_ref().map(|of| of.options.exponent)
+    }
+
+    /// Exponent of the importance weights as it was given, or None if draws are uniform.
+    ///
+    /// A number, a pair of the first one and the batches until it is 1, or a function.
+    #[getter]
+    fn beta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(of) = &self.priorities else { return Ok(None) };
+        if let Some(schedule) = &of.schedule {
+            return Ok(Some(schedule.bind(py).clone()));
+        }
+        Ok(Some(match of.options.beta {
+            Beta::Constant(beta) => beta.into_pyobject(py)?.into_any(),
+            Beta::Annealed { from, batches } => (from, batches).into_pyobject(py)?.into_any(),
+        }))
+    }
+
+    /// Name of the table of priorities, or None if draws are uniform.
+    #[getter]
+    fn table(&self) -> Option<&str> {
+        self.priorities.as_ref().map(|of| of.options.table.as_str())
+    }
+
     /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
     #[getter]
     fn boundary(&self) -> &'static str {
@@ -303,7 +435,7 @@ impl Sampler {
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
-        self.draws.close(py)
+        self.release(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -312,7 +444,7 @@ impl Sampler {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
-        self.draws.close(py)
+        self.release(py)
     }
 
     fn __repr__(&self) -> String {
@@ -333,9 +465,10 @@ impl Sampler {
             _ => String::new(),
         };
         let label = self.draws.label();
+        let by = self.priority().map_or_else(String::new, |by| format!(", priority {by}"));
         format!(
             "<backcast.Sampler: {label}, history {history}, future {future}{returns}, boundary \
-             {boundary}, {state}>"
+             {boundary}{by}, {state}>"
         )
     }
 

@@ -126,6 +126,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Sampler.sample": {"batch_size": 2},
         "Sampler.gather": {"index": [3]},
         "Sampler.batches": {"batch_size": 2},
+        "Sampler.update_priorities": {"index": [3], "priority": [1.0]},
         "Lease.windows": {"length": 2},
         "Client.create": {"name": "asked", "schema": COLUMNS, "capacity": 10},
         "Client.attach": {"name": "walk"},
@@ -260,7 +261,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         wrapper.step(np.zeros((4, 1, 2)))
         collector = envs.Collector(vector, hold(steps.writer(2, "next_step")))
         collector.reset(seed=1)
-        sampler = hold(buf.sampler(seed=1))
+        sampler = hold(buf.sampler(seed=1, priority=0.6))
         alone_in_market, in_markets = envs.TradingEnv(), envs.TradingVectorEnv(2)
         alone_in_market.reset(seed=1)
         in_markets.reset(seed=1)

@@ -166,6 +166,12 @@ TYPED: dict[str, list[str]] = {
         'pong.sampler(boundary="drop")',
         'pong.sampler(history=3, boundary="reject").gather([1])',
     ],
+    "Priorities": [
+        "pong.sampler(beta=0.4)",
+        "pong.sampler(priority=-1)",
+        "pong.sampler(priority=0.6, beta=1.5)",
+        "sampler.update_priorities([0], [1.0])",
+    ],
     "Batches ahead, and memory of your own": [
         "sampler.batches(8, prefetch=-1)",
         "sampler.batches(8, prefetch=5_000)",

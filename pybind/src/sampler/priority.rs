@@ -1,0 +1,230 @@
+//! Priorities of a sampler: the keywords that ask for them, and how a learner sets them.
+
+use std::time::{Duration, Instant};
+
+use backcast_core::{
+    Beta, DType, Priorities, PriorityOptions, Ring, WeightNorm, sequence_priorities,
+};
+use numpy::PyArrayDyn;
+use numpy::prelude::*;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyTuple};
+
+use crate::argument::{Argument, FromArgument, seconds_of, whole, wrong_type};
+use crate::array::convert::{self, Target, array_of};
+use crate::error::{ErrorClass, Failure};
+use crate::handle::Handle;
+use crate::sampler::draws::MAX_BATCH;
+
+/// Interval between two checks for signals while the table is locked.
+const WAIT: Duration = Duration::from_millis(20);
+/// Share of the maximum in the priority of a window, as R2D2 has it.
+const ETA: f64 = 0.9;
+
+/// Keywords of prioritised draws, before they are checked.
+pub(crate) struct PriorityArguments<'a, 'py> {
+    pub(crate) priority: Option<Argument<f64>>,
+    pub(crate) beta: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) eps: Option<Argument<f64>>,
+    pub(crate) stratified: Option<Argument<bool>>,
+    pub(crate) weights: Option<Argument<String>>,
+    pub(crate) table: Option<Argument<String>>,
+}
+
+/// How a sampler draws by priority, as its keywords say.
+pub(crate) struct PrioritySettings {
+    pub(crate) options: PriorityOptions,
+    /// Function of the number of the batch that gives beta.
+    schedule: Option<Py<PyAny>>,
+}
+
+impl PriorityArguments<'_, '_> {
+    /// Returns the keywords that were given, in the order of the call.
+    pub(crate) fn given(&self) -> [(&'static str, bool); 6] {
+        [
+            ("priority", self.priority.is_some()),
+            ("beta", self.beta.is_some()),
+            ("eps", self.eps.is_some()),
+            ("stratified", self.stratified.is_some()),
+            ("weights", self.weights.is_some()),
+            ("table", self.table.is_some()),
+        ]
+    }
+}
+
+impl PrioritySettings {
+    /// Reads the keywords. `None` for uniform draws.
+    pub(crate) fn new(asked: PriorityArguments<'_, '_>) -> Result<Option<Self>, Failure> {
+        let given = asked.given();
+        let PriorityArguments { priority, beta, eps, stratified, weights, table } = asked;
+        let Some(priority) = priority else {
+            if let Some((other, _)) = given.iter().find(|(_, given)| *given) {
+                let message = format!(
+                    "{other} is given, and the sampler draws uniformly; give priority too, the \
+                     exponent, such as priority=0.6"
+                );
+                return Err(Failure::new(ErrorClass::Sample, message));
+            }
+            return Ok(None);
+        };
+        let exponent = priority.get("priority", "the exponent, a number from 0 up")?;
+        let mut options = PriorityOptions::exponent(exponent);
+        let mut schedule = None;
+        if let Some(beta) = beta {
+            match beta_of(beta)? {
+                Some(beta) => options = options.beta(beta),
+                None => schedule = Some(beta.clone().unbind()),
+            }
+        }
+        if let Some(eps) = eps {
+            options = options.eps(eps.get("eps", "a number from 0 up")?);
+        }
+        if let Some(stratified) = stratified {
+            options = options.stratified(stratified.get("stratified", "True or False")?);
+        }
+        if let Some(weights) = weights {
+            let weights = weights.get("weights", "\"batch\" or \"table\"")?;
+            let weights: Result<WeightNorm, _> = weights.parse();
+            options =
+                options.weights(weights.map_err(|error| Failure::new(ErrorClass::Sample, error))?);
+        }
+        if let Some(table) = table {
+            options = options.table(&table.get("table", "the name of a table")?);
+        }
+        Ok(Some(Self { options, schedule }))
+    }
+
+    /// Returns the settings of a saved sampler.
+    pub(crate) fn saved(options: PriorityOptions) -> Self {
+        Self { options, schedule: None }
+    }
+}
+
+/// Reads `beta`: a number, or a pair of a number and the batches until it is 1. `None` for a
+/// function.
+fn beta_of(beta: &Bound<'_, PyAny>) -> Result<Option<Beta>, Failure> {
+    const WANTED: &str = "a number from 0 to 1, a pair (first, batches) that grows to 1, or a \
+                          function of the number of the batch";
+    if let Some(beta) = f64::read(beta.as_borrowed())? {
+        return Ok(Some(Beta::Constant(beta)));
+    }
+    if beta.is_callable() {
+        return Ok(None);
+    }
+    let pair = beta.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+    let Some(pair) = pair else { return Err(wrong_type(beta, "beta", WANTED)) };
+    let (from, batches) = (pair.get_item(0)?, pair.get_item(1)?);
+    let Some(from) = f64::read(from.as_borrowed())? else {
+        return Err(wrong_type(&from, "beta[0]", "a number from 0 to 1"));
+    };
+    let Some(batches) = i128::read(batches.as_borrowed())? else {
+        return Err(wrong_type(&batches, "beta[1]", "a number of batches"));
+    };
+    let wanted = "a whole number of batches, at least 1";
+    let batches = whole(Argument::Value(batches), "beta[1]", wanted, ErrorClass::Sample)?;
+    Ok(Some(Beta::Annealed { from, batches }))
+}
+
+/// Priorities of a sampler, in a handle of their own: they can be set while the sampler draws
+/// ahead.
+pub(super) struct SamplerPriorities {
+    pub(super) options: PriorityOptions,
+    pub(super) schedule: Option<Py<PyAny>>,
+    handle: Handle<Priorities>,
+}
+
+/// Arguments of `update_priorities`.
+pub(super) struct Updated<'a, 'py> {
+    pub(super) index: &'a Bound<'py, PyAny>,
+    pub(super) priority: &'a Bound<'py, PyAny>,
+    pub(super) mask: Option<&'a Bound<'py, PyAny>>,
+    pub(super) eta: Option<Argument<f64>>,
+    pub(super) timeout: Argument<f64>,
+}
+
+impl SamplerPriorities {
+    pub(super) fn open(
+        ring: &Ring,
+        label: String,
+        settings: PrioritySettings,
+    ) -> Result<Self, Failure> {
+        let PrioritySettings { options, schedule } = settings;
+        let priorities = ring.priorities(&options)?;
+        let handle = Handle::new(label, "call `sampler` again for another", priorities);
+        Ok(Self { options, schedule, handle })
+    }
+
+    /// Sets priorities, with the interpreter released while the table is locked. Returns how many
+    /// were dropped.
+    pub(super) fn update(&self, py: Python<'_>, given: Updated<'_, '_>) -> Result<u64, Failure> {
+        let timeout = seconds_of("timeout", given.timeout)?;
+        let most = MAX_BATCH as usize;
+        let index = convert::int64s_of_any_shape(given.index, "index", ErrorClass::Sample, most)?;
+        let target = Target { what: "priority", class: ErrorClass::Sample, dtype: DType::F64 };
+        let values = array_of(given.priority, target)?;
+        let values = values.cast::<PyArrayDyn<f64>>().map_err(PyErr::from)?;
+        let shape = values.shape().to_vec();
+        let values = values.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec();
+        let values = match shape.as_slice() {
+            [_, steps] => windows(&values, *steps, given.mask, given.eta)?,
+            _ if given.mask.is_some() || given.eta.is_some() => {
+                let other = if given.mask.is_some() { "mask" } else { "eta" };
+                return Err(target.refuse(format!(
+                    "has shape {shape:?}, and {other} is for windows; give TD errors of shape \
+                     [B, H], or leave {other} out"
+                )));
+            }
+            _ => values,
+        };
+        let start = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(start.elapsed());
+            let update = || {
+                self.handle.with(|priorities| {
+                    Ok(priorities.update_within(&index, &values, WAIT.min(left))?)
+                })
+            };
+            if let Some(dropped) = py.detach(update)? {
+                return Ok(dropped);
+            }
+            py.check_signals()?;
+            if start.elapsed() >= timeout {
+                let busy = |priorities: &mut Priorities| Ok(priorities.busy(timeout));
+                return Err(py.detach(|| self.handle.with(busy))?.into());
+            }
+        }
+    }
+
+    /// Closes the table.
+    pub(super) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        drop(py.detach(|| self.handle.take())?);
+        Ok(())
+    }
+}
+
+/// Mixes the TD errors of windows.
+fn windows(
+    values: &[f64],
+    steps: usize,
+    mask: Option<&Bound<'_, PyAny>>,
+    eta: Option<Argument<f64>>,
+) -> Result<Vec<f64>, Failure> {
+    let eta = eta.map_or(Ok(ETA), |eta| eta.get("eta", "a number from 0 to 1"))?;
+    let mask = mask.map(|mask| -> Result<Vec<bool>, Failure> {
+        let target = Target { what: "mask", class: ErrorClass::Sample, dtype: DType::Bool };
+        let mask = array_of(mask, target)?;
+        let mask = mask.cast::<PyArrayDyn<bool>>().map_err(PyErr::from)?;
+        Ok(mask.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
+    });
+    let mask = mask.transpose()?;
+    Ok(sequence_priorities(values, steps, mask.as_deref(), eta)?)
+}
+
+/// Returns the number that a schedule gives for a batch.
+pub(super) fn scheduled(schedule: &Bound<'_, PyAny>, batch: u64) -> Result<f64, Failure> {
+    let beta = schedule.call1((batch,))?;
+    match f64::read(beta.as_borrowed())? {
+        Some(beta) => Ok(beta),
+        None => Err(wrong_type(&beta, "what the function beta returned", "a number from 0 to 1")),
+    }
+}

@@ -1,0 +1,201 @@
+"""Prioritised draws from Python: weights, schedules, windows, states and other processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+import backcast as bc
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def buf() -> bc.ReplayBuffer:
+    """Make a ring of 200 transitions without an end."""
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=1_000)
+    with buf.writer() as writer:
+        for t in range(201):
+            writer.append(obs=t, reward=t, terminated=False, truncated=False)
+    return buf
+
+
+def test_rows_are_drawn_by_priority_and_weighed(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(seed=7, priority=1.0, beta=1.0, eps=0.0)
+    index = np.arange(200)
+    assert sampler.update_priorities(index, np.where(index < 100, 3.0, 1.0)) == 0
+    batch = sampler.sample(100_000)
+    assert batch["weight"].dtype == np.float32
+    assert batch["weight"].shape == (100_000,)
+    small = batch["obs"] >= 100
+    # Three of four: the bound is four standard deviations.
+    assert abs(small.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 100_000)
+    assert (batch["weight"][small] == 1).all()
+    assert np.allclose(batch["weight"][~small], 1 / 3)
+
+
+def test_beta_is_a_number_a_pair_or_a_function(buf: bc.ReplayBuffer) -> None:
+    index = np.arange(200)
+    seen = []
+
+    def schedule(batch: int) -> float:
+        seen.append(batch)
+        return 0.5 if batch < 2 else 1.0
+
+    number = buf.sampler(seed=1, priority=1.0, eps=0.0, beta=0.5)
+    pair = buf.sampler(seed=1, priority=1.0, eps=0.0, beta=(0.5, 2))
+    function = buf.sampler(seed=1, priority=1.0, eps=0.0, beta=schedule)
+    number.update_priorities(index, 1.0 + index)
+    assert (number.beta, pair.beta, function.beta) == (0.5, (0.5, 2), schedule)
+    for batch in range(3):
+        drawn = [sampler.sample(50) for sampler in (number, pair, function)]
+        assert (drawn[0].index == drawn[1].index).all()
+        assert (drawn[0].index == drawn[2].index).all()
+        priority = 1.0 + drawn[0].index
+        for got, beta in zip(drawn, (0.5, 0.5 + batch / 4, schedule(batch)), strict=True):
+            expected = (priority.min() / priority) ** beta
+            assert np.allclose(got["weight"], expected, atol=1e-6)
+    assert seen[:2] == [0, 0]
+    with pytest.raises(bc.SampleError, match="cannot call"):
+        function.batches(10)
+    with pytest.raises(bc.SampleError, match=r"beta is 1\.5; give 0 to 1"):
+        buf.sampler(seed=1, priority=1.0, eps=0.0, beta=lambda _: 1.5).sample(2)
+    with pytest.raises(bc.ArgumentTypeError, match="beta returned"):
+        buf.sampler(priority=1.0, eps=0.0, beta=lambda _: "x").sample(2)  # type: ignore[arg-type, return-value]
+
+
+def test_priorities_of_windows_are_mixed(buf: bc.ReplayBuffer) -> None:
+    mixed = buf.sampler(seed=2, priority=1.0, eps=0.0, history=4)
+    batch = mixed.sample(8)
+    td = np.arange(32.0).reshape(8, 4)
+    mask = np.ones((8, 4), bool)
+    mask[:, 0] = False
+    _, first = np.unique(batch.index, return_index=True)
+    index, td, mask = batch.index[first], td[first], mask[first]
+    assert mixed.update_priorities(index, td, mask=mask, eta=0.9) == 0
+    expected = 0.9 * td[:, 1:].max(axis=1) + 0.1 * td[:, 1:].mean(axis=1)
+    by_table = buf.sampler(priority=1.0, eps=0.0, beta=1.0, weights="table")
+    weight = by_table.gather(index)["weight"]
+    assert np.allclose(weight, min(1.0, expected.min()) / expected, rtol=1e-5)
+    for wrong, message in (
+        ({"mask": mask[:, :2]}, "mask"),
+        ({"eta": 1.5}, "eta is 1.5"),
+    ):
+        with pytest.raises(bc.SampleError, match=message):
+            mixed.update_priorities(index, td, **wrong)
+    with pytest.raises(bc.SampleError, match="is for windows"):
+        mixed.update_priorities(index, td[:, 0], mask=mask)
+
+
+def test_priorities_are_set_while_batches_are_drawn_ahead(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(seed=3, priority=0.6)
+    with sampler.batches(64, prefetch=2, limit=20) as batches:
+        dropped = [sampler.update_priorities(batch.index, batch["reward"]) for batch in batches]
+    assert dropped == [0] * 20
+    [table] = buf.stats()["tables"]
+    assert (table["name"], table["updated"], table["stale"]) == ("priority", 20 * 64, 0)
+
+
+def test_a_state_goes_on_with_the_same_draws(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(seed=4, priority=0.6, beta=(0.4, 10), stratified=True, history=2)
+    sampler.sample(16)
+    state = json.loads(json.dumps(sampler.state()))
+    again = buf.sampler(state=state)
+    assert again.state() == state
+    assert (again.priority, again.beta, again.table) == (0.6, (0.4, 10), "priority")
+    one, two = sampler.sample(16), again.sample(16)
+    assert (one.index == two.index).all()
+    assert (one["weight"] == two["weight"]).all()
+    assert "priority" not in buf.sampler(seed=1).state()
+
+
+def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(seed=5, priority=0.6)
+    old = sampler.sample(50).index
+    with buf.writer() as writer:
+        for t in range(1_200):
+            writer.append(obs=t, reward=t, terminated=False, truncated=False)
+    assert sampler.update_priorities(old, np.ones(50)) == 50
+    assert sampler.update_priorities(sampler.sample(50).index, np.ones(50)) == 0
+    [table] = buf.stats()["tables"]
+    assert table["stale"] == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"beta": 0.4}, bc.SampleError, "beta is given"),
+        ({"table": "x"}, bc.SampleError, "table is given"),
+        ({"priority": -0.1}, bc.SampleError, "priority is -0.1"),
+        ({"priority": float("nan")}, bc.SampleError, "priority is NaN"),
+        ({"priority": "high"}, bc.ArgumentTypeError, "priority is 'high'"),
+        ({"priority": 0.6, "beta": 2}, bc.SampleError, "beta is 2"),
+        ({"priority": 0.6, "beta": "x"}, bc.ArgumentTypeError, "beta is 'x'"),
+        ({"priority": 0.6, "beta": (0.4, 0)}, bc.SampleError, "at least 1"),
+        ({"priority": 0.6, "eps": -1}, bc.SampleError, "eps is -1"),
+        ({"priority": 0.6, "weights": "all"}, bc.SampleError, "weights is `all`"),
+        ({"priority": 0.6, "table": "../x"}, bc.ArgumentError, "cannot name"),
+        ({"priority": 0.7}, bc.ExistsError, "its exponent is 0.6, asked was 0.7"),
+        ({"priority": 0.6, "eps": 1.0}, bc.ExistsError, "its eps is"),
+    ],
+)
+def test_bad_settings_are_refused(
+    buf: bc.ReplayBuffer, arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    taken = buf.sampler(priority=0.6)
+    with pytest.raises(error, match=message):
+        buf.sampler(**arguments)  # type: ignore[arg-type]
+    assert [table["name"] for table in buf.stats()["tables"]] == [taken.table]
+
+
+def test_bad_priorities_are_refused_and_nothing_changes(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(seed=6, priority=1.0, eps=0.0, weights="table")
+    for index, priority, message in (
+        ([0, 1], [1.0, -1.0], r"priority\[1\] is -1.*abs\(td\)"),
+        ([0, 1], [np.nan, 1.0], r"priority\[0\] is NaN"),
+        ([0, 1], [1.0, 1e9], "the limit of this table is 65536"),
+        ([0, 1], [1.0], "1 priorities for 2 indices"),
+        ([0, 5_000], [1.0, 1.0], "not published yet"),
+    ):
+        with pytest.raises(bc.SampleError, match=message):
+            sampler.update_priorities(index, priority)
+    assert (sampler.sample(100)["weight"] == 1).all()
+    with pytest.raises(bc.SampleError, match="draws uniformly"):
+        buf.sampler().update_priorities([0], [1.0])
+    sampler.close()
+    with pytest.raises(bc.ClosedError):
+        sampler.update_priorities([0], [1.0])
+
+
+def test_a_column_of_the_weights_name_is_in_the_way() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "weight": "f4"}, capacity=10)
+    with pytest.raises(bc.SampleError, match="column `weight`"):
+        buf.sampler(priority=0.6)
+    assert buf.sampler(priority=0.6, columns=["obs"]).priority == 0.6
+
+
+def test_processes_share_a_table_that_goes_with_the_ring(
+    place: Path, start: Callable[..., Popen[str]]
+) -> None:
+    buf = bc.ReplayBuffer.create("shared", {"obs": "f4"}, capacity=100, dir=place)
+    with buf.writer() as writer:
+        for t in range(60):
+            writer.append(obs=t, terminated=False, truncated=False)
+    child = start(
+        """
+import backcast as bc, numpy as np
+sampler = bc.ReplayBuffer.attach("shared").sampler(priority=1.0, eps=0.0)
+print(sampler.update_priorities(np.arange(59), np.full(59, 1e-6)))
+print(sampler.update_priorities([7], [1000.0]))
+"""
+    )
+    said, complained = child.communicate(timeout=60)
+    assert (said.split(), complained) == (["0", "0"], "")
+    sampler = buf.sampler(seed=8, priority=1.0, eps=0.0)
+    assert (sampler.sample(200).index == 7).all()
+    ring = place / f"backcast-{place.stat().st_uid}" / "shared.ring"
+    assert (ring / "table-priority.dat").exists()
+    sampler.close()
+    buf.close()
