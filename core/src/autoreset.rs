@@ -22,7 +22,7 @@ pub enum AutoresetMode {
 }
 
 impl AutoresetMode {
-    /// Returns Returns `"next_step"`, `"same_step"` or `"disabled"`.
+    /// Returns `"next_step"`, `"same_step"` or `"disabled"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -26,7 +26,7 @@ impl Format {
     /// Every format.
     pub const ALL: [Format; 4] = [Format::Parquet, Format::Csv, Format::Minari, Format::Npz];
 
-    /// Returns Returns `"parquet"`, `"csv"`, `"minari"` or `"npz"`.
+    /// Returns `"parquet"`, `"csv"`, `"minari"` or `"npz"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

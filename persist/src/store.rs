@@ -60,7 +60,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns Returns `name@label`.
+    /// Returns `name@label`.
     #[must_use]
     pub fn spec(&self) -> String {
         format!("{}@{}", self.name, self.label)
@@ -315,8 +315,8 @@ impl NameFolder<'_> {
     }
 
     /// Keeps files from being removed while they are read. Readers share the lock; removers only
-    /// try it. Returns Returns `None` if the directory is not writable: then its files cannot be
-    /// removed either.
+    /// try it. Returns `None` if the directory is not writable: then its files cannot be removed
+    /// either.
     pub(crate) fn lock_for_reading(&self) -> Result<Option<Box<dyn LockGuard>>, StoreError> {
         let path = self.dir.join(READERS_LOCK);
         loop {

@@ -29,7 +29,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Off, Self::Periodic, Self::Continuous, Self::Block];
 
-    /// Returns Returns `"off"`, `"periodic"`, `"continuous"` or `"block"`.
+    /// Returns `"off"`, `"periodic"`, `"continuous"` or `"block"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -119,7 +119,7 @@ impl Follower {
             let (store, name, ring) = (store.clone(), name.to_owned(), ring.clone());
             let shared = Arc::clone(&shared);
             move || {
-                // Returns Returns `true` when the follower is to end.
+                // Returns `true` when the follower is to end.
                 let wait =
                     |time| !matches!(woken.recv_timeout(time), Err(RecvTimeoutError::Timeout));
                 let _ends = Ends(Arc::clone(&shared));

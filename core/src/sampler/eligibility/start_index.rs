@@ -182,8 +182,8 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Reads the headers published since the last scan. Reads the headers published since the last
-    /// scan. Returns `false` if the lane was relocated: the rest must be read from its new memory.
+    /// Reads the headers published since the last scan. Returns `false` if the lane was relocated:
+    /// the rest must be read from its new memory.
     fn scan(&mut self, starts: &mut LaneStarts, range: &Range<u64>) -> bool {
         // `scanned` is below the oldest row after a lap. It is above the newest row only if a head
         // decreased, which no correct writer does; the rows read then do not exist. A resized lane
