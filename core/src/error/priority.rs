@@ -12,9 +12,9 @@ pub enum PriorityError {
     BadOption {
         /// Name of the setting.
         what: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: f64,
-        /// Range that is allowed.
+        /// Allowed range.
         wanted: &'static str,
     },
     /// A uniform sampler has no priorities.
@@ -29,7 +29,7 @@ pub enum PriorityError {
          that key; leave the column out with columns=[...]"
     )]
     WeightColumn,
-    /// The priorities are not as many as the indices.
+    /// The number of priorities differs from the number of indices.
     #[error("{priorities} priorities for {indices} indices; give one for each index")]
     WrongCount {
         /// Indices given.
@@ -37,7 +37,7 @@ pub enum PriorityError {
         /// Priorities given.
         priorities: usize,
     },
-    /// A priority that is negative or no number.
+    /// A priority that is negative or not a number.
     #[error("priority[{position}] is {value}; give finite numbers from 0 up, such as abs(td)")]
     BadPriority {
         /// Position in the caller's array.
@@ -45,7 +45,7 @@ pub enum PriorityError {
         /// The priority.
         value: f64,
     },
-    /// A priority whose leaf could make the sum of all overflow.
+    /// A priority whose leaf could make the sum of all leaves overflow.
     #[error(
         "priority[{position}] is {value}, the limit of this table is {limit}; divide or clip \
          priorities, or use a smaller exponent"
@@ -72,10 +72,10 @@ pub enum PriorityError {
         lane: u32,
         /// Its sequence number.
         seq: u64,
-        /// Why.
+        /// Reason.
         reason: &'static str,
     },
-    /// TD errors that are no windows.
+    /// TD errors that cannot be split into windows.
     #[error(
         "{places} TD errors at {steps} places a window, with a mask of {mask}, are no windows; \
          give td and mask of one shape, [B, H]"
@@ -96,12 +96,12 @@ pub enum PriorityError {
     Busy {
         /// Name of the table.
         table: String,
-        /// Process that holds the lock, as far as it is known.
+        /// Process that holds the lock, if it is known.
         holder: String,
         /// Seconds waited.
         waited_s: f64,
     },
-    /// The file of the table.
+    /// Error of the table's file.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }

@@ -1,5 +1,5 @@
-//! Rows enter a table when a learner next draws or sets priorities, and leave it when the ring no
-//! longer keeps them.
+//! Gives leaves of a table to new rows when a learner draws or sets priorities, and clears the
+//! leaves of rows that the ring no longer keeps.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use backcast_layout::{Lane, TableCounters, TableGuard, TableView};
 use crate::episode::{FINAL, GAP};
 use crate::row_header::RowHeader;
 
-/// Rows whose headers are read at a time.
+/// Maximum rows whose headers are read at a time.
 const HEADERS: usize = 1024;
-/// Changes that are made together.
+/// Maximum changes of one commit.
 const CHANGES: usize = 1 << 15;
 
 /// Memory for entering rows, kept from one draw to the next.
@@ -21,7 +21,7 @@ const CHANGES: usize = 1 << 15;
 pub(super) struct EnterScratch {
     changes: Vec<LeafChange>,
     headers: Vec<RowHeader>,
-    /// Lanes whose changes are waiting, and their rows afterwards.
+    /// Lanes with pending changes, and their rows after the changes.
     lanes: Vec<(u32, Range<u64>)>,
 }
 
@@ -32,7 +32,7 @@ fn covered(view: &TableView, readable: &Range<u64>) -> Range<u64> {
     readable.start.max(end.saturating_sub(view.lane_leaves()))..end
 }
 
-/// Whether rows should enter or leave.
+/// Returns whether rows should enter or leave.
 pub(super) fn is_behind<'a>(
     view: &TableView,
     readable: impl Iterator<Item = &'a Range<u64>>,
@@ -61,7 +61,7 @@ pub(super) fn enter<'a>(
         if readable.is_empty() || (entered >= rows.end && expired >= rows.start) {
             continue;
         }
-        // Leaves that a newer row has already are not those of expired rows any more.
+        // Leaves that newer rows have already no longer belong to expired rows.
         let kept = entered.saturating_sub(guard.lane_leaves());
         for seq in expired.max(kept)..rows.start.min(entered) {
             scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value: 0 });
@@ -77,7 +77,7 @@ pub(super) fn enter<'a>(
             count += to - from;
             from = to;
             if scratch.changes.len() >= CHANGES {
-                // The rows that entered so far are the table's before the rest is read.
+                // Put the rows so far into the table before reading the rest.
                 scratch.lanes.push((number, expired.max(rows.start)..to));
                 flush(guard, scratch);
             }
@@ -88,8 +88,8 @@ pub(super) fn enter<'a>(
     guard.count(TableCounters { entered: count, ..TableCounters::default() });
 }
 
-/// Makes the changes that are waiting, then moves the marks of their lanes. A process that is
-/// killed in between has moved no mark, so the rows enter again.
+/// Makes the pending changes, then updates the range of rows of their lanes. A process that is
+/// killed in between has not updated a range, so the rows enter again.
 fn flush(guard: &mut TableGuard<'_>, scratch: &mut EnterScratch) {
     guard.commit(&scratch.changes);
     for (lane, rows) in scratch.lanes.drain(..) {
@@ -104,8 +104,8 @@ fn read_headers(lane: &Lane, rows: Range<u64>, headers: &mut Vec<RowHeader>) {
     RowHeader::read_into(lane, rows.start % lane.slots(), headers);
 }
 
-/// Whether a transition starts at row `seq`, by its header and the next one's. Of rows that were
-/// overwritten meanwhile none does.
+/// Returns whether a transition starts at row `seq`, by its header and the next one's. Returns
+/// `false` for rows that were overwritten meanwhile.
 fn starts_transition(pair: &[RowHeader], seq: u64) -> bool {
     let [row, next] = pair else { return false };
     (row.seq, next.seq) == (seq, seq + 1) && row.flags & FINAL == 0 && next.flags & GAP == 0

@@ -1,4 +1,4 @@
-//! Priorities as values of leaves, and importance weights of them.
+//! Converts priorities to values of leaves, and leaves to importance weights.
 
 use backcast_layout::{LEAF_ONE, TableSettings};
 
@@ -15,7 +15,8 @@ impl LeafValues {
         Self { settings, most }
     }
 
-    /// Returns the value for a priority from 0 up, at least one unit; `None` above the limit.
+    /// Returns the value for a priority of at least 0. The value is at least one unit. Returns
+    /// `None` for a priority above the limit.
     pub(super) fn of(self, priority: f64) -> Option<u64> {
         let TableSettings { exponent, eps } = self.settings;
         #[expect(clippy::float_cmp, reason = "the power of 1 is exact, and common")]
@@ -40,8 +41,9 @@ impl LeafValues {
 }
 
 /// Returns the importance weight of a leaf, where the weight of the value `least` is 1 (Schaul et
-/// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total` and weight
-/// `(N P(i)) ^ -beta`; divided by that of `least`, number of rows and total cancel.
+/// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total`. Its weight is `(N
+/// P(i)) ^ -beta`. The number of rows `N` and the total cancel when the weight is divided by that
+/// of `least`.
 pub(crate) fn weight(least: u64, leaf: u64, beta: f64) -> f32 {
     if leaf <= least {
         return 1.0;

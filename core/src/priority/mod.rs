@@ -1,10 +1,10 @@
-//! Priorities of rows: which rows have one, how it is set, and what it means for a draw.
+//! Priorities of rows, and draws by priority.
 //!
 //! A table of a ring ([`PriorityTable`](backcast_layout::PriorityTable)) has a leaf for each of the
-//! newest rows of every lane; learners write it, and no environment worker. A leaf holds
-//! `(priority + eps) ^ exponent` in fixed point, at least one unit, or 0 if no transition starts at
-//! its row. Rows are drawn in proportion to their leaves (Schaul, Quan, Antonoglou, Silver:
-//! "Prioritized experience replay", ICLR 2016, section 3.3).
+//! newest rows of every lane. Only learners write it. A leaf holds `(priority + eps) ^ exponent` in
+//! fixed point, at least one unit, or 0 if no transition starts at its row. Rows are drawn in
+//! proportion to their leaves (Schaul, Quan, Antonoglou, Silver: "Prioritized experience replay",
+//! ICLR 2016, section 3.3).
 
 mod enter;
 mod leaf_values;

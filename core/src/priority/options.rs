@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::error::PriorityError;
 
-/// How a sampler draws by priority, and which table has the priorities.
+/// Options of draws by priority.
 ///
 /// ```
 /// use backcast_core::{
@@ -34,31 +34,32 @@ use crate::error::PriorityError;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriorityOptions {
-    /// Name of the table; samplers of one name share their priorities, in all processes.
+    /// Name of the table. Samplers that use the same name share their priorities, in all processes.
     pub table: String,
     /// Exponent of priorities: 0 draws uniformly, 1 in proportion to priorities.
     pub exponent: f64,
-    /// Number added to priorities before the exponent, so that none is 0.
+    /// Number added to priorities before the exponent, so that rows of priority 0 are drawn too.
     pub eps: f64,
     /// Exponent of the importance weights.
     pub beta: Beta,
-    /// Weight that becomes 1.
+    /// Weight that all weights are divided by.
     pub weights: WeightNorm,
     /// Draws one item from each of `B` ranges of equal priority, which lowers the variance of a
     /// batch.
     pub stratified: bool,
 }
 
-/// Exponent of importance weights: how much of the bias of prioritised draws they take away.
+/// Exponent of importance weights. With 1 they correct the bias of prioritised draws fully, with 0
+/// not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Beta {
     /// One number, 0 to 1.
     Constant(f64),
-    /// Grows linearly from `from` at batch 0 to 1 at batch `batches`, and stays there.
+    /// An exponent that grows linearly from `from` at batch 0 to 1 at batch `batches`, and stays 1.
     Annealed {
         /// First value, 0 to 1.
         from: f64,
-        /// Batches until it is 1, at least 1.
+        /// Number of the batch at which the exponent is 1, at least 1.
         batches: u64,
     },
 }
@@ -70,7 +71,7 @@ impl From<f64> for Beta {
 }
 
 impl Beta {
-    /// Returns the exponent of the batch of this number.
+    /// Returns the exponent for the batch with number `batch`.
     #[must_use]
     pub fn at(self, batch: u64) -> f64 {
         match self {
@@ -87,10 +88,11 @@ impl Beta {
 /// Weight that importance weights are divided by, so that none is above 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WeightNorm {
-    /// The largest of the batch.
+    /// The largest weight of the batch.
     #[default]
     Batch,
-    /// The largest that any row of the table has now: equal rows have equal weights in all batches.
+    /// The largest weight that any row of the table has now. Rows with equal priorities then have
+    /// equal weights in all batches.
     Table,
 }
 
@@ -111,7 +113,7 @@ impl fmt::Display for WeightNorm {
     }
 }
 
-/// A word that names no [`WeightNorm`].
+/// A word that does not name a [`WeightNorm`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("weights is `{0}`; use \"batch\" or \"table\"")]
 pub struct BadWeightNorm(String);
@@ -135,7 +137,8 @@ impl PriorityOptions {
     /// Exponent of importance weights if no other is given.
     pub const BETA: f64 = 0.4;
 
-    /// Draws in proportion to `(priority + 1e-6) ^ exponent`, with weights of exponent 0.4.
+    /// Returns options that draw in proportion to `(priority + 1e-6) ^ exponent`, with weights of
+    /// exponent 0.4.
     #[must_use]
     pub fn exponent(exponent: f64) -> Self {
         Self {
@@ -162,21 +165,21 @@ impl PriorityOptions {
         self
     }
 
-    /// Sets the weight that becomes 1.
+    /// Sets the weight that all weights are divided by.
     #[must_use]
     pub fn weights(mut self, weights: WeightNorm) -> Self {
         self.weights = weights;
         self
     }
 
-    /// Draws one item from each of `B` ranges of equal priority.
+    /// Sets whether one item is drawn from each of `B` ranges of equal priority.
     #[must_use]
     pub fn stratified(mut self, stratified: bool) -> Self {
         self.stratified = stratified;
         self
     }
 
-    /// Takes the priorities of another table than `"priority"`.
+    /// Sets the name of the table (default: `"priority"`).
     #[must_use]
     pub fn table(mut self, name: &str) -> Self {
         name.clone_into(&mut self.table);

@@ -1,4 +1,4 @@
-//! Windows by column: which columns a batch has, and how much history of each.
+//! Windows by column: the columns of a batch, and the history of each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::error::SampleError;
 use crate::priority::PriorityOptions;
 use crate::schema::Schema;
 
-/// How much of a window a batch shows of one column.
+/// Part of a window that a batch shows of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnWindow {
     /// The drawn transition alone, without a window axis: `[B, ...]`.

@@ -1,5 +1,5 @@
-//! Draws by priority: the first draws of a batch together, later ones of an item one by one, and
-//! the importance weights of what was drawn.
+//! Draws by priority. The first draws of all items of a batch are made together, later draws of an
+//! item one by one. Also computes importance weights.
 
 use backcast_layout::protocol::sum_tree::Descent;
 
@@ -11,19 +11,19 @@ use crate::error::{PriorityError, SampleError};
 use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weight};
 use crate::ring::Ring;
 
-/// Priorities of a sampler, and what the current batch drew by them.
+/// Priorities of a sampler, and the draws of the current batch.
 #[derive(Debug)]
 pub(super) struct PrioritisedDraws {
     options: PriorityOptions,
     priorities: Priorities,
-    /// First draw of each item: what the tree gave, and the row of that leaf.
+    /// First draw of each item: the descent of the tree, and the row of its leaf.
     descents: Vec<Descent>,
     rows: Vec<Option<(usize, u64)>>,
-    /// Value of the leaf that each item was drawn by last.
+    /// Value of the leaf of each item's last draw.
     leaves: Vec<u64>,
 }
 
-/// Share of the total that an item's draws fall into.
+/// Part of the total from which an item is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stratum {
     first: u64,
@@ -31,7 +31,7 @@ struct Stratum {
 }
 
 impl Stratum {
-    /// Returns the share of item `item` of `items`: all shares together are the total.
+    /// Returns the part for item `item` of `items`. The parts of all items make up the total.
     fn of(total: u64, item: usize, items: usize) -> Self {
         let bound = |item: usize| {
             let share = u128::from(total) * item as u128 / items.max(1) as u128;
@@ -78,8 +78,8 @@ impl PrioritisedDraws {
         Ok(())
     }
 
-    /// Lets new rows enter and makes the first draws of all items. Returns `false` if no row has a
-    /// priority.
+    /// Gives leaves to new rows and makes the first draws of all items. Returns `false` if no row
+    /// has a priority.
     pub(super) fn begin(
         &mut self,
         rng: &mut CounterRng,
@@ -95,7 +95,7 @@ impl PrioritisedDraws {
         for item in 0..items {
             let Stratum { first, len } = self.stratum(total, item, items, 0);
             let below = rng.first_below(len, batch, number(item)).filter(|_| len > 0);
-            // A number beyond the total gives no leaf.
+            // A number that is not below the total finds no leaf.
             self.descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
         }
         self.priorities.descend(&mut self.descents);
@@ -109,8 +109,8 @@ impl PrioritisedDraws {
         Ok(true)
     }
 
-    /// Returns the share that an attempt for an item draws from. After many attempts it is all,
-    /// since the rows of a share may all be of the kind that is rejected.
+    /// Returns the part of the total from which an attempt for an item draws. After many attempts
+    /// this is the whole total, since all rows of a part may be rejected.
     fn stratum(&self, total: u64, item: usize, items: usize, attempt: u32) -> Stratum {
         if self.options.stratified && attempt < MAX_REJECTIONS {
             Stratum::of(total, item, items)
@@ -124,7 +124,7 @@ impl PrioritisedDraws {
         self.rows.get(item).copied().flatten()
     }
 
-    /// Returns the row that an attempt draws for an item, or `None` if the attempt gives none.
+    /// Returns the row that an attempt draws for an item, or `None` if it finds none.
     pub(super) fn candidate(
         &mut self,
         rng: &CounterRng,
@@ -147,7 +147,7 @@ impl PrioritisedDraws {
         Some(Candidate { attempt, lane, seq })
     }
 
-    /// Looks the leaves of named rows up; rows without one count as new.
+    /// Looks up the leaves of named rows. A row without one gets the value of a new row.
     pub(super) fn look_up(&mut self, index: &[i64]) {
         self.leaves.clear();
         self.leaves.extend(index.iter().map(|index| self.priorities.leaf_of_row(*index)));
@@ -160,7 +160,8 @@ impl PrioritisedDraws {
         let of_batch = self.leaves.iter().copied().min().unwrap_or(0);
         let least = match self.options.weights {
             WeightNorm::Batch => of_batch,
-            // A row that changed since it was drawn may have been smaller than all are now.
+            // A row whose leaf changed since it was drawn may have had a smaller value than all
+            // rows have now.
             WeightNorm::Table => match self.priorities.view().least() {
                 0 => of_batch,
                 least => least.min(of_batch),

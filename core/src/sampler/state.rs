@@ -4,7 +4,7 @@ use super::columns::{ColumnWindows, SamplerSpec};
 use super::options::Boundary;
 use crate::priority::PriorityOptions;
 
-/// Everything but the data that determines the next batch of a sampler.
+/// State of a sampler. Together with the data it determines the next batches.
 ///
 /// Draws are counted, so a seed and a number of batches are a position. `ring.sampler(state)` draws
 /// what the first sampler would have drawn next from the same data, in any process and language.
@@ -39,9 +39,9 @@ pub struct SamplerState {
     pub future: u32,
     /// Transitions of n-step returns.
     pub n_step: Option<u32>,
-    /// Their discount.
+    /// Discount of n-step returns.
     pub gamma: Option<f64>,
-    /// Whether their discounts are those of the column `discount`.
+    /// Whether n-step returns take their discounts from the column `discount`.
     pub discounts: bool,
     /// Treatment of windows that reach beyond their episode.
     pub boundary: Boundary,

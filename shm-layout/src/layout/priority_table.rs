@@ -1,4 +1,4 @@
-//! `table-NAME.dat`: the priorities that learners give to rows, as a sum tree.
+//! `table-NAME.dat`: the priorities that learners set for rows, as a sum tree.
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) const TABLE_HEADER_BYTES: u64 = 256;
 pub(crate) const TABLE_LANE_BYTES: u64 = 16;
 /// Fractional bits of a leaf: the leaf of priority 1 is `1 << 24`.
 pub const LEAF_ONE: u64 = 1 << 24;
-/// Most leaves of a table.
+/// Maximum leaves of a table.
 pub(crate) const MAX_LEAVES: u64 = 1 << 36;
 /// Number of the only kind of table: priorities in a sum tree.
 const KIND_PRIORITIES: u32 = 1;
@@ -42,7 +42,7 @@ pub(crate) struct TableHeader {
     pub boot_id_hash: u64,
     /// Random id of the ring, as in the superblock.
     pub ring_uuid: [u8; 16],
-    /// Leaves of a lane: row `seq` has leaf `seq mod lane_leaves` of its lane's.
+    /// Leaves of a lane. Row `seq` has leaf `seq mod lane_leaves` of its lane.
     pub lane_leaves: u64,
     /// Lanes of the ring.
     pub lane_count: u32,
@@ -60,20 +60,20 @@ pub(crate) struct TableHeader {
     pub crc32: u32,
 }
 
-/// Counters of a table, for their offsets: they are atomics. The holder of the table's lock writes
-/// them.
+/// Counters of a table. Used for their offsets only: in memory they are atomics. The holder of the
+/// table's lock writes them.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct TableCounterBytes {
-    /// Leaves listed in the journal; 0 unless a change is under way or was cut by a kill.
+    /// Leaves listed in the journal. 0 unless a change is being made or its process was killed.
     pub journal_count: u64,
-    /// Largest leaf value given so far.
+    /// Largest leaf value so far.
     pub largest: u64,
-    /// Rows that entered.
+    /// Rows that got a leaf.
     pub entered: u64,
     /// Priorities that were set.
     pub updated: u64,
-    /// Priorities that were dropped because their row is gone, or is no transition.
+    /// Priorities dropped because their row was overwritten or is not a transition.
     pub stale: u64,
     /// Changes of killed processes that were finished by another one.
     pub repairs: u64,
@@ -81,13 +81,13 @@ pub(crate) struct TableCounterBytes {
     pub unused: [u8; 80],
 }
 
-/// Words of a lane, for their offsets: they are atomics.
+/// Words of a lane. Used for their offsets only: in memory they are atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct TableLaneBytes {
-    /// One past the newest row that has a leaf.
+    /// One past the newest row with a leaf.
     pub entered: u64,
-    /// Rows below it have no leaf any more.
+    /// Oldest row with a leaf. Older rows have lost theirs.
     pub expired: u64,
 }
 
@@ -109,11 +109,11 @@ pub struct TableSettings {
 /// Counters of a table at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounters {
-    /// Rows that entered.
+    /// Rows that got a leaf.
     pub entered: u64,
     /// Priorities that were set.
     pub updated: u64,
-    /// Priorities that were dropped because their row is gone, or is no transition.
+    /// Priorities dropped because their row was overwritten or is not a transition.
     pub stale: u64,
     /// Changes of killed processes that were finished by another one.
     pub repairs: u64,
@@ -176,8 +176,7 @@ impl TableHeader {
         TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() }
     }
 
-    /// Returns the sizes and settings that a header states, for a ring of this id and with so many
-    /// lanes.
+    /// Checks a header against a ring's id and number of lanes. Returns its sizes and settings.
     pub(crate) fn check(
         &self,
         path: &Path,
@@ -220,7 +219,7 @@ fn lane_word(lane: u32) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX) / WORD
 }
 
-/// Memory of a table. Its words are atomics; nothing in them is trusted.
+/// Memory of a table. Its words are atomics, and no value in them is trusted.
 #[derive(Debug)]
 pub(crate) struct TableMemory {
     pub(crate) map: Mapping,
@@ -228,7 +227,7 @@ pub(crate) struct TableMemory {
 }
 
 impl TableMemory {
-    /// Returns one past the newest row of a lane that has a leaf, and the oldest one that has.
+    /// Returns one past the newest row of a lane with a leaf, and the oldest row with one.
     pub(crate) fn lane(&self, lane: u32) -> (u64, u64) {
         let word = lane_word(lane);
         (self.load(word), self.load(word + 1))
@@ -237,12 +236,12 @@ impl TableMemory {
     pub(crate) fn set_lane(&self, lane: u32, entered: u64, expired: u64) {
         let word = lane_word(lane);
         // ORDERING: release: a process that is killed before the leaves are in the tree has not
-        // moved the mark, so that the rows enter again.
+        // stored the new range, so the rows enter again.
         self.store(word + 1, expired, Ordering::Release);
         self.store(word, entered, Ordering::Release);
     }
 
-    /// Returns the largest leaf value given so far, within the limits.
+    /// Returns the largest leaf value so far, within the limits.
     pub(crate) fn largest(&self) -> u64 {
         self.load(counter(offset_of!(TableCounterBytes, largest))).clamp(1, self.shape.most())
     }

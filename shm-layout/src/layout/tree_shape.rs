@@ -2,15 +2,16 @@
 
 /// Children of a node: as many words as a cache line of 64 bytes has.
 pub const FAN_OUT: usize = 8;
-/// Leaves that one step of a change may alter.
+/// Maximum leaves that the journal lists. Larger changes are made in parts.
 pub const JOURNAL_ENTRIES: usize = 2048;
 
 /// Places of the words of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeLevel {
-    /// First word of the sums; of the leaves on level 0.
+    /// First word of the sums, or on level 0 of the leaves.
     pub(crate) sums: usize,
-    /// First word of the smallest leaves. On level 0 a leaf is its own smallest.
+    /// First word of the smallest leaves. On level 0 this equals `sums`: a leaf is its own
+    /// smallest.
     pub(crate) least: usize,
     pub(crate) nodes: usize,
 }
@@ -22,15 +23,15 @@ pub struct TreeShape {
     pub(crate) count: usize,
     /// First word of the journal.
     pub(crate) journal: usize,
-    /// Leaves first.
+    /// Levels, from the leaves up.
     pub(crate) levels: Vec<TreeLevel>,
     end: usize,
 }
 
 impl TreeShape {
     /// Returns the shape of a tree of `leaves` leaves. The count of the journal is the word
-    /// `count`; everything else stands from word `first` on, which begins a cache line. `None` if
-    /// there are no leaves, or too many for this machine to count.
+    /// `count`; everything else is from word `first` on, which begins a cache line. Returns `None`
+    /// if there are no leaves, or more than `usize` can count.
     #[must_use]
     pub fn new(count: usize, first: usize, leaves: u64) -> Option<Self> {
         let mut nodes = usize::try_from(leaves).ok().filter(|nodes| *nodes > 0)?;
@@ -69,7 +70,7 @@ impl TreeShape {
         self.levels.first().filter(|level| leaf < level.nodes).map(|level| level.sums + leaf)
     }
 
-    /// Returns the level that has one node's words.
+    /// Returns the top level, which has the words of one node.
     pub(crate) fn top(&self) -> Option<&TreeLevel> {
         self.levels.last()
     }

@@ -1,14 +1,15 @@
-//! Sum tree: draws in proportion to priorities, beside updates, with sums that are always exact.
+//! Sum tree: draws in proportion to priorities while another process updates them, with sums that
+//! are always exact.
 //!
-//! A tree of fan-out 8 over 64-bit integers, a cache line per node. Level 0 holds the leaves, every
-//! word of a higher level the sum of eight words of the level below; beside the sums stand the
-//! smallest leaves that are not 0.
+//! A tree of fan-out 8 over 64-bit integers, with a cache line per node. Level 0 has the leaves.
+//! Every word of a higher level is the sum of eight words of the level below. For each of these
+//! words, the level also has the smallest leaf below it that is not 0.
 //!
 //! One process at a time changes the tree: the holder of its lock, which the kernel releases when
 //! the process dies. A change ([`commit`]):
 //!
 //! 1. writes the numbers of its leaves into the journal, release fence, then their count;
-//! 2. passes a release fence and stores the leaves;
+//! 2. executes a release fence and stores the leaves;
 //! 3. recomputes every ancestor of those leaves, level by level, from its eight children;
 //! 4. stores the count 0 (release).
 //!
@@ -16,21 +17,20 @@
 //! the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair changes
 //! nothing.
 //!
-//! Why sums are exact. At any moment, every word above level 0 that is no ancestor of a leaf in the
-//! journal equals the sum of its children: steps 2 and 3 store to leaves in the journal and to
-//! ancestors of them alone, and step 4 empties the journal when all of those were recomputed,
-//! children first. Integer sums do not round, so nothing accumulates, however many changes are
-//! made.
+//! Sums are exact for this reason. At any moment, every word above level 0 that is not an ancestor
+//! of a leaf in the journal equals the sum of its children: steps 2 and 3 store only to leaves in
+//! the journal and their ancestors, and step 4 empties the journal after all ancestors were
+//! recomputed, children first. Integer sums are not rounded, so no error accumulates.
 //!
-//! [`descend`] takes no lock. It checks at every node that the rest lies below the node's sum, and
-//! at the leaf that it lies below the leaf, so a descent that sums moved under gives no leaf and
-//! is drawn again.
+//! [`descend`] takes no lock. It checks at every node that the rest is below the node's sum, and at
+//! the leaf that it is below the leaf. If sums change during a descent, the descent may therefore
+//! find no leaf, and is drawn again.
 
 use std::sync::atomic::Ordering::{self, Relaxed};
 
 pub use crate::layout::tree_shape::{FAN_OUT, JOURNAL_ENTRIES, TreeShape};
 
-/// Places of the fences of a change.
+/// Fences of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeFence {
     /// Between the entries of the journal and their count. Release.
@@ -47,34 +47,34 @@ pub trait TreeWords {
     fn line(&self, word: usize) -> [u64; FAN_OUT];
     /// Stores a word. Does nothing outside the memory.
     fn store(&self, word: usize, value: u64, order: Ordering);
-    /// Passes a fence of a change.
+    /// Executes a fence of a change.
     fn fence(&self, at: TreeFence);
     /// Prefetches the cache line of a word.
     fn prefetch(&self, _word: usize) {}
 }
 
-/// New value of a leaf.
+/// A leaf and its new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafChange {
     /// Number of the leaf.
     pub leaf: usize,
-    /// Its value.
+    /// New value of the leaf.
     pub value: u64,
 }
 
 /// A draw on its way down the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descent {
-    /// Before: a number below the total. After: what is left of it below the leaf.
+    /// Before the descent, a number below the total. After it, the remainder within the leaf.
     pub rest: u64,
-    /// The node reached; after the descent the leaf.
+    /// The node reached, and after the descent the leaf.
     pub node: usize,
-    /// Value of the leaf; 0 if the sums moved under the descent, which has to be drawn again.
+    /// Value of the leaf. 0 if the sums changed during the descent: draw again.
     pub value: u64,
 }
 
 impl Descent {
-    /// Returns a descent for a number below the total.
+    /// Returns a descent that begins with a number below the total.
     #[must_use]
     pub fn of(rest: u64) -> Self {
         Self { rest, node: 0, value: 0 }
@@ -86,18 +86,18 @@ pub fn leaf(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) -> u64 {
     shape.leaf(leaf).map_or(0, |word| tree.load(word))
 }
 
-/// Returns the sum of all leaves. Eight loads.
+/// Returns the sum of all leaves, with eight loads.
 pub fn total(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
     shape.top().map_or(0, |top| sum(tree.line(top.sums)))
 }
 
-/// Returns the smallest leaf that is not 0, or 0 if all are. Eight loads.
+/// Returns the smallest leaf that is not 0, or 0 if all are 0, with eight loads.
 pub fn least(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
     shape.top().map_or(0, |top| smallest(tree.line(top.least)))
 }
 
-/// Changes leaves. The caller holds the tree's lock and has [repaired](repair) the tree. Of two
-/// changes of a leaf the later one counts. `scratch` is memory for another call.
+/// Changes leaves. The caller holds the tree's lock and has [repaired](repair) the tree. If a leaf
+/// is changed twice, the later value counts. `scratch` is memory that calls reuse.
 pub fn commit(
     tree: &impl TreeWords,
     shape: &TreeShape,
@@ -134,13 +134,13 @@ pub fn write_leaves(tree: &impl TreeWords, shape: &TreeShape, changes: &[LeafCha
     }
 }
 
-/// Step 3 of a change: recomputes the ancestors of some leaves, children first. Uses `nodes` up.
+/// Step 3 of a change: recomputes the ancestors of some leaves, children first. Empties `nodes`.
 pub fn recompute(tree: &impl TreeWords, shape: &TreeShape, nodes: &mut Vec<usize>) {
     nodes.sort_unstable();
     for pair in shape.levels.windows(2) {
         let [below, level] = pair else { continue };
         let mut before = None;
-        // Siblings are neighbours: each parent is computed once.
+        // Siblings are adjacent in the list, so each parent is computed once.
         nodes.retain_mut(|node| {
             *node /= FAN_OUT;
             before.replace(*node) != Some(*node) && *node < level.nodes
@@ -163,8 +163,8 @@ pub fn recompute(tree: &impl TreeWords, shape: &TreeShape, nodes: &mut Vec<usize
 
 /// Step 4 of a change: empties the journal.
 pub fn clear_journal(tree: &impl TreeWords, shape: &TreeShape) {
-    // ORDERING: release: no store of the steps before comes after it, so a process that is killed
-    // before the sums are right leaves the count. The lock orders the next holder after it.
+    // ORDERING: release: all stores of the earlier steps come before it, so a process that is
+    // killed before the sums are right leaves the count. The lock orders the next holder after it.
     tree.store(shape.count, 0, Ordering::Release);
 }
 
@@ -183,19 +183,20 @@ pub fn repair(tree: &impl TreeWords, shape: &TreeShape, scratch: &mut Vec<usize>
     true
 }
 
-/// Whether a change is under way, or was when its process was killed. A hint without the lock.
+/// Returns whether a change is under way, or was when its process was killed. Without the lock the
+/// result is only a hint.
 pub fn is_journal_used(tree: &impl TreeWords, shape: &TreeShape) -> bool {
     tree.load(shape.count) != 0
 }
 
-/// Takes draws down to their leaves, all of them a level at a time, so that the cache lines of one
-/// level are fetched while others are read. Takes no lock.
+/// Moves draws down to their leaves, all of them one level at a time, so that the processor fetches
+/// several cache lines of a level at once. Takes no lock.
 pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) {
     for (depth, level) in shape.levels.iter().enumerate().rev() {
         let below = depth.checked_sub(1).and_then(|below| shape.levels.get(below));
         for draw in &mut *draws {
             let words = tree.line(level.sums + draw.node * FAN_OUT);
-            // Without branches: which child it is cannot be predicted.
+            // Without branches, since the child cannot be predicted.
             let (mut sum, mut skipped, mut child) = (0_u64, 0_u64, 0);
             for word in words {
                 sum = sum.wrapping_add(word);
@@ -207,7 +208,7 @@ pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) 
                 draw.node = draw.node * FAN_OUT + child;
                 draw.rest = draw.rest.wrapping_sub(skipped);
             } else {
-                // The sums moved: no child of any node below is reached.
+                // The sums changed: the draw reaches no child of any node below.
                 draw.node = 0;
                 draw.rest = u64::MAX;
             }
@@ -368,7 +369,7 @@ mod tests {
                 prop_assert!((before..before + leaves[draw.node]).contains(&number));
                 prop_assert_eq!((draw.rest, draw.value), (number - before, leaves[draw.node]));
             }
-            // Numbers that no leaf covers give none.
+            // Numbers that are not below the total find no leaf.
             let mut beyond = [total, u64::MAX].map(Descent::of);
             descend(&tree, &shape, &mut beyond);
             prop_assert!(beyond.iter().all(|draw| draw.value == 0));

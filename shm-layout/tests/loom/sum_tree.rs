@@ -1,5 +1,5 @@
-//! Models of the sum tree: a draw beside an update; an updater that is killed after any of its
-//! stores, and the next holder of its lock; and mutants, each of which must be caught.
+//! Models of the sum tree: a draw during an update, and an updater that is killed after any of its
+//! stores before another one takes the lock. Each mutant must be caught.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
@@ -18,15 +18,15 @@ use crate::holds;
 const LEAVES: usize = 16;
 /// Involuntary switches between the threads, per execution. Every mutant is caught with fewer.
 const PREEMPTIONS: usize = 3;
-/// Most stores of an update of two leaves.
+/// Maximum stores of an update of two leaves.
 const STORES: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
-    /// The descent believes every leaf that it reaches.
+    /// The descent accepts every leaf that it reaches.
     AnyLeaf,
-    /// The next holder does not look at the journal.
+    /// The next holder does not read the journal.
     NoRepair,
     /// The count of the journal is stored after the leaves.
     LateJournal,
@@ -40,14 +40,14 @@ enum Mutant {
     RelaxedLock,
 }
 
-/// Words that loom tracks; all others are 0 for ever.
+/// Words that loom tracks. All other words are always 0.
 #[derive(Clone)]
 struct Tree {
     words: Arc<BTreeMap<usize, AtomicU64>>,
     shape: Arc<TreeShape>,
     locked: Arc<AtomicBool>,
     mutant: Mutant,
-    /// Stores until the updater is killed. Its later ones do not happen.
+    /// Number of stores before the updater is killed. Later stores do nothing.
     left: std::rc::Rc<std::cell::Cell<usize>>,
 }
 
@@ -68,7 +68,7 @@ impl Tree {
         }
     }
 
-    /// Returns a handle whose process is killed after so many stores.
+    /// Returns a handle whose process is killed after `stores` stores.
     fn mortal(&self, stores: usize) -> Self {
         Self { left: std::rc::Rc::new(std::cell::Cell::new(stores)), ..self.clone() }
     }
@@ -84,7 +84,7 @@ impl Tree {
         }
     }
 
-    /// Also what the kernel does when the process is killed.
+    /// Releases the lock, as the kernel also does when the process is killed.
     fn unlock(&self) {
         let relaxed = self.mutant == Mutant::RelaxedLock;
         let order = if relaxed { Ordering::Relaxed } else { Ordering::Release };
@@ -123,7 +123,7 @@ impl Tree {
         self.unlock();
     }
 
-    /// Draws a leaf. `None` if the sums moved under the descent.
+    /// Draws a leaf. Returns `None` if the sums changed during the descent.
     fn draw(&self, number: u64) -> Option<usize> {
         let mut draw = [Descent::of(number)];
         descend(self, &self.shape, &mut draw);
@@ -208,7 +208,7 @@ fn check(
     (passed, seen)
 }
 
-/// Leaf 1 loses its priority while a draw is on its way down. Leaf 0 never has one.
+/// Leaf 1 loses its priority during a draw. Leaf 0 never has one.
 fn draw_beside_update(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
     let tree = Tree::new(mutant);
     tree.update(&[change(1, 2), change(8, 3)]);
@@ -229,7 +229,7 @@ fn draw_beside_update(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
     assert_eq!(after, 9, "lost: the wrong leaf");
 }
 
-/// An updater is killed after so many stores, and another one takes the lock.
+/// An updater is killed after `stores` stores, and another one takes the lock.
 fn kill(stores: usize) -> impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync + 'static {
     move |mutant, seen| {
         let tree = Tree::new(mutant);
@@ -238,7 +238,7 @@ fn kill(stores: usize) -> impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync +
         let killed = thread::spawn(move || mortal.update(&[change(0, 5), change(9, 1)]));
         tree.update(&[change(1, 7)]);
         killed.join().expect("the killed updater's thread ends");
-        // The next holder, whatever came last.
+        // The next holder takes the lock in every case.
         tree.lock();
         let repaired = mutant != Mutant::NoRepair && repair(&tree, &tree.shape, &mut Vec::new());
         tree.unlock();
@@ -270,7 +270,7 @@ fn the_sums_are_exact_after_a_kill_at_any_store() {
     assert!(repaired > 0, "the model proves nothing");
 }
 
-/// A mutant is caught by a kill after some store, or without one.
+/// Checks that a mutant is caught with a kill after some store, or without a kill.
 fn dies(mutant: Mutant) {
     let caught = (0..=STORES).find(|stores| !check(mutant, kill(*stores)).0);
     println!("{mutant:?}: caught by a kill after {caught:?} stores");
