@@ -1,10 +1,15 @@
-//! Flags of a row.
+//! Flags of a row, one bit each.
+//!
+//! [`FINAL`] is what makes `next_obs` cost nothing: an episode of n transitions takes n + 1 rows,
+//! and the last row holds the observation after the last step. The writer adds it
+//! (`writer/episode_clock.rs`); no transition starts at it (`sampler/window.rs`).
 
 /// Flag: the action of this row ended the episode.
 pub const TERMINATED: u32 = 1;
 /// Flag: something outside the episode ended it after this row.
 pub const TRUNCATED: u32 = 2;
-/// Flag: this row holds the final observation; its step columns are zero.
+/// Flag: this row holds the final observation of an episode; its step columns are zero. No
+/// transition starts at it.
 pub const FINAL: u32 = 4;
 /// Flag: this row does not continue the row before it.
 pub const GAP: u32 = 8;

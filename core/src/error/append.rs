@@ -54,7 +54,7 @@ pub enum AppendError {
         /// Columns of role obs.
         expected: usize,
     },
-    /// A column of another element type.
+    /// A column of another element type. Python's writer converts, or refuses, before it gets here.
     #[error("column `{name}` holds {expected}, the step gives {got}; convert it first")]
     WrongDType {
         /// Column.

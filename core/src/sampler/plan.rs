@@ -3,12 +3,15 @@
 //! One gather of `H + F + 1` rows serves an observation column: its history, its `next_`, its
 //! future and the future's `next_` are overlapping views of one arena.
 
+mod prefetch_policy;
 mod segments;
 
 use std::ops::Range;
 
 use backcast_layout::{Column, DType, Role};
 
+use self::prefetch_policy::micro_batch;
+pub(crate) use self::prefetch_policy::{MICRO_BATCH, PrefetchPolicy};
 pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
 use super::columns::{ColumnWindow, SelectedColumns};
 use super::options::{Boundary, SamplerOptions};
@@ -87,18 +90,6 @@ pub struct View {
 /// Key of the importance weights.
 pub(crate) const WEIGHT: &str = "weight";
 
-/// Most items of a micro-batch: about as many as the cache lines that a core requests at a time.
-pub(crate) const MICRO_BATCH: usize = 16;
-
-/// When the rows of a micro-batch are prefetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PrefetchPolicy {
-    /// Item by item, as they are selected.
-    Eager,
-    /// Between the copies of the micro-batch before.
-    Interleaved,
-}
-
 /// Arenas and views of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchPlan {
@@ -174,10 +165,6 @@ pub(crate) struct ArenaField {
     /// Rows that are copied, if any are.
     pub(crate) slice: Option<SegmentSlice>,
 }
-
-/// Bytes of an item's rows up to which items are copied in full micro-batches: two such
-/// micro-batches fit into L2. Longer items are copied one by one.
-const SHORT_ITEM: usize = 8 << 10;
 
 impl BatchPlan {
     pub(crate) fn new(
@@ -325,13 +312,12 @@ impl BatchPlan {
 
     /// Returns the number of items that are copied together.
     pub(crate) fn micro_batch(&self) -> usize {
-        if self.segments.row_bytes() <= SHORT_ITEM { MICRO_BATCH } else { 1 }
+        micro_batch(self.segments.row_bytes())
     }
 
-    /// Returns when the rows of a micro-batch are prefetched. Copies of a few instructions are too
-    /// short to hide prefetches between them.
+    /// Returns when the rows of a micro-batch are prefetched.
     pub(crate) fn prefetch_policy(&self) -> PrefetchPolicy {
-        if self.segments.is_slow() { PrefetchPolicy::Interleaved } else { PrefetchPolicy::Eager }
+        PrefetchPolicy::of(&self.segments)
     }
 
     /// Returns the rows of an item's window that are copied.

@@ -4,8 +4,8 @@ use backcast_core::{Kind, Observed, Ring, collect, list, remove};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::allocation::granted;
 use super::create::create;
+use super::grant::granted;
 use super::resize::resize;
 use super::restore::attach;
 use super::shared::{Shared, add, log_removed};

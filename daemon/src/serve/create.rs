@@ -6,9 +6,10 @@ use backcast_core::{
 };
 use backcast_persist::Mode;
 
-use super::allocation::{fits, granted, keep, over, room};
+use super::budget::evict::{evicted, forget};
+use super::budget::room::{fits, over, room};
 use super::budget::{self, WhenFull};
-use super::evict::{evicted, forget};
+use super::grant::{granted, keep};
 use super::restore::bring_back;
 use super::shared::{Live, Shared, add};
 use crate::objects::catalogue::is_garbage;

@@ -1,15 +1,14 @@
 //! The daemon: one process per base directory that maintains its objects. It holds no ring and no
 //! lock that a writer or reader waits for, so it can be killed and restarted at any moment.
 
-mod allocation;
 mod answer;
 mod budget;
 mod config;
 mod connection;
 mod create;
 mod error;
-mod evict;
 mod gate;
+mod grant;
 mod http;
 mod listen;
 mod log;

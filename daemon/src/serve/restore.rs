@@ -4,7 +4,7 @@ use backcast_core::{Exist, Ring, RingError, SegmentError};
 use backcast_persist::{Snapshot, Store};
 use serde_json::Value;
 
-use super::evict::{MEMFD, MODE, evicted, forget};
+use super::budget::evict::{MEMFD, MODE, evicted, forget};
 use super::shared::Shared;
 use super::snapshot::loaded;
 use crate::objects::persist;

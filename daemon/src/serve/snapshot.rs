@@ -3,7 +3,8 @@
 use backcast_core::{Base, Exist, Observed, Ring, RingOptions, Schema};
 use backcast_persist::{LoadOptions, SaveOptions, Snapshot, Store};
 
-use super::allocation::{granted, keep, room};
+use super::budget::room::room;
+use super::grant::{granted, keep};
 use super::shared::Shared;
 use crate::objects::numbered::save_numbered;
 use crate::protocol::{Code, Granted, LoadAsk, Refusal, SaveAsk, SaveOutcome, StoredSnapshot};

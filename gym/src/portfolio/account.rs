@@ -11,7 +11,7 @@
 use backcast_market::{PanelRow, PanelRows, PriceColumn};
 
 use super::{
-    choices::{Bidding, StopLossPrice},
+    choices::Bidding,
     record::PortfolioFill,
     rules::{Sides, TradingRules},
 };
@@ -36,7 +36,7 @@ pub(crate) struct MarketDay<'a> {
 }
 
 impl MarketDay<'_> {
-    fn row(&self, ticker: usize) -> PanelRow<'_> {
+    pub(super) fn row(&self, ticker: usize) -> PanelRow<'_> {
         self.rows.row(self.tickers[ticker], self.day)
     }
 }
@@ -228,30 +228,6 @@ impl PortfolioAccount<'_> {
                     is_stop_loss,
                     is_settlement,
                 });
-            }
-        }
-    }
-
-    /// Sells every holding whose price has fallen below its limit. A holding without a row today
-    /// waits for the next row.
-    ///
-    /// `before`: shares held before today's orders, if the checked price may be older than the
-    /// orders. Holdings that have grown since are left out; empty leaves out none.
-    pub(crate) fn stop_losses(&mut self, open: &[f64], before: &[i32]) {
-        let rules = self.today.rules;
-        for (ticker, &open) in open.iter().enumerate() {
-            let held = self.shares[ticker];
-            if held == 0 || open <= 0.0 || before.get(ticker).is_some_and(|&before| held > before) {
-                continue;
-            }
-            let price = match rules.stop_loss_price {
-                StopLossPrice::Close => self.today.closes[ticker],
-                StopLossPrice::Low => self.today.row(ticker).value(PriceColumn::Low as usize),
-            };
-            if price < self.avg_buy_price[ticker] * rules.stop_loss_tolerance
-                && rules.tradable(self.today.tickers[ticker], self.today.day)
-            {
-                self.sell(ticker, held.unsigned_abs(), true);
             }
         }
     }

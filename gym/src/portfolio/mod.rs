@@ -2,7 +2,8 @@
 //!
 //! Modules from the bottom up: settings and records (`choices`, `options`, `record`, `error`), the
 //! panel as steps read it (`prices`, `table`, `start_days`, `departures`, `selection`, `rules`,
-//! `setup`), the money rules (`account`, `quotes`, `orders`), the state of all portfolios
+//! `setup`), the money rules (`account`, `stop_loss`, `quotes`,
+//! `orders`), the state of all portfolios
 //! (`own_prices`, `observation`, `portfolios`), the environment (`env`).
 
 mod account;
@@ -23,6 +24,7 @@ mod rules;
 mod selection;
 mod setup;
 mod start_days;
+mod stop_loss;
 mod table;
 
 pub use choices::{Bidding, Delisting, StopLossDay, StopLossPrice, Valuation};

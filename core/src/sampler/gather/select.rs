@@ -21,6 +21,9 @@ impl Sampler {
         policy: PrefetchPolicy,
     ) {
         micro_batch.begin(items.start, policy);
+        if items.is_empty() {
+            return;
+        }
         let (mut drawn, mut attempts) = ([NO_DRAW; MICRO_BATCH], [0; MICRO_BATCH]);
         let Self { eligibility, rng, extent, prioritised, .. } = self;
         let ranges = eligibility.ranges();

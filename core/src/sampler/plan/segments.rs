@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use backcast_layout::WindowSlice;
 
+use super::prefetch_policy::{LONG, QUICK};
 use super::{ArenaField, Source, Summed};
 use crate::sampler::window::WindowExtent;
 
@@ -39,11 +40,6 @@ pub(crate) struct SegmentSlice {
     /// item's cache lines is prefetched during the copy.
     pub(crate) share: (usize, usize),
 }
-
-/// Bytes up to which a copy is quick: too few instructions to hide prefetches between them.
-const QUICK: usize = 64;
-/// Bytes from which on prefetches are issued between the cache lines of a copy and not before it.
-const LONG: usize = 1 << 10;
 
 /// The segments of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

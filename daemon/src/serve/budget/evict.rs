@@ -4,11 +4,11 @@ use backcast_core::{Base, Kind, ObjectInfo, Observed, SegmentError, list, remove
 use backcast_persist::{Snapshot, Store};
 use serde_json::{Value, json};
 
-use super::shared::Shared;
 use crate::objects::catalogue::is_garbage;
 use crate::objects::evicted::spec;
 use crate::objects::persist;
 use crate::protocol::Refusal;
+use crate::serve::shared::Shared;
 
 /// Attempts to save a ring that is used meanwhile.
 const ATTEMPTS: u32 = 3;

@@ -1,4 +1,8 @@
-//! Memory budget of all objects of a base directory.
+//! Memory budget of all objects of a base directory: its size here, which request fits in
+//! [`room`], which ring makes room in [`evict`].
+
+pub(super) mod evict;
+pub(super) mod room;
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,11 +1,11 @@
-//! Memory for rings within the budget.
+//! Decides whether a ring fits the budget, makes room for it, or refuses it.
 
-use backcast_core::{ObjectInfo, Ring, collect, list};
+use backcast_core::{ObjectInfo, collect, list};
 
-use super::budget::{self, WhenFull};
 use super::evict::evict_one;
-use super::shared::{Live, Shared, add};
-use crate::protocol::{Code, Granted, Refusal};
+use super::{WhenFull, explain, used};
+use crate::protocol::{Code, Refusal};
+use crate::serve::shared::{Live, Shared, add};
 
 /// Makes room for a ring by removing orphans and, if the settings say so, by evicting other rings.
 /// The caller has the turn.
@@ -29,30 +29,12 @@ pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), 
 
 /// Whether further bytes fit the budget.
 pub(crate) fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
-    budget::used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
+    used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
 }
 
 /// Returns the refusal of a ring that exceeds the budget.
 pub(crate) fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
-    let over = budget::over(live.budget_bytes, asked_bytes, objects);
-    let message = budget::explain(&format!("ring `{name}`"), &over);
+    let over = super::over(live.budget_bytes, asked_bytes, objects);
+    let message = explain(&format!("ring `{name}`"), &over);
     Refusal { over_budget: Some(Box::new(over)), ..Refusal::new(Code::OverBudget, message) }
-}
-
-/// Keeps the memory of a new ring in memfds. A ring that cannot be kept is freed with its handle.
-pub(crate) fn keep(shared: &Shared, ring: &Ring) -> Result<(), Refusal> {
-    Ok(ring.keep_by(shared.memory())?)
-}
-
-/// Describes a ring to the client that receives it.
-pub(crate) fn granted(name: &str, ring: &Ring, made: bool, asked_bytes: u64) -> Granted {
-    let stats = ring.stats();
-    Granted {
-        name: name.to_owned(),
-        path: stats.path.unwrap_or_default(),
-        made,
-        allocated_bytes: stats.bytes_allocated,
-        asked_bytes,
-        capacity_rows: stats.capacity,
-    }
 }

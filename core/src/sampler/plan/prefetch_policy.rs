@@ -1,0 +1,36 @@
+//! How far ahead a gather prefetches: one micro-batch, at once or between the copies of the one
+//! before, by how long its copies are.
+
+use super::segments::Segments;
+
+/// Most items of a micro-batch: about as many as the cache lines that a core requests at a time.
+pub(crate) const MICRO_BATCH: usize = 16;
+/// Bytes of an item's rows up to which items are copied in full micro-batches: two such
+/// micro-batches fit into L2. Longer items are copied one by one.
+const SHORT_ITEM: usize = 8 << 10;
+/// Bytes up to which a copy is quick: too few instructions to hide prefetches between them.
+pub(super) const QUICK: usize = 64;
+/// Bytes from which on prefetches are issued between the cache lines of a copy and not before it.
+pub(super) const LONG: usize = 1 << 10;
+
+/// When the rows of a micro-batch are prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PrefetchPolicy {
+    /// Item by item, as they are selected.
+    Eager,
+    /// Between the copies of the micro-batch before.
+    Interleaved,
+}
+
+impl PrefetchPolicy {
+    /// Returns the policy for copies of some segments. Quick copies alone are too short to hide
+    /// prefetches between them.
+    pub(super) fn of(segments: &Segments) -> Self {
+        if segments.is_slow() { PrefetchPolicy::Interleaved } else { PrefetchPolicy::Eager }
+    }
+}
+
+/// Returns the number of items of `row_bytes` bytes that are copied together.
+pub(super) fn micro_batch(row_bytes: usize) -> usize {
+    if row_bytes <= SHORT_ITEM { MICRO_BATCH } else { 1 }
+}
