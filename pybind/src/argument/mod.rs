@@ -34,7 +34,7 @@ pub(crate) enum Argument<T> {
 }
 
 impl<T> Argument<T> {
-    /// Returns the value, or an error that names the argument and says what to give.
+    /// Returns the value, or an error that names the argument and the accepted values.
     pub(crate) fn get(self, what: &str, wanted: &str) -> Result<T, Failure> {
         match self {
             Self::Value(value) => Ok(value),

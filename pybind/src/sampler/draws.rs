@@ -149,7 +149,7 @@ impl SharedSampler {
         Ok(batch)
     }
 
-    /// Gathers the transitions that are there, with `found` beside them.
+    /// Gathers the transitions that the ring holds, with `found` beside them.
     fn gather_present<'py>(
         &self,
         py: Python<'py>,

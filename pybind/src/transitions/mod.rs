@@ -43,11 +43,11 @@ use crate::transitions::states::{ArgumentNames, Arguments, TickerLists, read, si
 /// action_shape : sequence of int, optional
 ///     Shape of one action; ``(T,)`` when left out.
 /// n_objectives : int, optional
-///     Rewards of one transition; what the first ones have when left out.
+///     Rewards of one transition; by default as many as the first ones have.
 /// end : int, optional
 ///     The first day that no future shows; all days of the panel are shown when left out.
 /// **settings
-///     As in :class:`backcast.finrl.VecReplayBuffer`.
+///     See :class:`backcast.finrl.VecReplayBuffer`.
 ///
 /// Raises
 /// ------

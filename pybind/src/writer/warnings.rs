@@ -1,4 +1,4 @@
-//! Warnings of appends: leases in the way, rows that contradict the autoreset mode, a lost name.
+//! Warnings of appends: blocking leases, rows that contradict the autoreset mode, a lost name.
 
 use backcast_core::Stall;
 use pyo3::prelude::*;

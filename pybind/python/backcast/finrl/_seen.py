@@ -90,7 +90,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioVectorEnv.history`.
+            In the form of :meth:`backcast.envs.PortfolioVectorEnv.history`.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
+            In the form of :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
 
         Raises
         ------

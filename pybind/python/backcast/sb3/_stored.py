@@ -187,7 +187,7 @@ class Stored:
     ) -> tuple[Rows, NDArray[np.bool_]]:
         """Return the transitions at some places, and which of them are still there.
 
-        What is not there is zero.
+        Missing rows are zero.
         """
         if self._reader is None:
             boundary: Any = "mask" if self.frames is None else "clamp"

@@ -29,10 +29,10 @@ class Sampler:
     Parameters
     ----------
     buf : ReplayBuffer
-        Where to draw from.
+        Buffer to draw from.
     device : torch.device or str, optional
-        Where the tensors are; the CPU if left out. On a GPU they are copied out of pinned memory,
-        which is allocated once and filled in turn.
+        Device of the tensors; the CPU by default. On a GPU they are copied from pinned memory,
+        which is allocated once and reused.
     contiguous : bool, optional
         Whether windows are contiguous tensors of their own. If not, ``obs``, ``next_obs`` and
         ``future`` are strided views that overlap in memory: do not write to them. If left out,
@@ -40,8 +40,8 @@ class Sampler:
     float_obs : bool
         Turn uint8 observations into float32 from 0 to 1, on the device.
     **options
-        As of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``, ``n_step``,
-        ``gamma``, ``boundary``, ``state``.
+        Options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
+        ``n_step``, ``gamma``, ``boundary``, ``state``.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class Sampler:
         Returns
         -------
         Batch
-            Of tensors, nested where column names hold a ``/``.
+            A batch of tensors, nested if column names have a ``/``.
         """
         return self._converted(self._sampler.sample(batch_size))
 
@@ -154,7 +154,7 @@ class Sampler:
 class Loader(IterableDataset):
     """Iterates over batches of tensors that a thread draws ahead; made by :meth:`Sampler.batches`.
 
-    What a ``DataLoader`` over the ring would be: ``for batch in loader``, and ``len(loader)`` where
+    Works like a ``DataLoader`` over the ring: ``for batch in loader``, and ``len(loader)`` where
     a limit was given. Each ``iter`` goes on in the sampler's stream of draws.
     """
 

@@ -199,25 +199,25 @@ impl Writer {
     ///
     /// For a writer of one lane. The row is a context manager whose items are arrays; an
     /// environment that fills ``row["obs"]`` writes its observation once, into the ring. Every
-    /// column must be asked for or set. Waits for a lease in the way as :meth:`append` does. In a
-    /// private ring, and on systems other than Linux, the arrays are memory of this process, copied
-    /// into the ring when the row is published.
+    /// column must be accessed or set. Waits for a lease like :meth:`append`. In a private ring,
+    /// and on systems other than Linux, the arrays are memory of this process, copied into the ring
+    /// when the row is published.
     ///
-    /// An end needs ``row.next_obs`` or ``row.final_obs``, as :meth:`append` does. In the mode
+    /// An end needs ``row.next_obs`` or ``row.final_obs``, like :meth:`append`. In the mode
     /// ``"next_step"`` the row after an end is the FINAL row instead: its observations are the
-    /// final ones, and everything else of it counts nowhere.
+    /// final ones, and its other columns are ignored.
     ///
     /// Returns
     /// -------
     /// ReservedRow
-    ///     Until it is published or given up, the writer appends nothing else.
+    ///     Until it is published or abandoned, the writer appends nothing else.
     ///
     /// Raises
     /// ------
     /// AppendError
     ///     If the writer has several lanes, or a row is reserved already.
     /// LeaseError
-    ///     If a lease is in the way and the ring's ``lane_policy`` is ``"fail"``.
+    ///     If a lease blocks the row and the ring's ``lane_policy`` is ``"fail"``.
     /// ClosedError
     ///     If the writer was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
@@ -273,7 +273,7 @@ impl ReservedRow {
     /// ColumnError
     ///     If there is no such column; also a ``KeyError``.
     /// ClosedError
-    ///     If the row was published or given up.
+    ///     If the row was published or abandoned.
     fn __getitem__<'py>(
         &self,
         py: Python<'py>,
@@ -455,7 +455,7 @@ impl ReservedRow {
         *self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the row was published or given up.
+    /// Whether the row was published or abandoned.
     #[getter]
     fn closed(&self) -> bool {
         self.lock().is_none()
@@ -466,26 +466,25 @@ impl ReservedRow {
     /// Returns
     /// -------
     /// int
-    ///     Where it went: ``lane << 48 | seq``; -1 if it was dropped because a lease was in the
-    ///     way.
+    ///     Index of the row, ``lane << 48 | seq``; -1 if it was dropped because a lease blocked it.
     ///
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column was neither asked for nor set.
+    ///     If a column was neither accessed nor set.
     /// ClosedError
-    ///     If it was published or given up before.
+    ///     If the row was already published or abandoned.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn commit(&self, py: Python<'_>) -> Result<i64, Failure> {
         self.publish(py)
     }
 
-    /// Give the row up, so that the writer can continue. Doing it again does nothing.
+    /// Abandon the row, so that the writer can continue. Calling it again does nothing.
     ///
     /// Raises
     /// ------
     /// StorageError
-    ///     If an array was kept and there is no memory of its own for it; try again.
+    ///     If an array was kept and memory for its private copy cannot be allocated; try again.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn abort(&self, py: Python<'_>) -> Result<(), Failure> {
         self.give_up(py)
