@@ -1,15 +1,15 @@
 #![forbid(unsafe_code)]
-//! Experience replay in shared memory: what a transition is, and how it is written and sampled.
+//! Experience replay in shared memory: rings of transitions, their writers and samplers.
 //!
 //! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
-//!   [`Writer::reserve`]: writes a row where it stands;
+//!   [`Writer::reserve`]: writes a row in place;
 //! - [`Sampler`]: seeded uniform draws with history and future windows, n-step returns, masks and
 //!   `next_*`; [`Batches`]: batches drawn ahead by a thread; [`SamplerState`]: a sampler's
 //!   position;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
 //! - [`Lease`]: rows read in place, which no writer overwrites during the lease;
-//! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
+//! - [`Batch`], [`BatchPlan`]: the result of a draw, in its own or in the caller's memory.
 //!
 //! ```
 //! use backcast_core::{

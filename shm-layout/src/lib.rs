@@ -1,4 +1,4 @@
-//! Bytes and orderings of Backcast's shared memory: what a file contains and when a word may be
+//! Bytes and orderings of Backcast's shared memory: the contents of files, and when a word may be
 //! believed. Knows nothing of transitions, episodes or markets.
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
@@ -25,7 +25,7 @@
 //!     SealedSegment::create(&base, Kind::Panel, "doc", b"meta", &[&word], Exist::Error, false)?;
 //! let seen = SealedSegment::attach(&base, Kind::Panel, "doc")?;
 //! assert_eq!(seen.words64(0, 1)?[0].load(Relaxed), 7);
-//! drop((made, seen)); // the last handle removes what is not persistent
+//! drop((made, seen)); // the last handle removes the segment, as it is not persistent
 //! assert!(backcast_layout::list(&base)?.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -30,7 +30,7 @@ pub enum AppendError {
     UnknownColumn {
         /// Column.
         name: String,
-        /// Columns that could stand there.
+        /// Columns that the step may have.
         known: Vec<String>,
     },
     /// The step has another number of columns than the schema.
@@ -149,7 +149,7 @@ pub enum AppendError {
         /// Rows published.
         rows: u64,
     },
-    /// A lease is in the way, and the ring's lane policy is to fail.
+    /// A lease blocks the row, and the ring's lane policy is to fail.
     #[error(
         "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
          from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring \
@@ -160,12 +160,12 @@ pub enum AppendError {
         lane: u32,
         /// Reader slot of the lease's holder.
         slot: u32,
-        /// Its process, as it says.
+        /// Process that claims to hold it.
         pid: u64,
         /// First row leased.
         start: u64,
     },
-    /// The ring was removed or replaced, and its handle refuses to go on.
+    /// The ring was removed or replaced, and its handle refuses further use.
     #[error(
         "ring `{ring}` was removed or replaced: a process that attaches by name would not see \
          these rows, and none was appended; attach again and make the writer anew, or attach with \
@@ -175,7 +175,7 @@ pub enum AppendError {
         /// The name that the ring had.
         ring: String,
     },
-    /// The caller's interrupt, while a lease was in the way.
+    /// The caller interrupted the wait for a lease.
     #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
     Interrupted {
         /// How long it waited.

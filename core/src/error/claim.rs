@@ -11,8 +11,8 @@ pub struct HeldLane {
     pub lane: u32,
     /// Process that holds the lane if the system reports it, else its writer's.
     pub pid: u64,
-    /// Process of the writer, as it says. Another than `pid` if the writer ended and a child that
-    /// it forked lives.
+    /// Process that claims to be the writer. Differs from `pid` if the writer ended and a child
+    /// that it forked lives.
     pub writer: u64,
 }
 

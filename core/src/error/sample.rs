@@ -55,7 +55,7 @@ pub enum SampleError {
         /// Rows of a lane.
         limit: u64,
     },
-    /// A discount that is none, is missing, or has nothing to discount.
+    /// A discount that is out of range, missing, or without n-step returns.
     #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
     BadGamma {
         /// Requested discount.
@@ -110,7 +110,7 @@ pub enum SampleError {
         /// The window of all columns.
         history: u32,
     },
-    /// No window lies whole in an episode.
+    /// No window lies entirely in one episode.
     #[error(
         "no window of history {history} and future {future} lies whole in one episode, as \
          boundary=\"reject\" asks: it takes {needed} transitions in a row, and the longest of the \

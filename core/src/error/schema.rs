@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// One column is wrong by itself.
+    /// A column is invalid.
     #[error(transparent)]
     Column(#[from] ColumnError),
     /// A schema without columns.

@@ -13,7 +13,7 @@ use crate::ring::lane_inspection::Look;
 use crate::row_header::{PARTS, ROW_HEADERS, RowHeader};
 use crate::schema::USER;
 
-/// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.
+/// Consecutive rows of one lane, pinned and read in place. Dropping it unblocks writers.
 ///
 /// Writers overwrite nothing from its first row on. A lease of the oldest rows of a full lane is in
 /// their way with the next row, one of new rows after about a capacity of further rows. The lane

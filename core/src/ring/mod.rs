@@ -103,7 +103,7 @@ impl Ring {
         self.store().spec().snapshot
     }
 
-    /// Returns what it is a snapshot of, as its creator said ([`RingOptions::snapshot_of`]).
+    /// Returns the source of a snapshot, as set by its creator ([`RingOptions::snapshot_of`]).
     #[must_use]
     pub fn snapshot_of(&self) -> &str {
         &self.store().spec().snapshot_of

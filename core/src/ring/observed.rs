@@ -57,7 +57,7 @@ impl Observed {
     }
 
     /// Returns the contents of every reader slot that was ever claimed, with its number, whether
-    /// its holder lives or not. The counters of a slot begin anew with each generation.
+    /// its holder lives or not. The counters of a slot restart with each generation.
     #[must_use]
     pub fn readers(&self) -> Vec<(u32, ReaderRecord)> {
         let store = self.ring.store();

@@ -88,9 +88,9 @@ pub struct LaneStats {
     pub generation: u64,
     /// Whether a writer holds it now.
     pub held: bool,
-    /// Process that holds it, or of its last writer, as that says.
+    /// Process of the current or last writer, by its own account.
     pub pid: Option<u64>,
-    /// Rows that writers dropped because a lease was in the way.
+    /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
     /// How often a writer waited, dropped or failed because of a lease.
     pub stalls: u64,

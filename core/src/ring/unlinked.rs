@@ -60,9 +60,9 @@ impl FromStr for OnUnlinked {
 
 /// Nothing to report.
 const QUIET: u8 = 0;
-/// The name is lost, and the caller does not know yet.
+/// The name is lost, and the caller was not told yet.
 const NEWS: u8 = 1;
-/// The caller knows, or removed the name itself.
+/// The caller was told, or removed the name itself.
 const REPORTED: u8 = 2;
 
 /// State of one handle and its clones about the name of their ring.
@@ -82,8 +82,8 @@ impl NameWatch {
 }
 
 impl Ring {
-    /// Sets what the writers, samplers and waits of this handle and of its clones do once the ring
-    /// was removed or replaced.
+    /// Sets what writers, samplers and waits of this handle and its clones do once the ring was
+    /// removed or replaced.
     #[must_use]
     pub fn on_unlinked(self, choice: OnUnlinked) -> Self {
         self.name_watch().choice.store(choice as u8, Relaxed);

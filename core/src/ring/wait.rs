@@ -93,8 +93,7 @@ impl Ring {
         let notifier = self.store().published();
         let mut in_vain = 0;
         loop {
-            // From here on writers know of a sleeper: it does not miss what is published after this
-            // look.
+            // From here on writers notify the sleeper of rows that are published after this look.
             let ticket = listen(&notifier);
             let have = count();
             if have >= want {

@@ -18,7 +18,7 @@ use crate::writer::episode_clock::EpisodeClock;
 use crate::writer::lease_backoff::LeaseBackoff;
 use crate::writer::options::WriterOptions;
 
-/// Longest wait for a resize that holds the lanes a writer wants, and the pause between looks.
+/// Longest wait for a resize that holds the requested lanes, and the pause between attempts.
 const RELOCATION_WAIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 

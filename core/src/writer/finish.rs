@@ -15,7 +15,7 @@ impl Writer {
     /// it. For environments that were reset in mid-episode. A waiting `next_obs` becomes the FINAL
     /// row of the old episode, so that its last transition is not lost.
     ///
-    /// Waits for a lease in the way of that row like [`append`](Self::append).
+    /// Waits for a lease that blocks that row, like [`append`](Self::append).
     pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
         self.restart_until(lanes, &mut || false)
     }

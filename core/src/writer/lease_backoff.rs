@@ -1,4 +1,4 @@
-//! Waits for a lease in the way of a writer, or drops rows, as the lane policy says.
+//! Waits for a lease that blocks a writer, or drops rows, by the lane policy.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub struct Stall {
     pub lane: u32,
     /// Reader slot of the lease's holder.
     pub slot: u32,
-    /// Process of the holder, as it says.
+    /// Process that claims to hold the lease.
     pub pid: u64,
     /// First row leased.
     pub start: u64,
@@ -28,7 +28,7 @@ pub struct Stall {
     pub dropped: bool,
 }
 
-/// A lease in the way, and since when.
+/// A blocking lease, and since when it blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Met {
     pub(crate) pin: Pin,
@@ -78,8 +78,8 @@ impl LeaseBackoff {
         free
     }
 
-    /// Counts the lease in the way, once for each append that it stalls. Counted at the beginning,
-    /// so that a holder that ends the lease meanwhile sees it.
+    /// Counts a blocking lease once for each append that it stalls. Counted at the beginning, so
+    /// that a holder that ends the lease meanwhile sees it.
     pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<Met> {
         let met = self.met.as_mut()?;
         if !mem::replace(&mut met.counted, true) {
@@ -134,7 +134,7 @@ impl LeaseBackoff {
         Some(Stall { lane, slot, pid: pid(store, slot), start, waited, dropped })
     }
 
-    /// Returns the lease in the way, and since when.
+    /// Returns the blocking lease, and since when it blocks.
     pub(crate) fn met(&self) -> Option<Met> {
         self.met
     }

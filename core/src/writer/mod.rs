@@ -90,11 +90,11 @@ impl Writer {
     /// the episode is cut: its FINAL row holds the `next_obs`, the new row is marked GAP, and
     /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
-    /// Waits only while a lease is in the way, and as the lane policy says. A lane whose rows were
-    /// dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP. In next-step
-    /// mode the FINAL row of an episode is dropped with the row that ended it, even if it comes
-    /// later. If only the FINAL row is dropped, the row that ended the episode stays, and no
-    /// transition begins with it, since it has no successor.
+    /// Waits only while a lease blocks a row, by the lane policy. A lane whose rows were dropped in
+    /// the end returns [`RowIndex::NONE`], and its next row is marked GAP. In next-step mode the
+    /// FINAL row of an episode is dropped with the row that ended it, even if it comes later. If
+    /// only the FINAL row is dropped, the row that ended the episode stays, and no transition
+    /// begins with it, since it has no successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)

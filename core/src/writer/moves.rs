@@ -65,7 +65,7 @@ impl Writer {
         }
     }
 
-    /// Relocates the lanes as the last resize says. Returns whether all are relocated.
+    /// Relocates the lanes by the last resize. Returns whether all are relocated.
     fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
         if resizes == self.moves.resizes {

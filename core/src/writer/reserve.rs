@@ -45,7 +45,7 @@ impl Writer {
     /// an end is the FINAL one, of which only observations count. In the other modes
     /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
-    /// Waits while a lease is in the way like [`append`](Self::append). If the policy then is to
+    /// Waits while a lease blocks the row, like [`append`](Self::append). If the policy then is to
     /// drop the row, it can be written like any other, and the commit returns
     /// [`RowIndex::NONE`](crate::RowIndex::NONE).
     ///
@@ -239,7 +239,7 @@ impl Reserved<'_> {
         self.nowhere || (self.is_final() && columns.get(at).is_some_and(of_steps))
     }
 
-    /// Drops the row: there is none, and the lane goes on.
+    /// Abandons the row, and the lane continues without it.
     pub fn abort(self) {}
 }
 
@@ -350,7 +350,7 @@ mod tests {
         let [mut one, mut other] = [&appended, &reserved].map(|ring| {
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap()
         });
-        // Twice around, with rows given up in between and all kinds of ends.
+        // Two laps, with abandoned rows in between and all kinds of ends.
         for step in 0..150_u8 {
             let end = (step % 7 == 6, step % 11 == 10);
             if step % 5 == 0 {
@@ -404,7 +404,7 @@ mod tests {
         assert!(row.is_final());
         row.column("obs").unwrap().write(&obs(2)).unwrap();
         row.column("pixels").unwrap().fill(2_u8);
-        // Not an observation: it is not missed, and what is written of it goes nowhere.
+        // Not an observation: it may be left unwritten, and writes to it are discarded.
         row.column("action").unwrap().write(&[5_i64]).unwrap();
         row.commit(true, true).unwrap();
         let rows = ring.rows(0, 0..2).unwrap();

@@ -1,4 +1,4 @@
-//! Makes room for rows: announces them, and deals with leases as the lane policy says.
+//! Makes room for rows: reserves them, and handles leases by the lane policy.
 
 use super::Writer;
 use crate::error::AppendError;
@@ -52,7 +52,7 @@ impl Writer {
         settled
     }
 
-    /// Waits for a lease in the way of a lane, drops the rows of that lane, or fails.
+    /// Waits for a lease that blocks a lane, drops the rows of that lane, or fails.
     #[cold]
     fn wait_for_leases(
         &mut self,
@@ -99,7 +99,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps the first new lease in the way for the warning.
+    /// Keeps the first new blocking lease for the warning.
     fn report(&mut self, met: &[Option<Met>]) {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);

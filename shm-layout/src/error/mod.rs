@@ -97,7 +97,7 @@ pub enum SegmentError {
         /// Name it had.
         name: String,
     },
-    /// The process that filled the object gave up.
+    /// The process that filled the object abandoned it.
     #[error("the {kind} named `{name}` was given up before it was whole; nothing of it is left")]
     Abandoned {
         /// Ring or panel.

@@ -1,4 +1,4 @@
-//! Lanes for tests, whose bytes tell where they stand.
+//! Lanes for tests, whose bytes encode their position.
 
 use std::sync::Arc;
 

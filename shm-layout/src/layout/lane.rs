@@ -162,13 +162,13 @@ impl Lane {
         self.memory.len() as u64
     }
 
-    /// Returns how often the lane was claimed, as its writers say.
+    /// Returns how often the lane was claimed, by the account of its writers.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.counter(Counter::GENERATION).load(Ordering::Relaxed)
     }
 
-    /// Returns the process id of the last writer, as it says. For messages, never for decisions.
+    /// Returns the process id that the last writer stored. For messages, never for decisions.
     #[must_use]
     pub fn pid(&self) -> u64 {
         self.counter(Counter::PID).load(Ordering::Relaxed)
@@ -350,7 +350,7 @@ impl Lane {
     }
 }
 
-/// Copies what a lane says of its writers to the lane that takes its place.
+/// Copies the record of a lane's writers to the lane that replaces it.
 pub(crate) fn copy_writer_counters(from: &Lane, to: &Lane) {
     for counter in [
         Counter::GENERATION,

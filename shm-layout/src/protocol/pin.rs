@@ -37,7 +37,7 @@ pub trait Pins {
     fn store(&self, slot: u32, pin: u64, order: Ordering);
 }
 
-/// A pin that stands in the writer's way.
+/// A pin that blocks the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The reader slot that holds it.
@@ -103,7 +103,7 @@ pub fn thaw<P: Pins>(pins: &P, slot: u32, left: Option<u64>) {
 pub struct HeldRows(BTreeMap<u64, usize>);
 
 impl HeldRows {
-    /// Returns the row that the slot's pin stands on.
+    /// Returns the row of the slot's pin.
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.0.first_key_value().map(|(start, _)| *start)
@@ -125,7 +125,7 @@ impl HeldRows {
         Ok(())
     }
 
-    /// Releases one hold of `start`. Returns whether the pin moved: then a writer may go on.
+    /// Releases one hold of `start`. Returns whether the pin moved, which may unblock a writer.
     pub fn release<P: Pins>(&mut self, pins: &P, slot: u32, start: u64) -> bool {
         let before = self.oldest();
         if let Some(count) = self.0.get_mut(&start) {

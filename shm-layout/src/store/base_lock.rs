@@ -42,7 +42,7 @@ pub struct BaseLock {
 pub enum LockAttempt {
     /// The caller holds the lock now.
     Acquired(BaseLock),
-    /// Another process holds it, and says this of itself. It need not be true.
+    /// Another process holds the lock, and stored this text, which need not be true.
     Held(String),
 }
 
@@ -93,7 +93,7 @@ impl BaseLock {
         open().unwrap_or(false)
     }
 
-    /// Returns what the last holder said of itself, if it is text. It need not be true.
+    /// Returns the text that the last holder stored, which need not be true.
     #[must_use]
     pub fn said(base: &Base) -> Option<String> {
         let dir = files::open_dir(base.path()).ok()?;

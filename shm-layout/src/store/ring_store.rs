@@ -570,7 +570,7 @@ impl RingStore {
     }
 
     /// Returns the processes of this user that hold lanes, by lane, where the system reports them.
-    /// Searches all of them: for messages alone. Empty on the heap.
+    /// Searches all of them, so it is only for messages. Empty on the heap.
     #[must_use]
     pub fn lane_holders(&self) -> BTreeMap<u32, Vec<u32>> {
         let RingBacking::Named { locks, .. } = &self.place else { return BTreeMap::new() };

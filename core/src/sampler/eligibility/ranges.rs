@@ -17,8 +17,8 @@ pub(crate) struct LaneRange {
     rows: Range<u64>,
     /// Slot of the first of them, kept because a division per draw costs as much as a small column.
     slot: u64,
-    /// Numbers of its candidates among those of all lanes. The newest row is none: it has no
-    /// successor yet.
+    /// Numbers of its candidates among those of all lanes. The newest row is not a candidate: it
+    /// has no successor yet.
     candidates: Range<u64>,
     /// Index of the first readable row.
     index: RowIndex,
@@ -100,7 +100,7 @@ impl ReadableRanges {
     /// Reads the counters of every lane. Returns `true` if some lane was relocated, and so looks
     /// empty.
     fn read(&mut self, lanes: &Lanes) -> bool {
-        // The number of lanes rarely changes, so the list is overwritten and not allocated anew.
+        // The number of lanes rarely changes, so the list is overwritten and not reallocated.
         self.lanes.resize_with(lanes.len(), LaneRange::empty);
         let (mut total, mut any_moved) = (0, false);
         for ((range, lane), number) in self.lanes.iter_mut().zip(lanes.iter()).zip(0..) {

@@ -73,7 +73,7 @@ impl Sampler {
             self.fill_micro_batch(context, (now, next), &mut irregular, arenas, &mut gathered)?;
             mem::swap(&mut now, &mut next);
         }
-        // Lost on an error, and then allocated anew.
+        // After an error it is allocated again.
         self.scratch = irregular.into_memory();
         Ok(gathered)
     }

@@ -197,7 +197,7 @@ mod tests {
         // one is left.
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)]]), 20);
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)], &[(2, 20), (3, 40)]]), 60);
-        // Whatever was seen counts, if it never rests.
+        // If it keeps changing, the last reading counts.
         let mut look = 0;
         let restless = settled(|| {
             look += 1;

@@ -306,7 +306,7 @@ pub(crate) fn settled(
     let name = lane_file(number);
     let lane = open(object, shapes, number, &name)?;
     if has_relocated(&lane) {
-        // It was not relocated: a peer lies, and its counters say so.
+        // It was not relocated: a peer corrupted its counters.
         if !object.has(&next_file(number)) {
             return Ok(lane);
         }
