@@ -9,7 +9,7 @@ use backcast_layout::{Column, PinnedRows};
 
 use crate::error::LeaseError;
 use crate::ring::Ring;
-use crate::ring::lane_inspection::Look;
+use crate::ring::lane_inspection::InspectedLane;
 use crate::row_header::{PARTS, ROW_HEADERS, RowHeader};
 use crate::schema::USER;
 
@@ -36,7 +36,7 @@ impl Ring {
     /// releases it with its last: some microseconds. One lease that is kept saves this for all
     /// others.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
-        self.unless_moved(|| self.lease_once(lane, range.clone()), Result::is_err)
+        self.unless_relocated(|| self.lease_once(lane, range.clone()), Result::is_err)
     }
 
     fn lease_once(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
@@ -44,7 +44,7 @@ impl Ring {
         if !spec.policy.grants_leases() && !spec.snapshot {
             return Err(LeaseError::Overwrite);
         }
-        let Some(Look { memory, rows: readable }) = self.look(lane) else {
+        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
             return Err(LeaseError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end);

@@ -7,7 +7,7 @@ use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
 use backcast_layout::{Column, LanePolicy, TableInfo};
 
 use super::Ring;
-use super::lane_inspection::Look;
+use super::lane_inspection::InspectedLane;
 use crate::row_header::RowHeader;
 
 /// Attempts to read two rows against a writer that laps them.
@@ -138,7 +138,7 @@ impl Ring {
     pub(super) fn transitions(&self, lane: u32) -> u64 {
         let mut count = 0;
         for _ in 0..ATTEMPTS {
-            let Some(Look { memory, rows }) = self.look(lane) else { return 0 };
+            let Some(InspectedLane { memory, rows }) = self.inspect_lane(lane) else { return 0 };
             count = (rows.end - rows.start).saturating_sub(1);
             if count == 0 {
                 return 0;
@@ -193,8 +193,8 @@ impl Ring {
         let store = self.store();
         let spec = store.spec();
         let mut lane_stats: Vec<LaneStats> = (0..spec.lanes)
-            .filter_map(|number| Some((number, self.look(number)?)))
-            .map(|(number, Look { memory: lane, rows })| {
+            .filter_map(|number| Some((number, self.inspect_lane(number)?)))
+            .map(|(number, InspectedLane { memory: lane, rows })| {
                 let written = rows.end > 0;
                 LaneStats {
                     lane: number,

@@ -57,7 +57,7 @@ impl Ring {
     /// Rows published since the ring was made, over all lanes. O(lanes).
     #[must_use]
     pub fn rows_published(&self) -> u64 {
-        let heads = (0..self.lanes()).filter_map(|lane| Some(self.look(lane)?.rows.end));
+        let heads = (0..self.lanes()).filter_map(|lane| Some(self.inspect_lane(lane)?.rows.end));
         heads.fold(0, u64::saturating_add)
     }
 

@@ -105,7 +105,7 @@ impl Writer {
         if lane.memory.reserve(count) {
             if store.spec().policy.grants_leases() {
                 lane.memory.announced_to_pins();
-                if !lane.backoff.look(store, *number, &mut lane.memory, count) {
+                if !lane.backoff.scan_pins(store, *number, &mut lane.memory, count) {
                     return false;
                 }
             } else {

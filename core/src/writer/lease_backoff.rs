@@ -53,7 +53,7 @@ pub(crate) struct LeaseBackoff {
 pub(crate) enum Room {
     /// Write the rows.
     There,
-    /// Wait, then look again.
+    /// Wait, then scan the pins again.
     Wait,
     /// Drop the new rows.
     Drop,
@@ -62,7 +62,7 @@ pub(crate) enum Room {
 impl LeaseBackoff {
     /// Scans the pins of a lane whose rows are announced and fenced. Returns whether they may be
     /// written. Cheap; no system call.
-    pub(crate) fn look(
+    pub(crate) fn scan_pins(
         &mut self,
         store: &RingStore,
         lane: u32,
@@ -96,7 +96,7 @@ impl LeaseBackoff {
         }
     }
 
-    /// Decides by the policy about the lease that [`look`](Self::look) found.
+    /// Decides by the policy about the lease that [`scan_pins`](Self::scan_pins) found.
     pub(crate) fn decide(&mut self, store: &RingStore, lane: u32) -> Result<Room, AppendError> {
         let Some(Met { pin, since, .. }) = self.met else { return Ok(Room::There) };
         match store.spec().policy {
@@ -140,11 +140,11 @@ impl LeaseBackoff {
     }
 }
 
-/// Sleeps until a lease ends, for a few milliseconds at most, unless `look` finds room first.
-pub(crate) fn nap(store: &RingStore, look: &mut dyn FnMut() -> bool) {
+/// Sleeps until a lease ends, for a few milliseconds at most, unless `settled` finds room first.
+pub(crate) fn nap(store: &RingStore, settled: &mut dyn FnMut() -> bool) {
     let notifier = store.released();
     let ticket = listen(&notifier);
-    if !look() {
+    if !settled() {
         ticket.sleep(&notifier, SLICE);
     }
 }

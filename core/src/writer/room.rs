@@ -23,7 +23,7 @@ impl Writer {
         let Some(lane) = self.lanes.first() else { return Ok(()) };
         if self.ring.store().spec().policy.grants_leases() {
             lane.memory.announced_to_pins();
-            if !self.look() {
+            if !self.settle_lanes() {
                 self.counts.wait_begins(self.rows_written);
                 let outcome = self.wait_for_leases(interrupted);
                 self.counts.wait_ends();
@@ -40,13 +40,13 @@ impl Writer {
     }
 
     /// Scans the pins of the lanes that are not settled. Returns `true` if all are now.
-    fn look(&mut self) -> bool {
+    fn settle_lanes(&mut self) -> bool {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
         let mut settled = true;
         for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
             let rows = planned.room();
-            planned.unsettled = !lane.backoff.look(store, *number, &mut lane.memory, rows);
+            planned.unsettled = !lane.backoff.scan_pins(store, *number, &mut lane.memory, rows);
             settled &= !planned.unsettled;
         }
         settled
@@ -85,7 +85,7 @@ impl Writer {
                     Room::Drop => planned.drop_rows(lane.clock),
                 }
             }
-            if !waits || self.look() {
+            if !waits || self.settle_lanes() {
                 break;
             }
             if interrupted() {
@@ -93,7 +93,7 @@ impl Writer {
                 let waited_ms = since.unwrap_or_default().as_millis();
                 return Err(AppendError::Interrupted { waited_ms });
             }
-            nap(store, &mut || self.look());
+            nap(store, &mut || self.settle_lanes());
         }
         self.report(&met);
         Ok(())
