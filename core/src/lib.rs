@@ -88,4 +88,6 @@ pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{Step, StepColumns};
-pub use writer::{ColumnMut, Doubt, Ends, Reserved, Sign, Suspended, Writer, WriterCounts};
+pub use writer::{
+    ColumnMut, Ends, Reserved, ResetHint, Suspended, Writer, WriterCounts, WriterWarning,
+};

@@ -108,13 +108,14 @@ impl Ring {
     #[must_use]
     pub fn take_unlinked(&self) -> bool {
         let state = &self.name_watch().state;
-        self.has_unlinked_news() && state.compare_exchange(NEWS, REPORTED, Relaxed, Relaxed).is_ok()
+        self.has_unlinked_warning()
+            && state.compare_exchange(NEWS, REPORTED, Relaxed, Relaxed).is_ok()
     }
 
     /// Whether [`take_unlinked`](Self::take_unlinked) will return `true`. One relaxed load.
     #[inline]
     #[must_use]
-    pub fn has_unlinked_news(&self) -> bool {
+    pub fn has_unlinked_warning(&self) -> bool {
         self.name_watch().state.load(Relaxed) == NEWS
     }
 

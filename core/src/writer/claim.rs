@@ -7,9 +7,9 @@ use std::{process, thread};
 use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
 
-use super::doubt::Doubts;
 use super::kept::{Kept, obs_columns};
 use super::moves::Moves;
+use super::warnings::WriterWarnings;
 use super::{OwnLane, Writer};
 use crate::error::{HeldLane, WriterError};
 use crate::ring::Ring;
@@ -118,8 +118,8 @@ impl Writer {
             rows_written: 0,
             counts: Arc::default(),
             stall: None,
-            doubts: Doubts::default(),
-            has_news: false,
+            warnings: WriterWarnings::default(),
+            has_warnings: false,
             moves,
             obs: obs_columns(ring.schema()),
             reward: reward.and_then(|at| Some((at, columns.get(at)?.dtype()))),

@@ -130,7 +130,7 @@ impl Writer {
         }
         if let Some(next) = steps.next_obs {
             lane.kept.keep(What::Next, &self.obs, next, from + rows - 1);
-            self.doubts.appends += count;
+            self.warnings.appends += count;
         } else {
             lane.kept.forget();
         }

@@ -2,7 +2,6 @@
 
 mod claim;
 mod counts;
-mod doubt;
 pub(crate) mod episode_clock;
 mod extend;
 mod finish;
@@ -14,20 +13,21 @@ mod plan;
 mod reserve;
 mod room;
 pub(crate) mod step;
+mod warnings;
 
 use std::mem;
 use std::sync::Arc;
 
 pub use self::counts::WriterCounts;
-pub use self::doubt::{Doubt, Sign};
 pub use self::reserve::{ColumnMut, Ends, Reserved, Suspended};
+pub use self::warnings::{ResetHint, WriterWarning};
 use backcast_layout::protocol::{LaneWriter, notify};
 use backcast_layout::{ClaimedLane, Column, DType, Role};
 
-use self::doubt::Doubts;
 use self::kept::{Kept, ObsColumn, What};
 use self::moves::Moves;
 use self::plan::Planned;
+use self::warnings::WriterWarnings;
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
@@ -59,9 +59,9 @@ pub struct Writer {
     rows_written: u64,
     counts: Arc<WriterCounts>,
     stall: Option<Stall>,
-    doubts: Doubts,
-    /// Whether [`stall`](Self::stall) or [`doubts`](Self::doubts) have something to report.
-    has_news: bool,
+    warnings: WriterWarnings,
+    /// Whether [`stall`](Self::stall) or [`warnings`](Self::warnings) have something to report.
+    has_warnings: bool,
     moves: Moves,
     /// Columns of role obs.
     obs: Box<[ObsColumn]>,
@@ -192,7 +192,7 @@ impl Writer {
             self.indices.push(lane.publish_plainly(*number));
         }
         self.rows_written += of as u64;
-        self.doubts.appends += of as u64;
+        self.warnings.appends += of as u64;
         true
     }
 
@@ -259,24 +259,24 @@ impl Writer {
     /// Returns the lease that made an append wait or drop rows, once per lease: for a warning.
     pub fn take_stall(&mut self) -> Option<Stall> {
         let stall = mem::take(&mut self.stall);
-        self.has_news = self.doubts.has_news();
+        self.has_warnings = self.warnings.has_warnings();
         stall
     }
 
-    /// Whether [`take_stall`](Self::take_stall), [`take_doubt`](Self::take_doubt) or
+    /// Whether [`take_stall`](Self::take_stall), [`take_warning`](Self::take_warning) or
     /// [`Ring::take_unlinked`] has something to report.
     #[must_use]
     #[inline]
-    pub fn has_news(&self) -> bool {
-        self.has_news || self.ring.has_unlinked_news()
+    pub fn has_warnings(&self) -> bool {
+        self.has_warnings || self.ring.has_unlinked_warning()
     }
 
     /// Returns a suspected misuse by which rows differ in meaning from what the caller intends,
     /// once per writer and kind. For a warning.
-    pub fn take_doubt(&mut self) -> Option<Doubt> {
-        let doubt = self.doubts.take();
-        self.has_news = self.stall.is_some() || self.doubts.has_news();
-        doubt
+    pub fn take_warning(&mut self) -> Option<WriterWarning> {
+        let warning = self.warnings.take();
+        self.has_warnings = self.stall.is_some() || self.warnings.has_warnings();
+        warning
     }
 
     /// Returns the rows that this writer dropped because of a lease. They include the FINAL row of

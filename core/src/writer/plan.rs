@@ -2,8 +2,8 @@
 
 use backcast_layout::protocol::MAX_SEQ;
 
-use super::doubt::{Sign, is_nonzero};
 use super::kept::What;
+use super::warnings::{ResetHint, is_nonzero};
 use super::{OwnLane, Writer, row};
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
@@ -21,7 +21,7 @@ pub(super) struct Planned {
     /// Further rows that may be needed.
     pub(super) spare: u64,
     /// Hint at a wrong mode.
-    pub(super) sign: Option<Sign>,
+    pub(super) hint: Option<ResetHint>,
     /// Whether the rows were announced just now, or are still frozen.
     pub(super) unsettled: bool,
     /// Rows of the step that are not appended: a lease leaves no room for them, or the step is the
@@ -32,7 +32,7 @@ pub(super) struct Planned {
 impl Planned {
     pub(super) fn new(rows: AppendedRows, clock: EpisodeClock) -> Self {
         let dropped = u64::from(rows == AppendedRows::Nothing);
-        Self { cut: None, rows, clock, spare: 0, sign: None, unsettled: false, dropped }
+        Self { cut: None, rows, clock, spare: 0, hint: None, unsettled: false, dropped }
     }
 
     /// Plan of a lane that does not change.
@@ -49,7 +49,7 @@ impl Planned {
     pub(super) fn drop_rows(&mut self, before: EpisodeClock) {
         self.dropped = self.room() - self.spare;
         self.clock = before.without(self.clock);
-        (self.cut, self.rows, self.spare, self.sign) = (None, AppendedRows::Nothing, 0, None);
+        (self.cut, self.rows, self.spare, self.hint) = (None, AppendedRows::Nothing, 0, None);
         self.unsettled = false;
     }
 }
@@ -121,17 +121,17 @@ impl Writer {
             lane.clock = planned.clock;
             lane.settle();
             let (rows, own) = (planned.room(), lane.memory.lane());
-            self.doubts.appends +=
+            self.warnings.appends +=
                 u64::from(step.next_obs.is_some() && matches!(planned.rows, AppendedRows::Step(_)));
             if planned.cut.is_some() {
                 own.count_cut();
-                self.doubts.cut(of);
+                self.warnings.cut(of);
             }
-            if let Some(sign) = planned.sign {
+            if let Some(hint) = planned.hint {
                 own.count_suspect_reset();
-                self.doubts.reset(i, self.mode, sign);
+                self.warnings.reset(i, self.mode, hint);
             }
-            self.has_news |= self.doubts.has_news();
+            self.has_warnings |= self.warnings.has_warnings();
             if planned.rows == AppendedRows::Nothing {
                 self.counts.add_dropped(planned.dropped);
                 own.count_dropped(planned.dropped);
@@ -157,22 +157,22 @@ impl OwnLane {
         let kept = self.kept.what();
         let mut clock = self.clock;
         let mut cut = None;
-        let mut sign = None;
+        let mut hint = None;
         if clock.is_ended() {
             // In next-step mode: this append brings the FINAL row.
             if kept == What::Next && !same {
-                sign = Some(Sign::Differs);
+                hint = Some(ResetHint::Differs);
             } else if terminated || truncated || rewarded() {
-                sign = Some(Sign::Acted);
+                hint = Some(ResetHint::Acted);
             }
         } else if kept == What::Next && !same {
             let (last, after) = clock.cut();
             (cut, clock) = (Some(last), after);
         } else if kept == What::Final && same {
-            sign = Some(Sign::Repeated);
+            hint = Some(ResetHint::Repeated);
         }
         let (rows, clock) = clock.advance(mode, terminated, truncated);
-        Planned { cut, sign, ..Planned::new(rows, clock) }
+        Planned { cut, hint, ..Planned::new(rows, clock) }
     }
 }
 

@@ -109,7 +109,7 @@ impl Writer {
             if let Some(stall) = lane.backoff.report(store, *number, met, planned.dropped > 0) {
                 tracing::warn!(?stall, "a lease made a writer wait or drop rows");
                 self.stall.get_or_insert(stall);
-                self.has_news = true;
+                self.has_warnings = true;
             }
         }
     }

@@ -96,7 +96,7 @@ struct Extended {
     /// Exception of a signal handler while the steps waited for a lease.
     signal: Option<PyErr>,
     /// Whether there is a warning to raise.
-    has_news: bool,
+    has_warnings: bool,
 }
 
 impl Extended {
@@ -109,7 +109,7 @@ impl Extended {
         };
         let rows = writer.extend_until(steps, &mut interrupted);
         let rows = rows.map(|rows| rows.iter().map(|row| row.0).collect()).map_err(Failure::from);
-        Self { rows, signal, has_news: writer.has_news() }
+        Self { rows, signal, has_warnings: writer.has_warnings() }
     }
 
     fn finish<'py>(
@@ -121,7 +121,7 @@ impl Extended {
             return Err(raised.into());
         }
         let rows = self.rows?;
-        if self.has_news {
+        if self.has_warnings {
             writer.warn_pending(py)?;
         }
         let lanes = writer.lane_count();

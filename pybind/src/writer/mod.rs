@@ -254,14 +254,14 @@ impl Writer {
                 let writer = pen.free()?;
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
-                Ok((index, writer.has_news()))
+                Ok((index, writer.has_warnings()))
             })
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        let (index, has_news) = appended?;
-        if has_news {
+        let (index, has_warnings) = appended?;
+        if has_warnings {
             self.warn_pending(py)?;
         }
         Ok(PyArray1::from_slice(py, &index))

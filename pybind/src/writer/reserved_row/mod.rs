@@ -162,12 +162,12 @@ impl ReservedRow {
                         }
                     }
                 }
-                Ok((row.commit_with(&ends)?, state.writer.has_news()))
+                Ok((row.commit_with(&ends)?, state.writer.has_warnings()))
             })
         });
-        let (index, has_news) = committed?;
+        let (index, has_warnings) = committed?;
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(index.0);
-        if has_news {
+        if has_warnings {
             self.writer.get().warn_pending(py)?;
         }
         Ok(index.0)
