@@ -52,12 +52,12 @@ mod writer;
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Column, ColumnError, DAEMON_SOCKET, DType, Exist,
-    Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
-    MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, Peer, RANKED_AT_ONCE,
-    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, TableCounters,
-    TableInfo, TableSettings, ThreadPool, Wide, binary_size, boot_id_hash, collect, copy_numbers,
-    list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, send_with_descriptor,
-    whole_part, wide,
+    HugeArray, Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
+    MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo, Peer, RANK_BLOCK,
+    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits,
+    TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash, collect,
+    copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd,
+    send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};

@@ -38,12 +38,12 @@ pub mod protocol;
 mod store;
 
 pub use error::{Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, binary_size, printable};
-pub use kernels::numbers::{Numbers, copy_numbers};
+pub use kernels::huge_array::{HugeArray, copy_slice};
 pub use kernels::prefetch::prefetch_l2;
 pub use kernels::racy_copy::Word;
-pub use kernels::rank::{RANKED_AT_ONCE, ranks};
+pub use kernels::rank::{RANK_BLOCK, ranks};
 pub use kernels::shared_words::{copy_words, copy_words_each};
-pub use kernels::simd::{Wide, whole_part, wide};
+pub use kernels::simd::{SimdKernel, run_simd, trunc_to_i32};
 pub use kernels::thread_pool::{ThreadPool, handoff};
 pub use layout::claimed_lane::ClaimedLane;
 pub use layout::column::{Column, ColumnError, ColumnRecord, DType, Role};
