@@ -50,7 +50,7 @@ pub use layout::column::{Column, ColumnError, ColumnRecord, DType, Role};
 pub use layout::geometry::{
     ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANES, MAX_READER_SLOTS, RingSpec,
 };
-pub use layout::lane::{Ahead, Lane};
+pub use layout::lane::{Lane, PrefetchAddress};
 pub use layout::lane_alias::LaneAlias;
 pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};

@@ -53,12 +53,12 @@ impl Counter {
 
 /// Address at which a later copy begins, so that its memory can be prefetched.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead(*const u8);
+pub struct PrefetchAddress(*const u8);
 
-impl Ahead {
+impl PrefetchAddress {
     /// Prefetches `len` bytes. Reads nothing, changes nothing, never fails.
     #[inline]
-    pub fn ask(self, len: usize) {
+    pub fn prefetch(self, len: usize) {
         prefetch::prefetch_range(self.0, len);
     }
 }
@@ -241,13 +241,13 @@ impl Lane {
     /// an address that is harmless to prefetch.
     #[inline]
     #[must_use]
-    pub fn ahead(&self, column: usize, slot: u64) -> Ahead {
+    pub fn prefetch_address(&self, column: usize, slot: u64) -> PrefetchAddress {
         let Some(PlacedColumn { offset, width, .. }) = self.columns.get(column).copied() else {
-            return Ahead(std::ptr::null());
+            return PrefetchAddress(std::ptr::null());
         };
         #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never read")]
         let at = (slot as usize).wrapping_mul(width).wrapping_add(offset);
-        Ahead(self.memory.base().wrapping_add(at))
+        PrefetchAddress(self.memory.base().wrapping_add(at))
     }
 
     /// Returns the slot that is `rows` after a slot.
