@@ -80,9 +80,9 @@ pub use ring::restore::Filling;
 pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
-    Arena, Axis, BadBoundary, Batch, BatchPlan, Batches, BatchesOptions, Block, Boundary,
-    ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Memory, Pool, Sampler, SamplerOptions,
-    SamplerSpec, SamplerState, View,
+    Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchPlan, Batches,
+    BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Sampler,
+    SamplerOptions, SamplerSpec, SamplerState, View,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;

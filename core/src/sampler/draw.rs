@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, Memory};
+use super::batch::{Batch, BatchBuffers};
 use super::gather::BatchRequest;
 use super::options::Boundary;
 use super::plan::BatchPlan;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, Memory};
+use super::batch::{Batch, BatchBuffers};
 use super::gather::{BatchRequest, MissingRows};
 use super::plan::{BatchPlan, Source};
 use super::{Sampler, check_arenas};

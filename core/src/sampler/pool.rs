@@ -15,15 +15,15 @@ const LARGE: usize = 1 << 20;
 
 /// Memory of one arena: bytes aligned to a cache line, on huge pages if there are enough of them. A
 /// dropped block returns to its pool, if the pool still exists.
-pub struct Block {
+pub struct ArenaBlock {
     /// `None` once returned to the pool. May be longer than `len`.
     bytes: Option<Bytes>,
     len: usize,
     arena: usize,
-    pool: Weak<Pool>,
+    pool: Weak<ArenaPool>,
 }
 
-impl Block {
+impl ArenaBlock {
     /// Returns the bytes of the arena.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -37,13 +37,13 @@ impl Block {
     }
 }
 
-impl fmt::Debug for Block {
+impl fmt::Debug for ArenaBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} bytes)", self.bytes().len())
+        write!(f, "ArenaBlock({} bytes)", self.bytes().len())
     }
 }
 
-impl Clone for Block {
+impl Clone for ArenaBlock {
     /// Copies the bytes into a block that belongs to no pool.
     ///
     /// # Panics
@@ -55,7 +55,7 @@ impl Clone for Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for ArenaBlock {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade()
             && let Some(bytes) = self.bytes.take()
@@ -67,25 +67,25 @@ impl Drop for Block {
 
 /// Unused blocks of batches with equal, or mostly equal, arenas.
 #[derive(Default)]
-pub struct Pool {
+pub struct ArenaPool {
     /// By arena.
     free: Mutex<Vec<Vec<Bytes>>>,
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ArenaPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pool")
+        f.write_str("ArenaPool")
     }
 }
 
-impl Pool {
+impl ArenaPool {
     /// Returns a block for each arena, of the given number of bytes. A block holds zeros or an
     /// earlier batch. Returns `None` if one cannot be allocated.
     #[must_use]
     pub fn take(
         self: &Arc<Self>,
         arenas: impl ExactSizeIterator<Item = usize>,
-    ) -> Option<Vec<Block>> {
+    ) -> Option<Vec<ArenaBlock>> {
         let arenas: Vec<usize> = arenas.collect();
         let mut kept = Vec::new();
         if let Ok(mut free) = self.free.lock() {
@@ -100,7 +100,7 @@ impl Pool {
         let blocks = arenas.into_iter().enumerate().map(|(arena, len)| {
             let kept = kept.get_mut(arena).and_then(Option::take);
             let bytes = Some(kept.or_else(|| Bytes::zeroed(room_for(len)?))?);
-            Some(Block { bytes, len, arena, pool: Arc::downgrade(self) })
+            Some(ArenaBlock { bytes, len, arena, pool: Arc::downgrade(self) })
         });
         blocks.collect()
     }
@@ -131,11 +131,11 @@ fn room_for(len: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn take(pool: &Arc<Pool>, arenas: &[usize]) -> Vec<Block> {
+    fn take(pool: &Arc<ArenaPool>, arenas: &[usize]) -> Vec<ArenaBlock> {
         pool.take(arenas.iter().copied()).expect("memory")
     }
 
-    fn places(blocks: &[Block]) -> Vec<*const u8> {
+    fn places(blocks: &[ArenaBlock]) -> Vec<*const u8> {
         blocks.iter().map(|block| block.bytes().as_ptr()).collect()
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_batch_without_memory_is_none() {
-        let pool: Arc<Pool> = Arc::default();
+        let pool: Arc<ArenaPool> = Arc::default();
         assert!(pool.take([64, usize::MAX].into_iter()).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use backcast_core::{Block, DType, Memory, Pool};
+use backcast_core::{ArenaBlock, ArenaPool, BatchBuffers, DType};
 use backcast_market::{
     Layout, MarketPlan, Panel, Selection, Side, TransitionBatch, TransitionRing, TransitionShape,
 };
@@ -167,7 +167,7 @@ pub(crate) fn new_batch<'py>(
     py: Python<'py>,
     ring: &Handle<TransitionRing>,
     names: &Arc<BatchNames>,
-    pool: &Arc<Pool>,
+    pool: &Arc<ArenaPool>,
     found: FoundBatch,
 ) -> Result<Bound<'py, PyAny>, Failure> {
     let FoundBatch { batch, plan, shape } = found;
@@ -177,7 +177,7 @@ pub(crate) fn new_batch<'py>(
         let axes: Vec<usize> = std::iter::once(batch.len()).chain(axes).collect();
         arrays.push(ALLOCATOR.array(py, dtype, &axes)?);
     }
-    let buffers = blocks.iter_mut().map(Block::bytes_mut);
+    let buffers = blocks.iter_mut().map(ArenaBlock::bytes_mut);
     let buffers = buffers.chain(arrays.iter_mut().map(FreshArray::bytes_mut)).collect();
     py.detach(|| {
         ring.with(|ring| {
@@ -209,7 +209,7 @@ pub(crate) fn new_batch<'py>(
 }
 
 /// Allocates memory for arenas and masks.
-fn rooms(pool: &Arc<Pool>, plan: &MarketPlan) -> Result<Vec<Block>, Failure> {
+fn rooms(pool: &Arc<ArenaPool>, plan: &MarketPlan) -> Result<Vec<ArenaBlock>, Failure> {
     let blocks = market_bytes(plan).and_then(|[arena, mask]| {
         pool.take((0..columns_at(plan)).map(|at| if at % 2 == 0 { arena } else { mask }))
     });
