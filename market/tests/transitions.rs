@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use backcast_core::{Base, Exist, Ring, RingOptions};
 use backcast_market::{
-    Layout, Panel, PanelData, PanelOptions, Selection, Side, TransitionBatch, TransitionError,
-    TransitionOptions, TransitionRing, TransitionShape, WindowError, Windows,
+    Layout, Panel, PanelData, PanelOptions, Selection, TransitionBatch, TransitionError,
+    TransitionOptions, TransitionRing, TransitionShape, TransitionSide, WindowError, Windows,
 };
 use proptest::prelude::*;
 
@@ -289,7 +289,7 @@ fn compare(
     let all: Vec<usize> = (0..panel.columns().len()).collect();
     let columns = selection.columns.as_deref().unwrap_or(&all);
     let slots = plan.own() + selection.macros.len();
-    for side in [Side::State, Side::Next] {
+    for side in [TransitionSide::State, TransitionSide::Next] {
         let (arena, day_at) = plan.day(side);
         assert_eq!(plan.history(side), day_at - windows.history..day_at);
         assert_eq!(plan.future(side), day_at + 1..day_at + 1 + windows.future);
