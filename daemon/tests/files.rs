@@ -295,7 +295,7 @@ fn refusals_say_what_to_do() {
         ("import DIR/pong.parquet pong", 1, ["pong", "--exist replace"]),
         ("import DIR/none.parquet x", 3, ["none.parquet", "cannot read"]),
         ("import DIR/cut.parquet x", 1, ["cut.parquet", "PAR1"]),
-        ("import DIR/pong.csv x", 2, ["csv", "written and not read"]),
+        ("import DIR/pong.csv x", 2, ["csv", "cannot be imported"]),
         ("import DIR/pong.parquet x --capacity 3", 2, ["capacity is 3", "20"]),
         ("import DIR/pong.parquet x --capacity 3GiB", 2, ["3GiB", "1_000_000"]),
         ("import DIR/pong.parquet x/y", 2, ["x/y", "outside"]),

@@ -521,8 +521,8 @@ fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
     let wide = TransitionShape { tickers: 3, ..shape() };
     for (capacity, lanes, shape, message) in [
         // Every lane has the same number of rows.
-        (9, 2, shape(), "it has capacity 10, asked was capacity 9; ask for the same"),
-        (10, 1, shape(), "it has n_adders 2, asked was n_adders 1; ask"),
+        (9, 2, shape(), "it has capacity 10, but capacity 9 was requested; ask for the same"),
+        (10, 1, shape(), "it has n_adders 2, but n_adders 1 was requested; ask"),
         (
             30,
             3,
@@ -530,7 +530,7 @@ fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
             "it has n_adders 2, capacity 10, 2 tickers, action_shape [2, 2] and n_objectives 2, \
              asked",
         ),
-        (10, 2, wide, "asked was 3 tickers, action_shape [2, 2] and n_objectives 2; ask"),
+        (10, 2, wide, "but 3 tickers, action_shape [2, 2] and n_objectives 2 was requested; ask"),
     ] {
         let refused = joined(capacity, lanes, shape).unwrap_err().to_string();
         assert!(refused.starts_with("the buffer named `moves` differs from"), "{refused}");

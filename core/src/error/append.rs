@@ -26,7 +26,7 @@ pub enum AppendError {
         name: String,
     },
     /// The step has a column that the schema lacks.
-    #[error("the schema has no column `{name}`; here it takes {}", known.join(", "))]
+    #[error("the schema has no column `{name}`; the step takes {}", known.join(", "))]
     UnknownColumn {
         /// Column.
         name: String,
@@ -82,7 +82,7 @@ pub enum AppendError {
     /// Elements that the reserved row does not have.
     #[error(
         "{values} elements from element {at} on do not fit a column of {items}; write fewer, or \
-         from further left"
+         begin earlier"
     )]
     BeyondColumn {
         /// First element.
@@ -152,8 +152,8 @@ pub enum AppendError {
     /// A lease blocks the row, and the ring's lane policy is to fail.
     #[error(
         "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
-         from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring \
-         with lane_policy=\"block\""
+         from {start} on, and lane_policy is \"fail\"; close the lease, or create the ring with \
+         lane_policy=\"block\""
     )]
     Leased {
         /// The lane.
@@ -168,7 +168,7 @@ pub enum AppendError {
     /// The ring was removed or replaced, and its handle refuses further use.
     #[error(
         "ring `{ring}` was removed or replaced: a process that attaches by name would not see \
-         these rows, and none was appended; attach again and make the writer anew, or attach with \
+         these rows, and none was appended; attach again and create another writer, or attach with \
          on_unlinked=\"warn\""
     )]
     Unlinked {

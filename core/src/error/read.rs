@@ -80,7 +80,10 @@ pub enum LeaseError {
     #[error(transparent)]
     Pins(#[from] ReaderPinsError),
     /// The rows are not the requested ones: another process wrote the file of the lane.
-    #[error("row {seq} of lane {lane} says that it is row {found}; create the ring anew")]
+    #[error(
+        "row {seq} of lane {lane} is damaged: its sequence number is {found}; create the ring \
+         again"
+    )]
     Damaged {
         /// Lane.
         lane: u32,
@@ -120,7 +123,7 @@ pub enum ReadError {
     },
     /// Rows that are not published yet, or not any more.
     #[error(
-        "rows {from}..{to} of lane {lane} are not there: it {}",
+        "rows {from}..{to} of lane {lane} are not readable: it {}",
         holds(*oldest, *head, "ask for")
     )]
     NotReadable {
@@ -147,7 +150,7 @@ pub enum ReadError {
         expected: usize,
     },
     /// Memory that the rows do not fill, or that does not hold them.
-    #[error("the buffer for `{column}` has {got} bytes, the rows have {expected}; give as many")]
+    #[error("the buffer for `{column}` has {got} bytes; give {expected}, as the rows have")]
     BadBuffer {
         /// Column.
         column: String,

@@ -24,8 +24,8 @@ pub enum SchemaError {
     /// The name belongs to batches.
     #[error(
         "column name `{name}` is reserved: batches use seq, episode, t, flags, terminated, \
-         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and \
-         whatever begins with next_ or n_next; choose another name"
+         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and all \
+         names that begin with next_ or n_next; choose another name"
     )]
     Reserved {
         /// Name given.

@@ -29,8 +29,8 @@ enum TypedRemedy {
     )]
     NotAttachable { kind: Kind, name: String, state: Cow<'static, str> },
     #[error(
-        "the {kind} named `{name}` differs from what was asked: {what}; ask for the same, choose \
-         another name, or give --exist replace"
+        "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
+         choose another name, or give --exist replace"
     )]
     Different { kind: Kind, name: String, what: String },
     #[error(

@@ -281,7 +281,7 @@ pub(crate) struct Interval(Duration);
 /// A text that is not an interval.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "interval `{text}` is none; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",
+    "interval `{text}` is not valid; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",
     INTERVAL_S.start(),
     INTERVAL_S.end()
 )]

@@ -151,7 +151,7 @@ fn a_ring_can_be_joined_or_replaced_when_nothing_is_left() {
     assert!(!granted.made);
     let other = attach.clone().capacity(Capacity::Rows(5));
     let error = client.create("pong", &schema(), &other).map(drop).unwrap_err();
-    assert!(error.to_string().contains("differs from what was asked"), "{error}");
+    assert!(error.to_string().contains("differs from the requested one"), "{error}");
     // Idle: its room is the new one's. Held: there is none.
     let replace = options.exist(Exist::Replace);
     let (held, granted) = client.create("pong", &schema(), &replace).unwrap();

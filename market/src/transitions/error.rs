@@ -122,7 +122,7 @@ pub enum TransitionError {
         days: usize,
     },
     /// A row that no correct writer wrote.
-    #[error("row {seq} of lane {lane} is damaged: {what}; make the buffer anew")]
+    #[error("row {seq} of lane {lane} is damaged: {what}; create the buffer again")]
     Damaged {
         /// Lane.
         lane: u32,
@@ -143,8 +143,8 @@ pub enum TransitionError {
     },
     /// An existing ring whose sizes differ from the requested ones.
     #[error(
-        "the buffer named `{name}` differs from what was asked: it has {found}, asked was \
-         {requested}; ask for the same, choose another name, or use exist=\"replace\""
+        "the buffer named `{name}` differs from the requested one: it has {found}, but {requested} \
+         was requested; ask for the same, choose another name, or use exist=\"replace\""
     )]
     Different {
         /// Its name.

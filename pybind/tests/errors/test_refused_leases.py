@@ -220,5 +220,5 @@ def test_an_append_that_a_lease_refuses_appends_nothing(place: Path) -> None:
                 lease.close()
             assert writer.append(**step)[0] == before[0][1], "the writer goes on where it stopped"
     message = str(raised.value)
-    for word in ["lane 0", "slot 0", "from 0 on", 'lane_policy is "fail"', "; let go of the lease"]:
+    for word in ["lane 0", "slot 0", "from 0 on", 'lane_policy is "fail"', "; close the lease"]:
         assert word in message

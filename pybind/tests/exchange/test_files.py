@@ -215,7 +215,7 @@ READ = '"parquet", "minari" or "npz"$'
         ("x", {"format": "xlsx"}, bc.ArgumentError, f"format is 'xlsx'; give {WRITTEN}"),
         ("x", {"format": 7}, bc.ArgumentTypeError, f"format is 7; give {WRITTEN}"),
         ("x.xlsx", {}, bc.ArgumentError, f"x.xlsx.*format is not known; give format={WRITTEN}"),
-        ("x.npz", {}, bc.ArgumentError, "read and not written"),
+        ("x.npz", {}, bc.ArgumentError, "cannot be exported"),
         ("no/folder/x.csv", {}, bc.StorageError, "cannot write"),
         ("taken.csv", {}, bc.ExistsError, r"taken\.csv exists"),
     ],

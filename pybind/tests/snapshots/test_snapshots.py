@@ -111,7 +111,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
             assert repr(opened).startswith("<backcast.ReplayBuffer: snapshot 'walk@a', ")
             assert opened.is_snapshot
             assert opened.saved_state == {"step": 7}
-            with pytest.raises(bc.WriterError, match="is a snapshot, which nobody writes"):
+            with pytest.raises(bc.WriterError, match="is a snapshot, which is read-only"):
                 opened.writer()
             with opened.lease(0, 0, 100) as rows:
                 np.testing.assert_array_equal(rows["reward"], opened.rows(0, 0, 100)["reward"])

@@ -108,8 +108,8 @@ pub trait WordsMut: Words {
 /// Counters that no writer of this protocol leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the lane's counters are impossible (head {head}, reserved {reserved}, slots {slots}); \
-     create the ring anew"
+    "the lane's counters are impossible (head {head}, reserved {reserved}, slots {slots}); create \
+     the ring again"
 )]
 pub struct ImpossibleCounters {
     /// Published rows according to the lane.
