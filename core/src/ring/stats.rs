@@ -96,7 +96,8 @@ pub struct LaneStats {
     pub stalls: u64,
     /// Episodes cut because an append did not begin with the `next_obs` of the one before.
     pub cuts: u64,
-    /// Episodes whose beginning suggests another autoreset mode: see [`WriterWarning`](crate::WriterWarning).
+    /// Episodes whose beginning suggests another autoreset mode: see
+    /// [`WriterWarning`](crate::WriterWarning).
     pub suspect_resets: u64,
 }
 

@@ -99,8 +99,8 @@ impl FirstDraws<'_> {
     }
 }
 
-/// Kernel for `run_simd` that computes the random bits of neighbouring items in their first attempt.
-/// Lanes are 64 bits wide, as the products are.
+/// Kernel for `run_simd` that computes the random bits of neighbouring items in their first
+/// attempt. Lanes are 64 bits wide, as the products are.
 struct Neighbours;
 
 impl SimdKernel<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
