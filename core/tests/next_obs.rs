@@ -77,7 +77,7 @@ fn writer(ring: &Ring, mode: AutoresetMode) -> Writer {
 }
 
 #[test]
-fn what_follows_is_stored_once_in_every_mode() {
+fn the_next_observation_is_stored_once_in_every_mode() {
     for (mode, lanes) in MODES.into_iter().flat_map(|mode| [1, 3].map(|lanes| (mode, lanes))) {
         let ring = ring(lanes);
         let mut writer = writer(&ring, mode);
@@ -227,7 +227,7 @@ fn a_mode_that_rows_contradict_is_reported_once_and_counted() {
 }
 
 #[test]
-fn what_differs_from_the_end_of_a_next_step_episode_is_not_its_final_row() {
+fn another_observation_is_not_the_final_row_of_a_next_step_episode() {
     let ring = ring(1);
     let mut writer = writer(&ring, AutoresetMode::NextStep);
     append(&mut writer, &ended(1, 2)).unwrap();

@@ -250,7 +250,7 @@ fn a_killed_import_is_an_orphan_that_gc_removes_and_a_stopped_one_leaves_nothing
 }
 
 #[test]
-fn what_is_larger_than_files_may_be_is_refused_in_words_and_leaves_nothing() {
+fn exports_beyond_the_file_size_limit_are_refused_and_leave_no_file() {
     let shelf = with_pong(400);
     for (words, path) in [
         ("export pong DIR/pong.csv", "pong.csv.backcast-partial"),

@@ -39,7 +39,7 @@ fn a_ring_that_does_not_fit_the_address_space_gets_no_name_and_what_has_it_keeps
 }
 
 #[test]
-fn what_is_no_ring_is_not_said_to_be_held_and_goes_by_force() {
+fn directories_that_are_no_rings_are_removed_by_force() {
     let shelf = Shelf::stocked();
     let junk = shelf.base().path().join("junk.ring");
     fs::create_dir(&junk).unwrap();

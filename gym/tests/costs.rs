@@ -113,7 +113,7 @@ fn slippage_moves_every_price_against_the_trader() {
 }
 
 #[test]
-fn what_is_not_tradable_is_neither_bought_nor_sold_nor_stopped() {
+fn untradable_tickers_are_neither_bought_nor_sold_nor_stopped() {
     let market = steady(20).flat(1, &[[10.0; 8].as_slice(), &[1.0; 12]].concat());
     // The second ticker can be traded on day 2 and from day 12 on.
     let tradable: Vec<bool> = (0..40).map(|at| at < 20 || at == 22 || at >= 32).collect();

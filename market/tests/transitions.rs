@@ -196,7 +196,7 @@ fn draws_are_uniform_and_repeat_with_the_seed() {
 type Spoil = fn(&mut TransitionBatch);
 
 #[test]
-fn what_does_not_fit_is_refused_and_nothing_is_added() {
+fn invalid_transitions_are_refused_and_not_added() {
     let mut ring = ring(50);
     ring.add(&numbered(0, 3)).unwrap();
     let cases: [(&str, Spoil); 9] = [
@@ -345,7 +345,7 @@ fn a_next_day_that_does_not_follow_takes_a_copy_of_its_own() {
 }
 
 #[test]
-fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says() {
+fn joined_rings_keep_the_end_of_futures_unless_another_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let base = Base::at(folder.path());
     let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();
@@ -366,7 +366,7 @@ fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says(
 }
 
 #[test]
-fn whoever_joins_sees_indicators_as_old_as_its_maker_did() {
+fn joined_rings_keep_the_indicator_lag() {
     let folder = tempfile::tempdir().unwrap();
     let base = Base::at(folder.path());
     let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_already_is_left_out() {
+    fn rows_saved_before_are_left_out() {
         let run = |start, end| Range::<u64> { start, end };
         for (span, runs, left) in [
             (run(0, 10), vec![], vec![run(0, 10)]),

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_says_what_is_wrong() {
+    fn invalid_states_name_the_problem() {
         let with = |key: &str, value: Value| {
             let mut json = sampler_state_json(&state());
             json[key] = value;

@@ -227,7 +227,7 @@ def test_the_method_keeps_its_signature_and_documentation() -> None:
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_what_ends_a_program_is_not_told_as_a_bad_value(raised: type[BaseException]) -> None:
+def test_interrupts_are_not_reported_as_bad_values(raised: type[BaseException]) -> None:
     class Ends:
         def __array__(self, *_: object, **__: object) -> object:
             raise raised

@@ -40,7 +40,7 @@ def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
         client.ping()
 
 
-def test_what_does_not_fit_is_refused_with_the_numbers(place: Path) -> None:
+def test_rings_beyond_the_budget_are_refused_with_the_numbers(place: Path) -> None:
     with serving(place, "--budget", "1MiB"):
         client = bc.connect(place)
         with pytest.raises(bc.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"):

@@ -314,7 +314,7 @@ def test_a_handle_is_pickled_by_name_into_other_processes(
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in PICKLED])
 @pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_what_belongs_to_its_process_says_what_to_do_instead(
+def test_handles_of_one_process_name_the_alternative(
     scene: Scene, name: str, how: Callable[[Any], object]
 ) -> None:
     with pytest.raises(bc.ArgumentTypeError) as raised:

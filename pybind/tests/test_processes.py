@@ -198,7 +198,7 @@ def test_the_last_process_to_leave_takes_the_ring_along(
     assert bc.list() == []
 
 
-def test_what_a_dead_process_held_is_garbage(
+def test_rings_of_a_dead_process_are_garbage(
     place: Path, start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BACKCAST_DIR", str(place))

@@ -132,7 +132,7 @@ WAYS += ["ctypes", "iterator"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_what_is_kept_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end: str) -> None:
+def test_kept_views_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end: str) -> None:
     with buf.writer() as writer:
         for step in range(5):
             append(writer, step)
@@ -275,7 +275,7 @@ def test_only_a_writer_of_one_lane_reserves() -> None:
         writer.reserve()
 
 
-def test_what_is_wrong_is_said(buf: bc.ReplayBuffer) -> None:
+def test_wrong_uses_are_refused_with_the_reason(buf: bc.ReplayBuffer) -> None:
     with buf.writer() as writer:
         row: Any = writer.reserve()
         with pytest.raises(bc.ColumnError, match="no column `actoin`; did you mean `action`"):

@@ -96,7 +96,7 @@ def test_a_samplers_state_draws_what_it_would_have_drawn(
 
 
 @pytest.mark.parametrize("snapshot", ["kept@live", "kept@mine"])
-def test_what_a_daemon_saved_is_loaded(files: Path, tmp_path: Path, snapshot: str) -> None:
+def test_snapshots_of_a_daemon_are_loaded(files: Path, tmp_path: Path, snapshot: str) -> None:
     store = files / "daemon-store"
     assert bc.verify_snapshot(snapshot, store=store)["whole"]
     with bc.ReplayBuffer.load(snapshot, store=store, dir=tmp_path) as buf:

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_does_not_depend_on_a_resize() {
+    fn draws_do_not_depend_on_a_resize() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 600, 3, LanePolicy::default());
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_changes_nothing() {
+    fn impossible_sizes_are_refused_without_a_change() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_resize_left_is_cleared_or_finished() {
+    fn files_of_a_killed_resize_are_cleared_or_finished() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 2, LanePolicy::default());

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_says_why() {
+    fn mismatched_rows_are_refused_with_the_reason() {
         let ring = written(40);
         let options = || ring.options();
         let fill = |fill: &mut dyn FnMut(&mut Filling<'_>) -> Result<(), RestoreError>| {

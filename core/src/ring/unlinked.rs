@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_name_away_itself_or_ignores_it_is_told_nothing() {
+    fn own_or_ignored_removals_are_not_reported() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         for choice in [OnUnlinked::Warn, OnUnlinked::Error, OnUnlinked::Ignore] {

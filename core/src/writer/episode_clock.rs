@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_dropped_row_is_a_gap_and_no_final_row_stands_alone() {
+    fn a_dropped_row_leaves_a_gap_and_no_lone_final_row() {
         let next = AutoresetMode::NextStep;
         let rest = [(1, 0, 0), (1, 1, 0)];
         let gone = |rows: &[(u64, u32, u32)], rest: &[(u64, u32, u32)]| [rows, rest].concat();

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_before_anything_is_appended() {
+    fn errors_are_raised_before_any_row_is_appended() {
         let ring = ring(2, 64, LanePolicy::default());
         let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
         let mut writer = ring.writer(options).unwrap();

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_says_so_and_leaves_no_row() {
+    fn refused_reservations_say_why_and_leave_no_row() {
         let ring = ring(LanePolicy::default());
         let two = Ring::heap(ring.schema(), RingOptions::with_capacity(40).lanes(2)).unwrap();
         let mut both =

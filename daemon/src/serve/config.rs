@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_gets_wrong_is_named() {
+    fn mistakes_in_the_file_are_named() {
         for (text, parts) in [
             ("bugdet = \"8GiB\"", &["`bugdet`", "did you mean `budget`?", "when-full"][..]),
             ("zzz = 1", &["`zzz`", "keys are: budget"]),

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_with_the_reason() {
+    fn invalid_requests_are_refused_with_the_reason() {
         for (line, code, word) in [
             (&b""[..], Code::BadRequest, "EOF"),
             (b"\xff\xfe\x00", Code::BadRequest, "no request"),

@@ -96,7 +96,7 @@ fn a_refusal_has_the_numbers_and_changes_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
+fn rings_beyond_the_budget_are_shrunk_to_the_rest_if_configured() {
     let shelf = Shelf::new();
     let one = bytes(&shelf, ROWS);
     let budget = one + one / 2;
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
 }
 
 #[test]
-fn what_was_there_before_counts_and_orphans_make_room() {
+fn existing_rings_count_and_orphans_are_removed_first() {
     let shelf = Shelf::new();
     let one = bytes(&shelf, ROWS);
     // Made without the daemon.

@@ -143,7 +143,7 @@ fn the_budget_counts_it_and_its_room_is_given_back() {
 }
 
 #[test]
-fn what_was_evicted_comes_back_into_memfds() {
+fn evicted_rings_are_loaded_into_memfds_again() {
     let shelf = Shelf::new();
     let one = Ring::planned_bytes(&schema(), &options(&shelf)).unwrap();
     let budget = (one + one / 2).to_string();

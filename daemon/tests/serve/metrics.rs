@@ -91,7 +91,7 @@ fn the_numbers_are_those_of_the_ring() {
 }
 
 #[test]
-fn what_was_found_and_refused_is_counted() {
+fn removed_orphans_and_refusals_are_counted() {
     let shelf = Shelf::new();
     let args = ["--metrics", "127.0.0.1:0", "--budget", "1MiB", "--interval", "50ms"];
     let daemon = Running::spawn(&shelf, &args);

@@ -181,7 +181,7 @@ fn others_are_served_while_a_resize_waits_for_a_writer() {
 }
 
 #[test]
-fn what_cannot_be_made_larger_is_refused_as_it_is_without_a_daemon() {
+fn impossible_resizes_are_refused_as_without_a_daemon() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &[]);
     let client = daemon.client();

@@ -234,7 +234,7 @@ impl Folder {
 }
 
 #[test]
-fn what_no_column_can_hold_is_refused_with_its_name_and_left_out_by_it() {
+fn unstorable_fields_are_refused_by_name_unless_left_out() {
     let folder = Folder::new();
     let words = StringArray::from(vec!["go", "go", "stop"]);
     let words = (Field::new("goal", DataType::Utf8, true), Arc::new(words) as ArrayRef);

@@ -114,7 +114,7 @@ fn truncated_episodes_without_next_obs_keep_their_last_step_and_it_starts_no_tra
 }
 
 #[test]
-fn what_no_column_can_hold_is_left_out_by_its_name() {
+fn unstorable_arrays_are_left_out_by_name() {
     let folder = Folder::new();
     let two = floats([1., 2.]);
     let arrays: &[(&str, &str, &str, &[u8])] = &[
@@ -260,7 +260,7 @@ fn dicts_of_observations_and_other_columns_are_kept_under_their_names() {
 }
 
 #[test]
-fn what_makes_no_ring_is_refused_with_its_reason() {
+fn invalid_arrays_are_refused_with_the_reason() {
     let folder = Folder::new();
     let two = floats([1., 2.]);
     let none: &[u8] = &[];

@@ -107,7 +107,7 @@ fn an_interrupted_export_or_import_leaves_nothing() {
 }
 
 #[test]
-fn what_is_there_is_kept_unless_it_may_be_replaced() {
+fn existing_files_are_kept_unless_replacing_is_allowed() {
     let dir = tempfile::tempdir().unwrap();
     let base = Base::at(dir.path());
     let ring = made::ring(&base, "pong", &plain(), 500, 1, 40, 9);

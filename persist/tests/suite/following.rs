@@ -39,7 +39,7 @@ fn check_sum(following: &Following) {
 }
 
 #[test]
-fn what_is_followed_loads_as_the_ring_was_at_every_step() {
+fn followed_rings_load_as_they_were_at_every_step() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 3, 300));
     let mut writer = writer(&ring);
@@ -307,7 +307,7 @@ fn a_thread_follows_beside_a_writer_and_has_everything_on_disk_when_it_ends() {
 }
 
 #[test]
-fn what_somebody_removed_is_saved_again_before_the_thread_ends() {
+fn removed_snapshots_are_saved_again_before_the_thread_ends() {
     for other_snapshot in [false, true] {
         let (place, schema) = (Place::new(), schema());
         let (store, ring) = (place.store(), heap(&schema, 2, 400));

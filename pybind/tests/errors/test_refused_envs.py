@@ -240,7 +240,7 @@ def ended(world: World) -> None:
         ),
     ]
 )
-def test_what_environments_refuse(place: Path, tmp_path: Path, row: Row) -> None:
+def test_environments_refuse(place: Path, tmp_path: Path, row: Row) -> None:
     with world_at(place, tmp_path) as world:
         check(world, row)
 
@@ -380,6 +380,6 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
         ),
     ]
 )
-def test_what_a_collector_refuses(place: Path, tmp_path: Path, row: Row) -> None:
+def test_collectors_refuse(place: Path, tmp_path: Path, row: Row) -> None:
     with world_at(place, tmp_path) as world:
         check(world, row)

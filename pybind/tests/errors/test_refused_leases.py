@@ -144,7 +144,7 @@ def test_rows_that_cannot_be_leased(place: Path, tmp_path: Path, row: Row) -> No
         closed("a closed one's stalls", lambda r: r.stalls),
     ]
 )
-def test_what_a_lease_refuses(place: Path, tmp_path: Path, row: Row) -> None:
+def test_leases_refuse(place: Path, tmp_path: Path, row: Row) -> None:
     with world_at(place, tmp_path) as world:
         check(world, row)
 

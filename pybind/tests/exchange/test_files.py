@@ -220,7 +220,7 @@ READ = '"parquet", "minari" or "npz"$'
         ("taken.csv", {}, bc.ExistsError, r"taken\.csv exists"),
     ],
 )
-def test_what_cannot_be_exported_says_why(
+def test_impossible_exports_say_why(
     buf: bc.ReplayBuffer,
     tmp_path: Path,
     name: str,
@@ -235,7 +235,7 @@ def test_what_cannot_be_exported_says_why(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_cannot_be_imported_leaves_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+def test_failed_imports_leave_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
     path = tmp_path / "walk.parquet"
     buf.export(path)
     whole = path.read_bytes()

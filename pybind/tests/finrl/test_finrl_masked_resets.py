@@ -112,7 +112,7 @@ def nothing_stays(env: Any, twin: Any, calls: list[Callable[[Any], Any]]) -> Non
 
 @pytest.mark.parametrize("auto_reset", [False, True])
 @pytest.mark.parametrize("form", ["vec", "json"])
-def test_what_a_caller_changes_in_a_state_is_in_no_other(
+def test_changes_of_a_state_by_its_caller_reach_no_other_state(
     path: Path, form: str, auto_reset: bool
 ) -> None:
     settings: dict[str, Any] = {"return_format": form, "max_episode_steps": 5}

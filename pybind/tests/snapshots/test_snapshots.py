@@ -64,7 +64,7 @@ def test_a_writer_goes_on_with_a_new_episode_that_continues_nothing(
         assert report["rows"] == 26
 
 
-def test_what_earlier_snapshots_have_is_not_written_again(place: Path, tmp_path: Path) -> None:
+def test_rows_of_earlier_snapshots_are_not_written_again(place: Path, tmp_path: Path) -> None:
     with ring(place, 100) as buf, buf.writer(2, "next_step") as writer:
         first = buf.snapshot("a", store=tmp_path)
         append(writer, 3, seed=2)
@@ -307,7 +307,7 @@ def test_progress_is_told_and_what_it_raises_leaves_nothing(
     assert [one["name"] for one in bc.list(dir=place)] == ["wide"]
 
 
-def test_what_is_done_ends_with_all_there_is(place: Path, tmp_path: Path) -> None:
+def test_progress_ends_at_the_total(place: Path, tmp_path: Path) -> None:
     """The columns of the ring are narrow, so files are much larger than its rows."""
     told: list[tuple[int, int]] = []
 
@@ -548,7 +548,7 @@ def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object
         ),
     ],
 )
-def test_what_is_refused_says_why_and_changes_nothing(
+def test_refusals_say_why_and_change_nothing(
     place: Path,
     tmp_path: Path,
     do: Callable[[bc.ReplayBuffer, Path, Path], object],

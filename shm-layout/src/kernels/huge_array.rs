@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     #[cfg(not(miri))]
-    fn what_is_half_a_huge_page_or_more_begins_one() {
+    fn arrays_of_half_a_huge_page_or_more_begin_at_one() {
         let numbers = HugeArray::copy_of(&vec![1_u8; HUGE_PAGE / 2 + 1]);
         assert_eq!(numbers.as_ptr().addr() % HUGE_PAGE, 0);
     }

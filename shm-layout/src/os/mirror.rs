@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_process_can_have_is_refused() {
+    fn impossible_sizes_are_refused() {
         for (blocks, bytes) in
             [(usize::MAX, 1), (1, usize::MAX), (1 << 40, 1 << 30), (1 << 30, 1 << 30)]
         {

@@ -129,7 +129,7 @@ fn caught(mutant: Mutant) {
 }
 
 #[test]
-fn who_saw_a_row_does_not_miss_it_after_a_move() {
+fn seen_rows_are_not_missed_after_a_relocation() {
     holds("move", &SEEN, |seen| model(Mutant::None, seen));
 }
 

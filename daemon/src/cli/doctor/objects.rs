@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_named_with_its_remedy() {
+    fn leftovers_are_named_with_their_remedy() {
         let left = |names: &[&str]| -> Vec<(String, u64)> {
             names.iter().map(|name| ((*name).to_owned(), 1 << 20)).collect()
         };

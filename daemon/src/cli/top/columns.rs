@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_by_rank() {
+    fn columns_that_do_not_fit_are_left_out_by_rank() {
         let rows = vec![RINGS.iter().map(|_| "12345".to_owned()).collect()];
         let titles = |room: u16| -> Vec<&str> {
             fitting(&RINGS, &rows, room, 2).iter().map(|shown| RINGS[shown.at].title).collect()

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_the_place_of_a_memory_is_not_opened_for_it() {
+    fn other_files_at_the_descriptor_of_a_memfd_are_not_opened() {
         let (id, me) = (rand::random(), std::process::id());
         let (fd, other) = (memory(id), memory(rand::random()));
         let wanted = link(id, me, &fd);

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_renamed_while_it_is_counted_is_neither_missed_nor_counted_twice() {
+    fn files_renamed_during_a_count_are_counted_once() {
         let counted = |looks: &[&[(u64, u64)]]| {
             // The last one is what stays.
             let mut looks = looks.iter().chain(std::iter::repeat(looks.last().unwrap()));

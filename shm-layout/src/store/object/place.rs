@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_takes_no_link_along() {
+    fn removal_does_not_follow_links() {
         let at = tempfile::tempdir().unwrap();
         let (base, other) = (Base::at(at.path()), at.path().join("other"));
         dir(base.path());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_for_a_moved_lane_takes_no_file_that_nobody_was_told_of() {
+    fn unannounced_files_are_not_taken_for_a_relocated_lane() {
         let dir = tempfile::tempdir().unwrap();
         let store = notified_store(&Base::at(dir.path()));
         drop(moves(&store));
