@@ -1,4 +1,4 @@
-//! `backcast doctor` on the machine that runs the tests: what is arranged here must be found.
+//! `backcast doctor` on the machine that runs the tests finds the problems that the tests arrange.
 
 mod shelf;
 

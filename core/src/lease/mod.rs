@@ -102,7 +102,7 @@ impl Lease {
     }
 
     /// Returns the address of the first row of a column, and the distance to the next row: the
-    /// width of the column, except for the built-in ones, which stand together. Valid while the
+    /// width of the column, except for the built-in ones, which share one array. Valid while the
     /// lease lives. `None` if there is no such column.
     ///
     /// No process that keeps the protocol writes there meanwhile. Other processes of the same user

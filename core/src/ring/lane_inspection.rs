@@ -9,7 +9,7 @@ use backcast_layout::protocol::has_relocated;
 use super::Ring;
 
 /// Inspections that find a lane relocated are repeated this often. A ring is not resized that many
-/// times meanwhile, but a peer may lie.
+/// times meanwhile, but a faulty peer may report it endlessly.
 pub(crate) const MAX_RELOCATIONS: u32 = 16;
 
 impl Ring {

@@ -106,7 +106,7 @@ pub struct LaneStats {
 pub struct PinStats {
     /// Number of the reader's slot.
     pub slot: u32,
-    /// Its process, as it says.
+    /// Its process, by the number that it recorded.
     pub pid: u64,
     /// Number of the lane.
     pub lane: u32,
@@ -119,7 +119,7 @@ pub struct PinStats {
 pub struct ReaderStats {
     /// Number of its slot.
     pub slot: u32,
-    /// Its process, as it says.
+    /// Its process, by the number that it recorded.
     pub pid: u64,
     /// Rows it has drawn.
     pub sampled_rows: u64,

@@ -60,9 +60,9 @@ impl FromStr for OnUnlinked {
 
 /// Nothing to report.
 const QUIET: u8 = 0;
-/// The name is lost, and the caller was not told yet.
+/// The name is lost, and the caller was not warned yet.
 const NEWS: u8 = 1;
-/// The caller was told, or removed the name itself.
+/// The caller was warned, or removed the name itself.
 const REPORTED: u8 = 2;
 
 /// State of one handle and its clones about the name of their ring.
@@ -293,7 +293,7 @@ mod tests {
         file.write_all_at(&[1], 0x80 + 0x00b).unwrap();
         append(&mut writer).unwrap();
         assert!(!ring.is_unlinked() && !ring.stats().unlinked);
-        // A removal after the lie is still found, when the writer restarts.
+        // A removal after the false mark is still found, when the writer restarts.
         drop(remove(&base, Kind::Ring, "pong", true).unwrap());
         writer.restart(&[true]).unwrap();
         let refused = append(&mut writer).err();

@@ -84,7 +84,7 @@ pub struct Batches<M: BatchBuffers = Batch> {
     in_use: usize,
     prefetch: usize,
     left: Option<u64>,
-    /// State before the next batch to be returned, whatever was drawn ahead.
+    /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,
     state: State<M>,
 }

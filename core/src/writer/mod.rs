@@ -41,7 +41,7 @@ use crate::writer::step::Step;
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 ///
 /// A `next_obs` that still waits for its successor becomes the FINAL row of its episode when the
-/// writer is dropped, unless a lease is in the way; [`finish`](Self::finish) waits for that.
+/// writer is dropped, unless a lease blocks it; [`finish`](Self::finish) waits for that.
 #[derive(Debug)]
 pub struct Writer {
     // Before the ring: the claims hold it too, and its last handle removes it.

@@ -176,8 +176,7 @@ impl OwnLane {
     }
 }
 
-/// Returns the observations that end episodes: in disabled mode `next_obs` stands in for
-/// `final_obs`.
+/// Returns the observations that end episodes: `final_obs`, or `next_obs` in disabled mode.
 pub(super) fn finals<'a>(step: &Step<'a>, mode: AutoresetMode) -> Option<&'a [&'a [u8]]> {
     step.final_obs.or(step.next_obs.filter(|_| mode == AutoresetMode::Disabled))
 }

@@ -95,7 +95,7 @@ pub(crate) fn run(
     Ok(exit(&report))
 }
 
-/// An export that failed by itself.
+/// An export that failed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainExport(ExportError);

@@ -54,7 +54,7 @@ impl Fails for TypedRemedy {
     }
 }
 
-/// Describes what is short, with the numbers if bytes are.
+/// Describes the shortage, with the numbers if it is one of bytes.
 fn shortage(asked: u64, available: u64, limit: &str) -> String {
     if asked == 0 {
         return limit.to_owned();

@@ -1,4 +1,4 @@
-//! Finds objects by name, and says why there is none.
+//! Finds objects by name, and explains a failure.
 
 use std::path::PathBuf;
 

@@ -7,8 +7,8 @@ use super::evict::evict_one;
 use super::shared::{Live, Shared, add};
 use crate::protocol::{Code, Granted, Refusal};
 
-/// Makes room for a ring by removing orphans and, if the settings say so, by evicting other rings.
-/// The caller has the turn.
+/// Makes room for a ring by removing orphans and, if configured, by evicting other rings. The
+/// caller has the turn.
 pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
     let (base, live) = (&shared.base, shared.live());
     if fits(&live, &list(base)?, asked_bytes) {

@@ -90,7 +90,7 @@ impl Shared {
         locked(&self.keeper)
     }
 
-    /// Locks allocation: what was found to fit still fits when it is allocated.
+    /// Locks allocation, so that the space found free is still free at the allocation.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,7 +87,7 @@ impl Portfolios {
         })
     }
 
-    /// Allocates what the records of one day take; `false` where memory does not suffice.
+    /// Allocates memory for the records of one day; `false` if there is not enough.
     pub(crate) fn reserve_records(&mut self, tickers: usize) -> bool {
         if self.records.is_empty() {
             return true;
@@ -146,7 +146,7 @@ impl Portfolios {
         self.log(sub);
     }
 
-    /// Prefetches what the step of a portfolio reads of the table.
+    /// Prefetches the entries of the table that the step of a portfolio reads.
     pub(crate) fn prefetch(&self, setup: &SetupView<'_>, env: usize) {
         if let (Some(table), Some(&day)) = (setup.table, self.obs.day.get(env)) {
             table.prefetch(usize::try_from(day).unwrap_or_default(), setup.indicator_lag);

@@ -153,7 +153,8 @@ impl SimdKernel<u32, u32, f64, (), (), (Sides, RunningSums), (RunningSums, Runni
     }
 }
 
-/// Cuts a number of shares to what the cash pays, by the operations of [`PortfolioAccount::buy`].
+/// Cuts a number of shares to the number that the cash pays for, by the operations of
+/// [`PortfolioAccount::buy`].
 fn affordable(shares: i32, close: f64, factor: f64, cash: f64) -> i32 {
     // Avoids the division, since most orders get nothing once the cash is spent.
     if close * factor > cash {

@@ -123,8 +123,8 @@ impl DayTable {
         Prices { open, closes, at_open, sound }
     }
 
-    /// Prefetches what a step from `day` to the next reads: the prices of both days, and the
-    /// indicators `lag` days before the next.
+    /// Prefetches the entries that a step from `day` to the next reads: the prices of both days,
+    /// and the indicators `lag` days before the next.
     #[inline]
     pub(crate) fn prefetch(&self, day: usize, lag: usize) {
         let at = day.saturating_sub(self.first);

@@ -135,7 +135,7 @@ pub(crate) fn array_of<'py>(
                 check_finite(&array, value, target)?;
                 return Ok(array);
             }
-            // The checks below say what is wrong.
+            // The checks below name the problem.
             Err(raised) if refuses_value(py, &raised) => {}
             Err(raised) => return Err(raised.into()),
         }

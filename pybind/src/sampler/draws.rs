@@ -213,7 +213,7 @@ impl SharedSampler {
         Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
     }
 
-    /// Lends the sampler to an iterator that `make` makes of it.
+    /// Lends the sampler to the iterator that `make` returns.
     pub(crate) fn lend(
         &self,
         make: impl FnOnce(CoreSampler) -> Result<Prefetcher, Failure>,

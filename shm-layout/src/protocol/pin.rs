@@ -16,8 +16,8 @@
 //! reader may use plain loads. The slot's next pin is a release store for the same reason: a writer
 //! may find it without having seen the release before it.
 //!
-//! Why a second lease of the slot uncovers nothing: the word never stands above the oldest row
-//! granted. A newer lease leaves it; an older one lowers it until that lease is refused or ends
+//! Why a second lease of the slot uncovers nothing: the word is never above the oldest row granted.
+//! A newer lease leaves it; an older one lowers it until that lease is refused or ends
 //! ([`HeldRows`]). The writer stops for every pin it finds, also for one on rows that it has
 //! overwritten: such a pin was not granted, but the one that it replaced may have been.
 
@@ -97,8 +97,8 @@ pub fn thaw<P: Pins>(pins: &P, slot: u32, left: Option<u64>) {
 
 /// The first rows that a reader slot holds frozen in one lane, each with the number of its holders.
 ///
-/// The slot's pin stands on the oldest of them. Threads that share a slot call these methods one at
-/// a time.
+/// The slot's pin is the oldest of them. Threads that share a slot call these methods one at a
+/// time.
 #[derive(Debug, Default)]
 pub struct HeldRows(BTreeMap<u64, usize>);
 
@@ -111,8 +111,7 @@ impl HeldRows {
 
     /// Freezes a lane's rows from `start` on, in addition to those that are held.
     ///
-    /// On an error nothing has changed: the pin stands where it stood, and rows held before stay
-    /// frozen.
+    /// On an error nothing has changed: the pin is as before, and rows held before stay frozen.
     pub fn hold<L: Words, P: Pins>(
         &mut self,
         lane: &L,

@@ -14,11 +14,11 @@ use crate::protocol::has_relocated;
 use crate::store::object::Object;
 use crate::store::ring_files;
 
-/// Attempts to find a lane: it may be relocated again meanwhile, and a lying peer may say so for
+/// Attempts to find a lane: it may be relocated again meanwhile, and a faulty peer may claim so for
 /// ever.
 const ATTEMPTS: u32 = 4;
-/// Pause before a relocated lane that was not found is looked for again: a peer lies, or the ring
-/// was removed.
+/// Pause before a relocated lane that was not found is looked for again: a peer is faulty, or the
+/// ring was removed.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Lanes of a ring, in order.

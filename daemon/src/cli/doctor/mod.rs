@@ -17,7 +17,7 @@ pub(crate) use machine::{Here, MachineFacts};
 use objects::Stock;
 pub(crate) use room::memory_group;
 
-/// Check the machine: memory, limits, permissions, huge pages, what was left behind.
+/// Check the machine: memory, limits, permissions, huge pages, leftovers.
 ///
 /// Each check is ok, a finding with its remedy, or unknown where the system does not tell. Nothing
 /// is changed. What `backcast create` checks itself is not repeated. Exit status 1 if there is a
@@ -102,7 +102,7 @@ mod tests {
         let findings = examine(&machine, &Base::at("/dev/shm"), &Stock::default());
         let known: Vec<&Finding> =
             findings.iter().filter(|finding| finding.status != Status::Unknown).collect();
-        // What lies in the directory is not the machine's to tell.
+        // Findings about the contents of the directory do not concern the machine.
         assert_eq!(known.len(), 1, "{known:?}");
         assert_eq!(known[0].check, "stale_objects");
     }

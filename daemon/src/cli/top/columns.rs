@@ -106,7 +106,7 @@ pub(crate) fn fitting<R>(
         .zip(columns)
         .map(|(width, column)| width.max(chars(column.title) + u16::from(column.sort.is_some())))
         .collect();
-    // A long name takes what the others leave, at least two fifths of the width.
+    // A long name gets the width that the others leave, at least two fifths.
     if let Some((first, others)) = widths.split_first_mut() {
         let others = others.iter().fold(0_u16, |sum, width| sum.saturating_add(width + gap));
         *first = (*first).min(room.saturating_sub(others).max(room / 5 * 2).max(1));

@@ -151,7 +151,7 @@ mod tests {
         let elsewhere = Link { pid: u32::MAX, ..link(id, me, &fd) };
         let again = search.find(elsewhere).unwrap();
         assert!(search.looked && is_it(&again, elsewhere), "{found:?} {again:?}");
-        // The number of a process and descriptor says nothing by itself.
+        // Numbers of a process and a descriptor alone do not identify a memory.
         let other = memory(rand::random());
         assert_eq!(search.find(link(rand::random(), me, &other)), None);
         drop(fd);

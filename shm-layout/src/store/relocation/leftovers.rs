@@ -28,7 +28,7 @@ pub(super) fn rename(object: &Object, number: u32) {
     let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
 }
 
-/// Removes files in the way of new ones, after lanes that were just relocated have their names.
+/// Removes files that have the names of new ones, after lanes that were just relocated have theirs.
 pub(super) fn clear_the_way(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
     let begin = Instant::now();
     loop {

@@ -210,7 +210,7 @@ fn plan(store: &Arc<RingStore>, size: LaneSize) -> Result<Plan, SegmentError> {
     let mut pending = pending(store, superblock.resizes);
     let lost = |lane| is_lost(object, &next_file(lane));
     if pending.iter().copied().any(lost) {
-        // The new memory was freed with its creator: plan as if there were none.
+        // The new memory was freed with its creator, so the resize is planned without it.
         pending.clear();
     }
     let is = superblock.lane_capacity;
@@ -296,7 +296,7 @@ impl RingStore {
     }
 }
 
-/// Opens the memory of a lane for its holder, relocated if a resize wants it.
+/// Opens the memory of a lane for its holder, relocated if a resize has made a larger file.
 pub(crate) fn settled(
     object: &Object,
     shapes: &LaneShapes,
@@ -335,7 +335,7 @@ fn move_to_next<L: WordsMut>(
         return Ok(None);
     }
     let new = match open(object, shapes, number, &name) {
-        // The memory was freed with its creator, and this lane stays what it is.
+        // The memory was freed with its creator, so this lane keeps its size.
         Err(SegmentError::MemoryGone { .. }) => return Ok(None),
         opened => opened?,
     };
