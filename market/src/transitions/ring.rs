@@ -237,7 +237,7 @@ impl TransitionRing {
             other => other.into(),
         })?;
         let lane = writer.lanes().first().copied().unwrap_or_default();
-        let position = self.look(lane)?.next_position();
+        let position = self.lane_view(lane)?.next_position();
         Ok(Adder { writer, position, positions: Vec::new(), ends: Vec::new() })
     }
 
@@ -315,12 +315,12 @@ impl TransitionRing {
         })
     }
 
-    pub(crate) fn look(&self, lane: u32) -> Result<LaneView, TransitionError> {
+    pub(crate) fn lane_view(&self, lane: u32) -> Result<LaneView, TransitionError> {
         LaneView::of(&self.ring, lane, quota(self.capacity, self.ring.lanes(), lane))
     }
 
     pub(crate) fn views(&self) -> Result<Vec<LaneView>, TransitionError> {
-        (0..self.ring.lanes()).map(|lane| self.look(lane)).collect()
+        (0..self.ring.lanes()).map(|lane| self.lane_view(lane)).collect()
     }
 
     /// Returns the most transitions that are kept.
