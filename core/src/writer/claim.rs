@@ -7,7 +7,7 @@ use std::{process, thread};
 use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
 
-use super::kept::{Kept, obs_columns};
+use super::kept::{KeptObservation, obs_columns};
 use super::moves::Moves;
 use super::warnings::WriterWarnings;
 use super::{OwnLane, Writer};
@@ -135,7 +135,7 @@ impl OwnLane {
             0 => EpisodeClock::fresh(),
             head => EpisodeClock::after(RowHeader::read(memory.lane(), head - 1).episode),
         };
-        let (backoff, kept) = (LeaseBackoff::default(), Kept::default());
+        let (backoff, kept) = (LeaseBackoff::default(), KeptObservation::default());
         Ok(Self { memory, clock, backoff, kept, plain: true })
     }
 }

@@ -2,7 +2,7 @@
 
 use backcast_layout::Role;
 
-use super::kept::What;
+use super::kept::KeptKind;
 use super::plan::finals;
 use super::{Writer, row};
 use crate::autoreset::AutoresetMode;
@@ -72,10 +72,10 @@ impl Writer {
     /// final observation.
     fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {
         let [lane] = &*self.lanes else { return 0 };
-        let continues = match lane.kept.what() {
-            What::Nothing => true,
-            What::Next => lane.kept.is_row(&self.obs, steps.columns, from),
-            What::Final => false,
+        let continues = match lane.kept.kind() {
+            KeptKind::Nothing => true,
+            KeptKind::Next => lane.kept.is_row(&self.obs, steps.columns, from),
+            KeptKind::Final => false,
         };
         if lane.clock.awaits_final() || !continues {
             return 0;
@@ -129,7 +129,7 @@ impl Writer {
             lane.memory.write_rows(USER + at, count, &bytes[from * width..(from + rows) * width]);
         }
         if let Some(next) = steps.next_obs {
-            lane.kept.keep(What::Next, &self.obs, next, from + rows - 1);
+            lane.kept.keep(KeptKind::Next, &self.obs, next, from + rows - 1);
             self.warnings.appends += count;
         } else {
             lane.kept.forget();

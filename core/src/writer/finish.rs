@@ -4,7 +4,7 @@ use std::{process, thread};
 
 use backcast_layout::protocol::{MAX_SEQ, notify};
 
-use super::kept::What;
+use super::kept::KeptKind;
 use super::plan::Planned;
 use super::{Writer, check_flags};
 use crate::error::AppendError;
@@ -58,7 +58,8 @@ impl Writer {
         chosen: impl Fn(usize) -> bool,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
-        if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.what() == What::Next) {
+        if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.kind() == KeptKind::Next)
+        {
             return Ok(());
         }
         // A waiting observation becomes FINAL also in a ring that was replaced: the next append
@@ -67,7 +68,7 @@ impl Writer {
         self.planned.clear();
         for (i, lane) in self.lanes.iter().enumerate() {
             let mut planned = Planned::nothing(lane.clock);
-            if chosen(i) && lane.kept.what() == What::Next {
+            if chosen(i) && lane.kept.kind() == KeptKind::Next {
                 let (last, clock) = lane.clock.finish();
                 (planned.cut, planned.clock) = (Some(last), clock);
                 let rows = lane.memory.head();

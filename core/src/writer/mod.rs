@@ -24,7 +24,7 @@ pub use self::warnings::{ResetHint, WriterWarning};
 use backcast_layout::protocol::{LaneWriter, notify};
 use backcast_layout::{ClaimedLane, Column, DType, Role};
 
-use self::kept::{Kept, ObsColumn, What};
+use self::kept::{KeptKind, KeptObservation, ObsColumn};
 use self::moves::Moves;
 use self::plan::Planned;
 use self::warnings::WriterWarnings;
@@ -76,7 +76,7 @@ struct OwnLane {
     memory: LaneWriter<ClaimedLane>,
     clock: EpisodeClock,
     backoff: LeaseBackoff,
-    kept: Kept,
+    kept: KeptObservation,
     /// Whether the next append makes one row, without an observation to compare it with.
     plain: bool,
 }
@@ -187,7 +187,7 @@ impl Writer {
             self.indices.clear();
         }
         for (i, (lane, number)) in self.lanes.iter_mut().zip(&self.numbers).enumerate() {
-            lane.kept.keep(What::Next, &self.obs, next, i);
+            lane.kept.keep(KeptKind::Next, &self.obs, next, i);
             lane.plain = false;
             self.indices.push(lane.publish_plainly(*number));
         }
@@ -396,11 +396,13 @@ impl OwnLane {
         if self.clock.awaits_final() {
             return false;
         }
-        match self.kept.what() {
-            What::Nothing => self.write_row(step, row),
+        match self.kept.kind() {
+            KeptKind::Nothing => self.write_row(step, row),
             // `write_row` checks the sizes before the columns are compared.
-            What::Next => self.write_row(step, row) && self.kept.is_row(obs, step.columns, row.0),
-            What::Final => false,
+            KeptKind::Next => {
+                self.write_row(step, row) && self.kept.is_row(obs, step.columns, row.0)
+            }
+            KeptKind::Final => false,
         }
     }
 
@@ -415,7 +417,7 @@ impl OwnLane {
 
     /// Updates `plain` after the clock or the kept observation changed.
     fn settle(&mut self) {
-        self.plain = !self.clock.awaits_final() && self.kept.what() == What::Nothing;
+        self.plain = !self.clock.awaits_final() && self.kept.kind() == KeptKind::Nothing;
     }
 
     /// Publishes the row that was written.

@@ -2,7 +2,7 @@
 
 use backcast_layout::protocol::MAX_SEQ;
 
-use super::kept::What;
+use super::kept::KeptKind;
 use super::warnings::{ResetHint, is_nonzero};
 use super::{OwnLane, Writer, row};
 use crate::autoreset::AutoresetMode;
@@ -61,8 +61,8 @@ impl Writer {
         for (i, lane) in self.lanes.iter().enumerate() {
             let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
             let ends = (flag(step.terminated), flag(step.truncated));
-            let same =
-                lane.kept.what() != What::Nothing && lane.kept.is_row(&self.obs, step.columns, i);
+            let same = lane.kept.kind() != KeptKind::Nothing
+                && lane.kept.is_row(&self.obs, step.columns, i);
             let rewarded = || self.reward.is_some_and(|reward| is_rewarded(reward, step, i));
             let planned = lane.planned(self.mode, ends, same, rewarded);
             // A schema without observations has nothing to store when a lane ends.
@@ -95,7 +95,7 @@ impl Writer {
                 AppendedRows::Step(marks) => {
                     lane.write_step(ahead, marks, step, i);
                     match step.next_obs {
-                        Some(next) => lane.kept.keep(What::Next, obs, next, i),
+                        Some(next) => lane.kept.keep(KeptKind::Next, obs, next, i),
                         None => lane.kept.forget(),
                     }
                 }
@@ -103,10 +103,10 @@ impl Writer {
                     lane.write_step(ahead, marks, step, i);
                     let rows = given.iter().zip(obs).map(|(bytes, c)| row(bytes, c.width, i));
                     lane.write_final(schema, ahead + 1, last, &self.zeros, rows);
-                    lane.kept.keep(What::Final, obs, given, i);
+                    lane.kept.keep(KeptKind::Final, obs, given, i);
                 }
                 AppendedRows::Final(marks) => {
-                    if lane.kept.what() == What::Next {
+                    if lane.kept.kind() == KeptKind::Next {
                         lane.write_final(schema, ahead, marks, &self.zeros, lane.kept.rows(obs));
                     } else {
                         let rows = obs.iter().filter_map(|column| {
@@ -154,21 +154,21 @@ impl OwnLane {
         same: bool,
         rewarded: impl FnOnce() -> bool,
     ) -> Planned {
-        let kept = self.kept.what();
+        let kept = self.kept.kind();
         let mut clock = self.clock;
         let mut cut = None;
         let mut hint = None;
         if clock.is_ended() {
             // In next-step mode: this append brings the FINAL row.
-            if kept == What::Next && !same {
+            if kept == KeptKind::Next && !same {
                 hint = Some(ResetHint::Differs);
             } else if terminated || truncated || rewarded() {
                 hint = Some(ResetHint::Acted);
             }
-        } else if kept == What::Next && !same {
+        } else if kept == KeptKind::Next && !same {
             let (last, after) = clock.cut();
             (cut, clock) = (Some(last), after);
-        } else if kept == What::Final && same {
+        } else if kept == KeptKind::Final && same {
             hint = Some(ResetHint::Repeated);
         }
         let (rows, clock) = clock.advance(mode, terminated, truncated);

@@ -7,7 +7,7 @@ use backcast_layout::{Column, DType, LaneAlias, Role};
 
 pub use self::commit::Ends;
 use super::Writer;
-use super::kept::What;
+use super::kept::KeptKind;
 use super::plan::Planned;
 use crate::autoreset::AutoresetMode;
 use crate::element::Element;
@@ -101,7 +101,7 @@ impl Writer {
     /// cut before it, and the one of an episode that it ends.
     fn reserved_room(&self) -> u64 {
         let waits =
-            |lane: &super::OwnLane| lane.kept.what() == What::Next && !lane.clock.is_ended();
+            |lane: &super::OwnLane| lane.kept.kind() == KeptKind::Next && !lane.clock.is_ended();
         let cut = self.lanes.first().is_some_and(waits);
         let ends = self.mode != AutoresetMode::NextStep && !self.obs.is_empty();
         1 + u64::from(cut) + u64::from(ends)

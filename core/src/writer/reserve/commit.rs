@@ -3,7 +3,7 @@
 use backcast_layout::Role;
 use backcast_layout::protocol::{Words, notify};
 
-use super::super::kept::What;
+use super::super::kept::KeptKind;
 use super::super::warnings::ResetHint;
 use super::super::{OwnLane, Writer, row};
 use super::Reserved;
@@ -62,15 +62,15 @@ impl Reserved<'_> {
         }
         let lanes = writer.lanes.len();
         let [lane] = &*writer.lanes else { return Err(AppendError::NotReservable { lanes }) };
-        let kept = lane.kept.what();
-        let same = kept != What::Nothing
+        let kept = lane.kept.kind();
+        let same = kept != KeptKind::Nothing
             && lane
                 .kept
                 .rows(&writer.obs)
                 .zip(&writer.obs)
                 .all(|(kept, column)| written(lane, column.at, column.width) == kept);
         let mut clock = lane.clock;
-        let cut = (kept == What::Next && !clock.is_ended() && !same).then(|| {
+        let cut = (kept == KeptKind::Next && !clock.is_ended() && !same).then(|| {
             let (marks, after) = clock.cut();
             clock = after;
             marks
@@ -83,8 +83,8 @@ impl Reserved<'_> {
             return Err(AppendError::MissingFinalObs { lane: 0, mode: writer.mode });
         }
         let hint = match kept {
-            What::Next if is_final && !same => Some(ResetHint::Differs),
-            What::Final if same => Some(ResetHint::Repeated),
+            KeptKind::Next if is_final && !same => Some(ResetHint::Differs),
+            KeptKind::Final if same => Some(ResetHint::Repeated),
             // Step columns of a FINAL row are discarded, so rewards are not checked.
             _ if is_final && (ends.terminated || ends.truncated) => Some(ResetHint::Acted),
             _ => None,
@@ -153,16 +153,16 @@ impl Writer {
             AppendedRows::Step(marks) => {
                 lane.write_marks(ahead, marks);
                 match next {
-                    Some(next) => lane.kept.keep(What::Next, obs, next, 0),
+                    Some(next) => lane.kept.keep(KeptKind::Next, obs, next, 0),
                     None => lane.kept.forget(),
                 }
             }
             AppendedRows::StepAndFinal(marks, end) => {
                 lane.write_marks(ahead, marks);
                 lane.write_final(schema, ahead + 1, end, zeros, last.iter().copied());
-                lane.kept.keep(What::Final, obs, last, 0);
+                lane.kept.keep(KeptKind::Final, obs, last, 0);
             }
-            AppendedRows::Final(marks) if lane.kept.what() == What::Next => {
+            AppendedRows::Final(marks) if lane.kept.kind() == KeptKind::Next => {
                 lane.write_final(schema, 0, marks, zeros, lane.kept.rows(obs));
                 lane.kept.forget();
             }
