@@ -30,7 +30,7 @@ pub struct Stall {
 
 /// A blocking lease, and since when it blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Met {
+pub(crate) struct BlockingLease {
     pub(crate) pin: Pin,
     pub(crate) since: Instant,
     /// Whether the append in progress was counted as stalled. An interrupted append and its next
@@ -41,7 +41,7 @@ pub(crate) struct Met {
 /// Backoff of a writer of one lane for leases in its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseBackoff {
-    met: Option<Met>,
+    met: Option<BlockingLease>,
     /// Last lease that was waited for in full: it is not waited for again.
     spent: Option<Pin>,
     /// Last lease that was reported.
@@ -50,9 +50,9 @@ pub(crate) struct LeaseBackoff {
 
 /// Decision for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum RoomDecision {
     /// Write the rows.
-    There,
+    Free,
     /// Wait, then scan the pins again.
     Wait,
     /// Drop the new rows.
@@ -73,14 +73,15 @@ impl LeaseBackoff {
         let free = writer.settle(found.map(|pin| pin.start), rows);
         let in_the_way = found.filter(|_| !free);
         if self.met.map(|met| met.pin) != in_the_way {
-            self.met = in_the_way.map(|pin| Met { pin, since: Instant::now(), counted: false });
+            self.met =
+                in_the_way.map(|pin| BlockingLease { pin, since: Instant::now(), counted: false });
         }
         free
     }
 
     /// Counts a blocking lease once for each append that it stalls. Counted at the beginning, so
     /// that a holder that ends the lease meanwhile sees it.
-    pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<Met> {
+    pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<BlockingLease> {
         let met = self.met.as_mut()?;
         if !mem::replace(&mut met.counted, true) {
             store.count_stall(met.pin.slot);
@@ -97,8 +98,14 @@ impl LeaseBackoff {
     }
 
     /// Decides by the policy about the lease that [`scan_pins`](Self::scan_pins) found.
-    pub(crate) fn decide(&mut self, store: &RingStore, lane: u32) -> Result<Room, AppendError> {
-        let Some(Met { pin, since, .. }) = self.met else { return Ok(Room::There) };
+    pub(crate) fn decide(
+        &mut self,
+        store: &RingStore,
+        lane: u32,
+    ) -> Result<RoomDecision, AppendError> {
+        let Some(BlockingLease { pin, since, .. }) = self.met else {
+            return Ok(RoomDecision::Free);
+        };
         match store.spec().policy {
             LanePolicy::Fail => {
                 self.append_is_over();
@@ -106,13 +113,13 @@ impl LeaseBackoff {
                 Err(AppendError::Leased { lane, slot, pid: pid(store, slot), start })
             }
             // An overwriting ring scans no pins.
-            LanePolicy::Overwrite | LanePolicy::DropNew => Ok(Room::Drop),
+            LanePolicy::Overwrite | LanePolicy::DropNew => Ok(RoomDecision::Drop),
             LanePolicy::Block(timeout) => {
                 if self.spent != Some(pin) && since.elapsed() < timeout {
-                    return Ok(Room::Wait);
+                    return Ok(RoomDecision::Wait);
                 }
                 self.spent = Some(pin);
-                Ok(Room::Drop)
+                Ok(RoomDecision::Drop)
             }
         }
     }
@@ -122,10 +129,10 @@ impl LeaseBackoff {
         &mut self,
         store: &RingStore,
         lane: u32,
-        met: Met,
+        met: BlockingLease,
         dropped: bool,
     ) -> Option<Stall> {
-        let Met { pin, since, .. } = met;
+        let BlockingLease { pin, since, .. } = met;
         if self.reported.replace(pin) == Some(pin) {
             return None;
         }
@@ -135,7 +142,7 @@ impl LeaseBackoff {
     }
 
     /// Returns the blocking lease, and since when it blocks.
-    pub(crate) fn met(&self) -> Option<Met> {
+    pub(crate) fn met(&self) -> Option<BlockingLease> {
         self.met
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::error::AppendError;
-use crate::writer::lease_backoff::{Met, Room, nap};
+use crate::writer::lease_backoff::{BlockingLease, RoomDecision, nap};
 
 impl Writer {
     /// Announces the planned rows and checks that no lease freezes their slots.
@@ -68,7 +68,9 @@ impl Writer {
                 else {
                     continue;
                 };
-                let Some(Met { pin, .. }) = lane.backoff.met().filter(|_| planned.unsettled) else {
+                let Some(BlockingLease { pin, .. }) =
+                    lane.backoff.met().filter(|_| planned.unsettled)
+                else {
                     continue;
                 };
                 // A dead holder holds no lock: its pins are cleared.
@@ -80,16 +82,17 @@ impl Writer {
                     *met = lane.backoff.count(store, lane.memory.lane());
                 }
                 match lane.backoff.decide(store, number)? {
-                    Room::There => {}
-                    Room::Wait => waits = true,
-                    Room::Drop => planned.drop_rows(lane.clock),
+                    RoomDecision::Free => {}
+                    RoomDecision::Wait => waits = true,
+                    RoomDecision::Drop => planned.drop_rows(lane.clock),
                 }
             }
             if !waits || self.settle_lanes() {
                 break;
             }
             if interrupted() {
-                let since = met.iter().flatten().map(|met: &Met| met.since.elapsed()).max();
+                let since =
+                    met.iter().flatten().map(|met: &BlockingLease| met.since.elapsed()).max();
                 let waited_ms = since.unwrap_or_default().as_millis();
                 return Err(AppendError::Interrupted { waited_ms });
             }
@@ -100,7 +103,7 @@ impl Writer {
     }
 
     /// Keeps the first new blocking lease for the warning.
-    fn report(&mut self, met: &[Option<Met>]) {
+    fn report(&mut self, met: &[Option<BlockingLease>]) {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
         for (((lane, planned), number), met) in lanes {
