@@ -8,7 +8,7 @@ use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
 
 use super::kept::{KeptObservation, obs_columns};
-use super::moves::Moves;
+use super::notices::FollowedNotices;
 use super::warnings::WriterWarnings;
 use super::{OwnLane, Writer};
 use crate::error::{HeldLane, WriterError};
@@ -61,7 +61,7 @@ impl Writer {
         }
         let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
         // Before the claims, which find the lanes where all resizes until then put them.
-        let moves = Moves::of(ring);
+        let notices = FollowedNotices::of(ring);
         // Check first, so that a writer that cannot be had raises no generation of a lane.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
         let held: Vec<u32> = (0..count).filter(taken).collect();
@@ -120,7 +120,7 @@ impl Writer {
             stall: None,
             warnings: WriterWarnings::default(),
             has_warnings: false,
-            moves,
+            notices,
             obs: obs_columns(ring.schema()),
             reward: reward.and_then(|at| Some((at, columns.get(at)?.dtype()))),
             pid: process::id(),

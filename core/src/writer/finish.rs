@@ -34,7 +34,7 @@ impl Writer {
             lane.kept.forget();
             lane.settle();
         }
-        self.look_at_name();
+        self.check_name();
         Ok(())
     }
 

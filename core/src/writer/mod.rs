@@ -7,7 +7,7 @@ mod extend;
 mod finish;
 mod kept;
 pub(crate) mod lease_backoff;
-mod moves;
+mod notices;
 pub(crate) mod options;
 mod plan;
 mod reserve;
@@ -25,7 +25,7 @@ use backcast_layout::protocol::{LaneWriter, notify};
 use backcast_layout::{ClaimedLane, Column, DType, Role};
 
 use self::kept::{KeptKind, KeptObservation, ObsColumn};
-use self::moves::Moves;
+use self::notices::FollowedNotices;
 use self::plan::Planned;
 use self::warnings::WriterWarnings;
 use crate::autoreset::AutoresetMode;
@@ -62,7 +62,7 @@ pub struct Writer {
     warnings: WriterWarnings,
     /// Whether [`stall`](Self::stall) or [`warnings`](Self::warnings) have something to report.
     has_warnings: bool,
-    moves: Moves,
+    notices: FollowedNotices,
     /// Columns of role obs.
     obs: Box<[ObsColumn]>,
     /// Place and dtype of the column `reward`.

@@ -13,7 +13,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Notices that a writer has followed.
 #[derive(Debug)]
-pub(super) struct Moves {
+pub(super) struct FollowedNotices {
     /// [`RingStore::notices`](backcast_layout::RingStore::notices) at that time.
     notices: u32,
     /// Resize after which the lanes were relocated.
@@ -21,7 +21,7 @@ pub(super) struct Moves {
     not_before: Option<Instant>,
 }
 
-impl Moves {
+impl FollowedNotices {
     /// State of a writer that claims its lanes next, where all resizes until now put them.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
@@ -40,7 +40,7 @@ impl Writer {
     /// Whether all notices were followed.
     #[inline]
     pub(super) fn has_followed(&self) -> bool {
-        self.ring.store().notices() == self.moves.notices
+        self.ring.store().notices() == self.notices.notices
     }
 
     #[cold]
@@ -51,7 +51,7 @@ impl Writer {
             return Err(AppendError::Unlinked { ring });
         }
         if self.move_lanes() {
-            self.moves.notices = notices;
+            self.notices.notices = notices;
         }
         Ok(())
     }
@@ -59,19 +59,19 @@ impl Writer {
     /// Makes the next append follow a loss of the name, if there is one. Two system calls, so
     /// appends do not look. Files deleted by hand leave no notice, and are detected when the writer
     /// restarts.
-    pub(super) fn look_at_name(&mut self) {
+    pub(super) fn check_name(&mut self) {
         if self.ring.is_unlinked() {
-            self.moves.notices = !self.ring.store().notices();
+            self.notices.notices = !self.ring.store().notices();
         }
     }
 
     /// Relocates the lanes by the last resize. Returns whether all are relocated.
     fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
-        if resizes == self.moves.resizes {
+        if resizes == self.notices.resizes {
             return true;
         }
-        if self.moves.not_before.is_some_and(|then| Instant::now() < then) {
+        if self.notices.not_before.is_some_and(|then| Instant::now() < then) {
             return false;
         }
         let mut failed = false;
@@ -89,9 +89,9 @@ impl Writer {
                 OwnLane { memory, ..own }
             })
             .collect();
-        self.moves.not_before = failed.then(|| Instant::now() + AGAIN);
+        self.notices.not_before = failed.then(|| Instant::now() + AGAIN);
         if !failed {
-            self.moves.resizes = resizes;
+            self.notices.resizes = resizes;
         }
         !failed
     }
