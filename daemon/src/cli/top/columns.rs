@@ -88,7 +88,7 @@ pub(crate) const LANES: [TableColumn<LaneFrame>; 9] = [
 
 /// A column that is shown, and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownColumn {
     pub(crate) at: usize,
     pub(crate) width: u16,
 }
@@ -99,7 +99,7 @@ pub(crate) fn fitting<R>(
     rows: &[Vec<String>],
     room: u16,
     gap: u16,
-) -> Vec<Shown> {
+) -> Vec<ShownColumn> {
     // The title of the sort column has an arrow.
     let mut widths: Vec<u16> = widths(columns.iter().map(|column| column.title), rows)
         .into_iter()
@@ -114,14 +114,14 @@ pub(crate) fn fitting<R>(
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns.get(*at).map(|column| column.rank));
     let mut left = room.saturating_add(gap);
-    let mut shown: Vec<Shown> = order
+    let mut shown: Vec<ShownColumn> = order
         .into_iter()
         .filter_map(|at| {
             let width = widths.get(at).copied()?;
             let rest = left.checked_sub(width.saturating_add(gap));
             // The first column is shown even if it is cut.
             left = if at == 0 { rest.unwrap_or(0) } else { rest? };
-            Some(Shown { at, width })
+            Some(ShownColumn { at, width })
         })
         .collect();
     shown.sort_by_key(|shown| shown.at);
@@ -129,19 +129,19 @@ pub(crate) fn fitting<R>(
 }
 
 /// Returns how many columns fit from the left; at least one, which may be cut.
-pub(crate) fn leading(widths: &[u16], room: u16, gap: u16) -> Vec<Shown> {
+pub(crate) fn leading(widths: &[u16], room: u16, gap: u16) -> Vec<ShownColumn> {
     let mut left = room;
     let mut shown = Vec::new();
     for (at, width) in widths.iter().enumerate() {
         let gap = if at == 0 { 0 } else { gap };
         let Some(rest) = left.checked_sub(width.saturating_add(gap)) else {
             if at == 0 {
-                shown.push(Shown { at, width: room });
+                shown.push(ShownColumn { at, width: room });
             }
             break;
         };
         left = rest;
-        shown.push(Shown { at, width: *width });
+        shown.push(ShownColumn { at, width: *width });
     }
     shown
 }
