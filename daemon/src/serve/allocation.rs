@@ -4,7 +4,7 @@ use backcast_core::{ObjectInfo, Ring, collect, list};
 
 use super::budget::{self, WhenFull};
 use super::evict::evict_one;
-use super::shared::{Live, Shared, add};
+use super::shared::{CurrentSettings, Shared, add};
 use crate::protocol::{Code, Granted, Refusal};
 
 /// Makes room for a ring by removing orphans and, if configured, by evicting other rings. The
@@ -28,12 +28,17 @@ pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), 
 }
 
 /// Whether further bytes fit the budget.
-pub(crate) fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
+pub(crate) fn fits(live: &CurrentSettings, objects: &[ObjectInfo], more: u64) -> bool {
     budget::used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
 }
 
 /// Returns the refusal of a ring that exceeds the budget.
-pub(crate) fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
+pub(crate) fn over(
+    live: &CurrentSettings,
+    name: &str,
+    asked_bytes: u64,
+    objects: &[ObjectInfo],
+) -> Refusal {
     let over = budget::over(live.budget_bytes, asked_bytes, objects);
     let message = budget::explain(&format!("ring `{name}`"), &over);
     Refusal { over_budget: Some(Box::new(over)), ..Refusal::new(Code::OverBudget, message) }
