@@ -6,7 +6,7 @@ use backcast_layout::{Base, Exist};
 
 use crate::{
     blocks::{MAX_VALUES, PanelShape, mark_listed},
-    chunk::{Chunk, Flaw, FlawKind, Tickers},
+    chunk::{BadCell, BadCellKind, Chunk, Tickers},
     date::Date,
     error::PanelError,
     header::FileHeader,
@@ -98,19 +98,21 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    fn is_absence(&self, flaw: &Flaw) -> bool {
+    fn is_absence(&self, flaw: &BadCell) -> bool {
         self.options.nan == NanPolicy::Mask
-            && matches!(flaw.kind, FlawKind::Number(problem) if problem.is_missing())
+            && matches!(flaw.kind, BadCellKind::Number(problem) if problem.is_missing())
     }
 
-    fn refusal(&self, place: u64, flaw: &Flaw) -> PanelLoadError {
+    fn refusal(&self, place: u64, flaw: &BadCell) -> PanelLoadError {
         let place = (self.place)(place);
         let column = self.header.names.get(flaw.column).cloned().unwrap_or_default();
         let text = flaw.text.clone().into_owned();
         match flaw.kind {
-            FlawKind::Date => PanelLoadError::BadDate { place, column, text },
-            FlawKind::Ticker => PanelLoadError::BadTicker { place, column, text },
-            FlawKind::Number(problem) => PanelLoadError::BadNumber { place, column, text, problem },
+            BadCellKind::Date => PanelLoadError::BadDate { place, column, text },
+            BadCellKind::Ticker => PanelLoadError::BadTicker { place, column, text },
+            BadCellKind::Number(problem) => {
+                PanelLoadError::BadNumber { place, column, text, problem }
+            }
         }
     }
 
