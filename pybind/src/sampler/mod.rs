@@ -21,7 +21,7 @@ use crate::json;
 use crate::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
-use self::draws::{Place, batch_size_of};
+use self::draws::{SamplerPlace, batch_size_of};
 pub(crate) use self::priority::{PriorityArguments, PrioritySettings};
 use self::priority::{SamplerPriorities, Updated, scheduled};
 use self::windows::DISCOUNT;
@@ -450,8 +450,10 @@ impl Sampler {
     fn __repr__(&self) -> String {
         let seed = self.draws.seed;
         let state = self.draws.place.describe(|place| match place {
-            Place::Here(sampler) => format!("seed {seed}, {} transitions drawn", sampler.sampled()),
-            Place::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
+            SamplerPlace::Here(sampler) => {
+                format!("seed {seed}, {} transitions drawn", sampler.sampled())
+            }
+            SamplerPlace::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
         });
         let WindowOptions { history, columns, future, n_step, gamma, boundary, .. } = &self.windows;
         let history = match (history, columns) {

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::{method, no_constructor, refuse_unexpected};
-use crate::array::convert::{Leading, Target, array_of, check_shape, descr};
+use crate::array::convert::{LeadingAxes, Target, array_of, check_shape, descr};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
@@ -111,7 +111,7 @@ impl Writer {
         };
         let target = Target { what, class: ErrorClass::Append, dtype: DType::Bool };
         let array = array_of(given, target)?;
-        check_shape(&array, Leading::Lanes(self.lanes.len()), &[], target)?;
+        check_shape(&array, LeadingAxes::Lanes(self.lanes.len()), &[], target)?;
         Ok(bytes_of(&array).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
     }
 }
@@ -216,7 +216,7 @@ impl Writer {
                 "append",
                 [("terminated", terminated.is_some()), ("truncated", truncated.is_some())],
             )?
-            .arrays(Leading::Lanes(lanes))?;
+            .arrays(LeadingAxes::Lanes(lanes))?;
         let terminated = self.flags("terminated", terminated)?;
         let truncated = self.flags("truncated", truncated)?;
         let ended: Vec<bool> = terminated.iter().zip(&truncated).map(|(a, b)| a | b).collect();
@@ -227,7 +227,7 @@ impl Writer {
             _ => None,
         };
         let nexts = next_obs.map(|given| {
-            observation_columns(&self.columns, "next_obs", &given, Leading::Lanes(lanes))
+            observation_columns(&self.columns, "next_obs", &given, LeadingAxes::Lanes(lanes))
         });
         let nexts = nexts.transpose()?;
         let rows: Vec<&[u8]> =

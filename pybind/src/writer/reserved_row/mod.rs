@@ -13,7 +13,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use self::open::{Observed, Open, Reservation, ReservedColumn, lock, unreserve, withdraw};
 pub(crate) use self::open::{Opened, give_up};
 use crate::argument::{Argument, closest, no_constructor, text_of};
-use crate::array::convert::{Leading, Target, array_of, descr};
+use crate::array::convert::{LeadingAxes, Target, array_of, descr};
 use crate::array::nested::insert;
 use crate::array::view::{FreshArray, bytes_of, row_view};
 use crate::error::{ErrorClass, Failure, on_drop, reworded};
@@ -182,7 +182,7 @@ impl ReservedRow {
             return Ok(None);
         }
         let columns = &self.writer.get().columns;
-        let columns = observation_columns(columns, name, given, Leading::Lanes(1))?;
+        let columns = observation_columns(columns, name, given, LeadingAxes::Lanes(1))?;
         let columns = columns.iter().map(|column| column.bytes().to_vec()).collect();
         Ok(Some(Observed { given: given.clone().unbind(), columns }))
     }
