@@ -38,7 +38,7 @@ impl ConnectionLimiter {
     }
 
     /// Admits a connection. At the limit, closes the oldest idle one. `None` if all are busy or the
-    /// gate is closed.
+    /// limiter is closed.
     pub(crate) fn enter(self: &Arc<Self>, close: impl Fn() + Send + 'static) -> Option<Admission> {
         let mut inside = self.lock();
         if inside.closed {
@@ -79,8 +79,8 @@ impl ConnectionLimiter {
 }
 
 impl Admission {
-    /// Marks the connection as busy, so that it is not closed for another. `false` if the gate or
-    /// the connection is closed already.
+    /// Marks the connection as busy, so that it is not closed for another. `false` if the limiter
+    /// or the connection is closed already.
     pub(crate) fn begin_work(&self) -> bool {
         let mut inside = self.limiter.lock();
         let closed = inside.closed;
