@@ -180,7 +180,7 @@ def test_a_daemon_that_was_restarted_is_asked_again(place: Path) -> None:
 
 @pytest.fixture
 def mute(tmp_path: Path) -> socket.socket:
-    """Listen, and say nothing."""
+    """Listen, and send nothing."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "mute"))
     listener.listen(8)

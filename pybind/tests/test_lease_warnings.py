@@ -1,4 +1,4 @@
-"""Who holds a lease that was in a writer's way is told so: once, however the lease ends."""
+"""The holder of a lease that blocked a writer gets one warning, however the lease ends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fill(ring: bc.ReplayBuffer, rows: int) -> int:
 
 
 def around(ring: bc.ReplayBuffer) -> int:
-    """Append so many rows that a lease of old ones is in the way."""
+    """Append so many rows that a lease of old ones blocks the writer."""
     dropped = fill(ring, 3 * ring.stats()["slots"])
     assert dropped > 0
     return dropped

@@ -56,7 +56,7 @@ def spawned_writer(name: str, place: str, steps: int, worker: int) -> None:
 
 
 def spawned_reader(buf: bc.ReplayBuffer, answers: Any) -> None:  # noqa: ANN401 - a queue
-    """Read what the parent wrote, through a pickled handle."""
+    """Read the parent's rows through a pickled handle."""
     batch = buf.sampler(seed=11, history=3).sample(64)
     answers.put((len(buf), batch.index, batch["obs"]))
 

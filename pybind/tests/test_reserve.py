@@ -1,4 +1,4 @@
-"""Rows written in place: published, given up, and what becomes of arrays that somebody keeps."""
+"""Rows written in place: published or discarded, and arrays that are kept afterwards."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def kept_ways(row: bc.ReservedRow) -> dict[str, Any]:
 
 
 def write(kept: Any) -> None:  # noqa: ANN401
-    """Write through it, whatever it is."""
+    """Write through a view of any kind."""
     if isinstance(kept, ctypes.Array):
         kept[0][0] = 200
     elif isinstance(kept, memoryview):

@@ -1,4 +1,4 @@
-"""All code in README and docs runs, top to bottom, and prints what the pages show."""
+"""All code in README and docs runs, top to bottom, and prints the output that the pages show."""
 
 from __future__ import annotations
 

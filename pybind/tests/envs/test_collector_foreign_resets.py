@@ -1,4 +1,4 @@
-"""A collector notices when somebody else resets its environment."""
+"""A collector notices when other code resets its environment."""
 
 from __future__ import annotations
 

@@ -350,7 +350,7 @@ def test_a_ring_without_rewards_goes_without() -> None:
 
 
 class Odd(FlatWalk):
-    """A walk whose space no column can be made of, though its observations are arrays."""
+    """A walk whose space fits no column, though its observations are arrays."""
 
     def __init__(self) -> None:
         super().__init__()

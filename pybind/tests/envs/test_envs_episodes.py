@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 
 def plainly(history: dict[str, Any]) -> dict[str, float]:
-    """Compute the metrics of an episode as their definitions say."""
+    """Compute the metrics of an episode from their definitions."""
     value = history["value"]
     gains = value[1:] / value[:-1] - 1
     peaks = np.maximum.accumulate(value)

@@ -1,4 +1,4 @@
-"""Days before the observation: what they hold, in every mode, fresh and as views of an arena."""
+"""Days before the observation: their content in every mode, as copies and as views of an arena."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that nobody has any more are filled again by later steps; others stay as they are."""
+"""Arrays without references are filled again by later steps; others do not change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEEPS: dict[str, Callable[[Any], Any]] = {
 
 
 def steps(env: Any, count: int) -> Any:  # noqa: ANN401
-    """Step often, with the same actions whatever the environment did before."""
+    """Step often, with the same actions in every environment."""
     draw = np.random.default_rng(3)
     for _ in range(count):
         actions = draw.uniform(-1, 1, env.action_space.shape)

@@ -264,7 +264,7 @@ def test_a_writer_takes_lanes_and_mode_from_an_environment(env: Any, lanes: int,
 
 
 class Unsaid(SyncVectorEnv):
-    """Does not say how it resets."""
+    """An environment without metadata about its resets."""
 
     def __init__(self) -> None:
         super().__init__([Counted])

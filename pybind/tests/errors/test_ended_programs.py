@@ -116,7 +116,7 @@ def test_errors_of_array_likes_are_reported_with_the_column() -> None:
 
 
 class Untold(tuple[int, ...]):
-    """A shape that nobody has to show."""
+    """A shape that must not be shown."""
 
     def __repr__(self) -> str:
         raise AssertionError("shown, though it is right")
@@ -140,7 +140,7 @@ def test_only_wrong_values_are_shown_and_interrupts_meanwhile_are_raised() -> No
 
 @pytest.fixture
 def signalled() -> Iterator[type[str]]:
-    """Give names that send a signal when somebody makes text of them."""
+    """Return names that send a signal when they are converted to text."""
 
     class Name(str):
         __slots__ = ()

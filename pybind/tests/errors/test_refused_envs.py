@@ -1,4 +1,4 @@
-"""Settings, seeds, masks and actions of environments; spaces; what a collector cannot store."""
+"""Refused settings, seeds, masks and actions of environments, spaces, and collectors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def collect(
 
 
 def writer_of(world: World, schema: object, lanes: int = 2, mode: Any = "disabled") -> bc.Writer:  # noqa: ANN401
-    """Make a writer for a ring of its own."""
+    """Make a writer for a new ring."""
     made = world.hold(bc.ReplayBuffer.create(None, schema, capacity=20, lanes=lanes))  # type: ignore[arg-type]
     return world.hold(made.writer(lanes, mode))
 

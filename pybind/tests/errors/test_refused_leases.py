@@ -1,4 +1,4 @@
-"""Rows that cannot be leased, what a lease refuses to give, and policies that cannot be."""
+"""Rows that cannot be leased, refusals of a lease, and impossible policies."""
 
 from __future__ import annotations
 

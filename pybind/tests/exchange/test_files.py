@@ -31,7 +31,7 @@ COLUMNS = {
 
 @pytest.fixture
 def buf(tmp_path: Path) -> Iterator[bc.ReplayBuffer]:
-    """Two lanes, three episodes each: one terminated, one truncated, one that goes on."""
+    """Two lanes, three episodes each: one terminated, one truncated, one running."""
     made = bc.ReplayBuffer.create("walk", COLUMNS, capacity=200, lanes=2, dir=tmp_path)
     draw = np.random.default_rng(3)
     with made.writer(2, autoreset_mode="same_step") as writer:
@@ -111,7 +111,7 @@ def test_a_dataset_is_loaded_by_minari(buf: bc.ReplayBuffer, tmp_path: Path) -> 
     minari = pytest.importorskip("minari")
     report = buf.export(tmp_path / "walk-v0")
     dataset = minari.MinariDataset(tmp_path / "walk-v0" / "data")
-    # The last episode of each lane goes on: its newest row is no step yet.
+    # The last episode of each lane is running: its newest row is no step yet.
     assert (dataset.total_episodes, dataset.total_steps) == (report["episodes"], 32)
     assert isinstance(dataset.action_space, gym.spaces.Discrete)
     rows = flat(rows_of(buf, 0))

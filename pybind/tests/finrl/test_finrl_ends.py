@@ -1,4 +1,4 @@
-"""How a transition ended: every sample says terminated and truncated beside the seed's ``done``."""
+"""How a transition ended: every sample has terminated and truncated beside the seed's ``done``."""
 
 from __future__ import annotations
 

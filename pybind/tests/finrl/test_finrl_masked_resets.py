@@ -86,7 +86,7 @@ def test_tickers_are_those_of_what_began_when_auto_reset_comes_late(path: Path) 
 
 
 def spoil(state: Any) -> None:  # noqa: ANN401
-    """Change whatever can be changed in a state."""
+    """Change everything that can be changed in a state."""
     for part in state.values() if isinstance(state, dict) else state:
         if isinstance(part, dict):
             spoil(part)
@@ -99,7 +99,7 @@ def spoil(state: Any) -> None:  # noqa: ANN401
 
 
 def nothing_stays(env: Any, twin: Any, calls: list[Callable[[Any], Any]]) -> None:  # noqa: ANN401
-    """Spoil what every call returns: the next state is that of a twin of which nobody did."""
+    """Spoil the result of every call: the next state still equals that of an untouched twin."""
     for call in calls:
         expected = copy.deepcopy(call(twin))
         state = call(env)

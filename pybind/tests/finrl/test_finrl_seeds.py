@@ -1,4 +1,4 @@
-"""Random numbers go on wherever no seed is given: the same program plays the same episodes."""
+"""Without a seed the random stream continues: the same program plays the same episodes."""
 
 from __future__ import annotations
 

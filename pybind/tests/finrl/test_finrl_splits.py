@@ -1,4 +1,4 @@
-"""Environments on a part of the days: what comes after is nobody's future."""
+"""Environments on a part of the days: no future window shows later days."""
 
 from __future__ import annotations
 

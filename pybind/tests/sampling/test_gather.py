@@ -1,4 +1,4 @@
-"""Gathering by index: what is missing is said or masked, and indices may have any shape."""
+"""Gathering by index: missing rows are refused or masked, and indices may have any shape."""
 
 from __future__ import annotations
 

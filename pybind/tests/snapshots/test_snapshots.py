@@ -1,4 +1,4 @@
-"""Snapshots from Python: saved, listed, loaded, opened, verified, removed; and what is refused."""
+"""Snapshots from Python: saved, listed, loaded, opened, verified, removed and refused."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_the_state_comes_back_to_the_bit(place: Path, tmp_path: Path, state: obj
 
 
 def shown(state: object) -> str:
-    """Tell apart what is equal, 0.0 and -0.0: integers too long for repr in hexadecimal digits."""
+    """Represent values so that 0.0 and -0.0 differ; integers too long for repr in hexadecimal."""
     if isinstance(state, dict):
         return f"{{{', '.join(f'{key!r}: {shown(item)}' for key, item in sorted(state.items()))}}}"
     if isinstance(state, list):
