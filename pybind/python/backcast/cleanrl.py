@@ -241,7 +241,7 @@ class ReplayBuffer:
         return len(self.ring)
 
     def close(self) -> None:
-        """End the episodes, and let go of the ring."""
+        """End the episodes, and close the ring."""
         if self._writer is not None:
             self._writer.close()
         self.ring.close()

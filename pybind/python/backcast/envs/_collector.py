@@ -351,7 +351,7 @@ class Collector:
         """Reset what has ended; return what to act on, and infos with the final observations."""
         environment: Any = self._env
         if not self._vector:
-            # The reset may write to the very arrays that the step returned.
+            # The reset may write to the arrays that the step returned.
             final = copy.deepcopy(obs)
             with self._watch:
                 first, reset_info = environment.reset()

@@ -46,7 +46,7 @@ _ELSEWHERE = {
 """Names of FastFinRL's classes that these classes lack."""
 
 Shown = TypeVar("Shown")
-"""A state, in whatever form it is returned."""
+"""A state, in any of its forms."""
 
 
 class FinRLEnv(Generic[Shown]):

@@ -264,7 +264,7 @@ def _joined(buffer: type[VecReplayBuffer], arguments: dict[str, Any]) -> VecRepl
 
 
 def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
-    """Return the market of an environment, its number of traded tickers and what it shows."""
+    """Return an environment's market, number of traded tickers and observation settings."""
     if isinstance(env, Panel):
         raise ArgumentTypeError(
             "env is a Panel, which does not say how many tickers are traded; give a FastFinRL or "

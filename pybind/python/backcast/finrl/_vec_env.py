@@ -34,7 +34,7 @@ Mode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
 
 class VecFastFinRL(SeenPortfolios):
-    """Many portfolios over one market, each with tickers, a day and random numbers of its own.
+    """Many portfolios over one market, each with its own tickers, day and random numbers.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ class VecFastFinRL(SeenPortfolios):
 
     @explained
     def set_auto_reset(self, enabled: bool) -> None:
-        """Set whether done episodes begin again by themselves.
+        """Set whether done episodes restart automatically.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class VecFastFinRL(SeenPortfolios):
         self._mode = mode
 
     def auto_reset(self) -> bool:
-        """Return whether done episodes begin again by themselves.
+        """Return whether done episodes restart automatically.
 
         Returns
         -------

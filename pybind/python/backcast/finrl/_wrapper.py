@@ -1,4 +1,4 @@
-"""FastFinRL's environments as Gymnasium's ``VectorEnv``, with a replay buffer of their own."""
+"""FastFinRL's environments as Gymnasium's ``VectorEnv``, with a replay buffer."""
 
 from __future__ import annotations
 

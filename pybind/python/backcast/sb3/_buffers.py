@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 Sampling: TypeAlias = Literal["ring", "sb3"]
 _ENDS = ("dones", "timeouts")
-# A position is drawn anew at most so often before the draw fails.
+# Attempts to draw a position before the draw fails.
 _ROUNDS = 64
 _BOOL, _FLOAT = np.dtype(np.bool_), np.dtype(np.float32)
 
 
 class _OnRing(sb3.ReplayBuffer):
-    """Common part of the buffers; the subclasses say what a sample is."""
+    """Common part of the buffers; the subclasses define a sample."""
 
     def _open(
         self,
@@ -503,7 +503,7 @@ class DictReplayBuffer(_OnRing, sb3.DictReplayBuffer):
             handle_timeout_termination,
             sampling=sampling,
             seed=seed,
-            # SB3's constructor of the HER buffer stands between that class and this.
+            # SB3's constructor of the HER buffer is between that class and this one.
             **self.__dict__.pop("_ring_options", options),
         )
 

@@ -76,10 +76,10 @@ class Sampler:
         self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
         state = options.get("state")
         if state is not None and contiguous is not None:
-            # A state says itself whether windows are copied.
+            # A state records whether windows are copied.
             options["state"] = {**state, "copy": contiguous}
         elif state is None:
-            # Pinned memory is filled by array, and so is what is contiguous.
+            # Pinned memory is filled array by array, and so are contiguous arrays.
             options["copy"] = bool(contiguous) or self._device is not None
         self._sampler = buf.sampler(**options)
         self._pinned = Pinned(where) if where.type == "cuda" else None
@@ -196,7 +196,7 @@ def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _floats(values: dict[str, Any], names: frozenset[str], path: str = "") -> dict[str, Any]:
-    """Scale uint8 tensors of observation columns, and of what was made of them."""
+    """Scale uint8 tensors of observation columns, and of columns derived from them."""
     found = {}
     for key, value in values.items():
         here = f"{path}{key}"
