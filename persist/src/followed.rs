@@ -61,7 +61,7 @@ impl Followed {
             lane.next > max_seq || seen.is_none_or(|seen| lane.lapped > seen)
         };
         let at = self.lanes.iter().position(bad)?;
-        Some(format!("what is followed of lane {at} cannot be"))
+        Some(format!("the followed range of lane {at} is impossible"))
     }
 }
 

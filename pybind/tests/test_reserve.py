@@ -237,12 +237,12 @@ def test_meanwhile_the_writer_does_nothing_else(buf: bc.ReplayBuffer) -> None:
                 call()
         row.abort()
         row.abort()
-        with pytest.raises(bc.ClosedError, match="published or given up; call `reserve`"):
+        with pytest.raises(bc.ClosedError, match="published or discarded; call `reserve`"):
             row.commit()
-        with pytest.raises(bc.ClosedError, match="published or given up"):
+        with pytest.raises(bc.ClosedError, match="published or discarded"):
             row["obs"]
         append(writer, 1)
-        # One that is forgotten is given up.
+        # A forgotten row is discarded.
         row = writer.reserve()
         del row
         gc.collect()
@@ -261,7 +261,7 @@ def test_a_writer_that_is_closed_gives_its_row_up(buf: bc.ReplayBuffer) -> None:
         kept[...] = 9
         assert content(buf) == before
         assert row.closed
-        with pytest.raises(bc.ClosedError, match="published or given up"):
+        with pytest.raises(bc.ClosedError, match="published or discarded"):
             row.commit()
         append(other, 4)
 

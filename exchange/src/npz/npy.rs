@@ -75,7 +75,7 @@ pub(super) fn read(
     }
     if fortran_order {
         numbers = in_c_order(&numbers, dtype.size(), &shape).ok_or_else(|| {
-            NpyError::Unfit("has not the memory to be turned; save it in C order".to_owned())
+            NpyError::Unfit("cannot be reordered for lack of memory; save it in C order".to_owned())
         })?;
     }
     Ok((dtype, shape, numbers))

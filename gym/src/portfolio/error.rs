@@ -84,7 +84,7 @@ pub enum PortfolioError {
         ticker: String,
     },
     /// A ticker named twice.
-    #[error("ticker {ticker:?} stands at positions {first} and {second} of `{list}`; keep one")]
+    #[error("ticker {ticker:?} is at positions {first} and {second} of `{list}`; keep one")]
     DuplicateTicker {
         /// `tickers` or `macro_tickers`.
         list: &'static str,

@@ -51,7 +51,7 @@ pub(crate) fn features(machine: &dyn MachineFacts) -> Finding {
             "allow the system call `membarrier` in the sandbox or container (seccomp)",
         )
     } else {
-        Finding::ok(CHECK, format!("Linux {release} has what is used"))
+        Finding::ok(CHECK, format!("Linux {release} has all features that are used"))
     };
     finding.with("release", release).with("membarrier", machine.has_membarrier())
 }

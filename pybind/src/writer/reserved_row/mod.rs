@@ -31,7 +31,7 @@ pub(crate) struct RowMemory {
 ///
 /// Made by :meth:`Writer.reserve`; a context manager. Its items are writable arrays, which are the
 /// ring's own memory: values written into them are not copied. Leaving the block publishes the
-/// row, an exception gives it up. Then the arrays are read-only; an array that the caller kept, and
+/// row, an exception discards it. Then the arrays are read-only; an array that the caller kept, and
 /// every view of it, is moved to private memory, so that it cannot reach the ring.
 ///
 /// Examples
@@ -106,7 +106,7 @@ impl ReservedRow {
             Some(open) => work(open),
             None => Err(Failure::new(
                 ErrorClass::Closed,
-                "the reserved row was published or given up; call `reserve` for the next",
+                "the reserved row was published or discarded; call `reserve` for the next",
             )),
         }
     }
@@ -519,7 +519,7 @@ impl ReservedRow {
             (false, _) => "open".to_owned(),
             (true, Some(index)) if index == RowIndex::NONE.0 => "dropped".to_owned(),
             (true, Some(index)) => format!("published as {index}"),
-            (true, None) => "given up".to_owned(),
+            (true, None) => "discarded".to_owned(),
         };
         format!("<backcast.ReservedRow: of {}, {state}>", self.writer.get().handle.label())
     }
