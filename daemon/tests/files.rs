@@ -12,7 +12,7 @@ use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns
 use rustix::process::{Pid, Signal, kill_process};
 use shelf::{Shelf, schema};
 
-/// A shelf with a ring `pong` of so many rows in each of two lanes.
+/// A shelf with a ring `pong` of a number of rows in each of two lanes.
 fn with_pong(rows: u16) -> Shelf {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();

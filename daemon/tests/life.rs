@@ -1,4 +1,4 @@
-//! Objects come, are held, get damaged and go: what each command makes of it.
+//! Objects are created, held, damaged and removed: the reaction of each command.
 
 mod shelf;
 
@@ -181,7 +181,7 @@ fn damaged_files_are_listed_as_such_and_can_be_removed() {
     }
 }
 
-/// The file that says what the object is: the control file of a ring, the segment of a panel.
+/// The file that describes the object: the control file of a ring, the segment of a panel.
 fn largest_but_locks(object: &std::path::Path) -> std::path::PathBuf {
     let control = object.join("ring.ctl");
     if control.exists() {

@@ -68,7 +68,7 @@ fn arguments(line: &str) -> Vec<&str> {
 fn a_reader_that_has_gone_is_no_error_for_any_command() {
     let shelf = Shelf::stocked();
     for line in ANSWERED {
-        // The doctor's own opinion of the machine is none of the pipe's.
+        // The doctor's findings about the machine do not concern the pipe.
         let expected = if line.contains("doctor") { shelf.run(&["doctor"]).status } else { 0 };
         let (reader, writer) = pipe().unwrap();
         drop(reader);

@@ -183,7 +183,7 @@ def test_draws_of_the_rings_sampler_are_the_same_transitions(
 
 
 class Losses(BaseCallback):
-    """Keeps what was logged of each training."""
+    """Keeps the log of each training."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files of earlier versions are read, and hold what they held: `golden_files.py` wrote them."""
+"""Files of earlier versions, which `golden_files.py` wrote, are read with the same content."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expected(files: Path, name: str) -> Arrays:
 
 
 def same(found: Arrays, wanted: Arrays) -> None:
-    """Compare what was kept; later versions may give more."""
+    """Compare the kept content; later versions may have more."""
     assert wanted
     for key, values in wanted.items():
         assert found[key].dtype == values.dtype, key

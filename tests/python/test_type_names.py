@@ -1,4 +1,4 @@
-"""No name of a type stands for two things in the workspace."""
+"""No type name has two meanings in the workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! Beginning and end: one daemon per directory, signals, settings, readiness, what is left.
+//! Start and end: one daemon per directory, signals, settings, readiness, leftovers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -183,7 +183,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
     holder.kill();
     until("the orphan is gone", || !names().contains(&"held".to_owned()));
     assert_eq!(names(), ["pong", "twin", "prices", "twin"]);
-    // Found by a new daemon before it says that it is ready.
+    // A new daemon finds it before it reports that it is ready.
     daemon.end(Signal::KILL);
     Holder::spawn(&shelf).kill();
     assert!(names().contains(&"held".to_owned()));
@@ -224,7 +224,7 @@ fn without_a_daemon_everything_but_asking_it_works() {
     let daemon = Running::spawn(&shelf, &[]);
     shelf.run(&create).expect(0);
     assert_eq!(shelf.states().len(), 5);
-    // What is said can be typed, and is what is said without a daemon.
+    // The message names commands that can be typed, and is the same as without a daemon.
     let other = [&create[..3], &["obs:f8", "--capacity", "100", "--exist", "attach", "--daemon"]];
     for typed in [&create[..], &other.concat()] {
         let by_daemon = shelf.run(typed).expect(1).err;

@@ -1,4 +1,5 @@
-//! Datasets that other programs wrote: what is read of them, and what is refused with its reason.
+//! Datasets that other programs wrote: the parts that are imported, and refusals with their
+//! reasons.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

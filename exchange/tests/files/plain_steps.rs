@@ -1,4 +1,4 @@
-//! Plain steps from NumPy's archives: what becomes of episodes, and what is refused.
+//! Plain steps from NumPy's archives: the imported episodes, and refusals.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -161,7 +161,7 @@ const YES: u8 = 1;
 #[test]
 fn steps_become_episodes_with_their_final_observations() {
     let folder = Folder::new();
-    // Three steps and an end, two steps and a cut, one step that goes on.
+    // Three steps and an end, two steps and a cut, one step of a running episode.
     let obs = floats([0., 1., 2., 10., 11., 20.]);
     let next = floats([1., 2., 3., 11., 12., 21.]);
     let reward = floats([0., 0., 1., 0., 0., 0.]);

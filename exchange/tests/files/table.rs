@@ -1,4 +1,4 @@
-//! Tables of rows: out, in again, and out once more; damaged, cut and of something else.
+//! Tables of rows: exported, imported, and exported again; damaged, cut and of other data.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -48,7 +48,7 @@ fn a_ring_comes_back_from_a_table_as_it_was_and_goes_out_the_same() {
         let twice = dir.path().join(format!("{name}-again.parquet"));
         parquet(&again, &twice);
         assert!(fs::read(&file).unwrap() == fs::read(&twice).unwrap(), "{name} differs");
-        // A writer goes on where the table ended.
+        // A writer continues where the table ended.
         made::write(&again, 1, 100);
         let head = |ring: &Ring| ring.lane_span(0).unwrap().end;
         assert_eq!(head(&again), head(&ring) + 1, "{name}");

@@ -1,4 +1,4 @@
-//! The life of a snapshot: saved, shared, loaded, removed; and what is refused.
+//! The life of a snapshot: saved, shared, loaded, removed, refused.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Rings of random schemas, written and saved in random turns: what is loaded is what was there.
+//! Rings of random schemas, written and saved in random turns: loaded rings equal the saved ones.
 
 use std::ops::ControlFlow;
 
