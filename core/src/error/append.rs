@@ -73,7 +73,7 @@ pub enum AppendError {
         /// Lanes of the writer.
         lanes: usize,
     },
-    /// Requested a column of the reserved row was never.
+    /// A column of the reserved row was not written.
     #[error("column `{name}` of the reserved row was not written; write every column, or append")]
     NotWritten {
         /// Column.

@@ -43,9 +43,9 @@ pub enum LeaseError {
     NotReadable {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -60,9 +60,9 @@ pub enum LeaseError {
     Wraps {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
         /// Last row of the first piece.
         split: u64,
@@ -129,9 +129,9 @@ pub enum ReadError {
     NotReadable {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -167,9 +167,9 @@ pub enum ReadError {
     Lapped {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
     },
 }

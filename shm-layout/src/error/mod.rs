@@ -51,7 +51,7 @@ pub enum SegmentError {
         /// Held by a process, persistent, or [`OTHER_VERSION`].
         state: &'static str,
     },
-    /// Requested the object exists but is not the one.
+    /// The object exists, but differs from the requested one.
     #[error(
         "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
          choose another name, or use exist=\"replace\""
