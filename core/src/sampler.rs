@@ -87,7 +87,7 @@ pub(crate) struct Counters {
 
 impl Sampler {
     /// Fails if the ring is unlinked and its handle refuses such rings. Usually one relaxed load.
-    fn heed_notices(&mut self) -> Result<(), SampleError> {
+    fn follow_notices(&mut self) -> Result<(), SampleError> {
         self.name_check = self.name_check.saturating_sub(1);
         if self.ring.store().notices() == self.notices && self.name_check > 0 {
             return Ok(());

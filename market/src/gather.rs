@@ -131,7 +131,7 @@ const CELLS_ALONE: usize = 1_024;
 const PREFETCH_DISTANCE: usize = 4;
 
 /// Windows whose columns are selected together: few enough that their whole rows stay in L1.
-const PICKED_TOGETHER: usize = 8;
+const SELECTED_WINDOWS: usize = 8;
 
 /// Cells of an arena that one thread fills, and their masks.
 struct Slab<'a> {
@@ -296,10 +296,10 @@ impl<'a> WindowSource<'a> {
             let windows = bytemuck::cast_slice_mut(windows);
             return copy_words_each(self.singles, starts, bytes, windows, PREFETCH_DISTANCE);
         };
-        let together = PICKED_TOGETHER * days * columns.len();
-        for (windows, at) in windows.chunks_mut(together).zip((0..).step_by(PICKED_TOGETHER)) {
+        let together = SELECTED_WINDOWS * days * columns.len();
+        for (windows, at) in windows.chunks_mut(together).zip((0..).step_by(SELECTED_WINDOWS)) {
             rows.resize(windows.len() / columns.len() * self.shape.columns, 0.0);
-            let starts = &starts[at..starts.len().min(at + PICKED_TOGETHER + PREFETCH_DISTANCE)];
+            let starts = &starts[at..starts.len().min(at + SELECTED_WINDOWS + PREFETCH_DISTANCE)];
             copy_words_each(
                 self.singles,
                 starts,
@@ -307,7 +307,7 @@ impl<'a> WindowSource<'a> {
                 bytemuck::cast_slice_mut(rows),
                 PREFETCH_DISTANCE,
             );
-            self.pick(columns, rows, windows);
+            self.select_columns(columns, rows, windows);
         }
     }
 
@@ -334,7 +334,7 @@ impl<'a> WindowSource<'a> {
     }
 
     /// Copies the selected columns of rows.
-    fn pick(&self, columns: &[usize], rows: &[f32], out: &mut [f32]) {
+    fn select_columns(&self, columns: &[usize], rows: &[f32], out: &mut [f32]) {
         let out = out.chunks_exact_mut(columns.len());
         for (to, from) in out.zip(rows.chunks_exact(self.shape.columns)) {
             for (value, column) in to.iter_mut().zip(columns) {

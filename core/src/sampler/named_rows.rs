@@ -103,7 +103,7 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<usize>, SampleError> {
-        self.heed_notices()?;
+        self.follow_notices()?;
         let lapped_before = self.lapped();
         self.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;

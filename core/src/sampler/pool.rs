@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use backcast_layout::Bytes;
 
 /// Unused blocks kept for each arena: two, as one batch is often dropped after the next is made.
-const KEPT: usize = 2;
+const SPARE_BLOCKS: usize = 2;
 /// Bytes from which on block sizes are rounded up, so that batches of varying size share blocks.
-const LARGE: usize = 1 << 20;
+const ROUND_UP_FROM: usize = 1 << 20;
 
 /// Memory of one arena: bytes aligned to a cache line, on huge pages if there are enough of them. A
 /// dropped block returns to its pool, if the pool still exists.
@@ -110,7 +110,7 @@ impl ArenaPool {
         // block that is not kept is freed.
         let Ok(mut free) = self.free.try_lock() else { return };
         let Some(free) = free.get_mut(arena) else { return };
-        if free.len() >= KEPT {
+        if free.len() >= SPARE_BLOCKS {
             free.remove(0);
         }
         free.push(bytes);
@@ -120,7 +120,7 @@ impl ArenaPool {
 /// Returns the size of the block for `len` bytes, rounded up by at most a sixteenth if large.
 /// Returns `None` on overflow.
 fn room_for(len: usize) -> Option<usize> {
-    if len < LARGE {
+    if len < ROUND_UP_FROM {
         return Some(len);
     }
     let step = (len / 2 + 1).next_power_of_two() / 16;

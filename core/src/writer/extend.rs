@@ -45,7 +45,7 @@ impl Writer {
         let mut done = 0;
         let mut outcome = Ok(());
         while done < count && outcome.is_ok() {
-            if let Err(unlinked) = self.heed_notices() {
+            if let Err(unlinked) = self.follow_notices() {
                 outcome = Err(unlinked);
                 break;
             }

@@ -64,7 +64,7 @@ impl Writer {
         }
         // A waiting observation becomes FINAL also in a ring that was replaced: the next append
         // reports that.
-        let _ = self.heed_notices();
+        let _ = self.follow_notices();
         self.planned.clear();
         for (i, lane) in self.lanes.iter().enumerate() {
             let mut planned = Planned::nothing(lane.clock);

@@ -148,7 +148,7 @@ impl LeaseBackoff {
 }
 
 /// Sleeps until a lease ends, for a few milliseconds at most, unless `settled` finds room first.
-pub(crate) fn nap(store: &RingStore, settled: &mut dyn FnMut() -> bool) {
+pub(crate) fn sleep_unless_settled(store: &RingStore, settled: &mut dyn FnMut() -> bool) {
     let notifier = store.released();
     let ticket = listen(&notifier);
     if !settled() {

@@ -154,7 +154,7 @@ impl Writer {
         if appended {
             return Ok(());
         }
-        self.heed_notices()?;
+        self.follow_notices()?;
         self.plan(step)?;
         self.make_room(interrupted)?;
         self.append_planned(step);

@@ -9,7 +9,7 @@ use crate::error::AppendError;
 use crate::ring::Ring;
 
 /// Pause after a relocation that failed for lack of descriptors or address space.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Notices that a writer has followed.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ impl Writer {
     /// Relocates the lanes if the ring is being resized. Fails if the ring has lost its name and
     /// its handle chose an error for that. Called before rows are announced.
     #[inline]
-    pub(super) fn heed_notices(&mut self) -> Result<(), AppendError> {
-        if self.has_followed() { Ok(()) } else { self.heed() }
+    pub(super) fn follow_notices(&mut self) -> Result<(), AppendError> {
+        if self.has_followed() { Ok(()) } else { self.follow_all() }
     }
 
     /// Whether all notices were followed.
@@ -44,7 +44,7 @@ impl Writer {
     }
 
     #[cold]
-    fn heed(&mut self) -> Result<(), AppendError> {
+    fn follow_all(&mut self) -> Result<(), AppendError> {
         let notices = self.ring.store().notices();
         if self.ring.refuses_as_unlinked() {
             let ring = self.ring.name().unwrap_or_default().to_owned();
@@ -89,7 +89,7 @@ impl Writer {
                 OwnLane { memory, ..own }
             })
             .collect();
-        self.notices.not_before = failed.then(|| Instant::now() + AGAIN);
+        self.notices.not_before = failed.then(|| Instant::now() + RETRY_PAUSE);
         if !failed {
             self.notices.resizes = resizes;
         }

@@ -75,7 +75,7 @@ impl Writer {
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Reserved<'_>, AppendError> {
-        self.heed_notices()?;
+        self.follow_notices()?;
         let room = self.reserved_room();
         let lanes = self.lanes.len();
         let [lane] = &mut *self.lanes else {

@@ -2,7 +2,7 @@
 
 use super::Writer;
 use crate::error::AppendError;
-use crate::writer::lease_backoff::{BlockingLease, RoomDecision, nap};
+use crate::writer::lease_backoff::{BlockingLease, RoomDecision, sleep_unless_settled};
 
 impl Writer {
     /// Announces the planned rows and checks that no lease freezes their slots.
@@ -96,7 +96,7 @@ impl Writer {
                 let waited_ms = since.unwrap_or_default().as_millis();
                 return Err(AppendError::Interrupted { waited_ms });
             }
-            nap(store, &mut || self.settle_lanes());
+            sleep_unless_settled(store, &mut || self.settle_lanes());
         }
         self.report(&met);
         Ok(())

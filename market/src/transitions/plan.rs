@@ -9,7 +9,7 @@ use crate::gather::{CellOrder, CellWindow, SortedWindows, Span, WindowSource};
 
 /// Bytes from which on several threads copy. For fewer, waking a thread may take longer than the
 /// copy.
-const WORTH_THREADS: usize = 1 << 20;
+const MIN_THREADED_BYTES: usize = 1 << 20;
 
 /// The order of a batch's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -237,7 +237,7 @@ impl TransitionRing {
         let span = plan.span();
         let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
         let mut alone = ThreadPool::new(1);
-        let pool = if bytes < WORTH_THREADS { &mut alone } else { &mut self.pool };
+        let pool = if bytes < MIN_THREADED_BYTES { &mut alone } else { &mut self.pool };
         let source = WindowSource::new(&self.panel, selection.columns.as_deref()).until(self.end);
         let tickers = plan.tickers;
         let first = batch.tokens.get(..tickers).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(super) fn rename(object: &Object, number: u32) {
 }
 
 /// Removes files that have the names of new ones, after lanes that were just relocated have theirs.
-pub(super) fn clear_the_way(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
+pub(super) fn clear_leftovers(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
     let begin = Instant::now();
     loop {
         let lanes = remove_leftovers(store)?;
@@ -130,7 +130,7 @@ mod tests {
         for killed in [false, true] {
             let store = notified_store(&Base::at(dir.path()));
             let held = moves(&store);
-            let refused = clear_the_way(&store, Duration::ZERO).unwrap_err();
+            let refused = clear_leftovers(&store, Duration::ZERO).unwrap_err();
             let SegmentError::ResizeUnfinished { lanes, rows, .. } = refused else {
                 panic!("{refused}")
             };

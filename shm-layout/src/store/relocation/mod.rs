@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::renameat;
 
-use self::leftovers::{LANE_WAIT, clear_the_way, remove_leftovers, rename};
+use self::leftovers::{LANE_WAIT, clear_leftovers, remove_leftovers, rename};
 use crate::error::SegmentError;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::geometry::RingSpec;
@@ -111,7 +111,7 @@ impl Relocation {
 
     /// Creates the new files; after an error none is left.
     fn make(&mut self) -> Result<(), SegmentError> {
-        clear_the_way(&self.store, LANE_WAIT)?;
+        clear_leftovers(&self.store, LANE_WAIT)?;
         let (object, _) = self.store.resizable()?;
         let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
         let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
