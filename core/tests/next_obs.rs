@@ -128,7 +128,7 @@ fn where_another_observation_follows_the_episode_is_cut_and_counted() {
 }
 
 #[test]
-fn only_cuts_of_more_than_a_twentieth_are_told_and_once() {
+fn only_cuts_of_more_than_a_twentieth_cause_one_warning() {
     let ring = ring(1);
     let mut writer = writer(&ring, AutoresetMode::Disabled);
     for n in 0..100 {

@@ -136,7 +136,7 @@ fn a_bench_that_is_killed_leaves_a_writer_that_ends_and_tidies_up() {
 }
 
 #[test]
-fn a_writer_that_nobody_starts_writes_nothing() {
+fn a_writer_that_is_not_started_writes_nothing() {
     let shelf = Shelf::stocked();
     shelf.run(&["bench", "--writer", "zebra"]).expect(3);
     let ran = shelf.run(&["bench", "--writer", "pong"]);

@@ -155,7 +155,7 @@ fn an_episode_begins_with_the_shares_given_at_the_open() {
 }
 
 #[test]
-fn shares_that_nobody_trades_are_refused_and_those_that_may_be_drawn_are_not() {
+fn shares_of_untraded_tickers_are_refused_unless_they_may_be_drawn() {
     let panel = Market::random(5, 3, 30).panel();
     let held = |tickers: Option<&[&str]>, num_tickers, shuffle_tickers, play_on| {
         let options = PortfolioOptions {

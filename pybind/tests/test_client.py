@@ -187,7 +187,7 @@ def mute(tmp_path: Path) -> socket.socket:
     return listener
 
 
-def test_a_silent_daemon_is_given_up(mute: socket.socket) -> None:
+def test_a_silent_daemon_times_out(mute: socket.socket) -> None:
     with mute, pytest.raises(bc.DaemonTimeoutError, match=r"silent for 0\.05 s"):
         bc.connect(socket=mute.getsockname(), timeout=0.05)
 

@@ -240,7 +240,7 @@ FORKS: dict[str, Callable[[], int]] = {
 
 
 @pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
-def test_a_forked_child_is_told_what_to_do_and_leaves_its_parents_handles_alone(
+def test_a_forked_child_gets_a_remedy_and_leaves_the_parents_handles_open(
     scene: Scene, place: Path, fork: Callable[[], int]
 ) -> None:
     read, write = os.pipe()

@@ -195,7 +195,7 @@ def leave_out_speed(writer: bc.Writer) -> None:
         row["reward"] = 1
 
 
-def test_a_row_with_a_column_that_nobody_wrote_is_refused(buf: bc.ReplayBuffer) -> None:
+def test_a_row_with_an_unwritten_column_is_refused(buf: bc.ReplayBuffer) -> None:
     with buf.writer() as writer:
         with pytest.raises(bc.AppendError, match="column `obs/speed` of the reserved row was not"):
             leave_out_speed(writer)
@@ -380,7 +380,7 @@ def fails(what: BaseException) -> int:
     raise what
 
 
-def test_an_exception_on_whose_way_a_reserved_row_is_let_go_of_stays_itself() -> None:
+def test_an_exception_that_drops_a_reserved_row_is_unchanged() -> None:
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=50) as buf, buf.writer() as writer:
         for what in (ValueError("mine"), KeyboardInterrupt()):
             with pytest.raises(type(what)) as caught:

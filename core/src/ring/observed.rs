@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_nobody_holds_goes_only_if_its_remover_is_sure() {
+    fn a_ring_without_holders_is_removed_only_after_confirmation() {
         use backcast_layout::{Kind, remove_unheld};
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_a_snapshot_and_all_of_it_can_be_leased() {
+    fn snapshots_are_read_only_and_leased_whole() {
         let ring = written(300);
         let span = ring.lane_span(0).unwrap();
         let snapshot = copy(&ring, ring.options().snapshot(true), &[(0, span.clone())]).unwrap();

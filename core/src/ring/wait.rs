@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_wakes_whoever_waits_for_it() {
+    fn every_row_wakes_its_waiters() {
         const ROWS: u64 = 500;
         let (ring, mut writer) = ring(20, 1);
         let (tell, told) = std::sync::mpsc::channel();

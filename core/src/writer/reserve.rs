@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_a_row_before_its_commit_and_its_slot_is_nobodys_meanwhile() {
+    fn a_reserved_row_is_invisible_before_its_commit() {
         let ring = ring(LanePolicy::default());
         let mut writer =
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();

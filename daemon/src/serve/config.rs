@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_what_the_flags_leave_open() {
+    fn the_file_sets_values_without_flags() {
         let text = "budget = \"8GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
                     metrics = \"127.0.0.1:9464\"\nsocket = \"/tmp/s\"\nlog = \"json\"\n\
                     log-level = \"debug\"\nmetrics-any-address = true\nmemfd = true\n";

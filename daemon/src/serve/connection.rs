@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_user_may_ask_and_nobody_else() {
+    fn only_the_same_user_may_ask() {
         let (here, _there) = UnixStream::pair().unwrap();
         let us = Peer::of(&here).unwrap();
         assert!(may_ask(Some(&us)));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_gate_waits_for_those_at_work_and_lets_nobody_in() {
+    fn a_closed_limiter_waits_for_busy_connections_and_admits_none() {
         let limiter = ConnectionLimiter::new(4);
         let closed = Arc::new(AtomicUsize::new(0));
         let working = limiter.enter(closes(&closed)).unwrap();

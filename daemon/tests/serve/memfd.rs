@@ -166,7 +166,7 @@ fn evicted_rings_are_loaded_into_memfds_again() {
 }
 
 #[test]
-fn a_daemon_may_make_all_its_rings_so_and_few_descriptors_are_an_error_that_says_so() {
+fn all_rings_may_be_in_memfds_and_lack_of_descriptors_is_reported() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--budget", "64MiB", "--memfd"]);
     let plain = RingOptions::with_capacity(ROWS).lanes(64).base(shelf.base()).persistent(true);

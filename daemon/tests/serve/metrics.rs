@@ -133,7 +133,7 @@ fn health_is_answered_while_requests_are_at_work() {
 }
 
 #[test]
-fn a_scraper_that_stops_half_way_holds_up_nobody() {
+fn a_scraper_that_stops_half_way_delays_no_other() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--metrics", "127.0.0.1:0"]);
     let address = daemon.ready["metrics"].as_str().unwrap();

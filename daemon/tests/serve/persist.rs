@@ -148,7 +148,7 @@ fn settings_of_a_file_say_which_rings_and_a_signal_has_them_read_again() {
 }
 
 #[test]
-fn the_last_rows_of_a_ring_that_goes_are_on_disk() {
+fn the_last_rows_of_a_removed_ring_are_on_disk() {
     let shelf = Shelf::new();
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["--interval", "50ms", "--persist-flush", "1h", "--persist-mode", "continuous"];

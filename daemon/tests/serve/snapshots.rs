@@ -75,7 +75,7 @@ fn a_client_saves_a_ring_lists_what_was_saved_and_loads_it() {
 }
 
 #[test]
-fn rings_that_nobody_uses_make_room_and_come_back() {
+fn unused_rings_are_evicted_and_restored() {
     let shelf = Shelf::new();
     let options = shelf.options().persistent(true);
     let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
@@ -179,7 +179,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
 }
 
 #[test]
-fn a_ring_is_saved_by_the_daemon_if_it_is_told_so() {
+fn the_daemon_saves_a_ring_on_request() {
     let shelf = Shelf::new();
     let elsewhere = shelf.path().join("elsewhere");
     let daemon = Running::spawn(&shelf, &["--persist-store", elsewhere.to_str().unwrap()]);

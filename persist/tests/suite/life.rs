@@ -260,7 +260,7 @@ fn a_cancelled_save_or_load_leaves_nothing() {
 }
 
 #[test]
-fn savers_wait_for_each_other_and_readers_for_nobody() {
+fn savers_wait_for_each_other_and_readers_do_not_wait() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 2_000));
     append(&mut writer(&ring), &schema, 1, 900, 3);

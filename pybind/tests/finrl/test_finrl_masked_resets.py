@@ -46,7 +46,7 @@ def test_a_mask_leaves_what_the_last_step_said(path: Path) -> None:
     assert not any(env.reset(seed=1)[key].any() for key in SAID)
 
 
-def test_indices_begin_where_they_are_told_to(path: Path) -> None:
+def test_indices_begin_where_requested(path: Path) -> None:
     env, _ = ended(path, return_format="json")
     rows = env.reset_indices([3, 0], options={"start_day": [7, 9]})
     assert [row["day"] for row in rows] == [9, 23, 24, 7]

@@ -264,7 +264,7 @@ def test_a_state_that_json_lacks_is_refused_and_nothing_is_saved(
     assert not (tmp_path / "store").exists()
 
 
-def test_progress_is_told_and_what_it_raises_leaves_nothing(
+def test_progress_is_reported_and_its_exceptions_leave_no_files(
     wide: bc.ReplayBuffer, place: Path, tmp_path: Path
 ) -> None:
     told: list[tuple[int, int]] = []

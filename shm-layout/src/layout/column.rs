@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_nobody_are_no_columns() {
+    fn invalid_records_are_refused() {
         let good =
             ColumnRecord::new(&Column::new("a", DType::F32, &[2], Role::Step).unwrap(), 0, 0);
         let bad = |change: fn(&mut ColumnRecord)| {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pin_stands_on_the_oldest_row_held_in_whichever_order_rows_are_held_and_let_go_of() {
+    fn the_pin_is_the_oldest_held_row_in_any_order_of_leases() {
         let lane = lane(4);
         let mut held = HeldRows::default();
         for (start, pinned) in [(2, 2), (3, 2), (1, 1), (1, 1), (0, 0)] {

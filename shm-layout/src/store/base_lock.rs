@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_holder_at_a_time_and_the_second_hears_who_it_is() {
+    fn one_holder_at_a_time_and_the_second_gets_its_process() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         assert!(!BaseLock::is_held(&base));

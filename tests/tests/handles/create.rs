@@ -116,7 +116,7 @@ fn a_ring_whose_holders_were_killed_counts_as_absent() {
 }
 
 #[test]
-fn a_persistent_ring_stays_when_nobody_holds_it() {
+fn a_persistent_ring_stays_without_holders() {
     let (dir, base) = place();
     Holder::spawn(&dir, true).kill();
     let left = list(&base).unwrap();

@@ -72,7 +72,7 @@ fn it_is_a_ring_like_any_other() {
 }
 
 #[test]
-fn nobody_can_cut_it_short_nor_make_it_longer() {
+fn no_process_can_truncate_or_extend_it() {
     let (_dir, base) = place();
     let ring = make(&base, false);
     fill(&ring, 20);
@@ -192,7 +192,7 @@ fn a_link_that_leads_elsewhere_is_refused() {
 }
 
 #[test]
-fn its_keeper_makes_it_larger_and_nobody_else() {
+fn only_its_keeper_resizes_it() {
     let (_dir, base) = place();
     let ring = make(&base, true);
     let mut on = |_| std::ops::ControlFlow::Continue(());

@@ -141,7 +141,7 @@ fn lease(stage: &Stage, lane: u32, start: u64, length: u64) -> Option<Refusal> {
 }
 
 #[test]
-fn rows_that_somebody_scribbled_over_are_not_leased_and_nothing_stays_pinned() {
+fn rows_that_another_process_damaged_are_not_leased_nor_pinned() {
     let stage = Stage::set();
     // Every row header begins with `seq`.
     let store = RingStore::attach(&stage.base, "pong").unwrap();

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_the_base_directory_is_followed_by_nobody() {
+    fn a_link_in_place_of_the_base_directory_is_not_followed() {
         let (_at, base, mine) = planted();
         let before = fs::read_dir(&mine).unwrap().count();
         let make = |_: &OwnedFd, _: &Path| Ok(());
