@@ -20,6 +20,7 @@ EXCEPTIONS = {
     "EpisodeState": WRAPPER,
     "Floor": WRAPPER,
     "Lease": WRAPPER,
+    "Market": WRAPPER,
     "Panel": WRAPPER,
     "RewardInput": WRAPPER,
     "Sampler": WRAPPER,
