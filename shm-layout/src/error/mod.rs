@@ -66,8 +66,8 @@ pub enum SegmentError {
     },
     /// A table of priorities has other settings than those requested.
     #[error(
-        "the table `{table}` of priorities differs from what was asked: {what}; ask for the same, \
-         or choose another name for the table"
+        "the table `{table}` of priorities differs from the requested one: {what}; ask for the \
+         same, or choose another name for the table"
     )]
     TableDiffers {
         /// Name of the table.
