@@ -14,7 +14,7 @@ MODES: list[Mode] = ["next_step", "same_step", "disabled"]
 
 
 def collect(mode: Mode) -> None:
-    """Balance poles by a simple rule and show what the ring holds afterwards."""
+    """Balance poles by a simple rule and show the content of the ring afterwards."""
     envs = gym.make_vec(
         "CartPole-v1",
         ENVS,

@@ -1,4 +1,4 @@
-"""Draw what a learner is given: a market window, and the windows of a sampled transition.
+"""Draw a learner's inputs: a market window, and the windows of a sampled transition.
 
 ``python examples/plot_window.py [FILE]`` writes FILE, by default ``out/plot_window.png``. Prices
 are a seeded random walk. Needs ``pip install 'backcast[plot]'``.
@@ -36,7 +36,7 @@ def market(path: Path, rng: np.random.Generator) -> bc.Panel:
 
 
 def replay(prices: np.ndarray, rng: np.random.Generator) -> bc.ReplayBuffer:
-    """Fill a ring with one long episode after another: today's prices, and what was traded."""
+    """Fill a ring with one long episode after another: today's prices, and the trades."""
     columns = {"obs": {**dict.fromkeys(PRICES, "f4"), "cash": "f4"}, "action": "f4"}
     buf = bc.ReplayBuffer.create(None, columns, capacity=1000)
     cash = 10_000.0

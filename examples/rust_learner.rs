@@ -58,7 +58,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     learn(&mut sampler, &options)
 }
 
-/// Samples for a while and says how fast it went.
+/// Samples for a while and prints the speed.
 fn learn(sampler: &mut Sampler, options: &Options) -> Result<(), Box<dyn Error>> {
     let end = Duration::try_from_secs_f64(options.seconds)?;
     let (start, mut told) = (Instant::now(), Instant::now());

@@ -66,7 +66,7 @@ def tables(entries: list[Entry]) -> Iterator[str]:
 
 
 def where(entries: list[Entry]) -> str:
-    """Say where and of what the entries were measured."""
+    """Describe the machine and the build that the entries were measured on."""
     first = entries[0]
     line = f"Commit {first['commit']}, {first['cpu']}, {first['cores']} cores, "
     line += f"Linux {first['kernel']}"

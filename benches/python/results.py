@@ -20,7 +20,7 @@ LATEST = ROOT / "benches" / "results" / "latest.jsonl"
 
 
 def machine() -> dict[str, Any]:
-    """Say where and of what a figure was measured."""
+    """Describe the machine and the build that a figure was measured on."""
     return {
         "commit": commit(),
         "cpu": cpu(),
@@ -48,7 +48,7 @@ def commit() -> str:
 
 
 def cpu() -> str:
-    """Name the processor, as it says."""
+    """Name the processor, from its own description."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             names = (line.split(":", 1)[1] for line in lines if line.startswith("model name"))

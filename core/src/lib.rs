@@ -1,15 +1,15 @@
 #![forbid(unsafe_code)]
-//! Experience replay in shared memory: what a transition is, and how it is written and sampled.
+//! Experience replay in shared memory: rings of transitions, their writers and samplers.
 //!
 //! - [`Schema`]: the columns of a row; [`Ring`]: one replay, created once, attached by name;
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
-//!   [`Writer::reserve`]: writes a row where it stands;
+//!   [`Writer::reserve`]: writes a row in place;
 //! - [`Sampler`]: seeded uniform draws with history and future windows, n-step returns, masks and
 //!   `next_*`; [`Batches`]: batches drawn ahead by a thread; [`SamplerState`]: a sampler's
 //!   position;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
 //! - [`Lease`]: rows read in place, which no writer overwrites during the lease;
-//! - [`Batch`], [`BatchPlan`]: what a draw returns, here or in memory of the caller's.
+//! - [`Batch`], [`BatchPlan`]: the result of a draw, in its own or in the caller's memory.
 //!
 //! ```
 //! use backcast_core::{
@@ -52,12 +52,12 @@ mod writer;
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, Column, ColumnError, DAEMON_SOCKET, DType, Exist,
-    Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
-    MirroredBlocks, MirroredBlocksMut, Numbers, OTHER_VERSION, ObjectInfo, Peer, RANKED_AT_ONCE,
-    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SpaceLimits, TableCounters,
-    TableInfo, TableSettings, ThreadPool, Wide, binary_size, boot_id_hash, collect, copy_numbers,
-    list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, send_with_descriptor,
-    whole_part, wide,
+    HugeArray, Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
+    MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo, Peer, RANK_BLOCK,
+    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits,
+    TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash, collect,
+    copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd,
+    send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
@@ -80,12 +80,14 @@ pub use ring::restore::Filling;
 pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
-    Arena, Axis, BadBoundary, Batch, BatchPlan, Batches, BatchesOptions, Block, Boundary,
-    ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Memory, Pool, Sampler, SamplerOptions,
-    SamplerSpec, SamplerState, View,
+    Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchPlan, Batches,
+    BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Sampler,
+    SamplerOptions, SamplerSpec, SamplerState, View,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{Step, StepColumns};
-pub use writer::{ColumnMut, Doubt, Ends, Reserved, Sign, Suspended, Writer, WriterCounts};
+pub use writer::{
+    ColumnMut, Ends, Reserved, ResetHint, Suspended, Writer, WriterCounts, WriterWarning,
+};

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::{ClaimedReader, Kind, SegmentError};
 
-pub use self::batch::{Batch, Memory};
+pub use self::batch::{Batch, BatchBuffers};
 use self::columns::SelectedColumns;
 pub use self::columns::{ColumnWindow, ColumnWindows, SamplerSpec};
 use self::eligibility::Eligibility;
@@ -30,7 +30,7 @@ use self::gather::Scratch;
 pub use self::options::{BadBoundary, Boundary, SamplerOptions};
 use self::plan::NStep;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
-pub use self::pool::{Block, Pool};
+pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 use self::prioritised::PrioritisedDraws;
 pub use self::rng::CounterRng;
@@ -70,7 +70,7 @@ pub struct Sampler {
     /// Memory for the headers of irregular items, and for the sums of n-step returns.
     scratch: Vec<RowHeader>,
     sums: Scratch,
-    plan: Option<(Arc<BatchPlan>, Arc<Pool>)>,
+    plan: Option<(Arc<BatchPlan>, Arc<ArenaPool>)>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
     /// Notices that were handled, and batches until the ring's name is looked up without one.
@@ -87,7 +87,7 @@ pub(crate) struct Counters {
 
 impl Sampler {
     /// Fails if the ring is unlinked and its handle refuses such rings. Usually one relaxed load.
-    fn heed_notices(&mut self) -> Result<(), SampleError> {
+    fn follow_notices(&mut self) -> Result<(), SampleError> {
         self.name_check = self.name_check.saturating_sub(1);
         if self.ring.store().notices() == self.notices && self.name_check > 0 {
             return Ok(());
@@ -116,7 +116,7 @@ impl Sampler {
     /// Draws batches ahead of the caller into the caller's memory; see [`batches`](Self::batches).
     /// The caller holds one element of `memory`, and the thread fills the others; the prefetch of
     /// `options` is ignored. Give each back with [`Batches::refill`].
-    pub fn batches_over<M: Memory>(
+    pub fn batches_over<M: BatchBuffers>(
         self,
         batch: usize,
         memory: Vec<M>,
@@ -137,7 +137,7 @@ impl Sampler {
         Ok(self.prepared(batch)?.0)
     }
 
-    fn prepared(&mut self, batch: usize) -> Result<(Arc<BatchPlan>, Arc<Pool>), SampleError> {
+    fn prepared(&mut self, batch: usize) -> Result<(Arc<BatchPlan>, Arc<ArenaPool>), SampleError> {
         if let Some(prepared) = self.plan.as_ref().filter(|(plan, _)| plan.batch() == batch) {
             return Ok(prepared.clone());
         }

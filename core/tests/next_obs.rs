@@ -1,8 +1,8 @@
 //! Appends with `next_obs`: stored once if the next row continues with it, cut and counted if not.
 
 use backcast_core::{
-    AppendError, AutoresetMode, DType, Doubt, Ends, FINAL, GAP, Ring, RingOptions, RowIndex,
-    Schema, Sign, Step, TERMINATED, Writer, WriterOptions,
+    AppendError, AutoresetMode, DType, Ends, FINAL, GAP, ResetHint, Ring, RingOptions, RowIndex,
+    Schema, Step, TERMINATED, Writer, WriterOptions, WriterWarning,
 };
 
 const MODES: [AutoresetMode; 3] =
@@ -77,7 +77,7 @@ fn writer(ring: &Ring, mode: AutoresetMode) -> Writer {
 }
 
 #[test]
-fn what_follows_is_stored_once_in_every_mode() {
+fn the_next_observation_is_stored_once_in_every_mode() {
     for (mode, lanes) in MODES.into_iter().flat_map(|mode| [1, 3].map(|lanes| (mode, lanes))) {
         let ring = ring(lanes);
         let mut writer = writer(&ring, mode);
@@ -128,7 +128,7 @@ fn where_another_observation_follows_the_episode_is_cut_and_counted() {
 }
 
 #[test]
-fn only_cuts_of_more_than_a_twentieth_are_told_and_once() {
+fn only_cuts_of_more_than_a_twentieth_cause_one_warning() {
     let ring = ring(1);
     let mut writer = writer(&ring, AutoresetMode::Disabled);
     for n in 0..100 {
@@ -139,12 +139,14 @@ fn only_cuts_of_more_than_a_twentieth_are_told_and_once() {
         cut(&mut writer);
         append(&mut writer, &row(100, 101)).unwrap();
     }
-    assert!(writer.has_news());
-    let Some(Doubt::Cuts { cuts, appends }) = writer.take_doubt() else { panic!("cuts are told") };
+    assert!(writer.has_warnings());
+    let Some(WriterWarning::Cuts { cuts, appends }) = writer.take_warning() else {
+        panic!("cuts are told")
+    };
     assert!(cuts * 20 > appends && (cuts - 1) * 20 <= appends, "{cuts} of {appends}");
-    assert!(!writer.has_news());
+    assert!(!writer.has_warnings());
     cut(&mut writer);
-    assert_eq!(writer.take_doubt(), None);
+    assert_eq!(writer.take_warning(), None);
 }
 
 #[test]
@@ -193,36 +195,39 @@ fn an_end_without_its_observation_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_mode_that_the_rows_speak_against_is_doubted_once_and_counted() {
-    let doubted = |mode, rows: &[Row]| {
+fn a_mode_that_rows_contradict_is_reported_once_and_counted() {
+    let reported = |mode, rows: &[Row]| {
         let ring = ring(1);
         let mut writer = writer(&ring, mode);
         for row in rows {
             append(&mut writer, row).unwrap();
         }
-        let sign = writer.take_doubt().map(|doubt| match doubt {
-            Doubt::Reset { lane: 0, sign, .. } => sign,
+        let hint = writer.take_warning().map(|warning| match warning {
+            WriterWarning::Reset { lane: 0, hint, .. } => hint,
             other => panic!("{other}"),
         });
-        assert_eq!(writer.take_doubt(), None, "once");
-        (sign, ring.stats().lane_stats[0].suspect_resets)
+        assert_eq!(writer.take_warning(), None, "once");
+        (hint, ring.stats().lane_stats[0].suspect_resets)
     };
     let (next, disabled) = (AutoresetMode::NextStep, AutoresetMode::Disabled);
     let rewarded = |row| Row { reward: 1.0, ..row };
     let again = [ended(1, 2), row(2, 3), row(3, 4), ended(4, 5), row(5, 6)];
-    assert_eq!(doubted(disabled, &again), (Some(Sign::Repeated), 2));
+    assert_eq!(reported(disabled, &again), (Some(ResetHint::Repeated), 2));
     let final_obs = [Row { last: Some(2), ..ended(1, 8) }, row(2, 3)];
-    assert_eq!(doubted(AutoresetMode::SameStep, &final_obs), (Some(Sign::Repeated), 1));
-    assert_eq!(doubted(next, &[ended(1, 2), row(10, 11), row(11, 12)]), (Some(Sign::Differs), 1));
-    assert_eq!(doubted(next, &[ended(1, 2), rewarded(row(2, 3))]), (Some(Sign::Acted), 1));
-    assert_eq!(doubted(next, &[ended(1, None), ended(2, None)]), (Some(Sign::Acted), 1));
+    assert_eq!(reported(AutoresetMode::SameStep, &final_obs), (Some(ResetHint::Repeated), 1));
+    assert_eq!(
+        reported(next, &[ended(1, 2), row(10, 11), row(11, 12)]),
+        (Some(ResetHint::Differs), 1)
+    );
+    assert_eq!(reported(next, &[ended(1, 2), rewarded(row(2, 3))]), (Some(ResetHint::Acted), 1));
+    assert_eq!(reported(next, &[ended(1, None), ended(2, None)]), (Some(ResetHint::Acted), 1));
     let minus_zero = Row { reward: -0.0, ..row(2, 3) };
-    assert_eq!(doubted(next, &[ended(1, 2), minus_zero]), (None, 0));
-    assert_eq!(doubted(disabled, &[ended(1, 2), row(10, 11)]), (None, 0));
+    assert_eq!(reported(next, &[ended(1, 2), minus_zero]), (None, 0));
+    assert_eq!(reported(disabled, &[ended(1, 2), row(10, 11)]), (None, 0));
 }
 
 #[test]
-fn what_differs_from_the_end_of_a_next_step_episode_is_not_its_final_row() {
+fn another_observation_is_not_the_final_row_of_a_next_step_episode() {
     let ring = ring(1);
     let mut writer = writer(&ring, AutoresetMode::NextStep);
     append(&mut writer, &ended(1, 2)).unwrap();

@@ -41,7 +41,7 @@ fn a_restored_ring_is_found_by_name_with_its_rows() {
 }
 
 #[test]
-fn what_fails_leaves_nothing_and_takes_nothing_away() {
+fn a_failed_restore_creates_and_removes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let base = Base::at(dir.path());
     let options = || RingOptions::with_capacity(50).base(base.clone());

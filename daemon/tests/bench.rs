@@ -1,4 +1,5 @@
-//! The bench: figures that can be, and a ring that goes, whoever dies meanwhile.
+//! `backcast bench` reports plausible figures and removes its ring, even if one of its processes is
+//! killed.
 
 mod shelf;
 
@@ -23,7 +24,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A bench that does not end by itself.
+/// A bench that runs until it is stopped.
 fn endless(shelf: &Shelf) -> Child {
     let mut command = shelf.command();
     command.args(["bench", "--seconds", "600"]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -36,7 +37,7 @@ fn writer_of(shelf: &Shelf, bench: &Child) -> u32 {
         let mut names = list(&shelf.base()).ok()?.into_iter().map(|object| object.name);
         let ring = Ring::attach_in(&shelf.base(), &names.next_back()?).ok()?;
         let lane = ring.stats().lane_stats.into_iter().next()?;
-        // A whole lap of its own lies behind it, after that of the bench itself.
+        // It has written a whole lap, after that of the bench itself.
         let writes = lane.head > 2 * ring.slots();
         let pid = lane.pid.and_then(|pid| u32::try_from(pid).ok())?;
         (lane.held && writes && pid != bench.id()).then_some(pid)
@@ -135,7 +136,7 @@ fn a_bench_that_is_killed_leaves_a_writer_that_ends_and_tidies_up() {
 }
 
 #[test]
-fn a_writer_that_nobody_starts_writes_nothing() {
+fn a_writer_that_is_not_started_writes_nothing() {
     let shelf = Shelf::stocked();
     shelf.run(&["bench", "--writer", "zebra"]).expect(3);
     let ran = shelf.run(&["bench", "--writer", "pong"]);

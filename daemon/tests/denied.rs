@@ -14,11 +14,11 @@ use backcast_core::{Base, Ring, StepColumns, WriterOptions};
 use serde_json::Value;
 use shelf::{Ran, Shelf};
 
-/// A user without rights of its own on every Linux.
+/// A user without rights on every Linux.
 const NOBODY: u32 = 65_534;
 
-/// A stocked shelf that belongs to a user whom permissions bind: to whoever runs the tests, or,
-/// where an administrator does, to nobody.
+/// A stocked shelf whose owner is bound by permissions: the user that runs the tests, or `nobody`
+/// if that is root.
 struct Bound {
     shelf: Shelf,
     /// The user to run commands as, and a copy of the binary that it may run.
@@ -176,7 +176,7 @@ fn a_saved_ring_that_may_not_be_read_is_denied_not_damaged() {
             says_denied(&format!("{line}: {what}"), &bound.run(line).expect(1).err);
         }
     }
-    // The rows themselves: the manifest says what there should be.
+    // The rows themselves: the manifest lists the expected ones.
     let chunks = folder.join("chunks");
     let chunk = fs::read_dir(&chunks).unwrap().next().expect("a file of rows").unwrap().path();
     let _closed = Closed::new(chunk);

@@ -1,4 +1,4 @@
-//! `backcast doctor` on the machine that runs the tests: what is arranged here must be found.
+//! `backcast doctor` on the machine that runs the tests finds the problems that the tests arrange.
 
 mod shelf;
 
@@ -22,7 +22,7 @@ fn check(findings: &[Value], name: &str) -> Value {
 }
 
 #[test]
-fn what_a_killed_process_left_is_found_and_gone_after_gc() {
+fn leftovers_of_a_killed_process_are_found_and_removed_by_gc() {
     let shelf = Shelf::stocked();
     let stale = || check(&shelf.json(&["doctor"]), "stale_objects");
     assert_eq!(stale()["status"], "ok");

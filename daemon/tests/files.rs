@@ -12,7 +12,7 @@ use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns
 use rustix::process::{Pid, Signal, kill_process};
 use shelf::{Shelf, schema};
 
-/// A shelf with a ring `pong` of so many rows in each of two lanes.
+/// A shelf with a ring `pong` of a number of rows in each of two lanes.
 fn with_pong(rows: u16) -> Shelf {
     let shelf = Shelf::new();
     let ring = Ring::create("pong", &schema(), shelf.options().persistent(true)).unwrap();
@@ -250,7 +250,7 @@ fn a_killed_import_is_an_orphan_that_gc_removes_and_a_stopped_one_leaves_nothing
 }
 
 #[test]
-fn what_is_larger_than_files_may_be_is_refused_in_words_and_leaves_nothing() {
+fn exports_beyond_the_file_size_limit_are_refused_and_leave_no_file() {
     let shelf = with_pong(400);
     for (words, path) in [
         ("export pong DIR/pong.csv", "pong.csv.backcast-partial"),
@@ -295,7 +295,7 @@ fn refusals_say_what_to_do() {
         ("import DIR/pong.parquet pong", 1, ["pong", "--exist replace"]),
         ("import DIR/none.parquet x", 3, ["none.parquet", "cannot read"]),
         ("import DIR/cut.parquet x", 1, ["cut.parquet", "PAR1"]),
-        ("import DIR/pong.csv x", 2, ["csv", "written and not read"]),
+        ("import DIR/pong.csv x", 2, ["csv", "cannot be imported"]),
         ("import DIR/pong.parquet x --capacity 3", 2, ["capacity is 3", "20"]),
         ("import DIR/pong.parquet x --capacity 3GiB", 2, ["3GiB", "1_000_000"]),
         ("import DIR/pong.parquet x/y", 2, ["x/y", "outside"]),

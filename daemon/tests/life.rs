@@ -1,4 +1,4 @@
-//! Objects come, are held, get damaged and go: what each command makes of it.
+//! Objects are created, held, damaged and removed: the reaction of each command.
 
 mod shelf;
 
@@ -39,7 +39,7 @@ fn a_ring_that_does_not_fit_the_address_space_gets_no_name_and_what_has_it_keeps
 }
 
 #[test]
-fn what_is_no_ring_is_not_said_to_be_held_and_goes_by_force() {
+fn directories_that_are_no_rings_are_removed_by_force() {
     let shelf = Shelf::stocked();
     let junk = shelf.base().path().join("junk.ring");
     fs::create_dir(&junk).unwrap();
@@ -181,7 +181,7 @@ fn damaged_files_are_listed_as_such_and_can_be_removed() {
     }
 }
 
-/// The file that says what the object is: the control file of a ring, the segment of a panel.
+/// The file that describes the object: the control file of a ring, the segment of a panel.
 fn largest_but_locks(object: &std::path::Path) -> std::path::PathBuf {
     let control = object.join("ring.ctl");
     if control.exists() {

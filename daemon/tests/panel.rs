@@ -1,5 +1,4 @@
-//! `backcast panel stat` on files: what it shows, what it refuses, and that it leaves nothing
-//! behind.
+//! `backcast panel stat` on files: its output, its refusals, and that it leaves nothing behind.
 
 mod shelf;
 
@@ -25,7 +24,7 @@ fn a_file_is_described_ticker_by_ticker_and_nothing_is_created() {
     assert_eq!(found["columns"], json!(["open", "high", "low", "close", "volume", "rsi"]));
     assert_eq!(found["tickers"], json!(["A", "VIX"]));
     assert_eq!(found["macro_tickers"], json!(["VIX"]));
-    // The row without a number is not there, so its low is none of the prices.
+    // The row without a number is missing, so its low is not among the prices.
     assert_eq!((&found["rows"], &found["masked_rows"]), (&json!(4), &json!(2)));
     assert_eq!((&found["min_price"], &found["max_price"]), (&json!(9.5), &json!(12.0)));
     let expected = json!({

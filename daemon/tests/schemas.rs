@@ -13,9 +13,9 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use shelf::{Holder, Shelf, commands, schema};
 
-/// Commands that have nothing to say in JSON, and refuse it.
+/// Commands without JSON output, which refuse the option.
 const WITHOUT: [&str; 2] = ["demo", "completions"];
-/// The commands below this one have results of their own.
+/// The subcommands have their own results.
 const ABOVE: [&str; 2] = ["panel", "sim"];
 
 /// A role; see [`Holder`].

@@ -101,7 +101,7 @@ fn the_option_says_which_store() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_told_line_by_line_and_makes_no_ring() {
+fn a_damaged_snapshot_is_described_line_by_line_and_not_loaded() {
     let shelf = with_pong(100);
     shelf.run(&["save", "pong", "a"]).expect(0);
     let path = chunk(&shelf);

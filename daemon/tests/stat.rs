@@ -40,7 +40,7 @@ fn seen(shelf: &Shelf, rows: u16, columns: u16, set: (&str, &str)) -> vt100::Scr
     screen
 }
 
-/// All but how long ago it was made, which goes on.
+/// All but the age, which grows.
 fn lines(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim_end().to_owned());
     lines.filter(|line| !line.starts_with("created")).collect()

@@ -68,7 +68,7 @@ fn arguments(line: &str) -> Vec<&str> {
 fn a_reader_that_has_gone_is_no_error_for_any_command() {
     let shelf = Shelf::stocked();
     for line in ANSWERED {
-        // The doctor's own opinion of the machine is none of the pipe's.
+        // The doctor's findings about the machine do not concern the pipe.
         let expected = if line.contains("doctor") { shelf.run(&["doctor"]).status } else { 0 };
         let (reader, writer) = pipe().unwrap();
         drop(reader);
@@ -94,7 +94,7 @@ fn every_command_is_among_those_answered() {
 }
 
 #[test]
-fn a_refusal_that_nobody_reads_keeps_its_status() {
+fn a_refusal_without_a_reader_keeps_its_status() {
     let shelf = Shelf::stocked();
     for (line, status) in [("lss", 2), ("stat zebra", 3), ("stat twin", 2), ("man --into /no", 2)] {
         let (reader, writer) = pipe().unwrap();
@@ -134,7 +134,7 @@ fn is_styled(screen: &vt100::Screen) -> bool {
 }
 
 #[test]
-fn help_and_refusals_are_styled_on_a_terminal_unless_told_otherwise() {
+fn help_and_refusals_are_styled_on_a_terminal_by_default() {
     let shelf = Shelf::new();
     for (line, says) in [("stat --help", "Usage"), ("lss", "unrecognized"), ("create", "required")]
     {

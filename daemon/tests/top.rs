@@ -74,7 +74,7 @@ fn a_process_that_fills_a_ring() {
         if round == 0 {
             println!("filling");
         }
-        // Not to take a whole processor from whatever is tested.
+        // Leaves processor time to the tested program.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

@@ -59,7 +59,7 @@ pub enum ExportError {
         left: PathBuf,
     },
     /// The format is read only.
-    #[error("{format} is read and not written; export parquet, csv or minari")]
+    #[error("{format} cannot be exported; export parquet, csv or minari")]
     OnlyRead {
         /// Name of the format.
         format: &'static str,
@@ -242,7 +242,7 @@ pub enum ImportError {
         path: PathBuf,
     },
     /// The format is write only.
-    #[error("{format} is written and not read; import parquet, npz or minari")]
+    #[error("{format} cannot be imported; import parquet, npz or minari")]
     OnlyWritten {
         /// Name of the format.
         format: &'static str,

@@ -22,7 +22,7 @@ use crate::{
 
 /// `NAME:N`: the process kills itself at the N-th visit of point NAME.
 const DIE_AT: &str = "BACKCAST_EXCHANGE_DIE_AT";
-/// `WORK DIR FORMAT FILE`: what a child does.
+/// `WORK DIR FORMAT FILE`: the work of a child.
 const WORK: &str = "BACKCAST_EXCHANGE_WORK";
 const SUFFIX: &str = ".backcast-partial";
 const FORMATS: [Format; 3] = [Format::Parquet, Format::Csv, Format::Minari];

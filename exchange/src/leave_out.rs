@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_for_what_lies_below_it_and_for_nothing_else() {
+    fn a_name_covers_everything_below_it_and_nothing_else() {
         let out = LeaveOut::of(vec!["metadata".to_owned(), "infos/goal".to_owned()]);
         for (name, expected) in [
             ("metadata", true),

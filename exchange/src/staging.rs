@@ -220,7 +220,7 @@ fn try_lock(folder: &Path) -> Result<Option<StagingLock>, NotLocked> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(NotLocked::Busy),
         other => other.map_err(io::Error::from)?,
     }
-    // Whoever had the lock before may have removed the file.
+    // The previous holder of the lock may have removed the file.
     let ours = lock.metadata()?;
     let same = |there: fs::Metadata| (there.dev(), there.ino()) == (ours.dev(), ours.ino());
     Ok(path.symlink_metadata().is_ok_and(same).then_some(StagingLock(lock)))

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_ring_can_be_is_refused() {
+    fn impossible_descriptions_are_refused() {
         let schema = Schema::builder().column("a", DType::F32, &[]).build().unwrap();
         let good =
             RingDescription::of(&Ring::heap(&schema, RingOptions::with_capacity(9)).unwrap());

@@ -113,7 +113,7 @@ fn slippage_moves_every_price_against_the_trader() {
 }
 
 #[test]
-fn what_is_not_tradable_is_neither_bought_nor_sold_nor_stopped() {
+fn untradable_tickers_are_neither_bought_nor_sold_nor_stopped() {
     let market = steady(20).flat(1, &[[10.0; 8].as_slice(), &[1.0; 12]].concat());
     // The second ticker can be traded on day 2 and from day 12 on.
     let tradable: Vec<bool> = (0..40).map(|at| at < 20 || at == 22 || at >= 32).collect();
@@ -155,7 +155,7 @@ fn an_episode_begins_with_the_shares_given_at_the_open() {
 }
 
 #[test]
-fn shares_that_nobody_trades_are_refused_and_those_that_may_be_drawn_are_not() {
+fn shares_of_untraded_tickers_are_refused_unless_they_may_be_drawn() {
     let panel = Market::random(5, 3, 30).panel();
     let held = |tickers: Option<&[&str]>, num_tickers, shuffle_tickers, play_on| {
         let options = PortfolioOptions {

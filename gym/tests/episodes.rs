@@ -326,7 +326,7 @@ fn every_bad_setting_is_refused_with_its_value_and_rule() {
         ),
         (|o| o.tickers = Some(names(&["<CASH>"])), "\"<CASH>\" is not in the panel"),
         (|o| o.tickers = Some(names(&["T02"])), "\"T02\" is a macro ticker"),
-        (|o| o.tickers = Some(names(&["T00", "T00"])), "\"T00\" stands at positions 0 and 1"),
+        (|o| o.tickers = Some(names(&["T00", "T00"])), "\"T00\" is at positions 0 and 1"),
         (
             |o| o.tickers = Some(names(&["T01"])),
             "on day 19 or later (the first, \"T01\", has rows from day 18",

@@ -92,7 +92,7 @@ proptest! {
 
     /// Everything of a day but its open may change: no observation up to that day does.
     #[test]
-    fn an_observation_knows_nothing_of_its_day_but_the_open(
+    fn an_observation_has_only_the_open_of_its_day(
         seed in 0..1_000_u64,
         day in 2..30_usize,
         factor in 1.01..3.0_f64,

@@ -41,7 +41,7 @@ fn on_day(market: &Market, options: PortfolioOptions, day: usize) -> PortfolioVe
 }
 
 #[test]
-fn what_is_not_listed_is_masked_and_not_traded_until_it_is() {
+fn unlisted_tickers_are_masked_and_not_traded() {
     let mut env = on_day(&universe(), free(PortfolioOptions::default()), 68);
     assert!(env.obs().open[0] > 0.0);
     assert_eq!(env.obs().open[1..], [0.0; 2]);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use backcast_layout::{Base, Exist};
 
 use crate::{
-    blocks::{Geometry, MAX_VALUES, mark_listed},
-    chunk::{Chunk, Flaw, FlawKind, Tickers},
+    blocks::{MAX_VALUES, PanelShape, mark_listed},
+    chunk::{BadCell, BadCellKind, Chunk, Tickers},
     date::Date,
     error::PanelError,
     header::FileHeader,
@@ -98,19 +98,21 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    fn is_absence(&self, flaw: &Flaw) -> bool {
+    fn is_absence(&self, flaw: &BadCell) -> bool {
         self.options.nan == NanPolicy::Mask
-            && matches!(flaw.kind, FlawKind::Number(problem) if problem.is_missing())
+            && matches!(flaw.kind, BadCellKind::Number(problem) if problem.is_missing())
     }
 
-    fn refusal(&self, place: u64, flaw: &Flaw) -> PanelLoadError {
+    fn refusal(&self, place: u64, flaw: &BadCell) -> PanelLoadError {
         let place = (self.place)(place);
         let column = self.header.names.get(flaw.column).cloned().unwrap_or_default();
         let text = flaw.text.clone().into_owned();
         match flaw.kind {
-            FlawKind::Date => PanelLoadError::BadDate { place, column, text },
-            FlawKind::Ticker => PanelLoadError::BadTicker { place, column, text },
-            FlawKind::Number(problem) => PanelLoadError::BadNumber { place, column, text, problem },
+            BadCellKind::Date => PanelLoadError::BadDate { place, column, text },
+            BadCellKind::Ticker => PanelLoadError::BadTicker { place, column, text },
+            BadCellKind::Number(problem) => {
+                PanelLoadError::BadNumber { place, column, text, problem }
+            }
         }
     }
 
@@ -171,21 +173,21 @@ impl<'a> Assembler<'a> {
         let columns = self.header.columns.clone();
         let dense = (self.values.len() as u64).saturating_mul(SPARSEST);
         let limit = MAX_VALUES.min(SMALL_VALUES.max(dense));
-        let geometry = Geometry::new(tickers.len(), dates.len(), columns.len())
-            .filter(|geometry| geometry.values() as u64 <= limit)
+        let shape = PanelShape::new(tickers.len(), dates.len(), columns.len())
+            .filter(|shape| shape.values() as u64 <= limit)
             .ok_or_else(|| self.too_large(tickers.len(), dates.len(), limit))?;
         let (mut values, mut singles, mut seen) = (Vec::new(), Vec::new(), Vec::new());
-        let cells = geometry.tickers * geometry.days;
+        let cells = shape.tickers * shape.days;
         // Too little memory is an error, not an abort.
-        if values.try_reserve_exact(geometry.values()).is_err()
-            || singles.try_reserve_exact(geometry.values()).is_err()
+        if values.try_reserve_exact(shape.values()).is_err()
+            || singles.try_reserve_exact(shape.values()).is_err()
             || seen.try_reserve_exact(cells).is_err()
         {
             return Err(self.too_large(tickers.len(), dates.len(), self.values.len() as u64));
         }
-        let mut listed = vec![0_u64; geometry.listed_words()];
-        values.resize(geometry.values(), 0.0);
-        singles.resize(geometry.values(), 0.0);
+        let mut listed = vec![0_u64; shape.listed_words()];
+        values.resize(shape.values(), 0.0);
+        singles.resize(shape.values(), 0.0);
         // For each (ticker, day), one more than the number of its row; 0 for none.
         seen.resize(cells, 0_usize);
 
@@ -194,7 +196,7 @@ impl<'a> Assembler<'a> {
         {
             let ticker = ticker_ranks[row.ticker as usize];
             let day = dates.partition_point(|date| *date < row.date);
-            let seen = &mut seen[ticker * geometry.days + day];
+            let seen = &mut seen[ticker * shape.days + day];
             if let Some(first) = seen.checked_sub(1) {
                 return Err(PanelLoadError::DuplicateRow {
                     columns: Box::new(self.header.key_names()),
@@ -205,12 +207,12 @@ impl<'a> Assembler<'a> {
                 });
             }
             *seen = at + 1;
-            let start = geometry.row(ticker, day);
+            let start = shape.row(ticker, day);
             values[start..start + cells.len()].copy_from_slice(cells);
             for (single, &value) in singles[start..].iter_mut().zip(cells) {
                 *single = to_single(value);
             }
-            let stride = geometry.listed_stride();
+            let stride = shape.listed_stride();
             mark_listed(&mut listed[ticker * stride..(ticker + 1) * stride], day);
         }
         let is_macro =

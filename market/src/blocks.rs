@@ -20,24 +20,24 @@ const WORD_BITS: usize = 64;
 
 /// Sizes and byte offsets of the blocks, checked once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
+pub(crate) struct PanelShape {
     pub(crate) tickers: usize,
     pub(crate) days: usize,
     pub(crate) columns: usize,
 }
 
-impl Geometry {
-    /// Returns the geometry, or `None` if the blocks would be too large.
+impl PanelShape {
+    /// Returns the shape, or `None` if the blocks would be too large.
     pub(crate) fn new(tickers: usize, days: usize, columns: usize) -> Option<Self> {
         let values = tickers.checked_mul(days)?.checked_mul(columns)?;
         let within = u64::try_from(values).is_ok_and(|values| values <= MAX_VALUES)
             && u64::try_from(tickers.checked_mul(days)?).is_ok_and(|cells| cells <= MAX_VALUES)
             && i32::try_from(tickers).is_ok()
             && i32::try_from(days).is_ok();
-        let geometry = Self { tickers, days, columns };
+        let shape = Self { tickers, days, columns };
         // The total in bytes must be addressable too, which matters on 32-bit hosts.
-        let bytes = values.checked_mul(12)?.checked_add(geometry.listed_words().checked_mul(8)?)?;
-        (within && isize::try_from(bytes).is_ok()).then_some(geometry)
+        let bytes = values.checked_mul(12)?.checked_add(shape.listed_words().checked_mul(8)?)?;
+        (within && isize::try_from(bytes).is_ok()).then_some(shape)
     }
 
     pub(crate) fn values(&self) -> usize {
@@ -218,9 +218,9 @@ mod tests {
             (1 << 31, 1, 1),
             (1 << 30, 1 << 30, 0),
         ] {
-            assert_eq!(Geometry::new(tickers, days, columns), None);
+            assert_eq!(PanelShape::new(tickers, days, columns), None);
         }
-        let geometry = Geometry::new(3, 65, 5).unwrap();
-        assert_eq!(geometry.data_bytes(), 975 * 8 + 488 * 8 + 6 * 8);
+        let shape = PanelShape::new(3, 65, 5).unwrap();
+        assert_eq!(shape.data_bytes(), 975 * 8 + 488 * 8 + 6 * 8);
     }
 }

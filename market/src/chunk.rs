@@ -20,22 +20,22 @@ pub(crate) struct Chunk {
     /// Values, one list for each column of the panel.
     pub(crate) values: Vec<Vec<f64>>,
     /// Cells without a usable value; their elements in the lists above are undefined.
-    pub(crate) flaws: Vec<Flaw>,
+    pub(crate) flaws: Vec<BadCell>,
 }
 
 /// A cell without a usable value.
 #[derive(Debug)]
-pub(crate) struct Flaw {
+pub(crate) struct BadCell {
     /// Row within the chunk.
     pub(crate) row: usize,
     /// Column of the file.
     pub(crate) column: usize,
     pub(crate) text: Cow<'static, str>,
-    pub(crate) kind: FlawKind,
+    pub(crate) kind: BadCellKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlawKind {
+pub(crate) enum BadCellKind {
     Date,
     Ticker,
     Number(NumberProblem),
@@ -62,7 +62,7 @@ impl Chunk {
     ) {
         if date.is_none() {
             let row = self.dates.len();
-            self.flaws.push(Flaw { row, column, text: text(), kind: FlawKind::Date });
+            self.flaws.push(BadCell { row, column, text: text(), kind: BadCellKind::Date });
         }
         self.dates.push(date.unwrap_or_default());
     }
@@ -71,7 +71,7 @@ impl Chunk {
         let number = tickers.number(name);
         if number.is_none() {
             let (row, text) = (self.tickers.len(), shown(name));
-            self.flaws.push(Flaw { row, column, text, kind: FlawKind::Ticker });
+            self.flaws.push(BadCell { row, column, text, kind: BadCellKind::Ticker });
         }
         self.tickers.push(number.unwrap_or_default());
     }
@@ -87,7 +87,12 @@ impl Chunk {
         let numbers = &mut self.values[value];
         if let Err(problem) = number {
             let row = numbers.len();
-            self.flaws.push(Flaw { row, column, text: text(), kind: FlawKind::Number(problem) });
+            self.flaws.push(BadCell {
+                row,
+                column,
+                text: text(),
+                kind: BadCellKind::Number(problem),
+            });
         }
         numbers.push(number.unwrap_or_default());
     }

@@ -9,7 +9,7 @@ use crate::{
     chunk::{CHUNK_ROWS, Chunk, checked, shown},
     date::Date,
     error::PanelError,
-    header::{FileHeader, Use, check_separator},
+    header::{ColumnUse, FileHeader, check_separator},
     header_hints::is_two_headers,
     load_error::{FileFormat, NumberProblem, PanelLoadError, RowPlace},
     options::PanelOptions,
@@ -128,7 +128,7 @@ fn push_row(
     // The usual case: all cells are ASCII, which one test shows.
     let plain = str::from_utf8(record.as_slice()).ok().filter(|cells| cells.is_ascii());
     for at in 0..expected {
-        if plain.is_none() && assembler.header().uses[at] != Use::Ignored {
+        if plain.is_none() && assembler.header().uses[at] != ColumnUse::Ignored {
             text(record, at, line)?;
         }
     }
@@ -136,15 +136,15 @@ fn push_row(
         let what = assembler.header().uses[at];
         let cell = match plain.and_then(|cells| cells.get(record.range(at)?)) {
             Some(cell) => cell.trim_ascii(),
-            None if what == Use::Ignored => "",
+            None if what == ColumnUse::Ignored => "",
             None => text(record, at, line)?,
         };
         let owned = || shown(cell);
         match what {
-            Use::Ignored => {}
-            Use::Date => chunk.push_date(at, Date::parse(cell), owned),
-            Use::Ticker => chunk.push_ticker(at, cell, &mut assembler.tickers),
-            Use::Value(column) => chunk.push_number(at, column, number(cell), owned),
+            ColumnUse::Ignored => {}
+            ColumnUse::Date => chunk.push_date(at, Date::parse(cell), owned),
+            ColumnUse::Ticker => chunk.push_ticker(at, cell, &mut assembler.tickers),
+            ColumnUse::Value(column) => chunk.push_number(at, column, number(cell), owned),
         }
     }
     chunk.places.push(line);

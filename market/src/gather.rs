@@ -5,7 +5,7 @@
 //! after it. It holds one day more if the next day's window is a view of the same memory, shifted
 //! by one day. The caller slices what it shows.
 //!
-//! Windows are copied in the order of the arena ([`Cells`]). By slot, a ticker's windows follow
+//! Windows are copied in the order of the arena ([`CellOrder`]). By slot, a ticker's windows follow
 //! each other, and the panel streams through the cache. A later window is prefetched while one is
 //! copied; without that, 256 samples of 33 tickers and 27 days take 1.1 to 1.25 times as long.
 //! Copying sample-major windows in the order of tickers takes nearly twice as long.
@@ -26,13 +26,13 @@ use std::{
 use backcast_layout::{ThreadPool, copy_words_each};
 
 use crate::{
-    blocks::{Geometry, are_listed, copy_listed_bits, is_listed},
+    blocks::{PanelShape, are_listed, copy_listed_bits, is_listed},
     panel::{Panel, PriceColumn},
 };
 
 /// Order of the cells: the leading axes of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cells {
+pub(crate) enum CellOrder {
     /// `[B, S]`: all windows of a sample together.
     SampleMajor,
     /// `[S, B]`: all windows of a slot together.
@@ -41,7 +41,7 @@ pub(crate) enum Cells {
 
 /// The window of a ticker around a day, and its cell in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
+pub(crate) struct CellWindow {
     /// Position in [`Panel::tickers`].
     pub(crate) ticker: u32,
     /// Position along the arena's leading axes, flattened.
@@ -52,9 +52,9 @@ pub(crate) struct Job {
 
 /// Windows in the order of their cells. Cells without a window are skipped.
 #[derive(Debug, Default)]
-pub(crate) struct SortedJobs {
-    list: Vec<Job>,
-    scratch: Vec<Job>,
+pub(crate) struct SortedWindows {
+    list: Vec<CellWindow>,
+    scratch: Vec<CellWindow>,
     starts: Vec<usize>,
 }
 
@@ -67,14 +67,14 @@ pub(crate) struct Span {
     pub(crate) days: usize,
 }
 
-impl SortedJobs {
+impl SortedWindows {
     /// Removes all windows.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
 
-    pub(crate) fn extend(&mut self, jobs: impl Iterator<Item = Job>) {
-        self.list.extend(jobs);
+    pub(crate) fn extend(&mut self, windows: impl Iterator<Item = CellWindow>) {
+        self.list.extend(windows);
     }
 
     /// Sorts the windows by ticker with a counting sort, which is the order of cells if slots are
@@ -82,32 +82,33 @@ impl SortedJobs {
     pub(crate) fn group(&mut self, tickers: usize) {
         self.starts.clear();
         self.starts.resize(tickers + 1, 0);
-        for job in &self.list {
-            self.starts[job.ticker as usize + 1] += 1;
+        for window in &self.list {
+            self.starts[window.ticker as usize + 1] += 1;
         }
         for ticker in 0..tickers {
             self.starts[ticker + 1] += self.starts[ticker];
         }
         self.scratch.clone_from(&self.list);
-        for job in &self.scratch {
-            let next = &mut self.starts[job.ticker as usize];
-            self.list[*next] = *job;
+        for window in &self.scratch {
+            let next = &mut self.starts[window.ticker as usize];
+            self.list[*next] = *window;
             *next += 1;
         }
     }
 
     /// Returns the windows of some cells.
-    pub(crate) fn within(&self, cells: Range<usize>) -> &[Job] {
-        debug_assert!(self.list.is_sorted_by_key(|job| job.cell), "in the order of cells");
-        let before = |cell: usize| self.list.partition_point(|job| (job.cell as usize) < cell);
+    pub(crate) fn within(&self, cells: Range<usize>) -> &[CellWindow] {
+        debug_assert!(self.list.is_sorted_by_key(|window| window.cell), "in the order of cells");
+        let before =
+            |cell: usize| self.list.partition_point(|window| (window.cell as usize) < cell);
         &self.list[before(cells.start)..before(cells.end)]
     }
 }
 
 /// The blocks that windows are copied from, and the columns to copy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Market<'a> {
-    geometry: Geometry,
+pub(crate) struct WindowSource<'a> {
+    shape: PanelShape,
     singles: &'a [AtomicU64],
     marks: &'a [AtomicU64],
     /// Longest run of days without a gap, for each ticker; see [`Panel::unbroken`].
@@ -127,10 +128,10 @@ const PART_CELLS: usize = 128;
 const CELLS_ALONE: usize = 1_024;
 
 /// Prefetch distance, in windows.
-const AHEAD: usize = 4;
+const PREFETCH_DISTANCE: usize = 4;
 
 /// Windows whose columns are selected together: few enough that their whole rows stay in L1.
-const PICKED_TOGETHER: usize = 8;
+const SELECTED_WINDOWS: usize = 8;
 
 /// Cells of an arena that one thread fills, and their masks.
 struct Slab<'a> {
@@ -142,9 +143,9 @@ struct Slab<'a> {
 
 /// Memory that a thread reuses from slab to slab.
 #[derive(Default)]
-struct Desk {
+struct Scratch {
     /// Windows of the slab's cells in order, then a few of the next slab's for prefetches.
-    jobs: Vec<Job>,
+    windows: Vec<CellWindow>,
     /// Byte offset of each window in the panel.
     starts: Vec<usize>,
     /// Positions, among the slab's windows, of those that may lack a row.
@@ -153,21 +154,21 @@ struct Desk {
     rows: Vec<f32>,
 }
 
-impl<'a> Market<'a> {
+impl<'a> WindowSource<'a> {
     pub(crate) fn new(panel: &'a Panel, columns: Option<&'a [usize]>) -> Self {
         let (singles, marks) = (panel.singles(), panel.all_marks());
-        let (geometry, unbroken) = (panel.geometry(), panel.unbroken());
-        Self { geometry, singles, marks, unbroken, columns, end: panel.days() }
+        let (shape, unbroken) = (panel.shape(), panel.unbroken());
+        Self { shape, singles, marks, unbroken, columns, end: panel.days() }
     }
 
     /// Sets the exclusive end day of futures.
     pub(crate) fn until(self, end: usize) -> Self {
-        Self { end: end.min(self.geometry.days), ..self }
+        Self { end: end.min(self.shape.days), ..self }
     }
 
     /// Returns the number of columns of a window, `C`.
     pub(crate) fn width(&self) -> usize {
-        self.columns.map_or(self.geometry.columns, <[usize]>::len)
+        self.columns.map_or(self.shape.columns, <[usize]>::len)
     }
 
     /// Fills the cells that have a window and zeroes the others. `list` appends the windows of some
@@ -177,60 +178,60 @@ impl<'a> Market<'a> {
     /// ticker has a row.
     pub(crate) fn fill(
         &self,
-        list: impl Fn(Range<usize>, &mut Vec<Job>) + Sync,
+        list: impl Fn(Range<usize>, &mut Vec<CellWindow>) + Sync,
         span: Span,
         arena: &mut [f32],
         mask: &mut [i32],
-        team: &mut ThreadPool,
+        pool: &mut ThreadPool,
     ) {
         let all = mask.len() / span.days;
-        let part = if team.threads() == 1 { CELLS_ALONE } else { PART_CELLS };
+        let part = if pool.threads() == 1 { CELLS_ALONE } else { PART_CELLS };
         let floats = (part * span.days * self.width()).max(1);
         let parts = arena.chunks_mut(floats).zip(mask.chunks_mut(part * span.days));
         let slabs = Mutex::new((0..).step_by(part).zip(parts));
         let next = || slabs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        team.work(|| {
-            let mut desk = Desk::default();
+        pool.work(|| {
+            let mut scratch = Scratch::default();
             while let Some((first, (arena, mask))) = next() {
                 let end = first + mask.len() / span.days;
-                desk.jobs.clear();
+                scratch.windows.clear();
                 // The first windows of the next slab are prefetched too, for any thread.
-                list(first..(end + AHEAD).min(all), &mut desk.jobs);
-                self.fill_slab(span, Slab { first, arena, mask }, &mut desk);
+                list(first..(end + PREFETCH_DISTANCE).min(all), &mut scratch.windows);
+                self.fill_slab(span, Slab { first, arena, mask }, &mut scratch);
             }
         });
     }
 
-    /// Fills a slab. Its windows come first in the desk's list.
-    fn fill_slab(&self, span: Span, slab: Slab<'_>, desk: &mut Desk) {
+    /// Fills a slab. Its windows come first in the scratch list.
+    fn fill_slab(&self, span: Span, slab: Slab<'_>, scratch: &mut Scratch) {
         let Slab { first, arena, mask } = slab;
         let (days, floats) = (span.days, span.days * self.width());
         let cells = mask.len() / days;
-        let own = desk.jobs.partition_point(|job| (job.cell as usize) < first + cells);
+        let own = scratch.windows.partition_point(|window| (window.cell as usize) < first + cells);
         if own < cells {
             arena.fill(0.0);
             mask.fill(0);
         }
-        desk.unsure.clear();
+        scratch.unsure.clear();
         // Nearly all windows have a row on every day.
-        let fits = days <= self.geometry.days;
+        let fits = days <= self.shape.days;
         if fits {
-            self.find_windows(span, own, desk);
-            self.fill_as_if_all_there(days, own, Slab { first, arena, mask }, desk);
+            self.find_windows(span, own, scratch);
+            self.fill_as_if_all_there(days, own, Slab { first, arena, mask }, scratch);
         } else {
-            desk.unsure.extend(0..own);
+            scratch.unsure.extend(0..own);
         }
-        let Desk { jobs, unsure, rows, .. } = desk;
-        for job in unsure.iter().map(|&at| jobs[at]) {
-            let cell = job.cell as usize - first;
-            let (first_day, inside) = self.inside(job, span);
+        let Scratch { windows, unsure, rows, .. } = scratch;
+        for window in unsure.iter().map(|&at| windows[at]) {
+            let cell = window.cell as usize - first;
+            let (first_day, inside) = self.inside(window, span);
             let whole = fits && inside.len() == days;
-            if whole && are_listed(self.marks_of(job), first_day, days) {
+            if whole && are_listed(self.marks_of(window), first_day, days) {
                 continue;
             }
             let mask = &mut mask[cell * days..][..days];
             mask.fill(0);
-            copy_listed_bits(self.marks_of(job), first_day, &mut mask[inside.clone()]);
+            copy_listed_bits(self.marks_of(window), first_day, &mut mask[inside.clone()]);
             if whole {
                 continue;
             }
@@ -238,7 +239,7 @@ impl<'a> Market<'a> {
             arena.fill(0.0);
             let width = self.width();
             let arena = &mut arena[inside.start * width..inside.end * width];
-            let start = self.start(job, first_day);
+            let start = self.start(window, first_day);
             self.copy_windows(&[start], inside.len(), arena, rows);
         }
     }
@@ -246,29 +247,31 @@ impl<'a> Market<'a> {
     /// Computes the offsets of all listed windows, and which of the first `own` may lack a row. A
     /// window beyond the panel's edges gets the offset of the nearest window inside, and counts as
     /// one that may lack a row.
-    fn find_windows(&self, span: Span, own: usize, desk: &mut Desk) {
+    fn find_windows(&self, span: Span, own: usize, scratch: &mut Scratch) {
         let Span { lead, days } = span;
-        let Desk { jobs, starts, unsure, .. } = desk;
-        let last = self.geometry.days - days;
-        let first = |job: &Job| (job.day as usize).saturating_sub(lead).min(last);
+        let Scratch { windows, starts, unsure, .. } = scratch;
+        let last = self.shape.days - days;
+        let first = |window: &CellWindow| (window.day as usize).saturating_sub(lead).min(last);
         starts.clear();
-        starts.extend(jobs.iter().map(|job| self.start(*job, first(job))));
-        let sure = |job: &Job| {
-            let run = &self.unbroken[job.ticker as usize];
-            let day = job.day as usize;
+        starts.extend(windows.iter().map(|window| self.start(*window, first(window))));
+        let sure = |window: &CellWindow| {
+            let run = &self.unbroken[window.ticker as usize];
+            let day = window.day as usize;
             lead <= day && run.start <= day - lead && day - lead + days <= run.end.min(self.end)
         };
-        unsure.extend((0..).zip(&jobs[..own]).filter(|(_, job)| !sure(job)).map(|(at, _)| at));
+        unsure.extend(
+            (0..).zip(&windows[..own]).filter(|(_, window)| !sure(window)).map(|(at, _)| at),
+        );
     }
 
     /// Copies and masks the first `own` windows as if every day had a row.
-    fn fill_as_if_all_there(&self, days: usize, own: usize, slab: Slab<'_>, desk: &mut Desk) {
+    fn fill_as_if_all_there(&self, days: usize, own: usize, slab: Slab<'_>, scratch: &mut Scratch) {
         let Slab { first, arena, mask } = slab;
-        let Desk { jobs, starts, rows, .. } = desk;
+        let Scratch { windows, starts, rows, .. } = scratch;
         let floats = days * self.width();
         let mut at = 0;
         // Windows of consecutive cells are copied by one call.
-        for run in jobs[..own].chunk_by(|job, next| job.cell + 1 == next.cell) {
+        for run in windows[..own].chunk_by(|window, next| window.cell + 1 == next.cell) {
             let cells = run[0].cell as usize - first..run[0].cell as usize - first + run.len();
             let arena = &mut arena[cells.start * floats..cells.end * floats];
             self.copy_windows(&starts[at..], days, arena, rows);
@@ -286,48 +289,54 @@ impl<'a> Market<'a> {
         windows: &mut [f32],
         rows: &mut Vec<f32>,
     ) {
-        let bytes = days * self.geometry.columns * size_of::<f32>();
+        let bytes = days * self.shape.columns * size_of::<f32>();
         let Some(columns) = self.columns else {
             let count = size_of_val(windows) / bytes;
-            let starts = &starts[..starts.len().min(count + AHEAD)];
+            let starts = &starts[..starts.len().min(count + PREFETCH_DISTANCE)];
             let windows = bytemuck::cast_slice_mut(windows);
-            return copy_words_each(self.singles, starts, bytes, windows, AHEAD);
+            return copy_words_each(self.singles, starts, bytes, windows, PREFETCH_DISTANCE);
         };
-        let together = PICKED_TOGETHER * days * columns.len();
-        for (windows, at) in windows.chunks_mut(together).zip((0..).step_by(PICKED_TOGETHER)) {
-            rows.resize(windows.len() / columns.len() * self.geometry.columns, 0.0);
-            let starts = &starts[at..starts.len().min(at + PICKED_TOGETHER + AHEAD)];
-            copy_words_each(self.singles, starts, bytes, bytemuck::cast_slice_mut(rows), AHEAD);
-            self.pick(columns, rows, windows);
+        let together = SELECTED_WINDOWS * days * columns.len();
+        for (windows, at) in windows.chunks_mut(together).zip((0..).step_by(SELECTED_WINDOWS)) {
+            rows.resize(windows.len() / columns.len() * self.shape.columns, 0.0);
+            let starts = &starts[at..starts.len().min(at + SELECTED_WINDOWS + PREFETCH_DISTANCE)];
+            copy_words_each(
+                self.singles,
+                starts,
+                bytes,
+                bytemuck::cast_slice_mut(rows),
+                PREFETCH_DISTANCE,
+            );
+            self.select_columns(columns, rows, windows);
         }
     }
 
     /// Returns the byte offset in the panel of a day's row of a window's ticker.
     #[inline]
-    fn start(&self, job: Job, day: usize) -> usize {
-        self.geometry.row(job.ticker as usize, day) * size_of::<f32>()
+    fn start(&self, window: CellWindow, day: usize) -> usize {
+        self.shape.row(window.ticker as usize, day) * size_of::<f32>()
     }
 
     /// Returns the marks of a window's ticker.
     #[inline]
-    fn marks_of(&self, job: Job) -> &'a [AtomicU64] {
-        &self.marks[job.ticker as usize * self.geometry.listed_stride()..]
+    fn marks_of(&self, window: CellWindow) -> &'a [AtomicU64] {
+        &self.marks[window.ticker as usize * self.shape.listed_stride()..]
     }
 
     /// Returns a window's first day within the panel, and its places that lie within the panel and
     /// are shown.
-    fn inside(&self, job: Job, span: Span) -> (usize, Range<usize>) {
+    fn inside(&self, window: CellWindow, span: Span) -> (usize, Range<usize>) {
         let Span { lead, days } = span;
-        let day = job.day as usize;
+        let day = window.day as usize;
         let from = lead.saturating_sub(day);
         let to = days.min(lead + (self.end.max(day + 1) - day));
         (day + from - lead, from..to)
     }
 
     /// Copies the selected columns of rows.
-    fn pick(&self, columns: &[usize], rows: &[f32], out: &mut [f32]) {
+    fn select_columns(&self, columns: &[usize], rows: &[f32], out: &mut [f32]) {
         let out = out.chunks_exact_mut(columns.len());
-        for (to, from) in out.zip(rows.chunks_exact(self.geometry.columns)) {
+        for (to, from) in out.zip(rows.chunks_exact(self.shape.columns)) {
             for (value, column) in to.iter_mut().zip(columns) {
                 *value = from[*column];
             }

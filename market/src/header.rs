@@ -13,7 +13,7 @@ const SEPARATORS: [char; 3] = [';', '\t', '|'];
 
 /// Role of a column of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum ColumnUse {
     Date,
     Ticker,
     /// Position among the panel's columns.
@@ -21,7 +21,7 @@ pub(crate) enum Use {
     Ignored,
 }
 
-impl Use {
+impl ColumnUse {
     /// Type that its cells must have; `None` for a column that is not read.
     pub(crate) fn role(self) -> Option<ColumnRole> {
         match self {
@@ -37,7 +37,7 @@ impl Use {
 #[derive(Debug)]
 pub(crate) struct FileHeader {
     /// Roles of the columns of the file.
-    pub(crate) uses: Vec<Use>,
+    pub(crate) uses: Vec<ColumnUse>,
     /// Names of the file's columns.
     pub(crate) names: Vec<String>,
     /// Names of the panel's columns: the five prices, then indicators in file order.
@@ -65,7 +65,7 @@ impl FileHeader {
         for (at, theirs) in names.iter().enumerate() {
             let name = options.columns.get(theirs).unwrap_or(theirs).as_str();
             if is_ignored(name) {
-                uses.push(Use::Ignored);
+                uses.push(ColumnUse::Ignored);
                 continue;
             }
             if let Some(first) = seen.insert(name, at + 1) {
@@ -77,8 +77,8 @@ impl FileHeader {
                 });
             }
             uses.push(match name {
-                "date" => Use::Date,
-                "tic" => Use::Ticker,
+                "date" => ColumnUse::Date,
+                "tic" => ColumnUse::Ticker,
                 _ => {
                     // Duplicates were refused, so a known name is one of the five prices.
                     let column = columns.iter().position(|column| column == name);
@@ -88,7 +88,7 @@ impl FileHeader {
                         columns.len() - 1
                     });
                     sources[column] = at;
-                    Use::Value(column)
+                    ColumnUse::Value(column)
                 }
             });
         }
@@ -112,7 +112,7 @@ impl FileHeader {
 
     /// Returns the file's names of the columns of days and tickers.
     pub(crate) fn key_names(&self) -> [String; 2] {
-        [Use::Date, Use::Ticker].map(|wanted| {
+        [ColumnUse::Date, ColumnUse::Ticker].map(|wanted| {
             let at = self.uses.iter().position(|what| *what == wanted);
             at.map_or_else(String::new, |at| self.names[at].clone())
         })

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn two_header_rows_are_told_from_a_header_and_a_row() {
+    fn two_header_rows_are_distinguished_from_a_header_and_a_row() {
         assert!(is_two_headers(&names("Price,Close,High,Low"), &names("Ticker,AAPL,AAPL,AAPL")));
         assert!(is_two_headers(&names(",Close,Close.1"), &names(",AAPL,MSFT")));
         assert!(!is_two_headers(&names("Date,Close,High"), &names("2024-01-02,1.5,2")));

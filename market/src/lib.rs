@@ -68,8 +68,8 @@ pub use symbols::{CASH, PriceColumn};
 pub use tokenizer::{TickerTokenizer, TokenError, UNK, UnknownTicker, Vocabulary};
 pub use tokenizer_file::TokenFileError;
 pub use transitions::{
-    Layout, MarketPlan, Selection, Side, TransitionBatch, TransitionError, TransitionOptions,
-    TransitionOutcome, TransitionRing, TransitionShape, Windows,
+    Layout, MarketPlan, Selection, TransitionBatch, TransitionError, TransitionOptions,
+    TransitionOutcome, TransitionRing, TransitionShape, TransitionSide, Windows,
 };
 pub use windows::WindowPlan;
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    blocks::Geometry,
+    blocks::PanelShape,
     date::is_calendar_date,
     symbols::{CASH, PriceColumn},
 };
@@ -58,7 +58,7 @@ impl Meta {
     }
 
     /// Parses a description and checks it against the size of the data.
-    pub(crate) fn parse(bytes: &[u8], data_bytes: usize) -> Result<(Self, Geometry), String> {
+    pub(crate) fn parse(bytes: &[u8], data_bytes: usize) -> Result<(Self, PanelShape), String> {
         let meta: Self =
             serde_json::from_slice(bytes).map_err(|error| format!("its description: {error}"))?;
         if meta.format != FORMAT || meta.version != VERSION {
@@ -87,17 +87,17 @@ impl Meta {
         if !meta.columns.starts_with(&prices.map(str::to_owned)) || !rises(&sorted) {
             return Err(format!("columns that do not begin with {prices:?} or repeat"));
         }
-        let geometry = Geometry::new(tickers, days, columns)
+        let shape = PanelShape::new(tickers, days, columns)
             .ok_or_else(|| format!("{tickers} x {days} x {columns} values"))?;
-        if geometry.data_bytes() != data_bytes {
-            let expected = geometry.data_bytes();
+        if shape.data_bytes() != data_bytes {
+            let expected = shape.data_bytes();
             return Err(format!(
                 "{data_bytes} bytes of data where {tickers} tickers x {days} days x {columns} \
                  columns \
                  take {expected}"
             ));
         }
-        Ok((meta, geometry))
+        Ok((meta, shape))
     }
 }
 

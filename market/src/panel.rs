@@ -12,7 +12,7 @@ use std::{
 use backcast_layout::{Base, Exist, Kind, SealedSegment, prefetch_l2};
 
 use crate::{
-    blocks::{Geometry, is_listed, longest_run},
+    blocks::{PanelShape, is_listed, longest_run},
     error::PanelError,
     meta::Meta,
     symbols::CASH,
@@ -29,7 +29,7 @@ pub struct Panel(Arc<PanelInner>);
 
 struct PanelInner {
     segment: SealedSegment,
-    geometry: Geometry,
+    shape: PanelShape,
     meta: Meta,
     first_days: Vec<Option<usize>>,
     last_days: Vec<Option<usize>>,
@@ -39,7 +39,7 @@ struct PanelInner {
 
 impl std::fmt::Debug for Panel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Geometry { tickers, days, columns } = self.0.geometry;
+        let PanelShape { tickers, days, columns } = self.0.shape;
         f.debug_struct("Panel")
             .field("name", &self.name())
             .field("tickers", &tickers)
@@ -77,37 +77,36 @@ impl Panel {
 
     pub(crate) fn heap(meta: &Meta, parts: [&[u8]; 3]) -> Result<Self, PanelError> {
         let segment = SealedSegment::try_heap(&meta.to_bytes(), &parts)?;
-        let geometry = Geometry {
+        let shape = PanelShape {
             tickers: meta.tickers.len(),
             days: meta.dates.len(),
             columns: meta.columns.len(),
         };
-        Ok(Self::assemble(segment, geometry, meta.clone()))
+        Ok(Self::assemble(segment, shape, meta.clone()))
     }
 
     pub(crate) fn from_segment(segment: SealedSegment) -> Result<Self, PanelError> {
-        let (meta, geometry) =
+        let (meta, shape) =
             Meta::parse(segment.meta(), segment.data_bytes()).map_err(|problem| {
                 PanelError::Damaged { name: segment.name().unwrap_or_default().to_owned(), problem }
             })?;
         // Later calls with the same offsets and sizes cannot fail: the mapping is immutable.
-        segment.words64(0, geometry.values())?;
-        segment.words64(geometry.singles_offset(), geometry.single_words())?;
-        segment.words64(geometry.listed_offset(), geometry.listed_words())?;
-        Ok(Self::assemble(segment, geometry, meta))
+        segment.words64(0, shape.values())?;
+        segment.words64(shape.singles_offset(), shape.single_words())?;
+        segment.words64(shape.listed_offset(), shape.listed_words())?;
+        Ok(Self::assemble(segment, shape, meta))
     }
 
-    fn assemble(segment: SealedSegment, geometry: Geometry, meta: Meta) -> Self {
+    fn assemble(segment: SealedSegment, shape: PanelShape, meta: Meta) -> Self {
         let (first_days, last_days, unbroken) = (Vec::new(), Vec::new(), Vec::new());
-        let mut inner = PanelInner { segment, geometry, meta, first_days, last_days, unbroken };
-        inner.unbroken = (0..geometry.tickers)
-            .map(|ticker| longest_run(inner.marks(ticker), geometry.days))
+        let mut inner = PanelInner { segment, shape, meta, first_days, last_days, unbroken };
+        inner.unbroken =
+            (0..shape.tickers).map(|ticker| longest_run(inner.marks(ticker), shape.days)).collect();
+        inner.first_days = (0..shape.tickers)
+            .map(|ticker| (0..shape.days).find(|&day| is_listed(inner.marks(ticker), day)))
             .collect();
-        inner.first_days = (0..geometry.tickers)
-            .map(|ticker| (0..geometry.days).find(|&day| is_listed(inner.marks(ticker), day)))
-            .collect();
-        inner.last_days = (0..geometry.tickers)
-            .map(|ticker| (0..geometry.days).rfind(|&day| is_listed(inner.marks(ticker), day)))
+        inner.last_days = (0..shape.tickers)
+            .map(|ticker| (0..shape.days).rfind(|&day| is_listed(inner.marks(ticker), day)))
             .collect();
         Self(Arc::new(inner))
     }
@@ -115,7 +114,7 @@ impl Panel {
     /// Returns the number of days, `D`.
     #[must_use]
     pub fn days(&self) -> usize {
-        self.0.geometry.days
+        self.0.shape.days
     }
 
     /// Returns the days as `YYYY-MM-DD`, ascending.
@@ -172,15 +171,15 @@ impl Panel {
     /// Returns one number; `None` without a row, or outside the panel.
     #[must_use]
     pub fn value(&self, ticker: usize, day: usize, column: usize) -> Option<f64> {
-        (self.listed(ticker, day) && column < self.0.geometry.columns)
+        (self.listed(ticker, day) && column < self.0.shape.columns)
             .then(|| self.rows().row(ticker, day).value(column))
     }
 
     /// Returns whether a ticker has a row on a day; false outside the panel.
     #[must_use]
     pub fn listed(&self, ticker: usize, day: usize) -> bool {
-        ticker < self.0.geometry.tickers
-            && day < self.0.geometry.days
+        ticker < self.0.shape.tickers
+            && day < self.0.shape.days
             && is_listed(self.0.marks(ticker), day)
     }
 
@@ -199,7 +198,7 @@ impl Panel {
     /// Returns access to single rows, for loops over many of them.
     #[must_use]
     pub fn rows(&self) -> PanelRows<'_> {
-        PanelRows { words: self.0.words(0, self.0.geometry.values()), geometry: self.0.geometry }
+        PanelRows { words: self.0.words(0, self.0.shape.values()), shape: self.0.shape }
     }
 
     /// Copies all numbers, `[T, D, C]`, zero without a row.
@@ -211,7 +210,7 @@ impl Panel {
     /// Copies the mask of rows, `[T, D]`.
     #[must_use]
     pub fn mask(&self) -> Vec<bool> {
-        let Geometry { tickers, days, .. } = self.0.geometry;
+        let PanelShape { tickers, days, .. } = self.0.shape;
         (0..tickers)
             .flat_map(|ticker| (0..days).map(move |day| is_listed(self.0.marks(ticker), day)))
             .collect()
@@ -263,12 +262,12 @@ impl Panel {
         Ok(self.0.segment.unlink()?)
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
-        self.0.geometry
+    pub(crate) fn shape(&self) -> PanelShape {
+        self.0.shape
     }
 
     pub(crate) fn singles(&self) -> &[AtomicU64] {
-        self.0.words(self.0.geometry.singles_offset(), self.0.geometry.single_words())
+        self.0.words(self.0.shape.singles_offset(), self.0.shape.single_words())
     }
 
     /// Returns the row bits of one ticker.
@@ -282,17 +281,17 @@ impl Panel {
         &self.0.unbroken
     }
 
-    /// Returns the row bits of all tickers, [`Geometry::listed_stride`] words each.
+    /// Returns the row bits of all tickers, [`PanelShape::listed_stride`] words each.
     pub(crate) fn all_marks(&self) -> &[AtomicU64] {
-        self.0.words(self.0.geometry.listed_offset(), self.0.geometry.listed_words())
+        self.0.words(self.0.shape.listed_offset(), self.0.shape.listed_words())
     }
 }
 
 impl PanelInner {
     /// Returns the row bits of one ticker.
     fn marks(&self, ticker: usize) -> &[AtomicU64] {
-        let stride = self.geometry.listed_stride();
-        self.words(self.geometry.listed_offset() + ticker * stride * 8, stride)
+        let stride = self.shape.listed_stride();
+        self.words(self.shape.listed_offset() + ticker * stride * 8, stride)
     }
 
     /// Returns part of a block whose bounds the constructor has checked.
@@ -305,7 +304,7 @@ impl PanelInner {
 #[derive(Clone, Copy, Debug)]
 pub struct PanelRows<'a> {
     words: &'a [AtomicU64],
-    geometry: Geometry,
+    shape: PanelShape,
 }
 
 impl<'a> PanelRows<'a> {
@@ -317,16 +316,16 @@ impl<'a> PanelRows<'a> {
     #[must_use]
     #[inline]
     pub fn row(self, ticker: usize, day: usize) -> PanelRow<'a> {
-        assert!(day < self.geometry.days, "day {day} of {}", self.geometry.days);
-        let start = self.geometry.row(ticker, day);
-        PanelRow(&self.words[start..start + self.geometry.columns])
+        assert!(day < self.shape.days, "day {day} of {}", self.shape.days);
+        let start = self.shape.row(ticker, day);
+        PanelRow(&self.words[start..start + self.shape.columns])
     }
 
     /// Prefetches the row of a ticker; does nothing beyond the panel.
     #[inline]
     pub fn prefetch(self, ticker: usize, day: usize) {
-        let start = self.geometry.row(ticker, day);
-        prefetch_l2(self.words.get(start..start + self.geometry.columns).unwrap_or_default());
+        let start = self.shape.row(ticker, day);
+        prefetch_l2(self.words.get(start..start + self.shape.columns).unwrap_or_default());
     }
 }
 

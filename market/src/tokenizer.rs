@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_one_with_unk_knows_every_name_and_stays_as_large_as_it_is() {
+    fn a_frozen_tokenizer_with_unk_accepts_every_name_without_growing() {
         let tokenizer = TickerTokenizer::new(UnknownTicker::Unk);
         assert_eq!(tokenizer.encode(&["A", "B"]).unwrap(), [1, 2]);
         tokenizer.freeze();

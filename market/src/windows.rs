@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use backcast_layout::copy_words;
 
 use crate::{
-    blocks::{Geometry, copy_listed},
+    blocks::{PanelShape, copy_listed},
     error::WindowError,
     panel::{Panel, PriceColumn},
 };
@@ -88,7 +88,7 @@ impl Panel {
     ) -> Result<WindowPlan, WindowError> {
         self.check_window("history", history)?;
         self.check_window("future", future)?;
-        let columns = self.geometry().columns;
+        let columns = self.shape().columns;
         let days = history + 1 + future;
         let bytes = [batch, tokens, columns, size_of::<f32>()]
             .into_iter()
@@ -133,7 +133,7 @@ impl Panel {
 
         let window = plan.window();
         let source =
-            Source { geometry: self.geometry(), singles: self.singles(), marks: self.all_marks() };
+            Source { shape: self.shape(), singles: self.singles(), marks: self.all_marks() };
         let cells = days.iter().flat_map(|day| std::iter::repeat_n(day, t)).zip(tokens);
         let outs = arena.chunks_exact_mut(window * plan.columns).zip(mask.chunks_exact_mut(window));
         for ((&day, &token), (arena, mask)) in cells.zip(outs) {
@@ -173,7 +173,7 @@ impl Panel {
 
 /// The blocks that windows are copied from.
 struct Source<'a> {
-    geometry: Geometry,
+    shape: PanelShape,
     singles: &'a [AtomicU64],
     marks: &'a [AtomicU64],
 }
@@ -188,7 +188,7 @@ impl Source<'_> {
         arena: &mut [f32],
         mask: &mut [bool],
     ) {
-        let Geometry { days, columns, .. } = self.geometry;
+        let PanelShape { days, columns, .. } = self.shape;
         // Places of the window that lie within the panel.
         let from = history.saturating_sub(day);
         let to = mask.len().min(history + (days - day));
@@ -197,7 +197,7 @@ impl Source<'_> {
         arena[..from * columns].fill(0.0);
         arena[to * columns..].fill(0.0);
         let inside = &mut arena[from * columns..to * columns];
-        let first = self.geometry.row(ticker, first_day) * size_of::<f32>();
+        let first = self.shape.row(ticker, first_day) * size_of::<f32>();
         copy_words(self.singles, first, bytemuck::cast_slice_mut(inside));
         // Only the open of the day itself is known.
         let unknown = PriceColumn::Open as usize + 1;
@@ -205,7 +205,7 @@ impl Source<'_> {
 
         mask[..from].fill(false);
         mask[to..].fill(false);
-        let marks = &self.marks[ticker * self.geometry.listed_stride()..];
+        let marks = &self.marks[ticker * self.shape.listed_stride()..];
         copy_listed(marks, first_day..first_day + (to - from), &mut mask[from..to]);
     }
 }

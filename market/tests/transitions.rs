@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use backcast_core::{Base, Exist, Ring, RingOptions};
 use backcast_market::{
-    Layout, Panel, PanelData, PanelOptions, Selection, Side, TransitionBatch, TransitionError,
-    TransitionOptions, TransitionRing, TransitionShape, WindowError, Windows,
+    Layout, Panel, PanelData, PanelOptions, Selection, TransitionBatch, TransitionError,
+    TransitionOptions, TransitionRing, TransitionShape, TransitionSide, WindowError, Windows,
 };
 use proptest::prelude::*;
 
@@ -196,7 +196,7 @@ fn draws_are_uniform_and_repeat_with_the_seed() {
 type Spoil = fn(&mut TransitionBatch);
 
 #[test]
-fn what_does_not_fit_is_refused_and_nothing_is_added() {
+fn invalid_transitions_are_refused_and_not_added() {
     let mut ring = ring(50);
     ring.add(&numbered(0, 3)).unwrap();
     let cases: [(&str, Spoil); 9] = [
@@ -289,7 +289,7 @@ fn compare(
     let all: Vec<usize> = (0..panel.columns().len()).collect();
     let columns = selection.columns.as_deref().unwrap_or(&all);
     let slots = plan.own() + selection.macros.len();
-    for side in [Side::State, Side::Next] {
+    for side in [TransitionSide::State, TransitionSide::Next] {
         let (arena, day_at) = plan.day(side);
         assert_eq!(plan.history(side), day_at - windows.history..day_at);
         assert_eq!(plan.future(side), day_at + 1..day_at + 1 + windows.future);
@@ -345,7 +345,7 @@ fn a_next_day_that_does_not_follow_takes_a_copy_of_its_own() {
 }
 
 #[test]
-fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says() {
+fn joined_rings_keep_the_end_of_futures_unless_another_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let base = Base::at(folder.path());
     let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();
@@ -366,7 +366,7 @@ fn whoever_joins_sees_futures_end_where_they_did_for_its_maker_or_where_it_says(
 }
 
 #[test]
-fn whoever_joins_sees_indicators_as_old_as_its_maker_did() {
+fn joined_rings_keep_the_indicator_lag() {
     let folder = tempfile::tempdir().unwrap();
     let base = Base::at(folder.path());
     let shared = data(1.0).share("prices", &base, Exist::Error, false).unwrap();
@@ -521,8 +521,8 @@ fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
     let wide = TransitionShape { tickers: 3, ..shape() };
     for (capacity, lanes, shape, message) in [
         // Every lane has the same number of rows.
-        (9, 2, shape(), "it has capacity 10, asked was capacity 9; ask for the same"),
-        (10, 1, shape(), "it has n_adders 2, asked was n_adders 1; ask"),
+        (9, 2, shape(), "it has capacity 10, but capacity 9 was requested; ask for the same"),
+        (10, 1, shape(), "it has n_adders 2, but n_adders 1 was requested; ask"),
         (
             30,
             3,
@@ -530,7 +530,7 @@ fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
             "it has n_adders 2, capacity 10, 2 tickers, action_shape [2, 2] and n_objectives 2, \
              asked",
         ),
-        (10, 2, wide, "asked was 3 tickers, action_shape [2, 2] and n_objectives 2; ask"),
+        (10, 2, wide, "but 3 tickers, action_shape [2, 2] and n_objectives 2 was requested; ask"),
     ] {
         let refused = joined(capacity, lanes, shape).unwrap_err().to_string();
         assert!(refused.starts_with("the buffer named `moves` differs from"), "{refused}");

@@ -18,7 +18,7 @@ const ATTEMPTS: u32 = 16;
 pub(crate) type Saved = BTreeMap<u32, Vec<Range<u64>>>;
 
 /// Copies rows from a ring to chunk files.
-pub(crate) struct Copying<'a, 'c, 'p> {
+pub(crate) struct RowCopier<'a, 'c, 'p> {
     pub(crate) ring: &'a Ring,
     /// Pin of the rows to copy.
     pub(crate) guard: Option<&'a RetentionPin>,
@@ -40,7 +40,7 @@ impl From<StoreError> for NotWritten {
     }
 }
 
-impl Copying<'_, '_, '_> {
+impl RowCopier<'_, '_, '_> {
     /// Copies rows of a lane without lapped ones. Returns their number.
     pub(crate) fn lane(&mut self, lane: u32, rows: Range<u64>) -> Result<u64, SaveError> {
         let (mut at, mut copied, mut attempts) = (rows.start, 0, 0);
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_already_is_left_out() {
+    fn rows_saved_before_are_left_out() {
         let run = |start, end| Range::<u64> { start, end };
         for (span, runs, left) in [
             (run(0, 10), vec![], vec![run(0, 10)]),

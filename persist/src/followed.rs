@@ -51,7 +51,7 @@ impl Followed {
         (self.keep_bytes.is_some() || self.keep_ns.is_some()) && small && young
     }
 
-    /// Returns what is invalid.
+    /// Returns a description of an invalid field.
     pub(crate) fn problem(&self, lanes: u32, max_seq: u64) -> Option<String> {
         if self.lanes.len() != lanes as usize {
             return Some(format!("{} lanes of it are followed", self.lanes.len()));
@@ -61,7 +61,7 @@ impl Followed {
             lane.next > max_seq || seen.is_none_or(|seen| lane.lapped > seen)
         };
         let at = self.lanes.iter().position(bad)?;
-        Some(format!("what is followed of lane {at} cannot be"))
+        Some(format!("the followed range of lane {at} is impossible"))
     }
 }
 

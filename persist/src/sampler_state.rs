@@ -51,7 +51,7 @@ enum SavedBeta {
 /// Integers of the state.
 const NUMBERS: [&str; 5] = ["draws", "seed", "batches", "future", "n_step"];
 
-/// Key that stands for all columns without a window of their own.
+/// Key for all columns that the windows do not name.
 const REST: &str = "*";
 /// Window of a column that is the first row of the longest one.
 const FIRST: &str = "first";
@@ -201,7 +201,7 @@ fn columns_json(columns: &ColumnWindows) -> Value {
     Value::Object(windows.collect())
 }
 
-/// Returns the windows by column that JSON says.
+/// Returns the windows by column of a JSON value.
 fn columns_of(windows: &Map<String, Value>) -> Result<ColumnWindows, BadSamplerState> {
     windows.iter().try_fold(ColumnWindows::default(), |columns, (name, window)| {
         let window = match window {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_says_what_is_wrong() {
+    fn invalid_states_name_the_problem() {
         let with = |key: &str, value: Value| {
             let mut json = sampler_state_json(&state());
             json[key] = value;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::chunk::ChunkWriter;
 use crate::clock::unix_ns;
-use crate::copy::{Copying, about, hex, known, missing, without_gaps};
+use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot};
@@ -198,7 +198,7 @@ impl Store {
         let missing = missing(&cut, &saved);
         let total_rows = missing.iter().map(|(_, rows)| rows.end - rows.start).sum();
         let total_bytes = layout.row_bytes().saturating_mul(total_rows);
-        let mut copy = Copying {
+        let mut copy = RowCopier {
             ring,
             guard: None,
             chunks: &mut chunks,

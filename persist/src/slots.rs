@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_from_damage() {
+    fn another_version_is_distinguished_from_damage() {
         let bytes = encode(&manifest(3));
         assert_eq!(decode(&bytes).ok(), Some(manifest(3)));
         let json_at = bytes.iter().position(|b| *b == b'\n').unwrap() + 1;

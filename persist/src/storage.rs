@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_for_this_user_alone() {
+    fn files_and_directories_are_private_to_the_user() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let (inner, file) = (dir.path().join("inner"), dir.path().join("inner/file"));

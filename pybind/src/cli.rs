@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
     let (mut raised, mut ends_by_signal) = (None, false);
-    // The executable may be a wrapper, so Python says how it was started.
+    // The executable may be a wrapper, so the path is taken from `sys.executable`.
     let python: Option<OsString> = py.import("sys")?.getattr("executable")?.extract()?;
     let python = python.filter(|python| !python.is_empty());
     let itself = python.map(|python| vec![python, "-m".into(), "backcast".into()]);

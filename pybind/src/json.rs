@@ -15,9 +15,9 @@ use crate::error::{ErrorClass, Failure};
 const DEEPEST: usize = 64;
 const WANTED: &str = "None, a bool, an int, a float, a str, or lists and dicts of such";
 
-/// Only key of an object that stands for an integer of more than 64 bits, in hexadecimal digits.
+/// Only key of an object that represents an integer of more than 64 bits, in hexadecimal digits.
 const INT: &str = "$int";
-/// Only key of an object that stands for a dict with just one of these two keys.
+/// Only key of an object that represents a dict with just one of these two keys.
 const DICT: &str = "$dict";
 
 /// Converts a value to JSON; errors call it `what`.
@@ -142,7 +142,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     })
 }
 
-/// Returns the integer of more than 64 bits that an object stands for, if it does.
+/// Returns the integer of more than 64 bits that an object represents, if it represents one.
 fn large<'py>(py: Python<'py>, items: &Map<String, Value>) -> Option<Bound<'py, PyAny>> {
     let digits = items.get(INT).filter(|_| items.len() == 1).and_then(Value::as_str)?;
     // Other values belong to files that another program wrote.

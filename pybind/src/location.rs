@@ -1,4 +1,4 @@
-//! Arguments that say where a named object lives and what happens to its name.
+//! Arguments for the directory of a named object and the treatment of a taken name.
 
 use std::path::{Path, PathBuf};
 

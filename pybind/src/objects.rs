@@ -16,7 +16,7 @@ use crate::location::{base_of, kind_of, name_of};
 /// Parameters
 /// ----------
 /// dir : path, optional
-///     Where they live; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 ///
 /// Returns
 /// -------
@@ -51,11 +51,11 @@ pub(crate) fn list_objects<'py>(
 /// name : str
 ///     Name of the ring.
 /// kind : {"ring", "panel"}, default "ring"
-///     Which of the two: a ring and a panel may have one name.
+///     Kind of the object: a ring and a panel may have the same name.
 /// force : bool, default False
-///     Also when a live process holds it.
+///     Remove it even if a live process holds it.
 /// dir : path, optional
-///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 ///
 /// Returns
 /// -------
@@ -65,7 +65,7 @@ pub(crate) fn list_objects<'py>(
 /// Raises
 /// ------
 /// NotFoundError
-///     If there is none of that name.
+///     If no object has that name.
 /// InUseError
 ///     If a live process holds it and ``force`` is False.
 #[exact_arguments]
@@ -94,7 +94,7 @@ pub(crate) fn remove_object<'py>(
 /// Parameters
 /// ----------
 /// dir : path, optional
-///     Where they live; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 ///
 /// Returns
 /// -------

@@ -50,8 +50,7 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
 /// name : str, optional
 ///     Name of the saved ring; all names when left out.
 /// store : path, optional
-///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
-///     out.
+///     Directory of snapshots; by default ``BACKCAST_STORE``, else ``~/.local/share/backcast``.
 ///
 /// Returns
 /// -------
@@ -122,16 +121,15 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 
 /// Check every byte of a snapshot.
 ///
-/// Reads all its files, and both manifests, and compares them with what was written. Makes no ring.
-/// Releases the interpreter; Ctrl-C stops it.
+/// Reads all its files and both manifests, and verifies their checksums. Makes no ring. Releases
+/// the interpreter; Ctrl-C stops it.
 ///
 /// Parameters
 /// ----------
 /// snapshot : str
 ///     ``"pong@epoch-10"``, or ``"pong"`` for all of that name.
 /// store : path, optional
-///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
-///     out.
+///     Directory of snapshots; by default ``BACKCAST_STORE``, else ``~/.local/share/backcast``.
 /// progress : callable, optional
 ///     Called every few megabytes with the bytes done and the bytes in all. An exception that it
 ///     raises stops the call.
@@ -184,8 +182,7 @@ pub(crate) fn verify_snapshot<'py>(
 /// snapshot : str
 ///     ``"pong@epoch-10"``, or ``"pong"`` for all of that name.
 /// store : path, optional
-///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when left
-///     out.
+///     Directory of snapshots; by default ``BACKCAST_STORE``, else ``~/.local/share/backcast``.
 ///
 /// Returns
 /// -------

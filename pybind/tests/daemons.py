@@ -1,4 +1,4 @@
-"""A daemon for a test: `backcast serve` in a process of its own, ready when it is handed out."""
+"""A daemon for a test: `backcast serve` in a process, ready when it is returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = "import sys; from backcast.cli import main; sys.exit(main(sys.argv[1:]))
 
 @contextmanager
 def serving(place: Path, *flags: str) -> Iterator[dict[str, Any]]:
-    """Run a daemon for a directory; give what it said when it was ready."""
+    """Run a daemon for a directory; yield the line that it printed when it was ready."""
     daemon = subprocess.Popen(
         [sys.executable, "-c", START, "--json", "serve", *flags],
         env=os.environ | {"BACKCAST_DIR": str(place)},

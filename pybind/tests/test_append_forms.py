@@ -181,7 +181,7 @@ def test_a_large_append_is_copied_with_the_interpreter_released() -> None:
             assert (buf.rows(lane, 0, 1)["obs"][0] == frames[lane]).all()
 
 
-def test_indices_that_somebody_keeps_do_not_change() -> None:
+def test_kept_indices_do_not_change() -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=64) as buf, buf.writer() as writer:
         kept = [writer.append(obs=1.0, terminated=False, truncated=False) for _ in range(5)]
         views = [
@@ -227,7 +227,7 @@ def test_the_method_keeps_its_signature_and_documentation() -> None:
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_what_ends_a_program_is_not_told_as_a_bad_value(raised: type[BaseException]) -> None:
+def test_interrupts_are_not_reported_as_bad_values(raised: type[BaseException]) -> None:
     class Ends:
         def __array__(self, *_: object, **__: object) -> object:
             raise raised

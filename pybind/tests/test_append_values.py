@@ -37,7 +37,7 @@ def kept(dtype: str, value: Any) -> Any:  # noqa: ANN401
         ("i8", np.array([1e300]), "9223372036854775807"),
     ],
 )
-def test_what_overflows_is_refused_with_the_limits(dtype: str, value: Any, limit: str) -> None:  # noqa: ANN401
+def test_overflows_are_refused_with_the_limits(dtype: str, value: Any, limit: str) -> None:  # noqa: ANN401
     with pytest.raises(bc.AppendError, match="does not fit") as refused:
         kept(dtype, value)
     assert limit in str(refused.value)
@@ -54,7 +54,7 @@ def test_what_overflows_is_refused_with_the_limits(dtype: str, value: Any, limit
         ("f2", np.array([65519.0])),
     ],
 )
-def test_what_is_infinite_or_fits_is_taken(dtype: str, value: Any) -> None:  # noqa: ANN401
+def test_infinities_and_values_in_range_are_stored(dtype: str, value: Any) -> None:  # noqa: ANN401
     np.testing.assert_array_equal(kept(dtype, value), np.asarray(value).astype(dtype))
 
 

@@ -69,7 +69,7 @@ def test_a_bench_that_ctrl_c_ends_leaves_nothing(place: Path) -> None:
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
 @pytest.mark.parametrize("installed", [False, True], ids=["module", "command"])
-def test_a_daemon_that_is_told_to_end_does_so_and_leaves_nothing(
+def test_a_stopped_daemon_ends_and_leaves_nothing(
     place: Path, installed: bool, kind: signal.Signals
 ) -> None:
     script = Path(sys.executable).with_name("backcast")

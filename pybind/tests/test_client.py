@@ -40,7 +40,7 @@ def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
         client.ping()
 
 
-def test_what_does_not_fit_is_refused_with_the_numbers(place: Path) -> None:
+def test_rings_beyond_the_budget_are_refused_with_the_numbers(place: Path) -> None:
     with serving(place, "--budget", "1MiB"):
         client = bc.connect(place)
         with pytest.raises(bc.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"):
@@ -180,14 +180,14 @@ def test_a_daemon_that_was_restarted_is_asked_again(place: Path) -> None:
 
 @pytest.fixture
 def mute(tmp_path: Path) -> socket.socket:
-    """Listen, and say nothing."""
+    """Listen, and send nothing."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "mute"))
     listener.listen(8)
     return listener
 
 
-def test_a_silent_daemon_is_given_up(mute: socket.socket) -> None:
+def test_a_silent_daemon_times_out(mute: socket.socket) -> None:
     with mute, pytest.raises(bc.DaemonTimeoutError, match=r"silent for 0\.05 s"):
         bc.connect(socket=mute.getsockname(), timeout=0.05)
 

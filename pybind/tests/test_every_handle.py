@@ -41,7 +41,7 @@ class Kind:
     shows: str
     """A pattern of its ``repr``, without the class: name, sizes, fill."""
     uses: dict[str, Callable[[Any], object]]
-    """Everything that needs what it stands for."""
+    """Every use that needs an open handle."""
     once_closed: str
     """The remedy for one that was closed."""
     unless_pickled: str | None = None
@@ -158,7 +158,7 @@ PICKLED = [name for name, kind in KINDS.items() if kind.unless_pickled is None]
 
 @dataclass
 class Scene:
-    """A ring and a panel, a handle of every kind, and who lets go of them."""
+    """A ring and a panel, a handle of every kind, and the code that closes them."""
 
     buf: bc.ReplayBuffer
     panel: bc.Panel
@@ -240,7 +240,7 @@ FORKS: dict[str, Callable[[], int]] = {
 
 
 @pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
-def test_a_forked_child_is_told_what_to_do_and_leaves_its_parents_handles_alone(
+def test_a_forked_child_gets_a_remedy_and_leaves_the_parents_handles_open(
     scene: Scene, place: Path, fork: Callable[[], int]
 ) -> None:
     read, write = os.pipe()
@@ -272,7 +272,7 @@ def test_a_forked_child_is_told_what_to_do_and_leaves_its_parents_handles_alone(
 
 
 def complaints_of_a_child(scene: Scene, name: str) -> Iterator[str]:
-    """Use a handle of the parent in every way, and say what was not as it should be."""
+    """Use a handle of the parent in every way, and return the deviations."""
     handle = scene.handles[name]
     for what, use in KINDS[name].uses.items():
         try:
@@ -314,7 +314,7 @@ def test_a_handle_is_pickled_by_name_into_other_processes(
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in PICKLED])
 @pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_what_belongs_to_its_process_says_what_to_do_instead(
+def test_handles_of_one_process_name_the_alternative(
     scene: Scene, name: str, how: Callable[[Any], object]
 ) -> None:
     with pytest.raises(bc.ArgumentTypeError) as raised:
@@ -326,7 +326,7 @@ def test_what_belongs_to_its_process_says_what_to_do_instead(
 
 
 def asleep(child: Child, ring: Path) -> bool:
-    """Whether somebody told writers that it sleeps until rows are published."""
+    """Whether a process has announced that it sleeps until rows are published."""
     return bool((ring / "ring.rdr").read_bytes()[128 + 4])
 
 

@@ -1,4 +1,4 @@
-"""The programs in examples/ run as they stand and leave nothing behind."""
+"""The programs in examples/ run unchanged and leave no files."""
 
 import json
 import os

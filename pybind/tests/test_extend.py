@@ -158,7 +158,7 @@ def test_no_steps_are_no_rows(make: Callable[..., bc.ReplayBuffer]) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_appended(
+def test_errors_are_raised_before_any_row_is_appended(
     make: Callable[..., bc.ReplayBuffer], change: dict[str, Any], words: list[str]
 ) -> None:
     buf = make(2)

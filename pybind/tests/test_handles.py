@@ -1,4 +1,4 @@
-"""Handles: names, sizes, closing, and what they look like."""
+"""Handles: names, sizes, closing and repr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds a lease that was in a writer's way is told so: once, however the lease ends."""
+"""The holder of a lease that blocked a writer gets one warning, however the lease ends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fill(ring: bc.ReplayBuffer, rows: int) -> int:
 
 
 def around(ring: bc.ReplayBuffer) -> int:
-    """Append so many rows that a lease of old ones is in the way."""
+    """Append so many rows that a lease of old ones blocks the writer."""
     dropped = fill(ring, 3 * ring.stats()["slots"])
     assert dropped > 0
     return dropped
@@ -63,7 +63,7 @@ def test_arrays_that_outlive_their_lease_tell_when_the_last_is_gone(ring: bc.Rep
     assert fill(ring, 1) == 0
 
 
-def test_a_lease_that_was_told_of_when_it_closed_is_not_told_of_again(
+def test_a_lease_reported_at_its_close_is_not_reported_again(
     ring: bc.ReplayBuffer,
 ) -> None:
     lease = ring.lease(0, 0, 10)
@@ -81,7 +81,7 @@ def test_a_lease_that_was_told_of_when_it_closed_is_not_told_of_again(
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_lease_that_was_in_nobodys_way_says_nothing(ring: bc.ReplayBuffer, closed: bool) -> None:
+def test_a_lease_that_blocked_no_writer_does_not_warn(ring: bc.ReplayBuffer, closed: bool) -> None:
     lease = ring.lease(0, 0, 10)
     kept = lease["obs"]
     if closed:
@@ -148,7 +148,7 @@ def fails(what: BaseException) -> int:
 
 @pytest.mark.parametrize("what", [ValueError("mine"), KeyboardInterrupt()])
 @pytest.mark.parametrize("action", ["always", "error"])
-def test_an_exception_on_whose_way_a_lease_is_let_go_of_stays_itself(
+def test_an_exception_that_drops_a_lease_is_unchanged(
     ring: bc.ReplayBuffer, monkeypatch: pytest.MonkeyPatch, what: BaseException, action: Action
 ) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
@@ -166,7 +166,7 @@ def test_an_exception_on_whose_way_a_lease_is_let_go_of_stays_itself(
     assert len(warned) == (action == "always")
 
 
-def test_a_holder_that_lets_go_while_a_writer_waits_is_told(place: Path) -> None:
+def test_a_holder_that_closes_while_a_writer_waits_is_warned(place: Path) -> None:
     with bc.ReplayBuffer.create(
         "told", {"obs": "f4"}, capacity=100, dir=place, lease_timeout=3_600
     ) as ring:
@@ -211,7 +211,7 @@ for _ in range(3 * ring.stats()["slots"]):
         ("os._exit(4)", 0, 4),
     ],
 )
-def test_a_lease_that_is_never_let_go_of_tells_at_the_end_of_the_interpreter(
+def test_an_unclosed_lease_warns_at_the_end_of_the_interpreter(
     place: Path, start: Callable[..., Child], code: str, told: int, status: int
 ) -> None:
     child = start(END + code)
@@ -237,7 +237,7 @@ sys.stderr.write("parent:")
 """
 
 
-def test_a_forked_child_says_nothing_of_its_parents_leases(start: Callable[..., Child]) -> None:
+def test_a_forked_child_does_not_report_its_parents_leases(start: Callable[..., Child]) -> None:
     child = start(END + FORK)
     _, err = child.communicate()
     assert err.startswith("end:drop:close:parent:"), err

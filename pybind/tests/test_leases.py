@@ -280,7 +280,7 @@ def ready(child: Child) -> Child:
 ATTACH = "import sys, backcast as bc\nring = bc.ReplayBuffer.attach('leases')\n"
 
 
-def test_a_killed_holder_stops_nobody(place: Path, start: Callable[..., Child]) -> None:
+def test_a_killed_holder_stops_no_writer(place: Path, start: Callable[..., Child]) -> None:
     # Long enough that waiting for it would end this test.
     with bc.ReplayBuffer.create(
         "leases", COLUMNS, capacity=CAPACITY, dir=place, lease_timeout=3_600
@@ -368,7 +368,7 @@ def test_a_wait_needs_one_thing_to_wait_for(ring: bc.ReplayBuffer) -> None:
         ring.wait(7, timeout=0.001)
 
 
-def test_a_forked_child_neither_uses_nor_lets_go_of_its_parents_leases(
+def test_a_forked_child_neither_uses_nor_closes_its_parents_leases(
     ring: bc.ReplayBuffer,
 ) -> None:
     with ring.writer() as writer:
@@ -411,7 +411,7 @@ BAD_LEASES: dict[str, tuple[tuple[Any, Any, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_LEASES)
-def test_a_lease_that_cannot_be_says_why_and_pins_nothing(ring: bc.ReplayBuffer, name: str) -> None:
+def test_a_refused_lease_says_why_and_pins_nothing(ring: bc.ReplayBuffer, name: str) -> None:
     arguments, error, text = BAD_LEASES[name]
     with ring.writer() as writer:
         fill(writer, 100)

@@ -1,4 +1,4 @@
-"""Where memory does not suffice an error says so, and what was there before goes on."""
+"""Lack of memory raises an error, and existing objects keep working."""
 
 from __future__ import annotations
 

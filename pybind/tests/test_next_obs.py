@@ -55,7 +55,7 @@ def test_three_lines_are_enough_and_the_last_transition_is_drawn() -> None:
         assert (batch["terminated"] == (batch["obs"][:, 0] == 4)).all()
 
 
-def test_what_does_not_follow_cuts_the_episode_and_is_counted() -> None:
+def test_an_append_that_does_not_follow_cuts_the_episode_and_is_counted() -> None:
     with ring(PLAIN) as buf, buf.writer() as writer:
         append(writer, 1, 2)
         index = append(writer, 7, 8)
@@ -77,7 +77,7 @@ def test_a_warning_comes_once_when_over_a_twentieth_is_cut() -> None:
         assert told[0].filename == __file__
 
 
-def test_what_waits_ends_the_episode_at_a_restart_a_close_and_when_it_is_let_go_of() -> None:
+def test_a_waiting_observation_ends_the_episode_at_a_restart_close_or_drop() -> None:
     with ring(PLAIN) as buf:
         writer = buf.writer()
         append(writer, 1, 2)

@@ -1,4 +1,4 @@
-"""Panels: what a CSV becomes, and windows against plain indexing."""
+"""Panels: loaded from a CSV, and windows against plain indexing."""
 
 from __future__ import annotations
 

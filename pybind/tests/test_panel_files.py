@@ -174,7 +174,7 @@ def test_codecs_and_page_versions_do_not_matter(
         ({"close": None, "Close": NUMBERS["close"]}, ['lacks "close"', 'mean "Close"', '"rsi"']),
     ],
 )
-def test_what_is_no_panel_is_refused_with_its_place(
+def test_invalid_panels_are_refused_with_the_place(
     tmp_path: Path, content: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(bc.PanelError) as error:

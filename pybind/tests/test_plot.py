@@ -1,4 +1,4 @@
-"""Pictures of windows: what is drawn is what the batch says."""
+"""Pictures of windows show the values of the batch."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def candles(ax: Axes) -> list[tuple[float, float, float, bool]]:
 
 
 def points(ax: Axes, label: str) -> list[list[float]]:
-    """Read the coordinates of what a legend entry stands for."""
+    """Read the coordinates that a legend entry belongs to."""
     [line] = [line for line in ax.lines if line.get_label() == label]
     xy: list[list[float]] = np.asarray(line.get_xydata()).tolist()
     return xy

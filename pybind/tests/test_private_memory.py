@@ -1,4 +1,4 @@
-"""Rings without a name: their memory is there from the beginning, or they are refused."""
+"""Rings without a name: their memory is allocated at creation, or they are refused."""
 
 from __future__ import annotations
 

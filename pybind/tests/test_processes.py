@@ -56,7 +56,7 @@ def spawned_writer(name: str, place: str, steps: int, worker: int) -> None:
 
 
 def spawned_reader(buf: bc.ReplayBuffer, answers: Any) -> None:  # noqa: ANN401 - a queue
-    """Read what the parent wrote, through a pickled handle."""
+    """Read the parent's rows through a pickled handle."""
     batch = buf.sampler(seed=11, history=3).sample(64)
     answers.put((len(buf), batch.index, batch["obs"]))
 
@@ -198,7 +198,7 @@ def test_the_last_process_to_leave_takes_the_ring_along(
     assert bc.list() == []
 
 
-def test_what_a_dead_process_held_is_garbage(
+def test_rings_of_a_dead_process_are_garbage(
     place: Path, start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BACKCAST_DIR", str(place))

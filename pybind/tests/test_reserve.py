@@ -1,4 +1,4 @@
-"""Rows written in place: published, given up, and what becomes of arrays that somebody keeps."""
+"""Rows written in place: published or discarded, and arrays that are kept afterwards."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def kept_ways(row: bc.ReservedRow) -> dict[str, Any]:
 
 
 def write(kept: Any) -> None:  # noqa: ANN401
-    """Write through it, whatever it is."""
+    """Write through a view of any kind."""
     if isinstance(kept, ctypes.Array):
         kept[0][0] = 200
     elif isinstance(kept, memoryview):
@@ -132,7 +132,7 @@ WAYS += ["ctypes", "iterator"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_what_is_kept_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end: str) -> None:
+def test_kept_views_can_never_reach_the_ring(buf: bc.ReplayBuffer, way: str, end: str) -> None:
     with buf.writer() as writer:
         for step in range(5):
             append(writer, step)
@@ -195,7 +195,7 @@ def leave_out_speed(writer: bc.Writer) -> None:
         row["reward"] = 1
 
 
-def test_a_row_with_a_column_that_nobody_wrote_is_refused(buf: bc.ReplayBuffer) -> None:
+def test_a_row_with_an_unwritten_column_is_refused(buf: bc.ReplayBuffer) -> None:
     with buf.writer() as writer:
         with pytest.raises(bc.AppendError, match="column `obs/speed` of the reserved row was not"):
             leave_out_speed(writer)
@@ -237,12 +237,12 @@ def test_meanwhile_the_writer_does_nothing_else(buf: bc.ReplayBuffer) -> None:
                 call()
         row.abort()
         row.abort()
-        with pytest.raises(bc.ClosedError, match="published or given up; call `reserve`"):
+        with pytest.raises(bc.ClosedError, match="published or discarded; call `reserve`"):
             row.commit()
-        with pytest.raises(bc.ClosedError, match="published or given up"):
+        with pytest.raises(bc.ClosedError, match="published or discarded"):
             row["obs"]
         append(writer, 1)
-        # One that is forgotten is given up.
+        # A forgotten row is discarded.
         row = writer.reserve()
         del row
         gc.collect()
@@ -261,7 +261,7 @@ def test_a_writer_that_is_closed_gives_its_row_up(buf: bc.ReplayBuffer) -> None:
         kept[...] = 9
         assert content(buf) == before
         assert row.closed
-        with pytest.raises(bc.ClosedError, match="published or given up"):
+        with pytest.raises(bc.ClosedError, match="published or discarded"):
             row.commit()
         append(other, 4)
 
@@ -275,7 +275,7 @@ def test_only_a_writer_of_one_lane_reserves() -> None:
         writer.reserve()
 
 
-def test_what_is_wrong_is_said(buf: bc.ReplayBuffer) -> None:
+def test_wrong_uses_are_refused_with_the_reason(buf: bc.ReplayBuffer) -> None:
     with buf.writer() as writer:
         row: Any = writer.reserve()
         with pytest.raises(bc.ColumnError, match="no column `actoin`; did you mean `action`"):
@@ -380,7 +380,7 @@ def fails(what: BaseException) -> int:
     raise what
 
 
-def test_an_exception_on_whose_way_a_reserved_row_is_let_go_of_stays_itself() -> None:
+def test_an_exception_that_drops_a_reserved_row_is_unchanged() -> None:
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=50) as buf, buf.writer() as writer:
         for what in (ValueError("mine"), KeyboardInterrupt()):
             with pytest.raises(type(what)) as caught:

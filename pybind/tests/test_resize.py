@@ -76,7 +76,7 @@ def test_views_of_a_lease_stay(place: Path) -> None:
         ("much", bc.ArgumentError, "much"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_impossible_sizes_are_refused(
     place: Path, capacity: int | str, kind: type[Exception], says: str
 ) -> None:
     with bc.ReplayBuffer.create("grows", COLUMNS, capacity=1_000, dir=place) as buf:

@@ -22,7 +22,7 @@ COLUMNS = {"obs": ("f4", (3,)), "action": "i4", "reward": "f8"}
 
 @dataclass
 class Row:
-    """One row as the design says it is."""
+    """One row as designed."""
 
     obs: NDArray[np.float32]
     action: int

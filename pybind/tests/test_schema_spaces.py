@@ -156,7 +156,7 @@ def test_spaces_without_a_column_are_refused_by_path(space: Any, words: list[str
         assert word in str(error.value)
 
 
-def test_what_is_flattened_as_told_is_taken() -> None:
+def test_flattened_spaces_are_accepted() -> None:
     text = spaces.flatten_space(spaces.Text(5))
     assert bc.Schema.from_spaces(text, spaces.Discrete(2)).columns["obs"] == ("i4", (5,), "obs")
 

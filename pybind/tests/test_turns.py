@@ -77,7 +77,7 @@ def test_ctrl_c_ends_the_wait_for_a_writer_that_waits_for_a_lease(
     assert child.communicate() == ("interrupted 0 True\nwent on 1 1\n", "")
 
 
-def test_a_writers_counters_and_its_repr_wait_for_nobody(start: Callable[..., Child]) -> None:
+def test_a_writers_counters_and_its_repr_do_not_wait(start: Callable[..., Child]) -> None:
     child = start(
         WAITING + "seen = w.rows_written - slots, w.rows_dropped, w.lanes[0], repr(w)[-5:]\n"
         "print(*seen, waiter.is_alive())\n"

@@ -1,4 +1,4 @@
-"""A ring that was removed or replaced while processes use it: they are told."""
+"""A ring that was removed or replaced while processes use it: they are warned or get errors."""
 
 from __future__ import annotations
 

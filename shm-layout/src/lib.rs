@@ -1,4 +1,4 @@
-//! Bytes and orderings of Backcast's shared memory: what a file contains and when a word may be
+//! Bytes and orderings of Backcast's shared memory: the contents of files, and when a word may be
 //! believed. Knows nothing of transitions, episodes or markets.
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
@@ -25,7 +25,7 @@
 //!     SealedSegment::create(&base, Kind::Panel, "doc", b"meta", &[&word], Exist::Error, false)?;
 //! let seen = SealedSegment::attach(&base, Kind::Panel, "doc")?;
 //! assert_eq!(seen.words64(0, 1)?[0].load(Relaxed), 7);
-//! drop((made, seen)); // the last handle removes what is not persistent
+//! drop((made, seen)); // the last handle removes the segment, as it is not persistent
 //! assert!(backcast_layout::list(&base)?.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -38,19 +38,19 @@ pub mod protocol;
 mod store;
 
 pub use error::{Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, binary_size, printable};
-pub use kernels::numbers::{Numbers, copy_numbers};
+pub use kernels::huge_array::{HugeArray, copy_slice};
 pub use kernels::prefetch::prefetch_l2;
 pub use kernels::racy_copy::Word;
-pub use kernels::rank::{RANKED_AT_ONCE, ranks};
+pub use kernels::rank::{RANK_BLOCK, ranks};
 pub use kernels::shared_words::{copy_words, copy_words_each};
-pub use kernels::simd::{Wide, whole_part, wide};
+pub use kernels::simd::{SimdKernel, run_simd, trunc_to_i32};
 pub use kernels::thread_pool::{ThreadPool, handoff};
 pub use layout::claimed_lane::ClaimedLane;
 pub use layout::column::{Column, ColumnError, ColumnRecord, DType, Role};
 pub use layout::geometry::{
     ColumnPlace, Geometry, MAX_COLUMNS, MAX_LANES, MAX_READER_SLOTS, RingSpec,
 };
-pub use layout::lane::{Ahead, Lane};
+pub use layout::lane::{Lane, PrefetchAddress};
 pub use layout::lane_alias::LaneAlias;
 pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};

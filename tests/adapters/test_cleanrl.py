@@ -25,7 +25,7 @@ UPDATES = 2000
 
 
 class Arrays:
-    """Plain arrays of transitions, told which of them are drawn."""
+    """Plain arrays of transitions; the test chooses the drawn ones."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -82,7 +82,7 @@ class Dqn:
 
 
 class Sac:
-    """CleanRL's SAC with one critic, as far as it learns, and noise of its own."""
+    """The learning part of CleanRL's SAC, with one critic and seeded noise."""
 
     def __init__(self, obs: int, actions: int) -> None:
         torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""The pages about other libraries run, top to bottom, and print what they show."""
+"""The pages about other libraries run, top to bottom, and print the output that they show."""
 
 from __future__ import annotations
 

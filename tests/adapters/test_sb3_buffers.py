@@ -183,7 +183,7 @@ def test_draws_of_the_rings_sampler_are_the_same_transitions(
 
 
 class Losses(BaseCallback):
-    """Keeps what was logged of each training."""
+    """Keeps the log of each training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -367,7 +367,7 @@ def test_their_arrays_are_read_where_they_are_indexed() -> None:
                 assert np.array_equal(np.asarray(column), array)
 
 
-def test_what_would_change_rows_is_refused() -> None:
+def test_changes_of_stored_rows_are_refused() -> None:
     _, buffer = pair(BOX, DISCRETE, 2)
     buffer.reset()
     feed = Feed(BOX, DISCRETE, 2)

@@ -185,7 +185,7 @@ def test_dlpack_takes_what_is_contiguous_and_says_what_to_do_about_the_rest() ->
         buf.sample(4, history=3).to_dlpack()
 
 
-def test_what_a_sampler_cannot_take_is_refused() -> None:
+def test_wrong_arguments_of_a_sampler_are_refused() -> None:
     buf = filled()
     with pytest.raises(bc.ArgumentTypeError, match=r"give a backcast.ReplayBuffer"):
         ours.Sampler(buf.sampler())

@@ -15,7 +15,7 @@ WARM_UP = 2_000
 
 
 def main() -> None:
-    """Wait until somebody counts, then append between the marks."""
+    """Wait until the parent counts, then append between the marks."""
     rows, kind = int(sys.argv[1]), sys.argv[2]
     sys.stdin.readline()
     columns = {"obs": ("f4", (84,)), "action": ("f4", (6,)), "reward": "f4"}

@@ -62,7 +62,7 @@ def step_of(columns: Any, draw: np.random.Generator, lanes: int) -> Any:  # noqa
 
 
 def play(writer: bc.Writer, columns: dict[str, Any], steps: int, seed: int) -> None:
-    """Append steps; each lane's episodes have a length of their own, and end in either way."""
+    """Append steps; episodes differ in length by lane, and end in both ways."""
     draw = np.random.default_rng(seed)
     lanes = len(writer.lanes)
     ages, lengths = np.zeros(lanes, int), 7 + np.arange(lanes) * 3
@@ -121,7 +121,7 @@ def coming(buf: bc.ReplayBuffer) -> dict[str, Any]:
 
 
 def keep(folder: Path, name: str, arrays: Arrays) -> None:
-    """Write what is expected of one file."""
+    """Write the expected content of one file."""
     (folder / "expected").mkdir(exist_ok=True)
     np.savez_compressed(folder / "expected" / f"{name}.npz", **arrays)  # type: ignore[arg-type]
 
@@ -157,7 +157,8 @@ def write_lanes(folder: Path, place: Path) -> None:
             play(writer, PLAIN, 90, seed=4)
             writer.restart(np.array([True, False, False]))
             play(writer, PLAIN, 20, seed=5)
-        # Lanes of a writer that ended in mid-episode go on with a gap; the last lane stays empty.
+        # Lanes of a writer that ended in mid-episode continue with a gap; the last lane stays
+        # empty.
         with buf.writer(4, autoreset_mode="next_step") as writer:
             play(writer, PLAIN, 25, seed=6)
         with buf.writer(1, autoreset_mode="disabled") as writer:

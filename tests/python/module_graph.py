@@ -1,4 +1,4 @@
-"""The crates of the workspace and the modules in them, as the sources say who uses whom."""
+"""The crates of the workspace, their modules, and the uses between them, from the sources."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def modules(crate: Path) -> Graph:
 
 
 def _named(text: str, own: list[str]) -> set[str]:
-    """Return what a file names directly below the crate's root."""
+    """Return the modules that a file names directly below the crate's root."""
     found: set[str] = set()
     for match in _PATH.finditer(text):
         root, segments = match[1], re.findall(r"\w+", match[2])

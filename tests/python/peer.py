@@ -87,7 +87,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Array]
 
 
 def check(buf: bc.ReplayBuffer) -> int:
-    """Compare every readable row with what it has to be; the number of rows."""
+    """Compare every readable row with the expected one; return the number of rows."""
     rows_checked = 0
     for lane in range(buf.lanes):
         start, end = buf.lane_span(lane)

@@ -17,7 +17,7 @@ WARM_UP = 20
 
 
 def market(path: Path, name_chars: int) -> Path:
-    """Write a market of flat prices whose names differ in their last character alone."""
+    """Write a market of flat prices whose names differ only in their last character."""
     tickers = ["T" * name_chars + str(at) for at in range(TICKERS)]
     shown = ["i" * name_chars + str(at) for at in range(INDICATORS)]
     lines = [",".join(["date,tic,open,high,low,close,volume", *shown])]
@@ -29,7 +29,7 @@ def market(path: Path, name_chars: int) -> Path:
 
 
 def main() -> None:
-    """Wait until somebody counts, then step between the marks."""
+    """Wait until the parent counts, then step between the marks."""
     place, portfolios, name_chars = sys.argv[1:]
     sys.stdin.readline()
     path = market(Path(place) / "market.csv", int(name_chars))

@@ -49,7 +49,7 @@ def test_crates_depend_on_those_that_the_table_names() -> None:
 
 
 def ladders() -> dict[str, tuple[list[list[str]], str, list[set[str]]]]:
-    """Return the rungs of each crate, what is still missing, and the circles known until then."""
+    """Return the rungs of each crate, its remaining work, and the circles known until then."""
     found: dict[str, tuple[list[list[str]], str, list[set[str]]]] = {}
     for crate, rungs, until in table("### Inside the crates"):
         steps = [names(step) for step in rungs.split("→")] if "`" in rungs else []

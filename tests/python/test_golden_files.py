@@ -1,4 +1,4 @@
-"""Files of earlier versions are read, and hold what they held: `golden_files.py` wrote them."""
+"""Files of earlier versions, which `golden_files.py` wrote, are read with the same content."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expected(files: Path, name: str) -> Arrays:
 
 
 def same(found: Arrays, wanted: Arrays) -> None:
-    """Compare what was kept; later versions may give more."""
+    """Compare the kept content; later versions may have more."""
     assert wanted
     for key, values in wanted.items():
         assert found[key].dtype == values.dtype, key
@@ -96,7 +96,7 @@ def test_a_samplers_state_draws_what_it_would_have_drawn(
 
 
 @pytest.mark.parametrize("snapshot", ["kept@live", "kept@mine"])
-def test_what_a_daemon_saved_is_loaded(files: Path, tmp_path: Path, snapshot: str) -> None:
+def test_snapshots_of_a_daemon_are_loaded(files: Path, tmp_path: Path, snapshot: str) -> None:
     store = files / "daemon-store"
     assert bc.verify_snapshot(snapshot, store=store)["whole"]
     with bc.ReplayBuffer.load(snapshot, store=store, dir=tmp_path) as buf:

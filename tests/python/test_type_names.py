@@ -1,4 +1,4 @@
-"""No name of a type stands for two things in the workspace."""
+"""No type name has two meanings in the workspace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 TYPE = re.compile(r"^\s*pub(?:\(crate\))? (?:unsafe )?(?:struct|enum|trait|type) (\w+)", re.M)
 
 WRAPPER = "the Python class of the same thing"
-UNTIL = "until one side is renamed"
 
 #: Names that are defined in several places, and why.
 EXCEPTIONS = {
@@ -20,14 +19,12 @@ EXCEPTIONS = {
     "Client": WRAPPER,
     "EpisodeState": WRAPPER,
     "Floor": WRAPPER,
-    "Geometry": UNTIL,
     "Lease": WRAPPER,
-    "Market": UNTIL,
+    "Market": WRAPPER,
     "Panel": WRAPPER,
     "RewardInput": WRAPPER,
     "Sampler": WRAPPER,
     "Schema": WRAPPER,
-    "Side": UNTIL,
     "TickerTokenizer": WRAPPER,
     "TransitionRing": WRAPPER,
     "Writer": WRAPPER,

@@ -118,7 +118,7 @@ fn ask(base: &Base, memfd: bool, end: &AtomicBool, asked: &Asked) -> Result<(), 
 }
 
 #[test]
-fn a_daemon_that_is_killed_again_and_again_is_missed_by_nobody() -> Result<(), Box<dyn Error>> {
+fn a_daemon_that_is_killed_repeatedly_delays_no_program() -> Result<(), Box<dyn Error>> {
     storm(false)
 }
 

@@ -81,7 +81,7 @@ fn spin_until(writer: &mut Victim, holders: &mut [Victim], mut done: impl FnMut(
 }
 
 #[test]
-fn killed_holders_and_sleepers_change_no_row_and_stop_nobody() -> Result<(), Box<dyn Error>> {
+fn killed_holders_and_sleepers_change_no_row_and_stop_no_writer() -> Result<(), Box<dyn Error>> {
     let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 300);
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
     let base = Base::at(dir.path());

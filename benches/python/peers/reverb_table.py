@@ -67,7 +67,7 @@ class StepWriter:
     """A writer that makes an item of each step."""
 
     def __init__(self, port: int, steps: Signature, pattern: Pattern) -> None:
-        """Connect; `steps` says what a step has, `pattern` what of the last ones is an item."""
+        """Connect; `steps` are the fields of a step, `pattern` selects the steps of an item."""
         self.client = reverb.Client(f"localhost:{port}")
         config = structured_writer.create_config(
             structured_writer.pattern_from_transform(steps, pattern), "replay", []
@@ -83,7 +83,7 @@ class StepWriter:
             self.writer.flush(block_until_num_items=FLUSH)
 
     def end_episode(self) -> None:
-        """Let no item go on from here."""
+        """End all items here."""
         self.writer.end_episode()
 
 

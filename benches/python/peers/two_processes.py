@@ -39,7 +39,7 @@ def write(
     told: Synchronized[int],
     idle: Synchronized[bool],
 ) -> None:
-    """Store steps while told to: the writer's process."""
+    """Store steps until stopped: the writer's process."""
     buffer: SharedWriter = import_module(module).Shared.writer(handle)
     for step in itertools.cycle(several()):
         while told.value == PAUSED:
@@ -94,7 +94,7 @@ class TwoProcesses:
         time.sleep(NAP_S)
 
     def turn(self, seconds: float) -> Turn:
-        """Draw batches for so many seconds while the writer writes."""
+        """Draw batches for a number of seconds while the writer writes."""
         self.told.value = RUNNING
         self.wait_until_written(self.written.value + MANY)
         self.buffer.sample()

@@ -1,4 +1,4 @@
-"""The process of one contender: it does as it is told, a line of JSON at a time.
+"""The process of one contender, which takes commands as lines of JSON.
 
 `python -m peers.worker MODULE` first prints the versions of its packages. Then it answers each line
 of standard input with one of standard output:
@@ -54,7 +54,7 @@ class Worker:
         return {"versions": {**packages, "python": platform.python_version()}}
 
     def open(self, workload: str) -> Answer:
-        """Make and fill the buffer of a workload, and check what is drawn from it."""
+        """Make and fill the buffer of a workload, and check batches drawn from it."""
         self.calls = {}
         if not hasattr(self.module, workload):
             return {"can": []}
@@ -82,7 +82,7 @@ class Worker:
         return {"can": list(self.calls)}
 
     def calibrate(self, method: str, seconds: float) -> Answer:
-        """Count the calls that take so many seconds."""
+        """Count the calls that fit in a number of seconds."""
         return {"repeats": repeats_of(self.calls[method], seconds)}
 
     def round(self, method: str, repeats: int) -> Answer:

@@ -156,7 +156,7 @@ CLASSES: dict[str, Callable[[str, bool], Shared]] = {
 
 
 def write(kind: str, where: object, written: Synchronized[int], stop: Synchronized[bool]) -> None:
-    """Store until told to stop: the writer's process."""
+    """Store until stopped: the writer's process."""
     buffer: Shared = SharedCpprb(where) if kind == "cpprb" else CLASSES[kind](str(where), False)
     steps = transitions(250, (MANY,))
     while not stop.value:

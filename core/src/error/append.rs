@@ -26,11 +26,11 @@ pub enum AppendError {
         name: String,
     },
     /// The step has a column that the schema lacks.
-    #[error("the schema has no column `{name}`; here it takes {}", known.join(", "))]
+    #[error("the schema has no column `{name}`; the step takes {}", known.join(", "))]
     UnknownColumn {
         /// Column.
         name: String,
-        /// Columns that could stand there.
+        /// Columns that the step may have.
         known: Vec<String>,
     },
     /// The step has another number of columns than the schema.
@@ -73,7 +73,7 @@ pub enum AppendError {
         /// Lanes of the writer.
         lanes: usize,
     },
-    /// Requested a column of the reserved row was never.
+    /// A column of the reserved row was not written.
     #[error("column `{name}` of the reserved row was not written; write every column, or append")]
     NotWritten {
         /// Column.
@@ -82,7 +82,7 @@ pub enum AppendError {
     /// Elements that the reserved row does not have.
     #[error(
         "{values} elements from element {at} on do not fit a column of {items}; write fewer, or \
-         from further left"
+         begin earlier"
     )]
     BeyondColumn {
         /// First element.
@@ -149,33 +149,33 @@ pub enum AppendError {
         /// Rows published.
         rows: u64,
     },
-    /// A lease is in the way, and the ring's lane policy is to fail.
+    /// A lease blocks the row, and the ring's lane policy is to fail.
     #[error(
         "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
-         from {start} on, and lane_policy is \"fail\"; let go of the lease, or create the ring \
-         with lane_policy=\"block\""
+         from {start} on, and lane_policy is \"fail\"; close the lease, or create the ring with \
+         lane_policy=\"block\""
     )]
     Leased {
         /// The lane.
         lane: u32,
         /// Reader slot of the lease's holder.
         slot: u32,
-        /// Its process, as it says.
+        /// Process that claims to hold it.
         pid: u64,
         /// First row leased.
         start: u64,
     },
-    /// The ring was removed or replaced, and its handle refuses to go on.
+    /// The ring was removed or replaced, and its handle refuses further use.
     #[error(
         "ring `{ring}` was removed or replaced: a process that attaches by name would not see \
-         these rows, and none was appended; attach again and make the writer anew, or attach with \
+         these rows, and none was appended; attach again and create another writer, or attach with \
          on_unlinked=\"warn\""
     )]
     Unlinked {
         /// The name that the ring had.
         ring: String,
     },
-    /// The caller's interrupt, while a lease was in the way.
+    /// The caller interrupted the wait for a lease.
     #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
     Interrupted {
         /// How long it waited.

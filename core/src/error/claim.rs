@@ -11,8 +11,8 @@ pub struct HeldLane {
     pub lane: u32,
     /// Process that holds the lane if the system reports it, else its writer's.
     pub pid: u64,
-    /// Process of the writer, as it says. Another than `pid` if the writer ended and a child that
-    /// it forked lives.
+    /// Process that claims to be the writer. Differs from `pid` if the writer ended and a child
+    /// that it forked lives.
     pub writer: u64,
 }
 
@@ -41,11 +41,13 @@ impl HeldLane {
 #[non_exhaustive]
 pub enum WriterError {
     /// A writer of no lanes.
-    #[error("a writer needs at least 1 lane, asked were 0; use one lane per sub-environment")]
+    #[error(
+        "a writer needs at least 1 lane, but 0 were asked for; use one lane per sub-environment"
+    )]
     NoLanes,
     /// Several lanes without an autoreset mode.
     #[error(
-        "a writer of {lanes} lanes needs to know how its environments reset: say \
+        "a writer of {lanes} lanes needs to know how its environments reset: give \
          autoreset_mode=\"next_step\" (the step after an end resets, as Gymnasium's vector \
          environments do by default), \"same_step\" (the step that ends resets) or \"disabled\" \
          (the caller resets, or next_obs holds the final observation, as in SB3); in Python \
@@ -57,7 +59,8 @@ pub enum WriterError {
     },
     /// A snapshot, which has no writers.
     #[error(
-        "{name} is a snapshot, which nobody writes; load it under a name of its own, and write that"
+        "{name} is a snapshot, which is read-only; load it under another name, and write to that \
+         ring"
     )]
     Snapshot {
         /// The ring's name.

@@ -43,9 +43,9 @@ pub enum LeaseError {
     NotReadable {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -60,9 +60,9 @@ pub enum LeaseError {
     Wraps {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
         /// Last row of the first piece.
         split: u64,
@@ -80,7 +80,10 @@ pub enum LeaseError {
     #[error(transparent)]
     Pins(#[from] ReaderPinsError),
     /// The rows are not the requested ones: another process wrote the file of the lane.
-    #[error("row {seq} of lane {lane} says that it is row {found}; create the ring anew")]
+    #[error(
+        "row {seq} of lane {lane} is damaged: its sequence number is {found}; create the ring \
+         again"
+    )]
     Damaged {
         /// Lane.
         lane: u32,
@@ -120,15 +123,15 @@ pub enum ReadError {
     },
     /// Rows that are not published yet, or not any more.
     #[error(
-        "rows {from}..{to} of lane {lane} are not there: it {}",
+        "rows {from}..{to} of lane {lane} are not readable: it {}",
         holds(*oldest, *head, "ask for")
     )]
     NotReadable {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -147,7 +150,7 @@ pub enum ReadError {
         expected: usize,
     },
     /// Memory that the rows do not fill, or that does not hold them.
-    #[error("the buffer for `{column}` has {got} bytes, the rows have {expected}; give as many")]
+    #[error("the buffer for `{column}` has {got} bytes; give {expected}, as the rows have")]
     BadBuffer {
         /// Column.
         column: String,
@@ -164,9 +167,9 @@ pub enum ReadError {
     Lapped {
         /// Lane.
         lane: u32,
-        /// Requested first row.
+        /// First requested row.
         from: u64,
-        /// Requested one past the last row.
+        /// One past the last requested row.
         to: u64,
     },
 }

@@ -12,7 +12,7 @@ pub enum RestoreError {
     /// The ring itself.
     #[error(transparent)]
     Ring(RingError),
-    /// The name is taken. A caller with rows for a ring does not want to attach to another.
+    /// The name is taken, and restored rows cannot be added to an existing ring.
     #[error(
         "a {kind} named `{name}` already exists ({state}); choose another name, use \
          exist=\"replace\" to start over, or `backcast rm {name}`"
@@ -96,7 +96,7 @@ pub enum RestoreError {
         /// Number found.
         found: u64,
     },
-    /// A row that goes on with an episode which the row before it does not leave there.
+    /// A row that continues an episode at a step that does not follow the row before it.
     #[error(
         "row {row} of lane {lane} is step {t} of episode {episode}, and the row before it is not \
          the step before; let an episode whose beginning is missing begin with step 0 and the flag \

@@ -40,7 +40,7 @@ pub enum ResizeError {
     #[error(transparent)]
     Ring(#[from] RingError),
     /// The caller stopped it before any lane was relocated.
-    #[error("the resize was stopped before anything moved; the ring is as it was")]
+    #[error("the resize was stopped before any change; the ring is as before")]
     Cancelled,
 }
 

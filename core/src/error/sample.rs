@@ -55,7 +55,7 @@ pub enum SampleError {
         /// Rows of a lane.
         limit: u64,
     },
-    /// A discount that is none, is missing, or has nothing to discount.
+    /// A discount that is out of range, missing, or without n-step returns.
     #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
     BadGamma {
         /// Requested discount.
@@ -85,7 +85,7 @@ pub enum SampleError {
     },
     /// A window for a column that the ring lacks.
     #[error(
-        "the windows by column name `{name}`, which stands for no column; the ring has {}; \"*\" \
+        "the windows by column name `{name}`, which matches no column; the ring has {}; \"*\" \
          stands for all others",
         .known.join(", ")
     )]
@@ -110,7 +110,7 @@ pub enum SampleError {
         /// The window of all columns.
         history: u32,
     },
-    /// No window lies whole in an episode.
+    /// No window lies entirely in one episode.
     #[error(
         "no window of history {history} and future {future} lies whole in one episode, as \
          boundary=\"reject\" asks: it takes {needed} transitions in a row, and the longest of the \
@@ -160,7 +160,7 @@ pub enum SampleError {
     /// An index that names no transition.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) is not a transition of this ring: \
-         {reason}; gather what a batch of this ring had as its index"
+         {reason}; gather indices that batches or appends of this ring returned"
     )]
     BadIndex {
         /// Position in the caller's array.
@@ -205,7 +205,7 @@ pub enum SampleError {
         expected: String,
     },
     /// More or fewer indices than the memory has items.
-    #[error("{got} indices for memory of {expected} items; give as many indices as it has items")]
+    #[error("{got} indices for memory of {expected} items; give {expected} indices")]
     WrongIndexCount {
         /// Indices given.
         got: usize,
@@ -233,7 +233,7 @@ pub enum SampleError {
     #[error("no thread could be started to draw batches ahead ({0}); use prefetch=0")]
     Thread(#[source] std::io::Error),
     /// Caller memory of another shape than the plan's.
-    #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate as it says")]
+    #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate that many")]
     BadArena {
         /// Number of the arena (or of arenas, if that differs).
         arena: usize,

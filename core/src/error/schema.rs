@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// One column is wrong by itself.
+    /// A column is invalid.
     #[error(transparent)]
     Column(#[from] ColumnError),
     /// A schema without columns.
@@ -24,8 +24,8 @@ pub enum SchemaError {
     /// The name belongs to batches.
     #[error(
         "column name `{name}` is reserved: batches use seq, episode, t, flags, terminated, \
-         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and \
-         whatever begins with next_ or n_next; choose another name"
+         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and all \
+         names that begin with next_ or n_next; choose another name"
     )]
     Reserved {
         /// Name given.

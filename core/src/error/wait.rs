@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a wait ended without what it waited for.
+/// Why a wait failed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -45,10 +45,10 @@ pub enum WaitError {
         /// How long it waited.
         waited_ms: u128,
     },
-    /// The ring was removed or replaced, and its handle refuses to go on.
+    /// The ring was removed or replaced, and its handle refuses further use.
     #[error(
         "the ring waited for was removed or replaced: writers that attach by name fill another \
-         one; attach again, or attach with on_unlinked=\"warn\" to wait all the same"
+         one; attach again, or attach with on_unlinked=\"warn\" to keep waiting"
     )]
     Unlinked,
     /// The caller's interrupt.

@@ -9,11 +9,11 @@ use backcast_layout::{Column, PinnedRows};
 
 use crate::error::LeaseError;
 use crate::ring::Ring;
-use crate::ring::lane_inspection::Look;
+use crate::ring::lane_inspection::InspectedLane;
 use crate::row_header::{PARTS, ROW_HEADERS, RowHeader};
 use crate::schema::USER;
 
-/// Consecutive rows of one lane, in place and frozen. Dropping it lets writers go on.
+/// Consecutive rows of one lane, pinned and read in place. Dropping it unblocks writers.
 ///
 /// Writers overwrite nothing from its first row on. A lease of the oldest rows of a full lane is in
 /// their way with the next row, one of new rows after about a capacity of further rows. The lane
@@ -36,7 +36,7 @@ impl Ring {
     /// releases it with its last: some microseconds. One lease that is kept saves this for all
     /// others.
     pub fn lease(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
-        self.unless_moved(|| self.lease_once(lane, range.clone()), Result::is_err)
+        self.unless_relocated(|| self.lease_once(lane, range.clone()), Result::is_err)
     }
 
     fn lease_once(&self, lane: u32, range: Range<u64>) -> Result<Lease, LeaseError> {
@@ -44,7 +44,7 @@ impl Ring {
         if !spec.policy.grants_leases() && !spec.snapshot {
             return Err(LeaseError::Overwrite);
         }
-        let Some(Look { memory, rows: readable }) = self.look(lane) else {
+        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
             return Err(LeaseError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end);
@@ -102,7 +102,7 @@ impl Lease {
     }
 
     /// Returns the address of the first row of a column, and the distance to the next row: the
-    /// width of the column, except for the built-in ones, which stand together. Valid while the
+    /// width of the column, except for the built-in ones, which share one array. Valid while the
     /// lease lives. `None` if there is no such column.
     ///
     /// No process that keeps the protocol writes there meanwhile. Other processes of the same user

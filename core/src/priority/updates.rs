@@ -14,7 +14,7 @@ use super::options::PriorityOptions;
 use crate::error::PriorityError;
 use crate::index::RowIndex;
 use crate::ring::Ring;
-use crate::ring::lane_inspection::Look;
+use crate::ring::lane_inspection::InspectedLane;
 
 /// Longest wait for the lock of a table, which a change holds for microseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -109,8 +109,8 @@ impl Priorities {
 
     /// Returns the memory and the readable rows of every lane.
     fn rows(&self) -> (Vec<Arc<Lane>>, Vec<Range<u64>>) {
-        let looks = (0..self.ring.lanes()).filter_map(|lane| self.ring.look(lane));
-        looks.map(|Look { memory, rows }| (memory, rows)).unzip()
+        let looks = (0..self.ring.lanes()).filter_map(|lane| self.ring.inspect_lane(lane));
+        looks.map(|InspectedLane { memory, rows }| (memory, rows)).unzip()
     }
 
     /// Lets new rows enter, unless another process is at it: that one lets them enter too. Waits

@@ -10,7 +10,7 @@ use crate::element::Element;
 use crate::error::{BatchError, ReadError};
 use crate::ring::Ring;
 use crate::ring::copy_rows::copy_columns;
-use crate::ring::lane_inspection::{Look, readable};
+use crate::ring::lane_inspection::{InspectedLane, readable};
 use crate::schema::Schema;
 
 /// Consecutive rows of one lane, built-in columns included. A private copy.
@@ -134,11 +134,11 @@ impl Ring {
             // A relocation must not look like overwritten rows.
             matches!(done, Ok(rows) if (rows.len() as u64) < asked)
         };
-        self.unless_moved(|| self.remaining_once(lane, range.clone()), fewer)
+        self.unless_relocated(|| self.remaining_once(lane, range.clone()), fewer)
     }
 
     fn remaining_once(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
-        let Some(Look { memory, rows: readable }) = self.look(lane) else {
+        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end.max(range.start));
@@ -171,7 +171,7 @@ impl Ring {
         out: &mut [&mut [u8]],
     ) -> Result<(), ReadError> {
         let lapped = |done: &Result<(), ReadError>| matches!(done, Err(ReadError::Lapped { .. }));
-        self.unless_moved(|| self.rows_once(lane, range.clone(), out), lapped)
+        self.unless_relocated(|| self.rows_once(lane, range.clone(), out), lapped)
     }
 
     fn rows_once(
@@ -195,7 +195,7 @@ impl Ring {
         lane: u32,
         range: &Range<u64>,
     ) -> Result<(Arc<Lane>, usize), ReadError> {
-        let Some(Look { memory, rows: readable }) = self.look(lane) else {
+        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end.max(range.start));

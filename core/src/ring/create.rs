@@ -1,4 +1,4 @@
-//! Creates a ring or attaches to it, and computes what it takes.
+//! Creates a ring or attaches to it, and computes the memory that it takes.
 
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;

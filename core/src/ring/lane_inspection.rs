@@ -9,33 +9,34 @@ use backcast_layout::protocol::has_relocated;
 use super::Ring;
 
 /// Inspections that find a lane relocated are repeated this often. A ring is not resized that many
-/// times meanwhile, but a peer may lie.
-pub(crate) const MOVES: u32 = 16;
+/// times meanwhile, but a faulty peer may report it endlessly.
+pub(crate) const MAX_RELOCATIONS: u32 = 16;
 
 impl Ring {
     /// Inspects a lane. `None` if the ring lacks it.
-    pub(crate) fn look(&self, lane: u32) -> Option<Look> {
-        let look = || {
+    pub(crate) fn inspect_lane(&self, lane: u32) -> Option<InspectedLane> {
+        let inspect = || {
             let memory = self.store().lane(lane)?;
             let rows = readable(&memory);
-            Some(Look { memory, rows })
+            Some(InspectedLane { memory, rows })
         };
-        let empty = |found: &Option<Look>| found.as_ref().is_some_and(Look::moved);
-        self.unless_moved(look, empty)
+        let empty =
+            |found: &Option<InspectedLane>| found.as_ref().is_some_and(InspectedLane::is_relocated);
+        self.unless_relocated(inspect, empty)
     }
 
     /// Makes an attempt, and repeats it if it failed and lanes were relocated since.
-    pub(crate) fn unless_moved<T>(
+    pub(crate) fn unless_relocated<T>(
         &self,
         mut attempt: impl FnMut() -> T,
         failed: impl Fn(&T) -> bool,
     ) -> T {
         let done = attempt();
-        if failed(&done) { self.after_moves(done, attempt, failed) } else { done }
+        if failed(&done) { self.after_relocations(done, attempt, failed) } else { done }
     }
 
     #[cold]
-    fn after_moves<T>(
+    fn after_relocations<T>(
         &self,
         mut done: T,
         mut attempt: impl FnMut() -> T,
@@ -44,7 +45,7 @@ impl Ring {
         // The first attempt may have been made before another thread of this handle followed a
         // relocation.
         let mut before = None;
-        for _ in 0..MOVES {
+        for _ in 0..MAX_RELOCATIONS {
             self.follow();
             let lanes = self.store().lanes();
             if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &lanes)) {
@@ -70,16 +71,16 @@ impl Ring {
 
 /// A lane at one moment.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct InspectedLane {
     pub(crate) memory: Arc<Lane>,
     /// Readable rows.
     pub(crate) rows: Range<u64>,
 }
 
-impl Look {
-    /// Whether no rows are readable because the lane was relocated.
-    fn moved(&self) -> bool {
-        moved(&self.memory, &self.rows)
+impl InspectedLane {
+    /// Returns whether no rows are readable because the lane was relocated.
+    fn is_relocated(&self) -> bool {
+        is_relocated(&self.memory, &self.rows)
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn readable(lane: &Lane) -> Range<u64> {
     backcast_layout::protocol::readable(lane, lane.capacity())
 }
 
-/// Whether a lane with these readable rows was relocated.
-pub(crate) fn moved(lane: &Lane, rows: &Range<u64>) -> bool {
+/// Returns whether a lane with these readable rows was relocated.
+pub(crate) fn is_relocated(lane: &Lane, rows: &Range<u64>) -> bool {
     rows.is_empty() && has_relocated(lane)
 }

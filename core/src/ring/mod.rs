@@ -103,7 +103,7 @@ impl Ring {
         self.store().spec().snapshot
     }
 
-    /// Returns what it is a snapshot of, as its creator said ([`RingOptions::snapshot_of`]).
+    /// Returns the source of a snapshot, as set by its creator ([`RingOptions::snapshot_of`]).
     #[must_use]
     pub fn snapshot_of(&self) -> &str {
         &self.store().spec().snapshot_of
@@ -144,7 +144,7 @@ impl Ring {
     /// than others. `None` if the ring lacks the lane.
     #[must_use]
     pub fn lane_capacity_of(&self, lane: u32) -> Option<u64> {
-        self.look(lane).map(|look| look.memory.capacity())
+        self.inspect_lane(lane).map(|lane| lane.memory.capacity())
     }
 
     /// Returns how many readers can hold leases at the same time.
@@ -162,7 +162,7 @@ impl Ring {
     /// Returns the physical rows of a lane.
     #[must_use]
     pub fn slots(&self) -> u64 {
-        let slots = |lane| self.look(lane).map(|look| look.memory.slots());
+        let slots = |lane| self.inspect_lane(lane).map(|lane| lane.memory.slots());
         (0..self.lanes()).filter_map(slots).min().unwrap_or(0)
     }
 
@@ -188,7 +188,7 @@ impl Ring {
     /// lane.
     #[must_use]
     pub fn lane_span(&self, lane: u32) -> Option<Range<u64>> {
-        self.look(lane).map(|look| look.rows)
+        self.inspect_lane(lane).map(|lane| lane.rows)
     }
 
     /// Removes the name. Every handle, in any process, keeps its memory.

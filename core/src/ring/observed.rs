@@ -57,7 +57,7 @@ impl Observed {
     }
 
     /// Returns the contents of every reader slot that was ever claimed, with its number, whether
-    /// its holder lives or not. The counters of a slot begin anew with each generation.
+    /// its holder lives or not. The counters of a slot restart with each generation.
     #[must_use]
     pub fn readers(&self) -> Vec<(u32, ReaderRecord)> {
         let store = self.ring.store();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_nobody_holds_goes_only_if_its_remover_is_sure() {
+    fn a_ring_without_holders_is_removed_only_after_confirmation() {
         use backcast_layout::{Kind, remove_unheld};
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());

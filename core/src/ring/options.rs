@@ -143,8 +143,8 @@ impl RingOptions {
         self
     }
 
-    /// Sets what a writer does about a lease in its way. By default it waits, once per lease and 1
-    /// s at most, and then drops the new row and marks a gap.
+    /// Sets what a writer does if a lease blocks it. By default it waits, once per lease and 1 s at
+    /// most, and then drops the new row and marks a gap.
     #[must_use]
     pub fn lane_policy(mut self, policy: LanePolicy) -> Self {
         self.policy = policy;
@@ -188,7 +188,7 @@ impl RingOptions {
     }
 
     /// Sets how many readers can hold leases, and be shown by `stat`, at the same time: `1..=1024`.
-    /// Further ones can sample all the same.
+    /// Further samplers work without one.
     #[must_use]
     pub fn reader_slots(mut self, slots: u32) -> Self {
         self.reader_slots = slots;

@@ -41,7 +41,7 @@ pub struct Resized {
 
 impl Ring {
     /// Enlarges the ring while it is written and read. No row is lost, indices stay the same, and
-    /// writers, readers and samplers of every process go over to the larger memory by themselves.
+    /// writers, readers and samplers of every process switch to the larger memory automatically.
     /// Leases stay valid in the old memory, which is freed with its last reader.
     ///
     /// Waits until all lanes are relocated, for `timeout` at most; a lane is relocated when its
@@ -274,7 +274,7 @@ mod tests {
         let ring = ring(&base, 400, 1, LanePolicy::default());
         let mut writer =
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
-        // Windows that lie whole in their episode are rare: drawn with an index.
+        // Whole windows are rare, so they are drawn with an index.
         append(&mut writer, 700);
         let options =
             SamplerOptions::seeded(1).history(8).future(2).boundary(crate::Boundary::Reject);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_does_not_depend_on_a_resize() {
+    fn draws_do_not_depend_on_a_resize() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 600, 3, LanePolicy::default());
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_changes_nothing() {
+    fn impossible_sizes_are_refused_without_a_change() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_resize_left_is_cleared_or_finished() {
+    fn files_of_a_killed_resize_are_cleared_or_finished() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         let ring = ring(&base, 1_000, 2, LanePolicy::default());

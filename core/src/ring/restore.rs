@@ -1,5 +1,4 @@
-//! Creates rings that go on where another one stopped: with rows in them, before any process sees
-//! them.
+//! Restores rings: creates rings that already have rows, before any process sees them.
 
 use std::ops::Range;
 
@@ -33,8 +32,8 @@ impl Ring {
     /// an error nothing of it is left, and the object that has the name keeps it. `fill` may be
     /// called again if another process took the name first.
     ///
-    /// A writer that claims a lane goes on after the newest row, as after a dead writer: with a new
-    /// episode that continues nothing.
+    /// A writer that claims a lane continues after the newest row, as after a dead writer: with a
+    /// new episode that continues nothing.
     ///
     /// ```
     /// use backcast_core::{DType, RestoreError, Ring, RingOptions, Schema};
@@ -326,7 +325,7 @@ mod tests {
         assert!(matches!(again.rows(0, head - 6..head), Err(ReadError::NotReadable { .. })));
         let mut writer =
             again.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
-        // Twice around: what was restored is overwritten like anything else.
+        // Two laps: restored rows are overwritten like any others.
         for step in 1..=2 * again.slots() {
             let (obs, a) = ([0.5_f32; 3], [7_u8]);
             let mut columns =
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_a_snapshot_and_all_of_it_can_be_leased() {
+    fn snapshots_are_read_only_and_leased_whole() {
         let ring = written(300);
         let span = ring.lane_span(0).unwrap();
         let snapshot = copy(&ring, ring.options().snapshot(true), &[(0, span.clone())]).unwrap();
@@ -405,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_says_why() {
+    fn mismatched_rows_are_refused_with_the_reason() {
         let ring = written(40);
         let options = || ring.options();
         let fill = |fill: &mut dyn FnMut(&mut Filling<'_>) -> Result<(), RestoreError>| {

@@ -7,7 +7,7 @@ use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
 use backcast_layout::{Column, LanePolicy, TableInfo};
 
 use super::Ring;
-use super::lane_inspection::Look;
+use super::lane_inspection::InspectedLane;
 use crate::row_header::RowHeader;
 
 /// Attempts to read two rows against a writer that laps them.
@@ -88,15 +88,16 @@ pub struct LaneStats {
     pub generation: u64,
     /// Whether a writer holds it now.
     pub held: bool,
-    /// Process that holds it, or of its last writer, as that says.
+    /// Process of the current or last writer, by its own account.
     pub pid: Option<u64>,
-    /// Rows that writers dropped because a lease was in the way.
+    /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
     /// How often a writer waited, dropped or failed because of a lease.
     pub stalls: u64,
     /// Episodes cut because an append did not begin with the `next_obs` of the one before.
     pub cuts: u64,
-    /// Episodes whose beginning suggests another autoreset mode: see [`Doubt`](crate::Doubt).
+    /// Episodes whose beginning suggests another autoreset mode: see
+    /// [`WriterWarning`](crate::WriterWarning).
     pub suspect_resets: u64,
 }
 
@@ -105,7 +106,7 @@ pub struct LaneStats {
 pub struct PinStats {
     /// Number of the reader's slot.
     pub slot: u32,
-    /// Its process, as it says.
+    /// Its process, by the number that it recorded.
     pub pid: u64,
     /// Number of the lane.
     pub lane: u32,
@@ -118,7 +119,7 @@ pub struct PinStats {
 pub struct ReaderStats {
     /// Number of its slot.
     pub slot: u32,
-    /// Its process, as it says.
+    /// Its process, by the number that it recorded.
     pub pid: u64,
     /// Rows it has drawn.
     pub sampled_rows: u64,
@@ -138,7 +139,7 @@ impl Ring {
     pub(super) fn transitions(&self, lane: u32) -> u64 {
         let mut count = 0;
         for _ in 0..ATTEMPTS {
-            let Some(Look { memory, rows }) = self.look(lane) else { return 0 };
+            let Some(InspectedLane { memory, rows }) = self.inspect_lane(lane) else { return 0 };
             count = (rows.end - rows.start).saturating_sub(1);
             if count == 0 {
                 return 0;
@@ -193,8 +194,8 @@ impl Ring {
         let store = self.store();
         let spec = store.spec();
         let mut lane_stats: Vec<LaneStats> = (0..spec.lanes)
-            .filter_map(|number| Some((number, self.look(number)?)))
-            .map(|(number, Look { memory: lane, rows })| {
+            .filter_map(|number| Some((number, self.inspect_lane(number)?)))
+            .map(|(number, InspectedLane { memory: lane, rows })| {
                 let written = rows.end > 0;
                 LaneStats {
                     lane: number,

@@ -60,9 +60,9 @@ impl FromStr for OnUnlinked {
 
 /// Nothing to report.
 const QUIET: u8 = 0;
-/// The name is lost, and the caller does not know yet.
+/// The name is lost, and the caller was not warned yet.
 const NEWS: u8 = 1;
-/// The caller knows, or removed the name itself.
+/// The caller was warned, or removed the name itself.
 const REPORTED: u8 = 2;
 
 /// State of one handle and its clones about the name of their ring.
@@ -82,8 +82,8 @@ impl NameWatch {
 }
 
 impl Ring {
-    /// Sets what the writers, samplers and waits of this handle and of its clones do once the ring
-    /// was removed or replaced.
+    /// Sets what writers, samplers and waits of this handle and its clones do once the ring was
+    /// removed or replaced.
     #[must_use]
     pub fn on_unlinked(self, choice: OnUnlinked) -> Self {
         self.name_watch().choice.store(choice as u8, Relaxed);
@@ -108,13 +108,14 @@ impl Ring {
     #[must_use]
     pub fn take_unlinked(&self) -> bool {
         let state = &self.name_watch().state;
-        self.has_unlinked_news() && state.compare_exchange(NEWS, REPORTED, Relaxed, Relaxed).is_ok()
+        self.has_unlinked_warning()
+            && state.compare_exchange(NEWS, REPORTED, Relaxed, Relaxed).is_ok()
     }
 
     /// Whether [`take_unlinked`](Self::take_unlinked) will return `true`. One relaxed load.
     #[inline]
     #[must_use]
-    pub fn has_unlinked_news(&self) -> bool {
+    pub fn has_unlinked_warning(&self) -> bool {
         self.name_watch().state.load(Relaxed) == NEWS
     }
 
@@ -292,7 +293,7 @@ mod tests {
         file.write_all_at(&[1], 0x80 + 0x00b).unwrap();
         append(&mut writer).unwrap();
         assert!(!ring.is_unlinked() && !ring.stats().unlinked);
-        // A removal after the lie is still found, when the writer restarts.
+        // A removal after the false mark is still found, when the writer restarts.
         drop(remove(&base, Kind::Ring, "pong", true).unwrap());
         writer.restart(&[true]).unwrap();
         let refused = append(&mut writer).err();
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_name_away_itself_or_ignores_it_is_told_nothing() {
+    fn own_or_ignored_removals_are_not_reported() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         for choice in [OnUnlinked::Warn, OnUnlinked::Error, OnUnlinked::Ignore] {

@@ -57,7 +57,7 @@ impl Ring {
     /// Rows published since the ring was made, over all lanes. O(lanes).
     #[must_use]
     pub fn rows_published(&self) -> u64 {
-        let heads = (0..self.lanes()).filter_map(|lane| Some(self.look(lane)?.rows.end));
+        let heads = (0..self.lanes()).filter_map(|lane| Some(self.inspect_lane(lane)?.rows.end));
         heads.fold(0, u64::saturating_add)
     }
 
@@ -93,8 +93,7 @@ impl Ring {
         let notifier = self.store().published();
         let mut in_vain = 0;
         loop {
-            // From here on writers know of a sleeper: it does not miss what is published after this
-            // look.
+            // From here on writers notify the sleeper of rows that are published after this look.
             let ticket = listen(&notifier);
             let have = count();
             if have >= want {
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_wakes_whoever_waits_for_it() {
+    fn every_row_wakes_its_waiters() {
         const ROWS: u64 = 500;
         let (ring, mut writer) = ring(20, 1);
         let (tell, told) = std::sync::mpsc::channel();

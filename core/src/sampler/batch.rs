@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndarray::{ArrayViewD, Axis as NdAxis, Slice};
 
 use super::plan::{Arena, Axis, BatchPlan};
-use super::pool::{Block, Pool};
+use super::pool::{ArenaBlock, ArenaPool};
 use crate::element::Element;
 use crate::error::{BatchError, SampleError};
 
@@ -13,7 +13,7 @@ use crate::error::{BatchError, SampleError};
 ///
 /// [`Batch`] is the owned kind; other types let a prefetching sampler fill memory of another
 /// allocator, such as NumPy's.
-pub trait Memory: Send + 'static {
+pub trait BatchBuffers: Send + 'static {
     /// Returns the bytes of every arena.
     fn buffers(&mut self) -> Vec<&mut [u8]>;
 }
@@ -24,18 +24,18 @@ pub trait Memory: Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Batch {
     plan: Arc<BatchPlan>,
-    arenas: Vec<Block>,
+    arenas: Vec<ArenaBlock>,
 }
 
-impl Memory for Batch {
+impl BatchBuffers for Batch {
     fn buffers(&mut self) -> Vec<&mut [u8]> {
-        self.arenas.iter_mut().map(Block::bytes_mut).collect()
+        self.arenas.iter_mut().map(ArenaBlock::bytes_mut).collect()
     }
 }
 
 impl Batch {
     /// Returns memory for a plan: zeros, or an earlier batch of the pool.
-    pub(crate) fn of(plan: Arc<BatchPlan>, pool: &Arc<Pool>) -> Result<Self, SampleError> {
+    pub(crate) fn of(plan: Arc<BatchPlan>, pool: &Arc<ArenaPool>) -> Result<Self, SampleError> {
         let bytes = || plan.arenas().iter().map(Arena::bytes);
         let Some(arenas) = pool.take(bytes()) else {
             let bytes = bytes().fold(0, usize::saturating_add);
@@ -46,7 +46,7 @@ impl Batch {
 
     /// Returns the plan, and the memory of its arenas in order.
     #[must_use]
-    pub fn into_blocks(self) -> (Arc<BatchPlan>, Vec<Block>) {
+    pub fn into_blocks(self) -> (Arc<BatchPlan>, Vec<ArenaBlock>) {
         (self.plan, self.arenas)
     }
 

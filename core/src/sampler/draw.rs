@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, Memory};
+use super::batch::{Batch, BatchBuffers};
 use super::gather::BatchRequest;
 use super::options::Boundary;
 use super::plan::BatchPlan;
@@ -35,7 +35,7 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
-        self.heed_notices()?;
+        self.follow_notices()?;
         let lapped_before = self.lapped();
         self.eligibility.refresh();
         if let Some(prioritised) = &mut self.prioritised {

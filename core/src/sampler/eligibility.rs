@@ -16,7 +16,7 @@ pub(crate) use self::ranges::ReadableRanges;
 pub(crate) use self::start_index::StartIndex;
 use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;
-use crate::ring::lane_inspection::MOVES;
+use crate::ring::lane_inspection::MAX_RELOCATIONS;
 
 /// Rejection-sampling attempts per item before falling back to the start index. A seed's draws
 /// depend on it: later attempts draw from the index.
@@ -56,7 +56,7 @@ impl Eligibility {
 
     /// Reads what the ring holds now, and updates the index if it is in use.
     pub(crate) fn refresh(&mut self) {
-        for _ in 0..MOVES {
+        for _ in 0..MAX_RELOCATIONS {
             self.refresh_ranges();
             if !self.indexed || self.starts.refresh(&self.lanes, &self.ranges) {
                 return;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, Memory};
+use super::batch::{Batch, BatchBuffers};
 use super::gather::{BatchRequest, MissingRows};
 use super::plan::{BatchPlan, Source};
 use super::{Sampler, check_arenas};
@@ -103,7 +103,7 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<usize>, SampleError> {
-        self.heed_notices()?;
+        self.follow_notices()?;
         let lapped_before = self.lapped();
         self.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;

@@ -9,21 +9,21 @@ use std::sync::{Arc, Mutex, Weak};
 use backcast_layout::Bytes;
 
 /// Unused blocks kept for each arena: two, as one batch is often dropped after the next is made.
-const KEPT: usize = 2;
+const SPARE_BLOCKS: usize = 2;
 /// Bytes from which on block sizes are rounded up, so that batches of varying size share blocks.
-const LARGE: usize = 1 << 20;
+const ROUND_UP_FROM: usize = 1 << 20;
 
 /// Memory of one arena: bytes aligned to a cache line, on huge pages if there are enough of them. A
 /// dropped block returns to its pool, if the pool still exists.
-pub struct Block {
+pub struct ArenaBlock {
     /// `None` once returned to the pool. May be longer than `len`.
     bytes: Option<Bytes>,
     len: usize,
     arena: usize,
-    pool: Weak<Pool>,
+    pool: Weak<ArenaPool>,
 }
 
-impl Block {
+impl ArenaBlock {
     /// Returns the bytes of the arena.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -37,13 +37,13 @@ impl Block {
     }
 }
 
-impl fmt::Debug for Block {
+impl fmt::Debug for ArenaBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} bytes)", self.bytes().len())
+        write!(f, "ArenaBlock({} bytes)", self.bytes().len())
     }
 }
 
-impl Clone for Block {
+impl Clone for ArenaBlock {
     /// Copies the bytes into a block that belongs to no pool.
     ///
     /// # Panics
@@ -55,7 +55,7 @@ impl Clone for Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for ArenaBlock {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade()
             && let Some(bytes) = self.bytes.take()
@@ -67,25 +67,25 @@ impl Drop for Block {
 
 /// Unused blocks of batches with equal, or mostly equal, arenas.
 #[derive(Default)]
-pub struct Pool {
+pub struct ArenaPool {
     /// By arena.
     free: Mutex<Vec<Vec<Bytes>>>,
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ArenaPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pool")
+        f.write_str("ArenaPool")
     }
 }
 
-impl Pool {
+impl ArenaPool {
     /// Returns a block for each arena, of the given number of bytes. A block holds zeros or an
     /// earlier batch. Returns `None` if one cannot be allocated.
     #[must_use]
     pub fn take(
         self: &Arc<Self>,
         arenas: impl ExactSizeIterator<Item = usize>,
-    ) -> Option<Vec<Block>> {
+    ) -> Option<Vec<ArenaBlock>> {
         let arenas: Vec<usize> = arenas.collect();
         let mut kept = Vec::new();
         if let Ok(mut free) = self.free.lock() {
@@ -100,7 +100,7 @@ impl Pool {
         let blocks = arenas.into_iter().enumerate().map(|(arena, len)| {
             let kept = kept.get_mut(arena).and_then(Option::take);
             let bytes = Some(kept.or_else(|| Bytes::zeroed(room_for(len)?))?);
-            Some(Block { bytes, len, arena, pool: Arc::downgrade(self) })
+            Some(ArenaBlock { bytes, len, arena, pool: Arc::downgrade(self) })
         });
         blocks.collect()
     }
@@ -110,7 +110,7 @@ impl Pool {
         // block that is not kept is freed.
         let Ok(mut free) = self.free.try_lock() else { return };
         let Some(free) = free.get_mut(arena) else { return };
-        if free.len() >= KEPT {
+        if free.len() >= SPARE_BLOCKS {
             free.remove(0);
         }
         free.push(bytes);
@@ -120,7 +120,7 @@ impl Pool {
 /// Returns the size of the block for `len` bytes, rounded up by at most a sixteenth if large.
 /// Returns `None` on overflow.
 fn room_for(len: usize) -> Option<usize> {
-    if len < LARGE {
+    if len < ROUND_UP_FROM {
         return Some(len);
     }
     let step = (len / 2 + 1).next_power_of_two() / 16;
@@ -131,11 +131,11 @@ fn room_for(len: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn take(pool: &Arc<Pool>, arenas: &[usize]) -> Vec<Block> {
+    fn take(pool: &Arc<ArenaPool>, arenas: &[usize]) -> Vec<ArenaBlock> {
         pool.take(arenas.iter().copied()).expect("memory")
     }
 
-    fn places(blocks: &[Block]) -> Vec<*const u8> {
+    fn places(blocks: &[ArenaBlock]) -> Vec<*const u8> {
         blocks.iter().map(|block| block.bytes().as_ptr()).collect()
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_batch_without_memory_is_none() {
-        let pool: Arc<Pool> = Arc::default();
+        let pool: Arc<ArenaPool> = Arc::default();
         assert!(pool.take([64, usize::MAX].into_iter()).is_none());
     }
 }

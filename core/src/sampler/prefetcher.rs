@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use self::thread::{Drawn, Make, Running, draw};
-use super::batch::{Batch, Memory};
+use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
 use super::{Counters, Sampler};
@@ -72,7 +72,7 @@ impl BatchesOptions {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Batches<M: Memory = Batch> {
+pub struct Batches<M: BatchBuffers = Batch> {
     plan: Arc<BatchPlan>,
     ring: Ring,
     counters: Arc<Counters>,
@@ -84,7 +84,7 @@ pub struct Batches<M: Memory = Batch> {
     in_use: usize,
     prefetch: usize,
     left: Option<u64>,
-    /// State before the next batch to be returned, whatever was drawn ahead.
+    /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,
     state: State<M>,
 }
@@ -106,7 +106,7 @@ impl Batches<Batch> {
     }
 }
 
-impl<M: Memory> Batches<M> {
+impl<M: BatchBuffers> Batches<M> {
     pub(crate) fn over(
         sampler: Sampler,
         batch: usize,
@@ -314,7 +314,7 @@ impl<M: Memory> Batches<M> {
     }
 }
 
-impl<M: Memory> Iterator for Batches<M> {
+impl<M: BatchBuffers> Iterator for Batches<M> {
     type Item = Result<M, SampleError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -326,14 +326,14 @@ impl<M: Memory> Iterator for Batches<M> {
     }
 }
 
-impl<M: Memory> Drop for Batches<M> {
+impl<M: BatchBuffers> Drop for Batches<M> {
     fn drop(&mut self) {
         // A panic of the thread concerns callers that wait for a batch; this one does not.
         let _ = self.join();
     }
 }
 
-impl<M: Memory> fmt::Debug for Batches<M> {
+impl<M: BatchBuffers> fmt::Debug for Batches<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batches")
             .field("batch", &self.plan.batch())

@@ -1,6 +1,6 @@
 //! Counter-based RNG: the same seed and counter give the same number in any process.
 
-use backcast_layout::{Wide, wide};
+use backcast_layout::{SimdKernel, run_simd};
 
 const ROUNDS: u32 = 10;
 /// Factors of the two products of a round.
@@ -82,7 +82,7 @@ impl CounterRng {
     #[inline(never)]
     fn draw_first(&mut self, batch: u64, group: u32) {
         let first = group * (GROUP / 2);
-        wide(Neighbours, (&[], &[], &[]), (&mut self.first, &mut []), (batch, first, self.key));
+        run_simd(Neighbours, (&[], &[], &[]), (&mut self.first, &mut []), (batch, first, self.key));
         self.last = Some((batch, group));
     }
 }
@@ -99,11 +99,11 @@ impl FirstDraws<'_> {
     }
 }
 
-/// Kernel for `wide` that computes the random bits of neighbouring items in their first attempt.
-/// Lanes are 64 bits wide, as the products are.
+/// Kernel for `run_simd` that computes the random bits of neighbouring items in their first
+/// attempt. Lanes are 64 bits wide, as the products are.
 struct Neighbours;
 
-impl Wide<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
+impl SimdKernel<(), (), (), u64, (), (u64, u32, [u32; 2]), ()> for Neighbours {
     #[inline(always)]
     fn run(
         _: &[()],

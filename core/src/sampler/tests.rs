@@ -110,7 +110,7 @@ fn the_scalar_path_fills_what_the_fast_path_fills() {
 }
 
 #[test]
-fn what_is_drawn_does_not_depend_on_how_long_rows_are() {
+fn draws_do_not_depend_on_the_length_of_rows() {
     let drawn = |numbers: u32| {
         let schema = Schema::builder().column("obs", DType::F32, &[numbers]).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(600).lanes(2)).unwrap();

@@ -7,9 +7,9 @@ use std::{process, thread};
 use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
 
-use super::doubt::Doubts;
-use super::kept::{Kept, obs_columns};
-use super::moves::Moves;
+use super::kept::{KeptObservation, obs_columns};
+use super::notices::FollowedNotices;
+use super::warnings::WriterWarnings;
 use super::{OwnLane, Writer};
 use crate::error::{HeldLane, WriterError};
 use crate::ring::Ring;
@@ -18,7 +18,7 @@ use crate::writer::episode_clock::EpisodeClock;
 use crate::writer::lease_backoff::LeaseBackoff;
 use crate::writer::options::WriterOptions;
 
-/// Longest wait for a resize that holds the lanes a writer wants, and the pause between looks.
+/// Longest wait for a resize that holds the requested lanes, and the pause between attempts.
 const RELOCATION_WAIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -61,7 +61,7 @@ impl Writer {
         }
         let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
         // Before the claims, which find the lanes where all resizes until then put them.
-        let moves = Moves::of(ring);
+        let notices = FollowedNotices::of(ring);
         // Check first, so that a writer that cannot be had raises no generation of a lane.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
         let held: Vec<u32> = (0..count).filter(taken).collect();
@@ -118,9 +118,9 @@ impl Writer {
             rows_written: 0,
             counts: Arc::default(),
             stall: None,
-            doubts: Doubts::default(),
-            has_news: false,
-            moves,
+            warnings: WriterWarnings::default(),
+            has_warnings: false,
+            notices,
             obs: obs_columns(ring.schema()),
             reward: reward.and_then(|at| Some((at, columns.get(at)?.dtype()))),
             pid: process::id(),
@@ -135,7 +135,7 @@ impl OwnLane {
             0 => EpisodeClock::fresh(),
             head => EpisodeClock::after(RowHeader::read(memory.lane(), head - 1).episode),
         };
-        let (backoff, kept) = (LeaseBackoff::default(), Kept::default());
+        let (backoff, kept) = (LeaseBackoff::default(), KeptObservation::default());
         Ok(Self { memory, clock, backoff, kept, plain: true })
     }
 }

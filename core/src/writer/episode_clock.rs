@@ -1,4 +1,4 @@
-//! Episodes on a lane: which rows an append makes, and what their flags say.
+//! Episodes on a lane: the rows that an append makes, and their flags.
 //!
 //! An episode of n transitions takes n + 1 rows in every autoreset mode; the last is FINAL.
 
@@ -204,7 +204,7 @@ mod tests {
             (1, 1, FINAL),
             (2, 0, 0),
         ];
-        // Next-step: the append after an end is the FINAL row, whatever its flags.
+        // Next-step: the append after an end is the FINAL row, with any flags.
         assert_eq!(
             play(AutoresetMode::NextStep, &[false, true, false, true, false, false]),
             expected
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_dropped_row_is_a_gap_and_no_final_row_stands_alone() {
+    fn a_dropped_row_leaves_a_gap_and_no_lone_final_row() {
         let next = AutoresetMode::NextStep;
         let rest = [(1, 0, 0), (1, 1, 0)];
         let gone = |rows: &[(u64, u32, u32)], rest: &[(u64, u32, u32)]| [rows, rest].concat();
@@ -250,7 +250,7 @@ mod tests {
         let end = [(0, 0, 0), (0, 1, 0), (1, 0, GAP), (1, 1, 0)];
         assert_eq!(play_without(next, 2), end);
         assert_eq!(play_without(AutoresetMode::Disabled, 2), end);
-        // The FINAL row alone: the transition before it has lost its successor.
+        // Only the FINAL row is dropped: the transition before it has no successor.
         let last = [(0, 0, 0), (0, 1, 0), (0, 2, TERMINATED), (1, 0, GAP), (1, 1, 0)];
         assert_eq!(play_without(next, 3), last);
     }

@@ -2,7 +2,7 @@
 
 use backcast_layout::Role;
 
-use super::kept::What;
+use super::kept::KeptKind;
 use super::plan::finals;
 use super::{Writer, row};
 use crate::autoreset::AutoresetMode;
@@ -45,7 +45,7 @@ impl Writer {
         let mut done = 0;
         let mut outcome = Ok(());
         while done < count && outcome.is_ok() {
-            if let Err(unlinked) = self.heed_notices() {
+            if let Err(unlinked) = self.follow_notices() {
                 outcome = Err(unlinked);
                 break;
             }
@@ -72,10 +72,10 @@ impl Writer {
     /// final observation.
     fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {
         let [lane] = &*self.lanes else { return 0 };
-        let continues = match lane.kept.what() {
-            What::Nothing => true,
-            What::Next => lane.kept.is_row(&self.obs, steps.columns, from),
-            What::Final => false,
+        let continues = match lane.kept.kind() {
+            KeptKind::Nothing => true,
+            KeptKind::Next => lane.kept.is_row(&self.obs, steps.columns, from),
+            KeptKind::Final => false,
         };
         if lane.clock.awaits_final() || !continues {
             return 0;
@@ -105,7 +105,7 @@ impl Writer {
         if lane.memory.reserve(count) {
             if store.spec().policy.grants_leases() {
                 lane.memory.announced_to_pins();
-                if !lane.backoff.look(store, *number, &mut lane.memory, count) {
+                if !lane.backoff.scan_pins(store, *number, &mut lane.memory, count) {
                     return false;
                 }
             } else {
@@ -129,8 +129,8 @@ impl Writer {
             lane.memory.write_rows(USER + at, count, &bytes[from * width..(from + rows) * width]);
         }
         if let Some(next) = steps.next_obs {
-            lane.kept.keep(What::Next, &self.obs, next, from + rows - 1);
-            self.doubts.appends += count;
+            lane.kept.keep(KeptKind::Next, &self.obs, next, from + rows - 1);
+            self.warnings.appends += count;
         } else {
             lane.kept.forget();
         }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_before_anything_is_appended() {
+    fn errors_are_raised_before_any_row_is_appended() {
         let ring = ring(2, 64, LanePolicy::default());
         let options = WriterOptions::lanes(2).autoreset(AutoresetMode::SameStep);
         let mut writer = ring.writer(options).unwrap();

@@ -4,7 +4,7 @@ use std::{process, thread};
 
 use backcast_layout::protocol::{MAX_SEQ, notify};
 
-use super::kept::What;
+use super::kept::KeptKind;
 use super::plan::Planned;
 use super::{Writer, check_flags};
 use crate::error::AppendError;
@@ -15,7 +15,7 @@ impl Writer {
     /// it. For environments that were reset in mid-episode. A waiting `next_obs` becomes the FINAL
     /// row of the old episode, so that its last transition is not lost.
     ///
-    /// Waits for a lease in the way of that row like [`append`](Self::append).
+    /// Waits for a lease that blocks that row, like [`append`](Self::append).
     pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
         self.restart_until(lanes, &mut || false)
     }
@@ -34,7 +34,7 @@ impl Writer {
             lane.kept.forget();
             lane.settle();
         }
-        self.look_at_name();
+        self.check_name();
         Ok(())
     }
 
@@ -58,16 +58,17 @@ impl Writer {
         chosen: impl Fn(usize) -> bool,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
-        if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.what() == What::Next) {
+        if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.kind() == KeptKind::Next)
+        {
             return Ok(());
         }
         // A waiting observation becomes FINAL also in a ring that was replaced: the next append
         // reports that.
-        let _ = self.heed_notices();
+        let _ = self.follow_notices();
         self.planned.clear();
         for (i, lane) in self.lanes.iter().enumerate() {
             let mut planned = Planned::nothing(lane.clock);
-            if chosen(i) && lane.kept.what() == What::Next {
+            if chosen(i) && lane.kept.kind() == KeptKind::Next {
                 let (last, clock) = lane.clock.finish();
                 (planned.cut, planned.clock) = (Some(last), clock);
                 let rows = lane.memory.head();

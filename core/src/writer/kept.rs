@@ -20,7 +20,7 @@ pub(super) fn obs_columns(schema: &Schema) -> Box<[ObsColumn]> {
 
 /// Meaning of a kept observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum KeptKind {
     /// No observation is kept.
     #[default]
     Nothing,
@@ -32,27 +32,27 @@ pub(super) enum What {
 
 /// An observation: the bytes of the columns of role obs, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    what: What,
+pub(super) struct KeptObservation {
+    kind: KeptKind,
     bytes: Vec<u8>,
 }
 
-impl Kept {
+impl KeptObservation {
     #[inline]
-    pub(super) fn what(&self) -> What {
-        self.what
+    pub(super) fn kind(&self) -> KeptKind {
+        self.kind
     }
 
     /// Drops the observation; its memory is used again.
     pub(super) fn forget(&mut self) {
-        self.what = What::Nothing;
+        self.kind = KeptKind::Nothing;
     }
 
     /// Keeps row `i` of the columns of role obs.
     #[inline]
-    pub(super) fn keep(&mut self, what: What, obs: &[ObsColumn], columns: &[&[u8]], i: usize) {
+    pub(super) fn keep(&mut self, kind: KeptKind, obs: &[ObsColumn], columns: &[&[u8]], i: usize) {
         // Without columns of role obs there is nothing to compare: all would be equal.
-        self.what = if obs.is_empty() { What::Nothing } else { what };
+        self.kind = if obs.is_empty() { KeptKind::Nothing } else { kind };
         if let ([column], [bytes]) = (obs, columns)
             && self.bytes.len() == column.width
         {

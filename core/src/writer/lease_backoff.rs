@@ -1,4 +1,4 @@
-//! Waits for a lease in the way of a writer, or drops rows, as the lane policy says.
+//! Waits for a lease that blocks a writer, or drops rows, by the lane policy.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub struct Stall {
     pub lane: u32,
     /// Reader slot of the lease's holder.
     pub slot: u32,
-    /// Process of the holder, as it says.
+    /// Process that claims to hold the lease.
     pub pid: u64,
     /// First row leased.
     pub start: u64,
@@ -28,9 +28,9 @@ pub struct Stall {
     pub dropped: bool,
 }
 
-/// A lease in the way, and since when.
+/// A blocking lease, and since when it blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Met {
+pub(crate) struct BlockingLease {
     pub(crate) pin: Pin,
     pub(crate) since: Instant,
     /// Whether the append in progress was counted as stalled. An interrupted append and its next
@@ -41,7 +41,7 @@ pub(crate) struct Met {
 /// Backoff of a writer of one lane for leases in its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseBackoff {
-    met: Option<Met>,
+    met: Option<BlockingLease>,
     /// Last lease that was waited for in full: it is not waited for again.
     spent: Option<Pin>,
     /// Last lease that was reported.
@@ -50,10 +50,10 @@ pub(crate) struct LeaseBackoff {
 
 /// Decision for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum RoomDecision {
     /// Write the rows.
-    There,
-    /// Wait, then look again.
+    Free,
+    /// Wait, then scan the pins again.
     Wait,
     /// Drop the new rows.
     Drop,
@@ -62,7 +62,7 @@ pub(crate) enum Room {
 impl LeaseBackoff {
     /// Scans the pins of a lane whose rows are announced and fenced. Returns whether they may be
     /// written. Cheap; no system call.
-    pub(crate) fn look(
+    pub(crate) fn scan_pins(
         &mut self,
         store: &RingStore,
         lane: u32,
@@ -73,14 +73,15 @@ impl LeaseBackoff {
         let free = writer.settle(found.map(|pin| pin.start), rows);
         let in_the_way = found.filter(|_| !free);
         if self.met.map(|met| met.pin) != in_the_way {
-            self.met = in_the_way.map(|pin| Met { pin, since: Instant::now(), counted: false });
+            self.met =
+                in_the_way.map(|pin| BlockingLease { pin, since: Instant::now(), counted: false });
         }
         free
     }
 
-    /// Counts the lease in the way, once for each append that it stalls. Counted at the beginning,
-    /// so that a holder that ends the lease meanwhile sees it.
-    pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<Met> {
+    /// Counts a blocking lease once for each append that it stalls. Counted at the beginning, so
+    /// that a holder that ends the lease meanwhile sees it.
+    pub(crate) fn count(&mut self, store: &RingStore, lane: &ClaimedLane) -> Option<BlockingLease> {
         let met = self.met.as_mut()?;
         if !mem::replace(&mut met.counted, true) {
             store.count_stall(met.pin.slot);
@@ -96,9 +97,15 @@ impl LeaseBackoff {
         }
     }
 
-    /// Decides by the policy about the lease that [`look`](Self::look) found.
-    pub(crate) fn decide(&mut self, store: &RingStore, lane: u32) -> Result<Room, AppendError> {
-        let Some(Met { pin, since, .. }) = self.met else { return Ok(Room::There) };
+    /// Decides by the policy about the lease that [`scan_pins`](Self::scan_pins) found.
+    pub(crate) fn decide(
+        &mut self,
+        store: &RingStore,
+        lane: u32,
+    ) -> Result<RoomDecision, AppendError> {
+        let Some(BlockingLease { pin, since, .. }) = self.met else {
+            return Ok(RoomDecision::Free);
+        };
         match store.spec().policy {
             LanePolicy::Fail => {
                 self.append_is_over();
@@ -106,13 +113,13 @@ impl LeaseBackoff {
                 Err(AppendError::Leased { lane, slot, pid: pid(store, slot), start })
             }
             // An overwriting ring scans no pins.
-            LanePolicy::Overwrite | LanePolicy::DropNew => Ok(Room::Drop),
+            LanePolicy::Overwrite | LanePolicy::DropNew => Ok(RoomDecision::Drop),
             LanePolicy::Block(timeout) => {
                 if self.spent != Some(pin) && since.elapsed() < timeout {
-                    return Ok(Room::Wait);
+                    return Ok(RoomDecision::Wait);
                 }
                 self.spent = Some(pin);
-                Ok(Room::Drop)
+                Ok(RoomDecision::Drop)
             }
         }
     }
@@ -122,10 +129,10 @@ impl LeaseBackoff {
         &mut self,
         store: &RingStore,
         lane: u32,
-        met: Met,
+        met: BlockingLease,
         dropped: bool,
     ) -> Option<Stall> {
-        let Met { pin, since, .. } = met;
+        let BlockingLease { pin, since, .. } = met;
         if self.reported.replace(pin) == Some(pin) {
             return None;
         }
@@ -134,17 +141,17 @@ impl LeaseBackoff {
         Some(Stall { lane, slot, pid: pid(store, slot), start, waited, dropped })
     }
 
-    /// Returns the lease in the way, and since when.
-    pub(crate) fn met(&self) -> Option<Met> {
+    /// Returns the blocking lease, and since when it blocks.
+    pub(crate) fn met(&self) -> Option<BlockingLease> {
         self.met
     }
 }
 
-/// Sleeps until a lease ends, for a few milliseconds at most, unless `look` finds room first.
-pub(crate) fn nap(store: &RingStore, look: &mut dyn FnMut() -> bool) {
+/// Sleeps until a lease ends, for a few milliseconds at most, unless `settled` finds room first.
+pub(crate) fn sleep_unless_settled(store: &RingStore, settled: &mut dyn FnMut() -> bool) {
     let notifier = store.released();
     let ticket = listen(&notifier);
-    if !look() {
+    if !settled() {
         ticket.sleep(&notifier, SLICE);
     }
 }

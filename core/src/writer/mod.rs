@@ -2,32 +2,32 @@
 
 mod claim;
 mod counts;
-mod doubt;
 pub(crate) mod episode_clock;
 mod extend;
 mod finish;
 mod kept;
 pub(crate) mod lease_backoff;
-mod moves;
+mod notices;
 pub(crate) mod options;
 mod plan;
 mod reserve;
 mod room;
 pub(crate) mod step;
+mod warnings;
 
 use std::mem;
 use std::sync::Arc;
 
 pub use self::counts::WriterCounts;
-pub use self::doubt::{Doubt, Sign};
 pub use self::reserve::{ColumnMut, Ends, Reserved, Suspended};
+pub use self::warnings::{ResetHint, WriterWarning};
 use backcast_layout::protocol::{LaneWriter, notify};
 use backcast_layout::{ClaimedLane, Column, DType, Role};
 
-use self::doubt::Doubts;
-use self::kept::{Kept, ObsColumn, What};
-use self::moves::Moves;
+use self::kept::{KeptKind, KeptObservation, ObsColumn};
+use self::notices::FollowedNotices;
 use self::plan::Planned;
+use self::warnings::WriterWarnings;
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
@@ -41,7 +41,7 @@ use crate::writer::step::Step;
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 ///
 /// A `next_obs` that still waits for its successor becomes the FINAL row of its episode when the
-/// writer is dropped, unless a lease is in the way; [`finish`](Self::finish) waits for that.
+/// writer is dropped, unless a lease blocks it; [`finish`](Self::finish) waits for that.
 #[derive(Debug)]
 pub struct Writer {
     // Before the ring: the claims hold it too, and its last handle removes it.
@@ -59,10 +59,10 @@ pub struct Writer {
     rows_written: u64,
     counts: Arc<WriterCounts>,
     stall: Option<Stall>,
-    doubts: Doubts,
-    /// Whether [`stall`](Self::stall) or [`doubts`](Self::doubts) have something to report.
-    has_news: bool,
-    moves: Moves,
+    warnings: WriterWarnings,
+    /// Whether [`stall`](Self::stall) or [`warnings`](Self::warnings) have something to report.
+    has_warnings: bool,
+    notices: FollowedNotices,
     /// Columns of role obs.
     obs: Box<[ObsColumn]>,
     /// Place and dtype of the column `reward`.
@@ -76,7 +76,7 @@ struct OwnLane {
     memory: LaneWriter<ClaimedLane>,
     clock: EpisodeClock,
     backoff: LeaseBackoff,
-    kept: Kept,
+    kept: KeptObservation,
     /// Whether the next append makes one row, without an observation to compare it with.
     plain: bool,
 }
@@ -90,11 +90,11 @@ impl Writer {
     /// the episode is cut: its FINAL row holds the `next_obs`, the new row is marked GAP, and
     /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
-    /// Waits only while a lease is in the way, and as the lane policy says. A lane whose rows were
-    /// dropped in the end returns [`RowIndex::NONE`], and its next row is marked GAP. In next-step
-    /// mode the FINAL row of an episode is dropped with the row that ended it, even if it comes
-    /// later. If only the FINAL row is dropped, the row that ended the episode stays, and no
-    /// transition begins with it, since it has no successor.
+    /// Waits only while a lease blocks a row, by the lane policy. A lane whose rows were dropped in
+    /// the end returns [`RowIndex::NONE`], and its next row is marked GAP. In next-step mode the
+    /// FINAL row of an episode is dropped with the row that ended it, even if it comes later. If
+    /// only the FINAL row is dropped, the row that ended the episode stays, and no transition
+    /// begins with it, since it has no successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)
@@ -154,7 +154,7 @@ impl Writer {
         if appended {
             return Ok(());
         }
-        self.heed_notices()?;
+        self.follow_notices()?;
         self.plan(step)?;
         self.make_room(interrupted)?;
         self.append_planned(step);
@@ -187,12 +187,12 @@ impl Writer {
             self.indices.clear();
         }
         for (i, (lane, number)) in self.lanes.iter_mut().zip(&self.numbers).enumerate() {
-            lane.kept.keep(What::Next, &self.obs, next, i);
+            lane.kept.keep(KeptKind::Next, &self.obs, next, i);
             lane.plain = false;
             self.indices.push(lane.publish_plainly(*number));
         }
         self.rows_written += of as u64;
-        self.doubts.appends += of as u64;
+        self.warnings.appends += of as u64;
         true
     }
 
@@ -259,24 +259,24 @@ impl Writer {
     /// Returns the lease that made an append wait or drop rows, once per lease: for a warning.
     pub fn take_stall(&mut self) -> Option<Stall> {
         let stall = mem::take(&mut self.stall);
-        self.has_news = self.doubts.has_news();
+        self.has_warnings = self.warnings.has_warnings();
         stall
     }
 
-    /// Whether [`take_stall`](Self::take_stall), [`take_doubt`](Self::take_doubt) or
+    /// Whether [`take_stall`](Self::take_stall), [`take_warning`](Self::take_warning) or
     /// [`Ring::take_unlinked`] has something to report.
     #[must_use]
     #[inline]
-    pub fn has_news(&self) -> bool {
-        self.has_news || self.ring.has_unlinked_news()
+    pub fn has_warnings(&self) -> bool {
+        self.has_warnings || self.ring.has_unlinked_warning()
     }
 
     /// Returns a suspected misuse by which rows differ in meaning from what the caller intends,
     /// once per writer and kind. For a warning.
-    pub fn take_doubt(&mut self) -> Option<Doubt> {
-        let doubt = self.doubts.take();
-        self.has_news = self.stall.is_some() || self.doubts.has_news();
-        doubt
+    pub fn take_warning(&mut self) -> Option<WriterWarning> {
+        let warning = self.warnings.take();
+        self.has_warnings = self.stall.is_some() || self.warnings.has_warnings();
+        warning
     }
 
     /// Returns the rows that this writer dropped because of a lease. They include the FINAL row of
@@ -396,11 +396,13 @@ impl OwnLane {
         if self.clock.awaits_final() {
             return false;
         }
-        match self.kept.what() {
-            What::Nothing => self.write_row(step, row),
+        match self.kept.kind() {
+            KeptKind::Nothing => self.write_row(step, row),
             // `write_row` checks the sizes before the columns are compared.
-            What::Next => self.write_row(step, row) && self.kept.is_row(obs, step.columns, row.0),
-            What::Final => false,
+            KeptKind::Next => {
+                self.write_row(step, row) && self.kept.is_row(obs, step.columns, row.0)
+            }
+            KeptKind::Final => false,
         }
     }
 
@@ -415,7 +417,7 @@ impl OwnLane {
 
     /// Updates `plain` after the clock or the kept observation changed.
     fn settle(&mut self) {
-        self.plain = !self.clock.awaits_final() && self.kept.what() == What::Nothing;
+        self.plain = !self.clock.awaits_final() && self.kept.kind() == KeptKind::Nothing;
     }
 
     /// Publishes the row that was written.

@@ -2,8 +2,8 @@
 
 use backcast_layout::protocol::MAX_SEQ;
 
-use super::doubt::{Sign, is_nonzero};
-use super::kept::What;
+use super::kept::KeptKind;
+use super::warnings::{ResetHint, is_nonzero};
 use super::{OwnLane, Writer, row};
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
@@ -21,7 +21,7 @@ pub(super) struct Planned {
     /// Further rows that may be needed.
     pub(super) spare: u64,
     /// Hint at a wrong mode.
-    pub(super) sign: Option<Sign>,
+    pub(super) hint: Option<ResetHint>,
     /// Whether the rows were announced just now, or are still frozen.
     pub(super) unsettled: bool,
     /// Rows of the step that are not appended: a lease leaves no room for them, or the step is the
@@ -32,7 +32,7 @@ pub(super) struct Planned {
 impl Planned {
     pub(super) fn new(rows: AppendedRows, clock: EpisodeClock) -> Self {
         let dropped = u64::from(rows == AppendedRows::Nothing);
-        Self { cut: None, rows, clock, spare: 0, sign: None, unsettled: false, dropped }
+        Self { cut: None, rows, clock, spare: 0, hint: None, unsettled: false, dropped }
     }
 
     /// Plan of a lane that does not change.
@@ -49,7 +49,7 @@ impl Planned {
     pub(super) fn drop_rows(&mut self, before: EpisodeClock) {
         self.dropped = self.room() - self.spare;
         self.clock = before.without(self.clock);
-        (self.cut, self.rows, self.spare, self.sign) = (None, AppendedRows::Nothing, 0, None);
+        (self.cut, self.rows, self.spare, self.hint) = (None, AppendedRows::Nothing, 0, None);
         self.unsettled = false;
     }
 }
@@ -61,8 +61,8 @@ impl Writer {
         for (i, lane) in self.lanes.iter().enumerate() {
             let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
             let ends = (flag(step.terminated), flag(step.truncated));
-            let same =
-                lane.kept.what() != What::Nothing && lane.kept.is_row(&self.obs, step.columns, i);
+            let same = lane.kept.kind() != KeptKind::Nothing
+                && lane.kept.is_row(&self.obs, step.columns, i);
             let rewarded = || self.reward.is_some_and(|reward| is_rewarded(reward, step, i));
             let planned = lane.planned(self.mode, ends, same, rewarded);
             // A schema without observations has nothing to store when a lane ends.
@@ -95,7 +95,7 @@ impl Writer {
                 AppendedRows::Step(marks) => {
                     lane.write_step(ahead, marks, step, i);
                     match step.next_obs {
-                        Some(next) => lane.kept.keep(What::Next, obs, next, i),
+                        Some(next) => lane.kept.keep(KeptKind::Next, obs, next, i),
                         None => lane.kept.forget(),
                     }
                 }
@@ -103,10 +103,10 @@ impl Writer {
                     lane.write_step(ahead, marks, step, i);
                     let rows = given.iter().zip(obs).map(|(bytes, c)| row(bytes, c.width, i));
                     lane.write_final(schema, ahead + 1, last, &self.zeros, rows);
-                    lane.kept.keep(What::Final, obs, given, i);
+                    lane.kept.keep(KeptKind::Final, obs, given, i);
                 }
                 AppendedRows::Final(marks) => {
-                    if lane.kept.what() == What::Next {
+                    if lane.kept.kind() == KeptKind::Next {
                         lane.write_final(schema, ahead, marks, &self.zeros, lane.kept.rows(obs));
                     } else {
                         let rows = obs.iter().filter_map(|column| {
@@ -121,17 +121,17 @@ impl Writer {
             lane.clock = planned.clock;
             lane.settle();
             let (rows, own) = (planned.room(), lane.memory.lane());
-            self.doubts.appends +=
+            self.warnings.appends +=
                 u64::from(step.next_obs.is_some() && matches!(planned.rows, AppendedRows::Step(_)));
             if planned.cut.is_some() {
                 own.count_cut();
-                self.doubts.cut(of);
+                self.warnings.cut(of);
             }
-            if let Some(sign) = planned.sign {
+            if let Some(hint) = planned.hint {
                 own.count_suspect_reset();
-                self.doubts.reset(i, self.mode, sign);
+                self.warnings.reset(i, self.mode, hint);
             }
-            self.has_news |= self.doubts.has_news();
+            self.has_warnings |= self.warnings.has_warnings();
             if planned.rows == AppendedRows::Nothing {
                 self.counts.add_dropped(planned.dropped);
                 own.count_dropped(planned.dropped);
@@ -154,30 +154,29 @@ impl OwnLane {
         same: bool,
         rewarded: impl FnOnce() -> bool,
     ) -> Planned {
-        let kept = self.kept.what();
+        let kept = self.kept.kind();
         let mut clock = self.clock;
         let mut cut = None;
-        let mut sign = None;
+        let mut hint = None;
         if clock.is_ended() {
             // In next-step mode: this append brings the FINAL row.
-            if kept == What::Next && !same {
-                sign = Some(Sign::Differs);
+            if kept == KeptKind::Next && !same {
+                hint = Some(ResetHint::Differs);
             } else if terminated || truncated || rewarded() {
-                sign = Some(Sign::Acted);
+                hint = Some(ResetHint::Acted);
             }
-        } else if kept == What::Next && !same {
+        } else if kept == KeptKind::Next && !same {
             let (last, after) = clock.cut();
             (cut, clock) = (Some(last), after);
-        } else if kept == What::Final && same {
-            sign = Some(Sign::Repeated);
+        } else if kept == KeptKind::Final && same {
+            hint = Some(ResetHint::Repeated);
         }
         let (rows, clock) = clock.advance(mode, terminated, truncated);
-        Planned { cut, sign, ..Planned::new(rows, clock) }
+        Planned { cut, hint, ..Planned::new(rows, clock) }
     }
 }
 
-/// Returns the observations that end episodes: in disabled mode `next_obs` stands in for
-/// `final_obs`.
+/// Returns the observations that end episodes: `final_obs`, or `next_obs` in disabled mode.
 pub(super) fn finals<'a>(step: &Step<'a>, mode: AutoresetMode) -> Option<&'a [&'a [u8]]> {
     step.final_obs.or(step.next_obs.filter(|_| mode == AutoresetMode::Disabled))
 }

@@ -7,7 +7,7 @@ use backcast_layout::{Column, DType, LaneAlias, Role};
 
 pub use self::commit::Ends;
 use super::Writer;
-use super::kept::What;
+use super::kept::KeptKind;
 use super::plan::Planned;
 use crate::autoreset::AutoresetMode;
 use crate::element::Element;
@@ -45,7 +45,7 @@ impl Writer {
     /// an end is the FINAL one, of which only observations count. In the other modes
     /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
-    /// Waits while a lease is in the way like [`append`](Self::append). If the policy then is to
+    /// Waits while a lease blocks the row, like [`append`](Self::append). If the policy then is to
     /// drop the row, it can be written like any other, and the commit returns
     /// [`RowIndex::NONE`](crate::RowIndex::NONE).
     ///
@@ -75,7 +75,7 @@ impl Writer {
         &mut self,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Reserved<'_>, AppendError> {
-        self.heed_notices()?;
+        self.follow_notices()?;
         let room = self.reserved_room();
         let lanes = self.lanes.len();
         let [lane] = &mut *self.lanes else {
@@ -101,7 +101,7 @@ impl Writer {
     /// cut before it, and the one of an episode that it ends.
     fn reserved_room(&self) -> u64 {
         let waits =
-            |lane: &super::OwnLane| lane.kept.what() == What::Next && !lane.clock.is_ended();
+            |lane: &super::OwnLane| lane.kept.kind() == KeptKind::Next && !lane.clock.is_ended();
         let cut = self.lanes.first().is_some_and(waits);
         let ends = self.mode != AutoresetMode::NextStep && !self.obs.is_empty();
         1 + u64::from(cut) + u64::from(ends)
@@ -239,7 +239,7 @@ impl Reserved<'_> {
         self.nowhere || (self.is_final() && columns.get(at).is_some_and(of_steps))
     }
 
-    /// Drops the row: there is none, and the lane goes on.
+    /// Abandons the row, and the lane continues without it.
     pub fn abort(self) {}
 }
 
@@ -350,7 +350,7 @@ mod tests {
         let [mut one, mut other] = [&appended, &reserved].map(|ring| {
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap()
         });
-        // Twice around, with rows given up in between and all kinds of ends.
+        // Two laps, with abandoned rows in between and all kinds of ends.
         for step in 0..150_u8 {
             let end = (step % 7 == 6, step % 11 == 10);
             if step % 5 == 0 {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_a_row_before_its_commit_and_its_slot_is_nobodys_meanwhile() {
+    fn a_reserved_row_is_invisible_before_its_commit() {
         let ring = ring(LanePolicy::default());
         let mut writer =
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
@@ -404,7 +404,7 @@ mod tests {
         assert!(row.is_final());
         row.column("obs").unwrap().write(&obs(2)).unwrap();
         row.column("pixels").unwrap().fill(2_u8);
-        // Not an observation: it is not missed, and what is written of it goes nowhere.
+        // Not an observation: it may be left unwritten, and writes to it are discarded.
         row.column("action").unwrap().write(&[5_i64]).unwrap();
         row.commit(true, true).unwrap();
         let rows = ring.rows(0, 0..2).unwrap();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_says_so_and_leaves_no_row() {
+    fn refused_reservations_say_why_and_leave_no_row() {
         let ring = ring(LanePolicy::default());
         let two = Ring::heap(ring.schema(), RingOptions::with_capacity(40).lanes(2)).unwrap();
         let mut both =

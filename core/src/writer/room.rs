@@ -1,8 +1,8 @@
-//! Makes room for rows: announces them, and deals with leases as the lane policy says.
+//! Makes room for rows: reserves them, and handles leases by the lane policy.
 
 use super::Writer;
 use crate::error::AppendError;
-use crate::writer::lease_backoff::{Met, Room, nap};
+use crate::writer::lease_backoff::{BlockingLease, RoomDecision, sleep_unless_settled};
 
 impl Writer {
     /// Announces the planned rows and checks that no lease freezes their slots.
@@ -23,7 +23,7 @@ impl Writer {
         let Some(lane) = self.lanes.first() else { return Ok(()) };
         if self.ring.store().spec().policy.grants_leases() {
             lane.memory.announced_to_pins();
-            if !self.look() {
+            if !self.settle_lanes() {
                 self.counts.wait_begins(self.rows_written);
                 let outcome = self.wait_for_leases(interrupted);
                 self.counts.wait_ends();
@@ -40,19 +40,19 @@ impl Writer {
     }
 
     /// Scans the pins of the lanes that are not settled. Returns `true` if all are now.
-    fn look(&mut self) -> bool {
+    fn settle_lanes(&mut self) -> bool {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&mut self.planned).zip(&self.numbers);
         let mut settled = true;
         for ((lane, planned), number) in lanes.filter(|((_, planned), _)| planned.unsettled) {
             let rows = planned.room();
-            planned.unsettled = !lane.backoff.look(store, *number, &mut lane.memory, rows);
+            planned.unsettled = !lane.backoff.scan_pins(store, *number, &mut lane.memory, rows);
             settled &= !planned.unsettled;
         }
         settled
     }
 
-    /// Waits for a lease in the way of a lane, drops the rows of that lane, or fails.
+    /// Waits for a lease that blocks a lane, drops the rows of that lane, or fails.
     #[cold]
     fn wait_for_leases(
         &mut self,
@@ -68,7 +68,9 @@ impl Writer {
                 else {
                     continue;
                 };
-                let Some(Met { pin, .. }) = lane.backoff.met().filter(|_| planned.unsettled) else {
+                let Some(BlockingLease { pin, .. }) =
+                    lane.backoff.met().filter(|_| planned.unsettled)
+                else {
                     continue;
                 };
                 // A dead holder holds no lock: its pins are cleared.
@@ -80,27 +82,28 @@ impl Writer {
                     *met = lane.backoff.count(store, lane.memory.lane());
                 }
                 match lane.backoff.decide(store, number)? {
-                    Room::There => {}
-                    Room::Wait => waits = true,
-                    Room::Drop => planned.drop_rows(lane.clock),
+                    RoomDecision::Free => {}
+                    RoomDecision::Wait => waits = true,
+                    RoomDecision::Drop => planned.drop_rows(lane.clock),
                 }
             }
-            if !waits || self.look() {
+            if !waits || self.settle_lanes() {
                 break;
             }
             if interrupted() {
-                let since = met.iter().flatten().map(|met: &Met| met.since.elapsed()).max();
+                let since =
+                    met.iter().flatten().map(|met: &BlockingLease| met.since.elapsed()).max();
                 let waited_ms = since.unwrap_or_default().as_millis();
                 return Err(AppendError::Interrupted { waited_ms });
             }
-            nap(store, &mut || self.look());
+            sleep_unless_settled(store, &mut || self.settle_lanes());
         }
         self.report(&met);
         Ok(())
     }
 
-    /// Keeps the first new lease in the way for the warning.
-    fn report(&mut self, met: &[Option<Met>]) {
+    /// Keeps the first new blocking lease for the warning.
+    fn report(&mut self, met: &[Option<BlockingLease>]) {
         let store = self.ring.store();
         let lanes = self.lanes.iter_mut().zip(&self.planned).zip(&self.numbers).zip(met);
         for (((lane, planned), number), met) in lanes {
@@ -109,7 +112,7 @@ impl Writer {
             if let Some(stall) = lane.backoff.report(store, *number, met, planned.dropped > 0) {
                 tracing::warn!(?stall, "a lease made a writer wait or drop rows");
                 self.stall.get_or_insert(stall);
-                self.has_news = true;
+                self.has_warnings = true;
             }
         }
     }

@@ -19,13 +19,13 @@ use crate::text::units;
 
 /// Write a ring to a Parquet, CSV or Minari file.
 ///
-/// Writers and learners go on meanwhile; the lane that is overwritten soonest is read first. Rows
-/// that are overwritten before they are read are missing from the file: at most as many as were
-/// published meanwhile. The exit status is then 3, and a message says how many. A table (parquet,
-/// csv) has all rows as stored: lane, seq, episode, t, flags, then the ring's columns; a Minari
-/// dataset has episodes of obs, action and reward. The file appears whole or not at all. A killed
-/// export leaves the folder PATH.backcast-partial, which the next export to PATH or `backcast gc`
-/// removes.
+/// Writers and learners keep running; the lane that is overwritten soonest is read first. Rows that
+/// are overwritten before they are read are missing from the file, at most as many as were
+/// published meanwhile. The exit status is then 3, and a message gives their number. A table
+/// (parquet, csv) has all rows as stored: lane, seq, episode, t, flags, then the ring's columns; a
+/// Minari dataset has episodes of obs, action and reward. The file appears whole or not at all. A
+/// killed export leaves the folder PATH.backcast-partial, which the next export to PATH or
+/// `backcast gc` removes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,11 +38,11 @@ pub(crate) struct Args {
     name: String,
     /// File to write, or folder for a Minari dataset.
     path: PathBuf,
-    /// parquet, csv or minari (default: what the path's extension says; minari without one).
+    /// parquet, csv or minari (default: by the path's extension; minari without one).
     #[arg(long, value_parser = named(WRITTEN))]
     format: Option<Format>,
-    /// Replace what is at PATH once the new file is complete: a file, or for a dataset an empty
-    /// folder or another dataset.
+    /// Replace the file at PATH once the new one is complete; for a dataset, an empty folder or
+    /// another dataset.
     #[arg(long)]
     overwrite: bool,
     /// Rows of a Parquet row group (default: 32 MiB of them).
@@ -95,7 +95,7 @@ pub(crate) fn run(
     Ok(exit(&report))
 }
 
-/// An export that failed by itself.
+/// An export that failed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainExport(ExportError);

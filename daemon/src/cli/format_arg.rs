@@ -9,7 +9,7 @@ use super::outcome::{Exit, Fails};
 
 /// The path does not determine the format.
 #[derive(Debug, Error)]
-#[error("the extension of {} says no format; give --format {formats}", path.display())]
+#[error("the extension of {} names no format; give --format {formats}", path.display())]
 pub(crate) struct UnknownFormat {
     path: PathBuf,
     formats: &'static str,

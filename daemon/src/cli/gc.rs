@@ -16,8 +16,9 @@ use crate::text::units;
 /// Remove rings and panels that are not persistent and that no process holds.
 ///
 /// Killed programs leave them behind. Held and persistent objects are never touched; the kernel's
-/// locks, not process numbers, say what is held. Also gives back memory that a killed `backcast
-/// resize` left in a ring, and removes what killed exports left in the given folders.
+/// locks, not process numbers, decide what is held. Also frees memory that a killed
+/// `backcast resize` left in a ring, and removes files that killed exports left in the given
+/// folders.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Folders that were exported to (default: the current one).
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
-    /// Only say what would be removed.
+    /// List what would be removed, and remove nothing.
     #[arg(long)]
     dry_run: bool,
 }

@@ -35,10 +35,10 @@ pub(crate) struct Args {
     path: PathBuf,
     /// Name of the ring.
     name: String,
-    /// parquet, minari or npz (default: what the path's extension says; minari without one).
+    /// parquet, minari or npz (default: by the path's extension; minari without one).
     #[arg(long, value_parser = named(READ))]
     format: Option<Format>,
-    /// Rows over all lanes together (default: as many as the ring had or the data has).
+    /// Rows over all lanes together (default: those of the exported ring, or of the data).
     #[arg(long, value_name = "ROWS", value_parser = rows)]
     capacity: Option<u64>,
     /// When the name is taken: error or replace. The old ring stays until the new one is complete.

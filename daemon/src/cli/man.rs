@@ -34,8 +34,8 @@ struct Written {
 #[derive(Debug, Error)]
 enum ManError {
     #[error(
-        "this user may not look into {}: {source}; have its owner let you in, or pass another \
-         directory with --into",
+        "this user may not read {}: {source}; ask its owner for access, or pass another directory \
+         with --into",
         path.display()
     )]
     NoAccess { path: PathBuf, source: std::io::Error },

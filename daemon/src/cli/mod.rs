@@ -221,8 +221,8 @@ enum DirectoryError {
     )]
     Missing { path: PathBuf },
     #[error(
-        "this user may not look into {}: {source}; have its owner let you in, or pass another \
-         directory with --dir or BACKCAST_DIR",
+        "this user may not read {}: {source}; ask its owner for access, or pass another directory \
+         with --dir or BACKCAST_DIR",
         path.display()
     )]
     NoAccess { path: PathBuf, source: std::io::Error },

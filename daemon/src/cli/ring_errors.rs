@@ -29,8 +29,8 @@ enum TypedRemedy {
     )]
     NotAttachable { kind: Kind, name: String, state: Cow<'static, str> },
     #[error(
-        "the {kind} named `{name}` differs from what was asked: {what}; ask for the same, choose \
-         another name, or give --exist replace"
+        "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
+         choose another name, or give --exist replace"
     )]
     Different { kind: Kind, name: String, what: String },
     #[error(
@@ -54,7 +54,7 @@ impl Fails for TypedRemedy {
     }
 }
 
-/// Describes what is short, with the numbers if bytes are.
+/// Describes the shortage, with the numbers if it is one of bytes.
 fn shortage(asked: u64, available: u64, limit: &str) -> String {
     if asked == 0 {
         return limit.to_owned();

@@ -42,8 +42,8 @@ pub(crate) struct Args {
 #[derive(Debug, Error)]
 enum RmError {
     #[error(
-        "{kind} `{name}` is held by {holders}; end what holds it, or remove it under its users \
-         with --force (they keep their memory, no other process can attach)"
+        "{kind} `{name}` is held by {holders}; end its holders, or remove it under its users with \
+         --force (they keep their memory, no other process can attach)"
     )]
     Held { kind: Kind, name: String, holders: String },
     #[error(

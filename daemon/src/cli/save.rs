@@ -19,7 +19,7 @@ use crate::text::units;
 
 /// Save a ring to disk as a snapshot.
 ///
-/// Writers and learners go on meanwhile: the snapshot has the rows that were published when the
+/// Writers and learners keep running: the snapshot has the rows that were published when the
 /// command began. It shares rows with earlier snapshots of the ring. A complete snapshot survives a
 /// reboot; Ctrl-C leaves nothing. With --daemon the daemon saves to its own store, and completes
 /// the save even if this command is stopped.

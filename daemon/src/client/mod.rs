@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// Creates a ring within the daemon's budget, or attaches to it as [`RingOptions::exist`] says.
-    /// The ring is in the daemon's base directory, whatever the options say.
+    /// The ring is in the daemon's base directory; that of the options is ignored.
     pub fn create(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Finds objects by name, and says why there is none.
+//! Finds objects by name, and explains a failure.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::text::parse::nearest;
 pub(crate) enum FindError {
     #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
     NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
-    #[error("`{name}` names a ring and a panel; say which with --kind ring or --kind panel")]
+    #[error("`{name}` names a ring and a panel; choose one with --kind ring or --kind panel")]
     Ambiguous { name: String },
     #[error(
         "{kind} `{name}` is orphaned: it is not persistent and no process holds it any more; \
@@ -50,7 +50,7 @@ pub(crate) enum FindError {
 
 fn hint(suggestion: Option<&str>) -> String {
     suggestion.map_or_else(
-        || "; `backcast ls` lists what there is".to_owned(),
+        || "; `backcast ls` lists what exists".to_owned(),
         |name| format!("; did you mean `{name}`?"),
     )
 }

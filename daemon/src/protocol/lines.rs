@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_given_up_at_its_limit_and_a_silent_peer_in_time() {
+    fn endless_lines_and_silent_peers_are_cut_off() {
         let (here, mut there) = UnixStream::pair().unwrap();
         there.write_all(&[b'x'; 200]).unwrap();
         let mut lines = Lines::new(&here, 100);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_reads_nothing_is_given_up() {
+    fn a_peer_that_reads_nothing_is_cut_off() {
         let (here, _there) = UnixStream::pair().unwrap();
         let line = vec![b'x'; 8 << 20];
         let brief = Instant::now() + Duration::from_millis(20);

@@ -507,7 +507,7 @@ mod tests {
     use backcast_core::DType;
 
     #[test]
-    fn a_request_says_what_was_asked_on_one_line_and_comes_back() {
+    fn requests_take_one_line_and_round_trip() {
         let schema = Schema::builder()
             .column("obs/x", DType::F32, &[3])
             .column_as("day", DType::I32, &[], Role::Obs)

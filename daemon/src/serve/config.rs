@@ -281,7 +281,7 @@ pub(crate) struct Interval(Duration);
 /// A text that is not an interval.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "interval `{text}` is none; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",
+    "interval `{text}` is not valid; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",
     INTERVAL_S.start(),
     INTERVAL_S.end()
 )]
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_what_the_flags_leave_open() {
+    fn the_file_sets_values_without_flags() {
         let text = "budget = \"8GiB\"\nwhen-full = \"shrink\"\ninterval = \"500ms\"\n\
                     metrics = \"127.0.0.1:9464\"\nsocket = \"/tmp/s\"\nlog = \"json\"\n\
                     log-level = \"debug\"\nmetrics-any-address = true\nmemfd = true\n";
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_gets_wrong_is_named() {
+    fn mistakes_in_the_file_are_named() {
         for (text, parts) in [
             ("bugdet = \"8GiB\"", &["`bugdet`", "did you mean `budget`?", "when-full"][..]),
             ("zzz = 1", &["`zzz`", "keys are: budget"]),

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::answer::{Reply, answer, is_long};
 use super::error::ServeError;
-use super::gate::{Entered, Gate};
+use super::limiter::{Admission, ConnectionLimiter};
 use super::listen::Listener;
 use super::shared::{Shared, add};
 use super::{spawn, stop_pipe};
@@ -45,13 +45,13 @@ impl Acceptor {
         listener.socket.set_nonblocking(true).map_err(ServeError::system("set up the socket"))?;
         let shared = Arc::clone(shared);
         let thread = spawn("accept", move || {
-            let gate = Gate::new(limit);
+            let limiter = ConnectionLimiter::new(limit);
             while wait_for(&listener.socket, &stopped) {
-                accept(&listener.socket, &shared, &gate);
+                accept(&listener.socket, &shared, &limiter);
             }
             // Remove the socket first, so that new clients do not wait for an answer.
             drop(listener);
-            gate.close();
+            limiter.close();
         })?;
         Ok(Self { path, stop: Some(stop), thread: Some(thread) })
     }
@@ -93,7 +93,7 @@ pub(crate) fn wait_for(listener: &impl AsFd, stopped: &impl AsFd) -> bool {
     }
 }
 
-fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
+fn accept(listener: &UnixListener, shared: &Arc<Shared>, limiter: &Arc<ConnectionLimiter>) {
     let socket = match listener.accept() {
         Ok((socket, _)) => socket,
         // Most likely out of descriptors. The client waits in the queue, and this thread must not
@@ -118,14 +118,15 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, gate: &Arc<Gate>) {
         return;
     }
     let Ok(copy) = socket.try_clone() else { return };
-    let Some(entered) = gate.enter(move || drop(copy.shutdown(std::net::Shutdown::Both))) else {
+    let Some(admission) = limiter.enter(move || drop(copy.shutdown(std::net::Shutdown::Both)))
+    else {
         let why = "all connections that the daemon allows are at work; try again later";
         let _ = send(&socket, &Answer::Error(Refusal::new(Code::Busy, why)), None, Duration::ZERO);
         return;
     };
     let shared = Arc::clone(shared);
     // Without a thread the connection is closed, which the client notices.
-    if let Err(error) = spawn("client", move || serve(&shared, &socket, &entered)) {
+    if let Err(error) = spawn("client", move || serve(&shared, &socket, &admission)) {
         tracing::warn!(%error, "refused a connection");
     }
 }
@@ -135,7 +136,7 @@ fn may_ask(peer: Option<&Peer>) -> bool {
     peer.is_some_and(Peer::is_us)
 }
 
-fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
+fn serve(shared: &Shared, socket: &UnixStream, admission: &Admission) {
     let mut lines = Lines::new(socket, MAX_REQUEST_BYTES);
     // Held until the next request or the end; by then the client holds the ring itself.
     let mut handed: Option<Ring>;
@@ -153,7 +154,7 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
             Ok(Line::Closed | Line::TooSlow) | Err(_) => return,
         };
         drop(lines.take_descriptor());
-        let stopping = !entered.begin_work();
+        let stopping = !admission.begin_work();
         let outcome = if stopping || shared.is_stopping() {
             Err(Refusal::new(Code::Stopping, "the daemon is ending; start another, then try again"))
         } else {
@@ -169,7 +170,7 @@ fn serve(shared: &Shared, socket: &UnixStream, entered: &Entered) {
         };
         handed = ring;
         let sent = send(socket, &answer, handed.as_ref(), PATIENCE);
-        entered.end_work();
+        admission.end_work();
         if sent.is_err() || stopping {
             return;
         }
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_user_may_ask_and_nobody_else() {
+    fn only_the_same_user_may_ask() {
         let (here, _there) = UnixStream::pair().unwrap();
         let us = Peer::of(&here).unwrap();
         assert!(may_ask(Some(&us)));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_with_the_reason() {
+    fn invalid_requests_are_refused_with_the_reason() {
         for (line, code, word) in [
             (&b""[..], Code::BadRequest, "EOF"),
             (b"\xff\xfe\x00", Code::BadRequest, "no request"),

@@ -11,7 +11,7 @@ use super::budget::room::{fits, over, room};
 use super::budget::{self, WhenFull};
 use super::grant::{granted, keep};
 use super::restore::bring_back;
-use super::shared::{Live, Shared, add};
+use super::shared::{CurrentSettings, Shared, add};
 use crate::objects::catalogue::is_garbage;
 use crate::objects::persist;
 use crate::protocol::{Code, CreateAsk, Granted, Refusal};
@@ -54,7 +54,11 @@ struct RingRequest<'a> {
 }
 
 /// Returns the ring and whether it was created.
-fn make(shared: &Shared, live: Live, request: RingRequest<'_>) -> Result<(Ring, bool), Refusal> {
+fn make(
+    shared: &Shared,
+    live: CurrentSettings,
+    request: RingRequest<'_>,
+) -> Result<(Ring, bool), Refusal> {
     let RingRequest { name, schema, mut options, asked_bytes } = request;
     let base = &shared.base;
     let exist = options.settings().exist;

@@ -15,8 +15,8 @@ use super::budget::BadBudget;
 pub enum ServeError {
     /// Another daemon serves the base directory.
     #[error(
-        "a daemon looks after {} already: process {holder}; stop that one first (`kill {holder}`), \
-         or give another directory with --dir",
+        "a daemon serves {} already: process {holder}; stop that one first (`kill {holder}`), or \
+         give another directory with --dir",
         base.display()
     )]
     AlreadyRunning {
@@ -72,8 +72,9 @@ pub enum ServeError {
     },
     /// Other machines could read the metrics.
     #[error(
-        "--metrics {address} can be reached from other machines, and metrics ask for no password; \
-         use a loopback address such as 127.0.0.1:{}, or add --metrics-any-address",
+        "--metrics {address} can be reached from other machines, and metrics have no \
+         authentication; use a loopback address such as 127.0.0.1:{}, or add \
+         --metrics-any-address",
         address.port()
     )]
     OpenAddress {
@@ -106,7 +107,7 @@ pub enum ServeError {
     },
     /// The configuration file has an unknown key.
     #[error(
-        "{} has the key `{key}`, which is none{}; keys are: {known}",
+        "{} has the unknown key `{key}`{}; keys are: {known}",
         path.display(),
         near.as_ref().map(|near| format!(", did you mean `{near}`?")).unwrap_or_default()
     )]

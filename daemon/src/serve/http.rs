@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::wait_for;
 use super::error::ServeError;
-use super::gate::Gate;
+use super::limiter::ConnectionLimiter;
 use super::shared::Shared;
 use super::{metrics, spawn, stop_pipe};
 use crate::protocol::lines::{read_until, write_by};
@@ -48,10 +48,10 @@ impl MetricsServer {
         let (stopped, stop) = stop_pipe()?;
         let shared = Arc::clone(shared);
         let thread = spawn("metrics", move || {
-            let gate = Gate::new(MAX_SCRAPES);
+            let limiter = ConnectionLimiter::new(MAX_SCRAPES);
             while wait_for(&listener, &stopped) {
                 match listener.accept() {
-                    Ok((stream, _)) => enter(stream, &shared, &gate),
+                    Ok((stream, _)) => enter(stream, &shared, &limiter),
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a scrape");
@@ -59,7 +59,7 @@ impl MetricsServer {
                     }
                 }
             }
-            gate.close();
+            limiter.close();
         })?;
         self.stop = Some(stop);
         self.thread = Some(thread);
@@ -78,15 +78,16 @@ impl MetricsServer {
     }
 }
 
-fn enter(stream: TcpStream, shared: &Arc<Shared>, gate: &Arc<Gate>) {
+fn enter(stream: TcpStream, shared: &Arc<Shared>, limiter: &Arc<ConnectionLimiter>) {
     let Ok(copy) = stream.try_clone() else { return };
-    let Some(entered) = gate.enter(move || drop(copy.shutdown(std::net::Shutdown::Both))) else {
+    let Some(admission) = limiter.enter(move || drop(copy.shutdown(std::net::Shutdown::Both)))
+    else {
         return;
     };
     let shared = Arc::clone(shared);
     let answered = spawn("scrape", move || {
         serve(&shared, stream);
-        drop(entered);
+        drop(admission);
     });
     if let Err(error) = answered {
         tracing::warn!(%error, "refused a scrape");

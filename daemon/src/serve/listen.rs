@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_stays() {
+    fn other_files_than_sockets_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sock");
         fs::write(&path, "dear").unwrap();

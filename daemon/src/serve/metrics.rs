@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn every_alert_asks_for_metrics_that_there_are_and_says_what_to_do() {
+    fn every_alert_uses_existing_metrics_and_names_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         std::fs::DirBuilder::new().mode(0o700).create(base.path()).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_the_same_name_begins_anew_and_what_is_gone_is_forgotten() {
+    fn rings_of_the_same_name_start_at_zero_and_removed_ones_are_forgotten() {
         let mut totals = TotalsByRing::default();
         totals.update("pong", 1, &[(0, record(1, 10))]);
         assert_eq!(totals.update("pong", 2, &[(0, record(1, 1))]).rows, 1);

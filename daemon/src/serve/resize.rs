@@ -71,7 +71,7 @@ fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<
     let Some(over) = &refusal.over_budget else { return Err(refusal) };
     let left = over.budget_bytes.saturating_sub(over.used_bytes);
     let less = Capacity::Bytes(left);
-    // Only if what is left makes the ring larger than it is.
+    // Only if the rest of the budget makes the ring larger.
     if shared.live().when_full == WhenFull::Shrink
         && ring.planned_resize_bytes(less).is_ok_and(|more| (1..=left).contains(&more))
     {

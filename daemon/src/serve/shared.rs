@@ -17,7 +17,7 @@ use crate::protocol::Code;
 
 /// Current settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Live {
+pub(crate) struct CurrentSettings {
     pub(crate) budget_bytes: u64,
     pub(crate) when_full: WhenFull,
     /// Create rings in memfds.
@@ -30,8 +30,8 @@ pub(crate) struct Live {
 pub(crate) struct Shared {
     pub(crate) base: Base,
     pub(crate) began: Instant,
-    pub(crate) tally: Tally,
-    live: RwLock<Live>,
+    pub(crate) tally: EventCounters,
+    live: RwLock<CurrentSettings>,
     persist: RwLock<PersistOptions>,
     keeper: Mutex<Keeper>,
     reader_totals: Mutex<TotalsByRing>,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 
 /// Counters since the daemon started.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct EventCounters {
     pub(crate) orphans_removed: AtomicU64,
     pub(crate) pins_cleared: AtomicU64,
     pub(crate) sweeps: AtomicU64,
@@ -57,7 +57,7 @@ impl Shared {
         Ok(Self {
             base: base.clone(),
             began: Instant::now(),
-            tally: Tally::default(),
+            tally: EventCounters::default(),
             live: RwLock::new(resolve(base, options)?),
             persist: RwLock::new(options.persist.clone()),
             keeper: Mutex::default(),
@@ -68,7 +68,7 @@ impl Shared {
         })
     }
 
-    pub(crate) fn live(&self) -> Live {
+    pub(crate) fn live(&self) -> CurrentSettings {
         *self.live.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +90,7 @@ impl Shared {
         locked(&self.keeper)
     }
 
-    /// Locks allocation: what was found to fit still fits when it is allocated.
+    /// Locks allocation, so that the space found free is still free at the allocation.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,13 +133,13 @@ impl Shared {
     }
 }
 
-fn resolve(base: &Base, options: &ServeOptions) -> Result<Live, ServeError> {
+fn resolve(base: &Base, options: &ServeOptions) -> Result<CurrentSettings, ServeError> {
     let budget_bytes = options.budget.resolve(base)?;
     let ServeOptions { when_full, memfd, interval, .. } = *options;
-    Ok(Live { budget_bytes, when_full, memfd, interval })
+    Ok(CurrentSettings { budget_bytes, when_full, memfd, interval })
 }
 
-impl Tally {
+impl EventCounters {
     pub(crate) fn count_request(&self, word: &'static str) {
         *locked(&self.requests).entry(word).or_default() += 1;
     }

@@ -1,4 +1,4 @@
-//! Text of numbers: formatting for people, and parsing of what they type.
+//! Text of numbers: formatting, and parsing of typed input.
 
 pub(crate) mod parse;
 pub(crate) mod units;

@@ -17,8 +17,8 @@ pub(crate) fn used(shelf: &Shelf) -> u64 {
     list(&shelf.base()).unwrap().iter().map(|info| info.bytes).sum()
 }
 
-/// The most bytes that all objects have at a time, until told to end. Two lists that are the same
-/// are what there was between them; one alone adds up what there was at different times.
+/// The most bytes that all objects have at a time, until stopped. Two equal lists show the objects
+/// between them; a single list may combine different times.
 pub(crate) fn most_used(shelf: &Shelf, done: &AtomicBool) -> u64 {
     let mut most = 0;
     let mut before = Vec::new();
@@ -96,7 +96,7 @@ fn a_refusal_has_the_numbers_and_changes_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
+fn rings_beyond_the_budget_are_shrunk_to_the_rest_if_configured() {
     let shelf = Shelf::new();
     let one = bytes(&shelf, ROWS);
     let budget = one + one / 2;
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_shrunk_to_what_is_left_if_asked_for() {
 }
 
 #[test]
-fn what_was_there_before_counts_and_orphans_make_room() {
+fn existing_rings_count_and_orphans_are_removed_first() {
     let shelf = Shelf::new();
     let one = bytes(&shelf, ROWS);
     // Made without the daemon.
@@ -133,7 +133,7 @@ fn what_was_there_before_counts_and_orphans_make_room() {
     let client = daemon.client();
     let error = client.create("next", &schema(), &options(&shelf)).map(drop).unwrap_err();
     assert!(matches!(error, ClientError::OverBudget { .. }), "{error}");
-    // Nobody sweeps for an hour: the request itself finds the room.
+    // The sweeper waits for an hour, so the request itself makes room.
     holder.kill();
     drop(client.create("next", &schema(), &options(&shelf)).unwrap());
 }
@@ -151,8 +151,8 @@ fn a_ring_can_be_joined_or_replaced_when_nothing_is_left() {
     assert!(!granted.made);
     let other = attach.clone().capacity(Capacity::Rows(5));
     let error = client.create("pong", &schema(), &other).map(drop).unwrap_err();
-    assert!(error.to_string().contains("differs from what was asked"), "{error}");
-    // Idle: its room is the new one's. Held: there is none.
+    assert!(error.to_string().contains("differs from the requested one"), "{error}");
+    // An idle ring makes room for the new one, a held ring does not.
     let replace = options.exist(Exist::Replace);
     let (held, granted) = client.create("pong", &schema(), &replace).unwrap();
     assert!(granted.made);

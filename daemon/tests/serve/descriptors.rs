@@ -1,4 +1,4 @@
-//! Rings handed over as descriptors, to processes that do not see the rings' directory.
+//! Rings passed as descriptors to processes that do not see the rings' directory.
 
 use std::process::Command;
 
@@ -64,7 +64,7 @@ fn a_process_in_another_mount_namespace_joins_and_writes() {
     let text = String::from_utf8_lossy(&inside.stdout).into_owned();
     assert!(inside.status.success() && text.contains("wrote a row"), "{text}");
     assert_eq!(ring.stats().rows_published, 1);
-    // It could not take away what it cannot see: that is the daemon's, who was told of nothing.
+    // The process could not remove its ring, whose directory it does not see; the daemon does.
     let left = || list(&shelf.base()).unwrap().iter().any(|info| info.name == "from-inside");
     until("the other process's ring is collected", || {
         daemon.client().gc().unwrap();

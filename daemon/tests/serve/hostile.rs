@@ -97,7 +97,7 @@ fn half_a_line_and_a_vanished_client_cost_nothing() {
 }
 
 #[test]
-fn a_client_that_reads_no_answers_holds_up_nobody() {
+fn a_client_that_reads_no_answers_delays_no_other() {
     let shelf = Shelf::stocked();
     let daemon = Running::spawn(&shelf, &[]);
     let stuck = daemon.connect();

@@ -1,4 +1,4 @@
-//! Beginning and end: one daemon per directory, signals, settings, readiness, what is left.
+//! Start and end: one daemon per directory, signals, settings, readiness, leftovers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::running::{Running, until};
 use crate::shelf::{Holder, Shelf, schema};
 
 #[test]
-fn a_second_daemon_is_refused_and_told_who_is_the_first() {
+fn a_second_daemon_is_refused_with_the_process_of_the_first() {
     let shelf = Shelf::new();
     let first = Running::spawn(&shelf, &[]);
     let second = shelf.run(&["serve"]).expect(1);
@@ -138,7 +138,7 @@ fn help_names_every_flag() {
 }
 
 #[test]
-fn the_service_manager_hears_when_it_is_ready_and_when_it_ends() {
+fn the_service_manager_is_notified_of_readiness_and_end() {
     let shelf = Shelf::new();
     let path = shelf.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -183,7 +183,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
     holder.kill();
     until("the orphan is gone", || !names().contains(&"held".to_owned()));
     assert_eq!(names(), ["pong", "twin", "prices", "twin"]);
-    // Found by a new daemon before it says that it is ready.
+    // A new daemon finds it before it reports that it is ready.
     daemon.end(Signal::KILL);
     Holder::spawn(&shelf).kill();
     assert!(names().contains(&"held".to_owned()));
@@ -192,7 +192,7 @@ fn orphans_go_by_themselves_and_what_is_held_or_kept_stays() {
 }
 
 #[test]
-fn it_keeps_nothing_alive_that_its_users_let_go_of() {
+fn rings_end_with_their_users_despite_the_daemon() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--interval", "50ms", "--metrics", "127.0.0.1:0"]);
     // A sweep may be removing it at the same moment, which takes as long as it takes.
@@ -224,7 +224,7 @@ fn without_a_daemon_everything_but_asking_it_works() {
     let daemon = Running::spawn(&shelf, &[]);
     shelf.run(&create).expect(0);
     assert_eq!(shelf.states().len(), 5);
-    // What is said can be typed, and is what is said without a daemon.
+    // The message names commands that can be typed, and is the same as without a daemon.
     let other = [&create[..3], &["obs:f8", "--capacity", "100", "--exist", "attach", "--daemon"]];
     for typed in [&create[..], &other.concat()] {
         let by_daemon = shelf.run(typed).expect(1).err;

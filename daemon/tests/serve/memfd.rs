@@ -38,7 +38,7 @@ fn the_command_line_makes_it_and_every_command_finds_it() {
     assert!(alone.err.contains("--daemon"), "{}", alone.err);
     let daemon = Running::spawn(&shelf, &["--budget", "64MiB"]);
     shelf.run(&CREATE).expect(0);
-    // Nobody holds it: the daemon alone has its memory.
+    // No process holds it: only the daemon has its memory.
     assert_eq!(shelf.states(), [("pong".to_owned(), "idle".to_owned())]);
     let stat = shelf.json(&["stat", "pong"]).remove(0);
     assert_eq!((&stat["memfd"], &stat["persistent"]), (&true.into(), &true.into()));
@@ -74,7 +74,7 @@ fn a_killed_daemon_takes_nothing_along_that_others_have() {
     append(&mut writer, 30);
     let before = used(&shelf);
     assert_eq!(daemon.end(Signal::KILL).signal, Some(Signal::KILL.as_raw()));
-    // Nobody notices who has it, and who comes now finds it there.
+    // Holders notice no difference, and a new process finds it.
     append(&mut writer, 30);
     assert_eq!(shelf.json(&["stat", "pong"])[0]["transitions"], 59);
     let heir = Running::spawn(&shelf, &["--budget", "64MiB"]);
@@ -83,7 +83,7 @@ fn a_killed_daemon_takes_nothing_along_that_others_have() {
     assert_eq!(shelf.states(), [("pong".to_owned(), "idle".to_owned())]);
     let again = heir.client().attach("pong").unwrap();
     assert_eq!(again.len(), 59);
-    // What the first one alone had is gone, and so is its name.
+    // Memory that only the first daemon held is gone, and so is its name.
     assert!(used(&shelf) < before, "{} of {before} bytes", used(&shelf));
     fill(&again, 10);
     let resized = heir.client().resize("pong", 2 * ROWS, LONG).unwrap();
@@ -143,7 +143,7 @@ fn the_budget_counts_it_and_its_room_is_given_back() {
 }
 
 #[test]
-fn what_was_evicted_comes_back_into_memfds() {
+fn evicted_rings_are_loaded_into_memfds_again() {
     let shelf = Shelf::new();
     let one = Ring::planned_bytes(&schema(), &options(&shelf)).unwrap();
     let budget = (one + one / 2).to_string();
@@ -166,7 +166,7 @@ fn what_was_evicted_comes_back_into_memfds() {
 }
 
 #[test]
-fn a_daemon_may_make_all_its_rings_so_and_few_descriptors_are_an_error_that_says_so() {
+fn all_rings_may_be_in_memfds_and_lack_of_descriptors_is_reported() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--budget", "64MiB", "--memfd"]);
     let plain = RingOptions::with_capacity(ROWS).lanes(64).base(shelf.base()).persistent(true);

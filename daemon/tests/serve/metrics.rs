@@ -91,7 +91,7 @@ fn the_numbers_are_those_of_the_ring() {
 }
 
 #[test]
-fn what_was_found_and_refused_is_counted() {
+fn removed_orphans_and_refusals_are_counted() {
     let shelf = Shelf::new();
     let args = ["--metrics", "127.0.0.1:0", "--budget", "1MiB", "--interval", "50ms"];
     let daemon = Running::spawn(&shelf, &args);
@@ -133,7 +133,7 @@ fn health_is_answered_while_requests_are_at_work() {
 }
 
 #[test]
-fn a_scraper_that_stops_half_way_holds_up_nobody() {
+fn a_scraper_that_stops_half_way_delays_no_other() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &["--metrics", "127.0.0.1:0"]);
     let address = daemon.ready["metrics"].as_str().unwrap();

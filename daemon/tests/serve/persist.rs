@@ -71,15 +71,15 @@ fn a_ring_goes_to_disk_under_one_daemon_after_the_other() {
         assert!(said["store"].as_str().unwrap().ends_with("store"), "{said}");
         same(&ring, &load(&shelf, &Base::at(elsewhere.path())));
         daemon.take().unwrap().end(Signal::KILL);
-        // Nobody follows it meanwhile.
+        // No daemon follows it meanwhile.
         append(&mut writer, 10);
         let behind = persist(&shelf)["behind_rows"].as_u64().unwrap();
         assert!((10..=20).contains(&behind), "{round}: {behind}");
-        // Nothing is said of persisting: it stands with the ring.
+        // The daemon's options do not name the mode: it was stored with the ring.
         daemon = Some(Running::spawn(&shelf, &args));
     }
     until("the next daemon goes on", || on_disk(&shelf) == ring.rows_published());
-    // An orderly end has everything on disk, whatever the flush time is.
+    // After an orderly end everything is on disk, for every flush time.
     daemon.take().unwrap().end(Signal::TERM);
     let slow = Running::spawn(&shelf, &["--interval", "50ms", "--persist-flush", "1h"]);
     append(&mut writer, 30);
@@ -148,7 +148,7 @@ fn settings_of_a_file_say_which_rings_and_a_signal_has_them_read_again() {
 }
 
 #[test]
-fn the_last_rows_of_a_ring_that_goes_are_on_disk() {
+fn the_last_rows_of_a_removed_ring_are_on_disk() {
     let shelf = Shelf::new();
     let elsewhere = tempfile::tempdir().unwrap();
     let args = ["--interval", "50ms", "--persist-flush", "1h", "--persist-mode", "continuous"];
@@ -163,7 +163,7 @@ fn the_last_rows_of_a_ring_that_goes_are_on_disk() {
         &mut copy.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap(),
         40,
     );
-    // Its last holder leaves, and it is made anew at once.
+    // Its last holder leaves, and it is created again at once.
     drop((writer, ring));
     let store = Store::at(shelf.store());
     until("its rows are on disk", || {

@@ -120,7 +120,7 @@ fn a_ring_grows_to_what_is_left_or_others_make_room_as_the_settings_say() {
         let grown = client.resize("pong", 9 * ROWS, LONG).unwrap();
         assert!(grown.shrunk && grown.capacity_rows > ROWS, "{grown:?}");
         assert!(grown.allocated_bytes <= two && ring.capacity() == grown.capacity_rows);
-        // What is left is less than what it has.
+        // The rest of the budget is smaller than the ring.
         let error = client.resize("pong", 9 * ROWS, LONG).unwrap_err();
         assert_eq!((code(&error), ring.capacity()), (Code::OverBudget, grown.capacity_rows));
         let warned = shelf.run(&["resize", "pong", "--capacity", "1GiB"]).expect(1);
@@ -160,7 +160,7 @@ fn others_are_served_while_a_resize_waits_for_a_writer() {
         until("the larger memory is there", || used(&shelf) > one);
         drop(client.create("meanwhile", &schema(), &options(&shelf)).unwrap());
         assert!(!resizing.is_finished(), "the writer has not appended");
-        // Until it is told, it has nothing to do.
+        // Until the writer is notified, it has nothing to do.
         until("the lane has moved", || {
             append(&mut writer, 1);
             resizing.is_finished()
@@ -174,14 +174,14 @@ fn others_are_served_while_a_resize_waits_for_a_writer() {
     assert_eq!(grown.waiting_lanes, [0], "nobody waited");
     let error = client.resize("pong", 4 * ROWS, Duration::ZERO).unwrap_err();
     assert!(code(&error) == Code::InUse && error.to_string().contains("lanes [0]"), "{error}");
-    // Killed meanwhile: the lane moves when its writer goes on.
+    // Killed meanwhile: the lane is relocated when its writer continues.
     daemon.end(Signal::KILL);
     append(&mut writer, 40);
     assert_eq!((ring.capacity(), ring.rows_published()), (3 * ROWS, published + 40));
 }
 
 #[test]
-fn what_cannot_be_made_larger_is_refused_as_it_is_without_a_daemon() {
+fn impossible_resizes_are_refused_as_without_a_daemon() {
     let shelf = Shelf::new();
     let daemon = Running::spawn(&shelf, &[]);
     let client = daemon.client();

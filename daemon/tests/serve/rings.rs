@@ -1,4 +1,4 @@
-//! Rings of a test: what is asked for, how many bytes that is, and rows for them.
+//! Rings of a test: the request, its bytes, and rows for it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) fn options(shelf: &Shelf) -> RingOptions {
     RingOptions::with_capacity(ROWS).base(shelf.base()).persistent(true)
 }
 
-/// Bytes of a ring of so many rows.
+/// Bytes of a ring of a number of rows.
 pub(crate) fn bytes(shelf: &Shelf, rows: u64) -> u64 {
     Ring::planned_bytes(&schema(), &options(shelf).capacity(rows)).unwrap()
 }

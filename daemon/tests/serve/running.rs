@@ -1,4 +1,4 @@
-//! A daemon of a test: the real binary on a shelf, ready when it is handed out.
+//! A daemon of a test: the real binary on a shelf, ready when it is returned.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ pub(crate) struct Running {
     err: ChildStderr,
 }
 
-/// How it ended, and what it said.
+/// How it ended, and its output.
 pub(crate) struct Ended {
     pub(crate) status: Option<i32>,
     pub(crate) signal: Option<i32>,
@@ -80,7 +80,7 @@ impl Running {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// Ends it with a signal and says how.
+    /// Ends it with a signal and returns its exit.
     pub(crate) fn end(mut self, signal: Signal) -> Ended {
         self.signal(signal);
         let (mut out, mut err) = (String::new(), String::new());

@@ -75,7 +75,7 @@ fn a_client_saves_a_ring_lists_what_was_saved_and_loads_it() {
 }
 
 #[test]
-fn rings_that_nobody_uses_make_room_and_come_back() {
+fn unused_rings_are_evicted_and_restored() {
     let shelf = Shelf::new();
     let options = shelf.options().persistent(true);
     let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
@@ -105,7 +105,7 @@ fn rings_that_nobody_uses_make_room_and_come_back() {
     assert_eq!(content(&back), contents[1]);
     assert!(back.path().is_some_and(|dir| dir.join("persist").exists()), "its mode came too");
     assert!(client.snapshots(Some("b")).unwrap().is_empty(), "it is in memory now");
-    // Nobody can go: both are held.
+    // Neither can be evicted: both are held.
     assert_eq!(code(client.attach("a").unwrap_err()), Code::OverBudget);
     drop(held);
     let (a, granted) =
@@ -131,7 +131,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     let options = shelf.options().persistent(true);
     let bytes = Ring::planned_bytes(&schema(), &options).unwrap();
     let budget = (bytes + bytes / 2).to_string();
-    // Not where the command looks by itself.
+    // Not the default store of the command.
     let elsewhere = shelf.path().join("elsewhere");
     let store = elsewhere.to_str().unwrap();
     let args = ["--budget", &budget, "--when-full", "evict", "--persist-store", store];
@@ -156,7 +156,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     assert_eq!(shown, [("b", "idle"), ("a", "evicted")]);
     let said = shelf.run(&["ls"]).expect(0);
     assert!(said.err.contains("1 evicted") && said.err.contains("@evicted"), "{}", said.err);
-    // Whoever looks for it by name is told where it is and how to have it back.
+    // A lookup by name reports where it is and how to load it.
     for line in ["stat a", "stat a --kind ring", "top a", "export a a.parquet", "save a", "rm a"] {
         let refused = shelf.run(&line.split(' ').collect::<Vec<_>>()).expect(3).err;
         let load = format!("`backcast load a@evicted --store {store}`");
@@ -171,7 +171,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     assert_eq!(find(&shelf.json(&["ls"]), "a"), None);
     let there = shelf.json(&["ls", "--store", store]);
     assert_eq!(find(&there, "a").unwrap()["state"], "evicted");
-    // One that is in memory is not evicted, whatever else there is of it.
+    // A ring in memory counts as not evicted, even with a snapshot of it.
     drop(Ring::create("a", &schema(), options).unwrap());
     let there = shelf.json(&["ls", "--store", store]);
     assert_eq!(find(&there, "a").unwrap()["state"], "idle");
@@ -179,7 +179,7 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
 }
 
 #[test]
-fn a_ring_is_saved_by_the_daemon_if_it_is_told_so() {
+fn the_daemon_saves_a_ring_on_request() {
     let shelf = Shelf::new();
     let elsewhere = shelf.path().join("elsewhere");
     let daemon = Running::spawn(&shelf, &["--persist-store", elsewhere.to_str().unwrap()]);

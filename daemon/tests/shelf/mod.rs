@@ -23,7 +23,7 @@ date,tic,open,high,low,close,volume,rsi
 /// Set in a process that [`Holder::spawn`] started: the directory to make its ring in.
 const HOLD_IN: &str = "BACKCAST_TEST_HOLD_IN";
 
-/// A directory of its own for one test; everything in it goes with it.
+/// A directory for one test, removed with everything in it.
 pub(crate) struct Shelf {
     dir: TempDir,
 }
@@ -88,7 +88,7 @@ impl Shelf {
         self.base().path().join(directory)
     }
 
-    /// The binary, told about this shelf by its environment.
+    /// The binary, with this shelf in its environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_backcast"));
         command.env("BACKCAST_DIR", self.path()).env("BACKCAST_STORE", self.store());

@@ -109,7 +109,8 @@ impl Pty {
         self.end_unread()
     }
 
-    /// Sends a signal again and again until the terminal takes no more output: nobody reads it.
+    /// Sends a signal repeatedly until the terminal accepts no more output, since the test does not
+    /// read it.
     pub(crate) fn fill_up(&self, redraw: Signal) {
         let began = Instant::now();
         let has_room = || {

@@ -106,7 +106,7 @@ fn numbers<T: ArrowPrimitiveType<Native: Pod>>(bytes: &[u8]) -> ArrayRef {
 
 /// Why an array does not fit a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum ArrayMismatch {
     /// The elements have another type.
     Type(DataType),
     /// A row or an element is null; the first such row.
@@ -123,20 +123,20 @@ pub(crate) fn append_bytes(
     items: usize,
     scalar: bool,
     out: &mut Vec<u8>,
-) -> Result<(), Unfit> {
+) -> Result<(), ArrayMismatch> {
     let rows = array.len();
     let elements = elements_of(array, if scalar { 1 } else { items })?;
     if elements.data_type() != &element_type(dtype) {
-        return Err(Unfit::Type(elements.data_type().clone()));
+        return Err(ArrayMismatch::Type(elements.data_type().clone()));
     }
     if let Some(at) = (elements.null_count() > 0)
         .then(|| (0..elements.len()).find(|at| elements.is_null(*at)))
         .flatten()
     {
-        return Err(Unfit::Null(at / items.max(1)));
+        return Err(ArrayMismatch::Null(at / items.max(1)));
     }
     if elements.len() != rows * items {
-        return Err(Unfit::Length { row: 0, elements: elements.len() / rows.max(1) });
+        return Err(ArrayMismatch::Length { row: 0, elements: elements.len() / rows.max(1) });
     }
     of_number!(dtype, append_numbers(&elements, out), {
         out.extend(elements.as_boolean().values().iter().map(u8::from));
@@ -149,7 +149,7 @@ fn append_numbers<T: ArrowPrimitiveType<Native: Pod>>(array: &ArrayRef, out: &mu
 }
 
 /// Flattens an array of lists with `items` elements per row.
-fn elements_of(array: &dyn Array, items: usize) -> Result<ArrayRef, Unfit> {
+fn elements_of(array: &dyn Array, items: usize) -> Result<ArrayRef, ArrayMismatch> {
     let mut array = array.slice(0, array.len());
     // The values of all lists of one level are the array of the next level.
     let rows = array.len();
@@ -160,7 +160,7 @@ fn elements_of(array: &dyn Array, items: usize) -> Result<ArrayRef, Unfit> {
         ) && array.null_count() > 0
         {
             let at = (0..array.len()).find(|at| array.is_null(*at)).unwrap_or(0);
-            return Err(Unfit::Null(at * rows / array.len().max(1)));
+            return Err(ArrayMismatch::Null(at * rows / array.len().max(1)));
         }
         array = match array.data_type() {
             DataType::FixedSizeList(..) => {
@@ -200,12 +200,12 @@ fn ends<N: TryInto<usize>>(first: Option<N>, last: Option<N>) -> (usize, usize) 
 fn same_lengths<N: TryInto<usize>>(
     lengths: impl Iterator<Item = N>,
     items: usize,
-) -> Result<(), Unfit> {
+) -> Result<(), ArrayMismatch> {
     let mut first = None;
     for (row, length) in lengths.enumerate() {
         let length = length.try_into().unwrap_or(usize::MAX);
         if length > items || *first.get_or_insert(length) != length {
-            return Err(Unfit::Length { row, elements: length });
+            return Err(ArrayMismatch::Length { row, elements: length });
         }
     }
     Ok(())
@@ -217,7 +217,7 @@ mod tests {
     use arrow_array::types::Float32Type;
     use arrow_array::{Int32Array, ListArray, StringArray};
 
-    fn bytes(array: &dyn Array, dtype: DType, items: usize) -> Result<Vec<u8>, Unfit> {
+    fn bytes(array: &dyn Array, dtype: DType, items: usize) -> Result<Vec<u8>, ArrayMismatch> {
         let mut out = Vec::new();
         append_bytes(array, dtype, items, items == 1, &mut out).map(|()| out)
     }
@@ -256,26 +256,26 @@ mod tests {
             bytes(&even, DType::F32, 2).unwrap(),
             bytemuck::cast_slice::<f32, u8>(&[1., 2., 3., 4.])
         );
-        assert_eq!(bytes(&even, DType::F64, 2), Err(Unfit::Type(DataType::Float32)));
-        assert_eq!(bytes(&even, DType::F32, 3), Err(Unfit::Length { row: 0, elements: 2 }));
+        assert_eq!(bytes(&even, DType::F64, 2), Err(ArrayMismatch::Type(DataType::Float32)));
+        assert_eq!(bytes(&even, DType::F32, 3), Err(ArrayMismatch::Length { row: 0, elements: 2 }));
         let odd = ListArray::from_iter_primitive::<Float32Type, _, _>([
             Some(vec![Some(1.0), Some(2.0)]),
             Some(vec![Some(1.0)]),
         ]);
-        assert_eq!(bytes(&odd, DType::F32, 2), Err(Unfit::Length { row: 1, elements: 1 }));
+        assert_eq!(bytes(&odd, DType::F32, 2), Err(ArrayMismatch::Length { row: 1, elements: 1 }));
         let holes = ListArray::from_iter_primitive::<Float32Type, _, _>([
             Some(vec![Some(1.0), Some(2.0)]),
             Some(vec![Some(1.0), None]),
         ]);
-        assert_eq!(bytes(&holes, DType::F32, 2), Err(Unfit::Null(1)));
+        assert_eq!(bytes(&holes, DType::F32, 2), Err(ArrayMismatch::Null(1)));
         let gone = ListArray::from_iter_primitive::<Float32Type, _, _>([
             Some(vec![Some(1.0)]),
             None::<Vec<Option<f32>>>,
         ]);
-        assert_eq!(bytes(&gone, DType::F32, 1), Err(Unfit::Null(1)));
+        assert_eq!(bytes(&gone, DType::F32, 1), Err(ArrayMismatch::Null(1)));
         let texts = StringArray::from(vec!["a"]);
-        assert_eq!(bytes(&texts, DType::F32, 1), Err(Unfit::Type(DataType::Utf8)));
+        assert_eq!(bytes(&texts, DType::F32, 1), Err(ArrayMismatch::Type(DataType::Utf8)));
         let numbers = Int32Array::from(vec![Some(1), None]);
-        assert_eq!(bytes(&numbers, DType::I32, 1), Err(Unfit::Null(1)));
+        assert_eq!(bytes(&numbers, DType::I32, 1), Err(ArrayMismatch::Null(1)));
     }
 }

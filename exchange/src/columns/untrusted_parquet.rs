@@ -18,7 +18,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::Length;
 
-use super::arrays::{self, Unfit};
+use super::arrays::{self, ArrayMismatch};
 use super::leaves::{self, FileLeaf};
 use crate::error::ImportError;
 
@@ -174,7 +174,7 @@ impl LeafReader<'_> {
         let mut append = || arrays::append_bytes(array, leaf.dtype, leaf.items, leaf.scalar, out);
         decode(|| Ok::<_, ParquetError>(append()))
             .map_err(bad)?
-            .map_err(|unfit| bad(describe(&unfit)))
+            .map_err(|mismatch| bad(describe(&mismatch)))
     }
 }
 
@@ -182,11 +182,13 @@ fn damaged(path: &Path, part: impl Into<String>, what: impl Into<String>) -> Imp
     ImportError::Damaged { path: path.to_owned(), part: part.into(), what: what.into() }
 }
 
-fn describe(unfit: &Unfit) -> String {
-    match unfit {
-        Unfit::Type(found) => format!("elements of type {found}"),
-        Unfit::Null(row) => format!("row {row} of a piece has no value"),
-        Unfit::Length { row, elements } => format!("row {row} of a piece has {elements} elements"),
+fn describe(mismatch: &ArrayMismatch) -> String {
+    match mismatch {
+        ArrayMismatch::Type(found) => format!("elements of type {found}"),
+        ArrayMismatch::Null(row) => format!("row {row} of a piece has no value"),
+        ArrayMismatch::Length { row, elements } => {
+            format!("row {row} of a piece has {elements} elements")
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use backcast_core::{DType, Role, Schema};
 use serde_json::Value;
 
 use super::episode_file::SHAPE;
-use super::notes::Notes;
+use super::notes::RingColumns;
 use super::space::{self, SpaceLeaf};
 use super::{ACTIONS, NOTES, OBSERVATIONS, REWARDS, TERMINATIONS, TRUNCATIONS};
 use crate::columns::{FileLeaf, UntrustedParquet};
@@ -64,7 +64,7 @@ impl DatasetColumns {
             what,
         };
         let leaves = first.map(|file| file.leaves(SHAPE)).transpose()?.unwrap_or_default();
-        let notes = metadata.get(NOTES).map(Notes::parse).transpose().map_err(bad)?.flatten();
+        let notes = metadata.get(NOTES).map(RingColumns::parse).transpose().map_err(bad)?.flatten();
         let mut wanted = if let Some(notes) = notes {
             noted(notes).map_err(|source| ImportError::Schema { path: about.to_owned(), source })?
         } else {
@@ -198,8 +198,8 @@ fn name_of(path: &[String]) -> String {
 }
 
 /// Columns of an exported ring, from its description.
-fn noted(notes: Notes) -> Result<Vec<ExpectedColumn>, backcast_core::SchemaError> {
-    let of = |noted: super::notes::NotedColumn| {
+fn noted(notes: RingColumns) -> Result<Vec<ExpectedColumn>, backcast_core::SchemaError> {
+    let of = |noted: super::notes::RingColumn| {
         let column = noted.column;
         let wrong = backcast_core::SchemaError::Column;
         let dtype = column.dtype.parse().map_err(wrong)?;

@@ -13,7 +13,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use super::parts::Parts;
+use super::parts::DatasetParts;
 use super::{ACTIONS, INFOS, OBSERVATIONS, REWARDS, TERMINATIONS, TRUNCATIONS};
 use crate::columns::{array, io_error};
 use crate::integers::integers;
@@ -23,7 +23,7 @@ pub(super) const SHAPE: &str = "shape";
 
 /// Rows of an episode: its steps and the final observation.
 pub(super) struct EpisodeData<'a> {
-    pub(super) parts: &'a Parts<'a>,
+    pub(super) parts: &'a DatasetParts<'a>,
     /// Bytes by column of the schema.
     pub(super) columns: &'a [Vec<u8>],
     pub(super) flags: &'a [u32],
@@ -32,7 +32,7 @@ pub(super) struct EpisodeData<'a> {
 impl EpisodeData<'_> {
     /// Writes the file, forces it to disk and returns its size in bytes.
     pub(super) fn write(&self, path: &Path) -> io::Result<u64> {
-        let Parts { obs, action, reward, infos, .. } = self.parts;
+        let DatasetParts { obs, action, reward, infos, .. } = self.parts;
         let flag = |mask: u32| {
             // The last row is not a step.
             let steps = self.flags.len() - 1;

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{DATA, METADATA};
 
 /// Describes the first entry that no export writes. `None` for a dataset and for an empty folder.
-/// The folders of episodes are told by their names.
+/// The folders of episodes are recognised by their names.
 pub(crate) fn foreign_entry(folder: &Path) -> io::Result<Option<String>> {
     let mut is_empty = true;
     for entry in fs::read_dir(folder)? {

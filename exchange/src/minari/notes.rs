@@ -5,7 +5,7 @@ use backcast_files::ColumnDescription;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::parts::Parts;
+use super::parts::DatasetParts;
 
 /// Version of the description.
 const FORMAT: u32 = 1;
@@ -13,20 +13,20 @@ const FORMAT: u32 = 1;
 /// Columns of the ring and their paths in the files of episodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Notes {
+pub(super) struct RingColumns {
     format: u32,
-    pub(super) columns: Vec<NotedColumn>,
+    pub(super) columns: Vec<RingColumn>,
 }
 
 /// A column and its path of field names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NotedColumn {
+pub(super) struct RingColumn {
     pub(super) column: ColumnDescription,
     pub(super) path: Vec<String>,
 }
 
-impl Notes {
+impl RingColumns {
     /// Parses the description. `None` if a later version wrote it: the spaces have to do.
     pub(super) fn parse(value: &Value) -> Result<Option<Self>, String> {
         match value.get("format").and_then(Value::as_u64) {
@@ -38,8 +38,8 @@ impl Notes {
         }
     }
 
-    pub(super) fn of(parts: &Parts<'_>) -> Self {
-        let columns = parts.schema.columns().iter().enumerate().map(|(at, column)| NotedColumn {
+    pub(super) fn of(parts: &DatasetParts<'_>) -> Self {
+        let columns = parts.schema.columns().iter().enumerate().map(|(at, column)| RingColumn {
             column: ColumnDescription::of(column),
             path: parts.path(at).into_iter().map(str::to_owned).collect(),
         });

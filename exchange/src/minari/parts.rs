@@ -11,7 +11,7 @@ const ACTION: [&str; 2] = ["action", "actions"];
 const REWARD: [&str; 2] = ["reward", "rewards"];
 
 /// Columns of a ring by their part in a dataset; every column has one.
-pub(super) struct Parts<'a> {
+pub(super) struct DatasetParts<'a> {
     pub(super) schema: &'a Schema,
     /// Numbers of the columns called `obs_root` or below it.
     pub(super) obs: Vec<usize>,
@@ -23,7 +23,7 @@ pub(super) struct Parts<'a> {
     pub(super) infos: Vec<usize>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> DatasetParts<'a> {
     pub(super) fn of(schema: &'a Schema) -> Result<Self, ExportError> {
         let columns = schema.columns();
         let lacks = |wanted| {

@@ -10,8 +10,8 @@ use backcast_core::{Column, FINAL, GAP, Role, Rows, Schema, TRUNCATED};
 use serde_json::json;
 
 use super::episode_file::EpisodeData;
-use super::notes::Notes;
-use super::parts::Parts;
+use super::notes::RingColumns;
+use super::parts::DatasetParts;
 use super::space::{self, Choices};
 use super::{DATA, EPISODE, METADATA, NOTES};
 use crate::error::{ExportError, WriteFailure};
@@ -28,7 +28,7 @@ pub(crate) fn write(
     path: &Path,
     to: &Path,
 ) -> Result<ExportReport, WriteFailure> {
-    let parts = Parts::of(reader.ring().schema())?;
+    let parts = DatasetParts::of(reader.ring().schema())?;
     let data = path.join(DATA);
     fs::create_dir_all(&data)?;
     let mut writer = DatasetWriter::new(&parts, data, &reader.spans());
@@ -39,7 +39,7 @@ pub(crate) fn write(
 
 /// Checks that a dataset can be made of a ring.
 pub(crate) fn check(schema: &Schema) -> Result<(), ExportError> {
-    Parts::of(schema).map(drop)
+    DatasetParts::of(schema).map(drop)
 }
 
 /// Rows of a lane's current episode.
@@ -53,7 +53,7 @@ struct OpenEpisode {
 
 /// Collects the current episode of every lane and writes it when it ends.
 struct DatasetWriter<'a> {
-    parts: &'a Parts<'a>,
+    parts: &'a DatasetParts<'a>,
     folder: PathBuf,
     /// One past the last row, by lane.
     ends: Vec<u64>,
@@ -66,7 +66,7 @@ struct DatasetWriter<'a> {
 }
 
 impl<'a> DatasetWriter<'a> {
-    fn new(parts: &'a Parts<'a>, folder: PathBuf, spans: &[Range<u64>]) -> Self {
+    fn new(parts: &'a DatasetParts<'a>, folder: PathBuf, spans: &[Range<u64>]) -> Self {
         let choices = vec![None; parts.schema.columns().len()];
         let report = ExportReport { episodes: Some(0), ..ExportReport::default() };
         let ends = spans.iter().map(|span| span.end).collect();
@@ -193,7 +193,7 @@ impl<'a> DatasetWriter<'a> {
             "total_steps": self.steps,
             "observation_space": space(&parts.obs, parts.obs_root),
             "action_space": space(&parts.action, parts.action_root),
-            NOTES: Notes::of(parts),
+            NOTES: RingColumns::of(parts),
         });
         write_json(&self.folder.join(METADATA), &about)?;
         File::open(&self.folder)?.sync_all()?;

@@ -7,7 +7,7 @@ use backcast_core::DType;
 use backcast_files::catch_panics;
 use zip::ZipArchive;
 
-use super::npy::{self, Unread};
+use super::npy::{self, NpyError};
 use crate::error::ImportError;
 use crate::leave_out::{self, LeaveOut};
 
@@ -57,7 +57,7 @@ pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>,
         let left = limit.saturating_sub(total);
         let read = catch_panics(|| entry(&mut archive, at, left, leave_out));
         let (name, found) =
-            read.unwrap_or_else(|what| (format!("entry {at}.npy"), Err(Unread::Damaged(what))));
+            read.unwrap_or_else(|what| (format!("entry {at}.npy"), Err(NpyError::Damaged(what))));
         let Some(name) = name.strip_suffix(".npy") else { continue };
         names.extend([name.to_owned(), our_name(name)]);
         let of_array =
@@ -65,8 +65,8 @@ pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>,
         let array = match found {
             Ok(None) => continue,
             Ok(Some(array)) => array,
-            Err(Unread::Damaged(what)) => return Err(damaged(&format!("array `{name}`"), what)),
-            Err(Unread::Unfit(what)) => {
+            Err(NpyError::Damaged(what)) => return Err(damaged(&format!("array `{name}`"), what)),
+            Err(NpyError::Unfit(what)) => {
                 return Err(of_array(format!("{what}, or {}", leave_out::remedy(name))));
             }
         };
@@ -88,8 +88,8 @@ fn entry(
     at: usize,
     limit: u64,
     leave_out: &LeaveOut,
-) -> (String, Result<Option<NpzArray>, Unread>) {
-    let unnamed = |what| (format!("entry {at}.npy"), Err(Unread::Damaged(what)));
+) -> (String, Result<Option<NpzArray>, NpyError>) {
+    let unnamed = |what| (format!("entry {at}.npy"), Err(NpyError::Damaged(what)));
     let mut entry = match archive.by_index(at) {
         Ok(entry) => entry,
         Err(error) => return unnamed(error.to_string()),

@@ -9,7 +9,7 @@ const MAX_HEADER: usize = 1 << 16;
 
 /// Why an array cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum NpyError {
     /// The data is cut or not an array.
     Damaged(String),
     /// No column can hold it.
@@ -31,12 +31,12 @@ struct Header {
 pub(super) fn read(
     input: &mut impl Read,
     limit: u64,
-) -> Result<(DType, Vec<u64>, Vec<u8>), Unread> {
-    let cut = |error: std::io::Error| Unread::Damaged(error.to_string());
+) -> Result<(DType, Vec<u64>, Vec<u8>), NpyError> {
+    let cut = |error: std::io::Error| NpyError::Damaged(error.to_string());
     let mut lead = [0; 8];
     input.read_exact(&mut lead).map_err(cut)?;
     if lead[..6] != *b"\x93NUMPY" {
-        return Err(Unread::Damaged(
+        return Err(NpyError::Damaged(
             "it does not begin with the signature of a NumPy array".to_owned(),
         ));
     }
@@ -46,24 +46,24 @@ pub(super) fn read(
     let length = u32::from_le_bytes(length) as usize;
     if length > MAX_HEADER {
         let what = format!("its header has {length} bytes; the limit is {MAX_HEADER}");
-        return Err(Unread::Damaged(what));
+        return Err(NpyError::Damaged(what));
     }
     let mut header = vec![0; length];
     input.read_exact(&mut header).map_err(cut)?;
     let header = String::from_utf8(header)
-        .map_err(|_| Unread::Damaged("its header is not UTF-8".to_owned()))?;
+        .map_err(|_| NpyError::Damaged("its header is not UTF-8".to_owned()))?;
     let Header { dtype, big_endian, fortran_order, shape } = parse(&header)?;
     let bytes = shape.iter().try_fold(dtype.size() as u64, |bytes, axis| bytes.checked_mul(*axis));
     let bytes = bytes.filter(|bytes| *bytes <= limit).ok_or_else(|| {
         let what = format!("the shape {shape:?} of {dtype} unpacks to more than {limit} bytes");
-        Unread::Damaged(what)
+        NpyError::Damaged(what)
     })?;
     let mut numbers = Vec::new();
     // Grows with the data, not with the claimed size.
     input.take(bytes).read_to_end(&mut numbers).map_err(cut)?;
     if numbers.len() as u64 != bytes {
         let what = format!("it has {} bytes of numbers, not {bytes}", numbers.len());
-        return Err(Unread::Damaged(what));
+        return Err(NpyError::Damaged(what));
     }
     if dtype == DType::Bool {
         for byte in &mut numbers {
@@ -75,7 +75,7 @@ pub(super) fn read(
     }
     if fortran_order {
         numbers = in_c_order(&numbers, dtype.size(), &shape).ok_or_else(|| {
-            Unread::Unfit("has not the memory to be turned; save it in C order".to_owned())
+            NpyError::Unfit("cannot be reordered for lack of memory; save it in C order".to_owned())
         })?;
     }
     Ok((dtype, shape, numbers))
@@ -112,15 +112,17 @@ fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
 }
 
 /// `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`
-fn parse(header: &str) -> Result<Header, Unread> {
+fn parse(header: &str) -> Result<Header, NpyError> {
     let after = |key: &str| {
         let at = header.find(&format!("'{key}'"))? + key.len() + 2;
         Some(header.get(at..)?.trim_start().strip_prefix(':')?.trim_start())
     };
-    let lacks = |key: &str| Unread::Damaged(format!("its header lacks `{key}`: {}", header.trim()));
+    let lacks =
+        |key: &str| NpyError::Damaged(format!("its header lacks `{key}`: {}", header.trim()));
     let descr = after("descr").ok_or_else(|| lacks("descr"))?;
     let descr = descr.strip_prefix('\'').and_then(|text| text.split('\'').next());
-    let records = || Unread::Unfit("is an array of records; give one array per column".to_owned());
+    let records =
+        || NpyError::Unfit("is an array of records; give one array per column".to_owned());
     let descr = descr.ok_or_else(records)?;
     let order = after("fortran_order").ok_or_else(|| lacks("fortran_order"))?;
     let shape = after("shape").ok_or_else(|| lacks("shape"))?;
@@ -139,7 +141,7 @@ fn parse(header: &str) -> Result<Header, Unread> {
         }
     };
     let dtype = dtype.ok_or_else(|| {
-        Unread::Unfit(format!(
+        NpyError::Unfit(format!(
             "has elements of the type {descr}, which no column can hold; save numbers or flags"
         ))
     })?;

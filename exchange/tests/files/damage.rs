@@ -124,7 +124,7 @@ fn described(
     );
     let groups = found.row_groups().to_vec();
     let mut changed = table[..end_of(&groups)].to_vec();
-    // What is between the groups and the footer is the index of pages, which nobody has to have.
+    // Between the groups and the footer is the index of pages, which is optional.
     let groups = groups.into_iter().map(|group| {
         let columns = group.columns().iter().map(|chunk| {
             let chunk = chunk.clone().into_builder();

@@ -84,7 +84,7 @@ fn episodes_go_out_and_come_back() {
 fn pieces_of_episodes_end_truncated_and_steps_alone_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let base = Base::at(dir.path());
-    // The oldest episode has lost its beginning, and the newest one goes on.
+    // The oldest episode has lost its beginning, and the newest one is running.
     let ring = made::ring(&base, "walk", &schema(), 40, 1, 68, 10);
     let to = dir.path().join("walk");
     let report = export(&ring, &to, Format::Minari, ExportOptions::default()).unwrap();

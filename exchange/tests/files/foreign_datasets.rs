@@ -1,4 +1,5 @@
-//! Datasets that other programs wrote: what is read of them, and what is refused with its reason.
+//! Datasets that other programs wrote: the parts that are imported, and refusals with their
+//! reasons.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -234,7 +235,7 @@ impl Folder {
 }
 
 #[test]
-fn what_no_column_can_hold_is_refused_with_its_name_and_left_out_by_it() {
+fn unstorable_fields_are_refused_by_name_unless_left_out() {
     let folder = Folder::new();
     let words = StringArray::from(vec!["go", "go", "stop"]);
     let words = (Field::new("goal", DataType::Utf8, true), Arc::new(words) as ArrayRef);

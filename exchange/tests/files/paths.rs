@@ -39,7 +39,7 @@ fn tree(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn what_no_export_of_the_format_wrote_is_refused_and_stays_as_it_was() {
+fn other_files_than_exports_are_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let ring = ring(dir.path());
     let dataset = ["data/metadata.json", "data/0/part-0.parquet"];
@@ -115,7 +115,7 @@ fn a_path_that_ends_in_a_slash_names_no_file() {
 }
 
 #[test]
-fn what_comes_to_the_path_while_rows_are_written_stays_and_nothing_else_is_left() {
+fn files_that_appear_during_an_export_are_kept() {
     for (name, format) in [("walk.csv", Format::Csv), ("walk", Format::Minari)] {
         let dir = tempfile::tempdir().unwrap();
         let ring = ring(dir.path());

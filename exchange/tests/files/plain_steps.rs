@@ -1,4 +1,4 @@
-//! Plain steps from NumPy's archives: what becomes of episodes, and what is refused.
+//! Plain steps from NumPy's archives: the imported episodes, and refusals.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -114,7 +114,7 @@ fn truncated_episodes_without_next_obs_keep_their_last_step_and_it_starts_no_tra
 }
 
 #[test]
-fn what_no_column_can_hold_is_left_out_by_its_name() {
+fn unstorable_arrays_are_left_out_by_name() {
     let folder = Folder::new();
     let two = floats([1., 2.]);
     let arrays: &[(&str, &str, &str, &[u8])] = &[
@@ -161,7 +161,7 @@ const YES: u8 = 1;
 #[test]
 fn steps_become_episodes_with_their_final_observations() {
     let folder = Folder::new();
-    // Three steps and an end, two steps and a cut, one step that goes on.
+    // Three steps and an end, two steps and a cut, one step of a running episode.
     let obs = floats([0., 1., 2., 10., 11., 20.]);
     let next = floats([1., 2., 3., 11., 12., 21.]);
     let reward = floats([0., 0., 1., 0., 0., 0.]);
@@ -260,7 +260,7 @@ fn dicts_of_observations_and_other_columns_are_kept_under_their_names() {
 }
 
 #[test]
-fn what_makes_no_ring_is_refused_with_its_reason() {
+fn invalid_arrays_are_refused_with_the_reason() {
     let folder = Folder::new();
     let two = floats([1., 2.]);
     let none: &[u8] = &[];

@@ -35,7 +35,7 @@ fn running(base: &Base, lanes: u32) -> (Ring, Vec<Writer>) {
     (ring, writers)
 }
 
-/// Appends rows of one episode that goes on.
+/// Appends rows of one running episode.
 fn publish(ring: &Ring, writer: &mut Writer, rows: u64) {
     let obs = [3_u8; 4 * WIDE];
     for row in 0..rows {
@@ -133,7 +133,7 @@ fn a_writer_faster_than_the_export_costs_no_more_than_it_published_and_it_is_sai
             let all: u64 = before.iter().map(|span| span.end - span.start).sum();
             assert!((1..=published).contains(&report.rows_lapped), "{case} {format}: {report:?}");
             if format == Format::Minari {
-                // A row that stands alone is no step of an episode.
+                // A single row is no step of an episode.
                 let missing = all - report.rows - report.rows_lapped;
                 assert!(missing <= report.rows_lapped, "{case}: {report:?}");
                 continue;

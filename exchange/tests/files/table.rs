@@ -1,4 +1,4 @@
-//! Tables of rows: out, in again, and out once more; damaged, cut and of something else.
+//! Tables of rows: exported, imported, and exported again; damaged, cut and of other data.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -48,7 +48,7 @@ fn a_ring_comes_back_from_a_table_as_it_was_and_goes_out_the_same() {
         let twice = dir.path().join(format!("{name}-again.parquet"));
         parquet(&again, &twice);
         assert!(fs::read(&file).unwrap() == fs::read(&twice).unwrap(), "{name} differs");
-        // A writer goes on where the table ended.
+        // A writer continues where the table ended.
         made::write(&again, 1, 100);
         let head = |ring: &Ring| ring.lane_span(0).unwrap().end;
         assert_eq!(head(&again), head(&ring) + 1, "{name}");
@@ -107,7 +107,7 @@ fn an_interrupted_export_or_import_leaves_nothing() {
 }
 
 #[test]
-fn what_is_there_is_kept_unless_it_may_be_replaced() {
+fn existing_files_are_kept_unless_replacing_is_allowed() {
     let dir = tempfile::tempdir().unwrap();
     let base = Base::at(dir.path());
     let ring = made::ring(&base, "pong", &plain(), 500, 1, 40, 9);
@@ -194,7 +194,7 @@ fn a_table_of_something_else_says_what_it_lacks() {
     let missing = import(Path::new("/no/such.parquet"), Format::Parquet, ImportOptions::named("x"));
     assert!(matches!(missing.unwrap_err(), ImportError::Read { .. }));
     let csv = import(Path::new("x.csv"), Format::Csv, ImportOptions::named("x")).unwrap_err();
-    assert!(csv.to_string().contains("written and not read"), "{csv}");
+    assert!(csv.to_string().contains("cannot be imported"), "{csv}");
 }
 
 #[test]

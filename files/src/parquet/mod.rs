@@ -15,4 +15,4 @@ mod thrift;
 
 pub use footer::read as read_footer;
 pub use pages::{ColumnChunk, byte_range};
-pub use source::{At, FileSource};
+pub use source::{FileReader, FileSource};

@@ -52,14 +52,14 @@ impl Length for FileSource {
 }
 
 impl ChunkReader for FileSource {
-    type T = BufReader<At>;
+    type T = BufReader<FileReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
         if start > self.len {
             let len = self.len;
             return Err(ParquetError::EOF(format!("byte {start} of a file of {len} bytes")));
         }
-        let at = At { source: self.clone(), position: start };
+        let at = FileReader { source: self.clone(), position: start };
         Ok(BufReader::with_capacity(HEADER_BYTES, at))
     }
 
@@ -70,12 +70,12 @@ impl ChunkReader for FileSource {
 
 /// Sequential reader from a position of the file, independent of other readers.
 #[derive(Debug)]
-pub struct At {
+pub struct FileReader {
     source: FileSource,
     position: u64,
 }
 
-impl Read for At {
+impl Read for FileReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.source.file.read_at(out, self.position)?;
         self.position += read as u64;

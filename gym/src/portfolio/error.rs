@@ -84,7 +84,7 @@ pub enum PortfolioError {
         ticker: String,
     },
     /// A ticker named twice.
-    #[error("ticker {ticker:?} stands at positions {first} and {second} of `{list}`; keep one")]
+    #[error("ticker {ticker:?} is at positions {first} and {second} of `{list}`; keep one")]
     DuplicateTicker {
         /// `tickers` or `macro_tickers`.
         list: &'static str,
@@ -262,9 +262,7 @@ pub enum PortfolioError {
         value: f64,
     },
     /// A step beyond the last day, without autoreset.
-    #[error(
-        "environment {env} is on day {day}, the last one there is; reset it before the next step"
-    )]
+    #[error("environment {env} is on day {day}, the last one; reset it before the next step")]
     OutOfDays {
         /// Sub-environment.
         env: usize,
@@ -283,7 +281,7 @@ impl PortfolioError {
         match self {
             Self::Episode(error) => error.for_single(),
             Self::OutOfDays { day, .. } => {
-                format!("the episode is on day {day}, the last one there is; call reset()")
+                format!("the episode is on day {day}, the last one; call reset()")
             }
             Self::BadAction { ticker, value, .. } => {
                 format!("the action for {ticker:?} is {value}, but must lie in [-1, 1]")

@@ -37,8 +37,8 @@ pub struct Observation {
     pub shares: Vec<i32>,
     /// Average price paid per share held, fee included, `[N, T]`; 0 without shares.
     pub avg_buy_price: Vec<f64>,
-    /// Cash plus holdings valued at the open of `day`, or at the close if the settings say so,
-    /// `[N]`. A ticker without a row is valued at its last close.
+    /// Cash plus holdings valued at the open of `day`, or at the close if so configured, `[N]`. A
+    /// ticker without a row is valued at its last close.
     pub total_asset: Vec<f64>,
     /// Open of `day`, `[N, T]`; 0 for a ticker without a row, which cannot be traded that day.
     pub open: Vec<f64>,

@@ -1,6 +1,6 @@
 //! Orders of one portfolio on one day, and the sequence in which they are filled.
 
-use backcast_core::{RANKED_AT_ONCE, Wide, ranks, whole_part, wide};
+use backcast_core::{RANK_BLOCK, SimdKernel, ranks, run_simd, trunc_to_i32};
 
 use super::{
     account::PortfolioAccount,
@@ -82,7 +82,7 @@ impl Orders {
     ) {
         self.tickers = actions.len();
         self.quantities.resize(open.len(), 0);
-        wide(CollectQuantities, (actions, open, shares), (&mut self.quantities, &mut []), hmax);
+        run_simd(CollectQuantities, (actions, open, shares), (&mut self.quantities, &mut []), hmax);
         self.arrange(hmax);
     }
 
@@ -124,10 +124,10 @@ impl Orders {
 
     /// Counts the smaller keys of each order, which is its position: no two keys are equal.
     fn rank(&mut self, hmax: i32) {
-        let room = self.quantities.len().next_multiple_of(RANKED_AT_ONCE);
+        let room = self.quantities.len().next_multiple_of(RANK_BLOCK);
         self.keys.resize(room, 0);
         self.ranks.resize(room, 0);
-        wide(RankKeys, (&self.quantities, &[], &[]), (&mut self.keys, &mut []), hmax);
+        run_simd(RankKeys, (&self.quantities, &[], &[]), (&mut self.keys, &mut []), hmax);
         ranks(&self.keys, self.tickers, &mut self.ranks);
         self.count_sides();
         self.sequence.resize(MOST_TICKERS + 1, 0);
@@ -149,7 +149,7 @@ impl Orders {
     /// to buys, the largest first, and the last one to empty orders.
     fn count(&mut self, hmax: i32) {
         self.places.resize(self.quantities.len(), 0);
-        wide(CounterOf, (&self.quantities, &[], &[]), (&mut self.places, &mut []), hmax);
+        run_simd(CounterOf, (&self.quantities, &[], &[]), (&mut self.places, &mut []), hmax);
         self.sequence.resize(MOST_TICKERS + 1, 0);
         let Some(sequence) = self.sequence.first_chunk_mut::<{ MOST_TICKERS + 1 }>() else {
             return;
@@ -238,7 +238,7 @@ fn counter(quantity: i32, hmax: i32) -> u32 {
 /// Finds the counters of quantities, of which there are at most 255.
 struct CounterOf;
 
-impl Wide<i32, (), (), u8, (), i32, ()> for CounterOf {
+impl SimdKernel<i32, (), (), u8, (), i32, ()> for CounterOf {
     #[inline(always)]
     fn run(quantities: &[i32], _: &[()], _: &[()], places: &mut [u8], _: &mut [()], hmax: i32) {
         for (found, &quantity) in places.iter_mut().zip(quantities) {
@@ -252,7 +252,7 @@ impl Wide<i32, (), (), u8, (), i32, ()> for CounterOf {
 /// Computes the sort keys of orders: the counter, then the ticker.
 struct RankKeys;
 
-impl Wide<i32, (), (), i16, (), i32, ()> for RankKeys {
+impl SimdKernel<i32, (), (), i16, (), i32, ()> for RankKeys {
     #[inline(always)]
     fn run(quantities: &[i32], _: &[()], _: &[()], keys: &mut [i16], _: &mut [()], hmax: i32) {
         for ((key, &quantity), ticker) in keys.iter_mut().zip(quantities).zip(0..) {
@@ -277,7 +277,7 @@ fn count_if(quantities: &[i32], condition: impl Fn(i32) -> bool) -> usize {
 /// Turns actions into quantities.
 struct CollectQuantities;
 
-impl<A: Copy + Into<f64>> Wide<A, f64, i32, i32, (), f64, ()> for CollectQuantities {
+impl<A: Copy + Into<f64>> SimdKernel<A, f64, i32, i32, (), f64, ()> for CollectQuantities {
     #[inline(always)]
     fn run(
         actions: &[A],
@@ -310,7 +310,7 @@ fn quantities_of<A: Copy + Into<f64>>(
     let inputs = actions.iter().zip(open).zip(shares);
     for (quantity, ((&action, &open), &held)) in quantities.iter_mut().zip(inputs) {
         // Conversion truncates toward zero.
-        let wanted = whole_part(action.into() * hmax);
+        let wanted = trunc_to_i32(action.into() * hmax);
         // Without branches, which random actions would mispredict.
         let possible = i32::from(open > 0.0) & (i32::from(wanted > 0) | i32::from(held > 0));
         *quantity = wanted * possible;

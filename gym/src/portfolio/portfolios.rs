@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::{copy_numbers, wide};
+use backcast_core::{copy_slice, run_simd};
 use backcast_market::PriceColumn;
 
 use super::{
@@ -87,7 +87,7 @@ impl Portfolios {
         })
     }
 
-    /// Allocates what the records of one day take; `false` where memory does not suffice.
+    /// Allocates memory for the records of one day; `false` if there is not enough.
     pub(crate) fn reserve_records(&mut self, tickers: usize) -> bool {
         if self.records.is_empty() {
             return true;
@@ -146,7 +146,7 @@ impl Portfolios {
         self.log(sub);
     }
 
-    /// Prefetches what the step of a portfolio reads of the table.
+    /// Prefetches the entries of the table that the step of a portfolio reads.
     pub(crate) fn prefetch(&self, setup: &SetupView<'_>, env: usize) {
         if let (Some(table), Some(&day)) = (setup.table, self.obs.day.get(env)) {
             table.prefetch(usize::try_from(day).unwrap_or_default(), setup.indicator_lag);
@@ -320,7 +320,7 @@ impl Portfolios {
         let Prices { closes, at_open, .. } =
             self.own.or_table(setup.table, self.uses_table[env], mine.clone(), day);
         let holdings = (&self.shares[mine][..], at_open, closes);
-        let (at_open, at_close) = wide(ValueHoldings, holdings, (&mut [], &mut []), ());
+        let (at_open, at_close) = run_simd(ValueHoldings, holdings, (&mut [], &mut []), ());
         let cash = self.obs.cash[env];
         self.value_at_close[env] = cash + at_close;
         self.obs.total_asset[env] =
@@ -340,5 +340,5 @@ impl Portfolios {
 
 /// Writes the part of a field that belongs to one environment.
 fn copy_env(field: &mut [f64], from: &[f64], env: usize) {
-    copy_numbers(from, &mut field[env * from.len()..(env + 1) * from.len()]);
+    copy_slice(from, &mut field[env * from.len()..(env + 1) * from.len()]);
 }

@@ -1,6 +1,6 @@
 //! Prices of one day and the value of a portfolio at them.
 
-use backcast_core::Wide;
+use backcast_core::SimdKernel;
 
 use super::lines::LINE;
 
@@ -32,7 +32,7 @@ const SUMS: usize = 8;
 /// vector width of the machine.
 pub(crate) struct ValueHoldings;
 
-impl Wide<i32, f64, f64, (), (), (), (f64, f64)> for ValueHoldings {
+impl SimdKernel<i32, f64, f64, (), (), (), (f64, f64)> for ValueHoldings {
     #[inline(always)]
     fn run(
         shares: &[i32],
@@ -67,7 +67,7 @@ fn joined(sums: [f64; SUMS]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use backcast_core::wide;
+    use backcast_core::run_simd;
 
     use super::*;
 
@@ -83,8 +83,12 @@ mod tests {
                 at_open += f64::from(held) * opens[at];
                 at_close += f64::from(held) * closes[at];
             }
-            let found =
-                wide(ValueHoldings, (&shares[..], &opens[..], &closes[..]), (&mut [], &mut []), ());
+            let found = run_simd(
+                ValueHoldings,
+                (&shares[..], &opens[..], &closes[..]),
+                (&mut [], &mut []),
+                (),
+            );
             assert_eq!(found, (at_open, at_close), "{width} tickers");
         }
     }

@@ -9,7 +9,7 @@
 //! The sums are first taken as if the cash sufficed for every purchase, which is so on most days.
 //! If it did not, the purchases are repeated with a check of the cash before each.
 
-use backcast_core::{Wide, wide};
+use backcast_core::{SimdKernel, run_simd};
 
 use super::{
     account::{PortfolioAccount, SURELY_PAID},
@@ -41,7 +41,7 @@ impl Quotes {
         self.shares.resize(quantities.len(), 0);
         self.values.resize(quantities.len(), 0.0);
         let (shares, values) = (&mut self.shares, &mut self.values);
-        wide(QuoteOrders, (quantities, held, closes), (shares, values), ());
+        run_simd(QuoteOrders, (quantities, held, closes), (shares, values), ());
         true
     }
 
@@ -61,7 +61,7 @@ impl Quotes {
             orders: 0,
         };
         let (sold, mut sums) =
-            wide(SumOrders, (sells, buys, &self.values), (&mut [], &mut []), (costs, before));
+            run_simd(SumOrders, (sells, buys, &self.values), (&mut [], &mut []), (costs, before));
         // Cash only falls during the purchases, so no purchase saw less cash than is left at the
         // end.
         let lasts = sums.cash >= sold.cash * PLENTY;
@@ -74,7 +74,7 @@ impl Quotes {
         account.sums.orders += u32::try_from(sums.orders).unwrap_or(u32::MAX);
         let held = (&mut *account.shares, &mut *account.avg_buy_price);
         account.totals.shares_traded +=
-            wide(ApplyOrders, (&self.shares, &self.values, &[]), held, 1.0 + costs.buy);
+            run_simd(ApplyOrders, (&self.shares, &self.values, &[]), held, 1.0 + costs.buy);
     }
 
     /// Executes the purchases, each cut to the cash at that moment.
@@ -121,7 +121,9 @@ struct RunningSums {
 /// two and at the end.
 struct SumOrders;
 
-impl Wide<u32, u32, f64, (), (), (Sides, RunningSums), (RunningSums, RunningSums)> for SumOrders {
+impl SimdKernel<u32, u32, f64, (), (), (Sides, RunningSums), (RunningSums, RunningSums)>
+    for SumOrders
+{
     #[inline(always)]
     fn run(
         sells: &[u32],
@@ -151,7 +153,8 @@ impl Wide<u32, u32, f64, (), (), (Sides, RunningSums), (RunningSums, RunningSums
     }
 }
 
-/// Cuts a number of shares to what the cash pays, by the operations of [`PortfolioAccount::buy`].
+/// Cuts a number of shares to the number that the cash pays for, by the operations of
+/// [`PortfolioAccount::buy`].
 fn affordable(shares: i32, close: f64, factor: f64, cash: f64) -> i32 {
     // Avoids the division, since most orders get nothing once the cash is spent.
     if close * factor > cash {
@@ -180,7 +183,7 @@ fn is_sound(quantities: &[i32], held: &[i32], closes: &[f64]) -> bool {
 /// Computes shares and value of each order; sales are cut to the holding.
 struct QuoteOrders;
 
-impl Wide<i32, i32, f64, i32, f64, (), ()> for QuoteOrders {
+impl SimdKernel<i32, i32, f64, i32, f64, (), ()> for QuoteOrders {
     #[inline(always)]
     fn run(
         quantities: &[i32],
@@ -203,7 +206,7 @@ impl Wide<i32, i32, f64, i32, f64, (), ()> for QuoteOrders {
 /// Updates holdings and average prices; returns the shares traded.
 struct ApplyOrders;
 
-impl Wide<i32, f64, (), i32, f64, f64, i64> for ApplyOrders {
+impl SimdKernel<i32, f64, (), i32, f64, f64, i64> for ApplyOrders {
     #[inline(always)]
     fn run(
         shares: &[i32],

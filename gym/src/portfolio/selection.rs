@@ -32,7 +32,7 @@ pub(crate) fn positions(panel: &Panel, names: &[String]) -> Result<Vec<usize>, P
     Ok(chosen)
 }
 
-/// Refuses a ticker that stands in `chosen` already.
+/// Refuses a ticker that is in `chosen` already.
 fn named_once(
     list: &'static str,
     chosen: &[usize],

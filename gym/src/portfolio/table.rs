@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use backcast_core::{Numbers, copy_numbers, prefetch_l2};
+use backcast_core::{HugeArray, copy_slice, prefetch_l2};
 use backcast_market::{Panel, PriceColumn};
 
 use super::{
@@ -24,14 +24,14 @@ pub(crate) struct DayTable {
     /// Tickers, padded to lines.
     width: usize,
     /// `[days, 2, width]`: opens and closes, as in [`Prices`].
-    prices: Arc<Numbers<f64>>,
+    prices: Arc<HugeArray<f64>>,
     notes: Arc<[DayNote]>,
     /// `[days with gaps, width]`: values at the open, as in [`Prices`].
-    at_open: Arc<Numbers<f64>>,
+    at_open: Arc<HugeArray<f64>>,
     /// Numbers of: indicators of the tickers, opens of the macro tickers, their indicators.
     parts: [usize; 3],
     /// `[days, sum of parts]`.
-    shown: Arc<Numbers<f64>>,
+    shown: Arc<HugeArray<f64>>,
 }
 
 /// Properties of the prices of one day.
@@ -104,7 +104,7 @@ impl DayTable {
             shown.extend(macros.iter().map(|&ticker| price(ticker, PriceColumn::Open)));
             indicators(macros, &mut shown);
         }
-        let kept = |numbers: &[f64]| Arc::new(Numbers::copy_of(numbers));
+        let kept = |numbers: &[f64]| Arc::new(HugeArray::copy_of(numbers));
         let (prices, at_open, shown) = (kept(&prices), kept(&at_open), kept(&shown));
         Some(Self { first, width, prices, notes: notes.into(), at_open, parts, shown })
     }
@@ -123,8 +123,8 @@ impl DayTable {
         Prices { open, closes, at_open, sound }
     }
 
-    /// Prefetches what a step from `day` to the next reads: the prices of both days, and the
-    /// indicators `lag` days before the next.
+    /// Prefetches the entries that a step from `day` to the next reads: the prices of both days,
+    /// and the indicators `lag` days before the next.
     #[inline]
     pub(crate) fn prefetch(&self, day: usize, lag: usize) {
         let at = day.saturating_sub(self.first);
@@ -160,8 +160,8 @@ impl DayTable {
 pub(crate) struct HistoryTable {
     rows: usize,
     columns: usize,
-    singles: Arc<Numbers<f32>>,
-    listed: Arc<Numbers<u8>>,
+    singles: Arc<HugeArray<f32>>,
+    listed: Arc<HugeArray<u8>>,
     /// Days without a missing row, `[D]`; their mask is not read.
     whole: Arc<[bool]>,
 }
@@ -183,7 +183,7 @@ impl HistoryTable {
         }
         let whole = listed.chunks_exact(rows).map(|day| day.iter().all(|&listed| listed == 1));
         let whole = whole.collect();
-        let (singles, listed) = (Numbers::copy_of(&singles), Numbers::copy_of(&listed));
+        let (singles, listed) = (HugeArray::copy_of(&singles), HugeArray::copy_of(&listed));
         Some(Self { rows, columns, singles: Arc::new(singles), listed: Arc::new(listed), whole })
     }
 
@@ -196,11 +196,11 @@ impl HistoryTable {
     /// Copies consecutive days of the panel, `[H, X, C]` and `[H, X]`.
     pub(crate) fn copy(&self, days: Range<usize>, out: &mut [f32], mask: &mut [u8]) {
         let cells = days.start * self.rows..days.end * self.rows;
-        copy_numbers(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
+        copy_slice(&self.singles[cells.start * self.columns..cells.end * self.columns], out);
         if self.whole[days].iter().all(|&whole| whole) {
             mask.fill(1);
         } else {
-            copy_numbers(&self.listed[cells], mask);
+            copy_slice(&self.listed[cells], mask);
         }
     }
 }

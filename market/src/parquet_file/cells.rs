@@ -19,7 +19,7 @@ use super::zone::Zone;
 use crate::{
     chunk::{Chunk, Tickers, checked, shown},
     date::Date,
-    header::Use,
+    header::ColumnUse,
     load_error::{ColumnRole, NumberProblem, PanelLoadError},
 };
 
@@ -31,7 +31,7 @@ const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 pub(super) struct ParquetColumn {
     /// Position in the file and in the Arrow schema.
     pub(super) at: usize,
-    pub(super) what: Use,
+    pub(super) what: ColumnUse,
     /// Time zone of its timestamps.
     zone: Zone,
 }
@@ -40,7 +40,7 @@ impl ParquetColumn {
     /// Checks that the type fits the role of the column.
     pub(super) fn new(
         at: usize,
-        what: Use,
+        what: ColumnUse,
         role: ColumnRole,
         name: &str,
         data_type: &DataType,
@@ -68,10 +68,10 @@ impl ParquetColumn {
         tickers: &mut Tickers<'_>,
     ) -> bool {
         match self.what {
-            Use::Date => self.push_dates(array, chunk),
-            Use::Ticker => self.push_tickers(array, chunk, tickers),
-            Use::Value(value) => self.push_numbers(array, value, chunk),
-            Use::Ignored => true,
+            ColumnUse::Date => self.push_dates(array, chunk),
+            ColumnUse::Ticker => self.push_tickers(array, chunk, tickers),
+            ColumnUse::Value(value) => self.push_numbers(array, value, chunk),
+            ColumnUse::Ignored => true,
         }
     }
 

@@ -10,7 +10,7 @@ use super::{columns::TransitionShape, error::TransitionError, identity::Identity
 use crate::panel::Panel;
 
 /// The requested ring.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestedRing<'a> {
     pub(crate) name: &'a str,
     pub(crate) panel: &'a Panel,
     pub(crate) shape: &'a TransitionShape,
@@ -18,16 +18,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) lanes: u32,
 }
 
-impl Asked<'_> {
+impl RequestedRing<'_> {
     /// Refuses a ring of other sizes.
     pub(crate) fn check(&self, ring: &Ring, identity: &Identity) -> Result<(), TransitionError> {
         let mut found = String::new();
-        let mut asked = String::new();
+        let mut requested = String::new();
         let mut compare = |what: &str, there: u64, here: u64| {
             if there != here {
                 // Writing to a String cannot fail.
                 let _ = write!(found, ", {what} {there}");
-                let _ = write!(asked, ", {what} {here}");
+                let _ = write!(requested, ", {what} {here}");
             }
         };
         compare("n_adders", ring.lanes().into(), self.lanes.into());
@@ -35,13 +35,13 @@ impl Asked<'_> {
         let shape = TransitionShape::of(ring.schema(), self.panel.tickers().len());
         if let Some(shape) = shape.filter(|shape| shape != self.shape) {
             let _ = write!(found, ", {shape}");
-            let _ = write!(asked, ", {}", self.shape);
+            let _ = write!(requested, ", {}", self.shape);
         }
         if found.is_empty() {
             return Ok(());
         }
-        let [found, asked] = [found, asked].map(|list| list[", ".len()..].to_owned());
-        Err(TransitionError::Different { name: self.name.to_owned(), found, asked })
+        let [found, requested] = [found, requested].map(|list| list[", ".len()..].to_owned());
+        Err(TransitionError::Different { name: self.name.to_owned(), found, requested })
     }
 
     /// Returns the error of a ring that could not be joined: the differing sizes, if they are the

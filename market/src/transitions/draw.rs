@@ -17,14 +17,14 @@ const ATTEMPTS: u32 = 64;
 
 /// Position in a stream of draws: the seed and the number of the batch decide every draw.
 #[derive(Clone, Debug)]
-pub(crate) struct Draws {
+pub(crate) struct DrawStream {
     pub(crate) seed: u64,
     /// Batches drawn so far.
     pub(crate) batches: u64,
     rng: CounterRng,
 }
 
-impl Draws {
+impl DrawStream {
     pub(crate) fn seeded(seed: u64) -> Self {
         Self::resumed(seed, 0)
     }
@@ -48,12 +48,12 @@ impl Draws {
 }
 
 /// The lanes at one moment. Transitions are numbered lane after lane.
-struct Places {
+struct LaneViews {
     views: Vec<LaneView>,
     size: u64,
 }
 
-impl Places {
+impl LaneViews {
     /// Returns the lane and the row of an index, which counts the slots of the first lane, then of
     /// the next.
     fn find(&self, mut index: u64) -> Option<(&LaneView, u64)> {
@@ -68,10 +68,10 @@ impl Places {
 }
 
 impl TransitionRing {
-    fn places(&self) -> Result<Places, TransitionError> {
+    fn lane_views(&self) -> Result<LaneViews, TransitionError> {
         let views = self.views()?;
         let size = views.iter().map(|view| view.count).sum();
-        Ok(Places { views, size })
+        Ok(LaneViews { views, size })
     }
 
     /// Returns the transitions of some indices, within `0..len`. With one adding process an index
@@ -79,11 +79,11 @@ impl TransitionRing {
     /// lane after lane. One copy; rows that are overwritten meanwhile are read again.
     pub fn get(&self, indices: &[i64]) -> Result<TransitionBatch, TransitionError> {
         let mut batch = TransitionBatch::default();
-        self.read(indices.len(), &mut batch, |places, item, _| {
+        self.read(indices.len(), &mut batch, |lanes, item, _| {
             let index = indices[item];
             match u64::try_from(index) {
-                Ok(known) if known < places.size => Ok(known),
-                _ => Err(TransitionError::NoSuchIndex { index: index.into(), size: places.size }),
+                Ok(known) if known < lanes.size => Ok(known),
+                _ => Err(TransitionError::NoSuchIndex { index: index.into(), size: lanes.size }),
             }
         })?;
         Ok(batch)
@@ -98,7 +98,7 @@ impl TransitionRing {
     ) -> Result<(), TransitionError> {
         let n = self.drawn(batch_size)?;
         let draws = &self.draws;
-        self.read(n, batch, |places, item, attempt| match places.size {
+        self.read(n, batch, |lanes, item, attempt| match lanes.size {
             0 => Err(TransitionError::Empty),
             size => Ok(draws.below(size, item, attempt)),
         })?;
@@ -148,7 +148,7 @@ impl TransitionRing {
         &self,
         n: usize,
         batch: &mut TransitionBatch,
-        mut choose: impl FnMut(&Places, usize, u32) -> Result<u64, TransitionError>,
+        mut choose: impl FnMut(&LaneViews, usize, u32) -> Result<u64, TransitionError>,
     ) -> Result<(), TransitionError> {
         let (mut positions, mut chosen) = (Vec::<u64>::new(), Vec::new());
         let room = batch.try_reserve(n, &self.shape)
@@ -165,14 +165,14 @@ impl TransitionRing {
             GatherTarget { column: POSITION, out: bytemuck::cast_slice_mut(&mut positions) };
         let mut targets: Vec<_> = std::iter::once(position).chain(batch.targets()).collect();
         // The lanes are inspected once per attempt, for all its items.
-        let mut at: Option<(u32, Places)> = None;
+        let mut at: Option<(u32, LaneViews)> = None;
         let attempts = self.ring.gather_chosen(n, ATTEMPTS, &mut targets, |item, attempt| {
             if at.as_ref().is_none_or(|(of, _)| *of != attempt) {
-                at = Some((attempt, self.places()?));
+                at = Some((attempt, self.lane_views()?));
             }
-            let Some((_, places)) = &at else { return Err(TransitionError::Empty) };
-            let index = choose(places, item, attempt)?;
-            let (view, row) = places.find(index).ok_or(TransitionError::Empty)?;
+            let Some((_, lanes)) = &at else { return Err(TransitionError::Empty) };
+            let index = choose(lanes, item, attempt)?;
+            let (view, row) = lanes.find(index).ok_or(TransitionError::Empty)?;
             chosen[item] = (view.lane, row, view.position(row));
             Ok::<_, TransitionError>(RowIndex::new(view.lane, row))
         })?;

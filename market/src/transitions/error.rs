@@ -122,7 +122,7 @@ pub enum TransitionError {
         days: usize,
     },
     /// A row that no correct writer wrote.
-    #[error("row {seq} of lane {lane} is damaged: {what}; make the buffer anew")]
+    #[error("row {seq} of lane {lane} is damaged: {what}; create the buffer again")]
     Damaged {
         /// Lane.
         lane: u32,
@@ -143,8 +143,8 @@ pub enum TransitionError {
     },
     /// An existing ring whose sizes differ from the requested ones.
     #[error(
-        "the buffer named `{name}` differs from what was asked: it has {found}, asked was {asked}; \
-         ask for the same, choose another name, or use exist=\"replace\""
+        "the buffer named `{name}` differs from the requested one: it has {found}, but {requested} \
+         was requested; ask for the same, choose another name, or use exist=\"replace\""
     )]
     Different {
         /// Its name.
@@ -152,7 +152,7 @@ pub enum TransitionError {
         /// Its differing sizes.
         found: String,
         /// The requested ones.
-        asked: String,
+        requested: String,
     },
     /// A panel that is not the one whose days and tokens are stored.
     #[error(

@@ -20,7 +20,7 @@ use backcast_files::write_atomically;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    batch::TransitionBatch, columns::TransitionShape, draw::Draws, error::TransitionError,
+    batch::TransitionBatch, columns::TransitionShape, draw::DrawStream, error::TransitionError,
     identity::same_panel, lanes::quota, ring::TransitionRing,
 };
 const MAGIC: [u8; 8] = *b"\x89BKT\r\n\x1a\n";
@@ -125,7 +125,7 @@ impl TransitionRing {
             TransitionError::BadFile { path: path.to_owned(), problem: problem.to_owned() }
         })?;
         self.replace(&lanes)?;
-        self.draws = Draws::resumed(description.seed, description.batches);
+        self.draws = DrawStream::resumed(description.seed, description.batches);
         Ok(())
     }
 

@@ -22,5 +22,5 @@ mod ring;
 pub use batch::{TransitionBatch, TransitionOutcome};
 pub use columns::TransitionShape;
 pub use error::TransitionError;
-pub use plan::{Layout, MarketPlan, Selection, Side, Windows};
+pub use plan::{Layout, MarketPlan, Selection, TransitionSide, Windows};
 pub use ring::{TransitionOptions, TransitionRing};

@@ -5,11 +5,11 @@ use std::ops::Range;
 use backcast_layout::ThreadPool;
 
 use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
-use crate::gather::{Cells, Job, Market, SortedJobs, Span};
+use crate::gather::{CellOrder, CellWindow, SortedWindows, Span, WindowSource};
 
 /// Bytes from which on several threads copy. For fewer, waking a thread may take longer than the
 /// copy.
-const WORTH_THREADS: usize = 1 << 20;
+const MIN_THREADED_BYTES: usize = 1 << 20;
 
 /// The order of a batch's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Layout {
 /// State or next state of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Side {
+pub enum TransitionSide {
     /// The state before the action.
     State = 0,
     /// The state after it.
@@ -125,24 +125,24 @@ impl MarketPlan {
     /// Returns the number of a side's arena and mask, and the place of its own day on the window
     /// axis.
     #[must_use]
-    pub fn day(&self, side: Side) -> (usize, usize) {
+    pub fn day(&self, side: TransitionSide) -> (usize, usize) {
         match (side, self.shared) {
-            (Side::State, _) => (0, self.lead()),
-            (Side::Next, true) => (0, self.lead() + 1),
-            (Side::Next, false) => (1, self.lead()),
+            (TransitionSide::State, _) => (0, self.lead()),
+            (TransitionSide::Next, true) => (0, self.lead() + 1),
+            (TransitionSide::Next, false) => (1, self.lead()),
         }
     }
 
     /// Returns the places of a side's history on the window axis.
     #[must_use]
-    pub fn history(&self, side: Side) -> Range<usize> {
+    pub fn history(&self, side: TransitionSide) -> Range<usize> {
         let (_, day) = self.day(side);
         day - self.windows.history..day
     }
 
     /// Returns the places of a side's future on the window axis.
     #[must_use]
-    pub fn future(&self, side: Side) -> Range<usize> {
+    pub fn future(&self, side: TransitionSide) -> Range<usize> {
         let (_, day) = self.day(side);
         day + 1..day + 1 + self.windows.future
     }
@@ -156,10 +156,10 @@ impl MarketPlan {
         Span { lead, days: lead + 1 + self.windows.future + usize::from(self.shared) }
     }
 
-    fn cells(&self) -> Cells {
+    fn cells(&self) -> CellOrder {
         match self.windows.layout {
-            Layout::Ticker => Cells::SlotMajor,
-            Layout::Batched => Cells::SampleMajor,
+            Layout::Ticker => CellOrder::SlotMajor,
+            Layout::Batched => CellOrder::SampleMajor,
         }
     }
 }
@@ -237,25 +237,26 @@ impl TransitionRing {
         let span = plan.span();
         let bytes: usize = arenas.iter().map(|(arena, _)| size_of_val(*arena)).sum();
         let mut alone = ThreadPool::new(1);
-        let team = if bytes < WORTH_THREADS { &mut alone } else { &mut self.team };
-        let market = Market::new(&self.panel, selection.columns.as_deref()).until(self.end);
+        let pool = if bytes < MIN_THREADED_BYTES { &mut alone } else { &mut self.pool };
+        let source = WindowSource::new(&self.panel, selection.columns.as_deref()).until(self.end);
         let tickers = plan.tickers;
         let first = batch.tokens.get(..tickers).unwrap_or_default();
         let alike = batch.tokens.chunks_exact(tickers).all(|tokens| tokens == first);
         for (side, (arena, mask)) in arenas.iter_mut().enumerate() {
             let samples = Samples { plan, batch, tickers, macros: &selection.macros, side };
-            if plan.cells() == Cells::SampleMajor {
-                let list = |cells, jobs: &mut Vec<_>| samples.list_by_sample(cells, jobs);
-                market.fill(list, span, arena, mask, team);
+            if plan.cells() == CellOrder::SampleMajor {
+                let list = |cells, windows: &mut Vec<_>| samples.list_by_sample(cells, windows);
+                source.fill(list, span, arena, mask, pool);
             } else if alike {
                 // The usual case: all samples have the same tickers.
-                let list = |cells, jobs: &mut Vec<_>| samples.list_by_slot(cells, jobs);
-                market.fill(list, span, arena, mask, team);
+                let list = |cells, windows: &mut Vec<_>| samples.list_by_slot(cells, windows);
+                source.fill(list, span, arena, mask, pool);
             } else {
                 samples.sort_by_slot(self.panel.tickers().len(), &mut self.sorted);
                 let sorted = &self.sorted;
-                let list = |cells, jobs: &mut Vec<_>| jobs.extend_from_slice(sorted.within(cells));
-                market.fill(list, span, arena, mask, team);
+                let list =
+                    |cells, windows: &mut Vec<_>| windows.extend_from_slice(sorted.within(cells));
+                source.fill(list, span, arena, mask, pool);
             }
         }
     }
@@ -273,14 +274,14 @@ struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    fn job(&self, sample: usize, cell: usize, ticker: u32) -> Job {
+    fn window(&self, sample: usize, cell: usize, ticker: u32) -> CellWindow {
         let day = self.batch.days[sample * 2 + self.side].cast_unsigned();
         // Both were checked: cells fit 32 bits, and days lie in the panel.
-        Job { ticker, cell: u32::try_from(cell).unwrap_or_default(), day }
+        CellWindow { ticker, cell: u32::try_from(cell).unwrap_or_default(), day }
     }
 
     /// Lists the windows of some cells `[B, S]`.
-    fn list_by_sample(&self, cells: Range<usize>, jobs: &mut Vec<Job>) {
+    fn list_by_sample(&self, cells: Range<usize>, windows: &mut Vec<CellWindow>) {
         let own = self.tickers;
         let slots = own + self.macros.len();
         for (sample, part) in rows_of(cells, slots) {
@@ -289,37 +290,42 @@ impl Samples<'_> {
             let macros = &self.macros[from.saturating_sub(own)..to.saturating_sub(own)];
             let tickers = tokens.iter().copied().map(ticker_of).chain(macros.iter().copied());
             let first = sample * slots + from;
-            jobs.extend(tickers.zip(first..).map(|(ticker, cell)| self.job(sample, cell, ticker)));
+            windows.extend(
+                tickers.zip(first..).map(|(ticker, cell)| self.window(sample, cell, ticker)),
+            );
         }
     }
 
     /// Lists the windows of some cells `[S, B]`. All samples must have the same tickers.
-    fn list_by_slot(&self, cells: Range<usize>, jobs: &mut Vec<Job>) {
+    fn list_by_slot(&self, cells: Range<usize>, windows: &mut Vec<CellWindow>) {
         let batch = self.plan.batch;
         for (slot, samples) in rows_of(cells, batch) {
             let tickers = self.plan.unique.iter().chain(self.macros);
             let Some(ticker) = tickers.copied().nth(slot) else { return };
-            jobs.extend(samples.map(|sample| self.job(sample, slot * batch + sample, ticker)));
+            windows
+                .extend(samples.map(|sample| self.window(sample, slot * batch + sample, ticker)));
         }
     }
 
     /// Sorts the windows of all cells `[S, B]`, for samples with different tickers. `known` is the
     /// number of tickers of the panel.
-    fn sort_by_slot(&self, known: usize, jobs: &mut SortedJobs) {
+    fn sort_by_slot(&self, known: usize, windows: &mut SortedWindows) {
         let MarketPlan { batch, own, ref unique, .. } = *self.plan;
         let mut slot_of = vec![0; known];
         for (slot, ticker) in unique.iter().enumerate() {
             slot_of[*ticker as usize] = slot;
         }
-        jobs.clear();
+        windows.clear();
         for (sample, tokens) in self.batch.tokens.chunks_exact(self.tickers).enumerate() {
             let cell = |ticker: u32| slot_of[ticker as usize] * batch + sample;
             let tickers = tokens.iter().copied().map(ticker_of);
-            jobs.extend(tickers.map(|ticker| self.job(sample, cell(ticker), ticker)));
+            windows.extend(tickers.map(|ticker| self.window(sample, cell(ticker), ticker)));
         }
-        jobs.group(known);
+        windows.group(known);
         for (ticker, slot) in self.macros.iter().zip(own..) {
-            jobs.extend((0..batch).map(|sample| self.job(sample, slot * batch + sample, *ticker)));
+            windows.extend(
+                (0..batch).map(|sample| self.window(sample, slot * batch + sample, *ticker)),
+            );
         }
     }
 }

@@ -10,13 +10,13 @@ use super::{
     batch::TransitionBatch,
     check::check,
     columns::{CLEARED, ENDS, TransitionShape},
-    differs::Asked,
-    draw::Draws,
+    differs::RequestedRing,
+    draw::DrawStream,
     error::TransitionError,
     identity::{INDICATOR_LAG, Identity},
     lanes::{LaneView, quota},
 };
-use crate::{gather::SortedJobs, panel::Panel};
+use crate::{gather::SortedWindows, panel::Panel};
 
 /// Options of a new ring of transitions.
 #[derive(Clone, Debug)]
@@ -74,11 +74,11 @@ pub struct TransitionRing {
     pub(crate) panel: Panel,
     pub(crate) shape: TransitionShape,
     pub(crate) capacity: u64,
-    pub(crate) draws: Draws,
+    pub(crate) draws: DrawStream,
     /// Memory for sorting the windows of samples with different tickers.
-    pub(crate) sorted: SortedJobs,
+    pub(crate) sorted: SortedWindows,
     /// Threads that fill the windows of large batches.
-    pub(crate) team: ThreadPool,
+    pub(crate) pool: ThreadPool,
     adder: Option<Adder>,
     /// See [`TransitionOptions::end`]; at most the panel's days.
     pub(crate) end: usize,
@@ -132,16 +132,17 @@ impl TransitionRing {
         let ring = match &name {
             None => Ring::heap(&schema, made)?,
             Some(name) => {
-                let asked = Asked { name, panel: &panel, shape: &shape, capacity, lanes };
+                let requested =
+                    RequestedRing { name, panel: &panel, shape: &shape, capacity, lanes };
                 let ring = Ring::create(name, &schema, made)
-                    .map_err(|error| asked.explain(&base, error))?;
+                    .map_err(|error| requested.explain(&base, error))?;
                 let identity = Identity::of(&panel, capacity, end, indicator_lag);
                 let path = ring.path().map(ToOwned::to_owned).unwrap_or_default();
                 match Identity::read(&path, name) {
                     // An existing ring, joined by `Exist::Attach`.
                     Ok(found) => {
                         found.check(name, &panel)?;
-                        asked.check(&ring, &found)?;
+                        requested.check(&ring, &found)?;
                     }
                     Err(_) => identity.write(&path)?,
                 }
@@ -202,7 +203,7 @@ impl TransitionRing {
         seed: u64,
         threads: usize,
     ) -> Self {
-        let draws = Draws::seeded(seed);
+        let draws = DrawStream::seeded(seed);
         Self {
             ring,
             end: panel.days(),
@@ -210,8 +211,8 @@ impl TransitionRing {
             shape,
             capacity,
             draws,
-            sorted: SortedJobs::default(),
-            team: ThreadPool::new(threads),
+            sorted: SortedWindows::default(),
+            pool: ThreadPool::new(threads),
             adder: None,
             indicator_lag: INDICATOR_LAG,
         }
@@ -236,7 +237,7 @@ impl TransitionRing {
             other => other.into(),
         })?;
         let lane = writer.lanes().first().copied().unwrap_or_default();
-        let position = self.look(lane)?.next_position();
+        let position = self.lane_view(lane)?.next_position();
         Ok(Adder { writer, position, positions: Vec::new(), ends: Vec::new() })
     }
 
@@ -314,12 +315,12 @@ impl TransitionRing {
         })
     }
 
-    pub(crate) fn look(&self, lane: u32) -> Result<LaneView, TransitionError> {
+    pub(crate) fn lane_view(&self, lane: u32) -> Result<LaneView, TransitionError> {
         LaneView::of(&self.ring, lane, quota(self.capacity, self.ring.lanes(), lane))
     }
 
     pub(crate) fn views(&self) -> Result<Vec<LaneView>, TransitionError> {
-        (0..self.ring.lanes()).map(|lane| self.look(lane)).collect()
+        (0..self.ring.lanes()).map(|lane| self.lane_view(lane)).collect()
     }
 
     /// Returns the most transitions that are kept.

@@ -12,7 +12,7 @@ use super::merge::merge;
 use super::mode::FollowOptions;
 use crate::chunk::ChunkWriter;
 use crate::clock::unix_ns;
-use crate::copy::{Copying, Saved, about, gaps, hex, known, without_gaps};
+use crate::copy::{RowCopier, Saved, about, gaps, hex, known, without_gaps};
 use crate::error::SaveError;
 use crate::followed::{Followed, FollowedLane};
 use crate::layout::BatchLayout;
@@ -154,7 +154,7 @@ fn copy_new(
         .collect();
     lanes.sort_unstable_by_key(|(new, lane)| (std::cmp::Reverse(*new), *lane));
     let done = Progress::default();
-    let mut copy = Copying { ring, guard, chunks, rows_per_batch, progress: None, done };
+    let mut copy = RowCopier { ring, guard, chunks, rows_per_batch, progress: None, done };
     for (_, number) in lanes {
         let Some(lane) = follow.lanes.get_mut(number as usize) else { continue };
         // Read again, since other lanes took time.

@@ -39,7 +39,7 @@ pub struct Following {
     done: Done,
     /// Rows of a lane not on disk from which on a step is due.
     lane_limit: u64,
-    /// Since when rows are not on disk, as far as this process knows.
+    /// Time since which rows are not on disk, as far as this process can tell.
     behind_since: Option<Instant>,
     /// Rows published at the last inspection, and its time.
     last: Option<(Instant, Vec<u64>)>,

@@ -21,18 +21,18 @@ const SMALLEST_BYTES: u64 = 4096;
 
 /// Why files were not merged. They are unchanged.
 #[derive(Debug)]
-pub(super) enum NotMerged {
+pub(super) enum MergeError {
     Damaged,
     Store,
 }
 
-impl From<StoreError> for NotMerged {
+impl From<StoreError> for MergeError {
     fn from(_: StoreError) -> Self {
         Self::Store
     }
 }
 
-impl From<Damage> for NotMerged {
+impl From<Damage> for MergeError {
     fn from(_: Damage) -> Self {
         Self::Damaged
     }
@@ -50,7 +50,7 @@ pub(super) fn merge(
     ring: &mut SavedRing,
     layout: &BatchLayout,
     options: &FollowOptions,
-) -> Result<u64, NotMerged> {
+) -> Result<u64, MergeError> {
     let Some(kind) = many(&ring.chunks, options.file_bytes) else { return Ok(0) };
     let is_small =
         |chunk: &SavedChunk| chunk.bytes < options.file_bytes && kind_of(chunk.bytes) == kind;
@@ -124,7 +124,7 @@ fn together(
     run: &[(&ChunkFile<'_>, &SavedBatch)],
     layout: &BatchLayout,
     columns: &mut [&mut [u8]],
-) -> Result<(), NotMerged> {
+) -> Result<(), MergeError> {
     let mut body = Vec::new();
     let mut row = 0;
     for (file, batch) in run {
@@ -138,11 +138,11 @@ fn together(
                 dtype => column.items * dtype.size() as u64,
             };
             let from = body.get(size(place.offset)..).unwrap_or_default();
-            let out = out.get_mut(bytes(&rows, width)).ok_or(NotMerged::Damaged)?;
+            let out = out.get_mut(bytes(&rows, width)).ok_or(MergeError::Damaged)?;
             if column.dtype == DType::Bool {
                 unpack_bools(from, 0, out);
             } else {
-                out.copy_from_slice(from.get(..out.len()).ok_or(NotMerged::Damaged)?);
+                out.copy_from_slice(from.get(..out.len()).ok_or(MergeError::Damaged)?);
             }
         }
         row = rows.end;

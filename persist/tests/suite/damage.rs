@@ -176,7 +176,7 @@ fn with_both_manifests_damaged_nothing_is_loaded_nor_written_over() {
 }
 
 #[test]
-fn a_save_after_a_damaged_manifest_says_so_and_deletes_nothing() {
+fn a_save_after_a_damaged_manifest_reports_it_and_deletes_nothing() {
     let (place, store, [a, _]) = stocked();
     let newer = store.path().join("pong/manifest-1");
     let chunks = || fs::read_dir(store.path().join("pong/chunks")).unwrap().count();
@@ -209,7 +209,7 @@ fn seal(path: &PathBuf, json: &str, version: u64) {
 }
 
 #[test]
-fn a_manifest_that_lies_is_refused_whatever_its_checksum_says() {
+fn an_inconsistent_manifest_is_refused_despite_a_valid_checksum() {
     let (_place, store, _) = stocked();
     let path = store.path().join("pong/manifest-1");
     let good = fs::read(&path).unwrap();

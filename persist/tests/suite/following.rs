@@ -1,4 +1,4 @@
-//! Following a ring: every row goes to disk once, or is counted; whoever comes next goes on.
+//! Following a ring: every row is written to disk once, or counted; the next follower continues.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -39,7 +39,7 @@ fn check_sum(following: &Following) {
 }
 
 #[test]
-fn what_is_followed_loads_as_the_ring_was_at_every_step() {
+fn followed_rings_load_as_they_were_at_every_step() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 3, 300));
     let mut writer = writer(&ring);
@@ -185,7 +185,7 @@ fn small_files_become_large_ones_and_rows_stay_what_they_were() {
     assert!((8..40).contains(&most), "{most} files of 300 steps");
     assert_eq!(content(&load(&place, &store, "pong@live")), content(&ring));
     assert!(store.verify("pong", |_| ControlFlow::Continue(())).unwrap().is_whole());
-    // And nothing else is left, but what the older manifest names.
+    // And no other file is left, except those that the older manifest names.
     let there: BTreeSet<_> = std::fs::read_dir(store.path().join("pong/chunks"))
         .unwrap()
         .collect::<Vec<_>>()
@@ -265,7 +265,7 @@ fn snapshots_are_taken_every_so_often_and_the_newest_few_stay() {
         store.snapshots("pong").unwrap().snapshots.into_iter().map(|s| s.label).collect()
     };
     assert_eq!(labels(), ["mine", "auto-000004", "auto-000005"]);
-    // Another process knows when the next one is due.
+    // Another process can tell when the next one is due.
     append(&mut writer, &schema, 1, 20, 9);
     let hourly = FollowOptions { every: Duration::from_secs(3600), ..periodic };
     assert!(!follow(&store, &ring, hourly).inspect().due);
@@ -307,7 +307,7 @@ fn a_thread_follows_beside_a_writer_and_has_everything_on_disk_when_it_ends() {
 }
 
 #[test]
-fn what_somebody_removed_is_saved_again_before_the_thread_ends() {
+fn removed_snapshots_are_saved_again_before_the_thread_ends() {
     for other_snapshot in [false, true] {
         let (place, schema) = (Place::new(), schema());
         let (store, ring) = (place.store(), heap(&schema, 2, 400));
@@ -325,7 +325,7 @@ fn what_somebody_removed_is_saved_again_before_the_thread_ends() {
             assert!(since.elapsed() < Duration::from_secs(60), "{:?}", follower.state());
             std::thread::yield_now();
         }
-        // Nobody writes any more: no row will remind the thread.
+        // The writer is gone: no row will wake the thread.
         store.remove("pong@live").unwrap();
         let state = follower.stop();
         assert_eq!((state.errors, state.rows_behind), (0, 0), "{state:?}");

@@ -1,5 +1,6 @@
-//! Whatever operation of a follower fails, or is the last one before the power goes: what a step
-//! had confirmed is there, and the next follower goes on, with every row on disk or counted.
+//! If any operation of a follower fails, or is the last one before the power fails, the rows that a
+//! step had confirmed are on disk, and the next follower continues, with every row on disk or
+//! counted.
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -20,7 +21,7 @@ struct Run<'a> {
     schema: Schema,
 }
 
-/// A ring after a run, and what is known to be on disk.
+/// A ring after a run, and the rows known to be on disk.
 struct After {
     ring: Ring,
     /// One past the last row of each lane after the last step that returned without an error.
@@ -91,7 +92,7 @@ impl Run<'_> {
             let verified = store.verify("pong", |_| ControlFlow::Continue(())).expect(context);
             assert!(verified.is_whole(), "{context}: {:?}", verified.damages);
         }
-        // The next one goes on: no row is on disk twice, none is forgotten.
+        // The next one continues: no row is on disk twice, none is missing.
         let mut next = Following::new(&store, "pong", &after.ring, Self::options())
             .unwrap_or_else(|e| panic!("{context}: {e}"));
         assert!(next.rows_persisted() >= after.persisted, "{context}");
@@ -100,7 +101,7 @@ impl Run<'_> {
         let all = next.rows_before() + next.rows_persisted() + next.rows_lapped();
         assert_eq!(all, after.ring.rows_published(), "{context}");
         assert_eq!(content(&self.load(&store)), content(&after.ring), "{context}");
-        // And leaves no file that nobody needs once both manifests are its own.
+        // And leaves no unused file once it has written both manifests.
         next.step(&|| false).unwrap_or_else(|e| panic!("{context}: {e}"));
         store.remove("pong").expect(context);
         let left: Vec<_> =

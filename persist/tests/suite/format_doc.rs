@@ -1,4 +1,4 @@
-//! docs/snapshot-format.md against what is written.
+//! docs/snapshot-format.md against the written files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ fn cells_after(heading: &str) -> Vec<String> {
     rows.filter_map(|row| row.split_once('`')).map(|(cell, _)| cell.to_owned()).collect()
 }
 
-/// Every key, with those above it; what a user saved is his.
+/// Every key, with those above it, except keys of the user's state.
 fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -51,7 +51,7 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     keys(&serde_json::from_slice(json).unwrap(), "", &mut found);
     let documented: BTreeSet<String> = cells_after("## Manifests").into_iter().collect();
     assert_eq!(documented, found);
-    // The line, as the page says that it is made.
+    // The line, built as the page describes.
     let line = std::str::from_utf8(line).unwrap().trim_end();
     let (signed, sum) = line.rsplit_once(' ').unwrap();
     assert_eq!(signed, format!("backcast-manifest 1 {}", json.len()));

@@ -57,7 +57,7 @@ fn a_full_disk_is_said_and_the_ring_runs_on() {
     println!("{said}");
 }
 
-/// A disk that fills up under a follower: it says so, the ring runs on, and what is still there
+/// A disk that fills up under a follower: it reports this, the ring runs on, and the remaining rows
 /// goes to disk when there is room.
 fn a_follower_waits_for_room(place: &Place, disk: &std::path::Path, schema: &Schema) {
     let store = Store::at(disk.join("followed"));

@@ -1,4 +1,4 @@
-//! The life of a snapshot: saved, shared, loaded, removed; and what is refused.
+//! The life of a snapshot: saved, shared, loaded, removed, refused.
 
 use std::ops::ControlFlow;
 
@@ -260,7 +260,7 @@ fn a_cancelled_save_or_load_leaves_nothing() {
 }
 
 #[test]
-fn savers_wait_for_each_other_and_readers_for_nobody() {
+fn savers_wait_for_each_other_and_readers_do_not_wait() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 2_000));
     append(&mut writer(&ring), &schema, 1, 900, 3);
@@ -298,7 +298,7 @@ fn savers_wait_for_each_other_and_readers_for_nobody() {
 }
 
 #[test]
-fn what_is_not_there_or_cannot_be_is_said_with_what_to_do() {
+fn missing_and_impossible_objects_are_reported_with_a_remedy() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 100));
     assert!(matches!(store.save(&ring, "a", SaveOptions::default()), Err(SaveError::NoName)));

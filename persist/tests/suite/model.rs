@@ -1,4 +1,4 @@
-//! Rings of random schemas, written and saved in random turns: what is loaded is what was there.
+//! Rings of random schemas, written and saved in random turns: loaded rings equal the saved ones.
 
 use std::ops::ControlFlow;
 
@@ -50,7 +50,7 @@ proptest! {
 
     /// The model is the specification: the rows at the moment of each save.
     #[test]
-    fn what_is_loaded_is_what_was_there(
+    fn loaded_rings_equal_the_saved_ones(
         schema in schema(),
         lanes in 1..4_u32,
         capacity in 3..80_u64,

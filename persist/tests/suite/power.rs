@@ -161,7 +161,7 @@ impl Dice {
                 bytes
             }
             _ => {
-                // The size is there, a part of the bytes is not.
+                // The size is on disk, a part of the bytes is not.
                 let from = self.throw(bytes.len() + 1);
                 bytes[from..].fill(0);
                 bytes
@@ -259,7 +259,7 @@ impl Storage for Power {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut world = self.world();
         let failure = world.step()?;
-        // A failure that comes late: it was done, and says that it was not.
+        // A late failure: the operation was done, and reports that it was not.
         let inode = world.inode(from)?;
         let (names, name) = world.names(from)?;
         names.now.remove(&name);

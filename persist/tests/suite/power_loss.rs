@@ -1,5 +1,5 @@
-//! Whatever operation fails, or is the last one before the power goes: what a save had confirmed
-//! loads as it was, and the next save works.
+//! If any operation fails, or is the last one before the power fails: snapshots that a save had
+//! confirmed loads as it was, and the next save works.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -117,7 +117,7 @@ impl Run<'_> {
             let verified = store.verify("pong", |_| ControlFlow::Continue(())).expect(context);
             assert!(verified.is_whole(), "{context}: {:?}", verified.damages);
         }
-        // And it saves, after which no file is left that nobody needs.
+        // And it saves, after which no unused file is left.
         let saved =
             store.save(ring, "after", Self::options()).unwrap_or_else(|e| panic!("{context}: {e}"));
         assert_eq!(saved.rows_lapped, 0);
@@ -179,7 +179,7 @@ fn any_operation_may_fail() {
 
 #[test]
 fn bytes_that_were_not_forced_to_disk_would_be_missed() {
-    // The model itself: what the test above relies on does happen.
+    // The model itself: the cases that the test above relies on occur.
     use backcast_persist::Storage;
     let power = Power::new();
     power.make_dir("/d".as_ref()).unwrap();

@@ -1,8 +1,8 @@
 //! `#[exact_arguments]`: refuses arguments that a call from Python does not have.
 //!
-//! `PyO3` refuses them before a method is entered, with a `TypeError` that knows neither what the
-//! call takes nor what was probably meant. The attribute gives every method two catch-all
-//! parameters and checks first that both are empty.
+//! `PyO3` refuses them before a method is entered, with a `TypeError` that names neither the
+//! arguments of the call nor the one that was probably meant. The attribute gives every method two
+//! catch-all parameters and checks first that both are empty.
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenStream as Tokens, TokenTree};
@@ -49,7 +49,7 @@ fn expand(item: TokenStream) -> syn::Result<Tokens> {
 /// Adds the parameters and the check, if the attributes hold a signature that can take them.
 fn check(attrs: &mut [Attribute], sig: &mut Signature, block: &mut Block, callable: &Tokens) {
     let Some(next) = attrs.iter_mut().find_map(extend_signature) else { return };
-    // PyO3 wants the parameters of Rust in the order of Python's.
+    // PyO3 requires Rust's parameters in the order of Python's.
     let is_next = |input: &FnArg| {
         let FnArg::Typed(input) = input else { return false };
         let Pat::Ident(input) = &*input.pat else { return false };
@@ -104,7 +104,7 @@ fn python_name(attrs: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Returns what stands within `#[pyo3(...)]`.
+/// Returns the contents of `#[pyo3(...)]`.
 fn pyo3_tokens(attr: &Attribute) -> Option<Vec<TokenTree>> {
     match &attr.meta {
         Meta::List(list) if list.path.is_ident("pyo3") => {
@@ -114,7 +114,7 @@ fn pyo3_tokens(attr: &Attribute) -> Option<Vec<TokenTree>> {
     }
 }
 
-/// Returns where the value of `key = value` stands.
+/// Returns the position of the value in `key = value`.
 fn value_of(tokens: &[TokenTree], key: &str) -> Option<usize> {
     let is_key = |token: &TokenTree| matches!(token, TokenTree::Ident(ident) if ident == key);
     let pairs = tokens.windows(2).position(|pair| is_key(&pair[0]) && is(&pair[1], '='));

@@ -75,12 +75,12 @@ class Batch(dict[str, Any]):
         Parameters
         ----------
         device : torch.device or str, optional
-            Where the tensors are; the CPU if left out.
+            Device of the tensors; the CPU by default.
 
         Returns
         -------
         Batch
-            Of tensors.
+            A batch of tensors.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Batch(dict[str, Any]):
         Returns
         -------
         Batch
-            Of arrays.
+            A batch of arrays.
 
         Raises
         ------

@@ -40,7 +40,7 @@ _Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
 # Bytes done, and bytes in all.
 _Progress: TypeAlias = Callable[[int, int], object]
-# Loose on purpose: what a dict literal of dtypes, tuples and dicts is inferred to be fits nothing
+# Loose on purpose: the type inferred for a dict literal of dtypes, tuples and dicts fits nothing
 # narrower, and values are checked when the ring is made or the row appended.
 _Columns: TypeAlias = Mapping[str, Any]
 

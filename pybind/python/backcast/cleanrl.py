@@ -58,24 +58,24 @@ class ReplayBuffer:
     buffer_size : int
         Rows over all lanes; an episode of n transitions takes n + 1.
     observation_space, action_space : gymnasium.spaces.Space
-        Of one environment: ``envs.single_observation_space``.
+        Spaces of one environment: ``envs.single_observation_space``.
     device : torch.device or str
-        Where the tensors of samples are.
+        Device of the tensors of samples.
     n_envs : int, optional
         Environments that are stepped together; those of `env` if left out.
     env : gymnasium.vector.VectorEnv, optional
-        Says how many there are, and how they reset.
+        Vector environment, for its number and autoreset mode.
     autoreset_mode : str or AutoresetMode, optional
-        How they reset, without `env`.
+        Autoreset mode, if `env` is left out.
     name, lanes, exist, persistent, dir
-        Of the ring, as :meth:`backcast.ReplayBuffer.create` takes them: under a name, other
-        processes fill it and read.
+        Arguments of :meth:`backcast.ReplayBuffer.create`. With a name, other processes can fill
+        and read the ring.
     capacity : int or str, optional
         Rows over all lanes, or bytes; `buffer_size` rows if left out.
     seed : int, optional
-        Of the draws; drawn from NumPy's global generator, which scripts seed, if left out.
+        Seed of the draws; by default drawn from NumPy's global generator, which scripts seed.
     optimize_memory_usage, handle_timeout_termination : bool
-        Make no difference: each observation is stored once, and only terminations are dones.
+        Without effect: each observation is stored once, and only terminations are dones.
 
     Examples
     --------
@@ -163,20 +163,20 @@ class ReplayBuffer:
         Parameters
         ----------
         obs, next_obs, actions, rewards
-            With one leading axis. In same-step mode the last observations of what ended are taken
-            from ``infos["final_obs"]``.
+            With one leading axis. In same-step mode the final observations are taken from
+            ``infos["final_obs"]``.
         dones : array_like of bool
             Terminations.
         infos : dict
-            As from ``envs.step``.
+            Infos from ``envs.step``.
         truncations : array_like of bool, optional
-            As from ``envs.step``. Only in same-step mode they can be left out, since ``infos`` says
-            there what ended.
+            Truncations from ``envs.step``. May be left out only in same-step mode, where ``infos``
+            has the ends.
 
         Returns
         -------
         ndarray of int64
-            Where the rows are, ``[n_envs]``.
+            Indices of the rows, ``[n_envs]``.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class ReplayBuffer:
         return len(self.ring)
 
     def close(self) -> None:
-        """End the episodes, and let go of the ring."""
+        """End the episodes, and close the ring."""
         if self._writer is not None:
             self._writer.close()
         self.ring.close()

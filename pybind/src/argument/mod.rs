@@ -1,8 +1,8 @@
 //! Arguments of Python calls, converted where their names and limits are known.
 //!
 //! `PyO3` refuses an argument before our code runs, with a bare `TypeError` that names neither the
-//! limits nor what was probably meant. So calls take [`Argument`] values, which any object converts
-//! to. `#[exact_arguments]` collects the arguments that a call does not have for
+//! limits nor the name that was probably meant. So calls take [`Argument`] values, which any object
+//! converts to. `#[exact_arguments]` collects the arguments that a call does not have for
 //! [`refuse_unexpected`].
 
 mod number;
@@ -34,7 +34,7 @@ pub(crate) enum Argument<T> {
 }
 
 impl<T> Argument<T> {
-    /// Returns the value, or an error that names the argument and says what to give.
+    /// Returns the value, or an error that names the argument and the accepted values.
     pub(crate) fn get(self, what: &str, wanted: &str) -> Result<T, Failure> {
         match self {
             Self::Value(value) => Ok(value),
@@ -95,7 +95,8 @@ impl From<i64> for Argument<i128> {
 
 /// Type that an [`Argument`] converts to.
 pub(crate) trait FromArgument: Sized {
-    /// Returns the value if it is of this type. Passes on exceptions that say nothing of the value.
+    /// Returns the value if it is of this type. Propagates exceptions that do not concern the
+    /// value.
     fn read(value: Borrowed<'_, '_, PyAny>) -> PyResult<Option<Self>>;
 }
 

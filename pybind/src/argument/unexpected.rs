@@ -10,7 +10,7 @@ use crate::error::{ErrorClass, Failure};
 /// Refuses arguments that a call does not have, and suggests the one that was probably meant.
 ///
 /// `extra` holds positional arguments beyond the last one, `unknown` keywords that the call does
-/// not have. `call` returns the callable, whose text signature lists what it takes.
+/// not have. `call` returns the callable, whose text signature lists its arguments.
 pub(crate) fn refuse_unexpected<'py>(
     extra: &Bound<'py, PyTuple>,
     unknown: Option<&Bound<'py, PyDict>>,

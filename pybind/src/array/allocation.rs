@@ -8,7 +8,7 @@ use crate::array::convert::{ShapeText, descr};
 use crate::array::view::FreshArray;
 use crate::error::{ErrorClass, Failure};
 
-/// Allocates memory, and raises `class` with `remedy` where there is none.
+/// Allocates memory, and raises `class` with `remedy` on failure.
 #[derive(Clone, Copy)]
 pub(crate) struct Allocator {
     pub(crate) class: ErrorClass,

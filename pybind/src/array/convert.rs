@@ -135,7 +135,7 @@ pub(crate) fn array_of<'py>(
                 check_finite(&array, value, target)?;
                 return Ok(array);
             }
-            // The checks below say what is wrong.
+            // The checks below name the problem.
             Err(raised) if refuses_value(py, &raised) => {}
             Err(raised) => return Err(raised.into()),
         }
@@ -423,7 +423,7 @@ fn whole_numbers<'py>(
 /// Refuses an array whose shape is not `[*leading, *shape]`.
 pub(crate) fn check_shape(
     array: &Bound<'_, PyUntypedArray>,
-    leading: Leading,
+    leading: LeadingAxes,
     shape: &[u32],
     target: Target<'_>,
 ) -> Result<(), Failure> {
@@ -434,14 +434,14 @@ pub(crate) fn check_shape(
     let with = |axes: &[usize]| -> Vec<usize> { axes.iter().chain(&rows).copied().collect() };
     let got = ShapeText(array.shape());
     Err(target.refuse(match leading {
-        Leading::Lanes(1) => {
+        LeadingAxes::Lanes(1) => {
             let (all, rows) = (with(&[1]), ShapeText(&rows));
             format!("got shape {got}; give {rows}, or {} with the one lane first", ShapeText(&all))
         }
-        Leading::Lanes(lanes) => {
+        LeadingAxes::Lanes(lanes) => {
             format!("got shape {got}; give {}, the {lanes} lanes first", ShapeText(&with(&[lanes])))
         }
-        Leading::Steps(steps, lanes) => {
+        LeadingAxes::Steps(steps, lanes) => {
             let all = with(&[steps, lanes]);
             let short = if lanes == 1 {
                 format!(" or {}", ShapeText(&with(&[steps])))
@@ -459,13 +459,13 @@ pub(crate) fn check_shape(
 
 /// Leading axes, before those of a row. The axis of a single lane may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leading {
+pub(crate) enum LeadingAxes {
     Lanes(usize),
     /// Steps, then lanes.
     Steps(usize, usize),
 }
 
-impl Leading {
+impl LeadingAxes {
     /// Returns whether an array of that shape has these leading axes.
     #[inline]
     pub(crate) fn fits(self, shape: &[usize], row: &[usize]) -> bool {
@@ -476,11 +476,11 @@ impl Leading {
             whole => lanes == 1 && is_row(whole),
         };
         match (self, shape) {
-            (Leading::Lanes(lanes), shape) => of_lanes(shape, lanes),
-            (Leading::Steps(steps, lanes), [first, rest @ ..]) => {
+            (LeadingAxes::Lanes(lanes), shape) => of_lanes(shape, lanes),
+            (LeadingAxes::Steps(steps, lanes), [first, rest @ ..]) => {
                 *first == steps && of_lanes(rest, lanes)
             }
-            (Leading::Steps(..), []) => false,
+            (LeadingAxes::Steps(..), []) => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{ptr, slice};
 
-use backcast_core::{Block, Memory};
+use backcast_core::{ArenaBlock, BatchBuffers};
 use numpy::npyffi::{
     _PyArray_GET_ITEM_DATA, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE,
     NpyTypes, PY_ARRAY_API, get_type_object, npy_intp,
@@ -356,13 +356,13 @@ fn npy_dims(shape: &[usize]) -> PyResult<(Vec<npy_intp>, c_int)> {
 #[pyclass(module = "backcast._native", name = "BlockOwner", frozen)]
 struct BlockOwner {
     #[expect(dead_code, reason = "held for its drop; the array has the address")]
-    block: Block,
+    block: ArenaBlock,
 }
 
 /// Returns a writable array over a block, which it keeps alive.
 pub(crate) fn array_over<'py>(
     py: Python<'py>,
-    mut block: Block,
+    mut block: ArenaBlock,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[usize],
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
@@ -508,7 +508,7 @@ impl LentArrays {
     }
 }
 
-impl Memory for LentArrays {
+impl BatchBuffers for LentArrays {
     fn buffers(&mut self) -> Vec<&mut [u8]> {
         let slice = |(place, bytes): &(*mut u8, usize)| {
             // SAFETY:

@@ -57,7 +57,7 @@ impl ReplayBuffer {
     ///     each time; nothing. The ring stays usable for its holders, but no other process can
     ///     attach to it.
     /// dir : path, optional
-    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     ///
     /// Returns
     /// -------
@@ -156,10 +156,10 @@ impl ReplayBuffer {
     ///     each time; nothing. The ring stays usable for its holders, but no other process can
     ///     attach to it.
     /// dir : path, optional
-    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
-    ///     left out.
+    ///     Directory of snapshots; by default ``BACKCAST_STORE``, else
+    ///     ``~/.local/share/backcast``.
     ///
     /// Returns
     /// -------

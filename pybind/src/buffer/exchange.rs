@@ -58,10 +58,10 @@ impl ReplayBuffer {
     /// Write the rows that are readable when it begins to a Parquet, CSV or Minari file.
     ///
     /// Writers continue meanwhile. Rows that they overwrite before they are read are missing from
-    /// the file: at most as many as they published during the call. :class:`LappedWarning` says
-    /// how many. The file appears whole or not at all. Needs memory for about a hundred megabytes
-    /// of rows. Releases the interpreter; Ctrl-C stops it and leaves nothing. A killed export
-    /// leaves a folder ``path.backcast-partial``, which the next export to the path or
+    /// the file: at most as many as they published during the call. :class:`LappedWarning` reports
+    /// their number. The file appears complete or not at all. Needs memory for about a hundred
+    /// megabytes of rows. Releases the interpreter; Ctrl-C stops it and leaves nothing. A killed
+    /// export leaves a folder ``path.backcast-partial``, which the next export to the path or
     /// ``backcast gc`` removes.
     ///
     /// Parameters
@@ -69,15 +69,15 @@ impl ReplayBuffer {
     /// path : path
     ///     File to write, or folder for a Minari dataset.
     /// format : {"parquet", "csv", "minari"}, optional
-    ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
+    ///     By default chosen by the path's extension; a path without one is a Minari dataset's.
     ///     ``"parquet"``: a table with ``lane``, ``seq``, ``episode``, ``t``, ``flags`` and every
     ///     column, arrays as lists, and a hash of every row group; :meth:`from_file` makes the same
     ///     ring of it. ``"csv"``: the same table with a column per element. ``"minari"``: episodes
     ///     of ``obs``, ``action`` and ``reward``, for Minari 0.5 and later; a part of an episode
     ///     ends truncated.
     /// overwrite : bool, default False
-    ///     Replace what is there, once the new file is whole: a file, or for a dataset another one
-    ///     or an empty folder, and no other folder.
+    ///     Replace an existing file, or for a dataset another dataset or an empty folder, once the
+    ///     new one is complete. Other folders are never replaced.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. An exception that it
     ///     raises stops the call.
@@ -150,7 +150,7 @@ impl ReplayBuffer {
     ///
     /// The ring gets its name when it is complete; an error leaves no ring. Releases the
     /// interpreter; Ctrl-C stops it and leaves nothing. A killed import leaves an unnamed ring,
-    /// which :func:`gc` removes. :attr:`imported` says what was read.
+    /// which :func:`gc` removes. :attr:`imported` reports what was read.
     ///
     /// Parameters
     /// ----------
@@ -161,17 +161,17 @@ impl ReplayBuffer {
     ///     the names that other programs give them (``observations``, ``terminals``, ``timeouts``,
     ///     ...).
     /// name : str
-    ///     Of the ring.
+    ///     Name of the ring.
     /// format : {"parquet", "minari", "npz"}, optional
-    ///     When left out, what the path's extension says; a path without one is a Minari dataset's.
+    ///     By default chosen by the path's extension; a path without one is a Minari dataset's.
     /// capacity : int, optional
-    ///     Rows over all lanes, if not as many as the ring had or the data are.
+    ///     Rows over all lanes; by default as many as the ring had or the data has.
     /// exist : {"error", "replace"}, default "error"
     ///     Policy when the name is taken.
     /// persistent : bool, default False
     ///     Keep the ring when no process holds it.
     /// dir : path, optional
-    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// leave_out : sequence of str, optional
     ///     Arrays of a ``.npz`` or columns of a dataset that are not imported, each with what lies
     ///     below it: ``["metadata", "infos/goal"]``. What no column can hold has to be left out by
@@ -189,13 +189,12 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// CorruptError
-    ///     If the file is damaged or of something else; the message names the part. Rows of an
-    ///     exported Parquet file are compared with the hashes that it has of its row groups. Files
-    ///     that a version without hashes exported, or that another program wrote again, are not,
-    ///     nor are datasets.
+    ///     If the file is damaged or of another format; the message names the part. Rows of an
+    ///     exported Parquet file are compared with its hashes of row groups. Files of a version
+    ///     without hashes, files that another program rewrote, and datasets are not compared.
     /// ArgumentError
-    ///     If the file is whole and cannot be a ring: arrays of other lengths or of no numbers, a
-    ///     dataset stored as HDF5. The message says what to do.
+    ///     If the file is intact but cannot become a ring: arrays of different lengths or without
+    ///     numbers, a dataset stored as HDF5. The message names the remedy.
     /// StorageError
     ///     If it cannot be read.
     /// SchemaError

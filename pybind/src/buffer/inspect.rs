@@ -66,7 +66,7 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// WaitTimeoutError
-    ///     If the time ran out; the message says how many there were.
+    ///     If the time ran out; the message gives the number of transitions or rows.
     /// ArgumentError
     ///     If neither or both are given, a number is negative, or the ring can never hold so many.
     /// ClosedError

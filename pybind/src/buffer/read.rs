@@ -372,14 +372,14 @@ impl ReplayBuffer {
     /// Lease rows of a lane: read them in place, without a copy.
     ///
     /// While the lease or any array from it lives, no writer overwrites the rows. A writer that
-    /// arrives at them does what the ring's ``lane_policy`` says, so let go of them soon.
+    /// would overwrite them follows the ring's ``lane_policy``, so close leases soon.
     ///
     /// Parameters
     /// ----------
     /// lane : int
     ///     The lane.
     /// start : int
-    ///     Sequence number of the first row; :meth:`lane_span` says which there are.
+    ///     Sequence number of the first row; see :meth:`lane_span`.
     /// length : int
     ///     Rows; at most a quarter of the lane's capacity.
     ///

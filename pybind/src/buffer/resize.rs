@@ -19,22 +19,22 @@ use crate::progress::ProgressReporter;
 impl ReplayBuffer {
     /// Make the ring larger while it is written and read.
     ///
-    /// No row is lost, and indices stay what they are. Writers, samplers and buffers of every
-    /// process go over to the larger memory by themselves: a writer with its next append. Leases
-    /// stay valid. Old and new memory exist at the same time. The old memory stays until no lease
-    /// refers to it and every holder has used the ring again. Releases the interpreter; O(bytes).
+    /// No row is lost, and indices do not change. Writers, samplers and buffers of every process
+    /// switch to the larger memory automatically, a writer with its next append. Leases stay valid.
+    /// Old and new memory exist at the same time. The old memory stays until no lease refers to it
+    /// and every holder has used the ring again. Releases the interpreter; O(bytes).
     ///
     /// Parameters
     /// ----------
     /// capacity : int or str
-    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than there is. A call with the
+    ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than now. A call with the
     ///     current capacity finishes an interrupted resize.
     /// timeout : float, default 10.0
-    ///     Seconds to wait for writers to move their lanes; they move later by themselves.
+    ///     Seconds to wait for writers to move their lanes; the rest move later.
     /// progress : callable, optional
-    ///     Called now and then with the bytes done and the bytes in all. What it raises stops the
-    ///     call, and so does Ctrl-C: before lanes begin to move the ring is unchanged, later the
-    ///     rest moves by itself.
+    ///     Called now and then with the bytes done and the bytes in all. An exception that it
+    ///     raises stops the call, and so does Ctrl-C: before lanes begin to move the ring is
+    ///     unchanged, later the rest moves automatically.
     ///
     /// Returns
     /// -------

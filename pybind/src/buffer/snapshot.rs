@@ -103,7 +103,7 @@ fn spec_of(
 #[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
-    /// Save what the ring holds to disk, as ``name@label``.
+    /// Save the ring's rows to disk, as ``name@label``.
     ///
     /// Writers and learners continue meanwhile: the snapshot has the rows that were published when
     /// the call began, with their episodes and sequence numbers. Rows that an earlier snapshot of
@@ -118,8 +118,8 @@ impl ReplayBuffer {
     /// name : str, optional
     ///     Name to save under, instead of the ring's own; a private ring needs one.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
-    ///     left out.
+    ///     Directory of snapshots; by default ``BACKCAST_STORE``, else
+    ///     ``~/.local/share/backcast``.
     /// state : dict, optional
     ///     JSON value that is saved with the snapshot: ``Sampler.state()``, a step count, names of
     ///     files with weights. NumPy's scalars are taken as Python's; arrays are not.
@@ -216,10 +216,10 @@ impl ReplayBuffer {
 
     /// Load a snapshot as a ring.
     ///
-    /// Rows, sequence numbers, episodes and flags are as they were, so that a seed draws what it
-    /// drew then; a writer continues after the newest row, with a new episode. Every value is
-    /// checked first: a damaged snapshot is refused (:func:`verify_snapshot` looks at every byte of
-    /// the files, those that hold no values too). What was saved as ``state`` is the buffer's
+    /// Rows, sequence numbers, episodes and flags are restored, so that a seed gives the same
+    /// draws; a writer continues after the newest row, with a new episode. Every value is checked
+    /// first: a damaged snapshot is refused (:func:`verify_snapshot` looks at every byte of the
+    /// files, those that hold no values too). What was saved as ``state`` is the buffer's
     /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
     ///
     /// Parameters
@@ -230,8 +230,8 @@ impl ReplayBuffer {
     /// name : str, optional
     ///     Name of the ring, instead of the saved one.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
-    ///     left out.
+    ///     Directory of snapshots; by default ``BACKCAST_STORE``, else
+    ///     ``~/.local/share/backcast``.
     /// exist : {"error", "replace"}, default "error"
     ///     Policy when the name is taken. The old ring stays until the new one is complete.
     /// persistent : bool, default False
@@ -239,7 +239,7 @@ impl ReplayBuffer {
     /// huge_pages : bool, default True
     ///     Request huge pages from the system.
     /// dir : path, optional
-    ///     Where the ring lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// progress : callable, optional
     ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
     ///     it raises stops the call.
@@ -315,10 +315,10 @@ impl ReplayBuffer {
     ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name; or a path that ends so,
     ///     whose folder is the store.
     /// store : path, optional
-    ///     Where snapshots are kept; ``BACKCAST_STORE``, else ``~/.local/share/backcast``, when
-    ///     left out.
+    ///     Directory of snapshots; by default ``BACKCAST_STORE``, else
+    ///     ``~/.local/share/backcast``.
     /// dir : path, optional
-    ///     Where the copy lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory of the copy; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// progress : callable, optional
     ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
     ///     it raises stops the call.

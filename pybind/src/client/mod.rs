@@ -45,9 +45,9 @@ impl From<ClientError> for Failure {
 
 /// Client of the daemon that manages the rings of a directory.
 ///
-/// Made by :func:`backcast.connect`. Each call is a connection of its own: a daemon that was
-/// restarted in between is no error, and nothing is held between calls. A context manager. Rings
-/// that it makes or joins are as any others, and need neither it nor the daemon any more.
+/// Made by :func:`backcast.connect`. Each call opens a connection: the daemon may be restarted
+/// between calls, and nothing is held between them. A context manager. Rings that it creates or
+/// joins are ordinary rings, which need neither the client nor the daemon afterwards.
 ///
 /// Examples
 /// --------
@@ -67,7 +67,7 @@ pub(crate) struct Client {
 /// Parameters
 /// ----------
 /// dir : path, optional
-///     Where the rings live; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 /// timeout : float, default 5.0
 ///     Seconds that the daemon may be silent. While it makes a large ring it is not.
 /// socket : path, optional
@@ -81,11 +81,11 @@ pub(crate) struct Client {
 /// Raises
 /// ------
 /// DaemonNotRunningError
-///     If no daemon runs; the message says how to start one.
+///     If no daemon runs; the message tells how to start one.
 /// DaemonTimeoutError
 ///     If it stays silent.
 /// DaemonError
-///     If it is another user's, or speaks another version's language.
+///     If it belongs to another user or has another protocol version.
 #[exact_arguments]
 #[pyfunction]
 #[pyo3(signature = (dir=None, timeout=5.0_f64.into(), socket=None))]

@@ -64,7 +64,7 @@ impl Client {
     /// kind : {"ring", "panel"}, optional
     ///     Needed when a ring and a panel share the name.
     /// force : bool, default False
-    ///     Also when a live process holds it.
+    ///     Remove it even if a live process holds it.
     ///
     /// Returns
     /// -------

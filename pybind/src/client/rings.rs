@@ -109,7 +109,8 @@ impl Client {
 
     /// Attach to a ring through a descriptor from the daemon.
     ///
-    /// This process need not see the ring's directory, as in a container that has the socket alone.
+    /// This process needs no access to the ring's directory, as in a container that has only the
+    /// socket.
     ///
     /// Parameters
     /// ----------

@@ -126,8 +126,9 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// Returns whether an exception of Python or `NumPy` says that a value is of the wrong kind.
-/// Others, such as a `KeyboardInterrupt` or what a signal handler raises, say nothing of the value.
+/// Returns whether an exception of Python or `NumPy` means that a value is of the wrong kind.
+/// Others, such as a `KeyboardInterrupt` or an exception of a signal handler, do not concern the
+/// value.
 pub(crate) fn refuses_value(py: Python<'_>, raised: &PyErr) -> bool {
     // Torch raises it for a tensor that requires a gradient. Excludes subclasses such as
     // RecursionError.

@@ -33,15 +33,14 @@ impl LeaseHold {
 /// Consecutive rows of one lane, read in place without a copy.
 ///
 /// Made by :meth:`ReplayBuffer.lease`; a context manager. While it or any array from it lives, no
-/// writer overwrites the rows: its arrays are read-only, keep what they show when the ring is
-/// closed or removed, and a slice of one keeps all rows frozen. Closing lets go of them as soon as
-/// the last array is gone. A writer that arrives at the rows does what the ring's ``lane_policy``
-/// says, so let go soon; copy what you want to keep. The holder of a lease that was in the way gets
-/// one :class:`LeaseWarning`, from :meth:`close` or when the last of the lease is gone.
+/// writer overwrites the rows. The arrays are read-only and stay valid when the ring is closed or
+/// removed; a slice of one keeps all rows pinned. Once closed, the lease ends when its last array
+/// is gone. A writer that would overwrite the rows follows the ring's ``lane_policy``, so close
+/// leases soon and copy what you want to keep. The holder of a lease that blocked a writer gets one
+/// :class:`LeaseWarning`, from :meth:`close` or when the last array is gone.
 ///
 /// Column names are keys: ``lease["obs"]`` is an array ``[length, ...]``, or a dict of arrays where
-/// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are there
-/// too.
+/// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are included.
 ///
 /// Examples
 /// --------
@@ -293,9 +292,9 @@ impl Lease {
     /// Warns
     /// -----
     /// LeaseWarning
-    ///     If a writer had to wait, drop rows or fail because of it. A lease warns once: if nothing
-    ///     was in the way when it is closed, then when its last array is gone, and at the end of
-    ///     the interpreter if it is never let go of.
+    ///     If a writer had to wait, drop rows or fail because of it. A lease warns once: when it is
+    ///     closed; if no writer was blocked until then, when its last array is gone; or at the end
+    ///     of the interpreter if it is never closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.shut(py)

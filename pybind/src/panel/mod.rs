@@ -172,7 +172,7 @@ impl Panel {
     /// persistent : bool
     ///     Keep the panel when no process holds it.
     /// dir : path, optional
-    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// separator : str
     ///     Character between two cells: one ASCII character, such as ``";"`` or a tab.
     ///
@@ -240,7 +240,7 @@ impl Panel {
     /// persistent : bool
     ///     Keep the panel when no process holds it.
     /// dir : path, optional
-    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     ///
     /// Returns
     /// -------
@@ -284,7 +284,7 @@ impl Panel {
     /// name : str
     ///     Name of the panel.
     /// dir : path, optional
-    ///     Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     ///
     /// Returns
     /// -------
@@ -361,9 +361,9 @@ impl Panel {
     /// Parameters
     /// ----------
     /// memory : WindowMemory
-    ///     That of the answers before.
+    ///     Memory of earlier calls.
     /// days, tokens, history, future
-    ///     As in ``windows``.
+    ///     See ``windows``.
     fn _windows_in<'py>(
         &self,
         py: Python<'py>,

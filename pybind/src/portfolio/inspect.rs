@@ -120,7 +120,7 @@ impl PortfolioBatch {
     /// Returns
     /// -------
     /// dict
-    ///     As ``infos["metrics"]``, without masks.
+    ///     Metrics as in ``infos["metrics"]``, without masks.
     ///
     /// Raises
     /// ------
@@ -150,14 +150,14 @@ impl PortfolioBatch {
     /// Parameters
     /// ----------
     /// i : int
-    ///     Which portfolio.
+    ///     Number of the portfolio.
     /// before : bool
     ///     The episode before the running one.
     ///
     /// Returns
     /// -------
     /// dict
-    ///     As from :meth:`backcast.envs.PortfolioVectorEnv.history`.
+    ///     In the form of :meth:`backcast.envs.PortfolioVectorEnv.history`.
     ///
     /// Raises
     /// ------
@@ -186,7 +186,7 @@ impl PortfolioBatch {
     /// tickers : sequence of str
     ///     Names as in the panel.
     /// first : int
-    ///     The first day; may lie before the panel's.
+    ///     First day, which may be before the panel's.
     /// count : int
     ///     Number of days, which may reach beyond the panel's last.
     ///

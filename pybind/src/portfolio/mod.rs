@@ -46,8 +46,8 @@ use crate::portfolio::settings::options_of;
 /// unit_axis : bool
 ///     Single numbers of an observation (cash, day, total asset) have an axis of length one.
 /// settings : dict
-///     As in :class:`backcast.envs.PortfolioVectorEnv` and :class:`backcast.finrl.VecFastFinRL`, by
-///     name.
+///     Settings by name, see :class:`backcast.envs.PortfolioVectorEnv` and
+///     :class:`backcast.finrl.VecFastFinRL`.
 /// tickers_of : sequence of sequences of str
 ///     The tickers of each portfolio; an empty one draws them. None: those of the settings for all.
 ///

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::{DType, copy_numbers};
+use backcast_core::{DType, copy_slice};
 use backcast_gym::{EpisodeError, Observation, PortfolioError, PortfolioVectorEnv as CoreEnv};
 use numpy::PyUntypedArray;
 use pyo3::intern;
@@ -346,6 +346,6 @@ fn copy_field(slot: &mut [u8], field: &[u8]) -> Result<(), Failure> {
         let error = EpisodeError::BadLength { what: "out", expected, found };
         return Err(PortfolioError::from(error).into());
     }
-    copy_numbers(field, slot);
+    copy_slice(field, slot);
     Ok(())
 }

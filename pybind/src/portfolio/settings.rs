@@ -83,7 +83,7 @@ pub(crate) fn options_of(
 struct Settings<'a, 'py>(&'a Bound<'py, PyDict>);
 
 impl<'py> Settings<'_, 'py> {
-    /// Returns a setting that is there and is not None.
+    /// Returns a setting that is given and is not None.
     fn one(&self, name: &str) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         Ok(self.0.get_item(name)?.filter(|value| !value.is_none()))
     }

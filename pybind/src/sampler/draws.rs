@@ -21,7 +21,7 @@ use crate::warning::warn_unlinked;
 pub(super) const MAX_BATCH: u32 = 1 << 24;
 
 /// Place of a core sampler.
-pub(super) enum Place {
+pub(super) enum SamplerPlace {
     Here(Box<CoreSampler>),
     /// Lent to the iterator that draws ahead.
     Prefetcher(Weak<Handle<Prefetcher>>),
@@ -29,7 +29,7 @@ pub(super) enum Place {
 
 /// Core sampler behind a handle, for `Sampler` and for the buffer's own draws.
 pub(crate) struct SharedSampler {
-    pub(super) place: Handle<Place>,
+    pub(super) place: Handle<SamplerPlace>,
     pub(super) seed: u64,
 }
 
@@ -41,7 +41,7 @@ impl SharedSampler {
             place: Handle::new(
                 label,
                 "call `sampler` again for another",
-                Place::Here(Box::new(sampler)),
+                SamplerPlace::Here(Box::new(sampler)),
             ),
             seed,
         })
@@ -57,8 +57,8 @@ impl SharedSampler {
         work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.place.with(|place| match place {
-            Place::Here(sampler) => work(sampler),
-            Place::Prefetcher(_) => Err(self.lent()),
+            SamplerPlace::Here(sampler) => work(sampler),
+            SamplerPlace::Prefetcher(_) => Err(self.lent()),
         })
     }
 
@@ -149,7 +149,7 @@ impl SharedSampler {
         Ok(batch)
     }
 
-    /// Gathers the transitions that are there, with `found` beside them.
+    /// Gathers the transitions that the ring holds, with `found` beside them.
     fn gather_present<'py>(
         &self,
         py: Python<'py>,
@@ -183,8 +183,8 @@ impl SharedSampler {
     {
         // A plan is found quickly, so the interpreter is kept unless the sampler is in use.
         let at_once = self.place.try_with(|place| match place {
-            Place::Here(sampler) => Some(plan(sampler)),
-            Place::Prefetcher(_) => None,
+            SamplerPlace::Here(sampler) => Some(plan(sampler)),
+            SamplerPlace::Prefetcher(_) => None,
         });
         let plan = match at_once.flatten() {
             Some(plan) => plan?,
@@ -213,23 +213,24 @@ impl SharedSampler {
         Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
     }
 
-    /// Lends the sampler to an iterator that `make` makes of it.
+    /// Lends the sampler to the iterator that `make` returns.
     pub(crate) fn lend(
         &self,
         make: impl FnOnce(CoreSampler) -> Result<Prefetcher, Failure>,
     ) -> Result<Arc<Handle<Prefetcher>>, Failure> {
         self.place.with(|place| {
-            if let Place::Prefetcher(_) = place {
+            if let SamplerPlace::Prefetcher(_) = place {
                 return Err(self.lent());
             }
-            let Place::Here(sampler) = std::mem::replace(place, Place::Prefetcher(Weak::new()))
+            let SamplerPlace::Here(sampler) =
+                std::mem::replace(place, SamplerPlace::Prefetcher(Weak::new()))
             else {
                 return Err(self.lent());
             };
             let label = format!("the iterator of {}", self.label());
             let ahead =
                 Arc::new(Handle::new(label, "call `batches` again for another", make(*sampler)?));
-            *place = Place::Prefetcher(Arc::downgrade(&ahead));
+            *place = SamplerPlace::Prefetcher(Arc::downgrade(&ahead));
             Ok(ahead)
         })
     }
@@ -237,7 +238,7 @@ impl SharedSampler {
     /// Takes the sampler back from its iterator. Drops it if this was closed meanwhile.
     pub(crate) fn take_back(&self, sampler: CoreSampler) {
         let _ = self.place.with_uninterrupted(|place| {
-            *place = Place::Here(Box::new(sampler));
+            *place = SamplerPlace::Here(Box::new(sampler));
             Ok(())
         });
     }
@@ -250,8 +251,8 @@ impl SharedSampler {
     ) -> Result<R, Failure> {
         let place = self.place.with(|place| {
             Ok(match place {
-                Place::Here(sampler) => Ok(here(sampler)),
-                Place::Prefetcher(iterator) => Err(iterator.upgrade()),
+                SamplerPlace::Here(sampler) => Ok(here(sampler)),
+                SamplerPlace::Prefetcher(iterator) => Err(iterator.upgrade()),
             })
         })?;
         match place {
@@ -266,10 +267,10 @@ impl SharedSampler {
         let ahead = py.detach(|| {
             Ok::<_, Failure>(match self.place.take()? {
                 // Both are closed in one step, because a closed sampler has no iterator.
-                Some(Place::Prefetcher(iterator)) => {
+                Some(SamplerPlace::Prefetcher(iterator)) => {
                     iterator.upgrade().and_then(|it| it.take_uninterrupted())
                 }
-                Some(Place::Here(_)) | None => None,
+                Some(SamplerPlace::Here(_)) | None => None,
             })
         })?;
         if let Some(ahead) = ahead {

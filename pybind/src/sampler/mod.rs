@@ -21,7 +21,7 @@ use crate::json;
 use crate::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
-use self::draws::{Place, batch_size_of};
+use self::draws::{SamplerPlace, batch_size_of};
 pub(crate) use self::priority::{PriorityArguments, PrioritySettings};
 use self::priority::{SamplerPriorities, Updated, scheduled};
 use self::windows::DISCOUNT;
@@ -104,7 +104,7 @@ impl Sampler {
     ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
     ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an
     ///     array that was put in the place of one is filled if it is like it. Or a dict of
-    ///     C-contiguous, writable arrays of the very dtypes and shapes that a batch has, such as
+    ///     C-contiguous, writable arrays with exactly the dtypes and shapes of a batch, such as
     ///     ``tensor.numpy()`` of a torch tensor; keys that it lacks are added. A dict needs a
     ///     sampler whose arrays are separate: one without windows, or with ``copy=True``. Another
     ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
@@ -147,16 +147,16 @@ impl Sampler {
         self.draws.sample(py, batch_size, out)
     }
 
-    /// Draw batches ahead, in a thread of their own, while the learner computes.
+    /// Draw batches ahead, in a separate thread, while the learner computes.
     ///
-    /// The batches are those that repeated :meth:`sample` would draw from the same data, in the
-    /// same order, whatever the depth. On a ring that is being written, each was drawn up to
-    /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is of the moment of the draw.
+    /// The batches are the same, in the same order, as those of repeated calls of :meth:`sample` on
+    /// the same data, at any depth. On a ring that is being written, each was drawn up to
+    /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is the age at the draw.
     ///
-    /// The thread starts at the first ``next``, which raises as :meth:`sample` does if the ring
-    /// holds nothing yet; after an error, ``next`` tries that batch again. Until the iterator is
-    /// closed or has ended, the sampler belongs to it; then the sampler goes on with the batch
-    /// after the last one returned.
+    /// The thread starts at the first ``next``, which raises the same errors as :meth:`sample`;
+    /// after an error, ``next`` tries that batch again. Until the iterator is closed or has ended,
+    /// the sampler belongs to it; then the sampler continues with the batch after the last one
+    /// returned.
     ///
     /// Parameters
     /// ----------
@@ -167,9 +167,9 @@ impl Sampler {
     /// limit : int, optional
     ///     Batches after which the iterator ends; endless when left out.
     /// reuse : bool
-    ///     Fill ``prefetch + 1`` batches in turn. A batch then holds what was drawn only until the
-    ///     next one is asked for: arrays and views that are kept show later draws. By default every
-    ///     batch is the caller's own.
+    ///     Reuse the memory of ``prefetch + 1`` batches. A batch is then valid only until the next
+    ///     one is requested: arrays and views that are kept show later draws. By default every
+    ///     batch has its own memory.
     ///
     /// Returns
     /// -------
@@ -450,8 +450,10 @@ impl Sampler {
     fn __repr__(&self) -> String {
         let seed = self.draws.seed;
         let state = self.draws.place.describe(|place| match place {
-            Place::Here(sampler) => format!("seed {seed}, {} transitions drawn", sampler.sampled()),
-            Place::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
+            SamplerPlace::Here(sampler) => {
+                format!("seed {seed}, {} transitions drawn", sampler.sampled())
+            }
+            SamplerPlace::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
         });
         let WindowOptions { history, columns, future, n_step, gamma, boundary, .. } = &self.windows;
         let history = match (history, columns) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backcast_core::{Axis, BatchPlan, Memory, View};
+use backcast_core::{Axis, BatchBuffers, BatchPlan, View};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
 use pyo3::prelude::*;

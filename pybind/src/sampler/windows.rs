@@ -14,7 +14,7 @@ use crate::error::{ErrorClass, Failure};
 pub(super) const DISCOUNT: &str = "discount";
 /// Word for the first row of the longest window.
 const FIRST: &str = "first";
-/// Name that stands for all columns without a window of their own.
+/// Name for all columns that the windows do not name.
 const REST: &str = "*";
 
 /// Windows and returns of a sampler, and whether its arrays may overlap in memory.
@@ -98,7 +98,7 @@ impl WindowOptions {
         Self { history, columns, future, n_step, gamma, boundary, copy }
     }
 
-    /// Returns what a sampler of the core is made of.
+    /// Returns the options of a sampler of the core.
     pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);

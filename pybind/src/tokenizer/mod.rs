@@ -22,7 +22,7 @@ use crate::error::{ErrorClass, Failure, bad_argument, class_of_io};
 /// Maps tickers to small stable integers, and back.
 ///
 /// 0 is ``<CASH>``; tickers have 1 and up in the order in which they were first encoded. May be
-/// used by many threads at once; pickles and copies with everything it knows.
+/// used by many threads concurrently; pickles and copies with all its state.
 ///
 /// Parameters
 /// ----------

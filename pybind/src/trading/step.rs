@@ -1,6 +1,6 @@
 //! Steps of trading environments: actions in, observations, rewards and flags out.
 
-use backcast_core::{DType, Memory};
+use backcast_core::{BatchBuffers, DType};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
 use pyo3::IntoPyObjectExt;

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use backcast_core::{Block, DType, Memory, Pool};
+use backcast_core::{ArenaBlock, ArenaPool, BatchBuffers, DType};
 use backcast_market::{
-    Layout, MarketPlan, Panel, Selection, Side, TransitionBatch, TransitionRing, TransitionShape,
+    Layout, MarketPlan, Panel, Selection, TransitionBatch, TransitionRing, TransitionShape,
+    TransitionSide,
 };
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
@@ -167,7 +168,7 @@ pub(crate) fn new_batch<'py>(
     py: Python<'py>,
     ring: &Handle<TransitionRing>,
     names: &Arc<BatchNames>,
-    pool: &Arc<Pool>,
+    pool: &Arc<ArenaPool>,
     found: FoundBatch,
 ) -> Result<Bound<'py, PyAny>, Failure> {
     let FoundBatch { batch, plan, shape } = found;
@@ -177,7 +178,7 @@ pub(crate) fn new_batch<'py>(
         let axes: Vec<usize> = std::iter::once(batch.len()).chain(axes).collect();
         arrays.push(ALLOCATOR.array(py, dtype, &axes)?);
     }
-    let buffers = blocks.iter_mut().map(Block::bytes_mut);
+    let buffers = blocks.iter_mut().map(ArenaBlock::bytes_mut);
     let buffers = buffers.chain(arrays.iter_mut().map(FreshArray::bytes_mut)).collect();
     py.detach(|| {
         ring.with(|ring| {
@@ -209,7 +210,7 @@ pub(crate) fn new_batch<'py>(
 }
 
 /// Allocates memory for arenas and masks.
-fn rooms(pool: &Arc<Pool>, plan: &MarketPlan) -> Result<Vec<Block>, Failure> {
+fn rooms(pool: &Arc<ArenaPool>, plan: &MarketPlan) -> Result<Vec<ArenaBlock>, Failure> {
     let blocks = market_bytes(plan).and_then(|[arena, mask]| {
         pool.take((0..columns_at(plan)).map(|at| if at % 2 == 0 { arena } else { mask }))
     });
@@ -375,7 +376,7 @@ impl<'py> Shown<'py> {
     ) -> PyResult<Parts<'py>> {
         let tickers = ticker_lists(py, names, batch)?;
         let (mut states, mut masks) = (Vec::new(), Vec::new());
-        for side in [Side::State, Side::Next] {
+        for side in [TransitionSide::State, TransitionSide::Next] {
             let (state, mask) = (PyDict::new(py), PyDict::new(py));
             match plan.windows().layout {
                 Layout::Ticker => self.by_ticker(py, plan, names, side, &state, &mask)?,
@@ -400,8 +401,8 @@ impl<'py> Shown<'py> {
         let [action, reward] = [&self.columns[5], &self.columns[6]];
         let flag = |which: usize| self.columns[OUTCOME].get_item((PySlice::full(py), which));
         let done = flag(0)?;
-        states[Side::Next as usize].set_item(intern!(py, "terminated"), flag(1)?)?;
-        states[Side::Next as usize].set_item(intern!(py, "truncated"), flag(2)?)?;
+        states[TransitionSide::Next as usize].set_item(intern!(py, "terminated"), flag(1)?)?;
+        states[TransitionSide::Next as usize].set_item(intern!(py, "truncated"), flag(2)?)?;
         let parts = [
             states[0].as_any(),
             action,
@@ -415,7 +416,12 @@ impl<'py> Shown<'py> {
         Ok(Parts { parts, sides: states.into_iter().map(Bound::unbind).collect() })
     }
 
-    fn portfolio(&self, py: Python<'py>, side: Side, state: &Bound<'py, PyDict>) -> PyResult<()> {
+    fn portfolio(
+        &self,
+        py: Python<'py>,
+        side: TransitionSide,
+        state: &Bound<'py, PyDict>,
+    ) -> PyResult<()> {
         let half =
             |column: usize| self.columns[column].get_item((PySlice::full(py), side as usize));
         let portfolio = PyDict::new(py);
@@ -427,7 +433,12 @@ impl<'py> Shown<'py> {
     }
 
     /// Splits the windows of a side: prices, indicators and mask of history and future, the open.
-    fn windows(&self, py: Python<'py>, plan: &MarketPlan, side: Side) -> PyResult<Windows<'py>> {
+    fn windows(
+        &self,
+        py: Python<'py>,
+        plan: &MarketPlan,
+        side: TransitionSide,
+    ) -> PyResult<Windows<'py>> {
         let (arena, day) = plan.day(side);
         let (arena, mask) = &self.arenas[arena];
         let all = || PySlice::full(py);
@@ -462,7 +473,7 @@ impl<'py> Shown<'py> {
         py: Python<'py>,
         plan: &MarketPlan,
         names: &BatchNames,
-        side: Side,
+        side: TransitionSide,
         state: &Bound<'py, PyDict>,
         mask: &Bound<'py, PyDict>,
     ) -> PyResult<()> {
@@ -490,7 +501,7 @@ impl<'py> Shown<'py> {
         &self,
         py: Python<'py>,
         plan: &MarketPlan,
-        side: Side,
+        side: TransitionSide,
         state: &Bound<'py, PyDict>,
         mask: &Bound<'py, PyDict>,
     ) -> PyResult<()> {

@@ -12,7 +12,7 @@ mod states;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::Pool;
+use backcast_core::ArenaPool;
 use backcast_market::{
     TransitionBatch, TransitionError, TransitionOptions, TransitionRing as CoreRing,
     TransitionShape,
@@ -43,11 +43,11 @@ use crate::transitions::states::{ArgumentNames, Arguments, TickerLists, read, si
 /// action_shape : sequence of int, optional
 ///     Shape of one action; ``(T,)`` when left out.
 /// n_objectives : int, optional
-///     Rewards of one transition; what the first ones have when left out.
+///     Rewards of one transition; by default as many as the first ones have.
 /// end : int, optional
 ///     The first day that no future shows; all days of the panel are shown when left out.
 /// **settings
-///     As in :class:`backcast.finrl.VecReplayBuffer`.
+///     See :class:`backcast.finrl.VecReplayBuffer`.
 ///
 /// Raises
 /// ------
@@ -63,7 +63,7 @@ pub(crate) struct TransitionRing {
     panel: Panel,
     names: Arc<BatchNames>,
     /// Memory of batches that nothing refers to.
-    pool: Arc<Pool>,
+    pool: Arc<ArenaPool>,
     /// Days by which the indicators of observations are older than the open.
     lead: usize,
     name: Option<String>,
@@ -76,11 +76,11 @@ struct State {
     /// Whether nothing was added since the ring was made or cleared.
     empty: bool,
     /// Lent to the thread that adds; concurrent adders allocate their own.
-    memory: Option<Memory>,
+    memory: Option<Scratch>,
 }
 
 /// Scratch memory for reading transitions.
-struct Memory {
+struct Scratch {
     lists: TickerLists,
     batch: TransitionBatch,
 }
@@ -317,12 +317,12 @@ impl TransitionRing {
         }
         let mut memory = match memory {
             Some(memory) => memory,
-            None => Memory {
+            None => Scratch {
                 lists: TickerLists::new(&self.panel.get()?),
                 batch: TransitionBatch::default(),
             },
         };
-        let Memory { lists, batch } = &mut memory;
+        let Scratch { lists, batch } = &mut memory;
         let added = read(arguments, &shape, lists, batch).and_then(|()| {
             // The interpreter is kept if the ring is free and need not be replaced.
             let add = |ring: &mut CoreRing| {

@@ -50,16 +50,16 @@ impl Writer {
                     // Allocates only after the writer is unlocked: the allocation may run Python
                     // code, which may append.
                     let indices = again.ok_or_else(|| writer.appended().to_vec());
-                    (indices, writer.has_news())
+                    (indices, writer.has_warnings())
                 }))
             })??;
-        let (indices, has_news) = match appended {
+        let (indices, has_warnings) = match appended {
             Ok(appended) => appended,
             // Waiting for a lease is left to the slow path, which releases the interpreter.
             Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
             Err(error) => return Some(Err((*error).into())),
         };
-        let told = if has_news { self.warn_pending(py) } else { Ok(()) };
+        let told = if has_warnings { self.warn_pending(py) } else { Ok(()) };
         let indices = match indices {
             Ok(again) => Ok(again),
             Err(rows) => self.first_indices(py, &rows),

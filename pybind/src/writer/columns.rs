@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::argument::closest;
-use crate::array::convert::{Leading, Target, array_of, check_shape};
+use crate::array::convert::{LeadingAxes, Target, array_of, check_shape};
 use crate::error::{ErrorClass, Failure};
 
 /// Column that an append needs.
@@ -225,7 +225,7 @@ impl<'py> ColumnValues<'_, 'py> {
     /// Returns one C-contiguous array `[*leading, *shape]` per column.
     pub(crate) fn arrays(
         &self,
-        leading: Leading,
+        leading: LeadingAxes,
     ) -> Result<Vec<Bound<'py, PyUntypedArray>>, Failure> {
         self.columns
             .iter()

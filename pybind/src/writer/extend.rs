@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{method, refuse_unexpected};
-use crate::array::convert::{Leading, ShapeText, Target, array_of, check_shape};
+use crate::array::convert::{LeadingAxes, ShapeText, Target, array_of, check_shape};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::fastcall::{Call, FastMethod};
@@ -96,7 +96,7 @@ struct Extended {
     /// Exception of a signal handler while the steps waited for a lease.
     signal: Option<PyErr>,
     /// Whether there is a warning to raise.
-    has_news: bool,
+    has_warnings: bool,
 }
 
 impl Extended {
@@ -109,7 +109,7 @@ impl Extended {
         };
         let rows = writer.extend_until(steps, &mut interrupted);
         let rows = rows.map(|rows| rows.iter().map(|row| row.0).collect()).map_err(Failure::from);
-        Self { rows, signal, has_news: writer.has_news() }
+        Self { rows, signal, has_warnings: writer.has_warnings() }
     }
 
     fn finish<'py>(
@@ -121,7 +121,7 @@ impl Extended {
             return Err(raised.into());
         }
         let rows = self.rows?;
-        if self.has_news {
+        if self.has_warnings {
             writer.warn_pending(py)?;
         }
         let lanes = writer.lane_count();
@@ -133,11 +133,11 @@ impl Extended {
 fn first_flags(
     given: Option<&Bound<'_, PyAny>>,
     lanes: usize,
-) -> Result<(Leading, Vec<bool>), Failure> {
+) -> Result<(LeadingAxes, Vec<bool>), Failure> {
     let target = Target { what: "terminated", class: ErrorClass::Append, dtype: DType::Bool };
     let given = given.ok_or_else(|| missing("terminated"))?;
     let array = array_of(given, target)?;
-    let leading = array.shape().first().map(|steps| Leading::Steps(*steps, lanes));
+    let leading = array.shape().first().map(|steps| LeadingAxes::Steps(*steps, lanes));
     let Some(leading) = leading else {
         let got = ShapeText(array.shape());
         return Err(target.refuse(format!("got shape {got}; give (steps, {lanes})")));
@@ -149,7 +149,7 @@ fn first_flags(
 fn flags(
     what: &str,
     given: Option<&Bound<'_, PyAny>>,
-    leading: Leading,
+    leading: LeadingAxes,
 ) -> Result<Vec<bool>, Failure> {
     let target = Target { what, class: ErrorClass::Append, dtype: DType::Bool };
     let array = array_of(given.ok_or_else(|| missing(what))?, target)?;

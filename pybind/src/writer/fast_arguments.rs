@@ -9,7 +9,7 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyTuple};
 
-use crate::array::convert::{Leading, descr};
+use crate::array::convert::{LeadingAxes, descr};
 use crate::array::plain::PlainDtype;
 use crate::fastcall::Call;
 
@@ -106,7 +106,7 @@ impl FastArguments {
             }
         }
         let leading =
-            if many { self.flag.steps(terminated?, lanes)? } else { Leading::Lanes(lanes) };
+            if many { self.flag.steps(terminated?, lanes)? } else { LeadingAxes::Lanes(lanes) };
         let mut ends = false;
         for (flags, given) in [(&mut self.terminated, terminated), (&mut self.truncated, truncated)]
         {
@@ -180,24 +180,24 @@ impl FastColumn {
     fn read<'a>(
         &self,
         value: &'a Bound<'_, PyAny>,
-        leading: Leading,
+        leading: LeadingAxes,
         scalar: &'a mut [u8; 8],
     ) -> Option<&'a [u8]> {
         let fits = |shape: &[usize]| leading.fits(shape, &self.shape);
         if let Some(bytes) = self.plain.array_bytes(value, fits) {
             return Some(bytes);
         }
-        if leading != Leading::Lanes(1) || !self.shape.is_empty() {
+        if leading != LeadingAxes::Lanes(1) || !self.shape.is_empty() {
             return None;
         }
         self.read_scalar(value, scalar)
     }
 
     /// Returns the leading axes of an array of flags.
-    fn steps(&self, value: &Bound<'_, PyAny>, lanes: usize) -> Option<Leading> {
+    fn steps(&self, value: &Bound<'_, PyAny>, lanes: usize) -> Option<LeadingAxes> {
         let mut steps = None;
         self.plain.array_bytes(value, |shape| {
-            steps = shape.first().map(|steps| Leading::Steps(*steps, lanes));
+            steps = shape.first().map(|steps| LeadingAxes::Steps(*steps, lanes));
             steps.is_some_and(|leading| leading.fits(shape, &self.shape))
         })?;
         steps
@@ -236,11 +236,11 @@ impl FastColumn {
     fn read_flags(
         &self,
         value: &Bound<'_, PyAny>,
-        leading: Leading,
+        leading: LeadingAxes,
         flags: &mut Vec<bool>,
     ) -> Option<bool> {
         // The usual case of a loop over one environment.
-        if leading == Leading::Lanes(1)
+        if leading == LeadingAxes::Lanes(1)
             && let Some(flag) = truth(value)
         {
             flags.resize(1, flag);

@@ -1,4 +1,4 @@
-//! `backcast.Writer`: appends rows to lanes that it alone writes.
+//! `backcast.Writer`: appends rows to lanes that only it writes.
 
 pub(crate) mod append;
 mod columns;
@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::{method, no_constructor, refuse_unexpected};
-use crate::array::convert::{Leading, Target, array_of, check_shape, descr};
+use crate::array::convert::{LeadingAxes, Target, array_of, check_shape, descr};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
@@ -40,7 +40,7 @@ pub(crate) struct Writer {
     pub(crate) columns: AppendColumns,
     lanes: Vec<u32>,
     mode: AutoresetMode,
-    /// Reserved row, which is given up when the writer is closed.
+    /// Reserved row, which is abandoned when the writer is closed.
     pub(crate) row: Mutex<Option<Arc<reserved_row::Opened>>>,
     /// Dtype of the indices that an append returns.
     index: Py<PyArrayDescr>,
@@ -111,7 +111,7 @@ impl Writer {
         };
         let target = Target { what, class: ErrorClass::Append, dtype: DType::Bool };
         let array = array_of(given, target)?;
-        check_shape(&array, Leading::Lanes(self.lanes.len()), &[], target)?;
+        check_shape(&array, LeadingAxes::Lanes(self.lanes.len()), &[], target)?;
         Ok(bytes_of(&array).unwrap_or_default().iter().map(|&byte| byte != 0).collect())
     }
 }
@@ -161,11 +161,11 @@ impl Writer {
     /// Returns
     /// -------
     /// ndarray of int64, shape (lanes,)
-    ///     Where each row went: ``lane << 48 | seq``, as in :attr:`Batch.index`; -1 for a lane
-    ///     whose row was dropped because a lease was in the way. The final observation of an
-    ///     episode goes with the row that ended it: after a -1 for that row there is one for the
-    ///     final observation as well. A -1 for the final observation alone leaves the row before it
-    ///     where it is, with its index, but no transition begins there: it has no next observation.
+    ///     Index of each row, ``lane << 48 | seq``, as in :attr:`Batch.index`; -1 for a lane whose
+    ///     row was dropped because a lease blocked it. If the row that ends an episode is dropped,
+    ///     the append of its final observation returns -1 too. If only the final observation is
+    ///     dropped, the row before it stays, with its index, but starts no transition: it has no
+    ///     next observation.
     ///
     /// Raises
     /// ------
@@ -216,7 +216,7 @@ impl Writer {
                 "append",
                 [("terminated", terminated.is_some()), ("truncated", truncated.is_some())],
             )?
-            .arrays(Leading::Lanes(lanes))?;
+            .arrays(LeadingAxes::Lanes(lanes))?;
         let terminated = self.flags("terminated", terminated)?;
         let truncated = self.flags("truncated", truncated)?;
         let ended: Vec<bool> = terminated.iter().zip(&truncated).map(|(a, b)| a | b).collect();
@@ -227,7 +227,7 @@ impl Writer {
             _ => None,
         };
         let nexts = next_obs.map(|given| {
-            observation_columns(&self.columns, "next_obs", &given, Leading::Lanes(lanes))
+            observation_columns(&self.columns, "next_obs", &given, LeadingAxes::Lanes(lanes))
         });
         let nexts = nexts.transpose()?;
         let rows: Vec<&[u8]> =
@@ -254,14 +254,14 @@ impl Writer {
                 let writer = pen.free()?;
                 let index = writer.append_until(&step, &mut interrupted)?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
-                Ok((index, writer.has_news()))
+                Ok((index, writer.has_warnings()))
             })
         });
         if let Some(raised) = signal {
             return Err(raised.into());
         }
-        let (index, has_news) = appended?;
-        if has_news {
+        let (index, has_warnings) = appended?;
+        if has_warnings {
             self.warn_pending(py)?;
         }
         Ok(PyArray1::from_slice(py, &index))
@@ -288,7 +288,7 @@ impl Writer {
     /// Returns
     /// -------
     /// ndarray of int64, shape (steps, lanes)
-    ///     Where each row went, as from :meth:`append`.
+    ///     Indices of the rows, see :meth:`append`.
     ///
     /// Raises
     /// ------
@@ -333,13 +333,14 @@ impl Writer {
     /// Begin a new episode in mid-episode.
     ///
     /// The next row of these lanes does not continue the row before it: no transition leads from
-    /// one to the other. For an environment that was reset in mid-episode or replaced. Where the
-    /// last append had a ``next_obs``, that ends the old episode, and its last transition is kept.
+    /// one to the other. Use it for an environment that was reset in mid-episode or replaced. If
+    /// the last append had a ``next_obs``, it ends the old episode, and the last transition is
+    /// kept.
     ///
     /// Parameters
     /// ----------
     /// lanes : array_like of bool, shape (lanes,), optional
-    ///     Which lanes; all of them when left out.
+    ///     Mask of the lanes; all by default.
     ///
     /// Raises
     /// ------
@@ -410,7 +411,7 @@ impl Writer {
         self.handle.with_or(|pen| Ok(pen.writer.rows_written()), before)
     }
 
-    /// Rows that were dropped because a lease was in the way, as the ring's ``lane_policy`` says.
+    /// Rows that were dropped because a lease blocked them, by the ring's ``lane_policy``.
     ///
     /// For each there was a -1 in place of an index; the final row of an episode whose end was
     /// dropped is one of them. Never waits.
@@ -420,7 +421,7 @@ impl Writer {
         Ok(self.counts.rows_dropped())
     }
 
-    /// Release the lanes; a reserved row is given up. Closing again does nothing.
+    /// Release the lanes and abandon a reserved row. Closing again does nothing.
     ///
     /// A ``next_obs`` that waits for the next append ends its episode, so that the last transition
     /// can be drawn.

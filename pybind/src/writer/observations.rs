@@ -5,7 +5,7 @@ use numpy::prelude::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::array::convert::{Leading, Target, array_of, check_shape};
+use crate::array::convert::{LeadingAxes, Target, array_of, check_shape};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::writer::columns::{AppendColumn, AppendColumns, group_of};
@@ -48,7 +48,7 @@ pub(crate) fn final_columns<'py>(
             let what = format!("final_obs of column `{}`", column.name);
             let target = Target { what: &what, ..column.target() };
             let array = array_of(&found, target)?;
-            check_shape(&array, Leading::Lanes(ended.len()), &column.shape, target)?;
+            check_shape(&array, LeadingAxes::Lanes(ended.len()), &column.shape, target)?;
             Ok(ObservationColumn::Array(array))
         })
         .collect()
@@ -60,7 +60,7 @@ pub(crate) fn observation_columns<'py>(
     columns: &AppendColumns,
     name: &'static str,
     given: &Bound<'py, PyAny>,
-    leading: Leading,
+    leading: LeadingAxes,
 ) -> Result<Vec<ObservationColumn<'py>>, Failure> {
     if columns.observations().next().is_none() {
         return Err(Failure::new(
@@ -197,7 +197,7 @@ fn from_lanes<'py>(
         let what = format!("final_obs[{lane}] of column `{}`", column.name);
         let target = Target { what: &what, ..column.target() };
         let array = array_of(&find(&observation)?, target)?;
-        check_shape(&array, Leading::Lanes(1), &column.shape, target)?;
+        check_shape(&array, LeadingAxes::Lanes(1), &column.shape, target)?;
         row.copy_from_slice(bytes_of(&array).unwrap_or_default());
     }
     Ok(ObservationColumn::Rows(rows))

@@ -1,4 +1,4 @@
-//! Warnings of appends: leases in the way, rows that contradict the autoreset mode, a lost name.
+//! Warnings of appends: blocking leases, rows that contradict the autoreset mode, a lost name.
 
 use backcast_core::Stall;
 use pyo3::prelude::*;
@@ -19,16 +19,16 @@ impl Writer {
         let take = |pen: &mut WriterState| {
             let ring = pen.writer.ring();
             let unlinked = ring.take_unlinked().then(|| ring.clone());
-            (pen.writer.take_stall(), pen.writer.take_doubt(), unlinked)
+            (pen.writer.take_stall(), pen.writer.take_warning(), unlinked)
         };
-        let (stall, doubt, unlinked) = self.handle.try_with(take).unwrap_or_default();
+        let (stall, warning, unlinked) = self.handle.try_with(take).unwrap_or_default();
         if let Some(ring) = unlinked {
             warn_unlinked(py, &ring)?;
         }
-        if let Some(doubt) = doubt {
+        if let Some(warning) = warning {
             static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
             let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;
-            warn_as(class, &doubt.to_string(), 1)?;
+            warn_as(class, &warning.to_string(), 1)?;
         }
         if let Some(stall) = stall {
             warn(py, &stall_warning(&stall))?;

@@ -34,7 +34,7 @@ def refuse_to_stop(_: str, link: Link) -> None:
 
 
 def start_a_child_and_wait() -> None:
-    """Run as a process of its own: says "up" when its child is, and waits to be killed."""
+    """Run as a process that prints "up" once its child is up, and waits to be killed."""
     fleet = Fleet()
     fleet.start("child", run_until_stopped, "hello")
     while not fleet.listen(1.0):

@@ -1,4 +1,4 @@
-"""The demo's market data: the recipe, and what the demo makes of a panel."""
+"""The demo's market data: the recipe, and the columns that the demo derives from a panel."""
 
 import csv
 import hashlib

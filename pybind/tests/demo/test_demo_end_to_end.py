@@ -1,4 +1,4 @@
-"""The whole demo in processes of its own: what it writes, and that it leaves nothing behind."""
+"""The whole demo in processes: its output, and the absence of leftovers."""
 
 import json
 import os

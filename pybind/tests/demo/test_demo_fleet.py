@@ -1,4 +1,4 @@
-"""The demo's processes: started, listened to, and ended whatever happens."""
+"""The demo's processes: started, read, and ended in every case."""
 
 import os
 import signal

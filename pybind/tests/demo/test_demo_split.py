@@ -9,7 +9,7 @@ from backcast.demo.split import UnusablePanelError, split
 
 
 def panel(first: str, days: int, **late: float) -> Any:  # noqa: ANN401 - stands in for a Panel
-    """Three tickers A, B, M (macro); `late` says what share of the days a ticker misses."""
+    """Three tickers A, B, M (macro); `late` maps a ticker to the share of days that it misses."""
     dates = [str(np.datetime64(first) + i) for i in range(days)]
     mask = np.array([np.arange(days) >= late.get(name, 0.0) * days for name in "ABM"])
     return SimpleNamespace(dates=dates, tickers=list("ABM"), macro=["M"], mask=mask)

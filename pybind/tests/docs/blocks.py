@@ -1,4 +1,4 @@
-"""The fenced blocks of a Markdown page: what they are, where they stand, what they should print."""
+"""The fenced blocks of a Markdown page: their kind, their place and their expected output."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def run_console(block: Block) -> None:
 
 
 def sessions(block: Block) -> tuple[list[str], list[str]]:
-    """Split `$ command` lines, with their continuations, from what is printed below them."""
+    """Split `$ command` lines, with their continuations, from the output below them."""
     commands: list[str] = []
     expected: list[str] = []
     for line in block.body.splitlines():
@@ -100,7 +100,7 @@ def sessions(block: Block) -> tuple[list[str], list[str]]:
 
 
 def compare(place: str, expected: str, printed: str) -> None:
-    """Compare as doctest does, after leaving out what nobody sees at the end."""
+    """Compare as doctest does, without invisible characters at the end."""
     want, got = expected.strip() + "\n", printed.strip() + "\n"
     if not doctest.OutputChecker().check_output(want, got, LOOSELY):
         raise AssertionError(f"{place}\n--- the page shows\n{want}--- it printed\n{got}")

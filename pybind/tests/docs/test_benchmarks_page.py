@@ -1,4 +1,4 @@
-"""The pages with figures tell what the results say."""
+"""The pages with figures agree with the results."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""All code in README and docs runs, top to bottom, and prints what the pages show."""
+"""All code in README and docs runs, top to bottom, and prints the output that the pages show."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(
     assert ran.returncode == 0, ran.stderr
 
 
-def test_every_block_has_a_language_that_somebody_runs_or_a_reason_that_nobody_does() -> None:
+def test_every_block_is_run_or_has_a_reason_not_to() -> None:
     unknown = [block.place for block in BLOCKS if block.language not in LANGUAGES]
     assert not unknown, f"use one of {', '.join(LANGUAGES)}"
     silent = [

@@ -1,4 +1,4 @@
-"""Environments with every kind of observation for tests, and how to compare what they return."""
+"""Environments with every kind of observation for tests, and comparisons of their results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class FlatWalk(gym.ObservationWrapper[Any, Any, Any]):
 
 
 class TupleWalk(gym.ObservationWrapper[Any, Any, Any]):
-    """Show the walk as a tuple of dicts, as many as the tests have lanes."""
+    """Show the walk as a tuple of dicts, one per lane of the tests."""
 
     def __init__(self) -> None:
         super().__init__(Walk())
@@ -124,7 +124,7 @@ class TupleWalk(gym.ObservationWrapper[Any, Any, Any]):
 
 
 def at_walk(obs: Any) -> Any:  # noqa: ANN401
-    """Choose an action from what is seen alone, for one environment or many."""
+    """Choose an action from the observation alone, for one environment or many."""
     if isinstance(obs, tuple):
         obs = np.stack([obs[0]["at"], obs[1]["at"]], axis=-1)
     where = obs["where"]["at"] if isinstance(obs, dict) else obs

@@ -1,4 +1,4 @@
-"""A collector notices when somebody else resets its environment."""
+"""A collector notices when other code resets its environment."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_masked_reset_behind_it_begins_episodes_where_it_reset() -> None:
 
 
 @pytest.mark.parametrize("kind", ["wrapped", "vector"])
-def test_a_reset_of_what_is_inside_is_told_by_the_next_step(kind: str) -> None:
+def test_an_inner_reset_is_reported_by_the_next_step(kind: str) -> None:
     env: Any = gym.wrappers.TimeLimit(Counted(), 9)
     if kind == "vector":
         env = SyncVectorEnv([Counted] * 2, autoreset_mode=AutoresetMode.DISABLED)
@@ -93,7 +93,7 @@ def test_a_reset_of_what_is_inside_is_told_by_the_next_step(kind: str) -> None:
     collector.writer.close()
 
 
-def test_copies_and_pickles_of_a_watched_environment_are_watched_by_nobody() -> None:
+def test_copies_and_pickles_of_a_watched_environment_are_not_watched() -> None:
     env = gym.wrappers.TimeLimit(Counted(), 9)
     _buf, collector = collected(env, 1)
     collector.reset()

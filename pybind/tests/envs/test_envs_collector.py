@@ -350,7 +350,7 @@ def test_a_ring_without_rewards_goes_without() -> None:
 
 
 class Odd(FlatWalk):
-    """A walk whose space no column can be made of, though its observations are arrays."""
+    """A walk whose space fits no column, though its observations are arrays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -530,7 +530,7 @@ def test_a_refused_reset_changes_nothing(
         assert len(buf) == LANES
 
 
-def test_what_does_not_fit_together_is_refused(panel: bc.Panel) -> None:
+def test_mismatched_rings_and_environments_are_refused(panel: bc.Panel) -> None:
     env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
     with ring(env, 4) as buf:
         with (

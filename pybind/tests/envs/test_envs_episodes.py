@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 
 def plainly(history: dict[str, Any]) -> dict[str, float]:
-    """Compute the metrics of an episode as their definitions say."""
+    """Compute the metrics of an episode from their definitions."""
     value = history["value"]
     gains = value[1:] / value[:-1] - 1
     peaks = np.maximum.accumulate(value)
@@ -93,7 +93,7 @@ def test_a_history_adds_up(panel: bc.Panel) -> None:
     assert history["close"][3, 1] == panel.values[1, 13, 3]
 
 
-def test_what_is_not_recorded_cannot_be_shown(panel: bc.Panel) -> None:
+def test_unrecorded_histories_cannot_be_shown(panel: bc.Panel) -> None:
     env = PortfolioVectorEnv(panel, 2)
     env.reset(seed=1)
     with pytest.raises(bc.EnvError, match="make it with record=True"):

@@ -1,4 +1,4 @@
-"""Days before the observation: what they hold, in every mode, fresh and as views of an arena."""
+"""Days before the observation: their content in every mode, as copies and as views of an arena."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_forked_child_reads_the_views_that_it_has(market: bc.Panel) -> None:
     np.testing.assert_array_equal(moved[:, :, :-1], before[:, :, 1:])
 
 
-def test_who_has_no_descriptor_left_is_told_to_ask_for_copies(market: bc.Panel) -> None:
+def test_without_descriptors_the_error_recommends_copies(market: bc.Panel) -> None:
     env = PortfolioVectorEnv(market, 3, history=H, copy=False)
     first_free = os.open(os.devnull, os.O_RDONLY)
     os.close(first_free)

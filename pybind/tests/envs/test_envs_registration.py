@@ -1,4 +1,4 @@
-"""Ids: what ``gym.make`` and ``gym.make_vec`` hand out, and what importing costs."""
+"""Ids: the results of ``gym.make`` and ``gym.make_vec``, and the cost of importing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that nobody has any more are filled again by later steps; others stay as they are."""
+"""Arrays without references are filled again by later steps; others do not change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEEPS: dict[str, Callable[[Any], Any]] = {
 
 
 def steps(env: Any, count: int) -> Any:  # noqa: ANN401
-    """Step often, with the same actions whatever the environment did before."""
+    """Step often, with the same actions in every environment."""
     draw = np.random.default_rng(3)
     for _ in range(count):
         actions = draw.uniform(-1, 1, env.action_space.shape)
@@ -54,7 +54,7 @@ def steps(env: Any, count: int) -> Any:  # noqa: ANN401
         if name != "flat" or kept in ("all", "observation", "rewards")
     ],
 )
-def test_what_a_caller_keeps_stays_as_it_was(
+def test_arrays_that_a_caller_keeps_do_not_change(
     panel: bc.Panel, make: Make, keep: Callable[[Any], Any]
 ) -> None:
     env, twin = make(panel), make(panel)
@@ -79,7 +79,7 @@ def asked(keep: Callable[[Any], Any], result: Any) -> Any:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
-def test_what_nobody_keeps_is_filled_again(panel: bc.Panel, make: Make) -> None:
+def test_arrays_that_no_caller_keeps_are_filled_again(panel: bc.Panel, make: Make) -> None:
     env = make(panel)
     env.reset(seed=1)
     places, obs = set(), None

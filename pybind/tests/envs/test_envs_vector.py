@@ -303,7 +303,7 @@ def test_a_reset_mask_resets_only_the_chosen(panel: bc.Panel) -> None:
     assert (again["shares"][[0, 2]] == 0).all()
 
 
-def test_what_was_refused_before_it_was_made_can_be_closed_as_gymnasium_does() -> None:
+def test_an_environment_whose_creation_failed_can_be_closed() -> None:
     unmade = PortfolioVectorEnv.__new__(PortfolioVectorEnv)
     unmade.close()
     assert unmade.closed

@@ -30,7 +30,7 @@ def made(panel: bc.Panel, mode: AutoresetMode, **settings: Any) -> PortfolioVect
 
 
 def stepped(env: Any, steps: int) -> list[Any]:  # noqa: ANN401
-    """Reset, then step with seeded actions, resetting what has ended where nobody else does."""
+    """Reset, then step with seeded actions; reset ended episodes if the environment does not."""
     draw = np.random.default_rng(6)
     seen = [env.reset(seed=3)]
     for _ in range(steps):

@@ -213,7 +213,7 @@ def table() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_what_every_loop_stores_in_every_mode_is_what_the_page_says(loop: str) -> None:
+def test_every_loop_stores_in_every_mode_as_documented(loop: str) -> None:
     assert [outcome(loop, mode) for mode in MODES] == table()[loop]
 
 
@@ -264,7 +264,7 @@ def test_a_writer_takes_lanes_and_mode_from_an_environment(env: Any, lanes: int,
 
 
 class Unsaid(SyncVectorEnv):
-    """Does not say how it resets."""
+    """An environment without metadata about its resets."""
 
     def __init__(self) -> None:
         super().__init__([Counted])
@@ -272,7 +272,7 @@ class Unsaid(SyncVectorEnv):
 
 
 @pytest.mark.parametrize("env", [Unsaid(), "CartPole-v1", object(), np.zeros(3)])
-def test_what_is_no_environment_of_gymnasium_is_refused_with_the_choices(env: Any) -> None:  # noqa: ANN401
+def test_other_objects_than_environments_are_refused_with_the_choices(env: Any) -> None:  # noqa: ANN401
     with ring(1) as buf, pytest.raises(bc.ArgumentError) as refused:
         buf.writer(env=env)
     for word in MODES:

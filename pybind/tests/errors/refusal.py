@@ -1,4 +1,4 @@
-"""A refusal, the world that it happens in, and what is asserted of every one.
+"""A refusal, the world that it happens in, and the assertions about every one.
 
 Each operation has a file of rows beside this one; a later operation brings a file of its own.
 """
@@ -47,11 +47,11 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.DaemonTimeoutError: TimeoutError,
     bc.OverBudgetError: bc.DaemonError,
 }
-"""Builtin base of each error, for code that does not know Backcast."""
+"""Builtin base of each error, for code that does not import Backcast."""
 
 
 def lasting(path: Path) -> bytes:
-    """Read a file but for the bells: a wait leaves word that somebody may be asleep."""
+    """Read a file without its notifiers: a wait marks that a process may be asleep."""
     content = path.read_bytes()
     return content[:128] + content[384:] if path.name == "ring.rdr" else content
 
@@ -77,7 +77,7 @@ def table(rows: list[Row]) -> pytest.MarkDecorator:
 
 
 class World:
-    """Rings, writers, a sampler, a panel and an environment in a directory of their own.
+    """Rings, writers, a sampler, a panel and an environment in one directory.
 
     ``pong`` has 4 lanes of 50 rows: lane 0 was lapped and is free, lanes 1 and 2 belong to
     ``same_step``, lane 3 to ``next_step``, without rows. ``empty`` has none at all; ``kept`` is
@@ -86,7 +86,7 @@ class World:
     """
 
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
-        """Make everything; ``held`` lets go of it."""
+        """Make everything; ``held`` closes it."""
         self.place, self.files = place, files
         self.hold, self.kept = held.enter_context, list[Any]()
         self.pong = held.enter_context(self.create("pong", COLUMNS, capacity=200, lanes=4))
@@ -117,7 +117,7 @@ class World:
             self.empty.sample(1)
 
     def keep(self, thing: Any) -> Any:  # noqa: ANN401 - any handle
-        """Keep what the scene of a row needs until the test is over."""
+        """Keep the objects that the scene of a row needs until the test is over."""
         self.kept.append(self.hold(thing))
         return thing
 
@@ -127,7 +127,7 @@ class World:
         return bc.ReplayBuffer.create(name, schema, **arguments)
 
     def picture(self) -> dict[str, object]:
-        """Show everything that somebody else could see: every file and every counter."""
+        """Return everything that another process could see: every file and every counter."""
         found: dict[str, object] = {
             str(path): hashlib.blake2b(lasting(path)).hexdigest()
             for root in [self.place, self.files]
@@ -160,7 +160,7 @@ def world_at(place: Path, files: Path) -> Iterator[World]:
 
 
 def check(world: World, row: Row) -> None:
-    """Do what is refused: class, builtin class, words, remedy, and nothing changed."""
+    """Make a refused call; check class, builtin class, words, remedy, and that nothing changed."""
     row.given(world)
     before = world.picture()
     with pytest.raises(row.error) as raised:

@@ -96,7 +96,7 @@ HOSTILE_MANIFESTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changed", HOSTILE_MANIFESTS.values(), ids=HOSTILE_MANIFESTS)
-def test_what_is_said_of_a_hostile_manifest_is_printable(
+def test_errors_about_a_hostile_manifest_are_printable(
     place: Path, tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     folder = tmp_path / "store" / "walk"

@@ -39,7 +39,7 @@ class Interrupted:
         "buf.export(number)",
     ],
 )
-def test_what_ends_a_program_is_no_argument_of_the_wrong_type(typed: str) -> None:
+def test_interrupts_are_not_reported_as_wrong_types(typed: str) -> None:
     with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
         with pytest.raises(KeyboardInterrupt):
             eval(typed, {"buf": buf, "number": Interrupted()})
@@ -77,7 +77,7 @@ class Slow:
         "bc.Schema({'x': ('f4', (2, slow))})",
     ],
 )
-def test_what_a_handler_raises_is_no_bad_value(typed: str) -> None:
+def test_exceptions_of_handlers_are_not_reported_as_bad_values(typed: str) -> None:
     columns = {"x": "f4"}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
         with pytest.raises(TooSlowError):
@@ -85,7 +85,7 @@ def test_what_a_handler_raises_is_no_bad_value(typed: str) -> None:
         assert writer.rows_written == 0
 
 
-def test_what_numpy_raised_is_the_cause_of_a_refused_append() -> None:
+def test_numpy_errors_are_the_cause_of_refused_appends() -> None:
     columns = {"x": ("f4", (2,))}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
         ragged: Any = [[1.0], [1.0, 2.0]]
@@ -106,7 +106,7 @@ class WantsAGradient:
         raise RuntimeError("detach it first")
 
 
-def test_what_an_array_like_says_of_itself_is_told_with_the_column() -> None:
+def test_errors_of_array_likes_are_reported_with_the_column() -> None:
     columns = {"x": ("f4", (2,))}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
         value: Any = WantsAGradient()
@@ -116,7 +116,7 @@ def test_what_an_array_like_says_of_itself_is_told_with_the_column() -> None:
 
 
 class Untold(tuple[int, ...]):
-    """A shape that nobody has to show."""
+    """A shape that must not be shown."""
 
     def __repr__(self) -> str:
         raise AssertionError("shown, though it is right")
@@ -129,7 +129,7 @@ class Showing:
         raise KeyboardInterrupt
 
 
-def test_what_is_right_is_not_shown_and_what_ends_a_program_meanwhile_is_told() -> None:
+def test_only_wrong_values_are_shown_and_interrupts_meanwhile_are_raised() -> None:
     assert bc.Schema({"x": ("f4", Untold((2, 3)))}).columns["x"][1] == (2, 3)
     wrong: Any = Showing()
     with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
@@ -140,7 +140,7 @@ def test_what_is_right_is_not_shown_and_what_ends_a_program_meanwhile_is_told() 
 
 @pytest.fixture
 def signalled() -> Iterator[type[str]]:
-    """Give names that send a signal when somebody makes text of them."""
+    """Return names that send a signal when they are converted to text."""
 
     class Name(str):
         __slots__ = ()

@@ -1,4 +1,4 @@
-"""`docs/errors.md` is what is printed: `make errors-page` writes it anew."""
+"""`docs/errors.md` agrees with the printed errors; `make errors-page` writes it again."""
 
 from __future__ import annotations
 

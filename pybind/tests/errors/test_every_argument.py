@@ -32,7 +32,7 @@ CALLED = {
     *["VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
     *["TradingVectorEnv", "TradingEnv", "Market"],
 }
-"""Classes whose objects are made by calling them; the others say what to call instead."""
+"""Classes whose objects are made by calling them; the others name the call to use instead."""
 
 ANYTHING = {
     "PortfolioVectorEnv.close_extras": "takes what Gymnasium's `close` was given",
@@ -67,7 +67,7 @@ class Call:
     owner: str | None = None
 
     def of(self, made: dict[str, Any]) -> Any:  # noqa: ANN401 - any callable
-        """Bind a method to what was made."""
+        """Bind a method to the object that was made."""
         return self.found if self.owner is None else getattr(made[self.owner], self.found.__name__)
 
 
@@ -325,7 +325,7 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(
 
 
 class Odd:
-    """Something that nobody takes."""
+    """An object that no call accepts."""
 
     def __repr__(self) -> str:
         return "ODD"
@@ -336,7 +336,7 @@ TYPED = [
     for case in PARAMETERS
     if not {str(case.values[0]), " ".join(map(str, case.values))} & ANYTHING.keys()
 ]
-"""Arguments that have a type of their own."""
+"""Arguments with a type that no other argument has."""
 
 
 @pytest.mark.parametrize(("name", "parameter"), TYPED)

@@ -23,7 +23,7 @@ def into(case: str, out: Any, *words: str) -> Row:  # noqa: ANN401 - anything is
 
 
 def other(**settings: Any) -> bc.Batch:  # noqa: ANN401
-    """Draw a batch of two from a ring of its own."""
+    """Draw a batch of two from a new ring."""
     buf = bc.ReplayBuffer.create(None, {"obs": {"x": ("f4", (3,))}}, capacity=50)
     with buf.writer() as writer:
         for t in range(9):
@@ -32,7 +32,7 @@ def other(**settings: Any) -> bc.Batch:  # noqa: ANN401
 
 
 def read_only() -> NDArray[np.uint8]:
-    """Make an array that nobody may write to."""
+    """Make a read-only array."""
     array = np.zeros(2, "u1")
     array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""Settings, seeds, masks and actions of environments; spaces; what a collector cannot store."""
+"""Refused settings, seeds, masks and actions of environments, spaces, and collectors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def collect(
 
 
 def writer_of(world: World, schema: object, lanes: int = 2, mode: Any = "disabled") -> bc.Writer:  # noqa: ANN401
-    """Make a writer for a ring of its own."""
+    """Make a writer for a new ring."""
     made = world.hold(bc.ReplayBuffer.create(None, schema, capacity=20, lanes=lanes))  # type: ignore[arg-type]
     return world.hold(made.writer(lanes, mode))
 
@@ -240,7 +240,7 @@ def ended(world: World) -> None:
         ),
     ]
 )
-def test_what_environments_refuse(place: Path, tmp_path: Path, row: Row) -> None:
+def test_environments_refuse(place: Path, tmp_path: Path, row: Row) -> None:
     with world_at(place, tmp_path) as world:
         check(world, row)
 
@@ -380,6 +380,6 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
         ),
     ]
 )
-def test_what_a_collector_refuses(place: Path, tmp_path: Path, row: Row) -> None:
+def test_collectors_refuse(place: Path, tmp_path: Path, row: Row) -> None:
     with world_at(place, tmp_path) as world:
         check(world, row)

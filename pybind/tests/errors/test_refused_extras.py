@@ -41,7 +41,7 @@ def test_a_method_without_arguments_says_so(kind: str, name: str, named: bool) -
             lease.close()
 
 
-def test_what_an_append_lacks_is_said_in_one_go() -> None:
+def test_all_missing_arguments_of_an_append_are_named_at_once() -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf, buf.writer() as writer:
         call: Any = writer
         for name in ("append", "extend"):

@@ -1,4 +1,4 @@
-"""Rows that cannot be leased, what a lease refuses to give, and policies that cannot be."""
+"""Rows that cannot be leased, refusals of a lease, and impossible policies."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_rows_that_cannot_be_leased(place: Path, tmp_path: Path, row: Row) -> No
         closed("a closed one's stalls", lambda r: r.stalls),
     ]
 )
-def test_what_a_lease_refuses(place: Path, tmp_path: Path, row: Row) -> None:
+def test_leases_refuse(place: Path, tmp_path: Path, row: Row) -> None:
     with world_at(place, tmp_path) as world:
         check(world, row)
 
@@ -220,5 +220,5 @@ def test_an_append_that_a_lease_refuses_appends_nothing(place: Path) -> None:
                 lease.close()
             assert writer.append(**step)[0] == before[0][1], "the writer goes on where it stopped"
     message = str(raised.value)
-    for word in ["lane 0", "slot 0", "from 0 on", 'lane_policy is "fail"', "; let go of the lease"]:
+    for word in ["lane 0", "slot 0", "from 0 on", 'lane_policy is "fail"', "; close the lease"]:
         assert word in message

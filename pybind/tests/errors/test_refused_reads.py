@@ -1,4 +1,4 @@
-"""Draws, gathers, reads and waits that cannot be served, and what a closed handle says."""
+"""Draws, gathers, reads and waits that cannot be served, and errors of a closed handle."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ MISSPELT = "did you mean 'capacity'?"
             {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "persistent": True},
             bc.ExistsError,
             "'empty'",
-            "it is not persistent, asked was one that is",
+            "it is not persistent, but a persistent one was requested",
             "choose another name",
         ),
         create(

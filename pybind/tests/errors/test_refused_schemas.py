@@ -16,7 +16,7 @@ def row(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything
 
 
 def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
-    """Try what is no dict of columns."""
+    """Try an object that is not a dict of columns."""
     return Row(case, lambda world: bc.Schema(columns), bc.ArgumentTypeError, words)
 
 

@@ -247,7 +247,7 @@ TYPED: dict[str, list[str]] = {
 
 
 def environments(panel: Any, hold: Any) -> dict[str, object]:  # noqa: ANN401
-    """Make what the page says of environments."""
+    """Make the part of the page about environments."""
     env = PortfolioVectorEnv(panel, 2, autoreset_mode="same_step")
     columns = bc.Schema.from_spaces(
         env.single_observation_space, env.single_action_space, extra={"value": "f4"}
@@ -290,7 +290,7 @@ COMMANDS = [
 
 
 def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: ANN401
-    """Make what the page says of samplers: one that is free, and one that draws ahead."""
+    """Make the part of the page about samplers: one that is free, and one that draws ahead."""
     sampler, busy = hold(pong.sampler(seed=7)), hold(pong.sampler(seed=7))
     left = sampler.batches(8)
     left.close()
@@ -299,7 +299,7 @@ def samplers(pong: bc.ReplayBuffer, hold: Any) -> dict[str, object]:  # noqa: AN
 
 
 class Newcomer:
-    """Types things, and keeps what is printed."""
+    """Types input, and keeps the output."""
 
     def __init__(self, place: Path, files: Path, held: ExitStack) -> None:
         """Set the scene that the page describes."""
@@ -356,7 +356,7 @@ class Newcomer:
         return f">>> {code}\n{self.everywhere(said)}"
 
     def runs(self, command: str) -> str:
-        """Type a command; give it and what it answers."""
+        """Type a command; return it and its output."""
         # As the console script does, in a terminal of 100 columns.
         ran = subprocess.run(
             [sys.executable, "-m", "backcast", *command.split()],

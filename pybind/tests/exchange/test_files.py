@@ -31,7 +31,7 @@ COLUMNS = {
 
 @pytest.fixture
 def buf(tmp_path: Path) -> Iterator[bc.ReplayBuffer]:
-    """Two lanes, three episodes each: one terminated, one truncated, one that goes on."""
+    """Two lanes, three episodes each: one terminated, one truncated, one running."""
     made = bc.ReplayBuffer.create("walk", COLUMNS, capacity=200, lanes=2, dir=tmp_path)
     draw = np.random.default_rng(3)
     with made.writer(2, autoreset_mode="same_step") as writer:
@@ -111,7 +111,7 @@ def test_a_dataset_is_loaded_by_minari(buf: bc.ReplayBuffer, tmp_path: Path) -> 
     minari = pytest.importorskip("minari")
     report = buf.export(tmp_path / "walk-v0")
     dataset = minari.MinariDataset(tmp_path / "walk-v0" / "data")
-    # The last episode of each lane goes on: its newest row is no step yet.
+    # The last episode of each lane is running: its newest row is no step yet.
     assert (dataset.total_episodes, dataset.total_steps) == (report["episodes"], 32)
     assert isinstance(dataset.action_space, gym.spaces.Discrete)
     rows = flat(rows_of(buf, 0))
@@ -215,12 +215,12 @@ READ = '"parquet", "minari" or "npz"$'
         ("x", {"format": "xlsx"}, bc.ArgumentError, f"format is 'xlsx'; give {WRITTEN}"),
         ("x", {"format": 7}, bc.ArgumentTypeError, f"format is 7; give {WRITTEN}"),
         ("x.xlsx", {}, bc.ArgumentError, f"x.xlsx.*format is not known; give format={WRITTEN}"),
-        ("x.npz", {}, bc.ArgumentError, "read and not written"),
+        ("x.npz", {}, bc.ArgumentError, "cannot be exported"),
         ("no/folder/x.csv", {}, bc.StorageError, "cannot write"),
         ("taken.csv", {}, bc.ExistsError, r"taken\.csv exists"),
     ],
 )
-def test_what_cannot_be_exported_says_why(
+def test_impossible_exports_say_why(
     buf: bc.ReplayBuffer,
     tmp_path: Path,
     name: str,
@@ -235,7 +235,7 @@ def test_what_cannot_be_exported_says_why(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_cannot_be_imported_leaves_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
+def test_failed_imports_leave_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
     path = tmp_path / "walk.parquet"
     buf.export(path)
     whole = path.read_bytes()

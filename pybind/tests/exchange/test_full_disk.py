@@ -1,4 +1,4 @@
-"""A disk without room is one error, whatever is written to it.
+"""A full disk raises the same error for every kind of file.
 
 The small disk is mounted in a private namespace, which ends with the process in it.
 """

@@ -1,4 +1,4 @@
-"""Datasets of Minari: what it reads of ours, and what becomes of its own."""
+"""Datasets of Minari: Minari reads ours, and Backcast imports Minari's."""
 
 from __future__ import annotations
 

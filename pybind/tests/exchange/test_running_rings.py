@@ -19,7 +19,7 @@ KINDS = ["running.parquet", "running.csv", "running-v0"]
 
 
 def publish(writer: bc.Writer, rows: int) -> None:
-    """Append rows of an episode that goes on."""
+    """Append rows of a running episode."""
     ends = np.zeros(rows, bool)
     obs = np.zeros((rows, 2_048))
     writer.extend(obs=obs, action=ends.astype("i4"), reward=ends, terminated=ends, truncated=ends)

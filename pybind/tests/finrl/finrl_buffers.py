@@ -25,7 +25,7 @@ def vec(path: Any, n_envs: int = 4, **settings: Any) -> ff.VecFastFinRL:  # noqa
 
 
 def collect(env: Any, buffer: Any, steps: int, seed: int = 1) -> list[tuple[Any, ...]]:  # noqa: ANN401
-    """Play at random; return what was added."""
+    """Play at random; return the added transitions."""
     draw = np.random.default_rng(seed)
     state = env.reset(seed=seed)
     added = []

@@ -119,7 +119,7 @@ def rules_of(config: dict[str, Any], stop_loss_day: str) -> Rules:
 
 
 def compare(found: Mapping[str, Any], expected: Mapping[str, Any], at: str) -> None:
-    """Compare what an environment shows with what it should; it need not show what is empty."""
+    """Compare an environment's state with the expected one; empty parts may be missing."""
     for key, value in expected.items():
         if np.size(value) > 0:
             near(found[key], value, key if key == "reward" else f"{key} {at}")

@@ -1,4 +1,4 @@
-"""Small made-up markets as files: what is late, missing or changed is said by the test."""
+"""Small made-up markets as files; tests choose late, missing and changed rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = ("open", "high", "low", "close", "volume", "zeta", "alpha")
 
 @dataclass
 class Market:
-    """Prices by ticker, float64 ``[days, columns]``, and the rows that are not there."""
+    """Prices by ticker, float64 ``[days, columns]``, and the missing rows."""
 
     rows: dict[str, NDArray[np.float64]]
     missing: set[tuple[str, int]] = field(default_factory=set)

@@ -105,7 +105,7 @@ class Rules:
 
 
 class Account:
-    """One portfolio: what it has, and what becomes of it."""
+    """One portfolio: its holdings, and its changes."""
 
     def __init__(
         self, prices: Prices, rules: Rules, tickers: Sequence[str], draw: Twister | None = None
@@ -262,7 +262,7 @@ class Account:
         return price
 
     def sell(self, tic: str, asked: int) -> float:
-        """Fill a sale, and say what it brought; one whose fee nobody can pay is left."""
+        """Fill a sale, and return its proceeds; a sale whose fee cannot be paid is left out."""
         if self.shares[tic] == 0 or not self.trades(tic):
             return 0.0
         count = min(asked, self.shares[tic])
@@ -317,7 +317,7 @@ class Account:
         }
 
     def metrics(self) -> dict[str, float]:
-        """Say what the episode came to."""
+        """Return the result of the episode."""
         values = np.array(self.values)
         returns = values[1:] / values[:-1] - 1
         spread = returns.std(ddof=1) if len(returns) > 1 else 0.0
@@ -337,7 +337,7 @@ class Account:
         }
 
     def state(self) -> dict[str, Any]:
-        """Show what an environment shows, and what it counts."""
+        """Return the state and the counters of an environment."""
         rules, prices, day = self.rules, self.prices, self.day
         names = list(rules.tech_indicator_list) or prices.indicators
         valuation = rules.valuation or ("open" if rules.indicator_lag else "close")

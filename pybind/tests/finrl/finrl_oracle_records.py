@@ -1,4 +1,4 @@
-"""Windows and buffers written down a second time, from their description alone, as accounts are."""
+"""A second implementation of windows and buffers, from their description alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def table(
 
 
 class Records:
-    """A buffer: what was added, in order, the oldest forgotten first."""
+    """A buffer: the added transitions, in order; the oldest is forgotten first."""
 
     def __init__(self, prices: Prices, rules: Rules, capacity: int) -> None:
         self.prices, self.rules, self.capacity, self.added = prices, rules, capacity, 0
@@ -90,7 +90,7 @@ class Records:
         self.added += 1
 
     def side(self, indices: Sequence[int], name: str, h: int, future: int) -> dict[str, Any]:
-        """Look up what a batch says of its states, or of the states after them."""
+        """Look up a batch's values of its states, or of its next states."""
         parts: dict[str, list[Any]] = {}
         for index in indices:
             stored = self.slots[index]

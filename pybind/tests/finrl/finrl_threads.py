@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def others_run(call: Callable[[], object], times: int = 500) -> bool:
-    """Call again and again until another thread has run, at most so often; say whether it has.
+    """Call repeatedly until another thread has run, or a limit is reached; return whether it has.
 
     Nobody is made to give the interpreter up meanwhile: the other thread runs if the call does.
     """

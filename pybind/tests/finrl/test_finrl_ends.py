@@ -1,4 +1,4 @@
-"""How a transition ended: every sample says terminated and truncated beside the seed's ``done``."""
+"""How a transition ended: every sample has terminated and truncated beside the seed's ``done``."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_single_buffer_says_both(crash: Path) -> None:
         assert s_next[key].tolist() == expected
 
 
-def test_what_only_says_done_and_terminal_is_read_as_before(crash: Path) -> None:
+def test_states_with_done_and_terminal_alone_are_read_as_before(crash: Path) -> None:
     env = ff.VecFastFinRL(crash, 3, return_format="vec", **SETTINGS)
     buffer = ff.VecReplayBuffer(env, 100)
     state = env.reset(seed=1)

@@ -1,4 +1,4 @@
-"""Programs as the seeds' pages have them, the environments' part, with the import changed alone."""
+"""Programs of the seeds' pages about environments; only the import is changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from finrl_market import market
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder with the file that the pages speak of."""
+    """Work in a folder with the file that the pages name."""
     market(120, ["AAPL", "GOOGL", "MSFT", "QQQ", "SPY", "VIX"]).write(tmp_path / "data.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path

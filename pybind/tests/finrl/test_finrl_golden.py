@@ -25,7 +25,7 @@ NUMBERS = [
 
 
 def compare(state: dict[str, Any], recorded: dict[str, Any], names: list[str]) -> None:
-    """Compare a state with what was recorded after a reset or a step."""
+    """Compare a state with the one recorded after a reset or a step."""
     for key in NUMBERS:
         if key in recorded and key in state:
             near(state[key], recorded[key], key)

@@ -46,7 +46,7 @@ def test_a_mask_leaves_what_the_last_step_said(path: Path) -> None:
     assert not any(env.reset(seed=1)[key].any() for key in SAID)
 
 
-def test_indices_begin_where_they_are_told_to(path: Path) -> None:
+def test_indices_begin_where_requested(path: Path) -> None:
     env, _ = ended(path, return_format="json")
     rows = env.reset_indices([3, 0], options={"start_day": [7, 9]})
     assert [row["day"] for row in rows] == [9, 23, 24, 7]
@@ -86,7 +86,7 @@ def test_tickers_are_those_of_what_began_when_auto_reset_comes_late(path: Path) 
 
 
 def spoil(state: Any) -> None:  # noqa: ANN401
-    """Change whatever can be changed in a state."""
+    """Change everything that can be changed in a state."""
     for part in state.values() if isinstance(state, dict) else state:
         if isinstance(part, dict):
             spoil(part)
@@ -99,7 +99,7 @@ def spoil(state: Any) -> None:  # noqa: ANN401
 
 
 def nothing_stays(env: Any, twin: Any, calls: list[Callable[[Any], Any]]) -> None:  # noqa: ANN401
-    """Spoil what every call returns: the next state is that of a twin of which nobody did."""
+    """Spoil the result of every call: the next state still equals that of an untouched twin."""
     for call in calls:
         expected = copy.deepcopy(call(twin))
         state = call(env)
@@ -112,7 +112,7 @@ def nothing_stays(env: Any, twin: Any, calls: list[Callable[[Any], Any]]) -> Non
 
 @pytest.mark.parametrize("auto_reset", [False, True])
 @pytest.mark.parametrize("form", ["vec", "json"])
-def test_what_a_caller_changes_in_a_state_is_in_no_other(
+def test_changes_of_a_state_by_its_caller_reach_no_other_state(
     path: Path, form: str, auto_reset: bool
 ) -> None:
     settings: dict[str, Any] = {"return_format": form, "max_episode_steps": 5}

@@ -167,7 +167,7 @@ def test_a_reset_that_names_tickers_is_taken_where_they_are_drawn(path: Path) ->
         ff.FastFinRL(path, num_tickers=2).reset([])
 
 
-def test_a_state_shows_the_seed_that_random_numbers_go_on_from(path: Path) -> None:
+def test_a_state_shows_the_seed_of_the_next_random_numbers(path: Path) -> None:
     env = ff.FastFinRL(path, macro_tickers=["VIX"], initial_seed=9)
     assert env.reset()["seed"] == 9
     assert env.reset(["AAA"], seed=4)["seed"] == 4

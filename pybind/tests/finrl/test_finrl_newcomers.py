@@ -88,7 +88,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize("typed", TYPED)
-def test_what_cannot_be_is_refused_by_its_name(names: dict[str, Any], typed: str) -> None:
+def test_impossible_arguments_are_refused_by_name(names: dict[str, Any], typed: str) -> None:
     if typed.startswith("wrapper.sample"):
         names["wrapper"].step(np.zeros((2, 2, 2)))
     with pytest.raises(bc.BackcastError) as raised:

@@ -73,7 +73,7 @@ def test_the_rules_written_down_are_those_recorded(case: str, name: str) -> None
 
 
 def compare_fills(account: Account, fills: dict[str, dict[str, float]]) -> None:
-    """Compare what the fills of each ticker come to."""
+    """Compare the totals of each ticker's fills."""
     assert account.fills.keys() == fills.keys()
     for tic, fill in account.fills.items():
         for key, value in fill.items():
@@ -88,7 +88,7 @@ def compare_metrics(found: dict[str, Any], at: int, account: Account, what: str)
 
 
 def portfolios(of: MadeUp, seed: int, count: int = 3) -> tuple[list[Account], np.ndarray[Any, Any]]:
-    """Choose what each of several portfolios trades, in an order of its own, and seeds."""
+    """Choose the tickers of each of several portfolios, in different orders, and seeds."""
     draw = np.random.default_rng(1_000 + seed)
     most = max(1, len(of.tickers) - int(draw.integers(0, 2)))
     lists = [[str(tic) for tic in draw.permutation(of.tickers)[:most]] for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Windows, buffers and the wrapper against a second writing of what they should hold.
+"""Windows, buffers and the wrapper against a second implementation of their content.
 
 What is stored, and what a batch then says, is worked out from portfolios that are traded one by
 one beside the environments; see ``finrl_oracle``.

@@ -66,7 +66,7 @@ def test_a_copy_goes_on_and_its_pickle_begins_anew(tmp_path: Path, single: bool)
     )
 
 
-def test_what_is_private_to_its_process_says_so(tmp_path: Path) -> None:
+def test_private_objects_cannot_be_pickled(tmp_path: Path) -> None:
     path = with_gaps(tmp_path)
     with bc.Panel.from_csv(path, macro=["VIX"]) as panel:
         with pytest.raises(bc.ArgumentTypeError, match="without a name is private"):

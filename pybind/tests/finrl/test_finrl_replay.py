@@ -127,7 +127,7 @@ def test_the_json_states_of_an_environment_are_added_as_they_are(path: Path) -> 
     assert sum(row.done for row in found) > 4
 
 
-def test_what_is_empty_endless_or_of_arrays_is_taken_or_refused(
+def test_empty_endless_and_array_arguments(
     env: ff.VecFastFinRL, buffer: ff.VecReplayBuffer
 ) -> None:
     nothing = buffer.sample(indices=[], history_length=3)

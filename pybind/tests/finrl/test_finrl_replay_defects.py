@@ -38,7 +38,7 @@ def filled(env: ff.VecFastFinRL, steps: int = 20, **settings: Any) -> ff.VecRepl
 
 
 def with_gaps(tmp_path: Path) -> tuple[ff.VecReplayBuffer, set[tuple[str, int]]]:
-    """Make a buffer of 20 days of a market with holes, and say where those are."""
+    """Make a buffer of 20 days of a market with holes, and return the holes."""
     made = market(40, ["AAA", "BBB"], late={"AAA": 3}, gaps=[("BBB", 12), ("BBB", 15)])
     env = vec(made.write(tmp_path / "gaps.csv"), 1)
     buffer = ff.VecReplayBuffer(env, capacity=50)

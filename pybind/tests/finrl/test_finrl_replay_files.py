@@ -1,4 +1,4 @@
-"""Buffers in files: what was saved comes back, and nothing else does."""
+"""Buffers in files: the saved transitions are loaded, and no others."""
 
 from __future__ import annotations
 

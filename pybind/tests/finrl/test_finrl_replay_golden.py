@@ -18,7 +18,7 @@ BUFFERS = [(case, at) for case in CASES for at in range(len(golden(case)["buffer
 
 
 def filled(case: str, recorded: dict[str, Any], **settings: Any) -> ff.VecReplayBuffer:  # noqa: ANN401
-    """Add what was added there, in order."""
+    """Add the recorded transitions, in order."""
     trajectory = trajectory_of(case, recorded["trajectory"])
     env = vec_env(case, trajectory, n_envs=len(trajectory["tickers"]))
     env.reset(trajectory["tickers"], trajectory["env_seeds"])

@@ -55,7 +55,7 @@ def buffer(env: ff.VecFastFinRL) -> Iterator[ff.VecReplayBuffer]:
         ({"next_states": {"day": np.zeros(4, int)}}, "next_states has no 'cash'"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_added(
+def test_invalid_transitions_are_refused_and_not_added(
     env: ff.VecFastFinRL,
     buffer: ff.VecReplayBuffer,
     change: dict[str, Any],

@@ -171,7 +171,7 @@ def test_a_batch_is_of_one_buffer_though_another_thread_makes_it_one_of_other_si
     assert not failed, failed
 
 
-def test_whoever_joins_sees_indicators_as_old_as_the_maker_did(path: Path, tmp_path: Path) -> None:
+def test_joined_buffers_keep_the_indicator_lag(path: Path, tmp_path: Path) -> None:
     with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=tmp_path) as panel:
         env = vec(panel, indicator_lag=3)
         buffer = ff.VecReplayBuffer(env, 20, name="moves", dir=tmp_path)
@@ -246,9 +246,7 @@ def test_a_buffer_without_a_name_or_on_such_a_market_does_not_pickle(
 
 
 @pytest.mark.parametrize("first", ["clear", "load"])
-def test_who_only_clears_or_loads_leaves_the_places_to_those_who_add(
-    path: Path, tmp_path: Path, first: str
-) -> None:
+def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with bc.Panel.from_csv(path, macro=["VIX"], name="prices", dir=home) as panel:

@@ -1,4 +1,4 @@
-"""Random numbers go on wherever no seed is given: the same program plays the same episodes."""
+"""Without a seed the random stream continues: the same program plays the same episodes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("generator", GENERATORS)
 @pytest.mark.parametrize("lists", [None, LISTS, [[], *LISTS, []]])
-def test_who_is_given_no_seed_in_the_first_reset_has_the_stream_of_the_initial_one(
+def test_a_first_reset_without_a_seed_uses_the_initial_seed(
     path: Path, generator: str, lists: list[list[str]] | None
 ) -> None:
     def played_from(seeds: Any, seed: int = 5) -> list[Any]:  # noqa: ANN401

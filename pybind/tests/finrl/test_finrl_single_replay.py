@@ -70,7 +70,7 @@ def test_a_single_environment_has_a_buffer_of_its_own(path: Path) -> None:
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )
 @pytest.mark.parametrize("form", ["json", "vec"])
-def test_what_a_single_environment_adds_is_called_as_its_caller_does(
+def test_errors_use_the_names_of_the_single_environment(
     path: Path, form: Literal["json", "vec"], changed: dict[str, Any], says: str
 ) -> None:
     env = ff.FastFinRL(path, return_format=form)

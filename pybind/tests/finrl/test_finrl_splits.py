@@ -1,4 +1,4 @@
-"""Environments on a part of the days: what comes after is nobody's future."""
+"""Environments on a part of the days: no future window shows later days."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ def test_environments_on_all_days_see_all_of_them(panel: bc.Panel) -> None:
     assert s["macro"]["future_mask"].all()
 
 
-def test_who_joins_or_unpickles_a_buffer_sees_no_more_than_its_maker(
-    panel: bc.Panel, tmp_path: Path
-) -> None:
+def test_joined_and_unpickled_buffers_show_no_later_days(panel: bc.Panel, tmp_path: Path) -> None:
     env = vec(panel, days=(0, END))
     with ff.VecReplayBuffer(env, 200, name="moves", dir=tmp_path) as buffer:
         add_last_days(env, buffer)

@@ -215,7 +215,7 @@ def test_unk_is_no_ticker(unknown: Any) -> None:  # noqa: ANN401
             ff.TickerTokenizer(["A", "<UNK>"])
 
 
-def test_what_no_vocabulary_can_be_is_refused() -> None:
+def test_impossible_vocabularies_are_refused() -> None:
     with pytest.raises(bc.ArgumentError, match='"A" is named twice'):
         ff.TickerTokenizer(["A", "A"])
     with pytest.raises(bc.ArgumentError, match=r'^"<CASH>" is no ticker: .* token 0.*; leave it'):

@@ -212,7 +212,7 @@ def test_the_modes_store_the_same_transitions(path: Path) -> None:
     assert all(row.next_state_day == row.state_day + 1 for row in rows), "also in the last step"
 
 
-def test_what_is_drawn_is_what_was_observed(path: Path) -> None:
+def test_drawn_states_equal_the_observed_ones(path: Path) -> None:
     envs = made(path, shuffle_tickers=True, n_envs=2)
     obs, _ = envs.reset(seed=9)
     seen = []

@@ -28,7 +28,7 @@ def made(path: Path, **changes: Any) -> ff.VecFinRLWrapper:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_the_environment_says_is_of_the_episode_that_is_stepped(path: Path, mode: str) -> None:
+def test_the_environment_reports_the_episode_that_is_stepped(path: Path, mode: str) -> None:
     wrapper = made(path, autoreset_mode=mode, max_episode_steps=4, record=True)
     obs, _ = wrapper.reset(seed=3)
     env, seen = wrapper.env, set()
@@ -90,7 +90,7 @@ def test_stepping_the_environment_itself_leaves_buffer_and_wrapper_right(path: P
     assert not made(path, auto_reset=False).env.auto_reset()
 
 
-def test_what_the_caller_changes_is_not_what_is_stored_or_said(path: Path) -> None:
+def test_changes_by_the_caller_are_neither_stored_nor_reported(path: Path) -> None:
     wrapper = made(path)
     wrapper.reset(seed=1)
     state = wrapper.env.get_state()

@@ -1,4 +1,4 @@
-"""A small ring whose observations count its rows: what the tests of sampling draw from."""
+"""A small ring whose observations count its rows, for the tests of sampling."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Episode:
-    """Steps and, once it has ended, the final observation: a row of its own."""
+    """Steps and, once it has ended, the final observation in one more row."""
 
     first: int
     steps: list[Step] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Item:
-    """A transition and what there is around it."""
+    """A transition and its neighbours."""
 
     lane: int
     seq: int

@@ -339,7 +339,7 @@ def fails(what: BaseException) -> int:
     raise what
 
 
-def test_an_exception_on_whose_way_an_iterator_is_let_go_of_stays_itself() -> None:
+def test_an_exception_that_drops_an_iterator_is_unchanged() -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf:
         with buf.writer() as writer:
             for t in range(50):

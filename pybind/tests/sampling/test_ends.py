@@ -40,7 +40,7 @@ class Actor:
         self.count += any(end)
 
     def episode(self, steps: int, end: tuple[bool, bool] = GOES) -> None:
-        """Write an episode; one that goes on is not ended."""
+        """Write an episode, without an end if it is running."""
         for _ in range(steps - 1):
             self.step()
         self.step(end)
@@ -48,7 +48,7 @@ class Actor:
 
 @contextmanager
 def actor(capacity: int) -> Iterator[Actor]:
-    """Make a ring of one lane and somebody who writes to it."""
+    """Make a ring of one lane and its writer."""
     buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=capacity)
     with buf.writer(autoreset_mode="same_step") as writer:
         yield Actor(buf, writer)

@@ -1,4 +1,4 @@
-"""Gathering by index: what is missing is said or masked, and indices may have any shape."""
+"""Gathering by index: missing rows are refused or masked, and indices may have any shape."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_indices_have_the_shape_that_a_call_gave_them(buf: bc.ReplayBuffer) -> N
 
 
 @pytest.mark.parametrize("into", ["new", "batch", "dict"])
-def test_what_is_missing_is_masked(buf: bc.ReplayBuffer, into: str) -> None:
+def test_missing_transitions_are_masked(buf: bc.ReplayBuffer, into: str) -> None:
     fill(buf)
     index = np.array([49, 48, 3, 40, -1, 40, 1 << 48])
     there = [False, True, False, True, False, True, False]

@@ -25,7 +25,7 @@ MODES = ("next_step", "same_step", "disabled")
 
 @st.composite
 def windows(draw: st.DrawFn) -> Windows:
-    """Choose what a sampler is asked for."""
+    """Choose the options of a sampler."""
     n_step = draw(st.none() | st.integers(1, 6))
     return Windows(
         history=draw(st.none() | st.integers(1, 6)),

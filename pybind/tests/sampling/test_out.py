@@ -289,7 +289,7 @@ def test_a_numpy_array_outlives_everything_it_came_from() -> None:
     np.testing.assert_array_equal(tail, expected)
 
 
-def test_threads_that_share_a_batch_are_told_apart_or_take_turns() -> None:
+def test_threads_that_share_a_batch_are_refused_or_take_turns() -> None:
     buf = filled(steps=5_000, ends=1_000, capacity=6_000)
     out = buf.sampler(seed=1).sample(2_000)
     refused: list[str] = []

@@ -137,7 +137,7 @@ def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
         ({"priority": 0.6, "eps": -1}, bc.SampleError, "eps is -1"),
         ({"priority": 0.6, "weights": "all"}, bc.SampleError, "weights is `all`"),
         ({"priority": 0.6, "table": "../x"}, bc.ArgumentError, "cannot name"),
-        ({"priority": 0.7}, bc.ExistsError, "its exponent is 0.6, asked was 0.7"),
+        ({"priority": 0.7}, bc.ExistsError, "its exponent is 0.6, but 0.7 was requested"),
         ({"priority": 0.6, "eps": 1.0}, bc.ExistsError, "its eps is"),
     ],
 )

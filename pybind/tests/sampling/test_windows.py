@@ -1,4 +1,4 @@
-"""Returns and windows from Python, against sums and slices of what was written."""
+"""Returns and windows from Python, against sums and slices of the written rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ring with a column of every dtype, and what is compared of two rings."""
+"""A ring with a column of every dtype, and a comparison of two rings."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ with bc.ReplayBuffer.load("walk@epoch", "again", store=sys.argv[1]) as buf:
 """
 
 
-def test_a_training_goes_on_after_everything_went(
+def test_a_training_continues_after_a_full_restart(
     place: Path, tmp_path: Path, start: Callable[..., Any]
 ) -> None:
     with ring(place) as buf, buf.sampler(seed=5, history=3) as sampler:

@@ -1,4 +1,4 @@
-"""The files of a snapshot, read by programs that know nothing of it."""
+"""The files of a snapshot, read by other programs."""
 
 from __future__ import annotations
 

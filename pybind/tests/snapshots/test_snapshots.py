@@ -1,4 +1,4 @@
-"""Snapshots from Python: saved, listed, loaded, opened, verified, removed; and what is refused."""
+"""Snapshots from Python: saved, listed, loaded, opened, verified, removed and refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_writer_goes_on_with_a_new_episode_that_continues_nothing(
         assert report["rows"] == 26
 
 
-def test_what_earlier_snapshots_have_is_not_written_again(place: Path, tmp_path: Path) -> None:
+def test_rows_of_earlier_snapshots_are_not_written_again(place: Path, tmp_path: Path) -> None:
     with ring(place, 100) as buf, buf.writer(2, "next_step") as writer:
         first = buf.snapshot("a", store=tmp_path)
         append(writer, 3, seed=2)
@@ -111,7 +111,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
             assert repr(opened).startswith("<backcast.ReplayBuffer: snapshot 'walk@a', ")
             assert opened.is_snapshot
             assert opened.saved_state == {"step": 7}
-            with pytest.raises(bc.WriterError, match="is a snapshot, which nobody writes"):
+            with pytest.raises(bc.WriterError, match="is a snapshot, which is read-only"):
                 opened.writer()
             with opened.lease(0, 0, 100) as rows:
                 np.testing.assert_array_equal(rows["reward"], opened.rows(0, 0, 100)["reward"])
@@ -201,7 +201,7 @@ def test_the_state_comes_back_to_the_bit(place: Path, tmp_path: Path, state: obj
 
 
 def shown(state: object) -> str:
-    """Tell apart what is equal, 0.0 and -0.0: integers too long for repr in hexadecimal digits."""
+    """Represent values so that 0.0 and -0.0 differ; integers too long for repr in hexadecimal."""
     if isinstance(state, dict):
         return f"{{{', '.join(f'{key!r}: {shown(item)}' for key, item in sorted(state.items()))}}}"
     if isinstance(state, list):
@@ -264,7 +264,7 @@ def test_a_state_that_json_lacks_is_refused_and_nothing_is_saved(
     assert not (tmp_path / "store").exists()
 
 
-def test_progress_is_told_and_what_it_raises_leaves_nothing(
+def test_progress_is_reported_and_its_exceptions_leave_no_files(
     wide: bc.ReplayBuffer, place: Path, tmp_path: Path
 ) -> None:
     told: list[tuple[int, int]] = []
@@ -307,7 +307,7 @@ def test_progress_is_told_and_what_it_raises_leaves_nothing(
     assert [one["name"] for one in bc.list(dir=place)] == ["wide"]
 
 
-def test_what_is_done_ends_with_all_there_is(place: Path, tmp_path: Path) -> None:
+def test_progress_ends_at_the_total(place: Path, tmp_path: Path) -> None:
     """The columns of the ring are narrow, so files are much larger than its rows."""
     told: list[tuple[int, int]] = []
 
@@ -548,7 +548,7 @@ def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object
         ),
     ],
 )
-def test_what_is_refused_says_why_and_changes_nothing(
+def test_refusals_say_why_and_change_nothing(
     place: Path,
     tmp_path: Path,
     do: Callable[[bc.ReplayBuffer, Path, Path], object],

@@ -23,8 +23,8 @@ pub const OTHER_VERSION: &str = "another version of Backcast made it";
 pub enum SegmentError {
     /// Nothing of that name exists, or it is being removed.
     #[error(
-        "no {kind} named `{name}` in {base}; {}`backcast ls` shows what there is, \
-         or name the directory where it was created (BACKCAST_DIR)",
+        "no {kind} named `{name}` in {base}; {}`backcast ls` lists what exists, or name the \
+         directory where it was created (BACKCAST_DIR)",
         near.as_ref().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default()
     )]
     NotFound {
@@ -51,10 +51,10 @@ pub enum SegmentError {
         /// Held by a process, persistent, or [`OTHER_VERSION`].
         state: &'static str,
     },
-    /// Requested the object exists but is not the one.
+    /// The object exists, but differs from the requested one.
     #[error(
-        "the {kind} named `{name}` differs from what was asked: {what}; \
-         ask for the same, choose another name, or use exist=\"replace\""
+        "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
+         choose another name, or use exist=\"replace\""
     )]
     Different {
         /// Ring or panel.
@@ -66,8 +66,8 @@ pub enum SegmentError {
     },
     /// A table of priorities has other settings than those requested.
     #[error(
-        "the table `{table}` of priorities differs from what was asked: {what}; ask for the same, \
-         or choose another name for the table"
+        "the table `{table}` of priorities differs from the requested one: {what}; ask for the \
+         same, or choose another name for the table"
     )]
     TableDiffers {
         /// Name of the table.
@@ -88,8 +88,8 @@ pub enum SegmentError {
     },
     /// The object lost its name while a process held it.
     #[error(
-        "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but \
-         nobody can join it any more; attach again to join what has the name now"
+        "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but no \
+         process can join it any more; attach again to join the one that has the name now"
     )]
     Unlinked {
         /// Ring or panel.
@@ -97,8 +97,10 @@ pub enum SegmentError {
         /// Name it had.
         name: String,
     },
-    /// The process that filled the object gave up.
-    #[error("the {kind} named `{name}` was given up before it was whole; nothing of it is left")]
+    /// The process that filled the object abandoned it.
+    #[error(
+        "the {kind} named `{name}` was abandoned before it was complete; nothing of it is left"
+    )]
     Abandoned {
         /// Ring or panel.
         kind: Kind,
@@ -113,8 +115,8 @@ pub enum SegmentError {
     },
     /// Only the keeper of a ring in memfds can resize it.
     #[error(
-        "`{name}` lies in memfds, which the daemon that keeps them can make larger, and nobody \
-         else; use `backcast resize` or `client.resize` while `backcast serve` runs"
+        "`{name}` is in memfds, which only the daemon that keeps them can enlarge; use `backcast \
+         resize` or `client.resize` while `backcast serve` runs"
     )]
     NotItsKeeper {
         /// Name of the ring.
@@ -122,8 +124,8 @@ pub enum SegmentError {
     },
     /// A resize to fewer rows than a lane keeps.
     #[error(
-        "the lanes of `{name}` keep {is} rows each, asked were {asked}: a ring can only grow; ask \
-         for more, or make another ring"
+        "the lanes of `{name}` keep {is} rows each, but {asked} were requested: a ring can only \
+         grow; ask for more, or make another ring"
     )]
     NotLarger {
         /// Name of the ring.
@@ -182,9 +184,9 @@ pub enum SegmentError {
     },
     /// The sealed memory of a ring went away with the processes that held it.
     #[error(
-        "the memory behind {path} is gone, or out of reach: process {pid} made it, and none that \
-         this one can look at has it; make the ring anew, and let a daemon keep it (`backcast \
-         serve`)"
+        "the memory of {path} is lost or out of reach: process {pid} created it, and no process \
+         that this one can inspect holds it; create the ring again, and let a daemon keep it \
+         (`backcast serve`)"
     )]
     MemoryGone {
         /// Place of the link to the memory.

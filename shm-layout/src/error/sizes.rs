@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_as_what_they_belong_to() {
+    fn files_are_named_by_their_objects() {
         for (path, text) in [
             ("/dev/shm/backcast-7/pong.ring/lane-0001.dat", "ring `pong` in /dev/shm/backcast-7"),
             ("/dev/shm/backcast-7/prices.panel", "panel `prices` in /dev/shm/backcast-7"),

@@ -7,7 +7,7 @@
     reason = "columns begin on multiples of 8 and their word divides their width"
 )]
 
-pub(crate) mod numbers;
+pub(crate) mod huge_array;
 pub(crate) mod prefetch;
 pub(crate) mod racy_copy;
 pub(crate) mod rank;

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asking_ends_whatever_is_asked_for() {
+    fn prefetching_ends_for_any_length() {
         let from = std::ptr::without_provenance::<u8>(LINE + 3);
         for len in [0, 1, LINE, MAX_PREFETCH_BYTES + 1, usize::MAX] {
             prefetch_range(from, len);

@@ -1,7 +1,7 @@
 //! Ranks a few dozen keys without branches: how many keys are less than each.
 
 /// Keys of one block, which are compared in parallel.
-pub const RANKED_AT_ONCE: usize = 32;
+pub const RANK_BLOCK: usize = 32;
 
 /// Writes, for each block of keys, how many of the first `count` keys are less than each of them.
 ///
@@ -18,7 +18,7 @@ pub fn ranks(keys: &[i16], count: usize, ranks: &mut [i16]) {
         // SAFETY: the processor has what the function is compiled for, as was just asked.
         return unsafe { with_avx2(keys, others, ranks) };
     }
-    let blocks = keys.chunks_exact(RANKED_AT_ONCE).zip(ranks.chunks_exact_mut(RANKED_AT_ONCE));
+    let blocks = keys.chunks_exact(RANK_BLOCK).zip(ranks.chunks_exact_mut(RANK_BLOCK));
     for (keys, ranks) in blocks {
         ranks.fill(0);
         for &other in others {
@@ -37,10 +37,10 @@ fn with_avx2(keys: &[i16], others: &[i16], ranks: &mut [i16]) {
         _mm256_cmpgt_epi16, _mm256_loadu_si256, _mm256_set1_epi16, _mm256_setzero_si256,
         _mm256_storeu_si256, _mm256_sub_epi16,
     };
-    let (blocks, _) = keys.as_chunks::<RANKED_AT_ONCE>();
-    let (ranks, _) = ranks.as_chunks_mut::<RANKED_AT_ONCE>();
+    let (blocks, _) = keys.as_chunks::<RANK_BLOCK>();
+    let (ranks, _) = ranks.as_chunks_mut::<RANK_BLOCK>();
     for (block, ranks) in blocks.iter().zip(ranks) {
-        let (low, high) = block.split_at(RANKED_AT_ONCE / 2);
+        let (low, high) = block.split_at(RANK_BLOCK / 2);
         // SAFETY: 16 numbers of two bytes each.
         let (low, high) = unsafe {
             (_mm256_loadu_si256(low.as_ptr().cast()), _mm256_loadu_si256(high.as_ptr().cast()))
@@ -51,7 +51,7 @@ fn with_avx2(keys: &[i16], others: &[i16], ranks: &mut [i16]) {
             of_low = _mm256_sub_epi16(of_low, _mm256_cmpgt_epi16(low, other));
             of_high = _mm256_sub_epi16(of_high, _mm256_cmpgt_epi16(high, other));
         }
-        let (low, high) = ranks.split_at_mut(RANKED_AT_ONCE / 2);
+        let (low, high) = ranks.split_at_mut(RANK_BLOCK / 2);
         // SAFETY: as above.
         unsafe {
             _mm256_storeu_si256(low.as_mut_ptr().cast(), of_low);
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_rank_is_the_number_of_keys_that_are_less() {
         for blocks in 0..4 {
-            let len = blocks * RANKED_AT_ONCE;
+            let len = blocks * RANK_BLOCK;
             let mut keys: Vec<i16> = vec![];
             let mut key = 12_345_i16;
             for _ in 0..len {

@@ -6,7 +6,7 @@
 
 /// Loops that gain from wide vectors: over three slices that are read and two that are written.
 /// `with` is any other argument.
-pub trait Wide<A, B, C, D, E, With, Output> {
+pub trait SimdKernel<A, B, C, D, E, With, Output> {
     /// Runs the loops.
     ///
     /// Must be `#[inline(always)]`, as must the functions with loops that it calls: a function that
@@ -17,14 +17,14 @@ pub trait Wide<A, B, C, D, E, With, Output> {
 
 /// Runs `W` as compiled for the widest vectors that this processor has.
 #[inline]
-pub fn wide<W, A, B, C, D, E, With, Output>(
+pub fn run_simd<W, A, B, C, D, E, With, Output>(
     _work: W,
     (r1, r2, r3): (&[A], &[B], &[C]),
     (w1, w2): (&mut [D], &mut [E]),
     with: With,
 ) -> Output
 where
-    W: Wide<A, B, C, D, E, With, Output>,
+    W: SimdKernel<A, B, C, D, E, With, Output>,
 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
@@ -38,7 +38,7 @@ where
             with: With,
         ) -> Output
         where
-            W: Wide<A, B, C, D, E, With, Output>,
+            W: SimdKernel<A, B, C, D, E, With, Output>,
         {
             W::run(r1, r2, r3, w1, w2, with)
         }
@@ -63,7 +63,7 @@ fn as_everywhere<W, A, B, C, D, E, With, Output>(
     with: With,
 ) -> Output
 where
-    W: Wide<A, B, C, D, E, With, Output>,
+    W: SimdKernel<A, B, C, D, E, With, Output>,
 {
     W::run(r1, r2, r3, w1, w2, with)
 }
@@ -72,7 +72,7 @@ where
 /// saturate, and NaN becomes `i32::MIN`.
 #[inline(always)]
 #[must_use]
-pub fn whole_part(value: f64) -> i32 {
+pub fn trunc_to_i32(value: f64) -> i32 {
     const LEAST: f64 = i32::MIN as f64;
     const MOST: f64 = i32::MAX as f64;
     let value = if value > LEAST { value } else { LEAST };
@@ -87,7 +87,7 @@ mod tests {
 
     struct Sums;
 
-    impl Wide<f64, (), (), f64, (), f64, f64> for Sums {
+    impl SimdKernel<f64, (), (), f64, (), f64, f64> for Sums {
         #[expect(clippy::inline_always, reason = "as the trait asks")]
         #[inline(always)]
         fn run(
@@ -111,7 +111,7 @@ mod tests {
     fn wide_vectors_change_no_bit() {
         let values: Vec<f64> = (0..101_u32).map(|n| (f64::from(n) * 0.37).sin()).collect();
         let (mut products, mut plain) = (vec![0.0; 101], vec![0.0; 101]);
-        let sum = wide(Sums, (&values, &[], &[]), (&mut products, &mut []), 1.1);
+        let sum = run_simd(Sums, (&values, &[], &[]), (&mut products, &mut []), 1.1);
         let plain_sum = Sums::run(&values, &[], &[], &mut plain, &mut [], 1.1);
         assert_eq!(sum.to_bits(), plain_sum.to_bits());
         let bits = |of: &[f64]| of.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
@@ -124,8 +124,8 @@ mod tests {
         let edges = [0.0, -0.0, 0.999, -0.999, 7.5, -7.5, 2_147_483_646.9, -2_147_483_647.9];
         let beyond = [2_147_483_647.0, 2_147_483_648.0, -2_147_483_648.0, 1e300, -1e300];
         for value in edges.into_iter().chain(beyond).chain([f64::INFINITY, f64::NEG_INFINITY]) {
-            assert_eq!(whole_part(value), value as i32, "{value}");
+            assert_eq!(trunc_to_i32(value), value as i32, "{value}");
         }
-        assert_eq!(whole_part(f64::NAN), i32::MIN);
+        assert_eq!(trunc_to_i32(f64::NAN), i32::MIN);
     }
 }

@@ -1,4 +1,4 @@
-//! A lane claimed by its one writer: stores of rows, and what the lane says of its writers.
+//! A lane claimed by its one writer: stores of rows, and the record of its writers.
 
 use std::io;
 use std::sync::Arc;

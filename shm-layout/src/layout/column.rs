@@ -148,7 +148,7 @@ impl FromStr for DType {
 pub enum Role {
     /// Part of the observation: known before the action, present in a FINAL row, has a `next_`.
     Obs = 1,
-    /// Part of the step: the action and what it caused; zero in a FINAL row.
+    /// Part of the step: the action or a result of it; zero in a FINAL row.
     Step = 2,
 }
 
@@ -303,7 +303,7 @@ impl Column {
     }
 }
 
-/// A column as it stands in the schema block of `ring.ctl`.
+/// A column in the schema block of `ring.ctl`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct ColumnRecord {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_nobody_are_no_columns() {
+    fn invalid_records_are_refused() {
         let good =
             ColumnRecord::new(&Column::new("a", DType::F32, &[2], Role::Step).unwrap(), 0, 0);
         let bad = |change: fn(&mut ColumnRecord)| {

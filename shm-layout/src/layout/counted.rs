@@ -1,4 +1,4 @@
-//! Lanes for tests, whose bytes tell where they stand.
+//! Lanes for tests, whose bytes encode their position.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) fn lanes(widths: &[usize], lane_capacity: u64) -> Vec<Arc<Lane>> {
     lanes.into()
 }
 
-/// Returns the bytes of a row that stands in a slot.
+/// Returns the bytes of the row in a slot.
 pub(super) fn row(slot: u64, width: usize) -> Vec<u8> {
     (0..width).map(|i| u8::try_from((usize::try_from(slot).unwrap() + i) % 256).unwrap()).collect()
 }

@@ -41,7 +41,7 @@ pub struct RingSpec {
     pub policy: LanePolicy,
     /// Whether to request huge pages.
     pub huge_pages: bool,
-    /// Whether the ring lies in sealed memfds instead of files, which no process can truncate
+    /// Whether the ring is in sealed memfds instead of files, which no process can truncate
     /// (Linux).
     pub memfd: bool,
     /// Whether the ring is a snapshot: its rows are stored before it has a name, and it has no
@@ -69,7 +69,7 @@ pub struct ColumnPlace {
 pub struct Geometry {
     /// Rows of a lane that a reader may count on.
     pub lane_capacity: u64,
-    /// Physical rows of a lane; row `seq` stands in slot `seq % slots`.
+    /// Physical rows of a lane; row `seq` is in slot `seq % slots`.
     pub slots: u64,
     /// A place per column, in the columns' order.
     pub places: Vec<ColumnPlace>,
@@ -157,7 +157,7 @@ impl Geometry {
     }
 }
 
-/// Returns the columns with their numbers, in the order in which they stand in a file: narrow ones
+/// Returns the columns with their numbers, in the order that they have in a file: narrow ones
 /// first, those of equal width as in the schema.
 ///
 /// The end of a file after its last whole huge page lies on small pages, each of which costs a TLB

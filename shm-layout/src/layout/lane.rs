@@ -53,12 +53,12 @@ impl Counter {
 
 /// Address at which a later copy begins, so that its memory can be prefetched.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead(*const u8);
+pub struct PrefetchAddress(*const u8);
 
-impl Ahead {
+impl PrefetchAddress {
     /// Prefetches `len` bytes. Reads nothing, changes nothing, never fails.
     #[inline]
-    pub fn ask(self, len: usize) {
+    pub fn prefetch(self, len: usize) {
         prefetch::prefetch_range(self.0, len);
     }
 }
@@ -162,13 +162,13 @@ impl Lane {
         self.memory.len() as u64
     }
 
-    /// Returns how often the lane was claimed, as its writers say.
+    /// Returns how often the lane was claimed, by the account of its writers.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.counter(Counter::GENERATION).load(Ordering::Relaxed)
     }
 
-    /// Returns the process id of the last writer, as it says. For messages, never for decisions.
+    /// Returns the process id that the last writer stored. For messages, never for decisions.
     #[must_use]
     pub fn pid(&self) -> u64 {
         self.counter(Counter::PID).load(Ordering::Relaxed)
@@ -241,13 +241,13 @@ impl Lane {
     /// an address that is harmless to prefetch.
     #[inline]
     #[must_use]
-    pub fn ahead(&self, column: usize, slot: u64) -> Ahead {
+    pub fn prefetch_address(&self, column: usize, slot: u64) -> PrefetchAddress {
         let Some(PlacedColumn { offset, width, .. }) = self.columns.get(column).copied() else {
-            return Ahead(std::ptr::null());
+            return PrefetchAddress(std::ptr::null());
         };
         #[expect(clippy::cast_possible_truncation, reason = "only ever asked for, never read")]
         let at = (slot as usize).wrapping_mul(width).wrapping_add(offset);
-        Ahead(self.memory.base().wrapping_add(at))
+        PrefetchAddress(self.memory.base().wrapping_add(at))
     }
 
     /// Returns the slot that is `rows` after a slot.
@@ -350,7 +350,7 @@ impl Lane {
     }
 }
 
-/// Copies what a lane says of its writers to the lane that takes its place.
+/// Copies the record of a lane's writers to the lane that replaces it.
 pub(crate) fn copy_writer_counters(from: &Lane, to: &Lane) {
     for counter in [
         Counter::GENERATION,

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use crate::kernels::racy_copy;
 use crate::layout::lane::PlacedColumn;
 
-/// The columns of a lane at addresses of their own.
+/// A second mapping of the columns of a lane.
 #[derive(Debug)]
 pub struct LaneAlias {
     base: NonNull<u8>,
@@ -19,7 +19,7 @@ pub struct LaneAlias {
     columns: Box<[PlacedColumn]>,
     slots: u64,
     /// Address of the lane itself, and how often its ring was resized: after a relocation the next
-    /// memory may come to lie at the same address.
+    /// memory may be mapped at the same address.
     of: (usize, u32),
     /// Process that mapped it: a forked child has none of the memory, and may have other memory
     /// there.
@@ -33,7 +33,7 @@ unsafe impl Send for LaneAlias {}
 unsafe impl Sync for LaneAlias {}
 
 impl LaneAlias {
-    /// Maps `len` bytes from `memory` on once more. Returns `None` where the system cannot.
+    /// Maps `len` bytes of `memory` a second time. Returns `None` if the system cannot.
     ///
     /// # Safety
     /// `memory` is the page-aligned beginning of a live shared mapping of at least `len` bytes,

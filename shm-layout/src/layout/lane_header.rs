@@ -1,4 +1,4 @@
-//! The header of a lane: its identity, then the counters of its one writer on lines of their own.
+//! The header of a lane: its identity, then the counters of its one writer on separate cache lines.
 
 use std::mem::offset_of;
 
@@ -24,7 +24,7 @@ pub struct LaneIdentity {
     pub schema_hash: [u8; 16],
     /// Number of the lane.
     pub lane: u32,
-    /// How often the ring had been resized when the file was made.
+    /// Resizes of the ring before the file was created.
     pub resizes: u32,
     /// Physical rows.
     pub slots: u64,
@@ -82,7 +82,7 @@ pub struct LaneHeader {
     pub pid: u64,
     /// When it was claimed, nanoseconds since 1970.
     pub claimed_unix_ns: u64,
-    /// Rows that writers dropped because a lease was in the way.
+    /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
     /// How often a writer waited, dropped or failed because of a lease.
     pub stalls: u64,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A lease is never revoked: its holder reads the rows by plain loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LanePolicy {
-    /// The ring grants no leases, so nothing is ever in the way. The cheapest.
+    /// The ring grants no leases, so no lease ever blocks a writer. The cheapest policy.
     Overwrite,
     /// Wait until the lease ends, once per lease and no longer than this; then drop the new row and
     /// mark a gap.

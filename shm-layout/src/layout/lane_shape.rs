@@ -27,7 +27,7 @@ pub(crate) struct LaneShapes {
 }
 
 impl LaneShapes {
-    /// Shapes of a ring that `spec` describes, whatever the size of its lanes.
+    /// Shapes of a ring that `spec` describes, for any size of its lanes.
     pub(crate) fn new(ring_uuid: [u8; 16], spec: RingSpec, map_align: u64) -> Self {
         Self { ring_uuid, spec, map_align, known: Mutex::default() }
     }

@@ -54,7 +54,7 @@ pub(crate) fn is_of_other_version(file: impl AsFd) -> bool {
     if rustix::io::pread(file, &mut begin, 0) != Ok(begin.len()) {
         return false;
     }
-    // Magic, version and byte order tag stand in the same places in every version.
+    // Magic, version and byte order tag have the same places in every version.
     let [magic, rest] = [&begin[..8], &begin[8..]];
     let ours = [crate::layout::superblock::MAGIC, crate::layout::sealed_header::SEALED_MAGIC];
     let version = rest.first_chunk().map_or(LAYOUT_VERSION, |bytes| u32::from_le_bytes(*bytes));

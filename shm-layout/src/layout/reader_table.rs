@@ -13,11 +13,11 @@ use crate::os::mapping::Mapping;
 
 /// Bytes of the header of `ring.rdr`.
 pub(crate) const READERS_HEADER_BYTES: u64 = 128;
-/// Bytes of a notifier: a line of its own.
+/// Bytes of a notifier: a whole cache line.
 pub(crate) const NOTIFIER_BYTES: u64 = 128;
 /// Notifiers of a ring: published, released.
 pub(crate) const NOTIFIERS: u64 = 2;
-/// Bytes of a reader's slot: a line of its own.
+/// Bytes of a reader's slot: a whole cache line.
 pub(crate) const READER_SLOT_BYTES: u64 = 128;
 /// Byte of `ring.rdr` that is not 0 once the ring has lost its name. It is the highest byte of
 /// [`NotifierBytes::resizes`], so that writers learn of both by one load.

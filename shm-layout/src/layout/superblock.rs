@@ -16,7 +16,7 @@ pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 pub const LAYOUT_VERSION: u32 = 7;
 /// Reads as another number on a host of the other byte order.
 pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
-/// Counters of different writers stand on lines of their own: two 64-byte lines, because x86
+/// Counters of different writers are on separate cache lines: two 64-byte lines, because x86
 /// prefetches in pairs and other machines have 128-byte lines.
 pub(crate) const LINE_BYTES: u32 = 128;
 

@@ -1,5 +1,5 @@
 //! Byte tables as data. A test compares docs/layout.md with them, and their hash is the fingerprint
-//! by which two builds know that they agree.
+//! by which two builds check that they agree.
 
 use std::mem::offset_of;
 use std::sync::OnceLock;

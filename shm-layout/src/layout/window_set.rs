@@ -130,7 +130,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     /// Adds the window of a lane that begins in `slot`.
     ///
     /// Returns `false` if the window is not contiguous in its lane, or its lane has other columns:
-    /// a placeholder stands for it then. Nothing is added to a full set.
+    /// the set holds a placeholder for it then. Nothing is added to a full set.
     #[inline]
     pub fn push(&mut self, lane: &'a Lane, slot: u64) -> bool {
         let contiguous = slot < lane.slots && lane.slots - slot >= self.rows;

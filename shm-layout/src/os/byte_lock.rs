@@ -25,7 +25,7 @@ pub(crate) enum LockMode {
 #[derive(Debug)]
 pub(crate) struct LockFile {
     fd: OwnedFd,
-    /// The process that opened it: a forked child has a copy, which must not let go of anything.
+    /// Process that opened it. A forked child has a copy, which must not release locks.
     pid: u32,
     #[cfg(not(target_os = "linux"))]
     files: portable::Files,
@@ -144,7 +144,7 @@ impl LockFile {
         self.pid == std::process::id()
     }
 
-    /// The descriptor, for what is not a lock.
+    /// Returns the descriptor, for other uses than locks.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -19,7 +19,7 @@ impl Access {
     }
 }
 
-/// Creates a file, readable and writable by this user alone.
+/// Creates a file that only this user can read and write.
 pub(crate) fn make(dir: impl AsFd, name: &str, path: &Path) -> Result<File, SegmentError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::from_raw_mode(0o600))
@@ -27,7 +27,7 @@ pub(crate) fn make(dir: impl AsFd, name: &str, path: &Path) -> Result<File, Segm
     Ok(File::from(fd))
 }
 
-/// Opens a file of exactly `len` bytes that belongs to this user alone.
+/// Opens a file of exactly `len` bytes that only this user can access.
 pub(crate) fn open(
     dir: impl AsFd,
     name: &str,
@@ -53,12 +53,12 @@ pub(crate) fn open(
     Ok(fd)
 }
 
-/// Opens a directory that belongs to this user alone.
+/// Opens a directory that only this user can access.
 pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
     open_dir_at(rustix::fs::CWD, path.as_os_str(), path)
 }
 
-/// Opens a directory of this user alone in another one. `path` is for messages.
+/// Opens a directory in another one, if only this user can access it. `path` is for messages.
 pub(crate) fn open_dir_at(
     dir: impl AsFd,
     name: &OsStr,

@@ -36,7 +36,7 @@ impl ReleasedOnFork {
         ONCE.call_once(watch);
         let descriptor = lock.as_fd().as_raw_fd();
         let mut place = LISTED.load(Ordering::Acquire);
-        // SAFETY: places are leaked: what the list holds lives as long as the process.
+        // SAFETY: places are leaked, so the entries of the list live as long as the process.
         while let Some(found) = unsafe { place.as_ref() } {
             // ORDERING: relaxed; the handler runs in a copy of the thread that forked, and what
             // another thread stores meanwhile may be missed by it, as may the descriptor itself.

@@ -46,7 +46,7 @@ pub(crate) enum NotifyBarrier {
     /// Sleepers order it with `membarrier`, for which this process has registered.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "needs membarrier"))]
     Membarrier,
-    /// A fence of its own at every publish.
+    /// A fence at every publish.
     Fence,
 }
 

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_is_whole_pages_and_changes_no_byte() {
+    fn granted_pages_are_whole_and_no_byte_changes() {
         use std::io::{Read, Seek, Write};
         let mut file = scratch();
         let sent: Vec<u8> = (0..=250).cycle().take(5 << 20).collect();

@@ -104,7 +104,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn who_holds_a_byte_alone_is_found_among_all_processes() {
+    fn the_exclusive_holder_of_a_byte_is_found() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
             let options = std::fs::File::options().read(true).write(true).to_owned();

@@ -179,7 +179,7 @@ impl Mapping {
         #[cfg(target_os = "linux")]
         // SAFETY: exactly the range of this mapping, which is writable. No byte is changed.
         match unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxPopulateWrite) } {
-            // Linux < 5.14 does not know the advice.
+            // Linux < 5.14 lacks this advice.
             Err(rustix::io::Errno::INVAL) => {}
             done => return Ok(done?),
         }

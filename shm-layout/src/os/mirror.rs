@@ -12,8 +12,8 @@ use crate::os::mapping::{Access, Mapping, page_size};
 /// equal places of consecutive blocks fall into different L1 sets.
 const PARTS: usize = 8;
 
-/// Blocks mapped twice in a row. As many blocks as there are lie in one piece from any block on, so
-/// a sliding window needs no copy.
+/// Blocks mapped twice in a row. From any block on, all blocks are contiguous in memory, so a
+/// sliding window needs no copy.
 ///
 /// On huge pages where the system grants them. A forked child shares the memory with its parent.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_process_can_have_is_refused() {
+    fn impossible_sizes_are_refused() {
         for (blocks, bytes) in
             [(usize::MAX, 1), (1, usize::MAX), (1 << 40, 1 << 30), (1 << 30, 1 << 30)]
         {

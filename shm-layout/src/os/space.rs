@@ -40,8 +40,8 @@ pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     check_cgroup(dir, asked)
 }
 
-/// Refuses memory beyond what the machine has. No file system limits it, and using it would make
-/// the kernel end some process.
+/// Refuses more memory than the machine has. No file system limits it, and using it would make the
+/// kernel end some process.
 pub(crate) fn check_memory(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     if let Some(available) = memory_available().filter(|available| *available < asked) {
         let (path, limit) = (dir.to_owned(), "memory of the machine");

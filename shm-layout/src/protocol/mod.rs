@@ -1,7 +1,7 @@
 //! Orderings of shared memory: when a word of another process may be believed.
 //!
-//! Six small protocols, each generic over the memory it runs on, so that the loom models run
-//! the very code that ships (docs/protocol.md has the arguments):
+//! Six small protocols, each generic over the memory it runs on, so that the loom models run the
+//! code that ships (docs/protocol.md has the arguments):
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
 //! - [pins](pin): rows under a lease are not overwritten;

@@ -16,8 +16,8 @@
 //! reader may use plain loads. The slot's next pin is a release store for the same reason: a writer
 //! may find it without having seen the release before it.
 //!
-//! Why a second lease of the slot uncovers nothing: the word never stands above the oldest row
-//! granted. A newer lease leaves it; an older one lowers it until that lease is refused or ends
+//! Why a second lease of the slot uncovers nothing: the word is never above the oldest row granted.
+//! A newer lease leaves it; an older one lowers it until that lease is refused or ends
 //! ([`HeldRows`]). The writer stops for every pin it finds, also for one on rows that it has
 //! overwritten: such a pin was not granted, but the one that it replaced may have been.
 
@@ -37,7 +37,7 @@ pub trait Pins {
     fn store(&self, slot: u32, pin: u64, order: Ordering);
 }
 
-/// A pin that stands in the writer's way.
+/// A pin that blocks the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The reader slot that holds it.
@@ -97,13 +97,13 @@ pub fn thaw<P: Pins>(pins: &P, slot: u32, left: Option<u64>) {
 
 /// The first rows that a reader slot holds frozen in one lane, each with the number of its holders.
 ///
-/// The slot's pin stands on the oldest of them. Threads that share a slot call these methods one at
-/// a time.
+/// The slot's pin is the oldest of them. Threads that share a slot call these methods one at a
+/// time.
 #[derive(Debug, Default)]
 pub struct HeldRows(BTreeMap<u64, usize>);
 
 impl HeldRows {
-    /// Returns the row that the slot's pin stands on.
+    /// Returns the row of the slot's pin.
     #[must_use]
     pub fn oldest(&self) -> Option<u64> {
         self.0.first_key_value().map(|(start, _)| *start)
@@ -111,8 +111,7 @@ impl HeldRows {
 
     /// Freezes a lane's rows from `start` on, in addition to those that are held.
     ///
-    /// On an error nothing has changed: the pin stands where it stood, and rows held before stay
-    /// frozen.
+    /// On an error nothing has changed: the pin is as before, and rows held before stay frozen.
     pub fn hold<L: Words, P: Pins>(
         &mut self,
         lane: &L,
@@ -125,7 +124,7 @@ impl HeldRows {
         Ok(())
     }
 
-    /// Releases one hold of `start`. Returns whether the pin moved: then a writer may go on.
+    /// Releases one hold of `start`. Returns whether the pin moved, which may unblock a writer.
     pub fn release<P: Pins>(&mut self, pins: &P, slot: u32, start: u64) -> bool {
         let before = self.oldest();
         if let Some(count) = self.0.get_mut(&start) {
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pin_stands_on_the_oldest_row_held_in_whichever_order_rows_are_held_and_let_go_of() {
+    fn the_pin_is_the_oldest_held_row_in_any_order_of_leases() {
         let lane = lane(4);
         let mut held = HeldRows::default();
         for (start, pinned) in [(2, 2), (3, 2), (1, 1), (1, 1), (0, 0)] {

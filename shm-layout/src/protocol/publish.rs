@@ -108,8 +108,8 @@ pub trait WordsMut: Words {
 /// Counters that no writer of this protocol leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the lane's counters are impossible (head {head}, reserved {reserved}, slots {slots}); \
-     create the ring anew"
+    "the lane's counters are impossible (head {head}, reserved {reserved}, slots {slots}); create \
+     the ring again"
 )]
 pub struct ImpossibleCounters {
     /// Published rows according to the lane.
@@ -377,7 +377,7 @@ mod tests {
             let _ = writer.reserve(1) && writer.settle(None, 1);
             writer.publish(1);
         }
-        // Row 6 stands in the slot of row 2; a pin on rows that are overwritten stops it too.
+        // Row 6 takes the slot of row 2; a pin on rows that are overwritten stops it too.
         for (frozen, free) in [(3, true), (2, false), (1, false), (0, false)] {
             assert_eq!(writer.reserve(1) && writer.settle(Some(frozen), 1), free, "row {frozen}");
             let _ = writer.settle(Some(0), 1);

@@ -42,7 +42,7 @@ pub struct BaseLock {
 pub enum LockAttempt {
     /// The caller holds the lock now.
     Acquired(BaseLock),
-    /// Another process holds it, and says this of itself. It need not be true.
+    /// Another process holds the lock, and stored this text, which need not be true.
     Held(String),
 }
 
@@ -93,7 +93,7 @@ impl BaseLock {
         open().unwrap_or(false)
     }
 
-    /// Returns what the last holder said of itself, if it is text. It need not be true.
+    /// Returns the text that the last holder stored, which need not be true.
     #[must_use]
     pub fn said(base: &Base) -> Option<String> {
         let dir = files::open_dir(base.path()).ok()?;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_holder_at_a_time_and_the_second_hears_who_it_is() {
+    fn one_holder_at_a_time_and_the_second_gets_its_process() {
         let dir = tempfile::tempdir().unwrap();
         let base = Base::at(dir.path());
         assert!(!BaseLock::is_held(&base));

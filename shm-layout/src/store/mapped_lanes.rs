@@ -14,12 +14,12 @@ use crate::protocol::has_relocated;
 use crate::store::object::Object;
 use crate::store::ring_files;
 
-/// Attempts to find a lane: it may be relocated again meanwhile, and a lying peer may say so for
+/// Attempts to find a lane: it may be relocated again meanwhile, and a faulty peer may claim so for
 /// ever.
 const ATTEMPTS: u32 = 4;
-/// Pause before a relocated lane that was not found is looked for again: a peer lies, or the ring
-/// was removed.
-const AGAIN: Duration = Duration::from_millis(20);
+/// Pause before a relocated lane that was not found is looked for again: a peer is faulty, or the
+/// ring was removed.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Lanes of a ring, in order.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl MappedLanes {
             Ok(if followed { Arc::new(found) } else { Arc::clone(lane) })
         });
         let lanes = lanes.collect::<Result<_, SegmentError>>();
-        *not_before = (stuck || lanes.is_err()).then(|| Instant::now() + AGAIN);
+        *not_before = (stuck || lanes.is_err()).then(|| Instant::now() + RETRY_PAUSE);
         let lanes = lanes?;
         if moved {
             let size = ring_files::read_ctl(object).map_or(before.size, |(ctl, _)| (&ctl).into());

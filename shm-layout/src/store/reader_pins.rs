@@ -39,7 +39,7 @@ struct Held {
 #[non_exhaustive]
 pub enum ReaderPinsError {
     /// The handle holds too many.
-    #[error("this handle holds {held} leases, the limit is {limit}; let go of some first")]
+    #[error("this handle holds {held} leases, the limit is {limit}; close some first")]
     TooMany {
         /// Leases held.
         held: usize,

@@ -29,7 +29,7 @@ pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 /// Suffix of files that will replace others.
 pub(crate) const NEXT_SUFFIX: &str = ".next";
 pub(crate) const RDR: &str = "ring.rdr";
-/// File that marks a snapshot, and describes what it is of.
+/// File that marks a snapshot, and describes its source.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
 /// Most bytes of that description.
 const MAX_MARK_BYTES: usize = 255;
@@ -202,7 +202,7 @@ pub(crate) fn write_ctl(
     folder.write(name, geometry.ctl_bytes, &parts)
 }
 
-/// Reads what a snapshot is of. Empty for other rings.
+/// Reads the source of a snapshot. Empty for other rings.
 pub(crate) fn read_mark(object: &Object) -> Result<String, SegmentError> {
     if !object.has(SNAPSHOT_FILE) {
         return Ok(String::new());

@@ -188,7 +188,7 @@ impl RingStore {
         let path = object.path().join(CTL);
         let (policy, timeout_ms) = (superblock.lane_policy, superblock.lease_timeout_ms);
         let policy = LanePolicy::from_words(policy, timeout_ms).ok_or_else(|| {
-            let what = format!("its lane policy is {policy} with {timeout_ms} ms, which is none");
+            let what = format!("its lane policy, {policy} with {timeout_ms} ms, is not valid");
             SegmentError::corrupt(&path, what)
         })?;
         let spec = RingSpec {
@@ -262,35 +262,42 @@ impl RingStore {
                         )
                     })
                 };
-                return different(format!("it has {}, asked was {}", show(there), show(here)));
+                return different(format!(
+                    "it has {}, but {} was requested",
+                    show(there),
+                    show(here)
+                ));
             }
         }
         if mine.snapshot != asked.snapshot {
             let kind = |snapshot| if snapshot { "a snapshot" } else { "no snapshot" };
             let (there, here) = (kind(mine.snapshot), kind(asked.snapshot));
-            return different(format!("it is {there}, asked was {here}"));
+            return different(format!("it is {there}, but {here} was requested"));
         }
         // A caller that requests sealed memory relies on it.
         if asked.memfd && !mine.memfd {
-            return different("it lies in files, asked was memfd".to_owned());
+            return different("it is in files, but memfd was requested".to_owned());
         }
         if mine.lanes != asked.lanes {
-            return different(format!("it has {} lanes, asked were {}", mine.lanes, asked.lanes));
+            return different(format!(
+                "it has {} lanes, but {} were requested",
+                mine.lanes, asked.lanes
+            ));
         }
         // A resized ring is still the one that its programs create.
         if ![mine.lane_capacity, self.origin.lane_capacity].contains(&asked.lane_capacity) {
             let (there, here) = (mine.lane_capacity, asked.lane_capacity);
-            return different(format!("its lanes keep {there} rows, asked were {here}"));
+            return different(format!("its lanes keep {there} rows, but {here} were requested"));
         }
         if mine.reader_slots != asked.reader_slots {
             let (there, here) = (mine.reader_slots, asked.reader_slots);
-            return different(format!("it has {there} reader slots, asked were {here}"));
+            return different(format!("it has {there} reader slots, but {here} were requested"));
         }
         if mine.policy.to_words() != asked.policy.to_words() {
             let (there, here) = (mine.policy, asked.policy);
             let ms = |policy: LanePolicy| policy.timeout().as_millis();
             return different(format!(
-                "its lane policy is {there} ({} ms), asked was {here} ({} ms)",
+                "its lane policy is {there} ({} ms), but {here} ({} ms) was requested",
                 ms(there),
                 ms(here)
             ));
@@ -570,7 +577,7 @@ impl RingStore {
     }
 
     /// Returns the processes of this user that hold lanes, by lane, where the system reports them.
-    /// Searches all of them: for messages alone. Empty on the heap.
+    /// Searches all of them, so it is only for messages. Empty on the heap.
     #[must_use]
     pub fn lane_holders(&self) -> BTreeMap<u32, Vec<u32>> {
         let RingBacking::Named { locks, .. } = &self.place else { return BTreeMap::new() };

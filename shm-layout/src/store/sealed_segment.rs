@@ -75,7 +75,7 @@ impl SealedSegment {
     /// Makes a segment in private memory, without a name.
     ///
     /// # Panics
-    /// If there is no memory for it: [`try_heap`](Self::try_heap) says so.
+    /// If the memory cannot be allocated; [`try_heap`](Self::try_heap) returns an error instead.
     #[must_use]
     pub fn heap(meta: &[u8], data: &[&[u8]]) -> Self {
         Self::try_heap(meta, data).expect("memory for a copy of the data")

@@ -397,9 +397,9 @@ fn settings_of(memory: &TableMemory) -> TableSettings {
 fn differing(found: TableSettings, asked: TableSettings) -> String {
     #[expect(clippy::float_cmp, reason = "settings are kept to the bit")]
     if found.exponent == asked.exponent {
-        format!("its eps is {}, asked was {}", found.eps, asked.eps)
+        format!("its eps is {}, but {} was requested", found.eps, asked.eps)
     } else {
-        format!("its exponent is {}, asked was {}", found.exponent, asked.exponent)
+        format!("its exponent is {}, but {} was requested", found.exponent, asked.exponent)
     }
 }
 

@@ -45,7 +45,7 @@ impl Seen {
     }
 }
 
-/// Appends a row unless a pin is in the way; scans up to `scans` times.
+/// Appends a row unless a pin blocks it; scans up to `scans` times.
 fn append(writer: &mut LaneWriter<Lane>, scans: usize, seen: &Seen) {
     let lane = writer.lane().clone();
     let scan = || oldest(&lane).map(|pin| pin.start);
@@ -101,7 +101,7 @@ fn act(lane: &Lane, slot: u32, steps: &[Step], seen: &Seen) {
     }
 }
 
-/// A writer appends two rows while slots 0, 1, ... take steps; each of them in a thread of its own.
+/// A writer appends two rows while slots 0, 1, ... take steps, each in a thread.
 fn model(mutant: Mutant, slots: &'static [&'static [Step]]) -> (bool, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let counters = Arc::clone(&seen);

@@ -154,7 +154,7 @@ fn dies(name: &str, (passed, seen): (bool, Arc<Seen>)) {
 }
 
 #[test]
-fn who_saw_a_row_does_not_miss_it_after_a_move() {
+fn seen_rows_are_not_missed_after_a_relocation() {
     passes("move", moves(Mutant::None));
 }
 

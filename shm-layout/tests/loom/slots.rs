@@ -35,7 +35,7 @@ impl Drop for Held {
 }
 
 impl Shared {
-    /// Rows 0 and 1 are published, and a dead reader's pin stands on row 0.
+    /// Rows 0 and 1 are published, and a dead reader's pin freezes row 0.
     fn new() -> Self {
         let lane = lane::Lane::of_cells(&Loom, ROWS, (1, 1), Mutant::None);
         Self { lane, held: Arc::new(AtomicBool::new(false)) }

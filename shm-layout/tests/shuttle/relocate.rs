@@ -15,7 +15,7 @@ use crate::machine::{Weak, Word};
 use crate::{Seen, dies, holds};
 
 const SLOTS: u64 = 3;
-/// Not a multiple of the old slots: rows stand elsewhere.
+/// Not a multiple of the old slots, so rows change their slots.
 const NEW_SLOTS: u64 = 5;
 /// Words of a row.
 const WIDTH: u64 = 2;
@@ -129,7 +129,7 @@ fn caught(mutant: Mutant) {
 }
 
 #[test]
-fn who_saw_a_row_does_not_miss_it_after_a_move() {
+fn seen_rows_are_not_missed_after_a_relocation() {
     holds("move", &SEEN, |seen| model(Mutant::None, seen));
 }
 

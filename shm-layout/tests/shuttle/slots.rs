@@ -97,7 +97,7 @@ fn write(ring: &Ring, number: usize, mutant: Mutant, seen: &Seen) {
         let mut may_write = !writer.reserve(1);
         if !may_write {
             writer.announced_to_pins();
-            // Up to one pin per slot may stand in the way, one after the other.
+            // Up to one pin per slot may block the writer, one after the other.
             for _ in 0..=READERS {
                 let pin = oldest(lane);
                 may_write = writer.settle(pin.map(|pin| pin.start), 1);

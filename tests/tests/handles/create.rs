@@ -48,8 +48,8 @@ fn the_same_ring_is_joined_and_another_one_is_refused_with_both_values() {
         ("shape", column("action", DType::I32, &[3]), attach(), ["[]", "[3]"]),
         ("name", column("act", DType::I32, &[]), attach(), ["`action`", "`act`"]),
         ("one column less", one, attach(), ["`action`", "no column"]),
-        ("lanes", schema(), attach().lanes(4), ["2 lanes", "asked were 4"]),
-        ("capacity", schema(), rows(300).lanes(2), ["keep 50 rows", "asked were 150"]),
+        ("lanes", schema(), attach().lanes(4), ["2 lanes", "4 were requested"]),
+        ("capacity", schema(), rows(300).lanes(2), ["keep 50 rows", "150 were requested"]),
     ] {
         let refused = segment(Ring::create("pong", &schema, options).unwrap_err());
         assert!(matches!(refused, SegmentError::Different { .. }), "{id}: {refused}");
@@ -116,7 +116,7 @@ fn a_ring_whose_holders_were_killed_counts_as_absent() {
 }
 
 #[test]
-fn a_persistent_ring_stays_when_nobody_holds_it() {
+fn a_persistent_ring_stays_without_holders() {
     let (dir, base) = place();
     Holder::spawn(&dir, true).kill();
     let left = list(&base).unwrap();

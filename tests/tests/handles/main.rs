@@ -111,7 +111,7 @@ fn another_process_that_holds_a_ring() {
 }
 
 #[test]
-fn a_killed_writers_lane_is_adopted_as_long_as_somebody_holds_the_ring() {
+fn a_killed_writers_lane_is_adopted_while_the_ring_is_held() {
     let (dir, base) = place();
     let holder = Holder::spawn(&dir, false);
     let ring = Ring::attach_in(&base, "held").unwrap();
@@ -159,7 +159,7 @@ fn taken_lanes_are_refused_with_their_holders_and_the_remedy() {
 }
 
 #[test]
-fn more_readers_than_slots_read_all_the_same() {
+fn readers_beyond_the_slots_can_read() {
     let (_dir, base) = place();
     let ring = Ring::create("pong", &schema(), options(&base).reader_slots(2)).unwrap();
     fill(&ring, 5);

@@ -72,7 +72,7 @@ fn it_is_a_ring_like_any_other() {
 }
 
 #[test]
-fn nobody_can_cut_it_short_nor_make_it_longer() {
+fn no_process_can_truncate_or_extend_it() {
     let (_dir, base) = place();
     let ring = make(&base, false);
     fill(&ring, 20);
@@ -89,7 +89,7 @@ fn nobody_can_cut_it_short_nor_make_it_longer() {
 }
 
 #[test]
-fn whoever_has_it_lends_it_its_name_when_its_maker_is_gone() {
+fn a_holder_renews_the_link_after_its_creator_ended() {
     let (_dir, base) = place();
     let made = make(&base, false);
     fill(&made, 20);
@@ -106,7 +106,7 @@ fn whoever_has_it_lends_it_its_name_when_its_maker_is_gone() {
 }
 
 #[test]
-fn what_persists_needs_a_keeper() {
+fn persistent_rings_need_a_keeper() {
     let (_dir, base) = place();
     // Without a keeper the ring is removed with its last holder.
     drop(make(&base, true));
@@ -192,7 +192,7 @@ fn a_link_that_leads_elsewhere_is_refused() {
 }
 
 #[test]
-fn its_keeper_makes_it_larger_and_nobody_else() {
+fn only_its_keeper_resizes_it() {
     let (_dir, base) = place();
     let ring = make(&base, true);
     let mut on = |_| std::ops::ControlFlow::Continue(());
@@ -228,7 +228,7 @@ fn its_keeper_makes_it_larger_and_nobody_else() {
 }
 
 #[test]
-fn who_relies_on_it_is_told_if_it_is_in_files() {
+fn joining_a_ring_in_files_as_memfd_is_refused() {
     let (_dir, base) = place();
     let ring = Ring::create("pong", &schema(), options(&base)).unwrap();
     let asked = in_memfds(&base).exist(Exist::Attach);

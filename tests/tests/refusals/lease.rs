@@ -91,7 +91,7 @@ pub(crate) const ROWS: &[Row] = &[
         "one lease too many",
         |s| lease(s, 0, 90, 1),
         "Pins(TooMany",
-        &["1024 leases", "limit is 1024", "let go of some"],
+        &["1024 leases", "limit is 1024", "close some"],
     )
     .given(|s| {
         for n in 0..MAX_PINNED_RANGES {
@@ -141,7 +141,7 @@ fn lease(stage: &Stage, lane: u32, start: u64, length: u64) -> Option<Refusal> {
 }
 
 #[test]
-fn rows_that_somebody_scribbled_over_are_not_leased_and_nothing_stays_pinned() {
+fn rows_that_another_process_damaged_are_not_leased_nor_pinned() {
     let stage = Stage::set();
     // Every row header begins with `seq`.
     let store = RingStore::attach(&stage.base, "pong").unwrap();
@@ -153,7 +153,7 @@ fn rows_that_somebody_scribbled_over_are_not_leased_and_nothing_stays_pinned() {
     }
     let Refusal { variant, message } = lease(&stage, 0, 90, 5).unwrap();
     assert!(variant.starts_with("Damaged"), "{variant}");
-    for part in ["row 90", "lane 0", "says that it is row", "; create the ring anew"] {
+    for part in ["row 90", "lane 0", "its sequence number is", "; create the ring again"] {
         assert!(message.contains(part), "{message}");
     }
     assert!(stage.ring.stats().pins.is_empty());

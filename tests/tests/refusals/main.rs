@@ -90,7 +90,7 @@ fn complaint(row: &Row) -> Option<String> {
 }
 
 #[test]
-fn every_refusal_says_what_which_limit_and_what_next_and_changes_nothing() {
+fn every_refusal_names_problem_limit_and_remedy_and_changes_nothing() {
     let complaints: Vec<String> = every_refusal()
         .filter_map(|row| complaint(row).map(|why| format!("{}: {why}", row.id)))
         .collect();

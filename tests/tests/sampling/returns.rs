@@ -113,7 +113,7 @@ fn returns_change_no_draw_and_no_other_column() {
 }
 
 #[test]
-fn what_cannot_be_summed_is_refused_with_the_reason() {
+fn impossible_returns_are_refused_with_the_reason() {
     let refuse = |ring: &Ring, options: SamplerOptions| {
         ring.sampler(options).map(|_| ()).unwrap_err().to_string()
     };

@@ -8,7 +8,7 @@ use backcast_layout::protocol::Words;
 
 use crate::index::RowIndex;
 use crate::ring::Ring;
-use crate::ring::lane_inspection::{MOVES, moved, readable};
+use crate::ring::lane_inspection::{MAX_RELOCATIONS, is_relocated, readable};
 
 /// Readable rows of one lane, and the numbers of its candidates.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(crate) struct LaneRange {
     rows: Range<u64>,
     /// Slot of the first of them, kept because a division per draw costs as much as a small column.
     slot: u64,
-    /// Numbers of its candidates among those of all lanes. The newest row is none: it has no
-    /// successor yet.
+    /// Numbers of its candidates among those of all lanes. The newest row is not a candidate: it
+    /// has no successor yet.
     candidates: Range<u64>,
     /// Index of the first readable row.
     index: RowIndex,
@@ -82,7 +82,7 @@ impl ReadableRanges {
     /// Reads the counters of every lane, and returns the memory that was read.
     pub(crate) fn refresh(&mut self, ring: &Ring) -> Arc<Lanes> {
         let mut lanes = ring.store().lanes();
-        for _ in 0..MOVES {
+        for _ in 0..MAX_RELOCATIONS {
             if !self.read(&lanes) {
                 break;
             }
@@ -100,12 +100,12 @@ impl ReadableRanges {
     /// Reads the counters of every lane. Returns `true` if some lane was relocated, and so looks
     /// empty.
     fn read(&mut self, lanes: &Lanes) -> bool {
-        // The number of lanes rarely changes, so the list is overwritten and not allocated anew.
+        // The number of lanes rarely changes, so the list is overwritten and not reallocated.
         self.lanes.resize_with(lanes.len(), LaneRange::empty);
-        let (mut total, mut any_moved) = (0, false);
+        let (mut total, mut any_relocated) = (0, false);
         for ((range, lane), number) in self.lanes.iter_mut().zip(lanes.iter()).zip(0..) {
             let rows = readable(lane);
-            any_moved |= moved(lane, &rows);
+            any_relocated |= is_relocated(lane, &rows);
             let before = total;
             total += (rows.end - rows.start).saturating_sub(1);
             let slot = rows.start % lane.slots();
@@ -115,7 +115,7 @@ impl ReadableRanges {
         self.total = total;
         let scaled = (lanes.len() as u128) << 64;
         self.density = u64::try_from(scaled / u128::from(total.max(1))).unwrap_or(u64::MAX);
-        any_moved
+        any_relocated
     }
 
     /// Returns the number of candidates over all lanes.

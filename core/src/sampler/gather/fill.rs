@@ -11,7 +11,7 @@ use super::micro_batch::MicroBatch;
 use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, MissingRows, Stopped};
 use crate::error::SampleError;
 use crate::index::RowIndex;
-use crate::ring::lane_inspection::MOVES;
+use crate::ring::lane_inspection::MAX_RELOCATIONS;
 use crate::sampler::Sampler;
 use crate::sampler::eligibility::Candidate;
 use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
@@ -33,7 +33,7 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Gathered, SampleError> {
-        for _ in 0..MOVES {
+        for _ in 0..MAX_RELOCATIONS {
             let lanes = Arc::clone(self.eligibility.lanes());
             let writer = ArenaWriter { plan, gamma: self.options.gamma.unwrap_or(0.0) };
             let context = FillContext { request, lanes: &lanes, writer };
@@ -73,7 +73,7 @@ impl Sampler {
             self.fill_micro_batch(context, (now, next), &mut irregular, arenas, &mut gathered)?;
             mem::swap(&mut now, &mut next);
         }
-        // Lost on an error, and then allocated anew.
+        // After an error it is allocated again.
         self.scratch = irregular.into_memory();
         Ok(gathered)
     }

@@ -55,7 +55,7 @@ impl IrregularItem<'_> {
         for segment in segments {
             let bytes = usize::try_from(segment.rows).unwrap_or(0).saturating_mul(segment.width);
             let rows = segment.lead.min(self.window.back + self.window.run);
-            self.lane.ahead(segment.column, self.slot_after(rows)).ask(bytes);
+            self.lane.prefetch_address(segment.column, self.slot_after(rows)).prefetch(bytes);
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum MissingRows {
 
 /// Why a batch is not finished.
 pub(super) enum Stopped {
-    /// Lanes were relocated: the batch begins anew.
+    /// Lanes were relocated: the batch is gathered again.
     Moved,
     Failed(SampleError),
 }

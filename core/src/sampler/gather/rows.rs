@@ -7,7 +7,7 @@ use crate::error::ReadError;
 use crate::index::RowIndex;
 use crate::ring::Ring;
 use crate::ring::copy_rows::clean_bools;
-use crate::ring::lane_inspection::{self, Look};
+use crate::ring::lane_inspection::{self, InspectedLane};
 use crate::sampler::eligibility::ReadableRanges;
 use crate::schema::USER;
 
@@ -44,7 +44,7 @@ impl Ring {
         let wanted = rows.iter().map(|(_, seq)| *seq).min().unwrap_or(u64::MAX);
         // A lane that was relocated still has its rows, in other memory.
         let gone = |done: &Result<u64, ReadError>| matches!(done, Ok(whole) if *whole > wanted);
-        self.unless_moved(|| self.gather_rows_once(lane, rows, targets), gone)
+        self.unless_relocated(|| self.gather_rows_once(lane, rows, targets), gone)
     }
 
     fn gather_rows_once(
@@ -53,7 +53,7 @@ impl Ring {
         rows: &[(usize, u64)],
         targets: &mut [GatherTarget<'_>],
     ) -> Result<u64, ReadError> {
-        let Some(Look { memory, rows: readable }) = self.look(lane) else {
+        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         if let Some((_, seq)) = rows.iter().find(|(_, seq)| *seq >= readable.end) {

@@ -1,4 +1,4 @@
-//! Selection: which rows the items of a micro-batch are, and where their windows lie.
+//! Selection: chooses the rows of a micro-batch and locates their windows.
 
 use std::ops::Range;
 

@@ -140,7 +140,7 @@ impl ColumnSegment {
         WindowSlice { column: self.column, width: self.width, first: self.lead, rows: self.rows }
     }
 
-    /// Returns whether the two overlap or stand side by side in every window.
+    /// Returns whether the two overlap or are adjacent in every window.
     fn touches(&self, other: &Self) -> bool {
         (self.column, self.after_run) == (other.column, other.after_run)
             && self.lead <= other.lead + other.rows

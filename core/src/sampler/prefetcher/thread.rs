@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::SampleError;
 use crate::sampler::Sampler;
-use crate::sampler::batch::Memory;
+use crate::sampler::batch::BatchBuffers;
 use crate::sampler::plan::BatchPlan;
 
 /// Allocates memory to fill.
@@ -29,7 +29,7 @@ pub(super) struct Running<M> {
     thread: JoinHandle<Left<M>>,
 }
 
-impl<M: Memory> Running<M> {
+impl<M: BatchBuffers> Running<M> {
     /// Starts the thread, which draws at most `left` batches. Returns the sampler if it does not
     /// start.
     pub(super) fn start(
@@ -93,7 +93,7 @@ struct Supply<M> {
 }
 
 /// Draws until it is stopped, or a draw fails.
-fn run<M: Memory>(
+fn run<M: BatchBuffers>(
     sampler: &mut Sampler,
     plan: &BatchPlan,
     supply: &Supply<M>,
@@ -123,7 +123,11 @@ fn run<M: Memory>(
 }
 
 /// Fills memory with the next batch.
-pub(super) fn draw<M: Memory>(sampler: &mut Sampler, plan: &BatchPlan, mut memory: M) -> Drawn<M> {
+pub(super) fn draw<M: BatchBuffers>(
+    sampler: &mut Sampler,
+    plan: &BatchPlan,
+    mut memory: M,
+) -> Drawn<M> {
     match sampler.sample_into(plan, &mut memory.buffers()) {
         Ok(()) => Ok(memory),
         Err(error) => Err((Some(memory), error)),

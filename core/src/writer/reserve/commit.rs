@@ -3,8 +3,8 @@
 use backcast_layout::Role;
 use backcast_layout::protocol::{Words, notify};
 
-use super::super::doubt::Sign;
-use super::super::kept::What;
+use super::super::kept::KeptKind;
+use super::super::warnings::ResetHint;
 use super::super::{OwnLane, Writer, row};
 use super::Reserved;
 use crate::autoreset::AutoresetMode;
@@ -62,15 +62,15 @@ impl Reserved<'_> {
         }
         let lanes = writer.lanes.len();
         let [lane] = &*writer.lanes else { return Err(AppendError::NotReservable { lanes }) };
-        let kept = lane.kept.what();
-        let same = kept != What::Nothing
+        let kept = lane.kept.kind();
+        let same = kept != KeptKind::Nothing
             && lane
                 .kept
                 .rows(&writer.obs)
                 .zip(&writer.obs)
                 .all(|(kept, column)| written(lane, column.at, column.width) == kept);
         let mut clock = lane.clock;
-        let cut = (kept == What::Next && !clock.is_ended() && !same).then(|| {
+        let cut = (kept == KeptKind::Next && !clock.is_ended() && !same).then(|| {
             let (marks, after) = clock.cut();
             clock = after;
             marks
@@ -82,11 +82,11 @@ impl Reserved<'_> {
         {
             return Err(AppendError::MissingFinalObs { lane: 0, mode: writer.mode });
         }
-        let sign = match kept {
-            What::Next if is_final && !same => Some(Sign::Differs),
-            What::Final if same => Some(Sign::Repeated),
+        let hint = match kept {
+            KeptKind::Next if is_final && !same => Some(ResetHint::Differs),
+            KeptKind::Final if same => Some(ResetHint::Repeated),
             // Step columns of a FINAL row are discarded, so rewards are not checked.
-            _ if is_final && (ends.terminated || ends.truncated) => Some(Sign::Acted),
+            _ if is_final && (ends.terminated || ends.truncated) => Some(ResetHint::Acted),
             _ => None,
         };
         writer.write_reserved(cut, rows, next, last.unwrap_or_default());
@@ -95,16 +95,17 @@ impl Reserved<'_> {
         };
         lane.clock = after;
         lane.settle();
-        writer.doubts.appends += u64::from(next.is_some() && matches!(rows, AppendedRows::Step(_)));
+        writer.warnings.appends +=
+            u64::from(next.is_some() && matches!(rows, AppendedRows::Step(_)));
         if cut.is_some() {
             lane.memory.lane().count_cut();
-            writer.doubts.cut(lanes);
+            writer.warnings.cut(lanes);
         }
-        if let Some(sign) = sign {
+        if let Some(hint) = hint {
             lane.memory.lane().count_suspect_reset();
-            writer.doubts.reset(0, writer.mode, sign);
+            writer.warnings.reset(0, writer.mode, hint);
         }
-        writer.has_news |= writer.doubts.has_news();
+        writer.has_warnings |= writer.warnings.has_warnings();
         let ahead = u64::from(cut.is_some());
         let index = RowIndex::new(*number, lane.memory.head() + ahead);
         lane.memory.publish(ahead + rows.count());
@@ -152,16 +153,16 @@ impl Writer {
             AppendedRows::Step(marks) => {
                 lane.write_marks(ahead, marks);
                 match next {
-                    Some(next) => lane.kept.keep(What::Next, obs, next, 0),
+                    Some(next) => lane.kept.keep(KeptKind::Next, obs, next, 0),
                     None => lane.kept.forget(),
                 }
             }
             AppendedRows::StepAndFinal(marks, end) => {
                 lane.write_marks(ahead, marks);
                 lane.write_final(schema, ahead + 1, end, zeros, last.iter().copied());
-                lane.kept.keep(What::Final, obs, last, 0);
+                lane.kept.keep(KeptKind::Final, obs, last, 0);
             }
-            AppendedRows::Final(marks) if lane.kept.what() == What::Next => {
+            AppendedRows::Final(marks) if lane.kept.kind() == KeptKind::Next => {
                 lane.write_final(schema, 0, marks, zeros, lane.kept.rows(obs));
                 lane.kept.forget();
             }

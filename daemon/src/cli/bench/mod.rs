@@ -12,7 +12,7 @@ use backcast_core::Base;
 use serde::Serialize;
 
 use self::machine::MachineReport;
-use self::rate::{Compared, Pace};
+use self::rate::{Pace, RateComparison};
 use self::work::Bench;
 use crate::cli::console::{Align, Console};
 use crate::cli::outcome::{CommandError, Exit};
@@ -86,7 +86,7 @@ impl Row {
         against: &'static str,
         batch: u64,
         bytes: f64,
-        rate: Compared,
+        rate: RateComparison,
     ) -> Self {
         let (rate_per_s, against_rate_per_s) = (rate.work, rate.against);
         let ratio = against_rate_per_s / rate_per_s;
@@ -139,8 +139,8 @@ fn measure(
             windows.rate,
         ),
     ];
-    let writer = Compared { work: both.written_per_s, against: publish.work };
-    let learner = Compared { work: both.sampled_per_s, against: sample.rate.work };
+    let writer = RateComparison { work: both.written_per_s, against: publish.work };
+    let learner = RateComparison { work: both.sampled_per_s, against: sample.rate.work };
     measured.push(Row::new(
         "publish beside a learner",
         "publish alone",

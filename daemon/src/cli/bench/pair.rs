@@ -51,7 +51,7 @@ impl Fails for PairError {
 }
 
 /// Rates of both processes.
-pub(super) struct Both {
+pub(super) struct PairRates {
     pub(super) written_per_s: f64,
     pub(super) sampled_per_s: f64,
 }
@@ -149,7 +149,7 @@ pub(super) fn run(
     seconds: f64,
     signals: &Signals,
     itself: &[OsString],
-) -> Result<Both, CommandError> {
+) -> Result<PairRates, CommandError> {
     let (mut sampler, mut drawn) = bench.learner()?;
     let mut second = Second::start(bench, base, itself)?;
     let ready = second.line(signals)?;
@@ -179,7 +179,7 @@ pub(super) fn run(
     let written: Written = serde_json::from_str(&said)
         .map_err(|_| PairError::Writer { how: "ended early".to_owned(), said })?;
     let took = Duration::from_nanos(written.nanos);
-    Ok(Both { written_per_s: per_second(written.rows, took), sampled_per_s })
+    Ok(PairRates { written_per_s: per_second(written.rows, took), sampled_per_s })
 }
 
 /// The writer's process: appends from the first byte on stdin until its end.

@@ -16,7 +16,7 @@ pub(super) struct Pace<'a> {
 
 /// Rates of two kinds of work, each the median of its slices.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compared {
+pub(super) struct RateComparison {
     pub(super) work: f64,
     pub(super) against: f64,
 }
@@ -27,7 +27,7 @@ impl Pace<'_> {
         &self,
         mut work: impl FnMut() -> Result<u64, CommandError>,
         mut against: impl FnMut() -> u64,
-    ) -> Result<Compared, CommandError> {
+    ) -> Result<RateComparison, CommandError> {
         // Once to warm up caches and touch memory.
         work()?;
         against();
@@ -39,7 +39,7 @@ impl Pace<'_> {
                 return Err(Interrupted.into());
             }
         }
-        Ok(Compared { work: median(works), against: median(againsts) })
+        Ok(RateComparison { work: median(works), against: median(againsts) })
     }
 }
 

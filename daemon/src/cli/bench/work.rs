@@ -7,7 +7,7 @@ use backcast_core::{
     Sampler, SamplerOptions, Schema, StepColumns, Writer, WriterError, WriterOptions,
 };
 
-use super::rate::{Compared, Pace};
+use super::rate::{Pace, RateComparison};
 use crate::cli::outcome::{CommandError, Exit, Fails};
 
 /// Larger than the processor's caches, so that draws come from memory.
@@ -43,7 +43,7 @@ pub(super) struct Bench {
 pub(super) struct DrawRates {
     pub(super) batch: u64,
     pub(super) bytes: f64,
-    pub(super) rate: Compared,
+    pub(super) rate: RateComparison,
 }
 
 /// Rows of all lanes, appended repeatedly.
@@ -121,7 +121,7 @@ impl Bench {
     }
 
     /// Compares appends with copies of the same columns into private memory of the same size.
-    pub(super) fn publish(&self, pace: &Pace<'_>) -> Result<Compared, CommandError> {
+    pub(super) fn publish(&self, pace: &Pace<'_>) -> Result<RateComparison, CommandError> {
         let mut writer = self
             .ring
             .writer(WriterOptions::lanes(self.ring.lanes()).autoreset(AutoresetMode::NextStep))?;

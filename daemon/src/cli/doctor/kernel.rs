@@ -20,7 +20,7 @@ const BORN_UNIX_S: u64 = 1_735_689_600;
 
 /// Bytes of all rings, and those on huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pages {
+pub(crate) struct PageBytes {
     pub(crate) allocated: u64,
     pub(crate) huge: u64,
 }
@@ -51,13 +51,13 @@ pub(crate) fn features(machine: &dyn MachineFacts) -> Finding {
             "allow the system call `membarrier` in the sandbox or container (seccomp)",
         )
     } else {
-        Finding::ok(CHECK, format!("Linux {release} has what is used"))
+        Finding::ok(CHECK, format!("Linux {release} has all features that are used"))
     };
     finding.with("release", release).with("membarrier", machine.has_membarrier())
 }
 
 /// Checks that rings get huge pages, which make draws faster.
-pub(crate) fn huge_pages(machine: &dyn MachineFacts, rings: Pages) -> Finding {
+pub(crate) fn huge_pages(machine: &dyn MachineFacts, rings: PageBytes) -> Finding {
     const CHECK: &str = "huge_pages";
     let (Some(setting), Some((release, version))) = (machine.read(SHMEM), release(machine)) else {
         return Finding::unknown(CHECK, "cannot tell whether shared memory gets huge pages");
@@ -128,7 +128,7 @@ fn release(machine: &dyn MachineFacts) -> Option<(String, (u32, u32))> {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Status::{self, Finding as Found, Ok as Well, Unknown};
-    use super::super::machine::paper::Paper;
+    use super::super::machine::fake::FakeMachine;
     use super::*;
 
     const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn a_kernel_is_judged_by_its_version_and_by_what_it_grants() {
-        let of = |release: &str| Paper::sound().with(RELEASE, release);
+        let of = |release: &str| FakeMachine::sound().with(RELEASE, release);
         for (machine, status, words) in [
-            (Paper::sound(), Well, &["6.8.0-48-generic", "Bool(true)"][..]),
+            (FakeMachine::sound(), Well, &["6.8.0-48-generic", "Bool(true)"][..]),
             (of("4.16.0"), Well, &[]),
             (of("4.15.18"), Found, &["membarrier (Linux 4.16)", "fence", "6.1"]),
             (of("3.10.0-1160.el7"), Found, &["locks of open files (Linux 3.15)", "no ring"]),
-            (Paper { membarrier: Some(false), ..of("6.8") }, Found, &["seccomp"]),
-            (Paper { membarrier: None, ..of("6.8") }, Well, &["Null"]),
+            (FakeMachine { membarrier: Some(false), ..of("6.8") }, Found, &["seccomp"]),
+            (FakeMachine { membarrier: None, ..of("6.8") }, Well, &["Null"]),
             (of("plan 9"), Unknown, &[]),
             (of(""), Unknown, &[]),
         ] {
@@ -164,17 +164,17 @@ mod tests {
         let with = |release: &str, chosen: &str| {
             let words = "always within_size advise never deny force";
             let text = words.replace(chosen, &format!("[{chosen}]"));
-            Paper::sound().with(RELEASE, release).with(SHMEM, &text)
+            FakeMachine::sound().with(RELEASE, release).with(SHMEM, &text)
         };
-        let rings = Pages { allocated: 8 << 20, huge: 6 << 20 };
+        let rings = PageBytes { allocated: 8 << 20, huge: 6 << 20 };
         for (machine, pages, status, words) in [
-            (Paper::sound(), Pages::default(), Well, &["may get them", "never"][..]),
-            (Paper::sound(), rings, Well, &["6 MiB of 8 MiB"]),
+            (FakeMachine::sound(), PageBytes::default(), Well, &["may get them", "never"][..]),
+            (FakeMachine::sound(), rings, Well, &["6 MiB of 8 MiB"]),
             (with("6.8", "deny"), rings, Found, &["denied", "echo advise", "6291456"]),
             (with("5.15.0", "never"), rings, Found, &["5.15.0", "echo always"]),
-            (with("5.15.0", "always"), Pages::default(), Well, &["always"]),
-            (Paper::sound().with(SHMEM, ""), rings, Unknown, &[]),
-            (Paper::sound().with(RELEASE, ""), rings, Unknown, &[]),
+            (with("5.15.0", "always"), PageBytes::default(), Well, &["always"]),
+            (FakeMachine::sound().with(SHMEM, ""), rings, Unknown, &[]),
+            (FakeMachine::sound().with(RELEASE, ""), rings, Unknown, &[]),
         ] {
             says(&huge_pages(&machine, pages), status, words);
         }
@@ -183,12 +183,20 @@ mod tests {
     #[test]
     fn a_slow_or_wrong_clock_is_found() {
         for (machine, status, words) in [
-            (Paper::sound(), Well, &["tsc"][..]),
-            (Paper::sound().with(CLOCK, "kvm-clock\n"), Well, &["kvm-clock"]),
-            (Paper::sound().with(CLOCK, "hyperv_clocksource_tsc_page"), Well, &["hyperv"]),
-            (Paper::sound().with(CLOCK, "hpet\n"), Found, &["hpet", "system call", "echo tsc"]),
-            (Paper { unix_s: 86_400, ..Paper::sound() }, Found, &["86400 s", "set the clock"]),
-            (Paper::sound().with(CLOCK, ""), Unknown, &[]),
+            (FakeMachine::sound(), Well, &["tsc"][..]),
+            (FakeMachine::sound().with(CLOCK, "kvm-clock\n"), Well, &["kvm-clock"]),
+            (FakeMachine::sound().with(CLOCK, "hyperv_clocksource_tsc_page"), Well, &["hyperv"]),
+            (
+                FakeMachine::sound().with(CLOCK, "hpet\n"),
+                Found,
+                &["hpet", "system call", "echo tsc"],
+            ),
+            (
+                FakeMachine { unix_s: 86_400, ..FakeMachine::sound() },
+                Found,
+                &["86400 s", "set the clock"],
+            ),
+            (FakeMachine::sound().with(CLOCK, ""), Unknown, &[]),
         ] {
             says(&clock(&machine), status, words);
         }

@@ -15,13 +15,13 @@ const TYPICAL_COLUMNS: u64 = 8;
 
 /// Lanes and columns of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct RingExtent {
     pub(crate) name: String,
     pub(crate) lanes: u64,
     pub(crate) columns: u64,
 }
 
-impl Extent {
+impl RingExtent {
     /// Returns the mappings of a process that writes every lane.
     fn maps(&self) -> u64 {
         self.lanes.saturating_mul(maps_per_lane(self.columns))
@@ -34,7 +34,7 @@ fn maps_per_lane(columns: u64) -> u64 {
 }
 
 /// Checks that a process can open the files of all lanes of the largest ring.
-pub(crate) fn open_files(machine: &dyn MachineFacts, rings: &[Extent]) -> Finding {
+pub(crate) fn open_files(machine: &dyn MachineFacts, rings: &[RingExtent]) -> Finding {
     const CHECK: &str = "open_files";
     let Some((soft, hard)) = limit(machine, "Max open files") else {
         return Finding::unknown(CHECK, "cannot tell how many files a process may open");
@@ -76,13 +76,13 @@ pub(crate) fn open_files(machine: &dyn MachineFacts, rings: &[Extent]) -> Findin
 }
 
 /// Checks that a process can map all lanes of all rings.
-pub(crate) fn mappings(machine: &dyn MachineFacts, rings: &[Extent]) -> Finding {
+pub(crate) fn mappings(machine: &dyn MachineFacts, rings: &[RingExtent]) -> Finding {
     const CHECK: &str = "mappings";
     let Some(limit) = machine.number("/proc/sys/vm/max_map_count") else {
         return Finding::unknown(CHECK, "cannot tell how many mappings a process may have");
     };
     let room = limit.saturating_sub(OTHER_MAPS);
-    let needed = rings.iter().map(Extent::maps).fold(0, u64::saturating_add);
+    let needed = rings.iter().map(RingExtent::maps).fold(0, u64::saturating_add);
     let finding = if needed > room {
         Finding::found(
             CHECK,
@@ -128,11 +128,11 @@ pub(crate) fn limit(machine: &dyn MachineFacts, name: &str) -> Option<(Option<u6
 #[cfg(test)]
 mod tests {
     use super::super::finding::Status::{self, Finding as Found, Ok as Well, Unknown};
-    use super::super::machine::paper::Paper;
+    use super::super::machine::fake::FakeMachine;
     use super::*;
 
-    fn ring(lanes: u64, columns: u64) -> Extent {
-        Extent { name: "pong".to_owned(), lanes, columns }
+    fn ring(lanes: u64, columns: u64) -> RingExtent {
+        RingExtent { name: "pong".to_owned(), lanes, columns }
     }
 
     #[track_caller]
@@ -150,18 +150,28 @@ mod tests {
         let unlimited =
             "Max open files            unlimited            unlimited            files\n";
         for (machine, rings, status, words) in [
-            (Paper::sound(), vec![], Well, &["1,024", "960 lanes"][..]),
-            (Paper::sound(), vec![ring(960, 1), ring(8, 1)], Well, &["960"]),
-            (Paper::sound(), vec![ring(961, 1)], Found, &["961 lanes", "`pong`", "ulimit -n 1025"]),
+            (FakeMachine::sound(), vec![], Well, &["1,024", "960 lanes"][..]),
+            (FakeMachine::sound(), vec![ring(960, 1), ring(8, 1)], Well, &["960"]),
             (
-                Paper::sound().with(LIMITS, "Max open files            1024  1024  files\n"),
+                FakeMachine::sound(),
+                vec![ring(961, 1)],
+                Found,
+                &["961 lanes", "`pong`", "ulimit -n 1025"],
+            ),
+            (
+                FakeMachine::sound().with(LIMITS, "Max open files            1024  1024  files\n"),
                 vec![ring(4096, 1)],
                 Found,
                 &["LimitNOFILE", "4160"],
             ),
-            (Paper::sound().with(LIMITS, unlimited), vec![ring(4096, 1)], Well, &["any number"]),
-            (Paper::sound().with(LIMITS, ""), vec![], Unknown, &[]),
-            (Paper::sound().with(LIMITS, "Max open files   many"), vec![], Unknown, &[]),
+            (
+                FakeMachine::sound().with(LIMITS, unlimited),
+                vec![ring(4096, 1)],
+                Well,
+                &["any number"],
+            ),
+            (FakeMachine::sound().with(LIMITS, ""), vec![], Unknown, &[]),
+            (FakeMachine::sound().with(LIMITS, "Max open files   many"), vec![], Unknown, &[]),
         ] {
             says(&open_files(&machine, &rings), status, words);
         }
@@ -171,17 +181,17 @@ mod tests {
     fn each_lane_takes_mappings() {
         const COUNT: &str = "/proc/sys/vm/max_map_count";
         for (machine, rings, status, words) in [
-            (Paper::sound(), vec![], Well, &["65,530", "2,887 lanes of 8 columns"][..]),
-            (Paper::sound(), vec![ring(4096, 4)], Well, &["Number(57344)"]),
+            (FakeMachine::sound(), vec![], Well, &["65,530", "2,887 lanes of 8 columns"][..]),
+            (FakeMachine::sound(), vec![ring(4096, 4)], Well, &["Number(57344)"]),
             (
-                Paper::sound(),
+                FakeMachine::sound(),
                 vec![ring(4096, 4), ring(1024, 4)],
                 Found,
                 &["73,680", "vm.max_map_count=147360"],
             ),
-            (Paper::sound().with(COUNT, "12\n"), vec![ring(1, 1)], Found, &["may have 12"]),
-            (Paper::sound().with(COUNT, ""), vec![], Unknown, &[]),
-            (Paper::sound().with(COUNT, "-1"), vec![], Unknown, &[]),
+            (FakeMachine::sound().with(COUNT, "12\n"), vec![ring(1, 1)], Found, &["may have 12"]),
+            (FakeMachine::sound().with(COUNT, ""), vec![], Unknown, &[]),
+            (FakeMachine::sound().with(COUNT, "-1"), vec![], Unknown, &[]),
         ] {
             says(&mappings(&machine, &rings), status, words);
         }

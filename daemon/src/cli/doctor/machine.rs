@@ -31,9 +31,9 @@ pub(crate) trait MachineFacts {
 }
 
 /// This machine.
-pub(crate) struct Here;
+pub(crate) struct ThisMachine;
 
-impl MachineFacts for Here {
+impl MachineFacts for ThisMachine {
     fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(path).ok()
     }
@@ -67,12 +67,12 @@ impl MachineFacts for Here {
 
 /// A machine of written facts; everything else is missing.
 #[cfg(test)]
-pub(crate) mod paper {
+pub(crate) mod fake {
     use std::collections::BTreeMap;
 
     use super::*;
 
-    pub(crate) struct Paper {
+    pub(crate) struct FakeMachine {
         pub(crate) files: BTreeMap<String, String>,
         pub(crate) space: Option<Space>,
         pub(crate) modes: BTreeMap<String, u32>,
@@ -80,7 +80,7 @@ pub(crate) mod paper {
         pub(crate) unix_s: u64,
     }
 
-    impl Paper {
+    impl FakeMachine {
         /// A machine without faults: 16 GiB of memory, half of it a tmpfs.
         pub(crate) fn sound() -> Self {
             let files = [
@@ -139,7 +139,7 @@ Max core file size        0                    unlimited            bytes
 Max open files            1024                 524288               files
 ";
 
-    impl MachineFacts for Paper {
+    impl MachineFacts for FakeMachine {
         fn read(&self, path: &str) -> Option<String> {
             self.files.get(path).cloned()
         }

@@ -13,11 +13,11 @@ use backcast_core::Base;
 use crate::cli::console::Console;
 use crate::cli::outcome::Exit;
 use finding::{Finding, Status};
-pub(crate) use machine::{Here, MachineFacts};
-use objects::Stock;
+pub(crate) use machine::{MachineFacts, ThisMachine};
+use objects::ObjectSummary;
 pub(crate) use room::memory_group;
 
-/// Check the machine: memory, limits, permissions, huge pages, what was left behind.
+/// Check the machine: memory, limits, permissions, huge pages, leftovers.
 ///
 /// Each check is ok, a finding with its remedy, or unknown where the system does not tell. Nothing
 /// is changed. What `backcast create` checks itself is not repeated. Exit status 1 if there is a
@@ -31,7 +31,7 @@ Examples:
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Exit {
-    let findings = examine(&Here, base, &Stock::take(base));
+    let findings = examine(&ThisMachine, base, &ObjectSummary::take(base));
     for finding in &findings {
         print(finding, console);
     }
@@ -44,7 +44,7 @@ pub(crate) fn run(_: &Args, base: &Base, console: &mut Console<'_>) -> Exit {
 }
 
 /// Runs every check, the most important first.
-fn examine(machine: &dyn MachineFacts, base: &Base, stock: &Stock) -> Vec<Finding> {
+fn examine(machine: &dyn MachineFacts, base: &Base, summary: &ObjectSummary) -> Vec<Finding> {
     // Mounts and control groups have absolute paths.
     let base = std::path::absolute(base.path()).unwrap_or_else(|_| base.path().to_owned());
     let dir = base.parent().unwrap_or(&base);
@@ -54,10 +54,10 @@ fn examine(machine: &dyn MachineFacts, base: &Base, stock: &Stock) -> Vec<Findin
         room::cgroup(machine, dir),
         room::swap(machine),
         safety::permissions(machine, dir),
-        objects::stale(stock),
-        kernel::huge_pages(machine, stock.pages),
-        limits::open_files(machine, &stock.rings),
-        limits::mappings(machine, &stock.rings),
+        objects::stale(summary),
+        kernel::huge_pages(machine, summary.pages),
+        limits::open_files(machine, &summary.rings),
+        limits::mappings(machine, &summary.rings),
         kernel::features(machine),
         safety::core_files(machine),
         kernel::clock(machine),
@@ -76,14 +76,14 @@ fn print(finding: &Finding, console: &mut Console<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::machine::paper::Paper;
+    use super::machine::fake::FakeMachine;
     use super::*;
 
     #[test]
     fn a_sound_machine_has_no_findings_and_every_check_speaks_once() {
         // Under a directory that is on no mount of the paper machine's but its root.
         let base = Base::at("/dev/shm");
-        let findings = examine(&Paper::sound(), &base, &Stock::default());
+        let findings = examine(&FakeMachine::sound(), &base, &ObjectSummary::default());
         let mut checks: Vec<&str> = findings.iter().map(|finding| finding.check).collect();
         let found: Vec<&Finding> =
             findings.iter().filter(|finding| finding.status != Status::Ok).collect();
@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_no_finding() {
-        let mut machine = Paper { space: None, membarrier: None, ..Paper::sound() };
+        let mut machine = FakeMachine { space: None, membarrier: None, ..FakeMachine::sound() };
         machine.files.clear();
         machine.modes.clear();
-        let findings = examine(&machine, &Base::at("/dev/shm"), &Stock::default());
+        let findings = examine(&machine, &Base::at("/dev/shm"), &ObjectSummary::default());
         let known: Vec<&Finding> =
             findings.iter().filter(|finding| finding.status != Status::Unknown).collect();
-        // What lies in the directory is not the machine's to tell.
+        // Findings about the contents of the directory do not concern the machine.
         assert_eq!(known.len(), 1, "{known:?}");
         assert_eq!(known[0].check, "stale_objects");
     }

@@ -4,16 +4,16 @@ use backcast_core::Base;
 use serde_json::json;
 
 use super::finding::Finding;
-use super::kernel::Pages;
-use super::limits::Extent;
+use super::kernel::PageBytes;
+use super::limits::RingExtent;
 use crate::objects::catalogue::{self, Content, Entry, ObjectState};
 use crate::text::units::bytes;
 
 /// Summary of all objects.
 #[derive(Debug, Default)]
-pub(crate) struct Stock {
-    pub(crate) rings: Vec<Extent>,
-    pub(crate) pages: Pages,
+pub(crate) struct ObjectSummary {
+    pub(crate) rings: Vec<RingExtent>,
+    pub(crate) pages: PageBytes,
     objects: usize,
     bytes: u64,
     orphans: Vec<(String, u64)>,
@@ -24,21 +24,21 @@ pub(crate) struct Stock {
     unlisted: Option<String>,
 }
 
-impl Stock {
+impl ObjectSummary {
     /// Opens every object below `base`.
     pub(crate) fn take(base: &Base) -> Self {
-        let mut stock = Self::default();
+        let mut summary = Self::default();
         let listed = match backcast_core::list(base) {
             Ok(listed) => listed,
             Err(error) => {
-                stock.unlisted = Some(error.to_string());
-                return stock;
+                summary.unlisted = Some(error.to_string());
+                return summary;
             }
         };
         for entry in listed.into_iter().filter_map(|info| Entry::open(base, info)) {
-            stock.add(&entry);
+            summary.add(&entry);
         }
-        stock
+        summary
     }
 
     fn add(&mut self, Entry { info, state, content, .. }: &Entry) {
@@ -49,7 +49,7 @@ impl Stock {
             (_, Content::Ring(stats)) => {
                 self.pages.allocated = self.pages.allocated.saturating_add(stats.bytes_allocated);
                 self.pages.huge = self.pages.huge.saturating_add(stats.bytes_huge);
-                self.rings.push(Extent {
+                self.rings.push(RingExtent {
                     name,
                     lanes: stats.lanes.into(),
                     columns: stats.columns.len() as u64,
@@ -65,12 +65,12 @@ impl Stock {
 }
 
 /// Reports orphaned, damaged and inaccessible objects.
-pub(crate) fn stale(stock: &Stock) -> Finding {
+pub(crate) fn stale(summary: &ObjectSummary) -> Finding {
     const CHECK: &str = "stale_objects";
-    if let Some(why) = &stock.unlisted {
+    if let Some(why) = &summary.unlisted {
         return Finding::found(CHECK, why.clone(), "see the check `permissions`");
     }
-    let left: Vec<&(String, u64)> = stock.orphans.iter().chain(&stock.remnants).collect();
+    let left: Vec<&(String, u64)> = summary.orphans.iter().chain(&summary.remnants).collect();
     let wasted: u64 = left.iter().map(|(_, bytes)| bytes).sum();
     let mut found = Vec::new();
     let mut remedies = Vec::new();
@@ -83,24 +83,24 @@ pub(crate) fn stale(stock: &Stock) -> Finding {
         ));
         remedies.push("`backcast gc`".to_owned());
     }
-    if let Some((first, why)) = stock.damaged.first() {
+    if let Some((first, why)) = summary.damaged.first() {
         found.push(format!(
             "{} cannot be opened: {} ({why})",
-            stock.damaged.len(),
-            names(stock.damaged.iter().map(|(name, _)| name))
+            summary.damaged.len(),
+            names(summary.damaged.iter().map(|(name, _)| name))
         ));
         remedies.push(format!("`backcast rm {first}` where it is not worth a repair"));
     }
-    if let Some((_, why)) = stock.denied.first() {
+    if let Some((_, why)) = summary.denied.first() {
         found.push(format!(
             "{} may not be opened by this user: {} ({why})",
-            stock.denied.len(),
-            names(stock.denied.iter().map(|(name, _)| name))
+            summary.denied.len(),
+            names(summary.denied.iter().map(|(name, _)| name))
         ));
         remedies.push("have their owner give access, or look as their owner".to_owned());
     }
     let finding = if found.is_empty() {
-        let (count, size) = (stock.objects, bytes(stock.bytes));
+        let (count, size) = (summary.objects, bytes(summary.bytes));
         let fine = format!("none of {count} rings and panels ({size}) is stale");
         Finding::ok(CHECK, fine)
     } else {
@@ -110,13 +110,13 @@ pub(crate) fn stale(stock: &Stock) -> Finding {
         left.iter().map(|(name, _)| name.clone()).collect()
     };
     finding
-        .with("objects", stock.objects)
-        .with("objects_bytes", stock.bytes)
+        .with("objects", summary.objects)
+        .with("objects_bytes", summary.bytes)
         .with("stale_bytes", wasted)
-        .with("orphans", list(&stock.orphans))
-        .with("remnants", list(&stock.remnants))
-        .with("damaged", with_errors(&stock.damaged))
-        .with("denied", with_errors(&stock.denied))
+        .with("orphans", list(&summary.orphans))
+        .with("remnants", list(&summary.remnants))
+        .with("damaged", with_errors(&summary.damaged))
+        .with("denied", with_errors(&summary.denied))
 }
 
 fn with_errors(objects: &[(String, String)]) -> Vec<serde_json::Value> {
@@ -138,24 +138,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_named_with_its_remedy() {
+    fn leftovers_are_named_with_their_remedy() {
         let left = |names: &[&str]| -> Vec<(String, u64)> {
             names.iter().map(|name| ((*name).to_owned(), 1 << 20)).collect()
         };
-        let fine = Stock { objects: 2, bytes: 3 << 20, ..Stock::default() };
-        let orphans = Stock { orphans: left(&["a", "b", "c", "d", "e"]), ..Stock::default() };
-        let remnant = Stock { remnants: left(&[".building-1"]), ..Stock::default() };
-        let damaged = Stock {
+        let fine = ObjectSummary { objects: 2, bytes: 3 << 20, ..ObjectSummary::default() };
+        let orphans =
+            ObjectSummary { orphans: left(&["a", "b", "c", "d", "e"]), ..ObjectSummary::default() };
+        let remnant =
+            ObjectSummary { remnants: left(&[".building-1"]), ..ObjectSummary::default() };
+        let damaged = ObjectSummary {
             damaged: vec![("pong".into(), "it dates from before the last start".into())],
-            ..Stock::default()
+            ..ObjectSummary::default()
         };
-        let both = Stock { orphans: left(&["a"]), ..damaged_copy(&damaged) };
-        let denied = Stock {
+        let both = ObjectSummary { orphans: left(&["a"]), ..damaged_copy(&damaged) };
+        let denied = ObjectSummary {
             denied: vec![("pong".into(), "cannot open ring.lck: Permission denied".into())],
-            ..Stock::default()
+            ..ObjectSummary::default()
         };
-        let unlisted = Stock { unlisted: Some("cannot list".into()), ..Stock::default() };
-        for (stock, status, words) in [
+        let unlisted =
+            ObjectSummary { unlisted: Some("cannot list".into()), ..ObjectSummary::default() };
+        for (summary, status, words) in [
             (fine, Well, &["none of 2 rings and panels (3 MiB)"][..]),
             (
                 orphans,
@@ -168,7 +171,7 @@ mod tests {
             (denied, Found, &["1 may not be opened", "pong", "Permission denied", "owner"]),
             (unlisted, Found, &["cannot list", "permissions"]),
         ] {
-            let finding = stale(&stock);
+            let finding = stale(&summary);
             let text = format!("{} {:?}", finding.summary, finding.remedy);
             assert_eq!(finding.status, status, "{text}");
             for word in words {
@@ -177,7 +180,7 @@ mod tests {
         }
     }
 
-    fn damaged_copy(stock: &Stock) -> Stock {
-        Stock { damaged: stock.damaged.clone(), ..Stock::default() }
+    fn damaged_copy(summary: &ObjectSummary) -> ObjectSummary {
+        ObjectSummary { damaged: summary.damaged.clone(), ..ObjectSummary::default() }
     }
 }

@@ -223,7 +223,7 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Status::{self, Finding as Found, Ok as Well, Unknown};
-    use super::super::machine::paper::Paper;
+    use super::super::machine::fake::FakeMachine;
     use super::*;
 
     const SHM: &str = "/dev/shm";
@@ -247,26 +247,30 @@ mod tests {
             ("/mnt/my disk/rings", Found, &["xfs", "BACKCAST_DIR"]),
             ("/home", Found, &["ext4", "disk"]),
         ] {
-            says(&directory(&Paper::sound(), Path::new(dir)), status, words);
+            says(&directory(&FakeMachine::sound(), Path::new(dir)), status, words);
         }
-        says(&directory(&Paper::sound().with(MOUNTS, ""), Path::new(SHM)), Unknown, &[SHM]);
+        says(&directory(&FakeMachine::sound().with(MOUNTS, ""), Path::new(SHM)), Unknown, &[SHM]);
         let again = "25 24 0:23 / /dev/shm rw - tmpfs a rw\n26 24 0:24 / /dev/shm rw - ext4 b rw\n";
-        says(&directory(&Paper::sound().with(MOUNTS, again), Path::new(SHM)), Found, &["ext4"]);
+        says(
+            &directory(&FakeMachine::sound().with(MOUNTS, again), Path::new(SHM)),
+            Found,
+            &["ext4"],
+        );
     }
 
     #[test]
     fn memory_must_hold_what_the_file_system_promises() {
         let with = |available: &str| {
             let text = format!("MemTotal: 16777216 kB\nMemAvailable: {available} kB\n");
-            Paper::sound().with("/proc/meminfo", &text)
+            FakeMachine::sound().with("/proc/meminfo", &text)
         };
         for (machine, dir, status, words) in [
-            (Paper::sound(), SHM, Well, &["12 GiB of 16 GiB"][..]),
+            (FakeMachine::sound(), SHM, Well, &["12 GiB of 16 GiB"][..]),
             (with("4194304"), SHM, Found, &["4 GiB", "promises 8 GiB", "below 4 GiB"]),
             (with("4194304"), "/home", Well, &["4 GiB of 16 GiB"]),
             (with("102400"), "/home", Found, &["100 MiB of 16 GiB", "killed"]),
-            (Paper::sound().with("/proc/meminfo", ""), SHM, Unknown, &[]),
-            (Paper::sound().with("/proc/meminfo", "MemTotal: x kB\n"), SHM, Unknown, &[]),
+            (FakeMachine::sound().with("/proc/meminfo", ""), SHM, Unknown, &[]),
+            (FakeMachine::sound().with("/proc/meminfo", "MemTotal: x kB\n"), SHM, Unknown, &[]),
         ] {
             says(&memory(&machine, Path::new(dir)), status, words);
         }
@@ -276,13 +280,13 @@ mod tests {
     fn swap_in_use_is_found_and_swap_that_waits_is_not() {
         let with = |total: u64, free: u64| {
             let text = format!("SwapTotal: {total} kB\nSwapFree: {free} kB\n");
-            Paper::sound().with("/proc/meminfo", &text)
+            FakeMachine::sound().with("/proc/meminfo", &text)
         };
         says(&swap(&with(0, 0)), Well, &["none"]);
         says(&swap(&with(1 << 20, 1 << 20)), Well, &["0 B of 1 GiB"]);
         says(&swap(&with(1 << 20, 1 << 19)), Found, &["512 MiB", "vm.swappiness"]);
         says(&swap(&with(1, 2)), Well, &["0 B"]);
-        says(&swap(&Paper::sound().with("/proc/meminfo", "")), Unknown, &[]);
+        says(&swap(&FakeMachine::sound().with("/proc/meminfo", "")), Unknown, &[]);
     }
 
     #[test]
@@ -290,12 +294,12 @@ mod tests {
         let v2 = |file: &str| format!("/sys/fs/cgroup/{file}");
         let v1 = |file: &str| format!("/sys/fs/cgroup/memory/job/{file}");
         let two = || {
-            let machine = Paper::sound().with("/proc/self/cgroup", "0::/a/b\n");
+            let machine = FakeMachine::sound().with("/proc/self/cgroup", "0::/a/b\n");
             machine.with(&v2("a/b/memory.max"), "max\n").with(&v2("a/b/memory.current"), "5\n")
         };
-        let one = Paper::sound().with("/proc/self/cgroup", "9:cpu:/\n4:memory:/job\n0::/\n");
+        let one = FakeMachine::sound().with("/proc/self/cgroup", "9:cpu:/\n4:memory:/job\n0::/\n");
         for (machine, status, words) in [
-            (Paper::sound(), Well, &["no control group"][..]),
+            (FakeMachine::sound(), Well, &["no control group"][..]),
             (two(), Well, &["no control group"]),
             (
                 two()
@@ -319,13 +323,13 @@ mod tests {
                 &["grants 1 GiB", "end the process", "\"version\": Number(1)"],
             ),
             (
-                Paper::sound()
+                FakeMachine::sound()
                     .with("/proc/self/cgroup", "4:memory:/\n")
                     .with("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
                 Well,
                 &["no control group"],
             ),
-            (Paper::sound().with("/proc/self/cgroup", ""), Unknown, &[]),
+            (FakeMachine::sound().with("/proc/self/cgroup", ""), Unknown, &[]),
         ] {
             says(&cgroup(&machine, Path::new(SHM)), status, words);
         }

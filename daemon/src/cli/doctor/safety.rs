@@ -68,7 +68,7 @@ pub(crate) fn core_files(machine: &dyn MachineFacts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Status::{self, Finding as Found, Ok as Well, Unknown};
-    use super::super::machine::paper::Paper;
+    use super::super::machine::fake::FakeMachine;
     use super::*;
 
     #[track_caller]
@@ -83,13 +83,13 @@ mod tests {
     #[test]
     fn a_directory_that_others_may_write_has_to_be_sticky() {
         let with = |mode: Option<u32>| {
-            let mut machine = Paper::sound();
+            let mut machine = FakeMachine::sound();
             machine.modes.clear();
             machine.modes.extend(mode.map(|mode| ("/dev/shm".to_owned(), mode)));
             machine
         };
         for (machine, status, words) in [
-            (Paper::sound(), Well, &["/dev/shm", "1777"][..]),
+            (FakeMachine::sound(), Well, &["/dev/shm", "1777"][..]),
             (with(Some(0o755)), Well, &["0755"]),
             (with(Some(0o777)), Found, &["0777", "chmod +t /dev/shm", "--dir"]),
             (with(Some(0o775)), Found, &["0775"]),
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn rings_in_core_files_are_found() {
         let with = |limit: &str, pattern: &str, filter: &str| {
-            Paper::sound()
+            FakeMachine::sound()
                 .with(
                     "/proc/self/limits",
                     &format!("Max core file size  {limit}  unlimited bytes\n"),
@@ -111,7 +111,7 @@ mod tests {
                 .with("/proc/self/coredump_filter", filter)
         };
         for (machine, status, words) in [
-            (Paper::sound(), Well, &["no core files", "0x33"][..]),
+            (FakeMachine::sound(), Well, &["no core files", "0x33"][..]),
             (with("unlimited", "core", "00000033"), Well, &["without the rings"]),
             (with("unlimited", "core", "0000003b"), Found, &["(core)", "coredump_filter"]),
             (with("0", "core", "0000003b"), Well, &["no core files"]),

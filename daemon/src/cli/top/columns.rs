@@ -88,7 +88,7 @@ pub(crate) const LANES: [TableColumn<LaneFrame>; 9] = [
 
 /// A column that is shown, and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownColumn {
     pub(crate) at: usize,
     pub(crate) width: u16,
 }
@@ -99,14 +99,14 @@ pub(crate) fn fitting<R>(
     rows: &[Vec<String>],
     room: u16,
     gap: u16,
-) -> Vec<Shown> {
+) -> Vec<ShownColumn> {
     // The title of the sort column has an arrow.
     let mut widths: Vec<u16> = widths(columns.iter().map(|column| column.title), rows)
         .into_iter()
         .zip(columns)
         .map(|(width, column)| width.max(chars(column.title) + u16::from(column.sort.is_some())))
         .collect();
-    // A long name takes what the others leave, at least two fifths of the width.
+    // A long name gets the width that the others leave, at least two fifths.
     if let Some((first, others)) = widths.split_first_mut() {
         let others = others.iter().fold(0_u16, |sum, width| sum.saturating_add(width + gap));
         *first = (*first).min(room.saturating_sub(others).max(room / 5 * 2).max(1));
@@ -114,14 +114,14 @@ pub(crate) fn fitting<R>(
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns.get(*at).map(|column| column.rank));
     let mut left = room.saturating_add(gap);
-    let mut shown: Vec<Shown> = order
+    let mut shown: Vec<ShownColumn> = order
         .into_iter()
         .filter_map(|at| {
             let width = widths.get(at).copied()?;
             let rest = left.checked_sub(width.saturating_add(gap));
             // The first column is shown even if it is cut.
             left = if at == 0 { rest.unwrap_or(0) } else { rest? };
-            Some(Shown { at, width })
+            Some(ShownColumn { at, width })
         })
         .collect();
     shown.sort_by_key(|shown| shown.at);
@@ -129,19 +129,19 @@ pub(crate) fn fitting<R>(
 }
 
 /// Returns how many columns fit from the left; at least one, which may be cut.
-pub(crate) fn leading(widths: &[u16], room: u16, gap: u16) -> Vec<Shown> {
+pub(crate) fn leading(widths: &[u16], room: u16, gap: u16) -> Vec<ShownColumn> {
     let mut left = room;
     let mut shown = Vec::new();
     for (at, width) in widths.iter().enumerate() {
         let gap = if at == 0 { 0 } else { gap };
         let Some(rest) = left.checked_sub(width.saturating_add(gap)) else {
             if at == 0 {
-                shown.push(Shown { at, width: room });
+                shown.push(ShownColumn { at, width: room });
             }
             break;
         };
         left = rest;
-        shown.push(Shown { at, width: *width });
+        shown.push(ShownColumn { at, width: *width });
     }
     shown
 }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_by_rank() {
+    fn columns_that_do_not_fit_are_left_out_by_rank() {
         let rows = vec![RINGS.iter().map(|_| "12345".to_owned()).collect()];
         let titles = |room: u16| -> Vec<&str> {
             fitting(&RINGS, &rows, room, 2).iter().map(|shown| RINGS[shown.at].title).collect()

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_has_no_rate() {
+    fn rings_without_a_comparable_reading_have_no_rate() {
         let mut another = ring("pong", 450);
         stats(&mut another).created_unix_ns += 1;
         let mut wider = ring("pong", 450);

@@ -12,7 +12,7 @@ use super::app::Action;
 
 /// Outcome of a wait for keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum KeyWait {
     /// The time is over, or a signal arrived.
     Nothing,
     /// Bytes arrived; [`Keyboard::action`] parses them.
@@ -50,7 +50,7 @@ impl Keyboard {
     }
 
     /// Waits for keys, at most `patience`. A signal ends the wait.
-    pub(crate) fn wait(&mut self, patience: Duration) -> io::Result<Waited> {
+    pub(crate) fn wait(&mut self, patience: Duration) -> io::Result<KeyWait> {
         let mut ready = [PollFd::from_borrowed_fd(self.source.as_fd(), PollFlags::IN)];
         let patience = Timespec {
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
@@ -63,30 +63,30 @@ impl Keyboard {
         }
         let mut bytes = [0; 256];
         match read(self.source.as_fd(), &mut bytes) {
-            Ok(0) | Err(Errno::IO) => Ok(Waited::Closed),
+            Ok(0) | Err(Errno::IO) => Ok(KeyWait::Closed),
             Ok(count) => {
                 self.typed.extend(bytes.iter().take(count));
-                Ok(Waited::Typed)
+                Ok(KeyWait::Typed)
             }
             // Another process of the terminal read the bytes.
-            Err(Errno::INTR | Errno::AGAIN) => Ok(Waited::Nothing),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(KeyWait::Nothing),
             Err(error) => Err(error.into()),
         }
     }
 
     /// No byte follows, so a lone Escape is a key.
-    fn quiet(&mut self) -> Waited {
+    fn quiet(&mut self) -> KeyWait {
         match self.typed.as_slice() {
-            [] => Waited::Nothing,
+            [] => KeyWait::Nothing,
             [ESCAPE] => {
                 self.typed.clear();
                 self.escape = true;
-                Waited::Typed
+                KeyWait::Typed
             }
             // The rest of a longer sequence will not arrive.
             _ => {
                 self.typed.clear();
-                Waited::Nothing
+                KeyWait::Nothing
             }
         }
     }
@@ -204,9 +204,9 @@ mod tests {
     fn an_escape_that_nothing_follows_is_the_key() {
         let mut keyboard = keyboard(b"\x1b");
         assert_eq!(keyboard.action(), None);
-        assert_eq!(keyboard.quiet(), Waited::Typed);
+        assert_eq!(keyboard.quiet(), KeyWait::Typed);
         assert_eq!((keyboard.action(), keyboard.action()), (Some(Action::Back), None));
         keyboard.typed = b"\x1b[1;".to_vec();
-        assert_eq!((keyboard.quiet(), keyboard.typed.len()), (Waited::Nothing, 0));
+        assert_eq!((keyboard.quiet(), keyboard.typed.len()), (KeyWait::Nothing, 0));
     }
 }

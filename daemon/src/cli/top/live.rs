@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::app::App;
-use super::keys::{Keyboard, Waited};
+use super::keys::{KeyWait, Keyboard};
 use super::newest::Newest;
 use super::reading::Observer;
 use super::screen::Screen;
@@ -58,14 +58,14 @@ fn show(
             }
             let left = next.saturating_duration_since(Instant::now());
             let waited = keyboard.wait(left.min(PIECE))?;
-            if waited == Waited::Closed {
+            if waited == KeyWait::Closed {
                 return Ok(Some(signals.status().unwrap_or(HUNG_UP)));
             }
             let resized = window.came();
             if resized {
                 screen.forget();
             }
-            if waited == Waited::Nothing && !resized {
+            if waited == KeyWait::Nothing && !resized {
                 continue;
             }
             while let Some(action) = keyboard.action() {

@@ -16,7 +16,7 @@ use backcast_core::Base;
 use thiserror::Error;
 
 use crate::cli::console::{Align, Console};
-use crate::cli::doctor::Here;
+use crate::cli::doctor::ThisMachine;
 use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
 use columns::{LANES, RINGS, TableColumn};
@@ -75,7 +75,7 @@ pub(crate) fn run(
     base: &Base,
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
-    let observer = Observer::new(base, &Here, &args.names)?;
+    let observer = Observer::new(base, &ThisMachine, &args.names)?;
     if console.json() {
         return lines(args, &observer, console);
     }

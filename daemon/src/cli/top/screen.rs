@@ -38,7 +38,7 @@ impl Drop for Screen<'_> {
     }
 }
 
-/// Output of the terminal that gives up on signals.
+/// Output to the terminal that stops on signals.
 ///
 /// A terminal may stop accepting output when its window is frozen or its connection hangs. Every
 /// write waits until the terminal is ready, and a signal ends the wait.

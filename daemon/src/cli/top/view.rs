@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 use super::app::{App, Sort, TopPage};
-use super::columns::{self, LANES, RINGS, Shown};
+use super::columns::{self, LANES, RINGS, ShownColumn};
 use super::frame::RingFrame;
 use crate::cli::console::printable;
 use crate::objects::catalogue::ObjectState;
@@ -196,7 +196,7 @@ fn rows(canvas: &mut Canvas<'_>, app: &App, ring: &str, lane: u32, area: Rect) {
 
 /// Draws a table of some columns with reversed titles.
 fn table<'a>(
-    shown: &[Shown],
+    shown: &[ShownColumn],
     rows: &[Vec<String>],
     title: impl Fn(usize) -> String,
     right: impl Fn(usize) -> bool,
@@ -207,13 +207,13 @@ fn table<'a>(
         Cell::from(Line::from(text).alignment(side))
     };
     let body = rows.iter().enumerate().map(|(number, row)| {
-        let cells = shown.iter().map(|Shown { at, width }| {
+        let cells = shown.iter().map(|ShownColumn { at, width }| {
             let text = row.get(*at).map(String::as_str).unwrap_or_default();
             cell(columns::shortened(text, *width), *at)
         });
         Row::new(cells).style(styles.get(number).copied().unwrap_or_default())
     });
-    let head = Row::new(shown.iter().map(|Shown { at, .. }| cell(title(*at), *at)));
+    let head = Row::new(shown.iter().map(|ShownColumn { at, .. }| cell(title(*at), *at)));
     Table::new(body, shown.iter().map(|shown| Constraint::Length(shown.width)))
         .column_spacing(GAP)
         .header(head.style(Style::new().add_modifier(Modifier::REVERSED)))

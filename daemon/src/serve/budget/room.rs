@@ -5,10 +5,10 @@ use backcast_core::{ObjectInfo, collect, list};
 use super::evict::evict_one;
 use super::{WhenFull, explain, used};
 use crate::protocol::{Code, Refusal};
-use crate::serve::shared::{Live, Shared, add};
+use crate::serve::shared::{CurrentSettings, Shared, add};
 
-/// Makes room for a ring by removing orphans and, if the settings say so, by evicting other rings.
-/// The caller has the turn.
+/// Makes room for a ring by removing orphans and, if configured, by evicting other rings. The
+/// caller has the turn.
 pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
     let (base, live) = (&shared.base, shared.live());
     if fits(&live, &list(base)?, asked_bytes) {
@@ -28,12 +28,17 @@ pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), 
 }
 
 /// Whether further bytes fit the budget.
-pub(crate) fn fits(live: &Live, objects: &[ObjectInfo], more: u64) -> bool {
+pub(crate) fn fits(live: &CurrentSettings, objects: &[ObjectInfo], more: u64) -> bool {
     used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
 }
 
 /// Returns the refusal of a ring that exceeds the budget.
-pub(crate) fn over(live: &Live, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
+pub(crate) fn over(
+    live: &CurrentSettings,
+    name: &str,
+    asked_bytes: u64,
+    objects: &[ObjectInfo],
+) -> Refusal {
     let over = super::over(live.budget_bytes, asked_bytes, objects);
     let message = explain(&format!("ring `{name}`"), &over);
     Refusal { over_budget: Some(Box::new(over)), ..Refusal::new(Code::OverBudget, message) }

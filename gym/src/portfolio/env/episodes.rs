@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::{AutoresetMode, Wide, wide};
+use backcast_core::{AutoresetMode, SimdKernel, run_simd};
 
 use super::PortfolioVectorEnv;
 use crate::{
@@ -233,7 +233,7 @@ impl PortfolioVectorEnv {
         check_length("actions", self.num_envs() * tickers, Some(actions.len()))?;
         let (mode, play_on) = (self.setup.options.autoreset_mode, self.setup.options.play_on);
         let last_day = i32::try_from(self.setup.last_day()).unwrap_or(i32::MAX);
-        let within = wide(ActionsInRange, (actions, &[], &[]), (&mut [], &mut []), ());
+        let within = run_simd(ActionsInRange, (actions, &[], &[]), (&mut [], &mut []), ());
         for (env, actions) in actions.chunks_exact(tickers).enumerate() {
             match self.episodes.next_step(env, mode, play_on)? {
                 StepKind::Act => {}
@@ -261,7 +261,7 @@ impl PortfolioVectorEnv {
 /// Returns whether all actions are in their range.
 struct ActionsInRange;
 
-impl<A: Copy + Into<f64>> Wide<A, (), (), (), (), (), bool> for ActionsInRange {
+impl<A: Copy + Into<f64>> SimdKernel<A, (), (), (), (), (), bool> for ActionsInRange {
     #[inline(always)]
     fn run(actions: &[A], _: &[()], _: &[()], _: &mut [()], _: &mut [()], (): ()) -> bool {
         // False for NaN. No early exit, so that the loop is vectorised.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_core::copy_numbers;
+use backcast_core::copy_slice;
 use backcast_market::Panel;
 
 use super::PortfolioVectorEnv;
@@ -88,8 +88,8 @@ impl PortfolioVectorEnv {
         check_length("out", of.len() * width, Some(out.len()))?;
         check_length("macros", of.len() * macro_width, Some(macros.len()))?;
         if !self.portfolios.omits_indicators {
-            copy_numbers(&indicators[of.start * width..of.end * width], out);
-            copy_numbers(&macro_indicators[of.start * macro_width..of.end * macro_width], macros);
+            copy_slice(&indicators[of.start * width..of.end * width], out);
+            copy_slice(&macro_indicators[of.start * macro_width..of.end * macro_width], macros);
             return Ok(());
         }
         for (place, env) in of.enumerate() {
@@ -97,9 +97,9 @@ impl PortfolioVectorEnv {
             let [shown, macro_shown] = self.shown_on(day[env]).unwrap_or_else(|| {
                 [&indicators[mine..][..width], &macro_indicators[of_macros..][..macro_width]]
             });
-            copy_numbers(shown, &mut out[place * width..][..width]);
+            copy_slice(shown, &mut out[place * width..][..width]);
             if macro_width > 0 {
-                copy_numbers(macro_shown, &mut macros[place * macro_width..][..macro_width]);
+                copy_slice(macro_shown, &mut macros[place * macro_width..][..macro_width]);
             }
         }
         Ok(())

@@ -143,7 +143,7 @@ def _fail(reason: str) -> int:
 
 
 def _say(message: str) -> None:
-    # Nobody is left to tell when the terminal itself is gone.
+    # No message can be shown once the terminal is closed.
     with suppress(OSError):
         print(message, file=sys.stderr, flush=True)
 

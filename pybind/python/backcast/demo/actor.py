@@ -81,7 +81,7 @@ class Policy:
 
 
 def act(settings: ActorSettings, link: Link) -> None:
-    """Run until told to stop."""
+    """Run until the parent stops it."""
     with (
         bc.Panel.attach(settings.panel) as panel,
         bc.ReplayBuffer.attach(settings.ring) as ring,

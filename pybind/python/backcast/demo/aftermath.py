@@ -88,7 +88,7 @@ class Aftermath:
         try:
             first = ring.rows(lane, head, 1)
         except (bc.LappedError, bc.SampleError):
-            # The successor has gone round the whole lane: any row of its own will do.
+            # The successor has overwritten the whole lane: check its newest row instead.
             _, newest = ring.lane_span(lane)
             rows = ring.rows(lane, newest - 1, 1)
             return int(rows["episode"][0]) > self.episodes.get(lane, -1)

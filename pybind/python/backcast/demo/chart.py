@@ -36,7 +36,7 @@ _UP, _DOWN = "#2a9d6f", "#c8553d"
 
 @dataclass(frozen=True)
 class Candles:
-    """One sampled window: prices ``[H + 1 + F, 4]``, the day itself showing its open alone."""
+    """One sampled window: prices ``[H + 1 + F, 4]``; the day itself shows only its open."""
 
     ticker: str
     dates: list[str]

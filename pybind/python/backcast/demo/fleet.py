@@ -130,7 +130,7 @@ class Fleet:
         news: list[tuple[Child, Message]] = []
         ended = []
         for child in self.children:
-            # The status first: what a child says before it ends must not be missed.
+            # The status first, so that no last message of a child is missed.
             if child.process.exitcode is not None:
                 ended.append(child)
             news += [(child, message) for message in child.messages()]

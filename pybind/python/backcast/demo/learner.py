@@ -78,7 +78,7 @@ class Tally:
 
 
 def learn(settings: LearnerSettings, link: Link) -> None:
-    """Train until told to stop, then send the weights."""
+    """Train until the parent stops it, then send the weights."""
     network = Network.fresh(
         FEATURES,
         _HIDDEN,

@@ -159,7 +159,7 @@ class Collector:
         Returns
         -------
         (obs, infos)
-            As from the environment.
+            Results of the environment.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class Collector:
         Returns
         -------
         (obs, rewards, terminations, truncations, infos)
-            As from the environment, with one difference: where this collector reset what had ended
+            Results of the environment. If this collector reset environments that had ended
             (DISABLED), `obs` is already the next episode's first, and infos hold ``final_obs`` and
             ``_final_obs`` as in SAME_STEP, and ``reset_infos``, what the reset returned. For a
             single environment ``final_obs`` is the observation itself.
@@ -299,7 +299,7 @@ class Collector:
         ArgumentError
             If `policy` cannot be called or `steps` is no whole number from 0 up.
         EnvError, AppendError
-            As from :meth:`reset` and :meth:`step`.
+            See :meth:`reset` and :meth:`step`.
         """
         if not callable(policy):
             raise ArgumentTypeError(
@@ -351,7 +351,7 @@ class Collector:
         """Reset what has ended; return what to act on, and infos with the final observations."""
         environment: Any = self._env
         if not self._vector:
-            # The reset may write to the very arrays that the step returned.
+            # The reset may write to the arrays that the step returned.
             final = copy.deepcopy(obs)
             with self._watch:
                 first, reset_info = environment.reset()

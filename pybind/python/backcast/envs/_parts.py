@@ -50,7 +50,7 @@ def share(one: Any, other: Any) -> bool:  # noqa: ANN401
 
 
 def objects(rows: list[Any]) -> NDArray[np.object_]:
-    """Make an object array, as Gymnasium hands out final observations."""
+    """Make an object array, the form of Gymnasium's final observations."""
     array = np.empty(len(rows), object)
     for at, row in enumerate(rows):
         array[at] = row

@@ -48,7 +48,7 @@ def make(env_config: Mapping[str, Any]) -> Made:
     Raises
     ------
     EnvError, ArgumentError, NotFoundError, PanelError
-        As from the constructors.
+        See the constructors.
 
     Examples
     --------

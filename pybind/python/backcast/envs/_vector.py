@@ -88,16 +88,16 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         A holding is sold when its price falls below this fraction of the average price paid, fees
         included; 0: never.
     stop_loss_calculation : {"close", "low"}
-        Which price that is. The sale is filled as others are. On the same day the low of a holding
+        Price that is compared. The sale is filled like others. On the same day the low of a holding
         that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
-        Look at it right after the orders of a day, or on the next day before it is observed, which
+        Compare it right after the orders of a day, or on the next day before it is observed, which
         is look-ahead: cash and shares then tell what its close did.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
-        Which of the panel's tickers, macro ones included, can be traded, on which of its days.
+        Mask of the panel's tickers, macro ones included, and days that can be traded.
     delisting : {"settle", "hold"}
         Policy for a holding whose ticker has its last row before the panel ends: it is turned into
         cash at the close of that day, after the day's orders and without a fee; or it is kept,
@@ -106,7 +106,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their
         average price is the open of that day.
     indicators : sequence of str, optional
-        Which to show, in this order; all of the panel's when left out. ``K`` of them.
+        Indicators to show, in this order, ``K`` of them; by default all of the panel's.
     macro_tickers : sequence of str, optional
         Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
     days : (int, int), optional
@@ -127,7 +127,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     record : bool, default False
         Keep every step of an episode, and of the one before, for :meth:`history`.
     render_mode : {"rgb_array"}, optional
-        What :meth:`render` draws: prices with trades, value against buying and holding, drawdown.
+        Makes :meth:`render` draw prices with trades, value against buying and holding, drawdown.
         Needs matplotlib and records.
 
     Raises
@@ -376,7 +376,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Returns
         -------
         dict
-            What ``infos["metrics"]`` holds at an end, as arrays ``[N]``, up to the last step; of
+            Metrics as in ``infos["metrics"]``, as arrays ``[N]``, up to the last step; of
             episodes that have ended, until they are reset.
 
         Raises

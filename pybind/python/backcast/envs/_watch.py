@@ -76,7 +76,7 @@ class _Reset:
         if not watchers:
             return self.reset(*given, **named)
         (watch, outer), *others = watchers
-        # Environments remove the keys that they know.
+        # Environments remove the keys that they use.
         options = named.get("options")
         options = dict(options) if isinstance(options, dict) else {}
         with watch as news:

@@ -46,7 +46,7 @@ _ELSEWHERE = {
 """Names of FastFinRL's classes that these classes lack."""
 
 Shown = TypeVar("Shown")
-"""A state, in whatever form it is returned."""
+"""A state, in any of its forms."""
 
 
 class FinRLEnv(Generic[Shown]):
@@ -199,8 +199,8 @@ class FinRLEnv(Generic[Shown]):
         Returns
         -------
         dict or list of dict
-            As ``reset`` and ``step`` return it, in new arrays, without changes that a caller made
-            to an earlier state.
+            The state that ``reset`` or ``step`` returned last, in new arrays, without changes that
+            a caller made to it.
 
         Raises
         ------
@@ -333,8 +333,8 @@ class FinRLEnv(Generic[Shown]):
         Parameters
         ----------
         ticker_list : sequence of str
-            Whose days. Or the days of several windows, int ``[N]``, with `day` the tickers of each:
-            the answer is a list then.
+            Tickers to show. Or the days of several windows, int ``[N]``, with `day` the tickers of
+            each; the result is a list then.
         day : int
             The day in the middle, from 0 to ``D - 1``.
         h : int

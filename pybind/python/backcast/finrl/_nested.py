@@ -178,7 +178,7 @@ class NestedObservations:
         tokens: NDArray[np.int32],
         final: NDArray[np.object_],
     ) -> NDArray[np.object_]:
-        """Show the observations in which episodes ended, of each portfolio alone."""
+        """Show the observations in which episodes ended, by portfolio."""
         shown = self.of_step(raw, tokens)
         rows = np.full(len(final), None, object)
         for at, last in enumerate(final):

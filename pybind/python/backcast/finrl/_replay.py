@@ -53,7 +53,7 @@ class VecReplayBuffer(DrawnTransitions):
     persistent : bool
         Keep the buffer when no process holds it.
     dir : path, optional
-        Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+        Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 
     Raises
     ------
@@ -153,8 +153,8 @@ class VecReplayBuffer(DrawnTransitions):
         name : str
             Name of the buffer.
         env : environment or Panel, optional
-            The same market. The panel that the buffer was made on is attached to by its name when
-            left out.
+            An environment or panel of the buffer's market. By default the buffer's panel is
+            attached by name.
         batch_size : int, default 256
             Transitions of a batch, unless ``sample`` says otherwise.
         seed : int, default 42
@@ -172,7 +172,7 @@ class VecReplayBuffer(DrawnTransitions):
             The first day that futures do not show; the environment's, or that of the buffer's
             creator, when left out.
         dir : path, optional
-            Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+            Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 
         Returns
         -------
@@ -264,7 +264,7 @@ def _joined(buffer: type[VecReplayBuffer], arguments: dict[str, Any]) -> VecRepl
 
 
 def _market_of(env: Any) -> tuple[Panel, int, dict[str, Any]]:  # noqa: ANN401
-    """Return the market of an environment, its number of traded tickers and what it shows."""
+    """Return an environment's market, number of traded tickers and observation settings."""
     if isinstance(env, Panel):
         raise ArgumentTypeError(
             "env is a Panel, which does not say how many tickers are traded; give a FastFinRL or "

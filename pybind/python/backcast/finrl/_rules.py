@@ -148,7 +148,7 @@ def starts_of(options: dict[str, Any], count: int) -> Any:  # noqa: ANN401
 
 
 def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  # noqa: ANN401
-    """Refuse masked arrays, of which NumPy's functions pass on what lies under the mask."""
+    """Refuse masked arrays, since NumPy's functions pass on the values under the mask."""
     if isinstance(value, np.ma.MaskedArray):
         raise error(
             f"{what}: got a masked array, whose masked values are unknown; give the array that "

@@ -32,9 +32,9 @@ class SeenPortfolios(FinRLEnv[Any]):
     """The portfolios of :class:`VecFastFinRL`, which resets and steps them."""
 
     _seed: int | None
-    """Where random numbers begin, unless a reset says it; None after the first one."""
+    """Seed of the first reset, unless it is given one; None afterwards."""
     _wrapped = False
-    """Whether a wrapper steps them."""
+    """Whether a wrapper steps the environments."""
     _tickers: Shared | None
     """Names of the traded tickers; None until they are asked for."""
 
@@ -90,7 +90,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioVectorEnv.history`.
+            In the form of :meth:`backcast.envs.PortfolioVectorEnv.history`.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
+            In the form of :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
 
         Raises
         ------

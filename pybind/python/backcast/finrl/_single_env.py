@@ -76,14 +76,14 @@ class FastFinRL(FinRLEnv[State]):
     fixed_fee, slippage_bps : float, default 0
         Cash per order, and basis points on every price.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
-        Which of the panel's tickers can be traded, on which of its days.
+        Mask of the panel's tickers and days that can be traded.
     delisting : {"settle", "hold"}
         A holding whose ticker has its last row before the market ends is turned into cash at that
         close, without a fee, or kept at it and not sold.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of the tickers that it trades.
     generator : {"splitmix64", "mt19937"}
-        Where random numbers come from; the latter draws as FastFinRL does.
+        Random generator; ``mt19937`` draws the same numbers as FastFinRL.
     panel_options : mapping, optional
         Keywords for opening `csv_path`: ``{"nan": "mask"}``, say.
 
@@ -205,8 +205,8 @@ class FastFinRL(FinRLEnv[State]):
         Parameters
         ----------
         ticker_list : sequence of str, optional
-            What to trade, in the order of actions, also where `shuffle_tickers` would draw; what
-            was traded before when left out. An empty list draws again, where tickers are drawn.
+            Tickers to trade, in the order of actions, even with `shuffle_tickers`; by default those
+            traded before. An empty list draws again, if tickers are drawn.
         seed : int, optional
             Seed of the random numbers; -1: random; None: they continue, and the state shows the
             seed that they continue from.
@@ -315,7 +315,7 @@ class FastFinRL(FinRLEnv[State]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioEnv.history`.
+            In the form of :meth:`backcast.envs.PortfolioEnv.history`.
 
         Raises
         ------
@@ -332,7 +332,7 @@ class FastFinRL(FinRLEnv[State]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioEnv.metrics_so_far`.
+            In the form of :meth:`backcast.envs.PortfolioEnv.metrics_so_far`.
 
         Raises
         ------

@@ -47,7 +47,7 @@ class ReplayBuffer(VecReplayBuffer):
     persistent : bool
         Keep the buffer when no process holds it.
     dir : path, optional
-        Where it lives; ``BACKCAST_DIR``, else ``/dev/shm``, when left out.
+        Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 
     Raises
     ------

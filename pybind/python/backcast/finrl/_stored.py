@@ -135,7 +135,7 @@ class StoredTransitions:
 
     @property
     def batch_size(self) -> int:
-        """Transitions of a batch, unless ``sample`` says otherwise."""
+        """Transitions of a batch, unless ``sample`` is given another number."""
         return self._batch_size
 
     @property

@@ -12,7 +12,7 @@ class VecStoredTransition:
     Parameters
     ----------
     env_id : int
-        Which environment of the batch it was.
+        Number of the environment in the batch.
     state_day, next_state_day : int
         Days of the market.
     tickers : list of str

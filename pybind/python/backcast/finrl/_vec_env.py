@@ -34,7 +34,7 @@ Mode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
 
 class VecFastFinRL(SeenPortfolios):
-    """Many portfolios over one market, each with tickers, a day and random numbers of its own.
+    """Many portfolios over one market, each with its own tickers, day and random numbers.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ class VecFastFinRL(SeenPortfolios):
     fixed_fee, slippage_bps : float, default 0
         Cash per order, and basis points on every price.
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
-        Which of the panel's tickers can be traded, on which of its days.
+        Mask of the panel's tickers and days that can be traded.
     delisting : {"settle", "hold"}
         A holding whose ticker has its last row before the market ends is turned into cash at that
         close, without a fee, or kept at it and not sold.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of the tickers that a portfolio trades in it.
     generator : {"splitmix64", "mt19937"}
-        Where random numbers come from; the latter draws as FastFinRL does, equal seeds given.
+        Random generator; ``mt19937`` draws the same numbers as FastFinRL with equal seeds.
     record : bool, default False
         Keep every step of an episode, and of the one before, for :meth:`history`.
     panel_options : mapping, optional
@@ -296,7 +296,7 @@ class VecFastFinRL(SeenPortfolios):
         Parameters
         ----------
         indices : iterable of int
-            Which portfolios, ``n`` of them; none changes nothing.
+            Portfolios, ``n`` of them; an empty list changes nothing.
         seeds : array_like of int or sequence of (int or None), shape (n,), optional
             A seed for each of them; without, their streams continue.
         options : mapping, optional
@@ -364,7 +364,7 @@ class VecFastFinRL(SeenPortfolios):
 
     @explained
     def set_auto_reset(self, enabled: bool) -> None:
-        """Set whether done episodes begin again by themselves.
+        """Set whether done episodes restart automatically.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class VecFastFinRL(SeenPortfolios):
         self._mode = mode
 
     def auto_reset(self) -> bool:
-        """Return whether done episodes begin again by themselves.
+        """Return whether done episodes restart automatically.
 
         Returns
         -------

@@ -35,7 +35,7 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioVectorEnv.history`.
+            In the form of :meth:`backcast.envs.PortfolioVectorEnv.history`.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
         Returns
         -------
         dict
-            As from :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
+            In the form of :meth:`backcast.envs.PortfolioVectorEnv.metrics_so_far`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""FastFinRL's environments as Gymnasium's ``VectorEnv``, with a replay buffer of their own."""
+"""FastFinRL's environments as Gymnasium's ``VectorEnv``, with a replay buffer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class VecFinRLWrapper(WatchedPortfolios):
     n_envs : int, default 4
         Portfolios, ``N``.
     initial_amount, failure_threshold : float
-        As in :class:`VecFastFinRL`, the warning too.
+        See :class:`VecFastFinRL`; the same warning is issued.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
@@ -64,7 +64,7 @@ class VecFinRLWrapper(WatchedPortfolios):
     stop_loss_tolerance : float, default 0.8
         A holding is sold below this fraction of the average price paid.
     bidding : {"adv_uniform", "uniform", "default"}
-        As in :class:`VecFastFinRL`, where the default is another.
+        See :class:`VecFastFinRL`, which has another default.
     stop_loss_calculation : {"close", "low"}
         The price that a stop loss looks at.
     initial_seed : int, default 0
@@ -86,7 +86,7 @@ class VecFinRLWrapper(WatchedPortfolios):
     buffer_seed : int, default 42
         Seed of the buffer's draws.
     render_mode : {"rgb_array"}, optional
-        What :meth:`render` draws. Needs matplotlib and records.
+        Enables :meth:`render`, which needs matplotlib and records.
     **settings : object
         Further settings of :class:`VecFastFinRL`: ``indicator_lag``, ``days``, ``record``, ...
 

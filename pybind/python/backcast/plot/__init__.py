@@ -55,10 +55,10 @@ def window(
         A sampled batch, with or without ``history`` and ``future``, or the market windows that
         :meth:`backcast.Panel.windows` returns.
     i : int
-        Which of the batch's ``B`` windows, ``0 <= i < B``.
+        Number of the window in the batch, ``0 <= i < B``.
     ticker : int, default 0
-        Which of the ``T`` tickers, where prices have a ticker axis: market windows always, a
-        replay batch where ``open`` is ``[B, H, T]``.
+        Number of the ticker, if prices have a ticker axis ``T``: market windows, and replay
+        batches whose ``open`` is ``[B, H, T]``.
     columns : sequence of str, optional
         Columns of a replay batch to draw as lines, at most 6: ``"reward"``, ``"obs/speed"``, or one
         element of a column with axes of its own, ``"obs[2]"``. Left out, candles are drawn where
@@ -68,7 +68,7 @@ def window(
         Column whose sign marks buying (positive) and selling (negative) on candles. None marks
         nothing; a batch without an ``action`` that fits the prices is drawn without marks.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; left out, the axes of a new figure of its own, ``ax.figure``, which is not
+        Axes to draw on; by default the axes of a new figure, ``ax.figure``, which is not
         registered with pyplot.
 
     Returns

@@ -58,7 +58,7 @@ def _known(close: NDArray[np.float64]) -> NDArray[np.float64]:
 def _prices(ax: Axes, history: dict[str, Any]) -> None:
     close, days = history["close"], history["day"]
     traded = history["bought"].sum(axis=0) + history["sold"].sum(axis=0)
-    # The most traded tickers, as many as can be told apart.
+    # The most traded tickers, at most as many as there are distinguishable colours.
     shown = np.sort(np.argsort(-traded, kind="stable")[: len(_COLOURS)])
     alone = close.shape[1] == 1
     for colour, at in zip(_COLOURS, shown, strict=False):

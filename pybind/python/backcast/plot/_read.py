@@ -27,7 +27,7 @@ _ELEMENT = re.compile(r"(?P<column>.+)\[(?P<place>\d+(?:\s*,\s*\d+)*)\]")
 
 @dataclass(frozen=True)
 class Window:
-    """Data to draw: arrays with one entry per place, NaN or False where there is none.
+    """Data to draw: arrays with one entry per place, NaN or False at missing ones.
 
     ``final`` holds the observation after the last transition of an episode, one place further on.
     """
@@ -190,7 +190,7 @@ class _Sample:
         return self._blank(rows)
 
     def actions(self, name: str | None, ticker: int) -> Numbers | None:
-        """Read the column that says bought or sold, if there is one that fits the prices."""
+        """Read the column of purchases and sales, if a column fits the prices."""
         if name is None or (name == "action" and name not in self.arrays):
             return None
         rows = self._rows(self._known(name))

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 Sampling: TypeAlias = Literal["ring", "sb3"]
 _ENDS = ("dones", "timeouts")
-# A position is drawn anew at most so often before the draw fails.
+# Attempts to draw a position before the draw fails.
 _ROUNDS = 64
 _BOOL, _FLOAT = np.dtype(np.bool_), np.dtype(np.float32)
 
 
 class _OnRing(sb3.ReplayBuffer):
-    """Common part of the buffers; the subclasses say what a sample is."""
+    """Common part of the buffers; the subclasses define a sample."""
 
     def _open(
         self,
@@ -247,7 +247,7 @@ class _OnRing(sb3.ReplayBuffer):
         Parameters
         ----------
         batch_size : int
-            How many, ``B``.
+            Number of transitions, ``B``.
         env : VecNormalize, optional
             Normalizes observations and rewards.
 
@@ -356,9 +356,9 @@ class ReplayBuffer(_OnRing):
         Rows over all lanes, unless `capacity` says otherwise. An episode of n transitions takes
         n + 1 rows.
     observation_space, action_space : gymnasium.spaces.Space
-        Of one environment. Actions of a Box are stored as SB3 scales them, from -1 to 1.
+        Spaces of one environment. Actions of a Box are stored scaled to -1 to 1, as in SB3.
     device : torch.device or str
-        Where the tensors of samples are.
+        Device of the tensors of samples.
     n_envs : int
         Environments that this learner steps, each with a lane of its own.
     optimize_memory_usage : bool
@@ -366,23 +366,23 @@ class ReplayBuffer(_OnRing):
     handle_timeout_termination : bool
         Whether an episode that a time limit ended counts as not done.
     name : str, optional
-        Of the ring; other processes attach to it, write to lanes of their own and read. The columns
-        are ``obs`` (``obs/KEY`` of a Dict), ``action`` and ``reward``.
+        Name of the ring, by which other processes attach, write to other lanes and read. The
+        columns are ``obs`` (``obs/KEY`` of a Dict), ``action`` and ``reward``.
     lanes : int, optional
         Lanes of the ring, those of other processes' environments included; `n_envs` if left out.
     capacity : int or str, optional
         Rows over all lanes, or bytes (``"8GiB"``); `buffer_size` rows if left out.
     exist : {"attach", "error", "replace"}
-        What to do if the ring is there. Attaching needs the same columns.
+        Policy when the name is taken. Attaching needs the same columns.
     persistent : bool
         Keep the ring when no process holds it.
     dir : path, optional
-        Where the ring lives; ``BACKCAST_DIR``, else ``/dev/shm``.
+        Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     sampling : {"ring", "sb3"}
         Whether to draw from all transitions of the ring, or only from those added here by SB3's
         own numbers: with those a run is equal to one on SB3's buffer, bit by bit.
     seed : int, optional
-        Of the ring's sampler; drawn from NumPy's global generator, which SB3 seeds, if left out.
+        Seed of the sampler; by default drawn from NumPy's global generator, which SB3 seeds.
     frames : int, optional
         Observations are stacks of so many frames along the first axis, the newest last; each frame
         is stored once. A stack that is not shifted by one frame a step is refused.
@@ -503,7 +503,7 @@ class DictReplayBuffer(_OnRing, sb3.DictReplayBuffer):
             handle_timeout_termination,
             sampling=sampling,
             seed=seed,
-            # SB3's constructor of the HER buffer stands between that class and this.
+            # SB3's constructor of the HER buffer is between that class and this one.
             **self.__dict__.pop("_ring_options", options),
         )
 

@@ -24,7 +24,7 @@ class Grid:
         self._last: tuple[int, NDArray[Any], NDArray[Any], Rows] | None = None
 
     def __reduce__(self) -> tuple[type[Grid], tuple[Stored]]:
-        """Pickle without what was read."""
+        """Pickle without the rows that were read."""
         return type(self), (self._stored,)
 
     @property
@@ -110,7 +110,7 @@ class Column:
         return values[(slice(None),) * at.ndim + rest] if rest else values[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """End episodes at their newest transitions, where that is what is asked for."""
+        """End episodes at their newest transitions; refuse every other assignment."""
         if not self._ends or not np.all(value):
             refuse_writes()
         at, lanes, rest = self._grid.places(key)

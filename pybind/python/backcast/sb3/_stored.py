@@ -1,4 +1,4 @@
-"""The ring behind a buffer: what was added, where it went, and how it is read back."""
+"""The ring of a buffer: adding transitions, finding and reading them."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Stored:
 
     @property
     def waiting(self) -> int:
-        """The newest transitions, which nobody can draw from the ring yet."""
+        """The newest transitions, which cannot be drawn from the ring yet."""
         return 0 if self._newest is None else int(np.count_nonzero(~self._complete))
 
     def take(
@@ -187,7 +187,7 @@ class Stored:
     ) -> tuple[Rows, NDArray[np.bool_]]:
         """Return the transitions at some places, and which of them are still there.
 
-        What is not there is zero.
+        Missing rows are zero.
         """
         if self._reader is None:
             boundary: Any = "mask" if self.frames is None else "clamp"
@@ -337,7 +337,7 @@ class Stored:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make a ring of the saved rows, of the same name where nobody else holds rows in it."""
+        """Make a ring of the saved rows; refuse if a ring of the same name holds rows."""
         name, files = state.pop("ring"), state.pop("files")
         vars(self).update(state)
         self.ring = _loaded(files, name, self._persistent, self._dir)
@@ -347,7 +347,7 @@ class Stored:
         self._repeat = True
 
 
-# Rings that no other process is to know; a snapshot can only be loaded under a name.
+# Prefix of rings for this process alone; a snapshot can only be loaded under a name.
 _PRIVATE = "backcast-sb3-"
 
 

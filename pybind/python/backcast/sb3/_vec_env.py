@@ -106,7 +106,7 @@ class VecEnv(base_vec_env.VecEnv):
             said = _one_by_one(ended, self.num_envs)
             shown = _one_by_one(infos, self.num_envs)
             for at in np.flatnonzero(done).tolist():
-                # What stands beside it is of the episode that began.
+                # The other values belong to the episode that began.
                 self.reset_infos[at] = shown[at]
                 shown[at] = {**shown[at], **said[at]}
         else:
@@ -153,7 +153,7 @@ class VecEnv(base_vec_env.VecEnv):
         indices: Any = None,
         **method_kwargs: Any,
     ) -> list[Any]:
-        """Call a method of the sub-environments, where they are objects of their own."""
+        """Call a method of the sub-environments, if they are separate objects."""
         inner: Any = self.env.unwrapped
         if not hasattr(inner, "call"):
             raise ArgumentError(

@@ -29,10 +29,10 @@ class Sampler:
     Parameters
     ----------
     buf : ReplayBuffer
-        Where to draw from.
+        Buffer to draw from.
     device : torch.device or str, optional
-        Where the tensors are; the CPU if left out. On a GPU they are copied out of pinned memory,
-        which is allocated once and filled in turn.
+        Device of the tensors; the CPU by default. On a GPU they are copied from pinned memory,
+        which is allocated once and reused.
     contiguous : bool, optional
         Whether windows are contiguous tensors of their own. If not, ``obs``, ``next_obs`` and
         ``future`` are strided views that overlap in memory: do not write to them. If left out,
@@ -40,8 +40,8 @@ class Sampler:
     float_obs : bool
         Turn uint8 observations into float32 from 0 to 1, on the device.
     **options
-        As of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``, ``n_step``,
-        ``gamma``, ``boundary``, ``state``.
+        Options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
+        ``n_step``, ``gamma``, ``boundary``, ``state``.
 
     Examples
     --------
@@ -76,10 +76,10 @@ class Sampler:
         self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
         state = options.get("state")
         if state is not None and contiguous is not None:
-            # A state says itself whether windows are copied.
+            # A state records whether windows are copied.
             options["state"] = {**state, "copy": contiguous}
         elif state is None:
-            # Pinned memory is filled by array, and so is what is contiguous.
+            # Pinned memory is filled array by array, and so are contiguous arrays.
             options["copy"] = bool(contiguous) or self._device is not None
         self._sampler = buf.sampler(**options)
         self._pinned = Pinned(where) if where.type == "cuda" else None
@@ -101,7 +101,7 @@ class Sampler:
         Returns
         -------
         Batch
-            Of tensors, nested where column names hold a ``/``.
+            A batch of tensors, nested if column names have a ``/``.
         """
         return self._converted(self._sampler.sample(batch_size))
 
@@ -154,7 +154,7 @@ class Sampler:
 class Loader(IterableDataset):
     """Iterates over batches of tensors that a thread draws ahead; made by :meth:`Sampler.batches`.
 
-    What a ``DataLoader`` over the ring would be: ``for batch in loader``, and ``len(loader)`` where
+    Works like a ``DataLoader`` over the ring: ``for batch in loader``, and ``len(loader)`` where
     a limit was given. Each ``iter`` goes on in the sampler's stream of draws.
     """
 
@@ -196,7 +196,7 @@ def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _floats(values: dict[str, Any], names: frozenset[str], path: str = "") -> dict[str, Any]:
-    """Scale uint8 tensors of observation columns, and of what was made of them."""
+    """Scale uint8 tensors of observation columns, and of columns derived from them."""
     found = {}
     for key, value in values.items():
         here = f"{path}{key}"

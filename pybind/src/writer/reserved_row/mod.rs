@@ -13,7 +13,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use self::open::{Observed, Open, Reservation, ReservedColumn, lock, unreserve, withdraw};
 pub(crate) use self::open::{Opened, give_up};
 use crate::argument::{Argument, closest, no_constructor, text_of};
-use crate::array::convert::{Leading, Target, array_of, descr};
+use crate::array::convert::{LeadingAxes, Target, array_of, descr};
 use crate::array::nested::insert;
 use crate::array::view::{FreshArray, bytes_of, row_view};
 use crate::error::{ErrorClass, Failure, on_drop, reworded};
@@ -31,7 +31,7 @@ pub(crate) struct RowMemory {
 ///
 /// Made by :meth:`Writer.reserve`; a context manager. Its items are writable arrays, which are the
 /// ring's own memory: values written into them are not copied. Leaving the block publishes the
-/// row, an exception gives it up. Then the arrays are read-only; an array that the caller kept, and
+/// row, an exception discards it. Then the arrays are read-only; an array that the caller kept, and
 /// every view of it, is moved to private memory, so that it cannot reach the ring.
 ///
 /// Examples
@@ -106,7 +106,7 @@ impl ReservedRow {
             Some(open) => work(open),
             None => Err(Failure::new(
                 ErrorClass::Closed,
-                "the reserved row was published or given up; call `reserve` for the next",
+                "the reserved row was published or discarded; call `reserve` for the next",
             )),
         }
     }
@@ -162,12 +162,12 @@ impl ReservedRow {
                         }
                     }
                 }
-                Ok((row.commit_with(&ends)?, state.writer.has_news()))
+                Ok((row.commit_with(&ends)?, state.writer.has_warnings()))
             })
         });
-        let (index, has_news) = committed?;
+        let (index, has_warnings) = committed?;
         *self.index.lock().unwrap_or_else(PoisonError::into_inner) = Some(index.0);
-        if has_news {
+        if has_warnings {
             self.writer.get().warn_pending(py)?;
         }
         Ok(index.0)
@@ -182,7 +182,7 @@ impl ReservedRow {
             return Ok(None);
         }
         let columns = &self.writer.get().columns;
-        let columns = observation_columns(columns, name, given, Leading::Lanes(1))?;
+        let columns = observation_columns(columns, name, given, LeadingAxes::Lanes(1))?;
         let columns = columns.iter().map(|column| column.bytes().to_vec()).collect();
         Ok(Some(Observed { given: given.clone().unbind(), columns }))
     }
@@ -199,25 +199,25 @@ impl Writer {
     ///
     /// For a writer of one lane. The row is a context manager whose items are arrays; an
     /// environment that fills ``row["obs"]`` writes its observation once, into the ring. Every
-    /// column must be asked for or set. Waits for a lease in the way as :meth:`append` does. In a
-    /// private ring, and on systems other than Linux, the arrays are memory of this process, copied
-    /// into the ring when the row is published.
+    /// column must be accessed or set. Waits for a lease like :meth:`append`. In a private ring,
+    /// and on systems other than Linux, the arrays are memory of this process, copied into the ring
+    /// when the row is published.
     ///
-    /// An end needs ``row.next_obs`` or ``row.final_obs``, as :meth:`append` does. In the mode
+    /// An end needs ``row.next_obs`` or ``row.final_obs``, like :meth:`append`. In the mode
     /// ``"next_step"`` the row after an end is the FINAL row instead: its observations are the
-    /// final ones, and everything else of it counts nowhere.
+    /// final ones, and its other columns are ignored.
     ///
     /// Returns
     /// -------
     /// ReservedRow
-    ///     Until it is published or given up, the writer appends nothing else.
+    ///     Until it is published or abandoned, the writer appends nothing else.
     ///
     /// Raises
     /// ------
     /// AppendError
     ///     If the writer has several lanes, or a row is reserved already.
     /// LeaseError
-    ///     If a lease is in the way and the ring's ``lane_policy`` is ``"fail"``.
+    ///     If a lease blocks the row and the ring's ``lane_policy`` is ``"fail"``.
     /// ClosedError
     ///     If the writer was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
@@ -273,7 +273,7 @@ impl ReservedRow {
     /// ColumnError
     ///     If there is no such column; also a ``KeyError``.
     /// ClosedError
-    ///     If the row was published or given up.
+    ///     If the row was published or abandoned.
     fn __getitem__<'py>(
         &self,
         py: Python<'py>,
@@ -455,7 +455,7 @@ impl ReservedRow {
         *self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the row was published or given up.
+    /// Whether the row was published or abandoned.
     #[getter]
     fn closed(&self) -> bool {
         self.lock().is_none()
@@ -466,26 +466,25 @@ impl ReservedRow {
     /// Returns
     /// -------
     /// int
-    ///     Where it went: ``lane << 48 | seq``; -1 if it was dropped because a lease was in the
-    ///     way.
+    ///     Index of the row, ``lane << 48 | seq``; -1 if it was dropped because a lease blocked it.
     ///
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column was neither asked for nor set.
+    ///     If a column was neither accessed nor set.
     /// ClosedError
-    ///     If it was published or given up before.
+    ///     If the row was already published or abandoned.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn commit(&self, py: Python<'_>) -> Result<i64, Failure> {
         self.publish(py)
     }
 
-    /// Give the row up, so that the writer can continue. Doing it again does nothing.
+    /// Abandon the row, so that the writer can continue. Calling it again does nothing.
     ///
     /// Raises
     /// ------
     /// StorageError
-    ///     If an array was kept and there is no memory of its own for it; try again.
+    ///     If an array was kept and memory for its private copy cannot be allocated; try again.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn abort(&self, py: Python<'_>) -> Result<(), Failure> {
         self.give_up(py)
@@ -520,7 +519,7 @@ impl ReservedRow {
             (false, _) => "open".to_owned(),
             (true, Some(index)) if index == RowIndex::NONE.0 => "dropped".to_owned(),
             (true, Some(index)) => format!("published as {index}"),
-            (true, None) => "given up".to_owned(),
+            (true, None) => "discarded".to_owned(),
         };
         format!("<backcast.ReservedRow: of {}, {state}>", self.writer.get().handle.label())
     }

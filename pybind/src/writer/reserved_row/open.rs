@@ -12,11 +12,11 @@ use crate::error::{ErrorClass, Failure};
 use crate::writer::Writer;
 use crate::writer::state::{SuspendedRow, WriterState};
 
-/// A reserved row until it is published or given up. Shared with its writer, which gives it up when
-/// it is closed.
+/// A reserved row until it is published or abandoned. Shared with its writer, which gives it up
+/// when it is closed.
 pub(crate) type Opened = Mutex<Option<Open>>;
 
-/// A row that is neither published nor given up.
+/// A row that is neither published nor abandoned.
 pub(crate) struct Open {
     pub(super) columns: Vec<ReservedColumn>,
     pub(super) dict: Py<PyDict>,

@@ -3,9 +3,9 @@
 //! There are two ways. One is chosen for the whole build, so that both sides of every column use
 //! the same:
 //!
-//! - assembly (x86-64 and aarch64, [`asm`]): the compiler knows nothing of the accesses and can
-//!   derive nothing from them. Each byte of the copy is one that was stored there at some time,
-//!   which is all that validation needs.
+//! - assembly (x86-64 and aarch64, [`asm`]): the compiler does not see the accesses and can derive
+//!   nothing from them. Each byte of the copy is one that was stored there at some time, which is
+//!   all that validation needs.
 //! - words (elsewhere, under Miri and thread sanitizers): relaxed atomics of one size per column,
 //!   the largest power of two that divides its row width.
 //!

@@ -1,9 +1,9 @@
 //! Hands work from a caller to a worker thread of the same process.
 //!
-//! The work stands beside a word that says which thread owns it. The caller writes the work while
-//! the word is [`Idle`](WorkerState::Idle), and calls [`assign`]. The worker that [`accept`]s it
-//! reads it until it calls [`complete`]. A caller that has nothing left to do does not wait for a
-//! worker that has not begun, and may still be asleep: it [`revoke`]s the work.
+//! The work is stored beside a word that names the thread that owns it. The caller writes the work
+//! while the word is [`Idle`](WorkerState::Idle), and calls [`assign`]. The worker that [`accept`]s
+//! it reads it until it calls [`complete`]. A caller that has nothing left to do does not wait for
+//! a worker that has not begun, and may still be asleep: it [`revoke`]s the work.
 
 use std::sync::atomic::Ordering;
 
@@ -31,7 +31,7 @@ pub trait HandoffWord {
     fn change(&self, from: WorkerState, to: WorkerState, order: Ordering) -> bool;
 }
 
-/// Caller: assigns the work that stands beside the word.
+/// Caller: assigns the work beside the word.
 pub fn assign<P: HandoffWord>(word: &P) {
     // ORDERING: release, so that the worker that accepts the work finds all of it.
     word.store(WorkerState::Assigned, Ordering::Release);
@@ -40,11 +40,11 @@ pub fn assign<P: HandoffWord>(word: &P) {
 /// Worker: accepts assigned work. Returns `false` if the caller revoked it.
 #[must_use]
 pub fn accept<P: HandoffWord>(word: &P) -> bool {
-    // ORDERING: acquire, of what the caller wrote before it assigned the work.
+    // ORDERING: acquire: the worker sees the caller's writes from before the assignment.
     word.change(WorkerState::Assigned, WorkerState::Busy, Ordering::Acquire)
 }
 
-/// Worker: gives up the work, which it does not touch again.
+/// Worker: returns the work, and does not touch it again.
 pub fn complete<P: HandoffWord>(word: &P) {
     // ORDERING: release, so that the caller finds the results, and writes new work after the old
     // was last read.
@@ -57,9 +57,9 @@ pub fn revoke<P: HandoffWord>(word: &P) -> bool {
     word.change(WorkerState::Assigned, WorkerState::Idle, Ordering::Relaxed)
 }
 
-/// Caller: whether the worker has given up the work.
+/// Caller: whether the worker has returned the work.
 #[must_use]
 pub fn is_complete<P: HandoffWord>(word: &P) -> bool {
-    // ORDERING: acquire, of what the worker did.
+    // ORDERING: acquire: the caller sees the worker's writes.
     word.load(Ordering::Acquire) == WorkerState::Idle
 }

@@ -93,7 +93,7 @@ impl ThreadPool {
             return work();
         }
         if self.pid != process::id() {
-            // Threads of the parent: there are none to stop.
+            // The threads belong to the parent process; this one has none to stop.
             mem::forget(mem::take(&mut self.workers));
             self.pid = process::id();
         }

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_being_renamed_is_kept_and_what_it_replaces_is_not() {
+    fn memfds_are_kept_while_their_link_is_renamed() {
         let link = |id| Link { id, pid: 1, descriptor: 1 };
         let kept_after = |looks: &[Option<Vec<Link>>]| {
             let memory = KeptMemfds::default();

@@ -151,7 +151,7 @@ mod tests {
         let elsewhere = Link { pid: u32::MAX, ..link(id, me, &fd) };
         let again = search.find(elsewhere).unwrap();
         assert!(search.looked && is_it(&again, elsewhere), "{found:?} {again:?}");
-        // The number of a process and descriptor says nothing by itself.
+        // Numbers of a process and a descriptor alone do not identify a memory.
         let other = memory(rand::random());
         assert_eq!(search.find(link(rand::random(), me, &other)), None);
         drop(fd);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_the_place_of_a_memory_is_not_opened_for_it() {
+    fn other_files_at_the_descriptor_of_a_memfd_are_not_opened() {
         let (id, me) = (rand::random(), std::process::id());
         let (fd, other) = (memory(id), memory(rand::random()));
         let wanted = link(id, me, &fd);

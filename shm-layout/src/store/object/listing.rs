@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_renamed_while_it_is_counted_is_neither_missed_nor_counted_twice() {
+    fn files_renamed_during_a_count_are_counted_once() {
         let counted = |looks: &[&[(u64, u64)]]| {
             // The last one is what stays.
             let mut looks = looks.iter().chain(std::iter::repeat(looks.last().unwrap()));
@@ -197,7 +197,7 @@ mod tests {
         // one is left.
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)]]), 20);
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)], &[(2, 20), (3, 40)]]), 60);
-        // Whatever was seen counts, if it never rests.
+        // If it keeps changing, the last reading counts.
         let mut look = 0;
         let restless = settled(|| {
             look += 1;

@@ -331,7 +331,7 @@ pub(crate) fn check_stays(
     if stays || !asked {
         return Ok(());
     }
-    let what = "it is not persistent, asked was one that is".to_owned();
+    let what = "it is not persistent, but a persistent one was requested".to_owned();
     Err(SegmentError::Different { kind, name: name.to_owned(), what })
 }
 

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, 
 use crate::error::SegmentError;
 use crate::os::files;
 
-/// An open directory that belongs to this user alone, and its path for messages.
+/// An open directory that only this user can access, and its path for messages.
 #[derive(Debug)]
 pub(crate) struct CheckedDir {
     dir: OwnedFd,
@@ -24,7 +24,7 @@ pub(crate) struct CheckedDir {
 }
 
 impl CheckedDir {
-    /// Opens a directory that belongs to this user alone.
+    /// Opens a directory that only this user can access.
     pub(crate) fn open(path: &Path) -> Result<Self, SegmentError> {
         Ok(Self { dir: files::open_dir(path)?, path: path.to_owned() })
     }
@@ -50,7 +50,7 @@ impl CheckedDir {
         is_dir(self.dir.as_fd(), name)
     }
 
-    /// Opens a directory in this one that belongs to this user alone.
+    /// Opens a directory in this one that only this user can access.
     pub(crate) fn open_dir(&self, name: &OsStr) -> Result<OwnedFd, SegmentError> {
         files::open_dir_at(&self.dir, name, &self.path_of(name))
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_the_base_directory_is_followed_by_nobody() {
+    fn a_link_in_place_of_the_base_directory_is_not_followed() {
         let (_at, base, mine) = planted();
         let before = fs::read_dir(&mine).unwrap().count();
         let make = |_: &OwnedFd, _: &Path| Ok(());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_takes_no_link_along() {
+    fn removal_does_not_follow_links() {
         let at = tempfile::tempdir().unwrap();
         let (base, other) = (Base::at(at.path()), at.path().join("other"));
         dir(base.path());

@@ -28,8 +28,8 @@ pub(super) fn rename(object: &Object, number: u32) {
     let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
 }
 
-/// Removes files in the way of new ones, after lanes that were just relocated have their names.
-pub(super) fn clear_the_way(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
+/// Removes files that have the names of new ones, after lanes that were just relocated have theirs.
+pub(super) fn clear_leftovers(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
     let begin = Instant::now();
     loop {
         let lanes = remove_leftovers(store)?;
@@ -130,7 +130,7 @@ mod tests {
         for killed in [false, true] {
             let store = notified_store(&Base::at(dir.path()));
             let held = moves(&store);
-            let refused = clear_the_way(&store, Duration::ZERO).unwrap_err();
+            let refused = clear_leftovers(&store, Duration::ZERO).unwrap_err();
             let SegmentError::ResizeUnfinished { lanes, rows, .. } = refused else {
                 panic!("{refused}")
             };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_for_a_moved_lane_takes_no_file_that_nobody_was_told_of() {
+    fn unannounced_files_are_not_taken_for_a_relocated_lane() {
         let dir = tempfile::tempdir().unwrap();
         let store = notified_store(&Base::at(dir.path()));
         drop(moves(&store));

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::renameat;
 
-use self::leftovers::{LANE_WAIT, clear_the_way, remove_leftovers, rename};
+use self::leftovers::{LANE_WAIT, clear_leftovers, remove_leftovers, rename};
 use crate::error::SegmentError;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::geometry::RingSpec;
@@ -111,7 +111,7 @@ impl Relocation {
 
     /// Creates the new files; after an error none is left.
     fn make(&mut self) -> Result<(), SegmentError> {
-        clear_the_way(&self.store, LANE_WAIT)?;
+        clear_leftovers(&self.store, LANE_WAIT)?;
         let (object, _) = self.store.resizable()?;
         let shape = self.shapes.of(self.shapes.spec().lane_capacity)?;
         let bytes = shape.geometry.lane_bytes.saturating_mul(self.lanes().into());
@@ -210,7 +210,7 @@ fn plan(store: &Arc<RingStore>, size: LaneSize) -> Result<Plan, SegmentError> {
     let mut pending = pending(store, superblock.resizes);
     let lost = |lane| is_lost(object, &next_file(lane));
     if pending.iter().copied().any(lost) {
-        // The new memory was freed with its creator: plan as if there were none.
+        // The new memory was freed with its creator, so the resize is planned without it.
         pending.clear();
     }
     let is = superblock.lane_capacity;
@@ -296,7 +296,7 @@ impl RingStore {
     }
 }
 
-/// Opens the memory of a lane for its holder, relocated if a resize wants it.
+/// Opens the memory of a lane for its holder, relocated if a resize has made a larger file.
 pub(crate) fn settled(
     object: &Object,
     shapes: &LaneShapes,
@@ -306,7 +306,7 @@ pub(crate) fn settled(
     let name = lane_file(number);
     let lane = open(object, shapes, number, &name)?;
     if has_relocated(&lane) {
-        // It was not relocated: a peer lies, and its counters say so.
+        // It was not relocated: a peer corrupted its counters.
         if !object.has(&next_file(number)) {
             return Ok(lane);
         }
@@ -335,7 +335,7 @@ fn move_to_next<L: WordsMut>(
         return Ok(None);
     }
     let new = match open(object, shapes, number, &name) {
-        // The memory was freed with its creator, and this lane stays what it is.
+        // The memory was freed with its creator, so this lane keeps its size.
         Err(SegmentError::MemoryGone { .. }) => return Ok(None),
         opened => opened?,
     };

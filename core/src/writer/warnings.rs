@@ -1,5 +1,5 @@
-//! Detects appends that suggest a wrong autoreset mode, or observations that do not follow each
-//! other.
+//! Warnings of a writer: appends that suggest a wrong autoreset mode, and observations that do not
+//! continue each other.
 
 use std::fmt;
 
@@ -12,9 +12,10 @@ const FEWEST: u64 = 20;
 /// Cuts are reported if they are more than one in this many appends: 5 %.
 const ONE_IN: u64 = 20;
 
-/// Why the rows of a writer may not mean what its caller thinks. Reported once per writer and kind.
+/// A suspected misuse of a writer, by which rows would differ in meaning from what the caller
+/// intends. Reported once per writer and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum WriterWarning {
     /// Episodes were cut because an append's `obs` differed from the `next_obs` of the one before.
     Cuts {
         /// Episodes cut so far.
@@ -28,14 +29,14 @@ pub enum Doubt {
         lane: usize,
         /// The writer's mode.
         mode: AutoresetMode,
-        /// Hint that the writer saw.
-        sign: Sign,
+        /// Hint at the wrong mode.
+        hint: ResetHint,
     },
 }
 
 /// Hint at a wrong autoreset mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum ResetHint {
     /// The first observation of an episode is the last one of the episode before.
     Repeated,
     /// The append after an end, which brings the final observation in next-step mode, shows another
@@ -46,35 +47,35 @@ pub enum Sign {
     Acted,
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for WriterWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Doubt::Cuts { cuts, appends } => write!(
+            WriterWarning::Cuts { cuts, appends } => write!(
                 f,
                 "{cuts} of {appends} appends began with another `obs` than the `next_obs` of the \
                  append before; each cut an episode there, so that no transition leads across. \
                  Pass the observation that env.step returned, unchanged, as the next `obs`, and \
                  call restart() after a reset in mid-episode"
             ),
-            Doubt::Reset { lane, mode, sign } => {
-                let (seen, likely) = match (sign, mode) {
-                    (Sign::Repeated, AutoresetMode::SameStep) => (
+            WriterWarning::Reset { lane, mode, hint } => {
+                let (seen, likely) = match (hint, mode) {
+                    (ResetHint::Repeated, AutoresetMode::SameStep) => (
                         "the first observation of an episode is the last one of the episode before",
                         "If the step after an end resets, the mode is \"next_step\"",
                     ),
-                    (Sign::Repeated, _) => (
+                    (ResetHint::Repeated, _) => (
                         "the first observation of an episode is the last one of the episode before",
                         "If the step after an end resets, the mode is \"next_step\"; if the step \
                          that ends resets, so that `next_obs` was the reset's observation, it is \
                          \"same_step\"",
                     ),
-                    (Sign::Differs, _) => (
+                    (ResetHint::Differs, _) => (
                         "the append after an end shows another observation than the `next_obs` of \
                          the end; its action and reward were dropped",
                         "If you reset the environment yourself, or leave out the step that resets, \
                          the mode is \"disabled\"",
                     ),
-                    (Sign::Acted, _) => (
+                    (ResetHint::Acted, _) => (
                         "the append after an end has a reward or an end, which a step that only \
                          resets has not; its action and reward were dropped, and its observation \
                          is the final one unless the end had a `next_obs`",
@@ -92,53 +93,53 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// Counters of a writer for these reports.
+/// Counters and pending warnings of a writer.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct WriterWarnings {
     /// Rows appended with `next_obs`.
     pub(super) appends: u64,
     cuts: u64,
-    cuts_told: bool,
-    reset_told: bool,
-    news: Vec<Doubt>,
+    cuts_reported: bool,
+    reset_reported: bool,
+    pending: Vec<WriterWarning>,
 }
 
-impl Doubts {
+impl WriterWarnings {
     /// Counts an episode cut on one of `lanes` lanes, which may all be reset in one step.
     pub(super) fn cut(&mut self, lanes: usize) {
         self.cuts += 1;
         let (cuts, appends) = (self.cuts, self.appends);
         let fewest = FEWEST * lanes as u64;
-        if !self.cuts_told && appends >= fewest && cuts * ONE_IN > appends {
-            self.cuts_told = true;
-            self.tell(Doubt::Cuts { cuts, appends });
+        if !self.cuts_reported && appends >= fewest && cuts * ONE_IN > appends {
+            self.cuts_reported = true;
+            self.report(WriterWarning::Cuts { cuts, appends });
         }
     }
 
     /// Records a suspect beginning of an episode.
-    pub(super) fn reset(&mut self, lane: usize, mode: AutoresetMode, sign: Sign) {
-        if !self.reset_told {
-            self.reset_told = true;
-            self.tell(Doubt::Reset { lane, mode, sign });
+    pub(super) fn reset(&mut self, lane: usize, mode: AutoresetMode, hint: ResetHint) {
+        if !self.reset_reported {
+            self.reset_reported = true;
+            self.report(WriterWarning::Reset { lane, mode, hint });
         }
     }
 
-    fn tell(&mut self, doubt: Doubt) {
-        tracing::warn!(%doubt, "rows may not mean what they should");
-        self.news.push(doubt);
+    fn report(&mut self, warning: WriterWarning) {
+        tracing::warn!(%warning, "rows may not mean what they should");
+        self.pending.push(warning);
     }
 
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
-        !self.news.is_empty()
+    pub(super) fn has_warnings(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    pub(super) fn take(&mut self) -> Option<Doubt> {
-        self.news.pop()
+    pub(super) fn take(&mut self) -> Option<WriterWarning> {
+        self.pending.pop()
     }
 }
 
-/// Whether a row has an element other than zero.
+/// Returns whether a row has an element other than zero.
 pub(super) fn is_nonzero(dtype: DType, row: &[u8]) -> bool {
     let sign = match dtype {
         DType::F16 | DType::F32 | DType::F64 => 0x80,

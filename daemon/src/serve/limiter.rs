@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 type Close = Box<dyn Fn() + Send>;
 
 /// The connections of one listener.
-pub(crate) struct Gate {
+pub(crate) struct ConnectionLimiter {
     limit: usize,
     inside: Mutex<Inside>,
     left: Condvar,
@@ -26,20 +26,20 @@ struct Place {
 }
 
 /// Admission of a connection, released on drop.
-pub(crate) struct Entered {
-    gate: Arc<Gate>,
+pub(crate) struct Admission {
+    limiter: Arc<ConnectionLimiter>,
     number: u64,
 }
 
-impl Gate {
+impl ConnectionLimiter {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         let inside = Inside { next: 0, closed: false, places: BTreeMap::new() };
         Arc::new(Self { limit, inside: Mutex::new(inside), left: Condvar::new() })
     }
 
     /// Admits a connection. At the limit, closes the oldest idle one. `None` if all are busy or the
-    /// gate is closed.
-    pub(crate) fn enter(self: &Arc<Self>, close: impl Fn() + Send + 'static) -> Option<Entered> {
+    /// limiter is closed.
+    pub(crate) fn enter(self: &Arc<Self>, close: impl Fn() + Send + 'static) -> Option<Admission> {
         let mut inside = self.lock();
         if inside.closed {
             return None;
@@ -52,7 +52,7 @@ impl Gate {
         let number = inside.next;
         inside.next += 1;
         inside.places.insert(number, Place { close: Box::new(close), working: false });
-        Some(Entered { gate: Arc::clone(self), number })
+        Some(Admission { limiter: Arc::clone(self), number })
     }
 
     /// Number of connections.
@@ -78,11 +78,11 @@ impl Gate {
     }
 }
 
-impl Entered {
-    /// Marks the connection as busy, so that it is not closed for another. `false` if the gate or
-    /// the connection is closed already.
+impl Admission {
+    /// Marks the connection as busy, so that it is not closed for another. `false` if the limiter
+    /// or the connection is closed already.
     pub(crate) fn begin_work(&self) -> bool {
-        let mut inside = self.gate.lock();
+        let mut inside = self.limiter.lock();
         let closed = inside.closed;
         match inside.places.get_mut(&self.number) {
             Some(place) if !closed => {
@@ -95,7 +95,7 @@ impl Entered {
 
     /// Marks the connection as idle.
     pub(crate) fn end_work(&self) {
-        let mut inside = self.gate.lock();
+        let mut inside = self.limiter.lock();
         let closed = inside.closed;
         if let Some(place) = inside.places.get_mut(&self.number) {
             place.working = false;
@@ -107,10 +107,10 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for Admission {
     fn drop(&mut self) {
-        self.gate.lock().places.remove(&self.number);
-        self.gate.left.notify_all();
+        self.limiter.lock().places.remove(&self.number);
+        self.limiter.left.notify_all();
     }
 }
 
@@ -129,31 +129,31 @@ mod tests {
 
     #[test]
     fn a_silent_connection_makes_room_and_a_working_one_does_not() {
-        let gate = Gate::new(2);
+        let limiter = ConnectionLimiter::new(2);
         let closed = Arc::new(AtomicUsize::new(0));
-        let first = gate.enter(closes(&closed)).unwrap();
-        let second = gate.enter(closes(&closed)).unwrap();
+        let first = limiter.enter(closes(&closed)).unwrap();
+        let second = limiter.enter(closes(&closed)).unwrap();
         assert!(first.begin_work());
-        let third = gate.enter(closes(&closed)).unwrap();
-        assert_eq!((closed.load(SeqCst), gate.len()), (1, 2), "the second went");
+        let third = limiter.enter(closes(&closed)).unwrap();
+        assert_eq!((closed.load(SeqCst), limiter.len()), (1, 2), "the second went");
         assert!(!second.begin_work(), "it is out");
         assert!(third.begin_work());
-        assert!(gate.enter(|| ()).is_none(), "all are at work");
+        assert!(limiter.enter(|| ()).is_none(), "all are at work");
         first.end_work();
-        assert!(gate.enter(|| ()).is_some());
+        assert!(limiter.enter(|| ()).is_some());
     }
 
     #[test]
-    fn a_closed_gate_waits_for_those_at_work_and_lets_nobody_in() {
-        let gate = Gate::new(4);
+    fn a_closed_limiter_waits_for_busy_connections_and_admits_none() {
+        let limiter = ConnectionLimiter::new(4);
         let closed = Arc::new(AtomicUsize::new(0));
-        let working = gate.enter(closes(&closed)).unwrap();
+        let working = limiter.enter(closes(&closed)).unwrap();
         assert!(working.begin_work());
         let ending = std::thread::spawn({
-            let gate = Arc::clone(&gate);
-            move || gate.close()
+            let limiter = Arc::clone(&limiter);
+            move || limiter.close()
         });
-        while gate.enter(|| ()).is_some() {
+        while limiter.enter(|| ()).is_some() {
             std::thread::yield_now();
         }
         assert!(!ending.is_finished());

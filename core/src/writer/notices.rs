@@ -9,11 +9,11 @@ use crate::error::AppendError;
 use crate::ring::Ring;
 
 /// Pause after a relocation that failed for lack of descriptors or address space.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Notices that a writer has followed.
 #[derive(Debug)]
-pub(super) struct Moves {
+pub(super) struct FollowedNotices {
     /// [`RingStore::notices`](backcast_layout::RingStore::notices) at that time.
     notices: u32,
     /// Resize after which the lanes were relocated.
@@ -21,7 +21,7 @@ pub(super) struct Moves {
     not_before: Option<Instant>,
 }
 
-impl Moves {
+impl FollowedNotices {
     /// State of a writer that claims its lanes next, where all resizes until now put them.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
@@ -33,25 +33,25 @@ impl Writer {
     /// Relocates the lanes if the ring is being resized. Fails if the ring has lost its name and
     /// its handle chose an error for that. Called before rows are announced.
     #[inline]
-    pub(super) fn heed_notices(&mut self) -> Result<(), AppendError> {
-        if self.has_followed() { Ok(()) } else { self.heed() }
+    pub(super) fn follow_notices(&mut self) -> Result<(), AppendError> {
+        if self.has_followed() { Ok(()) } else { self.follow_all() }
     }
 
     /// Whether all notices were followed.
     #[inline]
     pub(super) fn has_followed(&self) -> bool {
-        self.ring.store().notices() == self.moves.notices
+        self.ring.store().notices() == self.notices.notices
     }
 
     #[cold]
-    fn heed(&mut self) -> Result<(), AppendError> {
+    fn follow_all(&mut self) -> Result<(), AppendError> {
         let notices = self.ring.store().notices();
         if self.ring.refuses_as_unlinked() {
             let ring = self.ring.name().unwrap_or_default().to_owned();
             return Err(AppendError::Unlinked { ring });
         }
         if self.move_lanes() {
-            self.moves.notices = notices;
+            self.notices.notices = notices;
         }
         Ok(())
     }
@@ -59,19 +59,19 @@ impl Writer {
     /// Makes the next append follow a loss of the name, if there is one. Two system calls, so
     /// appends do not look. Files deleted by hand leave no notice, and are detected when the writer
     /// restarts.
-    pub(super) fn look_at_name(&mut self) {
+    pub(super) fn check_name(&mut self) {
         if self.ring.is_unlinked() {
-            self.moves.notices = !self.ring.store().notices();
+            self.notices.notices = !self.ring.store().notices();
         }
     }
 
-    /// Relocates the lanes as the last resize says. Returns whether all are relocated.
+    /// Relocates the lanes by the last resize. Returns whether all are relocated.
     fn move_lanes(&mut self) -> bool {
         let resizes = self.ring.store().resizes();
-        if resizes == self.moves.resizes {
+        if resizes == self.notices.resizes {
             return true;
         }
-        if self.moves.not_before.is_some_and(|then| Instant::now() < then) {
+        if self.notices.not_before.is_some_and(|then| Instant::now() < then) {
             return false;
         }
         let mut failed = false;
@@ -89,9 +89,9 @@ impl Writer {
                 OwnLane { memory, ..own }
             })
             .collect();
-        self.moves.not_before = failed.then(|| Instant::now() + AGAIN);
+        self.notices.not_before = failed.then(|| Instant::now() + RETRY_PAUSE);
         if !failed {
-            self.moves.resizes = resizes;
+            self.notices.resizes = resizes;
         }
         !failed
     }

@@ -13,13 +13,13 @@ use crate::os::mapping::{HUGE_PAGE, Mapping};
 /// more time on page walks than on the numbers.
 ///
 /// A partly filled huge page is allocated whole if more than half of one is needed.
-pub struct Numbers<V> {
+pub struct HugeArray<V> {
     memory: Mapping,
     len: usize,
     of: PhantomData<V>,
 }
 
-impl<V: Pod> Numbers<V> {
+impl<V: Pod> HugeArray<V> {
     /// Copies `values`.
     ///
     /// # Panics
@@ -46,7 +46,7 @@ impl<V: Pod> Numbers<V> {
 /// # Panics
 /// If the slices differ in length.
 #[inline]
-pub fn copy_numbers<V: Pod>(from: &[V], to: &mut [V]) {
+pub fn copy_slice<V: Pod>(from: &[V], to: &mut [V]) {
     assert!(from.len() == to.len(), "{} numbers for {}", from.len(), to.len());
     if !ASM {
         return to.copy_from_slice(from);
@@ -58,7 +58,7 @@ pub fn copy_numbers<V: Pod>(from: &[V], to: &mut [V]) {
     }
 }
 
-impl<V: Pod> Deref for Numbers<V> {
+impl<V: Pod> Deref for HugeArray<V> {
     type Target = [V];
 
     #[inline]
@@ -69,7 +69,7 @@ impl<V: Pod> Deref for Numbers<V> {
     }
 }
 
-impl<V: Pod + fmt::Debug> fmt::Debug for Numbers<V> {
+impl<V: Pod + fmt::Debug> fmt::Debug for HugeArray<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
@@ -81,18 +81,18 @@ mod tests {
 
     #[test]
     fn few_and_many_are_what_was_copied() {
-        assert!(Numbers::<f64>::copy_of(&[]).is_empty());
-        assert_eq!(Numbers::copy_of(&[1_u8, 2, 3])[..], [1, 2, 3]);
+        assert!(HugeArray::<f64>::copy_of(&[]).is_empty());
+        assert_eq!(HugeArray::copy_of(&[1_u8, 2, 3])[..], [1, 2, 3]);
         for count in [HUGE_PAGE / 8 - 1, HUGE_PAGE / 8, HUGE_PAGE / 8 + 1] {
             let values: Vec<u64> = (0..count as u64).collect();
-            assert!(Numbers::copy_of(&values)[..] == values[..], "{count}");
+            assert!(HugeArray::copy_of(&values)[..] == values[..], "{count}");
         }
     }
 
     #[test]
     #[cfg(not(miri))]
-    fn what_is_half_a_huge_page_or_more_begins_one() {
-        let numbers = Numbers::copy_of(&vec![1_u8; HUGE_PAGE / 2 + 1]);
+    fn arrays_of_half_a_huge_page_or_more_begin_at_one() {
+        let numbers = HugeArray::copy_of(&vec![1_u8; HUGE_PAGE / 2 + 1]);
         assert_eq!(numbers.as_ptr().addr() % HUGE_PAGE, 0);
     }
 
@@ -101,7 +101,7 @@ mod tests {
         let numbers: Vec<f64> = (0..500).map(f64::from).collect();
         for count in 0..400 {
             let mut to = vec![-1.0; count + 20];
-            copy_numbers(&numbers[count % 7..][..count], &mut to[10..count + 10]);
+            copy_slice(&numbers[count % 7..][..count], &mut to[10..count + 10]);
             assert_eq!(to[10..count + 10], numbers[count % 7..][..count]);
             assert!(to[..10].iter().chain(&to[count + 10..]).all(|&other| other < 0.0), "{count}");
         }
@@ -110,6 +110,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "500 numbers for 499")]
     fn as_many_numbers_are_copied_as_there_is_room_for() {
-        copy_numbers(&[0.0; 500], &mut [0.0; 499]);
+        copy_slice(&[0.0; 500], &mut [0.0; 499]);
     }
 }
