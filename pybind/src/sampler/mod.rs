@@ -317,6 +317,7 @@ impl Sampler {
     /// 0
     #[pyo3(signature = (index=None, priority=None, *, mask=None, eta=None, timeout=60.0.into()))]
     #[pyo3(text_signature = "($self, index, priority, *, mask=None, eta=0.9, timeout=60.0)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn update_priorities<'py>(
         &self,
         py: Python<'py>,
