@@ -7,6 +7,8 @@
 //! - [`Sampler`]: seeded uniform draws with history and future windows, n-step returns, masks and
 //!   `next_*`; [`Batches`]: batches drawn ahead by a thread; [`SamplerState`]: a sampler's
 //!   position;
+//! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
+//!   of a ring, to be read, changed and switched off;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
 //! - [`Lease`]: rows read in place, which no writer overwrites during the lease;
 //! - [`Batch`], [`BatchPlan`]: the result of a draw, in its own or in the caller's memory.
@@ -41,6 +43,7 @@ mod episode;
 mod error;
 mod index;
 mod lease;
+mod limiter;
 mod priority;
 mod reader;
 mod ring;
@@ -62,12 +65,17 @@ pub use backcast_layout::{
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, LeaseError, PriorityError, ReadError, ResizeError,
-    RestoreError, RingError, SampleError, SchemaError, WaitError, WriterError,
+    AppendError, BatchError, HeldLane, LeaseError, LimitError, LimitedCall, LimiterError,
+    LimiterWait, PriorityError, ReadError, ResizeError, RestoreError, RingError, SampleError,
+    SchemaError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
 pub use lease::retention::RetentionPin;
+pub use limiter::Limiter;
+pub use limiter::limits::{BadNoLearner, LimiterCounts, NoLearner, RateLimiter};
+pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
+pub use limiter::waiting::LongWait;
 pub use priority::{
     BadWeightNorm, Beta, Priorities, PriorityOptions, WeightNorm, sequence_priorities,
 };

@@ -5,6 +5,7 @@ mod columns;
 mod draw;
 mod eligibility;
 mod gather;
+mod limited;
 mod named_rows;
 mod open;
 mod options;
@@ -37,6 +38,7 @@ pub use self::rng::CounterRng;
 pub use self::state::SamplerState;
 use self::window::WindowExtent;
 use crate::error::{PriorityError, SampleError};
+use crate::limiter::gate::DrawGate;
 use crate::priority::PriorityOptions;
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
@@ -71,6 +73,8 @@ pub struct Sampler {
     scratch: Vec<RowHeader>,
     sums: Scratch,
     plan: Option<(Arc<BatchPlan>, Arc<ArenaPool>)>,
+    /// Gate of the rate limiter, if the ring has one.
+    gate: Option<DrawGate>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
     /// Notices that were handled, and batches until the ring's name is looked up without one.

@@ -6,8 +6,9 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::thread;
 
-use backcast_core::{Ring, SamplerOptions, StepColumns, WriterOptions};
+use backcast_core::{RateLimiter, Ring, RingOptions, SamplerOptions, StepColumns, WriterOptions};
 use backcast_persist::Store;
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -87,6 +88,65 @@ fn messages_are_as_promised() {
         holds("message", &said);
         assert_eq!(said[0]["level"], level, "{line}");
         assert_eq!(said[0]["exit_status"].is_null(), level != "error", "{line}");
+    }
+}
+
+#[test]
+fn rate_limiters_and_those_they_hold_back_are_as_promised() {
+    let shelf = Shelf::new();
+    let limits = RateLimiter::ratio(8.0, 10, 40.0);
+    for (name, limits) in
+        [("ratio", limits), ("queue", RateLimiter::queue(1)), ("size", RateLimiter::min_size(3))]
+    {
+        let options = RingOptions::with_capacity(100).limiter(limits).persistent(true);
+        Ring::create(name, &schema(), options.base(shelf.base())).unwrap();
+    }
+    let ring = Ring::attach_in(&shelf.base(), "queue").unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+    let waiting = || ring.stats().limiter.unwrap().waiters.len();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3 {
+                let (obs, action) = ([0.5_f32; 6], [1_i32]);
+                let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+                let mut columns = columns.with("action", &action).unwrap();
+                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+            }
+        });
+        while waiting() == 0 {
+            thread::yield_now();
+        }
+        let said = shelf.json(&["stat", "queue"]);
+        holds("stat", &said);
+        let limiter = &said[0]["limiter"];
+        assert_eq!(limiter["writers"]["waiting"], 1, "{limiter}");
+        assert_eq!(limiter["waiters"][0]["needed"], 1, "{limiter}");
+        assert_eq!(limiter["waiters"][0]["pid"], std::process::id(), "{limiter}");
+        let text = shelf.run(&["stat", "queue"]).expect(0).out;
+        for words in ["error band 0 to 1", "may insert 0, draw 1", "writer of lane 0"] {
+            assert!(text.contains(words), "{text}");
+        }
+        let top = shelf.json(&["top", "--once", "--interval", "0.05"]);
+        holds("top", &top);
+        let row = top[0]["rings"].as_array().unwrap().iter().find(|row| row["name"] == "queue");
+        assert_eq!(row.unwrap()["limited_writers"], 1, "{top:?}");
+        let text = shelf.run(&["top", "--once", "--interval", "0.05"]).expect(0).out;
+        assert!(text.contains("append"), "{text}");
+        sampler.sample(1).unwrap();
+    });
+    holds("limiter", &shelf.json(&["limiter", "ratio"]));
+    let off = shelf.json(&["limiter", "ratio", "--queue", "5", "--off"]);
+    holds("limiter", &off);
+    assert_eq!((&off[0]["action"], &off[0]["enabled"]), (&json!("changed"), &json!(false)));
+    let back = "limiter ratio --samples-per-insert 8 --min-size 10 --error-buffer 40 --on";
+    holds("limiter", &shelf.json(&back.split(' ').collect::<Vec<_>>()));
+    let ratio = Ring::attach_in(&shelf.base(), "ratio").unwrap();
+    assert_eq!(ratio.limiter().unwrap().limits().unwrap(), limits);
+    for name in ["ratio", "size"] {
+        let said = shelf.json(&["stat", name]);
+        holds("stat", &said);
+        assert_eq!(said[0]["limiter"]["max_diff"].is_null(), name == "size", "{said:?}");
     }
 }
 

@@ -8,7 +8,8 @@
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
 //! 3. `array`, `json`, `location`, `picture`, `progress`
-//! 4. `schema`, `lease`, `sampler`, `panel`, `tokenizer`, `objects`, `contract`, `simulation`
+//! 4. `schema`, `lease`, `limiter`, then `sampler`, `panel`, `tokenizer`, `objects`, `contract`,
+//!    `simulation`
 //! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
 //! 6. `buffer`
 //! 7. `client`, `cli`
@@ -29,6 +30,7 @@ mod fastcall;
 mod handle;
 mod json;
 mod lease;
+mod limiter;
 mod location;
 mod objects;
 mod panel;
@@ -60,6 +62,8 @@ mod _native {
     use super::client::{Client, connect};
     #[pymodule_export]
     use super::lease::{Lease, LeaseHold};
+    #[pymodule_export]
+    use super::limiter::{_restore_limiter, Limiter, RateLimiter};
     #[pymodule_export]
     use super::objects::{collect_objects, list_objects, remove_object};
     #[pymodule_export]

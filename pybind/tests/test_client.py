@@ -78,6 +78,17 @@ def test_rings_go_to_the_daemons_store_and_come_back(
             client.create("new", COLUMNS, capacity=10, persist="always")  # type: ignore[arg-type]
 
 
+def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> None:
+    limits = bc.RateLimiter(samples_per_insert=2, min_size=3, error_buffer=9, no_learner="pass")
+    with (
+        serving(place),
+        bc.connect(place) as client,
+        client.create("held", COLUMNS, capacity=100, limiter=limits) as buf,
+    ):
+        assert buf.limiter is not None
+        assert buf.limiter.limits == limits
+
+
 def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:
     with (
         serving(place, "--budget", "1MiB", "--when-full", "shrink"),

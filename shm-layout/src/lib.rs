@@ -54,6 +54,9 @@ pub use layout::lane::{Lane, PrefetchAddress};
 pub use layout::lane_alias::LaneAlias;
 pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
+pub use layout::limiter_table::{
+    LIMITER_MAGIC, LimitBytes, LimitedSide, LimiterTable, SharedCounter, WaitMark,
+};
 pub use layout::names::{BadExist, Base, Exist};
 pub use layout::origin::boot_id_hash;
 pub use layout::priority_table::{LEAF_ONE, TABLE_MAGIC, TableCounters, TableSettings};
@@ -75,7 +78,7 @@ pub use store::memfd::MemfdKeeper;
 pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};
 pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPinsError};
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
-pub use store::ring_store::{ClaimedReader, RingStore};
+pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
 pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView};
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

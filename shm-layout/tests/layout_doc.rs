@@ -52,6 +52,7 @@ fn the_constants_of_the_documentation_are_those_of_the_code() {
         ("ring.ctl", backcast_layout::MAGIC),
         ("lane-NNNN.dat", backcast_layout::LANE_MAGIC),
         ("ring.rdr", backcast_layout::READERS_MAGIC),
+        ("ring.lim", backcast_layout::LIMITER_MAGIC),
         ("table-NAME.dat", backcast_layout::TABLE_MAGIC),
         ("panel.dat", backcast_layout::SEALED_MAGIC),
     ] {

@@ -3,6 +3,7 @@
 use backcast_layout::DType;
 use thiserror::Error;
 
+use super::limiter::LimitError;
 use crate::autoreset::AutoresetMode;
 
 /// Why a step was not appended. Nothing has changed.
@@ -175,6 +176,9 @@ pub enum AppendError {
         /// The name that the ring had.
         ring: String,
     },
+    /// The rate limiter.
+    #[error(transparent)]
+    Limited(#[from] LimitError),
     /// The caller interrupted the wait for a lease.
     #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
     Interrupted {

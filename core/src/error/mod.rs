@@ -3,6 +3,7 @@
 mod append;
 mod batch;
 mod claim;
+mod limiter;
 mod priority;
 mod read;
 mod restore;
@@ -14,6 +15,7 @@ mod wait;
 pub use self::append::AppendError;
 pub use self::batch::BatchError;
 pub use self::claim::{HeldLane, WriterError};
+pub use self::limiter::{LimitError, LimitedCall, LimiterError, LimiterWait};
 pub use self::priority::PriorityError;
 pub use self::read::{LeaseError, ReadError};
 pub use self::restore::RestoreError;

@@ -58,7 +58,7 @@ pub enum PriorityError {
         /// Largest priority.
         limit: f64,
     },
-    /// An index that names no row of the ring.
+    /// An index that no batch of the ring can contain.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) is not a row of this ring: {reason}; \
          give what a batch of this ring had as its index"
@@ -68,9 +68,9 @@ pub enum PriorityError {
         position: usize,
         /// The index.
         index: i64,
-        /// Its lane.
+        /// Lane of the index.
         lane: u32,
-        /// Its sequence number.
+        /// Sequence number of the index.
         seq: u64,
         /// Reason.
         reason: &'static str,
@@ -88,7 +88,7 @@ pub enum PriorityError {
         /// Places of the mask.
         mask: usize,
     },
-    /// Another process keeps the table's lock.
+    /// Another process holds the table's lock for too long.
     #[error(
         "the table `{table}` of priorities was locked by {holder} for {waited_s} s, which a change \
          never takes; continue or end that process"

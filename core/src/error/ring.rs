@@ -3,6 +3,7 @@
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
+use super::limiter::LimiterError;
 use super::schema::SchemaError;
 
 /// Why a ring cannot be created or attached to.
@@ -15,6 +16,9 @@ pub enum RingError {
     /// Its schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// Its rate limiter.
+    #[error(transparent)]
+    Limiter(#[from] LimiterError),
     /// Lanes too short to hold a transition, which takes two rows.
     #[error(
         "a capacity of {asked} over {lanes} lane(s) leaves lanes of {rows} row(s), and a \

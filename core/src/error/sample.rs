@@ -3,6 +3,7 @@
 use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
+use super::limiter::LimitError;
 use super::priority::PriorityError;
 
 /// Why a batch could not be drawn.
@@ -242,6 +243,9 @@ pub enum SampleError {
         /// Bytes needed.
         expected: usize,
     },
+    /// The rate limiter.
+    #[error(transparent)]
+    Limited(#[from] LimitError),
     /// Priorities that cannot be used.
     #[error(transparent)]
     Priority(#[from] PriorityError),

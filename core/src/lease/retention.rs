@@ -98,8 +98,8 @@ impl RetentionPin {
         lanes.get(lane as usize).map(Arc::clone)
     }
 
-    /// Returns the current memory of the lane: another one than [`mapped`](Self::mapped) after a
-    /// relocation.
+    /// Returns the current memory of the lane. After a relocation it differs from
+    /// [`mapped`](Self::mapped).
     fn newest(&self, lane: u32) -> Option<Arc<Lane>> {
         let mapped = self.mapped(lane)?;
         if !has_relocated(&*mapped) {

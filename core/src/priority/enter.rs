@@ -44,8 +44,8 @@ pub(super) fn is_behind<'a>(
     })
 }
 
-/// Gives leaves to new rows, at the largest value given so far, and takes those of rows that the
-/// ring no longer keeps.
+/// Gives leaves to new rows, with the largest value so far, and clears those of rows that the ring
+/// no longer keeps.
 pub(super) fn enter<'a>(
     guard: &mut TableGuard<'_>,
     lanes: &[Arc<Lane>],

@@ -41,8 +41,8 @@ impl LeafValues {
 }
 
 /// Returns the importance weight of a leaf, where the weight of the value `least` is 1 (Schaul et
-/// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total`. Its weight is `(N
-/// P(i)) ^ -beta`. The number of rows `N` and the total cancel when the weight is divided by that
+/// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total`. Its weight is
+/// `(N P(i)) ^ -beta`, where the number of rows `N` and the total cancel on division by the weight
 /// of `least`.
 pub(crate) fn weight(least: u64, leaf: u64, beta: f64) -> f32 {
     if leaf <= least {

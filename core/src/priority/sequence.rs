@@ -2,10 +2,11 @@
 
 use crate::error::PriorityError;
 
-/// Returns one priority for each window of `steps` absolute TD errors: `eta * max + (1 - eta) *
-/// mean` over the places whose mask is `true`, or over all without one (Kapturowski et al.,
-/// "Recurrent experience replay in distributed reinforcement learning", ICLR 2019, section 2.3,
-/// where eta is 0.9). A window whose mask is `false` everywhere has priority 0.
+/// Returns one priority for each window of `steps` absolute TD errors. It is
+/// `eta * max + (1 - eta) * mean` over the places whose mask is `true`, or over all places without
+/// a mask (Kapturowski et al., "Recurrent experience replay in distributed reinforcement learning",
+/// ICLR 2019, section 2.3, where eta is 0.9). A window whose mask is `false` everywhere has
+/// priority 0.
 ///
 /// ```
 /// use backcast_core::sequence_priorities;

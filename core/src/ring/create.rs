@@ -10,6 +10,7 @@ use backcast_layout::{Base, Geometry, MemfdKeeper, RingSpec, RingStore, page_siz
 use super::Ring;
 use super::options::{Capacity, RingOptions};
 use crate::error::RingError;
+use crate::limiter::limits::RateLimiter;
 use crate::schema::Schema;
 
 /// Rows that a writer announces at a time: a thousandth of a lane within these bounds. With 16 rows
@@ -88,6 +89,7 @@ pub(crate) fn spec(
         memfd: options.memfd,
         snapshot: options.snapshot,
         snapshot_of: options.snapshot_of.clone(),
+        limits: options.limiter.map(RateLimiter::to_bytes),
     };
     match options.capacity {
         Capacity::Rows(rows) => {
@@ -103,6 +105,10 @@ pub(crate) fn spec(
             spec.lane_capacity = rows - u64::from(chunk - spec.reserve_chunk);
             spec.reserve_chunk = chunk;
         }
+    }
+    if let Some(limits) = options.limiter {
+        // The newest row of each lane has no successor.
+        limits.check(spec.lane_capacity.saturating_sub(1) * u64::from(spec.lanes))?;
     }
     Ok(spec)
 }

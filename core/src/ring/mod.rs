@@ -21,6 +21,7 @@ use backcast_layout::{LanePolicy, ReaderPins, RingStore, SegmentError};
 use self::options::{Capacity, RingOptions};
 use self::unlinked::NameWatch;
 use crate::error::RingError;
+use crate::limiter::{self, Limiter};
 use crate::schema::Schema;
 
 /// A handle on a ring. Cloning shares it; the last handle of a non-persistent ring removes it.
@@ -147,6 +148,13 @@ impl Ring {
         self.inspect_lane(lane).map(|lane| lane.memory.capacity())
     }
 
+    /// Returns the rate limiter; `None` if the ring was created without one
+    /// ([`RingOptions::limiter`]).
+    #[must_use]
+    pub fn limiter(&self) -> Option<Limiter> {
+        Limiter::of(self.store())
+    }
+
     /// Returns how many readers can hold leases at the same time.
     #[must_use]
     pub fn reader_slots(&self) -> u32 {
@@ -194,6 +202,9 @@ impl Ring {
     /// Removes the name. Every handle, in any process, keeps its memory.
     pub fn unlink(&self) -> Result<(), RingError> {
         self.expect_unlink();
-        Ok(self.store().unlink()?)
+        self.store().unlink()?;
+        // Processes that wait find out, and do what their handles say.
+        limiter::wake_all(self.store());
+        Ok(())
     }
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use backcast_layout::{Base, Exist, LanePolicy};
 use thiserror::Error;
 
+use crate::limiter::limits::RateLimiter;
+
 /// Capacity of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
@@ -85,6 +87,7 @@ pub struct RingOptions {
     pub(crate) memfd: bool,
     pub(crate) snapshot: bool,
     pub(crate) snapshot_of: String,
+    pub(crate) limiter: Option<RateLimiter>,
 }
 
 impl RingOptions {
@@ -104,6 +107,7 @@ impl RingOptions {
             memfd: false,
             snapshot: false,
             snapshot_of: String::new(),
+            limiter: None,
         }
     }
 
@@ -187,6 +191,14 @@ impl RingOptions {
         self
     }
 
+    /// Gives the ring a rate limiter, which holds back writers and samplers: see
+    /// [`Ring::limiter`](crate::Ring::limiter). By default it has none.
+    #[must_use]
+    pub fn limiter(mut self, limits: RateLimiter) -> Self {
+        self.limiter = Some(limits);
+        self
+    }
+
     /// Sets how many readers can hold leases, and be shown by `stat`, at the same time: `1..=1024`.
     /// Further samplers work without one.
     #[must_use]
@@ -197,7 +209,7 @@ impl RingOptions {
 }
 
 /// Settings of [`RingOptions`] that belong to the ring itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RingSettings {
     /// Capacity.
     pub capacity: Capacity,
@@ -215,6 +227,8 @@ pub struct RingSettings {
     pub huge_pages: bool,
     /// Whether it lies in sealed memfds.
     pub memfd: bool,
+    /// Its rate limiter.
+    pub limiter: Option<RateLimiter>,
 }
 
 impl RingOptions {
@@ -230,6 +244,7 @@ impl RingOptions {
             lane_policy: self.policy,
             huge_pages: self.huge_pages,
             memfd: self.memfd,
+            limiter: self.limiter,
         }
     }
 }

@@ -8,6 +8,7 @@ use backcast_layout::{Column, LanePolicy, TableInfo};
 
 use super::Ring;
 use super::lane_inspection::InspectedLane;
+use crate::limiter::stats::{self, LimiterStats};
 use crate::row_header::RowHeader;
 
 /// Attempts to read two rows against a writer that laps them.
@@ -67,6 +68,8 @@ pub struct RingStats {
     pub rows_awaited: bool,
     /// Whether a writer may be asleep until a lease ends; killed ones count as above.
     pub release_awaited: bool,
+    /// Statistics of the rate limiter, if the ring has one.
+    pub limiter: Option<LimiterStats>,
 }
 
 /// Statistics of a lane.
@@ -264,6 +267,7 @@ impl Ring {
             tables: store.tables(),
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),
+            limiter: stats::of(store),
             lane_stats,
             readers,
         }

@@ -161,7 +161,7 @@ impl SamplerOptions {
         SamplerSpec { columns: Some(columns), ..self.into() }
     }
 
-    /// Draws by priority in place of uniformly.
+    /// Draws by priority instead of uniformly.
     #[must_use]
     pub fn priority(self, priorities: PriorityOptions) -> SamplerSpec {
         SamplerSpec { priorities: Some(priorities), ..self.into() }
@@ -169,14 +169,14 @@ impl SamplerOptions {
 }
 
 impl SamplerSpec {
-    /// Shows some columns only, or each with a window of its own.
+    /// Shows only some columns, or each column with its own window.
     #[must_use]
     pub fn columns(mut self, columns: ColumnWindows) -> Self {
         self.columns = Some(columns);
         self
     }
 
-    /// Draws by priority in place of uniformly.
+    /// Draws by priority instead of uniformly.
     #[must_use]
     pub fn priority(mut self, priorities: PriorityOptions) -> Self {
         self.priorities = Some(priorities);

@@ -1,6 +1,7 @@
 //! Batches of draws.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::batch::{Batch, BatchBuffers};
 use super::gather::BatchRequest;
@@ -11,9 +12,23 @@ use crate::error::SampleError;
 
 impl Sampler {
     /// Draws `batch` transitions, with replacement, into a new batch.
+    ///
+    /// Waits while the ring's rate limiter holds it back, as long as
+    /// [`set_timeout`](Self::set_timeout) says.
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
+        self.sample_until(batch, &mut || false)
+    }
+
+    /// Draws a batch like [`sample`](Self::sample). While it waits for the rate limiter,
+    /// `interrupted` is called 10 times a second and ends the wait by returning `true`.
+    pub fn sample_until(
+        &mut self,
+        batch: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Batch, SampleError> {
         let mut drawn = self.blank(batch)?;
-        self.sample_over(&mut drawn)?;
+        let plan = Arc::clone(drawn.plan());
+        self.sample_into_until(&plan, &mut drawn.buffers(), interrupted)?;
         Ok(drawn)
     }
 
@@ -33,25 +48,67 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
+        self.sample_into_since(plan, arenas, None, &mut || false)
+    }
+
+    /// Draws like [`sample_into`](Self::sample_into). `interrupted` is called as by
+    /// [`sample_until`](Self::sample_until).
+    pub fn sample_into_until(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SampleError> {
+        self.sample_into_since(plan, arenas, None, interrupted)
+    }
+
+    /// Draws like [`sample_into_until`](Self::sample_into_until). A wait that was interrupted goes
+    /// on as since its beginning.
+    pub(super) fn sample_into_since(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+        since: Option<Instant>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SampleError> {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
+        if self.is_limited() {
+            self.take_turn(plan.batch(), since.unwrap_or_else(Instant::now), interrupted)?;
+        }
         self.eligibility.refresh();
+        let attempts = match self.draw_taken(&plan, arenas) {
+            Ok(attempts) => attempts,
+            Err(error) => {
+                self.give_back(plan.batch() as u64);
+                return Err(error);
+            }
+        };
+        self.eligibility.use_index(attempts > FREQUENT * plan.batch() as u64);
+        self.batches = self.batches.wrapping_add(1);
+        self.count(plan.batch(), lapped_before);
+        Ok(())
+    }
+
+    /// Draws a batch that the rate limiter has let through. Returns the attempts that it took.
+    fn draw_taken(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<u64, SampleError> {
         if let Some(prioritised) = &mut self.prioritised {
             let items = (self.batches, plan.batch());
             if !prioritised.begin(&mut self.rng, items, &self.eligibility)? {
                 return Err(self.nothing());
             }
         }
-        let gathered = self.fill(BatchRequest::Draws(self.batches), &plan, arenas)?;
+        let gathered = self.fill(BatchRequest::Draws(self.batches), plan, arenas)?;
         if let Some(prioritised) = &self.prioritised {
-            prioritised.write_weights(self.batches, &plan, arenas);
+            prioritised.write_weights(self.batches, plan, arenas);
         }
-        self.eligibility.use_index(gathered.attempts > FREQUENT * plan.batch() as u64);
-        self.batches = self.batches.wrapping_add(1);
-        self.count(plan.batch(), lapped_before);
-        Ok(())
+        Ok(gathered.attempts)
     }
 
     /// Returns why nothing can be drawn. O(rows).

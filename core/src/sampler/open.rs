@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backcast_layout::{DType, Role};
+use backcast_layout::{ClaimedReader, DType, Role};
 
 use super::columns::{SamplerSpec, SelectedColumns};
 use super::eligibility::{Eligibility, StartIndex};
@@ -14,6 +14,7 @@ use super::rng::CounterRng;
 use super::window::WindowExtent;
 use super::{NAME_CHECKS, Sampler};
 use crate::error::SampleError;
+use crate::limiter::gate::DrawGate;
 use crate::ring::Ring;
 use crate::schema::Schema;
 
@@ -58,9 +59,13 @@ impl Sampler {
             Boundary::Mask => StartIndex::new(0, 0),
         };
         let prioritised = priorities.map(|of| PrioritisedDraws::open(ring, of, &selection));
+        let prioritised = prioritised.transpose()?.map(Box::new);
+        let slot = ring.store().claim_reader()?;
+        let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
-            prioritised: prioritised.transpose()?.map(Box::new),
-            slot: ring.store().claim_reader()?,
+            prioritised,
+            gate: DrawGate::of(ring.store(), number)?,
+            slot,
             rng: CounterRng::seeded(options.seed),
             eligibility: Eligibility::new(ring, starts),
             ring: ring.clone(),

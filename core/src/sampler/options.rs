@@ -165,7 +165,7 @@ impl SamplerOptions {
         self
     }
 
-    /// Makes independent arrays instead of overlapping views of one arena.
+    /// Sets whether batches have independent arrays instead of overlapping views of one arena.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
         self.copy = copy;

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::RecvTimeoutError;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::thread::{Drawn, Make, Running, draw};
 use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
 use super::{Counters, Sampler};
-use crate::error::SampleError;
+use crate::error::{LimitError, SampleError};
+use crate::limiter::wake_samplers;
 use crate::ring::Ring;
 
 /// Most batches drawn ahead.
@@ -84,6 +85,8 @@ pub struct Batches<M: BatchBuffers = Batch> {
     in_use: usize,
     prefetch: usize,
     left: Option<u64>,
+    /// Beginning of the wait of a batch that is drawn without a thread.
+    since: Option<Instant>,
     /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,
     state: State<M>,
@@ -140,6 +143,7 @@ impl<M: BatchBuffers> Batches<M> {
             in_use: 0,
             prefetch,
             left: limit,
+            since: None,
             at: sampler.state(),
             state: State::Idle(Box::new(sampler)),
         })
@@ -166,7 +170,16 @@ impl<M: BatchBuffers> Batches<M> {
             return Poll::Ready(Some(Err(SampleError::NothingToFill { memory: self.memory })));
         }
         let drawn = if self.prefetch == 0 {
-            self.draw_here()
+            match self.draw_here(wait) {
+                Err((memory, SampleError::Limited(LimitError::Interrupted { .. }))) => {
+                    self.spare.extend(memory.filter(|_| self.make.is_none()));
+                    return Poll::Pending;
+                }
+                drawn => {
+                    self.since = None;
+                    drawn
+                }
+            }
         } else {
             match self.start().map(|running| running.next_within(wait)) {
                 Ok(Ok(drawn)) => drawn,
@@ -251,7 +264,8 @@ impl<M: BatchBuffers> Batches<M> {
         self.counters.lapped.load(Relaxed)
     }
 
-    fn draw_here(&mut self) -> Drawn<M> {
+    /// Draws without a thread. A wait for the rate limiter is interrupted after `wait`.
+    fn draw_here(&mut self, wait: Duration) -> Drawn<M> {
         let State::Idle(sampler) = &mut self.state else {
             return Err((None, SampleError::NothingToFill { memory: self.memory }));
         };
@@ -262,7 +276,9 @@ impl<M: BatchBuffers> Batches<M> {
                 .pop_front()
                 .ok_or((None, SampleError::NothingToFill { memory: self.memory }))?,
         };
-        draw(sampler, &self.plan, memory)
+        let start = Instant::now();
+        let since = *self.since.get_or_insert(start);
+        draw(sampler, &self.plan, memory, Some(since), &mut || start.elapsed() >= wait)
     }
 
     /// Returns the thread; starts it if there is none.
@@ -304,7 +320,10 @@ impl<M: BatchBuffers> Batches<M> {
                 // pool.
                 let (callers, spare) = (self.make.is_none(), &mut self.spare);
                 let keep = |memory| spare.extend(callers.then_some(memory));
-                let mut sampler = running.stop(keep)?;
+                let ring = &self.ring;
+                let mut sampler = running.stop(|| wake_samplers(ring.store()), keep)?;
+                let unreturned = sampler.state().batches.wrapping_sub(self.at.batches);
+                sampler.give_back(unreturned.saturating_mul(self.plan.batch() as u64));
                 sampler.rewind(self.at.batches);
                 self.state = State::Idle(sampler);
             }

@@ -12,6 +12,7 @@ use super::notices::FollowedNotices;
 use super::warnings::WriterWarnings;
 use super::{OwnLane, Writer};
 use crate::error::{HeldLane, WriterError};
+use crate::limiter::gate::InsertGate;
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
 use crate::writer::episode_clock::EpisodeClock;
@@ -106,7 +107,10 @@ impl Writer {
         let widest = ring.schema().columns().iter().map(Column::width).max().unwrap_or(0);
         let columns = ring.schema().columns();
         let reward = columns.iter().position(|column| column.name() == "reward");
+        let first = numbers.first().copied().unwrap_or(0);
+        let gate = InsertGate::of(ring.store(), first, options.timeout).map(Box::new);
         Ok(Self {
+            gate,
             ring: ring.clone(),
             mode,
             planned: Vec::with_capacity(lanes.len()),

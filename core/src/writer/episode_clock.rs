@@ -121,6 +121,16 @@ impl EpisodeClock {
         (last, if self.is_ended() { self.next_episode() } else { after })
     }
 
+    /// Whether the next row continues an episode, and so completes a transition.
+    pub(crate) fn has_begun(self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Ended)
+    }
+
+    /// Returns the episodes that have begun on the lane.
+    pub(crate) fn begun(self) -> u64 {
+        self.episode.wrapping_add(self.has_begun().into())
+    }
+
     /// Whether the next append brings the FINAL row of an episode that ended.
     pub(crate) fn is_ended(self) -> bool {
         self.phase == Phase::Ended

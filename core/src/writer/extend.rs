@@ -49,13 +49,21 @@ impl Writer {
                 outcome = Err(unlinked);
                 break;
             }
-            let block = self.block(steps, done, count);
+            let block = self.block(steps, done, count).min(self.rows_let_through());
+            let before = self.transitions_if_limited();
             if block > 1 && self.append_block(steps, done, block) {
+                self.count_inserts(before);
                 done += block;
                 continue;
             }
-            outcome = self.append_checked(&parts.step(done), interrupted);
-            done += usize::from(outcome.is_ok());
+            let step = parts.step(done);
+            let wanted = self.wanted_if_limited(&step);
+            outcome = self.pass_limiter(wanted, interrupted);
+            if outcome.is_ok() {
+                outcome = self.append_checked(&step, interrupted);
+                self.count_inserts(before);
+                done += usize::from(outcome.is_ok());
+            }
         }
         notify(&self.ring.store().published());
         match outcome {
@@ -141,7 +149,7 @@ impl Writer {
     }
 
     /// Checks all steps like [`append`](Self::append).
-    fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
+    pub(super) fn check_steps(&self, steps: &Step<'_>, count: usize) -> Result<(), AppendError> {
         self.check_sizes(steps, count)?;
         let ended = steps.terminated.iter().zip(steps.truncated).position(|(a, b)| *a || *b);
         if let Some(at) = ended

@@ -79,6 +79,9 @@ impl Writer {
             self.planned.push(planned);
         }
         self.make_room(interrupted)?;
+        // The rate limiter counts these rows and holds none of them back: they complete what was
+        // let through before.
+        let before = self.transitions_if_limited();
         let (schema, obs) = (self.ring.schema(), &*self.obs);
         for (lane, planned) in self.lanes.iter_mut().zip(&self.planned) {
             debug_assert_eq!(planned.rows, AppendedRows::Nothing);
@@ -96,6 +99,7 @@ impl Writer {
             lane.kept.forget();
             lane.settle();
         }
+        self.count_inserts(before);
         notify(&self.ring.store().published());
         Ok(())
     }

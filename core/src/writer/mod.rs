@@ -7,6 +7,7 @@ mod extend;
 mod finish;
 mod kept;
 pub(crate) mod lease_backoff;
+mod limited;
 mod notices;
 pub(crate) mod options;
 mod plan;
@@ -31,6 +32,7 @@ use self::warnings::WriterWarnings;
 use crate::autoreset::AutoresetMode;
 use crate::error::AppendError;
 use crate::index::RowIndex;
+use crate::limiter::gate::InsertGate;
 use crate::ring::Ring;
 use crate::row_header::ROW_HEADERS;
 use crate::schema::{Schema, USER};
@@ -47,6 +49,8 @@ pub struct Writer {
     // Before the ring: the claims hold it too, and its last handle removes it.
     lanes: Vec<OwnLane>,
     ring: Ring,
+    /// Gate of the rate limiter, if the ring has one.
+    gate: Option<Box<InsertGate>>,
     mode: AutoresetMode,
     numbers: Vec<u32>,
     /// Plan of the next append for each lane, made before anything is written.
@@ -90,35 +94,48 @@ impl Writer {
     /// the episode is cut: its FINAL row holds the `next_obs`, the new row is marked GAP, and
     /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
-    /// Waits only while a lease blocks a row, by the lane policy. A lane whose rows were dropped in
-    /// the end returns [`RowIndex::NONE`], and its next row is marked GAP. In next-step mode the
-    /// FINAL row of an episode is dropped with the row that ended it, even if it comes later. If
-    /// only the FINAL row is dropped, the row that ended the episode stays, and no transition
-    /// begins with it, since it has no successor.
+    /// Waits while the ring's rate limiter holds it back, at most
+    /// [`WriterOptions::timeout`](crate::WriterOptions::timeout), and while a lease blocks a row, by
+    /// the lane policy. A lane whose rows were dropped in the end returns [`RowIndex::NONE`], and
+    /// its next row is marked GAP. In next-step mode the FINAL row of an episode is dropped with
+    /// the row that ended it, even if it comes later. If only the FINAL row is dropped, the row
+    /// that ended the episode stays, and no transition begins with it, since it has no successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)
     }
 
-    /// Appends one step like [`append`](Self::append). While it waits for a lease, `interrupted` is
-    /// called every few milliseconds and ends the wait by returning `true`. Nothing is appended
-    /// then.
+    /// Appends one step like [`append`](Self::append). While it waits, `interrupted` is called every
+    /// few milliseconds for a lease, and 10 times a second for the rate limiter; it ends the wait
+    /// by returning `true`. Nothing is appended then.
     pub fn append_until(
         &mut self,
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
+        if self.gate.is_some() {
+            return self.append_limited(step, interrupted);
+        }
+        self.append_now(step, interrupted)?;
+        notify(&self.ring.store().published());
+        debug_assert_eq!(self.indices.len(), self.lanes.len());
+        Ok(&self.indices)
+    }
+
+    /// Appends one step. Wakes no reader.
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
+    #[inline(always)]
+    fn append_now(
+        &mut self,
+        step: &Step<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
         let appended = match (step.next_obs, step.final_obs) {
             (None, None) => self.append_plainly::<false>(step),
             (Some(next), None) => self.append_continuing::<false>(step, next),
             _ => false,
         };
-        if !appended {
-            self.append_with_care(step, interrupted)?;
-        }
-        notify(&self.ring.store().published());
-        debug_assert_eq!(self.indices.len(), self.lanes.len());
-        Ok(&self.indices)
+        if appended { Ok(()) } else { self.append_with_care(step, interrupted) }
     }
 
     /// Prefetches, for writing, the memory of the row after the next one of every lane.

@@ -1,5 +1,7 @@
 //! Options of a writer.
 
+use std::time::Duration;
+
 use crate::autoreset::AutoresetMode;
 
 /// Options of a writer.
@@ -7,6 +9,7 @@ use crate::autoreset::AutoresetMode;
 pub struct WriterOptions {
     pub(crate) lanes: u32,
     pub(crate) autoreset: Option<AutoresetMode>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl WriterOptions {
@@ -17,13 +20,21 @@ impl WriterOptions {
     /// in when they reset, and a wrong guess would store wrong transitions.
     #[must_use]
     pub fn lanes(n: u32) -> Self {
-        Self { lanes: n, autoreset: None }
+        Self { lanes: n, autoreset: None, timeout: None }
     }
 
     /// Sets the autoreset mode of the environment.
     #[must_use]
     pub fn autoreset(mut self, mode: AutoresetMode) -> Self {
         self.autoreset = Some(mode);
+        self
+    }
+
+    /// Sets the longest wait of an append for the ring's rate limiter. By default it waits for
+    /// ever.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
         self
     }
 

@@ -85,6 +85,12 @@ impl Writer {
         if head + room >= MAX_SEQ {
             return Err(AppendError::LaneWornOut { lane: 0, rows: head });
         }
+        // The rate limiter lets the row through; a FINAL row that it brings is counted with it.
+        let begun = lane.clock.has_begun();
+        self.pass_limiter(begun.into(), interrupted)?;
+        let [lane] = &mut *self.lanes else {
+            return Err(AppendError::NotReservable { lanes });
+        };
         // Whether it ends the episode is not known yet: keep room for that.
         let (rows, clock) = lane.clock.advance(self.mode, false, false);
         let spare = if rows == AppendedRows::Nothing { 0 } else { room - 1 };

@@ -10,6 +10,7 @@ use backcast_persist::Mode;
 use thiserror::Error;
 
 use crate::cli::console::Console;
+use crate::cli::limiter::LimitArgs;
 use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::client::Client;
 use crate::objects::geometry::GeometryReport;
@@ -36,6 +37,8 @@ Examples:
   backcast create trades --column day:i4::obs --column shares:i4:30:obs --column action:f4:30 \\
       --capacity 8GiB --lanes 64 --exist replace
   backcast create pong --schema pong.json --capacity 512MiB --persist continuous
+  backcast create pong --schema pong.json --capacity 512MiB --samples-per-insert 8 \\
+      --min-size 1_000 --error-buffer 800
 with pong.json: {\"obs\": [\"u1\", [84, 84]], \"action\": \"i4\", \"day\": [\"i4\", [], \"obs\"]}")]
 pub(crate) struct Args {
     /// Name of the ring.
@@ -73,6 +76,8 @@ pub(crate) struct Args {
     /// Maximum samplers and handles with leases at a time, over all processes.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=MAX_READER_SLOTS))]
     reader_slots: u32,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Have a daemon persist the ring: periodic, continuous, or block (continuous, and writers wait
     /// rather than overwrite rows that are not on disk); or off.
     ///
@@ -148,6 +153,12 @@ pub(crate) fn run(
         .huge_pages(!args.no_huge_pages)
         .memfd(args.memfd)
         .base(base.clone());
+    let options = match args.limits.limits() {
+        Some(limits) => {
+            options.limiter(limits.no_learner(args.limits.no_learner.unwrap_or_default()))
+        }
+        None => options,
+    };
     let ring = if args.daemon {
         let client = Client::of(base);
         let (ring, granted) = match args.persist {

@@ -12,6 +12,7 @@ mod export;
 mod format_arg;
 mod gc;
 mod import;
+mod limiter;
 mod load;
 mod ls;
 mod man;
@@ -83,6 +84,7 @@ enum Command {
     Export(export::Args),
     Import(import::Args),
     Resize(resize::Args),
+    Limiter(limiter::Args),
     Gc(gc::Args),
     Panel(panel::Args),
     Sim(sim::Args),
@@ -268,6 +270,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Export(args) => export::run(args, &base, console),
         Command::Import(args) => import::run(args, &base, console),
         Command::Resize(args) => resize::run(args, &base, console),
+        Command::Limiter(args) => limiter::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),

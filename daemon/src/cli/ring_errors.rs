@@ -124,7 +124,9 @@ impl Fails for PlainRing {
     fn exit(&self) -> Exit {
         match &self.0 {
             RingError::Segment(error) => exit_of(error),
-            RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
+            RingError::Schema(_) | RingError::TooSmall { .. } | RingError::Limiter(_) => {
+                Exit::WrongUsage
+            }
             _ => Exit::FoundProblems,
         }
     }

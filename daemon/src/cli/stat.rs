@@ -103,6 +103,9 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     let fact = |name: &str, value: String| vec![name.to_owned(), value];
     facts.insert(2, fact("state", report.state.to_string()));
     facts.push(fact("created", units::since(report.created_unix_ns)));
+    if let Some(limiter) = &report.limiter {
+        facts.extend(limiter.facts().into_iter().map(|(name, value)| fact(name, value)));
+    }
     if let Some(persist) = &report.persist {
         facts.extend(persist.facts().into_iter().map(|(name, value)| fact(name, value)));
     }

@@ -1,6 +1,6 @@
 //! Everything about one ring, as `backcast stat` and the daemon report it.
 
-use backcast_core::RingStats;
+use backcast_core::{LimiterSideStats, LimiterStats, RingStats};
 use serde::Serialize;
 
 use super::catalogue::ObjectState;
@@ -20,6 +20,8 @@ pub(crate) struct RingReport {
     pub(crate) lanes: Vec<LaneReport>,
     pub(crate) readers: Vec<ReaderReport>,
     pub(crate) pins: Vec<PinReport>,
+    /// `None` if the ring has no rate limiter.
+    pub(crate) limiter: Option<LimiterReport>,
     pub(crate) tables: Vec<TableReport>,
     /// `None` if the ring is not persisted.
     pub(crate) persist: Option<PersistReport>,
@@ -60,6 +62,127 @@ pub(crate) struct PinReport {
     pub(crate) pid: u64,
     pub(crate) lane: u32,
     pub(crate) start_seq: u64,
+}
+
+/// JSON of the rate limiter of a ring. The limits are null if their bytes are damaged.
+#[derive(Debug, Serialize)]
+pub(crate) struct LimiterReport {
+    pub(crate) enabled: Option<bool>,
+    pub(crate) samples_per_insert: Option<f64>,
+    pub(crate) min_size: Option<u64>,
+    /// Null at an end without a limit.
+    pub(crate) min_diff: Option<f64>,
+    pub(crate) max_diff: Option<f64>,
+    pub(crate) no_learner: Option<&'static str>,
+    pub(crate) inserts: u64,
+    pub(crate) samples: u64,
+    pub(crate) deletes: u64,
+    pub(crate) may_insert: u64,
+    pub(crate) may_sample: u64,
+    pub(crate) has_sampler: bool,
+    pub(crate) writers: LimiterSideReport,
+    pub(crate) samplers: LimiterSideReport,
+    pub(crate) waiters: Vec<WaiterReport>,
+    /// Limits in words.
+    #[serde(skip)]
+    pub(crate) words: String,
+}
+
+/// JSON of the writers or the samplers of a ring with a rate limiter.
+#[derive(Debug, Serialize)]
+pub(crate) struct LimiterSideReport {
+    pub(crate) waiting: u64,
+    pub(crate) waits: u64,
+    pub(crate) waited_s: f64,
+}
+
+/// JSON of a process that waits for the rate limiter.
+#[derive(Debug, Serialize)]
+pub(crate) struct WaiterReport {
+    pub(crate) pid: u64,
+    /// First lane of a writer.
+    pub(crate) lane: Option<u32>,
+    /// Reader slot of a sampler.
+    pub(crate) slot: Option<u32>,
+    pub(crate) wanted: u64,
+    pub(crate) needed: u64,
+    pub(crate) since_unix_ms: u64,
+}
+
+impl From<LimiterSideStats> for LimiterSideReport {
+    fn from(side: LimiterSideStats) -> Self {
+        let LimiterSideStats { waiting, waits, waited } = side;
+        Self { waiting, waits, waited_s: waited.as_secs_f64() }
+    }
+}
+
+impl From<&LimiterStats> for LimiterReport {
+    fn from(stats: &LimiterStats) -> Self {
+        let limits = stats.limits;
+        let finite = |end: f64| Some(end).filter(|end| end.is_finite());
+        Self {
+            enabled: limits.map(|limits| limits.is_enabled()),
+            samples_per_insert: limits.map(|limits| limits.samples_per_insert()),
+            min_size: limits.map(|limits| limits.min_size_to_sample()),
+            min_diff: limits.and_then(|limits| finite(limits.error_band().0)),
+            max_diff: limits.and_then(|limits| finite(limits.error_band().1)),
+            no_learner: limits.map(|limits| limits.no_learner_choice().as_str()),
+            inserts: stats.counts.inserts,
+            samples: stats.counts.samples,
+            deletes: stats.counts.deletes,
+            may_insert: stats.may_insert,
+            may_sample: stats.may_sample,
+            has_sampler: stats.has_sampler,
+            writers: stats.writers.into(),
+            samplers: stats.samplers.into(),
+            waiters: stats
+                .waiters
+                .iter()
+                .map(|waiter| WaiterReport {
+                    pid: waiter.pid,
+                    lane: waiter.lane,
+                    slot: waiter.slot,
+                    wanted: waiter.wanted,
+                    needed: waiter.needed,
+                    since_unix_ms: waiter.since_unix_ms,
+                })
+                .collect(),
+            words: limits.map_or_else(|| "damaged".to_owned(), |limits| limits.to_string()),
+        }
+    }
+}
+
+impl LimiterReport {
+    /// Returns the limits, the counts and who waits for what, for people.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        let Self { inserts, samples, may_insert, may_sample, .. } = self;
+        let waiters = self.waiters.iter().map(|waiter| {
+            let WaiterReport { pid, wanted, needed, .. } = waiter;
+            match waiter.lane {
+                Some(lane) => format!(
+                    "writer of lane {lane} (pid {pid}) to insert {wanted}, needs {needed} samples"
+                ),
+                None => format!("sampler (pid {pid}) to draw {wanted}, needs {needed} inserts"),
+            }
+        });
+        let waiters: Vec<String> = waiters.collect();
+        let waits = |side: &LimiterSideReport| format!("{} ({:.1} s)", side.waits, side.waited_s);
+        vec![
+            ("limiter", self.words.clone()),
+            (
+                "limited",
+                format!(
+                    "{inserts} inserts, {samples} samples; may insert {may_insert}, draw \
+                     {may_sample}"
+                ),
+            ),
+            (
+                "waits",
+                format!("writers {}, samplers {}", waits(&self.writers), waits(&self.samplers)),
+            ),
+            ("waiting", if waiters.is_empty() { "none".into() } else { waiters.join("; ") }),
+        ]
+    }
 }
 
 /// JSON of a table of priorities.
@@ -129,6 +252,7 @@ impl RingReport {
                     start_seq: pin.start,
                 })
                 .collect(),
+            limiter: ring.limiter.as_ref().map(LimiterReport::from),
             tables: ring
                 .tables
                 .iter()

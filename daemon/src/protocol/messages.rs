@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{Capacity, Column, Exist, LanePolicy, RingOptions, Role, Schema};
+use backcast_core::{Capacity, Column, Exist, LanePolicy, RateLimiter, RingOptions, Role, Schema};
 use backcast_persist::{SaveReport, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -145,9 +145,51 @@ pub(crate) struct CreateAsk {
     /// Missing in requests of older clients.
     #[serde(default)]
     pub(crate) memfd: bool,
+    /// Rate limiter; missing for a ring without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limiter: Option<LimiterAsk>,
     /// Persistence mode; `None` for the daemon's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) persist: Option<String>,
+}
+
+/// The rate limiter of the requested ring.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimiterAsk {
+    pub(crate) samples_per_insert: f64,
+    pub(crate) min_size: u64,
+    /// Missing at an end without a limit.
+    pub(crate) min_diff: Option<f64>,
+    pub(crate) max_diff: Option<f64>,
+    pub(crate) no_learner: String,
+    pub(crate) enabled: bool,
+}
+
+impl From<RateLimiter> for LimiterAsk {
+    fn from(limits: RateLimiter) -> Self {
+        let finite = |end: f64| Some(end).filter(|end| end.is_finite());
+        let (least, most) = limits.error_band();
+        Self {
+            samples_per_insert: limits.samples_per_insert(),
+            min_size: limits.min_size_to_sample(),
+            min_diff: finite(least),
+            max_diff: finite(most),
+            no_learner: limits.no_learner_choice().to_string(),
+            enabled: limits.is_enabled(),
+        }
+    }
+}
+
+impl LimiterAsk {
+    /// Returns the limits, or which word is invalid.
+    fn limits(&self) -> Result<RateLimiter, String> {
+        let least = self.min_diff.unwrap_or(f64::NEG_INFINITY);
+        let most = self.max_diff.unwrap_or(f64::INFINITY);
+        let no_learner = self.no_learner.parse().map_err(|e| format!("{e}"))?;
+        let limits = RateLimiter::band(self.samples_per_insert, self.min_size, least, most);
+        Ok(limits.no_learner(no_learner).enabled(self.enabled))
+    }
 }
 
 /// A column of the requested ring.
@@ -193,6 +235,7 @@ impl CreateAsk {
             lease_timeout_ms: u64::try_from(timeout).unwrap_or(u64::MAX),
             huge_pages: settings.huge_pages,
             memfd: settings.memfd,
+            limiter: settings.limiter.map(LimiterAsk::from),
             persist: None,
         }
     }
@@ -216,14 +259,18 @@ impl CreateAsk {
         if let LanePolicy::Block(_) = policy {
             policy = LanePolicy::Block(Duration::from_millis(self.lease_timeout_ms));
         }
-        Ok(RingOptions::with_capacity(capacity)
+        let options = RingOptions::with_capacity(capacity)
             .lanes(self.lanes)
             .exist(exist)
             .persistent(self.persistent)
             .lane_policy(policy)
             .reader_slots(self.reader_slots)
             .huge_pages(self.huge_pages)
-            .memfd(self.memfd))
+            .memfd(self.memfd);
+        Ok(match &self.limiter {
+            Some(limiter) => options.limiter(limiter.limits()?),
+            None => options,
+        })
     }
 }
 
@@ -504,7 +551,7 @@ pub struct Gone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backcast_core::DType;
+    use backcast_core::{DType, NoLearner};
 
     #[test]
     fn requests_take_one_line_and_round_trip() {
@@ -521,7 +568,22 @@ mod tests {
             .reader_slots(9)
             .huge_pages(false)
             .memfd(true);
-        let ask = Ask::Create(Box::new(CreateAsk::new("pong", &schema, &options)));
+        let limits = [
+            None,
+            Some(RateLimiter::min_size(7)),
+            Some(RateLimiter::ratio(0.3, 7, 9.5).no_learner(NoLearner::Pass).enabled(false)),
+        ];
+        for limits in limits {
+            let options = match limits {
+                Some(limits) => options.clone().limiter(limits),
+                None => options.clone(),
+            };
+            comes_back(&schema, &options);
+        }
+    }
+
+    fn comes_back(schema: &Schema, options: &RingOptions) {
+        let ask = Ask::Create(Box::new(CreateAsk::new("pong", schema, options)));
         let line = serde_json::to_string(&Request { protocol: PROTOCOL, ask }).unwrap();
         assert!(!line.contains('\n'), "{line}");
         let Request { ask: Ask::Create(back), protocol } = serde_json::from_str(&line).unwrap()

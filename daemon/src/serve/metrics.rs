@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_core::{Kind, Observed, RingStats, list};
+use backcast_core::{Kind, LimiterStats, Observed, RingStats, list};
 use backcast_persist::FollowState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -145,6 +145,42 @@ const RING: [OfRing; 17] = {
     ]
 };
 
+/// Metric of a rate limiter: name, help, kind and value.
+type OfLimiter = (&'static str, &'static str, MetricKind, fn(&LimiterStats) -> f64);
+
+#[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
+const LIMITER: [OfLimiter; 9] = {
+    use MetricKind::{Counter, Gauge};
+    [
+        ("backcast_limiter_on", "1 while the rate limiter is on", Gauge, |limiter| {
+            f64::from(u8::from(limiter.limits.is_some_and(|limits| limits.is_enabled())))
+        }),
+        ("backcast_limiter_inserts", "Transitions inserted", Counter, |limiter| {
+            limiter.counts.inserts as f64
+        }),
+        // Items of draws that failed are given back.
+        ("backcast_limiter_samples", "Items drawn", Gauge, |limiter| limiter.counts.samples as f64),
+        ("backcast_limiter_waiting_writers", "Writers held back now", Gauge, |limiter| {
+            limiter.writers.waiting as f64
+        }),
+        ("backcast_limiter_waiting_samplers", "Samplers held back now", Gauge, |limiter| {
+            limiter.samplers.waiting as f64
+        }),
+        ("backcast_limiter_writer_waits", "Waits of writers begun", Counter, |limiter| {
+            limiter.writers.waits as f64
+        }),
+        ("backcast_limiter_sampler_waits", "Waits of samplers begun", Counter, |limiter| {
+            limiter.samplers.waits as f64
+        }),
+        ("backcast_limiter_writer_wait_seconds", "Time of their waits", Counter, |limiter| {
+            limiter.writers.waited.as_secs_f64()
+        }),
+        ("backcast_limiter_sampler_wait_seconds", "Time of their waits", Counter, |limiter| {
+            limiter.samplers.waited.as_secs_f64()
+        }),
+    ]
+};
+
 /// Metric of a followed ring: name, help, kind and value.
 type OfFollowed = (&'static str, &'static str, MetricKind, fn(&FollowState) -> f64);
 
@@ -197,6 +233,12 @@ fn take(shared: &Shared) -> Vec<Family> {
             (Some(("ring", ring.clone())), number(stats, totals))
         };
         Family { name, help, form, samples: rings.iter().map(sample).collect() }
+    });
+    let of_limiters = LIMITER.iter().map(|&(name, help, form, number)| {
+        let sample = |(ring, stats, _): &(String, RingStats, ReaderTotals)| {
+            Some((Some(("ring", ring.clone())), number(stats.limiter.as_ref()?)))
+        };
+        Family { name, help, form, samples: rings.iter().filter_map(sample).collect() }
     });
     let mut followed = shared.keeper().states();
     for (name, state) in &mut followed {
@@ -262,7 +304,7 @@ fn take(shared: &Shared) -> Vec<Family> {
         by("backcast_requests", "Requests of clients", "ask", tally.requests()),
         by("backcast_errors", "Requests refused", "code", tally.errors()),
     ];
-    of_rings.chain(of_followed).chain(of_daemon).collect()
+    of_rings.chain(of_limiters).chain(of_followed).chain(of_daemon).collect()
 }
 
 /// Names of all metrics on the page.
@@ -280,7 +322,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::os::unix::fs::DirBuilderExt;
 
-    use backcast_core::{Base, DType, Ring, RingOptions, Schema};
+    use backcast_core::{Base, DType, RateLimiter, Ring, RingOptions, Schema};
 
     use super::*;
     use crate::serve::ServeOptions;
@@ -291,12 +333,16 @@ mod tests {
         let base = Base::at(dir.path());
         let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
         let options = RingOptions::with_capacity(100).lanes(3).base(base.clone());
+        let limited = options.clone().limiter(RateLimiter::min_size(10));
+        let _limited = Ring::create("held", &schema, limited).unwrap();
         let ring = Ring::create("pong", &schema, options).unwrap();
         let shared = Shared::new(&base, &ServeOptions::default()).unwrap();
         shared.tally.count_request("ping");
         let text = page(&shared).unwrap();
         assert!(text.ends_with("# EOF\n"), "{text}");
         assert!(text.contains("backcast_ring_lanes{ring=\"pong\"} 3.0\n"), "{text}");
+        assert!(text.contains("backcast_limiter_on{ring=\"held\"} 1.0\n"), "{text}");
+        assert!(!text.contains("backcast_limiter_on{ring=\"pong\"}"), "{text}");
         assert!(text.contains("backcast_requests_total{ask=\"ping\"} 1.0\n"), "{text}");
         assert!(text.contains("backcast_sweeps_total 0.0\n"), "{text}");
         let used = ring.stats().bytes_allocated;

@@ -1,4 +1,4 @@
-//! Rows of a ring: read beside its writers, and stored in a new one.
+//! Reads rows of a ring while writers append, and stores rows in a new ring.
 
 mod episodes;
 mod reader;

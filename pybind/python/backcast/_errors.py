@@ -63,6 +63,14 @@ class WaitTimeoutError(BackcastError, TimeoutError):
     """The wait ended before the ring held enough transitions."""
 
 
+class RateLimitError(BackcastError, RuntimeError):
+    """A rate limiter can never allow the append or the draw, or refuses it."""
+
+
+class RateLimitTimeoutError(RateLimitError, TimeoutError):
+    """A rate limiter held an append or a draw back for too long; says who waits for what."""
+
+
 class LeaseError(BackcastError, ValueError):
     """Rows cannot be leased, or a lease blocks an append that must not wait."""
 
@@ -80,6 +88,10 @@ class LappedWarning(RuntimeWarning):
 
 class LeaseWarning(RuntimeWarning):
     """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
+
+
+class RateLimitWarning(RuntimeWarning):
+    """An append or a draw waits long for a rate limiter; raised once per wait."""
 
 
 class WriterWarning(RuntimeWarning):
@@ -133,9 +145,16 @@ for _error in [
     *DaemonError.__subclasses__(),
     ArgumentTypeError,
     LappedError,
+    RateLimitTimeoutError,
 ]:
     _error.__module__ = "backcast"
-for _warning in [LappedWarning, LeaseWarning, UnlinkedWarning, WriterWarning]:
+for _warning in [
+    LappedWarning,
+    LeaseWarning,
+    RateLimitWarning,
+    UnlinkedWarning,
+    WriterWarning,
+]:
     _warning.__module__ = "backcast"
 del _warning
 del _error

@@ -33,6 +33,7 @@ _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
 _Missing: TypeAlias = Literal["error", "mask"]
 _History: TypeAlias = int | dict[str, int | Literal["first"] | None]
+_NoLearner: TypeAlias = Literal["wait", "pass", "error"]
 _Beta: TypeAlias = float | tuple[float, int] | Callable[[int], float]
 _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
 # A Batch, or a dict of arrays: the same object comes back.
@@ -54,9 +55,11 @@ __all__ = [
     "Floor",
     "Lease",
     "LeaseHold",
+    "Limiter",
     "Market",
     "Panel",
     "PortfolioBatch",
+    "RateLimiter",
     "ReplayBuffer",
     "ReservedRow",
     "RewardInput",
@@ -72,6 +75,7 @@ __all__ = [
     "_attach_buffer",
     "_attach_panel",
     "_open_snapshot",
+    "_restore_limiter",
     "_restore_tokenizer",
     "check_market",
     "cli_main",
@@ -128,6 +132,7 @@ class Client:
         lease_timeout: float | None = None,
         reader_slots: int = 64,
         huge_pages: bool = True,
+        limiter: RateLimiter | None = None,
         memfd: bool = False,
         persist: Literal["off", "periodic", "continuous", "block"] | None = None,
     ) -> ReplayBuffer: ...
@@ -176,6 +181,7 @@ class ReplayBuffer:
         lease_timeout: float | None = None,
         reader_slots: int = 64,
         huge_pages: bool = True,
+        limiter: RateLimiter | None = None,
         on_unlinked: _OnUnlinked = "warn",
         dir: _Path | None = None,
     ) -> ReplayBuffer: ...
@@ -272,7 +278,10 @@ class ReplayBuffer:
         autoreset_mode: _AutoresetMode | AutoresetMode | None = None,
         *,
         env: Any = None,
+        timeout: float | None = None,
     ) -> Writer: ...
+    @property
+    def limiter(self) -> Limiter | None: ...
     def sampler(
         self,
         *,
@@ -305,6 +314,7 @@ class ReplayBuffer:
         gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         out: None = None,
+        timeout: float | None = None,
     ) -> Batch: ...
     @overload
     def sample(
@@ -319,6 +329,7 @@ class ReplayBuffer:
         gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         out: _Out,
+        timeout: float | None = None,
     ) -> _Out: ...
     @overload
     def gather(
@@ -487,6 +498,9 @@ class TransitionRing:
     @property
     def path(self) -> str | None: ...
 
+def _restore_limiter(
+    ratio: float, min_size: int, least: float, most: float, no_learner: str, enabled: bool
+) -> RateLimiter: ...
 def _restore_tokenizer(json: str) -> TickerTokenizer: ...
 
 @final
@@ -603,9 +617,11 @@ class Sampler:
     # Objects are made by other calls, which the error names.
     def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
     @overload
-    def sample(self, batch_size: int, out: None = None) -> Batch: ...
+    def sample(
+        self, batch_size: int, out: None = None, *, timeout: float | None = None
+    ) -> Batch: ...
     @overload
-    def sample(self, batch_size: int, out: _Out) -> _Out: ...
+    def sample(self, batch_size: int, out: _Out, *, timeout: float | None = None) -> _Out: ...
     @overload
     def gather(
         self, index: ArrayLike, out: None = None, *, missing: _Missing = "error"
@@ -619,6 +635,7 @@ class Sampler:
         *,
         limit: int | None = None,
         reuse: bool = False,
+        timeout: float | None = None,
     ) -> Batches: ...
     def update_priorities(
         self,
@@ -658,6 +675,53 @@ class Sampler:
         self,
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
+    def __reduce__(self) -> NoReturn: ...
+
+@final
+class RateLimiter:
+    def __new__(
+        cls,
+        samples_per_insert: float | None = None,
+        min_size: int = 1,
+        error_buffer: float | tuple[float, float] | None = None,
+        *,
+        no_learner: _NoLearner = "wait",
+        enabled: bool = True,
+    ) -> Self: ...
+    @staticmethod
+    def queue(size: int, *, no_learner: _NoLearner = "wait") -> RateLimiter: ...
+    def can_sample(self, items: int, *, inserts: int, samples: int = 0) -> bool: ...
+    def can_insert(self, transitions: int, *, inserts: int, samples: int = 0) -> bool: ...
+    @property
+    def samples_per_insert(self) -> float: ...
+    @property
+    def min_size(self) -> int: ...
+    @property
+    def error_band(self) -> tuple[float, float]: ...
+    @property
+    def no_learner(self) -> _NoLearner: ...
+    @property
+    def enabled(self) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Limiter:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
+    def set(self, limits: RateLimiter) -> None: ...
+    def enable(self) -> None: ...
+    def disable(self) -> None: ...
+    @property
+    def limits(self) -> RateLimiter: ...
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def inserts(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
     def __reduce__(self) -> NoReturn: ...
 
 @final

@@ -59,12 +59,14 @@ pub(crate) fn seconds_of(what: &str, given: Argument<f64>) -> Result<Duration, F
     seconds_as(what, given, "seconds from 0 up")
 }
 
+/// Reads the longest wait of a call, in seconds.
+pub(crate) fn timeout_of(given: Option<Argument<f64>>) -> Result<Option<Duration>, Failure> {
+    let wanted = "seconds from 0 up, or None to wait without end";
+    given.map(|given| seconds_as("timeout", given, wanted)).transpose()
+}
+
 /// Reads a duration in seconds; errors ask for `wanted`.
-pub(crate) fn seconds_as(
-    what: &str,
-    given: Argument<f64>,
-    wanted: &'static str,
-) -> Result<Duration, Failure> {
+fn seconds_as(what: &str, given: Argument<f64>, wanted: &'static str) -> Result<Duration, Failure> {
     let seconds = given.get(what, wanted)?;
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         // The limit is mentioned only where it was exceeded.

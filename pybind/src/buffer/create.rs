@@ -11,6 +11,7 @@ use super::{ReplayBuffer, label};
 use crate::argument::{Argument, count_in, seconds_of};
 use crate::buffer::capacity;
 use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::limiter::RateLimiter;
 use crate::location::{base_at, base_of, exist_of, name_of, on_unlinked_of, persistent_of};
 use crate::schema::schema_of;
 
@@ -51,6 +52,10 @@ impl ReplayBuffer {
     /// huge_pages : bool, default True
     ///     Request huge pages from the system, which make draws faster. ``stats()["bytes_huge"]``
     ///     says how many bytes it granted.
+    /// limiter : RateLimiter, optional
+    ///     Limits that hold back writers and samplers, so that transitions are drawn about as often
+    ///     as they are to; :attr:`limiter` reads, changes and switches them off. A ring that is
+    ///     created without never has one.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
     ///     replaced while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`,
@@ -94,12 +99,12 @@ impl ReplayBuffer {
         name=Some(Argument::Missing), schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
         lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(),
-        on_unlinked="warn".into(), dir=None
+        limiter=None, on_unlinked="warn".into(), dir=None
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', \
                              lease_timeout=None, reader_slots=64, huge_pages=True, \
-                             on_unlinked='warn', dir=None)")]
+                             limiter=None, on_unlinked='warn', dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -113,6 +118,7 @@ impl ReplayBuffer {
         lease_timeout: Option<Argument<f64>>,
         reader_slots: Argument<i128>,
         huge_pages: Argument<bool>,
+        limiter: Option<&Bound<'py, PyAny>>,
         on_unlinked: Argument<String>,
         dir: Option<Argument<PathBuf>>,
     ) -> Result<Self, Failure> {
@@ -121,6 +127,7 @@ impl ReplayBuffer {
         let persistent = persistent_of(persistent, name.is_some(), "ring")?;
         let schema = schema_of(schema)?;
         let on_unlinked = on_unlinked_of(on_unlinked)?;
+        let limiter = limiter.map(|given| RateLimiter::given(given, "limiter")).transpose()?;
         let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
             .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, ErrorClass::Argument)?)
             .exist(exist_of(exist)?)
@@ -134,6 +141,10 @@ impl ReplayBuffer {
             )?)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?)
             .base(base_of(dir)?);
+        let options = match limiter {
+            Some(limits) => options.limiter(limits),
+            None => options,
+        };
         let ring = py.detach(|| match &name {
             Some(name) => Ring::create(name, &schema, options),
             None => Ring::heap(&schema, options),

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::ReplayBuffer;
-use crate::argument::{Argument, count, seconds_as, whole};
+use crate::argument::{Argument, count, timeout_of, whole};
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::schema::Schema;
 use crate::warning::warn_if_unlinked;
@@ -102,8 +102,7 @@ impl ReplayBuffer {
                 whole(given, "rows_published", "rows from 0 to 2**64 - 1", ErrorClass::Argument)
             })
             .transpose()?;
-        let seconds = "seconds from 0 up, or None to wait without end";
-        let timeout = timeout.map(|given| seconds_as("timeout", given, seconds)).transpose()?;
+        let timeout = timeout_of(timeout)?;
         let ring = self.ring()?;
         let mut stopped = None;
         let mut interrupted = || {

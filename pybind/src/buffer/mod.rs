@@ -23,9 +23,12 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 pub(crate) use self::create::{_attach_buffer, policy};
 pub(crate) use self::snapshot::_open_snapshot;
 use self::snapshot::Saved;
-use crate::argument::{Argument, ChoiceName, autoreset_mode_of, count_in, no_constructor};
+use crate::argument::{
+    Argument, ChoiceName, autoreset_mode_of, count_in, no_constructor, timeout_of,
+};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
+use crate::limiter::Limiter;
 use crate::location::reduce_by_name;
 use crate::sampler::{SharedSampler, WindowOptions};
 use crate::schema::Schema;
@@ -146,6 +149,8 @@ impl ReplayBuffer {
     /// env : gymnasium.Env or gymnasium.vector.VectorEnv, optional
     ///     Takes lanes and mode from the environment. A single environment is ``"disabled"``, under
     ///     ``gymnasium.wrappers.Autoreset`` it is ``"next_step"``.
+    /// timeout : float, optional
+    ///     Seconds that an append waits for the ring's :attr:`limiter`; without end when left out.
     ///
     /// Returns
     /// -------
@@ -167,14 +172,16 @@ impl ReplayBuffer {
     /// 'disabled'
     /// >>> buf.writer(lanes=2, autoreset_mode="same_step").lanes
     /// array([0, 1])
-    #[pyo3(signature = (lanes=None, autoreset_mode=None, *, env=None))]
-    #[pyo3(text_signature = "($self, lanes=None, autoreset_mode=None, *, env=None)")]
+    #[pyo3(signature = (lanes=None, autoreset_mode=None, *, env=None, timeout=None))]
+    #[pyo3(text_signature = "($self, lanes=None, autoreset_mode=None, *, env=None, timeout=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn writer<'py>(
         &self,
         py: Python<'py>,
         lanes: Option<Argument<i128>>,
         autoreset_mode: Option<Argument<ChoiceName>>,
         env: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Argument<f64>>,
     ) -> Result<Writer, Failure> {
         let count = |lanes| count_in(lanes, "lanes", 1..=MAX_LANES, ErrorClass::Writer);
         let mut lanes = lanes.map(count).transpose()?;
@@ -204,8 +211,24 @@ impl ReplayBuffer {
         if let Some(mode) = mode {
             options = options.autoreset(mode);
         }
+        if let Some(limit) = timeout_of(timeout)? {
+            options = options.timeout(limit);
+        }
         let writer = self.ask(py, |ring| ring.writer(options))??;
         Ok(Writer::new(py, self.ring.label(), writer)?)
+    }
+
+    /// The rate limiter, or None for a ring that was created without one.
+    ///
+    /// Examples
+    /// --------
+    /// >>> limits = bc.RateLimiter(min_size=10)
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, limiter=limits)
+    /// >>> buf.limiter.limits
+    /// RateLimiter(min_size=10)
+    #[getter]
+    fn limiter(&self, py: Python<'_>) -> Result<Option<Limiter>, Failure> {
+        self.ask(py, |ring| Limiter::of(ring, self.ring.label()))
     }
 
     /// Release the ring, which stays for its other holders. Closing again does nothing.

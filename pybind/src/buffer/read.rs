@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use super::{KEPT_DRAWS, ReplayBuffer};
-use crate::argument::{Argument, count, whole};
+use crate::argument::{Argument, count, timeout_of, whole};
 use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
@@ -220,6 +220,8 @@ impl ReplayBuffer {
     ///     overwritten are not drawn. Masks mark the rows that are there.
     /// out : Batch or dict of ndarray, optional
     ///     Memory to fill in place of new memory, as in :meth:`Sampler.sample`.
+    /// timeout : float, optional
+    ///     Seconds to wait for the ring's :attr:`limiter`; without end when left out.
     ///
     /// Returns
     /// -------
@@ -227,16 +229,19 @@ impl ReplayBuffer {
     ///
     /// Raises
     /// ------
+    /// RateLimitTimeoutError
+    ///     If the limiter held the draw back for ``timeout`` seconds; it says who waits for what.
     /// SampleError
     ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or a
     ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does
     ///     not fit.
     #[pyo3(signature = (
         batch_size=Argument::Missing, history=None, future=0_i64.into(), copy=false.into(), *,
-        columns=None, n_step=None, gamma=None, boundary="mask".into(), out=None
+        columns=None, n_step=None, gamma=None, boundary="mask".into(), out=None, timeout=None
     ))]
     #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False, *, \
-                             columns=None, n_step=None, gamma=None, boundary='mask', out=None)")]
+                             columns=None, n_step=None, gamma=None, boundary='mask', out=None, \
+                             timeout=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sample<'py>(
         &self,
@@ -250,9 +255,11 @@ impl ReplayBuffer {
         gamma: Option<Argument<Gamma>>,
         boundary: Argument<String>,
         out: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Argument<f64>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
+        let timeout = timeout_of(timeout)?;
         let asked = WindowArguments { history, columns, future, n_step, gamma, boundary, copy };
-        self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out)
+        self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out, timeout)
     }
 
     /// Fetch transitions by index; see :meth:`Sampler.gather`.

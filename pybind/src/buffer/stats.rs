@@ -4,6 +4,7 @@ use backcast_core::{LaneStats, RingStats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::limiter;
 use crate::schema::entry;
 
 pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyDict>> {
@@ -75,6 +76,8 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         pins.append(entry)?;
     }
     dict.set_item("pins", pins)?;
+    let limiter = stats.limiter.as_ref().map(|stats| limiter::as_dict(py, stats)).transpose()?;
+    dict.set_item("limiter", limiter)?;
     let tables = PyList::empty(py);
     for table in &stats.tables {
         let entry = PyDict::new(py);

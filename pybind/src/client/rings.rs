@@ -11,6 +11,7 @@ use crate::argument::{Argument, count_in, seconds_of};
 use crate::buffer::capacity;
 use crate::buffer::{ReplayBuffer, policy};
 use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::limiter::RateLimiter;
 use crate::location::{exist_of, name_of};
 use crate::schema::schema_of;
 
@@ -42,6 +43,8 @@ impl Client {
     ///     Room for readers.
     /// huge_pages : bool, default True
     ///     Request huge pages from the system.
+    /// limiter : RateLimiter, optional
+    ///     Limits that hold back writers and samplers.
     /// memfd : bool, default False
     ///     Put the ring into sealed memory, which no process can cut short, instead of files
     ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
@@ -64,12 +67,13 @@ impl Client {
     #[pyo3(signature = (
         name=Argument::Missing, schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
-        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), memfd=false.into(),
-        persist=None
+        lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), limiter=None,
+        memfd=false.into(), persist=None
     ))]
     #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', lease_timeout=None, \
-                             reader_slots=64, huge_pages=True, memfd=False, persist=None)")]
+                             reader_slots=64, huge_pages=True, limiter=None, memfd=False, \
+                             persist=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         &self,
@@ -84,6 +88,7 @@ impl Client {
         lease_timeout: Option<Argument<f64>>,
         reader_slots: Argument<i128>,
         huge_pages: Argument<bool>,
+        limiter: Option<&Bound<'py, PyAny>>,
         memfd: Argument<bool>,
         persist: Option<Argument<String>>,
     ) -> Result<ReplayBuffer, Failure> {
@@ -99,6 +104,10 @@ impl Client {
             .reader_slots(slots)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?)
             .memfd(memfd.get("memfd", "True or False")?);
+        let options = match limiter {
+            Some(given) => options.limiter(RateLimiter::given(given, "limiter")?),
+            None => options,
+        };
         let mode = persist.map(mode).transpose()?;
         let (ring, _) = self.ask(py, |asking| match mode {
             Some(mode) => asking.create_persisted(&name, &schema, &options, mode),

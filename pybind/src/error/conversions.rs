@@ -1,8 +1,9 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, LeaseError, PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError,
-    RingError, SampleError, SchemaError, SegmentError, WaitError, WriterError,
+    AppendError, LeaseError, LimitError, LimiterError, PriorityError, ReadError, ReaderPinsError,
+    ResizeError, RestoreError, RingError, SampleError, SchemaError, SegmentError, WaitError,
+    WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
@@ -47,6 +48,7 @@ impl From<RingError> for Failure {
         match error {
             RingError::Segment(error) => error.into(),
             RingError::Schema(error) => error.into(),
+            RingError::Limiter(error) => error.into(),
             error @ RingError::TooSmall { .. } => Self::new(ErrorClass::Argument, error),
             error => Self::new(ErrorClass::Base, error),
         }
@@ -90,9 +92,30 @@ impl From<AppendError> for Failure {
         let class = match reason {
             AppendError::Leased { .. } => ErrorClass::Lease,
             AppendError::Unlinked { .. } => ErrorClass::NotFound,
+            AppendError::Limited(error) => class_of_limit(error),
             _ => ErrorClass::Append,
         };
         Self::new(class, error)
+    }
+}
+
+impl From<LimiterError> for Failure {
+    fn from(error: LimiterError) -> Self {
+        match error {
+            LimiterError::Segment(error) => error.into(),
+            error @ LimiterError::Damaged => Self::new(ErrorClass::Corrupt, error),
+            error => Self::new(ErrorClass::Argument, error),
+        }
+    }
+}
+
+/// Returns the class of what ended a wait for the rate limiter.
+fn class_of_limit(error: &LimitError) -> ErrorClass {
+    match error {
+        LimitError::TimedOut(_) => ErrorClass::RateLimitTimeout,
+        LimitError::Damaged => ErrorClass::Corrupt,
+        LimitError::Unlinked => ErrorClass::NotFound,
+        _ => ErrorClass::RateLimit,
     }
 }
 
@@ -113,6 +136,7 @@ impl From<SampleError> for Failure {
             SampleError::Segment(error) => error.into(),
             SampleError::Priority(error) => error.into(),
             SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
+            SampleError::Limited(error) => Self::new(class_of_limit(&error), error),
             error => Self::new(ErrorClass::Sample, error),
         }
     }

@@ -39,10 +39,12 @@ pub(crate) enum ErrorClass {
     DaemonTimeout,
     OverBudget,
     Sim,
+    RateLimit,
+    RateLimitTimeout,
 }
 
 /// Names in the order of [`ErrorClass`].
-const CLASSES: [&str; 25] = [
+const CLASSES: [&str; 27] = [
     "BackcastError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -68,6 +70,8 @@ const CLASSES: [&str; 25] = [
     "DaemonTimeoutError",
     "OverBudgetError",
     "SimError",
+    "RateLimitError",
+    "RateLimitTimeoutError",
 ];
 
 impl ErrorClass {

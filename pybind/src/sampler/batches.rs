@@ -17,6 +17,7 @@ use crate::argument::no_constructor;
 use crate::array::view::LentArrays;
 use crate::error::{ErrorClass, Failure, on_drop};
 use crate::handle::Handle;
+use crate::limiter::interrupts::warn_long;
 use crate::sampler::SharedSampler;
 use crate::sampler::batch::{memory_of, to_python};
 use crate::warning::warn_unlinked;
@@ -115,6 +116,7 @@ impl Batches {
         batch: usize,
         options: BatchesOptions,
         memory: Option<usize>,
+        timeout: Option<Duration>,
     ) -> Result<Self, Failure> {
         let cycle = draws.blanks(py, batch, memory.unwrap_or(0))?;
         let mut lent = Vec::new();
@@ -126,7 +128,8 @@ impl Batches {
             }
         }
         let ahead = py.detach(|| {
-            draws.lend(|sampler| {
+            draws.lend(|mut sampler| {
+                sampler.set_timeout(timeout);
                 Ok(match memory {
                     None => Prefetcher::Fresh(sampler.batches(batch, options)?),
                     Some(_) => Prefetcher::Cycle(sampler.batches_over(batch, lent, options)?, None),
@@ -184,7 +187,12 @@ impl Batches {
                 warn_unlinked(py, &ring)?;
             }
             match looked {
-                Poll::Pending => py.check_signals()?,
+                Poll::Pending => {
+                    py.check_signals()?;
+                    if let Some(text) = self.draws.long.as_ref().and_then(|long| long.take()) {
+                        warn_long(py, &text)?;
+                    }
+                }
                 Poll::Ready(None) => {
                     self.ended.store(true, Ordering::Relaxed);
                     self.finish(py)?;

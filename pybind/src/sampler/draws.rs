@@ -1,8 +1,10 @@
 //! Core sampler that the threads of a process share: draws, loans to an iterator, `out=`.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use backcast_core::{BatchPlan, Ring, Sampler as CoreSampler, SamplerSpec};
+use backcast_core::{BatchPlan, LongWait, Ring, Sampler as CoreSampler, SamplerSpec};
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,6 +14,7 @@ use crate::argument::{Argument, count_in, required};
 use crate::array::convert;
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::Handle;
+use crate::limiter::interrupts::Interrupts;
 use crate::sampler::batch::to_python;
 use crate::sampler::batches::Prefetcher;
 use crate::sampler::out::Out;
@@ -31,6 +34,10 @@ pub(super) enum SamplerPlace {
 pub(crate) struct SharedSampler {
     pub(super) place: Handle<SamplerPlace>,
     pub(super) seed: u64,
+    /// Report of a wait for the rate limiter that takes long.
+    pub(super) long: Option<Arc<LongWait>>,
+    /// Set before it is closed, which ends a wait.
+    closing: AtomicBool,
 }
 
 impl SharedSampler {
@@ -38,6 +45,8 @@ impl SharedSampler {
         let sampler = ring.sampler(spec)?;
         let seed = sampler.seed();
         Ok(Self {
+            long: sampler.long_wait(),
+            closing: AtomicBool::new(false),
             place: Handle::new(
                 label,
                 "call `sampler` again for another",
@@ -77,19 +86,30 @@ impl SharedSampler {
         py: Python<'py>,
         batch_size: Argument<i128>,
         out: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Duration>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         let batch = batch_size_of(batch_size)?;
-        let Some(out) = out else {
-            let drawn = self.drawn(py, |sampler| Ok(sampler.sample(batch)?))?;
-            return Ok(to_python(py, drawn)?);
+        let mut interrupts = Interrupts::new(self.long.clone(), &self.closing);
+        let drawn = if let Some(out) = out {
+            let filled = self.fill(
+                py,
+                out,
+                |sampler| Ok(sampler.plan(batch)?),
+                |sampler, plan, arenas| {
+                    sampler.set_timeout(timeout);
+                    Ok(sampler.sample_into_until(plan, arenas, &mut || interrupts.ask())?)
+                },
+            );
+            filled.map(|(batch, ())| batch)
+        } else {
+            let drawn = self.drawn(py, |sampler| {
+                sampler.set_timeout(timeout);
+                Ok(sampler.sample_until(batch, &mut || interrupts.ask())?)
+            });
+            drawn.and_then(|drawn| Ok(to_python(py, drawn)?))
         };
-        let (batch, ()) = self.fill(
-            py,
-            out,
-            |sampler| Ok(sampler.plan(batch)?),
-            |sampler, plan, arenas| Ok(sampler.sample_into(plan, arenas)?),
-        )?;
-        Ok(batch)
+        interrupts.finish(self.label())?;
+        drawn
     }
 
     /// Draws with the interpreter released, and warns if the ring was found to have lost its name.
@@ -264,6 +284,7 @@ impl SharedSampler {
 
     /// Releases the ring, and ends the iterator that draws ahead.
     pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.closing.store(true, Relaxed);
         let ahead = py.detach(|| {
             Ok::<_, Failure>(match self.place.take()? {
                 // Both are closed in one step, because a closed sampler has no iterator.

@@ -15,7 +15,7 @@ use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-use crate::argument::{Argument, count, count_in, no_constructor, required};
+use crate::argument::{Argument, count, count_in, no_constructor, required, timeout_of};
 use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::sampler::batches::{Batches, Prefetcher};
@@ -109,6 +109,9 @@ impl Sampler {
     ///     sampler whose arrays are separate: one without windows, or with ``copy=True``. Another
     ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
     ///     the caller after an error.
+    /// timeout : float, optional
+    ///     Seconds to wait for the ring's limiter; without end when left out. A ring without one
+    ///     never waits.
     ///
     /// Returns
     /// -------
@@ -122,6 +125,10 @@ impl Sampler {
     ///
     /// Raises
     /// ------
+    /// RateLimitTimeoutError
+    ///     If the limiter held the draw back for ``timeout`` seconds; it says who waits for what.
+    /// RateLimitError
+    ///     If the error band has no room for the batch.
     /// SampleError
     ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
     ///     ``out`` does not fit; the first key that differs is named.
@@ -135,16 +142,17 @@ impl Sampler {
     /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
     /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
     /// ((32, 4), (32, 4), (32, 2))
-    #[pyo3(signature = (batch_size=Argument::Missing, out=None))]
-    #[pyo3(text_signature = "($self, batch_size, out=None)")]
+    #[pyo3(signature = (batch_size=Argument::Missing, out=None, *, timeout=None))]
+    #[pyo3(text_signature = "($self, batch_size, out=None, *, timeout=None)")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
         batch_size: Argument<i128>,
         out: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Argument<f64>>,
     ) -> Result<Bound<'py, PyDict>, Failure> {
         self.follow_schedule(py)?;
-        self.draws.sample(py, batch_size, out)
+        self.draws.sample(py, batch_size, out, timeout_of(timeout)?)
     }
 
     /// Draw batches ahead, in a separate thread, while the learner computes.
@@ -170,6 +178,8 @@ impl Sampler {
     ///     Reuse the memory of ``prefetch + 1`` batches. A batch is then valid only until the next
     ///     one is requested: arrays and views that are kept show later draws. By default every
     ///     batch has its own memory.
+    /// timeout : float, optional
+    ///     Seconds that each batch waits for the ring's limiter; without end when left out.
     ///
     /// Returns
     /// -------
@@ -191,9 +201,11 @@ impl Sampler {
     /// >>> [batch.age.shape for batch in sampler.batches(32, prefetch=2, limit=3)]
     /// [(32,), (32,), (32,)]
     #[pyo3(signature = (
-        batch_size=Argument::Missing, prefetch=2_i64.into(), *, limit=None, reuse=false.into()
+        batch_size=Argument::Missing, prefetch=2_i64.into(), *, limit=None, reuse=false.into(),
+        timeout=None
     ))]
-    #[pyo3(text_signature = "($self, batch_size, prefetch=2, *, limit=None, reuse=False)")]
+    #[pyo3(text_signature = "($self, batch_size, prefetch=2, *, limit=None, reuse=False, \
+                             timeout=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn batches(
         &self,
@@ -202,7 +214,9 @@ impl Sampler {
         prefetch: Argument<i128>,
         limit: Option<Argument<i128>>,
         reuse: Argument<bool>,
+        timeout: Option<Argument<f64>>,
     ) -> Result<Batches, Failure> {
+        let timeout = timeout_of(timeout)?;
         let batch = batch_size_of(batch_size)?;
         let prefetch =
             count_in(prefetch, "prefetch", 0..=MAX_PREFETCH, ErrorClass::Sample)? as usize;
@@ -215,7 +229,8 @@ impl Sampler {
                            beta=(first, batches) to the sampler, or call `sample`";
             return Err(Failure::new(ErrorClass::Sample, message));
         }
-        Batches::new(py, &self.draws, batch, options, reuse.then_some(prefetch + 1))
+        let memory = reuse.then_some(prefetch + 1);
+        Batches::new(py, &self.draws, batch, options, memory, timeout)
     }
 
     /// Fetch the transitions of an earlier batch again.
@@ -302,6 +317,7 @@ impl Sampler {
     /// 0
     #[pyo3(signature = (index=None, priority=None, *, mask=None, eta=None, timeout=60.0.into()))]
     #[pyo3(text_signature = "($self, index, priority, *, mask=None, eta=0.9, timeout=60.0)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn update_priorities<'py>(
         &self,
         py: Python<'py>,

@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::RangeInclusive;
 
-use backcast_core::{AppendError, RowIndex};
+use backcast_core::{AppendError, LimitError, RowIndex};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
@@ -55,8 +55,8 @@ impl Writer {
             })??;
         let (indices, has_warnings) = match appended {
             Ok(appended) => appended,
-            // Waiting for a lease is left to the slow path, which releases the interpreter.
-            Err(error) if matches!(*error, AppendError::Interrupted { .. }) => return None,
+            // Waiting is left to the slow path, which releases the interpreter.
+            Err(error) if waits(&error) => return None,
             Err(error) => return Some(Err((*error).into())),
         };
         let told = if has_warnings { self.warn_pending(py) } else { Ok(()) };
@@ -81,6 +81,16 @@ impl Writer {
         // The previous array is dropped after the writer is unlocked.
         drop(self.handle.try_with(|pen| mem::replace(&mut pen.spare, spare)));
         Ok(indices)
+    }
+}
+
+/// Whether an append that did not wait would have had to.
+fn waits(error: &AppendError) -> bool {
+    let limited = |error: &LimitError| matches!(error, LimitError::Interrupted { .. });
+    match error {
+        AppendError::Interrupted { .. } => true,
+        AppendError::Limited(error) => limited(error),
+        _ => false,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::array::convert::{LeadingAxes, ShapeText, Target, array_of, check_shap
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::fastcall::{Call, FastMethod};
+use crate::limiter::interrupts::Interrupts;
 use crate::writer::Writer;
 use crate::writer::append::SplitArguments;
 use crate::writer::observations::{ObservationColumn, observation_columns};
@@ -41,12 +42,16 @@ fn extend_fast<'py>(
     call: Call<'_, 'py>,
 ) -> Option<Result<Bound<'py, PyArray2<i64>>, Failure>> {
     let (py, lanes) = (call.py(), writer.lane_count());
+    let mut interrupts = writer.interrupts();
     let extended =
         writer.handle.try_with(|WriterState { writer, fast_arguments, .. }| {
-            fast_arguments
-                .as_mut()?
-                .with_step(call, lanes, true, |steps| py.detach(|| Extended::by(writer, steps)))
+            fast_arguments.as_mut()?.with_step(call, lanes, true, |steps| {
+                py.detach(|| Extended::by(writer, steps, &mut interrupts))
+            })
         })??;
+    if let Err(ended) = interrupts.finish(writer.handle.label()) {
+        return Some(Err(ended));
+    }
     Some(extended.finish(writer, py))
 }
 
@@ -82,7 +87,11 @@ pub(crate) fn extend_checked<'py>(
         next_obs: nexts.as_deref(),
         final_obs: finals.as_deref(),
     };
-    let extended = py.detach(|| writer.handle.with(|pen| Ok(Extended::by(pen.free()?, &steps))))?;
+    let mut interrupts = writer.interrupts();
+    let extended = py.detach(|| {
+        writer.handle.with(|pen| Ok(Extended::by(pen.free()?, &steps, &mut interrupts)))
+    })?;
+    interrupts.finish(writer.handle.label())?;
     extended.finish(writer, py)
 }
 
@@ -93,23 +102,20 @@ fn rows_of<'a>(columns: &'a [ObservationColumn<'_>]) -> Vec<&'a [u8]> {
 /// Result of an extend.
 struct Extended {
     rows: Result<Vec<i64>, Failure>,
-    /// Exception of a signal handler while the steps waited for a lease.
-    signal: Option<PyErr>,
     /// Whether there is a warning to raise.
     has_warnings: bool,
 }
 
 impl Extended {
     /// Appends the steps. Call it detached.
-    fn by(writer: &mut backcast_core::Writer, steps: &Step<'_>) -> Self {
-        let mut signal = None;
-        let mut interrupted = || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
-        };
-        let rows = writer.extend_until(steps, &mut interrupted);
+    fn by(
+        writer: &mut backcast_core::Writer,
+        steps: &Step<'_>,
+        interrupts: &mut Interrupts<'_>,
+    ) -> Self {
+        let rows = writer.extend_until(steps, &mut || interrupts.ask());
         let rows = rows.map(|rows| rows.iter().map(|row| row.0).collect()).map_err(Failure::from);
-        Self { rows, signal, has_warnings: writer.has_warnings() }
+        Self { rows, has_warnings: writer.has_warnings() }
     }
 
     fn finish<'py>(
@@ -117,9 +123,6 @@ impl Extended {
         writer: &Writer,
         py: Python<'py>,
     ) -> Result<Bound<'py, PyArray2<i64>>, Failure> {
-        if let Some(raised) = self.signal {
-            return Err(raised.into());
-        }
         let rows = self.rows?;
         if self.has_warnings {
             writer.warn_pending(py)?;

@@ -9,9 +9,10 @@ pub(crate) mod reserved_row;
 mod state;
 mod warnings;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{AutoresetMode, DType, Step, Writer as CoreWriter, WriterCounts};
+use backcast_core::{AutoresetMode, DType, LongWait, Step, Writer as CoreWriter, WriterCounts};
 use backcast_pybind_macros::exact_arguments;
 use numpy::{PyArray1, PyArray2, PyArrayDescr};
 use pyo3::prelude::*;
@@ -22,6 +23,7 @@ use crate::array::convert::{LeadingAxes, Target, array_of, check_shape, descr};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
+use crate::limiter::interrupts::Interrupts;
 use crate::schema::Schema;
 use crate::writer::columns::AppendColumns;
 use crate::writer::fast_arguments::FastArguments;
@@ -46,10 +48,15 @@ pub(crate) struct Writer {
     index: Py<PyArrayDescr>,
     /// Kept outside the handle, which an append that waits for a lease holds for long.
     counts: Arc<WriterCounts>,
+    /// Report of a wait for the rate limiter that takes long.
+    long: Option<Arc<LongWait>>,
+    /// Set before it is closed, which ends a wait for the rate limiter.
+    closing: AtomicBool,
 }
 
 impl Writer {
     fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.closing.store(true, Relaxed);
         // A reserved row refers to the lane's memory.
         let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(row) = row {
@@ -80,6 +87,8 @@ impl Writer {
             index: descr(py, DType::I64)?.unbind(),
             row: Mutex::new(None),
             counts: writer.counts(),
+            long: writer.long_wait(),
+            closing: AtomicBool::new(false),
             handle: Handle::new(
                 format!("the writer of {ring}"),
                 "call `writer` again for another",
@@ -92,6 +101,11 @@ impl Writer {
                 },
             ),
         })
+    }
+
+    /// Returns what ends a wait of one call.
+    pub(crate) fn interrupts(&self) -> Interrupts<'_> {
+        Interrupts::new(self.long.clone(), &self.closing)
     }
 
     pub(crate) fn lane_count(&self) -> usize {
@@ -172,11 +186,19 @@ impl Writer {
     /// AppendError
     ///     If a column is missing, unknown, doubled, or of another dtype or shape, or an end lacks
     ///     its observation.
+    /// RateLimitTimeoutError
+    ///     If the ring's limiter held the append back for the writer's ``timeout``; it says who
+    ///     waits for what.
+    /// RateLimitError
+    ///     If the error band has no room for the transitions of one append, or no sampler lives and
+    ///     the limiter says ``no_learner="error"``.
     /// ClosedError
     ///     If the writer was closed.
     ///
     /// Warns
     /// -----
+    /// RateLimitWarning
+    ///     Once per wait for the limiter of more than 10 s: who waits for what.
     /// WriterWarning
     ///     Once, if episodes begin as they hardly do in this autoreset mode
     ///     (``stats()["suspect_resets"]`` counts them), and once if over 5 % of the appends cut an
@@ -243,23 +265,17 @@ impl Writer {
             next_obs: next_rows.as_deref(),
             final_obs: final_rows.as_deref(),
         };
-        let mut signal = None;
-        // Called only while the append waits for a lease.
-        let mut interrupted = || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
-        };
+        // Asked only while the append waits.
+        let mut interrupts = self.interrupts();
         let appended = py.detach(|| {
             self.handle.with(|pen| {
                 let writer = pen.free()?;
-                let index = writer.append_until(&step, &mut interrupted)?;
+                let index = writer.append_until(&step, &mut || interrupts.ask())?;
                 let index: Vec<i64> = index.iter().map(|row| row.0).collect();
                 Ok((index, writer.has_warnings()))
             })
         });
-        if let Some(raised) = signal {
-            return Err(raised.into());
-        }
+        interrupts.finish(self.handle.label())?;
         let (index, has_warnings) = appended?;
         if has_warnings {
             self.warn_pending(py)?;

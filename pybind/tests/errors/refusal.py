@@ -35,6 +35,8 @@ BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
     bc.SampleError: ValueError,
     bc.LappedError: bc.SampleError,
     bc.LeaseError: ValueError,
+    bc.RateLimitError: RuntimeError,
+    bc.RateLimitTimeoutError: TimeoutError,
     bc.MissingExtraError: ImportError,
     bc.WaitTimeoutError: TimeoutError,
     bc.PanelError: ValueError,

@@ -28,6 +28,7 @@ def test_the_tree_is_complete() -> None:
         bc.BackcastError,
         bc.LappedWarning,
         bc.LeaseWarning,
+        bc.RateLimitWarning,
         bc.UnlinkedWarning,
         bc.WriterWarning,
         *BUILTINS,

@@ -29,7 +29,7 @@ PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Populati
 
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
-    *["VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
+    *["RateLimiter", "VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
     *["TradingVectorEnv", "TradingEnv", "Market"],
 }
 """Classes whose objects are made by calling them; the others name the call to use instead."""
@@ -103,6 +103,10 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
     arguments: dict[str, dict[str, Any]] = {
         "Schema": {"columns": COLUMNS},
         "Schema.from_spaces": {"observation_space": spaces[0], "action_space": spaces[1]},
+        "RateLimiter.queue": {"size": 3},
+        "RateLimiter.can_sample": {"items": 1, "inserts": 1},
+        "RateLimiter.can_insert": {"transitions": 1, "inserts": 1},
+        "Limiter.set": {"limits": bc.RateLimiter(min_size=2)},
         "ReplayBuffer.create": {"name": None, "schema": COLUMNS, "capacity": 10},
         "ReplayBuffer.attach": {"name": "walk"},
         "ReplayBuffer.from_file": {"path": "nothing.parquet", "name": "nobody"},
@@ -237,6 +241,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         hold(serving(files))
         buf = hold(bc.ReplayBuffer.create("walk", COLUMNS, capacity=400))
         writer = hold(buf.writer())
+        limits = bc.RateLimiter(min_size=2)
+        limited = hold(bc.ReplayBuffer.create(None, COLUMNS, capacity=10, limiter=limits))
         for _ in range(100):
             writer.append(obs=[0, 0, 0], reward=0, **FLAGS)
         panel = hold(bc.Panel.from_csv(files / "prices.csv", name="prices", macro=["VIX"]))
@@ -274,6 +280,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "Sampler": sampler,
             "Batches": hold(buf.sampler(seed=2).batches(2)),
             "Lease": hold(buf.lease(0, 10, 10)),
+            "RateLimiter": bc.RateLimiter(min_size=2),
+            "Limiter": limited.limiter,
             "Client": hold(bc.connect()),
             "Schema": buf.schema,
             "Panel": panel,

@@ -201,6 +201,16 @@ TYPED: dict[str, list[str]] = {
         'bc.ReplayBuffer.create("a", columns, capacity=80, lane_policy="wait")',
         'bc.ReplayBuffer.create("a", columns, capacity=80, lane_policy="fail", lease_timeout=1)',
     ],
+    "Rate limits": [
+        "bc.RateLimiter(8)",
+        "bc.RateLimiter(8, error_buffer=3)",
+        "bc.RateLimiter(0, error_buffer=3)",
+        "bc.RateLimiter(min_size=0)",
+        "bc.RateLimiter.queue(0)",
+        'bc.RateLimiter(min_size=5, no_learner="go")',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, limiter=8)',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, limiter=bc.RateLimiter(min_size=80))',
+    ],
     "Panels": [
         'bc.Panel("prices.csv")',
         'bc.Panel.from_csv("pirces.csv")',

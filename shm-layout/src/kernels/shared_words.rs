@@ -6,8 +6,8 @@ use crate::kernels::racy_copy::{self, Word};
 
 /// Copies `out.len()` bytes of shared words, from the byte at `offset` on.
 ///
-/// A write by another process during the copy may come out as a mixture, as with any copy out of
-/// shared memory. No process writes an immutable segment.
+/// If another process writes during the copy, the copy may mix old and new values, as with any copy
+/// out of shared memory. No process writes an immutable segment.
 ///
 /// # Panics
 /// If `offset` or the length is no multiple of 4, or the copy would end beyond the words.

@@ -26,6 +26,7 @@ pub(crate) fn spec(widths: &[usize], lane_capacity: u64) -> RingSpec {
         memfd: false,
         snapshot: false,
         snapshot_of: String::new(),
+        limits: None,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::kernels::racy_copy::Word;
 use crate::layout::column::{Column, ColumnRecord};
 use crate::layout::lane_header::LANE_HEADER_BYTES;
 use crate::layout::lane_policy::LanePolicy;
+use crate::layout::limiter_table::{LimitBytes, LimiterTable};
 use crate::layout::reader_table::ReaderTable;
 use crate::layout::superblock::SUPERBLOCK_BYTES;
 
@@ -49,6 +50,8 @@ pub struct RingSpec {
     pub snapshot: bool,
     /// Source of a snapshot, up to 255 bytes. Two snapshots differ in it.
     pub snapshot_of: String,
+    /// Limits at creation; `None` for a ring without a limiter.
+    pub limits: Option<LimitBytes>,
 }
 
 /// Place of a column in `lane-NNNN.dat`.
@@ -81,6 +84,8 @@ pub struct Geometry {
     pub ctl_bytes: u64,
     /// Bytes of `ring.rdr`.
     pub rdr_bytes: u64,
+    /// Bytes of `ring.lim`; 0 for a ring without a limiter.
+    pub lim_bytes: u64,
 }
 
 impl Geometry {
@@ -114,6 +119,7 @@ impl Geometry {
         let places = places.into_iter().map(|(_, place)| place).collect();
         let records = size_of::<ColumnRecord>() * spec.columns.len();
         let rdr = ReaderTable::bytes(spec.reader_slots, spec.lanes);
+        let lim = spec.limits.map_or(0, |_| LimiterTable::bytes(spec.lanes, spec.reader_slots));
         Ok(Self {
             lane_capacity: spec.lane_capacity,
             slots,
@@ -122,13 +128,15 @@ impl Geometry {
             lane_bytes,
             ctl_bytes: (SUPERBLOCK_BYTES + records as u64).next_multiple_of(map_align),
             rdr_bytes: rdr.next_multiple_of(map_align),
+            lim_bytes: lim.next_multiple_of(map_align),
         })
     }
 
     /// Returns the bytes of all files together.
     #[must_use]
     pub fn total_bytes(&self, lanes: u32) -> u64 {
-        self.ctl_bytes + self.rdr_bytes + self.lane_bytes.saturating_mul(u64::from(lanes))
+        let tables = self.ctl_bytes + self.rdr_bytes + self.lim_bytes;
+        tables + self.lane_bytes.saturating_mul(u64::from(lanes))
     }
 
     /// Returns the rows per lane that fit if all files together may take `bytes`.
@@ -150,7 +158,7 @@ impl Geometry {
             });
         }
         let row: u64 = spec.columns.iter().map(|c| c.width() as u64).sum();
-        let fixed = smallest.ctl_bytes + smallest.rdr_bytes;
+        let fixed = smallest.ctl_bytes + smallest.rdr_bytes + smallest.lim_bytes;
         let per_lane = (bytes - fixed) / u64::from(spec.lanes) - smallest.lane_header_bytes;
         let slots = per_lane / row / granule * granule;
         Ok(slots.max(smallest.slots) - chunk)

@@ -15,6 +15,7 @@ pub(crate) mod lane_alias;
 pub(crate) mod lane_header;
 pub(crate) mod lane_policy;
 pub(crate) mod lane_shape;
+pub(crate) mod limiter_table;
 pub(crate) mod names;
 pub(crate) mod origin;
 pub(crate) mod priority_table;

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -59,6 +60,16 @@ impl LockFile {
     /// Whether another handle, in any process, holds the byte. Takes nothing.
     pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
         let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
+        Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    }
+
+    /// Whether another handle, in any process, holds one of the bytes. Takes nothing.
+    pub(crate) fn any_held_elsewhere(&self, bytes: &Range<u64>) -> io::Result<bool> {
+        let Some(len) = bytes.end.checked_sub(bytes.start).filter(|len| *len > 0) else {
+            return Ok(false);
+        };
+        let len = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let found = self.control_range(libc::F_OFD_GETLK, libc::F_WRLCK, bytes.start, len)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
@@ -132,6 +143,15 @@ impl LockFile {
         portable::held_elsewhere(&self.fd, byte)
     }
 
+    pub(crate) fn any_held_elsewhere(&self, bytes: &Range<u64>) -> io::Result<bool> {
+        for byte in bytes.clone() {
+            if self.held_elsewhere(byte)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
         // Taken for a moment: `flock` cannot be asked.
         self.try_lock(byte, LockMode::Shared).map(|joined| !joined)
@@ -191,6 +211,16 @@ impl HeapLocks {
     /// Whether the byte is held.
     pub(crate) fn held(&self, byte: u64) -> bool {
         self.taken().contains(&byte)
+    }
+
+    /// Whether one of the bytes is held.
+    pub(crate) fn any_held(&self, bytes: &Range<u64>) -> bool {
+        self.taken().range(bytes.clone()).next().is_some()
+    }
+
+    /// Takes the first free byte from `from` on.
+    pub(crate) fn claim_next(&self, from: u64) -> Option<Claim> {
+        (from..u64::MAX).find_map(|byte| self.claim(byte))
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeSet<u64>> {

@@ -30,7 +30,8 @@ pub fn forks() -> u64 {
 /// Assigns this process its number.
 #[cold]
 fn count() -> u64 {
-    /// Copied by a fork: a child continues from the number of its parent.
+    /// Last number that was given. A fork copies it, so a child continues from the number of its
+    /// parent.
     static LAST: AtomicU64 = AtomicU64::new(0);
     let mut mark = MARK.load(Ordering::Acquire);
     if ptr::eq(mark, &raw const NO_MARK)

@@ -4,6 +4,7 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use super::limit::{LimitCounter, WAITED};
 use super::notify::{Notifier, NotifyFence};
 use super::pin::{Pins, thaw};
 use super::publish::{Fence, Words, WordsMut};
@@ -11,6 +12,7 @@ use super::sum_tree::{FAN_OUT, TreeFence, TreeWords};
 use crate::kernels::racy_copy;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::lane::Lane;
+use crate::layout::limiter_table::SharedCounter;
 use crate::layout::priority_table::TableMemory;
 use crate::layout::reader_table::{LanePins, ReaderTable, SharedNotifier};
 use crate::os::futex;
@@ -185,6 +187,59 @@ impl Notifier for SharedNotifier<'_> {
 
     fn wake_all(&self) {
         futex::wake_all(self.words().0);
+    }
+}
+
+impl LimitCounter for SharedCounter<'_> {
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        self.count.load(order)
+    }
+
+    #[inline]
+    fn add(&self, n: u64, order: Ordering) -> u64 {
+        self.count.fetch_add(n, order)
+    }
+
+    #[inline]
+    fn exchange(&self, current: u64, new: u64, order: Ordering) -> Result<u64, u64> {
+        self.count.compare_exchange(current, new, order, Ordering::Relaxed)
+    }
+
+    fn set_waited(&self, order: Ordering) -> u64 {
+        self.count.fetch_or(WAITED, order)
+    }
+
+    fn clear_waited(&self, order: Ordering) {
+        self.count.fetch_and(!WAITED, order);
+    }
+
+    fn load_wake_at(&self, order: Ordering) -> u64 {
+        self.wake_at.load(order)
+    }
+
+    fn lower_wake_at(&self, to: u64, order: Ordering) {
+        self.wake_at.fetch_min(to, order);
+    }
+
+    fn reset_wake_at(&self, order: Ordering) {
+        self.wake_at.store(u64::MAX, order);
+    }
+
+    fn load_seq(&self, order: Ordering) -> u32 {
+        self.seq.load(order)
+    }
+
+    fn count_seq(&self, order: Ordering) {
+        self.seq.fetch_add(1, order);
+    }
+
+    fn sleep(&self, expected: u32, limit: Duration) {
+        futex::sleep(self.seq, expected, limit);
+    }
+
+    fn wake_all(&self) {
+        futex::wake_all(self.seq);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Orderings of shared memory: when a word of another process may be believed.
 //!
-//! Six small protocols, each generic over the memory it runs on, so that the loom models run the
+//! Seven small protocols, each generic over the memory it runs on, so that the loom models run the
 //! code that ships (docs/protocol.md has the arguments):
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
@@ -8,10 +8,12 @@
 //! - [reader slots](reader_slot): only the pins of dead readers are cleared;
 //! - [`relocate`]: a lane that is relocated to a larger file loses no row;
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
+//! - [`limit`]: two processes count against each other and wait for each other's counts;
 //! - [`sum_tree`]: draws in proportion to priorities, beside updates.
 
 #![forbid(unsafe_code)]
 
+pub mod limit;
 mod mapped;
 pub mod notify;
 pub mod pin;

@@ -11,6 +11,7 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
 use crate::layout::lane_header::LaneIdentity;
 use crate::layout::lane_shape::{LaneShape, LaneShapes, records};
+use crate::layout::limiter_table::{LimitBytes, LimiterHeader, LimiterTable};
 use crate::layout::origin::boot_id_hash;
 use crate::layout::reader_table::{ReaderTable, ReadersHeader};
 use crate::layout::superblock::{
@@ -29,6 +30,8 @@ pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 /// Suffix of files that will replace others.
 pub(crate) const NEXT_SUFFIX: &str = ".next";
 pub(crate) const RDR: &str = "ring.rdr";
+/// File of a ring with a limiter.
+pub(crate) const LIM: &str = "ring.lim";
 /// File that marks a snapshot, and describes its source.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
 /// Most bytes of that description.
@@ -111,6 +114,7 @@ pub(crate) fn make(folder: RingFolder<'_>, spec: &RingSpec) -> Result<LaneShapes
             .map_err(SegmentError::io("write", &path.join(SNAPSHOT_FILE)))?;
     }
     make_readers(folder, &shapes, geometry)?;
+    make_limiter(folder, &shapes, geometry)?;
     let huge_bytes = make_lanes(folder, &shapes, &shape, 0, &lane_file)?;
     let origin = (unix_ns(), spec.lane_capacity, 0);
     write_ctl(folder, CTL, &shapes, &shape, huge_bytes, origin)?;
@@ -125,6 +129,18 @@ fn make_readers(
 ) -> Result<(), SegmentError> {
     let readers = ReadersHeader::new(shapes.ring_uuid, shapes.spec().reader_slots);
     folder.write(RDR, geometry.rdr_bytes, &[bytemuck::bytes_of(&readers)])
+}
+
+/// Creates `ring.lim`, in a ring that has a limiter.
+fn make_limiter(
+    folder: RingFolder<'_>,
+    shapes: &LaneShapes,
+    geometry: &Geometry,
+) -> Result<(), SegmentError> {
+    let spec = shapes.spec();
+    let Some(made) = spec.limits else { return Ok(()) };
+    let header = LimiterHeader::new(shapes.ring_uuid, spec.lanes, spec.reader_slots, made);
+    folder.write(LIM, geometry.lim_bytes, &[&header.file()])
 }
 
 /// Creates the files of all lanes, under the names that `name` gives them. Returns the bytes that
@@ -274,6 +290,42 @@ pub(crate) fn map_readers(
         return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
     }
     Ok(ReaderTable::new(map, spec.reader_slots, spec.lanes))
+}
+
+/// Reads the limits that a ring was created with; `None` if it has no limiter.
+pub(crate) fn read_limits(object: &Object) -> Result<Option<LimitBytes>, SegmentError> {
+    if !object.has(LIM) {
+        return Ok(None);
+    }
+    let fd = object.memory(LIM, Access::ReadOnly, None)?;
+    let path = object.path().join(LIM);
+    let mut found = [0; size_of::<LimiterHeader>()];
+    let read = rustix::io::pread(&fd, &mut found, 0)
+        .map_err(|error| SegmentError::io("read", &path)(error.into()))?;
+    if read < found.len() {
+        return Err(SegmentError::corrupt(&path, "it has too few bytes for a header"));
+    }
+    Ok(Some(bytemuck::pod_read_unaligned::<LimiterHeader>(&found).made))
+}
+
+/// Maps `ring.lim`, whose header must be the one that the ring was created with.
+pub(crate) fn map_limiter(
+    object: &Object,
+    geometry: &Geometry,
+    ring_uuid: [u8; 16],
+    spec: &RingSpec,
+) -> Result<Option<LimiterTable>, SegmentError> {
+    let Some(made) = spec.limits else { return Ok(None) };
+    let path = object.path().join(LIM);
+    let fd = object.memory(LIM, Access::ReadWrite, Some(geometry.lim_bytes))?;
+    let len = usize::try_from(geometry.lim_bytes).unwrap_or(usize::MAX);
+    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
+        .map_err(SegmentError::io("map", &path))?;
+    let header = LimiterHeader::new(ring_uuid, spec.lanes, spec.reader_slots, made);
+    if map.copy(0, size_of::<LimiterHeader>()) != bytemuck::bytes_of(&header) {
+        return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
+    }
+    Ok(Some(LimiterTable::new(map, made, spec.lanes, spec.reader_slots)))
 }
 
 /// Opens and maps one of a ring's lane files.

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::Kind;
 use crate::error::SegmentError;
@@ -14,6 +16,7 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::{self, Lane};
 use crate::layout::lane_policy::LanePolicy;
 use crate::layout::lane_shape::{self, LaneShapes};
+use crate::layout::limiter_table::{LimitBytes, LimiterTable};
 use crate::layout::names::{Base, Exist, check_name};
 use crate::layout::priority_table::TableMemory;
 use crate::layout::reader_table::{LanePins, ReaderRecord, ReaderTable, SharedNotifier};
@@ -35,6 +38,15 @@ use crate::store::unnamed_ring::UnnamedRing;
 
 /// Byte that the writer of lane 0 locks; lane L locks the L-th after it.
 const LANE_LOCKS: u64 = 4096;
+/// Byte that every sampler of a ring with a limiter locks, shared.
+const SAMPLERS_LOCK: u64 = 4;
+/// Byte that the process that changes the limits locks.
+const LIMITS_LOCK: u64 = 5;
+/// First byte that a sampler of a ring on the heap locks.
+const HEAP_SAMPLERS: u64 = 1 << 40;
+/// Attempts to lock the limits, and the pause between two.
+const LIMITS_ATTEMPTS: u32 = 1_000;
+const LIMITS_PAUSE: Duration = Duration::from_millis(1);
 /// Byte that the holder of reader slot 0 locks.
 const READER_LOCKS: u64 = 1 << 32;
 
@@ -46,6 +58,7 @@ pub struct RingStore {
     origin: RingOrigin,
     lanes: MappedLanes,
     readers: ReaderTable,
+    limiter: Option<LimiterTable>,
     /// How this process notifies; known once it has claimed a lane.
     barrier: OnceLock<NotifyBarrier>,
     place: RingBacking,
@@ -93,6 +106,14 @@ impl ClaimedReader {
     pub fn slot(&self) -> u32 {
         self.slot
     }
+}
+
+/// A sampler of a ring with a limiter, which counts as alive until this is dropped.
+#[derive(Debug)]
+pub struct LiveSampler {
+    // Before the store: the claim holds the object too.
+    _claim: Option<Claim>,
+    _store: Arc<RingStore>,
 }
 
 impl RingStore {
@@ -164,12 +185,14 @@ impl RingStore {
     ) -> Result<Self, E> {
         let geometry = Geometry::of(spec, 1)?;
         let asked = geometry.lane_bytes.saturating_mul(spec.lanes.into());
-        let asked = asked.saturating_add(geometry.rdr_bytes);
-        let (lanes, readers) = private_memory(asked, || {
+        let asked = asked.saturating_add(geometry.rdr_bytes + geometry.lim_bytes);
+        let (lanes, readers, limiter) = private_memory(asked, || {
             let columns = lane::columns(&geometry)?;
             let lane = |_| Lane::heap(&geometry, &columns).map(Arc::new);
             let lanes = (0..spec.lanes).map(lane).collect::<Result<Vec<_>, _>>()?;
-            Ok((lanes, ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?))
+            let limiter = |made| LimiterTable::heap(made, spec.lanes, spec.reader_slots);
+            let limiter = spec.limits.map(limiter).transpose()?;
+            Ok((lanes, ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?, limiter))
         })?;
         fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
         let (locks, uuid, tables) = (HeapLocks::default(), rand::random(), Mutex::default());
@@ -180,7 +203,7 @@ impl RingStore {
         let origin = RingOrigin { created_unix_ns: unix_ns(), lane_capacity };
         let RingSpec { asked_rows, asked_bytes, .. } = spec;
         let lanes = MappedLanes::new(lanes, AskedSize { asked_rows, asked_bytes, huge_bytes: 0 });
-        Ok(Self { spec, geometry, origin, lanes, readers, barrier, place })
+        Ok(Self { spec, geometry, origin, lanes, readers, limiter, barrier, place })
     }
 
     pub(crate) fn of(object: Object) -> Result<Self, SegmentError> {
@@ -204,6 +227,7 @@ impl RingStore {
             memfd: object.is_in_memfds(),
             snapshot: object.has(SNAPSHOT_FILE),
             snapshot_of: ring_files::read_mark(&object)?,
+            limits: ring_files::read_limits(&object)?,
         };
         // Computed from the schema: the sizes in the file must agree, and are not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
@@ -225,6 +249,7 @@ impl RingStore {
             return Err(SegmentError::corrupt(&path, what));
         }
         let readers = ring_files::map_readers(&object, &geometry, ring_uuid, &spec)?;
+        let limiter = ring_files::map_limiter(&object, &geometry, ring_uuid, &spec)?;
         // The process that resized it may have been killed before it notified the writers.
         readers.count_resizes(superblock.resizes);
         let shapes = LaneShapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
@@ -240,7 +265,7 @@ impl RingStore {
         };
         let place = RingBacking::Named { object, shapes, locks };
         let (barrier, lanes) = (OnceLock::new(), MappedLanes::new(lanes, (&superblock).into()));
-        Ok(Self { spec, geometry, origin, lanes, readers, barrier, place })
+        Ok(Self { spec, geometry, origin, lanes, readers, limiter, barrier, place })
     }
 
     pub(crate) fn check_same(&self, name: &str, asked: &RingSpec) -> Result<(), SegmentError> {
@@ -292,6 +317,15 @@ impl RingStore {
         if mine.reader_slots != asked.reader_slots {
             let (there, here) = (mine.reader_slots, asked.reader_slots);
             return different(format!("it has {there} reader slots, but {here} were requested"));
+        }
+        if mine.limits != asked.limits {
+            let (there, here) = (mine.limits, asked.limits);
+            let show = |limits: Option<LimitBytes>| match limits {
+                Some(limits) => limits.to_string(),
+                None => "no limiter".to_owned(),
+            };
+            let (there, here) = (show(there), show(here));
+            return different(format!("it was created with {there}, asked was {here}"));
         }
         if mine.policy.to_words() != asked.policy.to_words() {
             let (there, here) = (mine.policy, asked.policy);
@@ -427,7 +461,8 @@ impl RingStore {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let lanes: u64 = self.lanes().iter().map(|lane| lane.bytes()).sum();
-        lanes + self.geometry.ctl_bytes + self.geometry.rdr_bytes
+        let Geometry { ctl_bytes, rdr_bytes, lim_bytes, .. } = self.geometry;
+        lanes + ctl_bytes + rdr_bytes + lim_bytes
     }
 
     /// Returns the capacity that the user gave, as rows and bytes, of which one is 0.
@@ -552,6 +587,65 @@ impl RingStore {
     #[must_use]
     pub fn reader(&self, slot: u32) -> Option<ReaderRecord> {
         self.readers.record(slot)
+    }
+
+    /// Returns the table of the limiter, if the ring has one.
+    #[inline]
+    #[must_use]
+    pub fn limiter(&self) -> Option<&LimiterTable> {
+        self.limiter.as_ref()
+    }
+
+    /// Puts other limits into force, for all processes. Returns `false` if the ring has no limiter.
+    pub fn change_limits(&self, limits: LimitBytes) -> Result<bool, SegmentError> {
+        let Some(table) = &self.limiter else { return Ok(false) };
+        for _ in 0..LIMITS_ATTEMPTS {
+            // Held until the limits are in force. The kernel releases it if this process dies.
+            if let Some(_claim) = self.claim(LIMITS_LOCK, Claim::File)? {
+                table.change(limits);
+                return Ok(true);
+            }
+            thread::sleep(LIMITS_PAUSE);
+        }
+        Err(SegmentError::InUse {
+            kind: Kind::Ring,
+            name: self.name().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// Marks a sampler as alive until the claim is dropped or its process dies.
+    pub fn claim_sampler(self: &Arc<Self>) -> Result<LiveSampler, SegmentError> {
+        let claim = match &self.place {
+            RingBacking::Named { object, .. } => {
+                let lock = object.lock_handle()?;
+                lock.try_lock(SAMPLERS_LOCK, LockMode::Shared)
+                    .map_err(SegmentError::io("lock", object.path()))?;
+                Some(Claim::OwnFile(ReleasedOnFork::new(&lock), lock))
+            }
+            RingBacking::Heap { locks, .. } => locks.claim_next(HEAP_SAMPLERS),
+        };
+        Ok(LiveSampler { _claim: claim, _store: Arc::clone(self) })
+    }
+
+    /// Whether a sampler of a ring with a limiter lives, in any process. One system call.
+    #[must_use]
+    pub fn has_sampler(&self) -> bool {
+        match &self.place {
+            RingBacking::Named { locks, .. } => {
+                locks.held_elsewhere(SAMPLERS_LOCK).unwrap_or(false)
+            }
+            RingBacking::Heap { locks, .. } => locks.any_held(&(HEAP_SAMPLERS..u64::MAX)),
+        }
+    }
+
+    /// Whether a writer lives, in any process. One system call.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        let bytes = LANE_LOCKS..LANE_LOCKS + u64::from(self.spec.lanes);
+        match &self.place {
+            RingBacking::Named { locks, .. } => locks.any_held_elsewhere(&bytes).unwrap_or(false),
+            RingBacking::Heap { locks, .. } => locks.any_held(&bytes),
+        }
     }
 
     /// Returns the files of the ring, if its lanes can be enlarged.

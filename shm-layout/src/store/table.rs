@@ -501,6 +501,7 @@ mod tests {
             memfd: false,
             snapshot: false,
             snapshot_of: String::new(),
+            limits: None,
         }
     }
 

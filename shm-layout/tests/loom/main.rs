@@ -7,6 +7,7 @@ mod handoff;
 #[path = "../model/lane.rs"]
 #[allow(dead_code, reason = "some of it is shuttle's")]
 mod lane;
+mod limit;
 mod notify;
 mod pins;
 mod publish;

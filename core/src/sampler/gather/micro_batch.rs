@@ -33,8 +33,7 @@ pub(super) struct MicroBatch<'a> {
 }
 
 impl<'a> MicroBatch<'a> {
-    /// Returns an empty micro-batch for windows of this extent, in lanes with the columns of
-    /// `lane`.
+    /// Returns an empty micro-batch for windows of `extent`, in lanes with the columns of `lane`.
     pub(super) fn new(lane: &'a Lane, extent: WindowExtent, segments: &[ColumnSegment]) -> Self {
         let rows = extent.after_first() + 1;
         // The last header of a window tells whether it is interior.

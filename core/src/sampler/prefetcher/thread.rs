@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle, Result as Joined};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::SampleError;
 use crate::sampler::Sampler;
@@ -70,11 +70,12 @@ impl<M: BatchBuffers> Running<M> {
     }
 
     /// Stops the thread after its current batch and waits for it. Passes all memory that it has to
-    /// `keep`.
-    pub(super) fn stop(self, mut keep: impl FnMut(M)) -> Joined<Box<Sampler>> {
+    /// `keep`. `wake` ends its wait for the rate limiter.
+    pub(super) fn stop(self, wake: impl FnOnce(), mut keep: impl FnMut(M)) -> Joined<Box<Sampler>> {
         let Self { drawn, empty, stop, thread } = self;
         // ORDERING: relaxed; a batch more or less is drawn, and joining orders the rest.
         stop.store(true, Relaxed);
+        wake();
         drop(empty);
         drawn
             .into_iter()
@@ -114,7 +115,8 @@ fn run<M: BatchBuffers>(
             let _ = filled.send(memory);
             return;
         }
-        let drawn = memory.and_then(|memory| draw(sampler, plan, memory));
+        let mut stopped = || stop.load(Relaxed);
+        let drawn = memory.and_then(|memory| draw(sampler, plan, memory, None, &mut stopped));
         let failed = drawn.is_err();
         if filled.send(drawn).is_err() || failed {
             return;
@@ -122,13 +124,16 @@ fn run<M: BatchBuffers>(
     }
 }
 
-/// Fills memory with the next batch.
+/// Fills memory with the next batch. `interrupted` ends a wait for the rate limiter, which began at
+/// `since` if that is given.
 pub(super) fn draw<M: BatchBuffers>(
     sampler: &mut Sampler,
     plan: &BatchPlan,
     mut memory: M,
+    since: Option<Instant>,
+    interrupted: &mut dyn FnMut() -> bool,
 ) -> Drawn<M> {
-    match sampler.sample_into(plan, &mut memory.buffers()) {
+    match sampler.sample_into_since(plan, &mut memory.buffers(), since, interrupted) {
         Ok(()) => Ok(memory),
         Err(error) => Err((Some(memory), error)),
     }

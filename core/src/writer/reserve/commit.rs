@@ -89,6 +89,7 @@ impl Reserved<'_> {
             _ if is_final && (ends.terminated || ends.truncated) => Some(ResetHint::Acted),
             _ => None,
         };
+        let before = writer.transitions_if_limited();
         writer.write_reserved(cut, rows, next, last.unwrap_or_default());
         let (Some(lane), [number]) = (writer.lanes.first_mut(), &*writer.numbers) else {
             return Err(AppendError::NotReservable { lanes });
@@ -110,6 +111,7 @@ impl Reserved<'_> {
         let index = RowIndex::new(*number, lane.memory.head() + ahead);
         lane.memory.publish(ahead + rows.count());
         writer.rows_written += ahead + rows.count();
+        writer.count_inserts(before);
         notify(&writer.ring.store().published());
         Ok(index)
     }

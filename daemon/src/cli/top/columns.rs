@@ -53,13 +53,15 @@ pub(crate) const RINGS: [TableColumn<RingFrame>; 14] = [
     column("READERS", Some(Sort::Readers), 8, |ring: &RingFrame| ring.readers.to_string()),
     column("PINS", Some(Sort::Pins), 10, |ring: &RingFrame| ring.pins.to_string()),
     words("WAIT", None, 11, |ring: &RingFrame| {
-        match (ring.rows_awaited, ring.release_awaited) {
-            (false, false) => "-",
-            (true, false) => "rows",
-            (false, true) => "lease",
-            (true, true) => "both",
-        }
-        .to_owned()
+        let waits = [
+            (ring.rows_awaited, "rows"),
+            (ring.release_awaited, "lease"),
+            (ring.limited_writers > Some(0), "append"),
+            (ring.limited_samplers > Some(0), "draw"),
+        ];
+        let words: Vec<&str> =
+            waits.iter().filter(|(waits, _)| *waits).map(|(_, word)| *word).collect();
+        if words.is_empty() { dash() } else { words.join("+") }
     }),
     column("STALLS", Some(Sort::Stalls), 7, |ring: &RingFrame| units::count(ring.stalls)),
     column("DROPPED", Some(Sort::Dropped), 6, |ring: &RingFrame| units::count(ring.dropped_rows)),

@@ -47,6 +47,9 @@ pub(crate) struct RingFrame {
     pub(crate) pins: u64,
     pub(crate) rows_awaited: bool,
     pub(crate) release_awaited: bool,
+    /// Writers and samplers that the rate limiter holds back; null without one.
+    pub(crate) limited_writers: Option<u64>,
+    pub(crate) limited_samplers: Option<u64>,
     pub(crate) stalls: u64,
     pub(crate) dropped_rows: u64,
     /// Rows published and not on disk; null if the ring is not persisted.
@@ -131,6 +134,8 @@ impl RingFrame {
             pins: 0,
             rows_awaited: false,
             release_awaited: false,
+            limited_writers: None,
+            limited_samplers: None,
             stalls: 0,
             dropped_rows: 0,
             persist_behind_rows: seen.persist.as_ref().map(|persist| persist.behind_rows),
@@ -151,6 +156,8 @@ impl RingFrame {
         row.pins = stats.pins.len() as u64;
         row.rows_awaited = stats.rows_awaited;
         row.release_awaited = stats.release_awaited;
+        row.limited_writers = stats.limiter.as_ref().map(|limiter| limiter.writers.waiting);
+        row.limited_samplers = stats.limiter.as_ref().map(|limiter| limiter.samplers.waiting);
         row.stalls = sum(|lane| lane.stalls);
         row.dropped_rows = sum(|lane| lane.dropped);
         row.lanes = stats.lane_stats.iter().map(|lane| LaneFrame::of(lane, before)).collect();

@@ -31,7 +31,7 @@ const HELP: [&str; 17] = [
     "BATCH/S  batches drawn by readers  DRAWN/S  their rows, windows included",
     "OLDEST   age of the oldest row at the current rate; the mean age of a",
     "         uniform draw is half of it",
-    "WAIT     rows: a process waits for rows; lease: a writer waits for a lease",
+    "WAIT     for rows, for a lease to end; append, draw: for the rate limiter",
     "READERS  samplers and holders of leases that have a slot",
     "PINS     leases that freeze rows   STALLS   appends delayed by a lease",
     "DROPPED  rows dropped because of a lease",

@@ -223,16 +223,10 @@ impl Writer {
     #[pyo3(signature = (), text_signature = "($self)")]
     fn reserve(slf: &Bound<'_, Self>) -> Result<ReservedRow, Failure> {
         let (py, this) = (slf.py(), slf.get());
-        let mut signal = None;
-        let mut interrupted = || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
-        };
-        let found =
-            py.detach(|| this.handle.with(|state| Reservation::of(state, &mut interrupted)));
-        if let Some(raised) = signal {
-            return Err(raised.into());
-        }
+        let mut interrupts = this.interrupts();
+        let found = py
+            .detach(|| this.handle.with(|state| Reservation::of(state, &mut || interrupts.ask())));
+        interrupts.finish(this.handle.label())?;
         let made = ReservedRow::make(py, slf.clone().unbind(), found?);
         if made.is_err() {
             let _ = this.handle.with_uninterrupted(|state| {

@@ -1,0 +1,211 @@
+//! Errors of rate limiters: limits that cannot be, and waits that end without permission.
+
+use std::fmt;
+
+use backcast_layout::SegmentError;
+use thiserror::Error;
+
+/// Why limits are refused. Nothing has changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LimiterError {
+    /// Samples per insert that are no positive number.
+    #[error(
+        "samples_per_insert is {samples_per_insert}; give the items to be drawn for each \
+         transition, a finite number above 0"
+    )]
+    BadRatio {
+        /// Requested samples per insert.
+        samples_per_insert: f64,
+    },
+    /// A draw from nothing.
+    #[error("min_size is 0; give at least 1, the transitions before the first draw")]
+    NoMinSize,
+    /// More transitions than the ring can hold.
+    #[error(
+        "min_size is {min_size}, and the ring holds at most {most} transitions (the newest row of \
+         each lane has no successor), so no draw would ever be allowed; give at most that, or \
+         create the ring with a larger capacity"
+    )]
+    MinSizeBeyondCapacity {
+        /// Requested transitions.
+        min_size: u64,
+        /// Most transitions that the ring can hold.
+        most: u64,
+    },
+    /// An error band that is none.
+    #[error(
+        "the error band is {min_diff} to {max_diff}; give its lower end first, or one number of 0 \
+         or more as error_buffer"
+    )]
+    BadBand {
+        /// Least difference.
+        min_diff: f64,
+        /// Largest difference.
+        max_diff: f64,
+    },
+    /// An error band in which both sides may wait for each other.
+    #[error(
+        "the error band {min_diff} to {max_diff} is {} wide, and with samples_per_insert \
+         {samples_per_insert} an insert and a draw of one item need {least}: both sides could \
+         wait for each other; raise error_buffer to at least {}",
+        max_diff - min_diff,
+        least / 2.0
+    )]
+    NarrowBand {
+        /// Least difference.
+        min_diff: f64,
+        /// Largest difference.
+        max_diff: f64,
+        /// Least width of the band.
+        least: f64,
+        /// Samples per insert.
+        samples_per_insert: f64,
+    },
+    /// An error band above the difference at which draws begin.
+    #[error(
+        "the error band begins at {min_diff}, above min_size {min_size} × samples_per_insert = \
+         {first}: no draw would be allowed when the first ones should; give a lower end of at \
+         most {first}"
+    )]
+    BandAboveMinSize {
+        /// Least difference.
+        min_diff: f64,
+        /// Difference when draws begin.
+        first: f64,
+        /// Transitions before the first draw.
+        min_size: u64,
+    },
+    /// A ring that was created without a limiter.
+    #[error(
+        "the ring was created without a rate limiter, and its processes do not look for one; \
+         create it with limiter=RateLimiter(...), which can be switched off and on"
+    )]
+    NoLimiter,
+    /// Stored limits that are none.
+    #[error(
+        "the limits in `ring.lim` are damaged; set them again with \
+         buf.limiter.set(RateLimiter(...))"
+    )]
+    Damaged,
+    /// The files of the ring.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+/// The side that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedCall {
+    /// An append of the writer whose first lane this is.
+    Append {
+        /// The lane.
+        lane: u32,
+    },
+    /// A draw.
+    Draw,
+}
+
+/// A wait for the rate limiter: who waits, for what, and all numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimiterWait {
+    /// Who waits.
+    pub call: LimitedCall,
+    /// Transitions or items that it waits to insert or draw.
+    pub wanted: u64,
+    /// How long it has waited.
+    pub waited_ms: u128,
+    /// Count of the other side that it waits for.
+    pub needed: u64,
+    /// Transitions inserted.
+    pub inserts: u64,
+    /// Items drawn.
+    pub samples: u64,
+    /// The limits, in words.
+    pub limits: String,
+    /// Processes that live on the other side, as they say.
+    pub peers: Vec<u64>,
+    /// Whether there are any; not all are known by number.
+    pub has_peers: bool,
+}
+
+impl fmt::Display for LimiterWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, waited_ms, needed, inserts, samples, limits, .. } = self;
+        let peers = || {
+            let mut pids: Vec<String> = self.peers.iter().map(ToString::to_string).collect();
+            pids.dedup();
+            match (pids.is_empty(), self.has_peers) {
+                (false, _) => format!("process {}", pids.join(", ")),
+                (true, true) => "some".to_owned(),
+                (true, false) => "none".to_owned(),
+            }
+        };
+        match self.call {
+            LimitedCall::Append { lane } => write!(
+                f,
+                "the writer of lane {lane} has waited {waited_ms} ms for samplers to draw: to \
+                 insert {wanted} more transition(s) after {inserts} it needs {needed} samples, \
+                 there are {samples} ({limits}); living samplers: {}",
+                peers()
+            ),
+            LimitedCall::Draw => write!(
+                f,
+                "a draw of {wanted} item(s) has waited {waited_ms} ms for writers to insert: after \
+                 {samples} samples it needs {needed} transitions, there are {inserts} ({limits}); \
+                 living writers: {}",
+                peers()
+            ),
+        }
+    }
+}
+
+/// Why the rate limiter ended a wait, or refused one. Nothing has changed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// Time is up.
+    #[error(
+        "{0}; start the other side, wait longer, or switch the limiter off with \
+         buf.limiter.disable()"
+    )]
+    TimedOut(Box<LimiterWait>),
+    /// No sampler lives, and the limiter is to refuse appends then.
+    #[error(
+        "{0}; no_learner is \"error\": start a learner first, or set the limiter with \
+         no_learner=\"wait\" or \"pass\""
+    )]
+    NoLearner(Box<LimiterWait>),
+    /// More at once than the error band ever allows.
+    #[error(
+        "{what} of {wanted} at once can never be allowed: the error band has room for {most} \
+         ({limits}); ask for fewer, or raise error_buffer with buf.limiter.set(RateLimiter(...))"
+    )]
+    Never {
+        /// "a draw" or "an append".
+        what: &'static str,
+        /// Transitions or items.
+        wanted: u64,
+        /// Most that the band has room for.
+        most: u64,
+        /// The limits, in words.
+        limits: String,
+    },
+    /// Stored limits that are none.
+    #[error(
+        "the limits in `ring.lim` are damaged; set them again with \
+         buf.limiter.set(RateLimiter(...))"
+    )]
+    Damaged,
+    /// The caller's interrupt.
+    #[error("the wait for the rate limiter was interrupted after {waited_ms} ms; call again")]
+    Interrupted {
+        /// How long it waited.
+        waited_ms: u128,
+    },
+    /// The ring was removed or replaced, and its handle refuses to go on.
+    #[error(
+        "the ring was removed or replaced during a wait for its rate limiter; attach again, or \
+         attach with on_unlinked=\"warn\""
+    )]
+    Unlinked,
+}

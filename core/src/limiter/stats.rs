@@ -1,0 +1,110 @@
+//! Statistics of a rate limiter: counts, who waits, and for what.
+
+use std::time::Duration;
+
+use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
+
+use super::limits::{LimiterCounts, RateLimiter};
+use super::{counts, current};
+
+/// Statistics of one side of a rate limiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimiterSideStats {
+    /// Processes that wait now. Samplers without a reader slot are not seen.
+    pub waiting: u64,
+    /// Waits begun since the ring was created.
+    pub waits: u64,
+    /// Time of the waits that are over.
+    pub waited: Duration,
+}
+
+/// A process that waits for the rate limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimiterWaiter {
+    /// Process, as it says.
+    pub pid: u64,
+    /// First lane of a writer.
+    pub lane: Option<u32>,
+    /// Reader slot of a sampler.
+    pub slot: Option<u32>,
+    /// Transitions or items that it waits to insert or draw.
+    pub wanted: u64,
+    /// When the wait began, milliseconds since 1970.
+    pub since_unix_ms: u64,
+    /// Count of the other side that it waits for.
+    pub needed: u64,
+}
+
+/// Statistics of a rate limiter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimiterStats {
+    /// The limits; `None` if the stored words are damaged.
+    pub limits: Option<RateLimiter>,
+    /// Counts that they compare.
+    pub counts: LimiterCounts,
+    /// Transitions that may be inserted now.
+    pub may_insert: u64,
+    /// Items that may be drawn now.
+    pub may_sample: u64,
+    /// Whether a sampler lives.
+    pub has_sampler: bool,
+    /// The writers.
+    pub writers: LimiterSideStats,
+    /// The samplers.
+    pub samplers: LimiterSideStats,
+    /// Processes that wait now.
+    pub waiters: Vec<LimiterWaiter>,
+}
+
+/// Returns the statistics of the limiter of a ring, if it has one. O(lanes + reader slots).
+pub(crate) fn of(store: &RingStore) -> Option<LimiterStats> {
+    let table = store.limiter()?;
+    let limits = current(table).map(|(limits, _)| limits);
+    let counts = counts(table);
+    let LimiterCounts { inserts, samples, deletes } = counts;
+    let waits = |mark: WaitMark| (mark.since_unix_ms != 0).then_some(mark);
+    let of_lanes = (0..store.spec().lanes).filter_map(|lane| {
+        let mark = waits(table.writer_mark(lane))?;
+        // A mark of a killed process stays until the lane is claimed again.
+        store.lane_held(lane).then(|| LimiterWaiter {
+            pid: store.lane(lane).map_or(0, |lane| lane.pid()),
+            lane: Some(lane),
+            slot: None,
+            wanted: mark.wanted,
+            since_unix_ms: mark.since_unix_ms,
+            needed: limits.map_or(0, |limits| {
+                limits.samples_needed(inserts.saturating_add(mark.wanted), deletes)
+            }),
+        })
+    });
+    let of_slots = (0..store.spec().reader_slots).filter_map(|slot| {
+        let mark = waits(table.sampler_mark(slot))?;
+        store.reader_held(slot).then(|| LimiterWaiter {
+            pid: store.reader(slot).map_or(0, |record| record.pid),
+            lane: None,
+            slot: Some(slot),
+            wanted: mark.wanted,
+            since_unix_ms: mark.since_unix_ms,
+            needed: limits.map_or(0, |limits| {
+                limits.inserts_needed(samples.saturating_add(mark.wanted), deletes)
+            }),
+        })
+    });
+    let waiters: Vec<LimiterWaiter> = of_lanes.chain(of_slots).collect();
+    let waiting = |of: fn(&LimiterWaiter) -> bool| waiters.iter().filter(|w| of(w)).count() as u64;
+    Some(LimiterStats {
+        limits,
+        counts,
+        may_insert: limits.map_or(0, |l| l.most_inserts(samples, deletes).saturating_sub(inserts)),
+        may_sample: limits.map_or(0, |l| l.most_samples(inserts, deletes).saturating_sub(samples)),
+        has_sampler: store.has_sampler(),
+        writers: side(table, LimitedSide::Inserts, waiting(|waiter| waiter.lane.is_some())),
+        samplers: side(table, LimitedSide::Samples, waiting(|waiter| waiter.slot.is_some())),
+        waiters,
+    })
+}
+
+fn side(table: &LimiterTable, side: LimitedSide, waiting: u64) -> LimiterSideStats {
+    let (waits, waited_ns) = table.counter(side).waits();
+    LimiterSideStats { waiting, waits, waited: Duration::from_nanos(waited_ns) }
+}

@@ -1,0 +1,187 @@
+//! Draws from a ring with a rate limiter: they wait for writers, and are counted in items.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backcast_layout::{Kind, SegmentError};
+
+use super::Sampler;
+use crate::error::{LimitError, SampleError};
+use crate::limiter::gate::DrawGate;
+use crate::limiter::waiting::{Caller, LongWait};
+
+impl Sampler {
+    /// Sets the longest wait for the rate limiter; `None` waits for ever. A ring without one never
+    /// waits for it.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        if let Some(gate) = &mut self.gate {
+            gate.settings.timeout = timeout;
+        }
+    }
+
+    /// Returns the report of a long wait for the rate limiter, to be read while the sampler waits.
+    /// `None` for a ring without one.
+    #[must_use]
+    pub fn long_wait(&self) -> Option<Arc<LongWait>> {
+        self.gate.as_ref().map(DrawGate::long_wait)
+    }
+
+    /// Whether the ring has a rate limiter.
+    pub(super) fn is_limited(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Takes a batch from what the rate limiter allows, waiting for it since `since`.
+    #[cold]
+    pub(super) fn take_turn(
+        &self,
+        batch: usize,
+        since: Instant,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SampleError> {
+        let Some(gate) = &self.gate else { return Ok(()) };
+        let unlinked = || self.ring.refuses_as_unlinked();
+        let mut caller = Caller { interrupted, unlinked: &unlinked, since };
+        gate.take(batch as u64, &mut caller).map_err(|stopped| match stopped {
+            LimitError::Unlinked => {
+                let name = self.ring.name().unwrap_or_default().to_owned();
+                SegmentError::Unlinked { kind: Kind::Ring, name }.into()
+            }
+            stopped => stopped.into(),
+        })
+    }
+
+    /// Gives back what was taken for batches that were not returned.
+    #[cold]
+    pub(super) fn give_back(&self, items: u64) {
+        if let Some(gate) = &self.gate {
+            gate.give_back(items);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::LimitedCall;
+    use crate::limiter::limits::{LimiterCounts, RateLimiter};
+    use crate::{
+        BatchesOptions, Boundary, DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
+        WriterOptions,
+    };
+
+    fn ring(limiter: RateLimiter) -> Ring {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        Ring::heap(&schema, RingOptions::with_capacity(200).limiter(limiter)).unwrap()
+    }
+
+    /// Appends so many transitions of one episode.
+    fn fill(ring: &Ring, transitions: u64) {
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for _ in 0..=transitions {
+            let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+    }
+
+    fn counts(ring: &Ring) -> LimiterCounts {
+        ring.limiter().unwrap().counts()
+    }
+
+    #[test]
+    fn a_sampler_that_is_held_back_says_for_what_it_waits() {
+        let ring = ring(RateLimiter::ratio(4.0, 50, 40.0));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.set_timeout(Some(Duration::ZERO));
+        fill(&ring, 49);
+        let state = sampler.state();
+        let refused = sampler.sample(8).unwrap_err();
+        let SampleError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };
+        assert_eq!(
+            (wait.call, wait.wanted, wait.inserts, wait.samples, wait.needed),
+            (LimitedCall::Draw, 8, 49, 0, 50)
+        );
+        assert_eq!((sampler.state(), counts(&ring).samples), (state, 0));
+        fill(&ring, 1);
+        for drawn in 1..=5 {
+            sampler.sample(8).unwrap();
+            assert_eq!(counts(&ring).samples, 8 * drawn);
+        }
+        let SampleError::Limited(LimitError::TimedOut(wait)) = sampler.sample(8).unwrap_err()
+        else {
+            panic!("the band is used up");
+        };
+        assert_eq!((wait.samples, wait.needed), (40, 52));
+        let stats = ring.stats().limiter.unwrap();
+        assert_eq!((stats.samplers.waits, stats.samplers.waiting, stats.has_sampler), (0, 0, true));
+        drop(sampler);
+        assert!(!ring.stats().limiter.unwrap().has_sampler);
+    }
+
+    #[test]
+    fn a_batch_beyond_the_error_band_is_refused_at_once() {
+        let ring = ring(RateLimiter::ratio(4.0, 50, 40.0));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let refused = sampler.sample(81).unwrap_err();
+        let never = LimitError::Never {
+            what: "a draw",
+            wanted: 81,
+            most: 80,
+            limits: "min_size 50, samples_per_insert 4, error band 160 to 240".to_owned(),
+        };
+        assert!(matches!(&refused, SampleError::Limited(error) if *error == never), "{refused}");
+    }
+
+    #[test]
+    fn a_draw_that_fails_gives_back_what_it_took() {
+        let ring = ring(RateLimiter::min_size(1));
+        fill(&ring, 5);
+        let options = SamplerOptions::seeded(1).history(9).boundary(Boundary::Reject);
+        let mut sampler = ring.sampler(options).unwrap();
+        let refused = sampler.sample(4).unwrap_err();
+        assert!(matches!(refused, SampleError::NoWindow { .. }), "{refused}");
+        assert_eq!(counts(&ring).samples, 0);
+        // Named rows are not drawn.
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let index = sampler.sample(4).unwrap().index();
+        sampler.gather(&index).unwrap();
+        assert_eq!(counts(&ring).samples, 4);
+    }
+
+    #[test]
+    fn batches_that_were_drawn_ahead_and_not_returned_are_given_back() {
+        let ring = ring(RateLimiter::min_size(1));
+        fill(&ring, 50);
+        let sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let mut batches = sampler.batches(8, BatchesOptions::prefetch(4)).unwrap();
+        for _ in 0..3 {
+            batches.next().unwrap().unwrap();
+        }
+        let mut sampler = batches.into_sampler();
+        assert_eq!(counts(&ring).samples, 24);
+        sampler.sample(8).unwrap();
+        assert_eq!(counts(&ring).samples, 32);
+    }
+
+    #[test]
+    fn an_iterator_that_waits_is_stopped_and_times_out() {
+        let ring = ring(RateLimiter::min_size(10));
+        for prefetch in [0, 2] {
+            let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            sampler.set_timeout(Some(Duration::from_millis(30)));
+            let mut batches = sampler.batches(8, BatchesOptions::prefetch(prefetch)).unwrap();
+            let refused = batches.next().unwrap().unwrap_err();
+            let SampleError::Limited(LimitError::TimedOut(wait)) = refused else {
+                panic!("{refused}");
+            };
+            assert!(wait.waited_ms >= 30);
+            let mut sampler = batches.into_sampler();
+            sampler.set_timeout(None);
+            let mut batches = sampler.batches(8, BatchesOptions::prefetch(prefetch)).unwrap();
+            assert!(batches.next_within(Duration::from_millis(1)).is_pending());
+            assert!(batches.next_within(Duration::from_millis(1)).is_pending());
+            drop(batches);
+        }
+        assert_eq!(counts(&ring).samples, 0);
+    }
+}

@@ -1,0 +1,359 @@
+//! Appends to a ring with a rate limiter: they wait for samplers, and are counted in transitions.
+//!
+//! A row completes a transition unless it begins an episode: so an episode of n transitions, which
+//! takes n + 1 rows, counts n, and the FINAL row that ends it counts the last one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backcast_layout::protocol::notify;
+
+use super::{OwnLane, Writer};
+use crate::autoreset::AutoresetMode;
+use crate::error::{AppendError, LimitError};
+use crate::index::RowIndex;
+use crate::limiter::waiting::{Caller, LongWait};
+use crate::writer::step::Step;
+
+impl Writer {
+    /// Sets the longest wait for the rate limiter; `None` waits for ever. A ring without one never
+    /// waits for it.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        if let Some(gate) = &mut self.gate {
+            gate.settings.timeout = timeout;
+        }
+    }
+
+    /// Returns the report of a long wait for the rate limiter, to be read while the writer waits.
+    /// `None` for a ring without one.
+    #[must_use]
+    pub fn long_wait(&self) -> Option<Arc<LongWait>> {
+        self.gate.as_ref().map(|gate| gate.long_wait())
+    }
+
+    /// Appends a step once the rate limiter lets it through.
+    #[inline(never)]
+    pub(super) fn append_limited(
+        &mut self,
+        step: &Step<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<&[RowIndex], AppendError> {
+        let wanted = self.wanted(step);
+        if wanted > self.room() {
+            // A step that is refused is refused before it waits.
+            self.check_steps(step, 1)?;
+            self.pass_limiter(wanted, interrupted)?;
+        }
+        let before = self.transitions();
+        let appended = self.append_now(step, interrupted);
+        self.count_inserts(before);
+        appended?;
+        notify(&self.ring.store().published());
+        Ok(&self.indices)
+    }
+
+    /// Returns the transitions that may be inserted as of the last look at the limits.
+    pub(super) fn room(&self) -> u64 {
+        self.gate.as_ref().map_or(u64::MAX, |gate| gate.room())
+    }
+
+    /// Returns the rows that the rate limiter lets through without a wait.
+    pub(super) fn rows_let_through(&self) -> usize {
+        usize::try_from(self.room()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns [`transitions`](Self::transitions) in a ring with a rate limiter, else 0.
+    pub(super) fn transitions_if_limited(&self) -> u64 {
+        if self.gate.is_some() { self.transitions() } else { 0 }
+    }
+
+    /// Returns [`wanted`](Self::wanted) in a ring with a rate limiter, else 0.
+    pub(super) fn wanted_if_limited(&self, step: &Step<'_>) -> u64 {
+        if self.gate.is_some() { self.wanted(step) } else { 0 }
+    }
+
+    /// Waits until `wanted` transitions may be inserted.
+    pub(super) fn pass_limiter(
+        &mut self,
+        wanted: u64,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), AppendError> {
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        let ring = &self.ring;
+        if wanted > gate.room() {
+            // Rows of the same call that were published already.
+            notify(&ring.store().published());
+        }
+        let unlinked = || ring.refuses_as_unlinked();
+        let mut caller = Caller { interrupted, unlinked: &unlinked, since: Instant::now() };
+        gate.pass(wanted, &mut caller).map_err(|stopped| match stopped {
+            LimitError::Unlinked => {
+                AppendError::Unlinked { ring: ring.name().unwrap_or_default().to_owned() }
+            }
+            stopped => stopped.into(),
+        })
+    }
+
+    /// Counts what was published since the lanes had completed `before` transitions.
+    pub(super) fn count_inserts(&self, before: u64) {
+        if let Some(gate) = &self.gate {
+            gate.count(self.transitions().wrapping_sub(before));
+        }
+    }
+
+    /// Returns the transitions that the lanes have completed, up to a constant.
+    pub(super) fn transitions(&self) -> u64 {
+        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(lane.transitions()))
+    }
+
+    /// Returns the transitions that a step completes if it is appended.
+    pub(super) fn wanted(&self, step: &Step<'_>) -> u64 {
+        let ends = |i: usize| {
+            let flag = |flags: &[bool]| flags.get(i).copied().unwrap_or(false);
+            flag(step.terminated) || flag(step.truncated)
+        };
+        let brings_final = self.mode != AutoresetMode::NextStep;
+        let of = |(i, lane): (usize, &OwnLane)| {
+            let row = u64::from(lane.clock.has_begun());
+            row + u64::from(brings_final && ends(i) && !lane.clock.awaits_final())
+        };
+        self.lanes.iter().enumerate().map(of).sum()
+    }
+}
+
+impl OwnLane {
+    /// Returns the transitions that the lane has completed, up to a constant: the rows that do not
+    /// begin an episode.
+    fn transitions(&self) -> u64 {
+        self.memory.head().wrapping_sub(self.clock.begun())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::LimitedCall;
+    use crate::limiter::limits::{NoLearner, RateLimiter};
+    use crate::{DType, Ring, RingOptions, SamplerOptions, Schema, WriterOptions};
+
+    fn ring(lanes: u32, limiter: RateLimiter) -> Ring {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(400).lanes(lanes).limiter(limiter);
+        Ring::heap(&schema, options).unwrap()
+    }
+
+    fn writer(ring: &Ring, lanes: u32, mode: AutoresetMode) -> Writer {
+        ring.writer(WriterOptions::lanes(lanes).autoreset(mode)).unwrap()
+    }
+
+    /// Appends a step; a wait is interrupted.
+    fn append(writer: &mut Writer, ends: &[bool], next: Option<u8>) -> Result<(), AppendError> {
+        let lanes = ends.len();
+        let (obs, next) = (vec![7_u8; lanes], next.map(|next| vec![next; lanes]));
+        let (columns, last) = ([&obs[..]], [&obs[..]]);
+        let next = next.as_ref().map(|next| [&next[..]]);
+        let finals = ends.contains(&true) && writer.mode != AutoresetMode::NextStep;
+        let step = Step {
+            columns: &columns,
+            terminated: ends,
+            truncated: &vec![false; lanes],
+            next_obs: next.as_ref().map(|next| &next[..]),
+            final_obs: finals.then_some(&last),
+        };
+        writer.append_until(&step, &mut || true).map(drop)
+    }
+
+    fn inserts(ring: &Ring) -> u64 {
+        ring.limiter().unwrap().counts().inserts
+    }
+
+    #[test]
+    fn inserts_are_the_transitions_that_can_be_drawn() {
+        let open = RateLimiter::min_size(1);
+        for (mode, lanes) in [
+            (AutoresetMode::NextStep, 1),
+            (AutoresetMode::NextStep, 3),
+            (AutoresetMode::SameStep, 1),
+            (AutoresetMode::SameStep, 3),
+            (AutoresetMode::Disabled, 1),
+        ] {
+            let ring = ring(lanes, open);
+            let mut dice = 1_u64;
+            for round in 0..3 {
+                let mut writer = writer(&ring, lanes, mode);
+                for step in 0..20 {
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let ends: Vec<bool> =
+                        (0..lanes).map(|lane| dice >> (60 - lane) & 3 == 0).collect();
+                    let next = (round == 1).then_some(if step % 7 == 0 { 9 } else { 7 });
+                    let before = (writer.wanted_of(&ends), inserts(&ring));
+                    append(&mut writer, &ends, next).unwrap();
+                    assert_eq!(inserts(&ring) - before.1, before.0, "{mode} {lanes} {step}");
+                    if step % 9 == 8 {
+                        writer.restart(&vec![true; lanes as usize]).unwrap();
+                    }
+                }
+                drop(writer);
+                assert_eq!(inserts(&ring), ring.len(), "{mode} {lanes} {round}");
+            }
+        }
+    }
+
+    impl Writer {
+        fn wanted_of(&self, ends: &[bool]) -> u64 {
+            self.wanted(&Step {
+                columns: &[],
+                terminated: ends,
+                truncated: &vec![false; ends.len()],
+                next_obs: None,
+                final_obs: None,
+            })
+        }
+    }
+
+    #[test]
+    fn many_steps_at_once_and_reserved_rows_are_counted_and_held_back_alike() {
+        let ring = ring(1, RateLimiter::queue(10));
+        let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
+        let (obs, flags) = ([7_u8; 30], [false; 30]);
+        let columns = [&obs[..]];
+        let step = Step {
+            columns: &columns,
+            terminated: &flags,
+            truncated: &flags,
+            next_obs: None,
+            final_obs: None,
+        };
+        let refused = writer.extend_until(&step, &mut || true).unwrap_err();
+        let AppendError::After { appended: 11, asked: 30, source } = refused else {
+            panic!("{refused}");
+        };
+        assert!(matches!(*source, AppendError::Limited(LimitError::Interrupted { .. })));
+        assert_eq!((inserts(&ring), ring.len()), (10, 10));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.sample(3).unwrap();
+        for _ in 0..3 {
+            let mut row = writer.reserve_until(&mut || true).unwrap();
+            row.column("obs").unwrap().fill(3_u8);
+            row.commit(false, false).unwrap();
+        }
+        assert_eq!((inserts(&ring), ring.len()), (13, 13));
+        let refused = writer.reserve_until(&mut || true).unwrap_err();
+        assert!(matches!(refused, AppendError::Limited(LimitError::Interrupted { .. })));
+    }
+
+    #[test]
+    fn a_writer_that_is_held_back_says_for_what_it_waits() {
+        let ring = ring(1, RateLimiter::ratio(2.0, 5, 4.0));
+        let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
+        // The first row begins an episode: 5 more transitions are free, and 2 are in the band.
+        for _ in 0..8 {
+            append(&mut writer, &[false], None).unwrap();
+        }
+        writer.set_timeout(Some(Duration::ZERO));
+        let refused = append(&mut writer, &[false], None).unwrap_err();
+        let AppendError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };
+        assert_eq!(
+            (wait.call, wait.wanted, wait.inserts, wait.samples, wait.needed),
+            (LimitedCall::Append { lane: 0 }, 1, 7, 0, 2)
+        );
+        assert!(!wait.has_peers && wait.peers.is_empty());
+        let stats = ring.stats().limiter.unwrap();
+        assert_eq!((stats.may_insert, stats.may_sample), (0, 8));
+        assert_eq!((stats.writers.waits, stats.writers.waiting, stats.has_sampler), (0, 0, false));
+        assert_eq!(ring.len(), 7);
+    }
+
+    #[test]
+    fn a_long_wait_is_reported_once() {
+        let ring = ring(1, RateLimiter::queue(1));
+        let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
+        append(&mut writer, &[false], None).unwrap();
+        append(&mut writer, &[false], None).unwrap();
+        writer.gate.as_mut().unwrap().settings.report_after = Duration::ZERO;
+        let long = writer.long_wait().unwrap();
+        let (mut reports, mut looks) = (Vec::new(), 0);
+        let flags = [false];
+        let columns = [&[7_u8][..]];
+        let step = Step {
+            columns: &columns,
+            terminated: &flags,
+            truncated: &flags,
+            next_obs: None,
+            final_obs: None,
+        };
+        let waited = writer.append_until(&step, &mut || {
+            if looks > 0 {
+                let stats = ring.stats().limiter.unwrap();
+                assert_eq!((stats.writers.waiting, stats.waiters[0].lane), (1, Some(0)));
+                assert_eq!((stats.waiters[0].wanted, stats.waiters[0].needed), (1, 1));
+            }
+            reports.extend(long.take());
+            looks += 1;
+            looks == 3
+        });
+        assert!(waited.is_err());
+        assert_eq!(reports.len(), 1);
+        assert!(reports[0].contains("needs 1 samples, there are 0"), "{}", reports[0]);
+        let stats = ring.stats().limiter.unwrap();
+        assert_eq!((stats.waiters.len(), stats.writers.waits), (0, 1));
+        assert!(stats.writers.waited > Duration::ZERO);
+    }
+
+    #[test]
+    fn without_a_sampler_writers_do_what_the_limiter_says() {
+        let ring = ring(1, RateLimiter::queue(1).no_learner(NoLearner::Pass));
+        let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
+        for _ in 0..5 {
+            append(&mut writer, &[false], None).unwrap();
+        }
+        let limiter = ring.limiter().unwrap();
+        limiter.set(RateLimiter::queue(1).no_learner(NoLearner::Error)).unwrap();
+        let refused = append(&mut writer, &[false], None).unwrap_err();
+        assert!(matches!(refused, AppendError::Limited(LimitError::NoLearner(_))), "{refused}");
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let waits = append(&mut writer, &[false], None).unwrap_err();
+        assert!(matches!(waits, AppendError::Limited(LimitError::Interrupted { .. })), "{waits}");
+        sampler.sample(4).unwrap();
+        append(&mut writer, &[false], None).unwrap();
+    }
+
+    #[test]
+    fn an_append_beyond_the_error_band_is_refused_at_once() {
+        let ring = ring(8, RateLimiter::queue(5));
+        let mut writer = writer(&ring, 8, AutoresetMode::NextStep);
+        append(&mut writer, &[false; 8], None).unwrap();
+        let refused = append(&mut writer, &[false; 8], None).unwrap_err();
+        let AppendError::Limited(LimitError::Never { wanted: 8, most: 5, .. }) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(inserts(&ring), 0);
+    }
+
+    #[test]
+    fn changed_limits_are_in_force_at_the_next_append() {
+        let ring = ring(1, RateLimiter::queue(100));
+        let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
+        let limiter = ring.limiter().unwrap();
+        for _ in 0..4 {
+            append(&mut writer, &[false], None).unwrap();
+        }
+        assert!(writer.room() > 90);
+        limiter.set(RateLimiter::queue(2)).unwrap();
+        assert_eq!(writer.room(), 0);
+        assert!(append(&mut writer, &[false], None).is_err());
+        limiter.set_enabled(false).unwrap();
+        for _ in 0..4 {
+            append(&mut writer, &[false], None).unwrap();
+        }
+        limiter.set_enabled(true).unwrap();
+        assert!(append(&mut writer, &[false], None).is_err());
+        assert_eq!((inserts(&ring), limiter.limits().unwrap()), (7, RateLimiter::queue(2)));
+        // Many changes, so that the generation begins anew.
+        for _ in 0..1 << 15 {
+            limiter.set(RateLimiter::queue(2)).unwrap();
+        }
+        assert!(append(&mut writer, &[false], None).is_err());
+        assert_eq!(inserts(&ring), 7);
+    }
+}

@@ -1,0 +1,184 @@
+//! `backcast limiter`: shows, changes and switches the rate limiter of a ring.
+
+use backcast_core::{Base, LimiterError, NoLearner, RateLimiter};
+use serde::Serialize;
+
+use crate::cli::console::Console;
+use crate::cli::outcome::{CommandError, Exit, Fails};
+use crate::cli::ring_errors::exit_of;
+use crate::objects::find::join;
+use crate::objects::ring_report::LimiterReport;
+use crate::text::parse::{one_of, whole};
+
+/// Words of `--no-learner`.
+const NO_LEARNER: [&str; 3] = ["wait", "pass", "error"];
+/// Most transitions that a limiter counts.
+const MOST: u64 = (1 << 48) - 1;
+
+/// Show, change or switch off the rate limiter of a ring.
+///
+/// A change is in force for every process at its next append or draw, and processes that wait
+/// decide anew. What was inserted and drawn stays counted. Without options nothing changes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  backcast limiter pong
+  backcast limiter pong --off
+  backcast limiter pong --samples-per-insert 8 --min-size 1_000 --error-buffer 800
+  backcast limiter pong --min-size 1_000 --on")]
+pub(crate) struct Args {
+    /// Name of the ring.
+    name: String,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Switch it on.
+    #[arg(long, conflicts_with = "off")]
+    on: bool,
+    /// Switch it off: neither side waits until it is switched on.
+    #[arg(long)]
+    off: bool,
+}
+
+/// Options that describe the limits of a rate limiter.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Rate limiter")]
+pub(crate) struct LimitArgs {
+    /// Items to be drawn for each transition. Without it draws wait for --min-size alone.
+    #[arg(long, value_name = "ITEMS", requires = "error_buffer", allow_negative_numbers = true)]
+    pub(crate) samples_per_insert: Option<f64>,
+    /// Transitions before the first draw [default: 1].
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST))]
+    pub(crate) min_size: Option<u64>,
+    /// Items that samplers may be ahead or behind.
+    #[arg(
+        long,
+        value_name = "ITEMS",
+        requires = "samples_per_insert",
+        allow_negative_numbers = true
+    )]
+    pub(crate) error_buffer: Option<f64>,
+    /// A queue: as many items drawn as transitions inserted, and at most N fewer.
+    #[arg(long, value_name = "N", value_parser = whole(1..=MOST),
+          conflicts_with_all = ["samples_per_insert", "min_size", "error_buffer"])]
+    pub(crate) queue: Option<u64>,
+    /// When no sampler lives, a writer that is held back: wait, pass or error.
+    #[arg(long, value_name = "WHAT", value_parser = one_of::<NoLearner>(&NO_LEARNER))]
+    pub(crate) no_learner: Option<NoLearner>,
+}
+
+impl LimitArgs {
+    /// Returns the limits; `None` if none are given.
+    pub(crate) fn limits(&self) -> Option<RateLimiter> {
+        let least = self.min_size.unwrap_or(1);
+        match (self.samples_per_insert, self.error_buffer, self.queue) {
+            (Some(ratio), Some(error), _) => Some(RateLimiter::ratio(ratio, least, error)),
+            (_, _, Some(size)) => Some(RateLimiter::queue(size)),
+            _ => self.min_size.map(RateLimiter::min_size),
+        }
+    }
+}
+
+/// JSON of a limiter.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    action: &'static str,
+    name: &'a str,
+    #[serde(flatten)]
+    limiter: &'a LimiterReport,
+}
+
+impl Fails for LimiterError {
+    fn exit(&self) -> Exit {
+        match self {
+            LimiterError::Segment(error) => exit_of(error),
+            LimiterError::NoLimiter | LimiterError::Damaged => Exit::FoundProblems,
+            _ => Exit::WrongUsage,
+        }
+    }
+}
+
+pub(crate) fn run(
+    args: &Args,
+    base: &Base,
+    console: &mut Console<'_>,
+) -> Result<Exit, CommandError> {
+    let ring = join(base, &args.name)?;
+    let limiter = ring.limiter().ok_or(LimiterError::NoLimiter)?;
+    let changed = args.asked(|| limiter.limits())?;
+    if let Some(limits) = changed {
+        limiter.set(limits)?;
+    }
+    let stats = ring.stats().limiter.ok_or(LimiterError::NoLimiter)?;
+    let report = LimiterReport::from(&stats);
+    if console.json() {
+        let action = if changed.is_some() { "changed" } else { "shown" };
+        console.object(&Shown { action, name: &args.name, limiter: &report });
+    } else {
+        let facts = report.facts().into_iter().map(|(name, value)| vec![name.to_owned(), value]);
+        console.facts(&facts.collect::<Vec<_>>());
+    }
+    Ok(Exit::Done)
+}
+
+impl Args {
+    /// Returns the limits that were asked for; `None` to leave them. `now` returns those in force,
+    /// of which only the switch and `no_learner` are kept if others are given.
+    fn asked(
+        &self,
+        now: impl FnOnce() -> Result<RateLimiter, LimiterError>,
+    ) -> Result<Option<RateLimiter>, LimiterError> {
+        let asked = self.limits.limits();
+        let no_learner = self.limits.no_learner;
+        if asked.is_none() && no_learner.is_none() && !self.on && !self.off {
+            return Ok(None);
+        }
+        let (mut limits, before) = match (asked, now()) {
+            (Some(asked), Ok(before)) => (asked, before),
+            // Damaged limits are replaced.
+            (Some(asked), Err(_)) => (asked, asked),
+            (None, before) => {
+                let before = before?;
+                (before, before)
+            }
+        };
+        limits = limits.no_learner(no_learner.unwrap_or(before.no_learner_choice()));
+        Ok(Some(limits.enabled(self.on || (before.is_enabled() && !self.off))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(limits: LimitArgs) -> Args {
+        Args { name: "pong".to_owned(), limits, on: false, off: false }
+    }
+
+    #[test]
+    fn options_describe_whole_limits_and_keep_the_switches() {
+        let none = LimitArgs::default;
+        let now = RateLimiter::ratio(8.0, 100, 80.0).no_learner(NoLearner::Pass).enabled(false);
+        let of = |args: Args| args.asked(|| Ok(now)).unwrap();
+        assert_eq!(of(args(none())), None);
+        assert_eq!(of(Args { on: true, ..args(none()) }), Some(now.enabled(true)));
+        assert_eq!(of(Args { off: true, ..args(none()) }), Some(now));
+        let error = LimitArgs { no_learner: Some(NoLearner::Error), ..none() };
+        assert_eq!(of(args(error)), Some(now.no_learner(NoLearner::Error)));
+        let queue = LimitArgs { queue: Some(5), ..none() };
+        let expected = RateLimiter::queue(5).no_learner(NoLearner::Pass);
+        assert_eq!(of(Args { on: true, ..args(queue) }), Some(expected));
+        let least = LimitArgs { min_size: Some(7), ..none() };
+        let expected = RateLimiter::min_size(7).no_learner(NoLearner::Pass).enabled(false);
+        assert_eq!(of(args(least)), Some(expected));
+        let ratio = LimitArgs { samples_per_insert: Some(2.0), error_buffer: Some(4.0), ..none() };
+        let damaged = args(ratio).asked(|| Err(LimiterError::Damaged)).unwrap();
+        assert_eq!(damaged, Some(RateLimiter::ratio(2.0, 1, 4.0)));
+        let refused = Args { off: true, ..args(none()) }.asked(|| Err(LimiterError::Damaged));
+        assert!(matches!(refused, Err(LimiterError::Damaged)));
+    }
+
+    #[test]
+    fn the_words_offered_are_those_that_are_taken() {
+        assert!(NO_LEARNER.iter().all(|word| word.parse::<NoLearner>().is_ok()));
+    }
+}

@@ -1,0 +1,470 @@
+//! `backcast.RateLimiter` and `backcast.Limiter`: limits between inserts and samples, and those of
+//! a ring.
+
+pub(crate) mod interrupts;
+mod stats;
+
+use backcast_core::{
+    Limiter as CoreLimiter, LimiterCounts, NoLearner, RateLimiter as CoreRateLimiter, Ring,
+    printable,
+};
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+pub(crate) use self::stats::as_dict;
+use crate::argument::{Argument, no_constructor, required, whole, wrong_type};
+use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::handle::Handle;
+
+/// Most transitions that a limiter counts.
+const MOST: u64 = (1 << 48) - 1;
+
+/// Limits between the transitions that writers insert and the items that samplers draw.
+///
+/// The semantics are those of Reverb's rate limiter. With ``diff = inserts * samples_per_insert -
+/// samples``, a draw of ``n`` items waits until ``inserts >= min_size`` and ``diff - n`` is at
+/// least the lower end of the error band; an append of ``n`` transitions waits until ``inserts + n
+/// <= min_size`` or ``diff + n * samples_per_insert`` is at most the upper end.
+///
+/// Give it to :meth:`ReplayBuffer.create` or to :meth:`Limiter.set`.
+///
+/// Parameters
+/// ----------
+/// samples_per_insert : float, optional
+///     Items to be drawn for each transition after the first ``min_size``. Left out, draws wait for
+///     ``min_size`` transitions, and appends never wait.
+/// min_size : int, default 1
+///     Transitions before the first draw.
+/// error_buffer : float or (float, float), optional
+///     Needed with ``samples_per_insert``: how many items the samplers may be ahead or behind,
+///     around ``min_size * samples_per_insert``; or both ends of the error band. It has to have
+///     room for a batch and an append.
+/// no_learner : {"wait", "pass", "error"}, default "wait"
+///     What a writer does that the limiter holds back while no sampler lives: it waits, and warns
+///     after 10 s; it appends all the same; it raises.
+/// enabled : bool, default True
+///     Whether it is on. While it is off, both sides are counted and neither waits.
+///
+/// Raises
+/// ------
+/// ArgumentError
+///     If the limits can never be satisfied.
+///
+/// Examples
+/// --------
+/// >>> limits = bc.RateLimiter(samples_per_insert=8, min_size=1_000, error_buffer=800)
+/// >>> limits.error_band
+/// (7200.0, 8800.0)
+/// >>> limits.can_sample(256, inserts=1_000), limits.can_insert(1, inserts=1_100)
+/// (True, False)
+#[pyclass(module = "backcast", name = "RateLimiter", frozen, eq)]
+#[derive(PartialEq)]
+pub(crate) struct RateLimiter {
+    limits: CoreRateLimiter,
+}
+
+impl RateLimiter {
+    /// Reads a limiter that was given for `what`.
+    pub(crate) fn given(value: &Bound<'_, PyAny>, what: &str) -> Result<CoreRateLimiter, Failure> {
+        let wanted = "a backcast.RateLimiter, such as RateLimiter(min_size=1_000)";
+        match value.cast::<Self>() {
+            Ok(limiter) => Ok(limiter.get().limits),
+            Err(_) => Err(wrong_type(value, what, wanted)),
+        }
+    }
+
+    fn checked(limits: CoreRateLimiter) -> Result<Self, Failure> {
+        limits.check(MOST).map_err(bad_argument)?;
+        Ok(Self { limits })
+    }
+}
+
+/// Reads the `no_learner` argument.
+fn no_learner_of(given: Argument<String>) -> Result<NoLearner, Failure> {
+    let word = given.get("no_learner", "\"wait\", \"pass\" or \"error\"")?;
+    word.parse().map_err(bad_argument)
+}
+
+/// Reads a count of transitions or items.
+fn count_of(given: Argument<i128>, what: &str) -> Result<u64, Failure> {
+    whole(given, what, "a whole number from 0 up", ErrorClass::Argument)
+}
+
+#[exact_arguments]
+#[pymethods]
+impl RateLimiter {
+    #[new]
+    #[pyo3(signature = (
+        samples_per_insert=None, min_size=1_i64.into(), error_buffer=None, *,
+        no_learner="wait".into(), enabled=true.into()
+    ))]
+    #[pyo3(text_signature = "(samples_per_insert=None, min_size=1, error_buffer=None, *, \
+                             no_learner='wait', enabled=True)")]
+    fn new(
+        samples_per_insert: Option<Argument<f64>>,
+        min_size: Argument<i128>,
+        error_buffer: Option<&Bound<'_, PyAny>>,
+        no_learner: Argument<String>,
+        enabled: Argument<bool>,
+    ) -> Result<Self, Failure> {
+        let wanted = "items per transition, a number above 0";
+        let ratio =
+            samples_per_insert.map(|given| given.get("samples_per_insert", wanted)).transpose()?;
+        let min_size = whole(min_size, "min_size", "transitions from 1 up", ErrorClass::Argument)?;
+        let error = error_buffer.map(error_of).transpose()?;
+        let limits = match (ratio, error) {
+            (None, None) => CoreRateLimiter::min_size(min_size),
+            (None, Some(_)) => {
+                return Err(bad_argument(
+                    "error_buffer is given, and samples_per_insert is not; give both, or neither \
+                     for a limiter of min_size alone",
+                ));
+            }
+            (Some(ratio), None) => {
+                return Err(bad_argument(format!(
+                    "samples_per_insert is {ratio}, and error_buffer is missing; give how many \
+                     items samplers may be ahead or behind, at least the batch size"
+                )));
+            }
+            (Some(ratio), Some(ErrorBuffer::Around(error))) => {
+                CoreRateLimiter::ratio(ratio, min_size, error)
+            }
+            (Some(ratio), Some(ErrorBuffer::Band(least, most))) => {
+                CoreRateLimiter::band(ratio, min_size, least, most)
+            }
+        };
+        let limits = limits.no_learner(no_learner_of(no_learner)?);
+        Self::checked(limits.enabled(enabled.get("enabled", "True or False")?))
+    }
+
+    /// Make the limits of a queue.
+    ///
+    /// As many items are drawn as transitions are inserted, and ``size`` fewer at most. It limits
+    /// counts: which transitions are drawn is up to the sampler.
+    ///
+    /// Parameters
+    /// ----------
+    /// size : int
+    ///     Transitions that writers may be ahead; at least the batch size.
+    /// no_learner : {"wait", "pass", "error"}, default "wait"
+    ///     What a writer does that the limiter holds back while no sampler lives.
+    ///
+    /// Returns
+    /// -------
+    /// RateLimiter
+    ///     With ``samples_per_insert`` 1 and the error band 0 to ``size``.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If ``size`` is 0.
+    ///
+    /// Examples
+    /// --------
+    /// >>> bc.RateLimiter.queue(64)
+    /// RateLimiter(samples_per_insert=1.0, min_size=1, error_buffer=(0.0, 64.0))
+    #[staticmethod]
+    #[pyo3(signature = (size=Argument::Missing, *, no_learner="wait".into()))]
+    #[pyo3(text_signature = "(size, *, no_learner='wait')")]
+    fn queue(size: Argument<i128>, no_learner: Argument<String>) -> Result<Self, Failure> {
+        let size = whole(size, "size", "transitions from 1 up", ErrorClass::Argument)?;
+        Self::checked(CoreRateLimiter::queue(size).no_learner(no_learner_of(no_learner)?))
+    }
+
+    /// Whether items may be drawn with these counts. Changes nothing.
+    ///
+    /// Parameters
+    /// ----------
+    /// items : int
+    ///     Items to be drawn.
+    /// inserts : int
+    ///     Transitions inserted.
+    /// samples : int, default 0
+    ///     Items drawn.
+    ///
+    /// Returns
+    /// -------
+    /// bool
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If a count is negative.
+    #[pyo3(signature = (
+        items=Argument::Missing, *, inserts=Argument::Missing, samples=0_i64.into()
+    ))]
+    #[pyo3(text_signature = "($self, items, *, inserts, samples=0)")]
+    fn can_sample(
+        &self,
+        items: Argument<i128>,
+        inserts: Argument<i128>,
+        samples: Argument<i128>,
+    ) -> Result<bool, Failure> {
+        let items = count_of(items, "items")?;
+        Ok(self.limits.can_sample(counts_of(inserts, samples)?, items))
+    }
+
+    /// Whether transitions may be inserted with these counts. Changes nothing.
+    ///
+    /// Parameters
+    /// ----------
+    /// transitions : int
+    ///     Transitions to be inserted.
+    /// inserts : int
+    ///     Transitions inserted.
+    /// samples : int, default 0
+    ///     Items drawn.
+    ///
+    /// Returns
+    /// -------
+    /// bool
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If a count is negative.
+    #[pyo3(signature = (
+        transitions=Argument::Missing, *, inserts=Argument::Missing, samples=0_i64.into()
+    ))]
+    #[pyo3(text_signature = "($self, transitions, *, inserts, samples=0)")]
+    fn can_insert(
+        &self,
+        transitions: Argument<i128>,
+        inserts: Argument<i128>,
+        samples: Argument<i128>,
+    ) -> Result<bool, Failure> {
+        let transitions = count_of(transitions, "transitions")?;
+        Ok(self.limits.can_insert(counts_of(inserts, samples)?, transitions))
+    }
+
+    /// Items to be drawn for each transition.
+    #[getter]
+    fn samples_per_insert(&self) -> f64 {
+        self.limits.samples_per_insert()
+    }
+
+    /// Transitions before the first draw.
+    #[getter]
+    fn min_size(&self) -> u64 {
+        self.limits.min_size_to_sample()
+    }
+
+    /// Both ends of the error band.
+    ///
+    /// The least and the largest ``inserts * samples_per_insert - samples``; infinite for a limiter
+    /// of ``min_size`` alone.
+    #[getter]
+    fn error_band(&self) -> (f64, f64) {
+        self.limits.error_band()
+    }
+
+    /// Behaviour of a writer while no sampler lives: "wait", "pass" or "error".
+    #[getter]
+    fn no_learner(&self) -> &'static str {
+        self.limits.no_learner_choice().as_str()
+    }
+
+    /// Whether it is on.
+    #[getter]
+    fn enabled(&self) -> bool {
+        self.limits.is_enabled()
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.limits.min_size_to_sample() ^ self.limits.samples_per_insert().to_bits()
+    }
+
+    fn __repr__(&self) -> String {
+        let (least, most) = self.limits.error_band();
+        let min_size = self.limits.min_size_to_sample();
+        let mut text = if most.is_infinite() {
+            format!("RateLimiter(min_size={min_size}")
+        } else {
+            let ratio = self.limits.samples_per_insert();
+            format!(
+                "RateLimiter(samples_per_insert={ratio:?}, min_size={min_size}, \
+                 error_buffer=({least:?}, {most:?})"
+            )
+        };
+        if self.limits.no_learner_choice() != NoLearner::Wait {
+            text = format!("{text}, no_learner='{}'", self.limits.no_learner_choice());
+        }
+        if !self.limits.is_enabled() {
+            text += ", enabled=False";
+        }
+        text + ")"
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let make = py.import("backcast._native")?.getattr("_restore_limiter")?;
+        let (least, most) = self.limits.error_band();
+        let ratio = self.limits.samples_per_insert();
+        let min_size = self.limits.min_size_to_sample();
+        let words = (ratio, min_size, least, most, self.no_learner(), self.enabled());
+        Ok((make, words).into_pyobject(py)?.into_any())
+    }
+}
+
+/// Makes the limiter of a pickled one.
+#[pyfunction]
+#[pyo3(signature = (ratio, min_size, least, most, no_learner, enabled))]
+pub(crate) fn _restore_limiter(
+    ratio: f64,
+    min_size: u64,
+    least: f64,
+    most: f64,
+    no_learner: &str,
+    enabled: bool,
+) -> Result<RateLimiter, Failure> {
+    let limits = CoreRateLimiter::band(ratio, min_size, least, most);
+    let no_learner = no_learner.parse().map_err(bad_argument)?;
+    RateLimiter::checked(limits.no_learner(no_learner).enabled(enabled))
+}
+
+fn counts_of(inserts: Argument<i128>, samples: Argument<i128>) -> Result<LimiterCounts, Failure> {
+    let inserts = count_of(inserts, "inserts")?;
+    let samples = count_of(samples, "samples")?;
+    Ok(LimiterCounts { inserts, samples, deletes: 0 })
+}
+
+enum ErrorBuffer {
+    Around(f64),
+    Band(f64, f64),
+}
+
+/// Reads the `error_buffer` argument.
+fn error_of(given: &Bound<'_, PyAny>) -> Result<ErrorBuffer, Failure> {
+    if let Ok(error) = given.extract::<f64>() {
+        return Ok(ErrorBuffer::Around(error));
+    }
+    if let Ok((least, most)) = given.extract::<(f64, f64)>() {
+        return Ok(ErrorBuffer::Band(least, most));
+    }
+    Err(wrong_type(given, "error_buffer", "a number of items, or both ends of the error band"))
+}
+
+/// Rate limiter of a ring, which all its processes share.
+///
+/// Found at :attr:`ReplayBuffer.limiter`. What is set here is in force for every process at its
+/// next append or draw, and processes that wait decide anew.
+///
+/// Examples
+/// --------
+/// >>> limits = bc.RateLimiter(samples_per_insert=4, min_size=50, error_buffer=100)
+/// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=1_000, limiter=limits)
+/// >>> buf.limiter.set(bc.RateLimiter(min_size=10))
+/// >>> buf.limiter.disable()
+/// >>> buf.limiter.enabled, buf.limiter.limits.min_size
+/// (False, 10)
+#[pyclass(module = "backcast", name = "Limiter", frozen)]
+pub(crate) struct Limiter {
+    handle: Handle<CoreLimiter>,
+}
+
+impl Limiter {
+    pub(crate) fn of(ring: &Ring, label: &str) -> Option<Self> {
+        let label = format!("the limiter of {label}");
+        Some(Self { handle: Handle::new(label, "take buf.limiter again", ring.limiter()?) })
+    }
+}
+
+#[exact_arguments]
+#[pymethods]
+impl Limiter {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(no_constructor("Limiter", "take buf.limiter of a ring created with limiter=..."))
+    }
+
+    /// Put other limits into force. The counts stay.
+    ///
+    /// Parameters
+    /// ----------
+    /// limits : RateLimiter
+    ///     The new limits, which are also on or off.
+    ///
+    /// Raises
+    /// ------
+    /// ArgumentError
+    ///     If ``min_size`` is beyond what the ring can hold.
+    #[pyo3(signature = (limits=None), text_signature = "($self, limits)")]
+    fn set(&self, py: Python<'_>, limits: Option<&Bound<'_, PyAny>>) -> Result<(), Failure> {
+        let limits = required(limits, "limits", "a backcast.RateLimiter")?;
+        let limits = RateLimiter::given(limits, "limits")?;
+        py.detach(|| self.handle.with(|limiter| Ok(limiter.set(limits)?)))
+    }
+
+    /// Switch the limiter on.
+    ///
+    /// What was inserted and drawn while it was off counts.
+    ///
+    /// Raises
+    /// ------
+    /// CorruptError
+    ///     If the stored limits are damaged; ``set`` replaces them.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn enable(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.handle.with(|limiter| Ok(limiter.set_enabled(true)?)))
+    }
+
+    /// Switch the limiter off: neither side waits until it is switched on.
+    ///
+    /// Raises
+    /// ------
+    /// CorruptError
+    ///     If the stored limits are damaged; ``set`` replaces them.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn disable(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.handle.with(|limiter| Ok(limiter.set_enabled(false)?)))
+    }
+
+    /// The limits in force.
+    #[getter]
+    fn limits(&self) -> Result<RateLimiter, Failure> {
+        self.handle.with(|limiter| Ok(RateLimiter { limits: limiter.limits()? }))
+    }
+
+    /// Whether the limiter is on.
+    #[getter]
+    fn enabled(&self) -> Result<bool, Failure> {
+        self.handle.with(|limiter| Ok(limiter.limits()?.is_enabled()))
+    }
+
+    /// Transitions inserted since the ring was created.
+    #[getter]
+    fn inserts(&self) -> Result<u64, Failure> {
+        self.handle.with(|limiter| Ok(limiter.counts().inserts))
+    }
+
+    /// Items drawn since the ring was created.
+    #[getter]
+    fn samples(&self) -> Result<u64, Failure> {
+        self.handle.with(|limiter| Ok(limiter.counts().samples))
+    }
+
+    fn __repr__(&self) -> String {
+        let state = self.handle.describe(|limiter| {
+            let counts = limiter.counts();
+            let limits =
+                limiter.limits().map_or_else(|e| e.to_string(), |limits| limits.to_string());
+            format!("{limits}; {} inserts, {} samples", counts.inserts, counts.samples)
+        });
+        printable(&format!("<backcast.Limiter: {}, {state}>", self.handle.label()))
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            ErrorClass::ArgumentType,
+            format!(
+                "{} cannot be pickled or copied; pickle the ReplayBuffer and take its limiter \
+                 there",
+                self.handle.label()
+            ),
+        ))
+    }
+}

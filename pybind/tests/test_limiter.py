@@ -1,0 +1,277 @@
+"""Rate limiters: what is refused, who waits for whom, and what ends a wait."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import backcast as bc
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Child
+
+COLUMNS: dict[str, Any] = {"obs": "f4"}
+STEP: dict[str, Any] = {"obs": 1.0, "terminated": False, "truncated": False}
+LIMITS = bc.RateLimiter(samples_per_insert=4, min_size=10, error_buffer=20)
+
+
+def ring(limits: bc.RateLimiter, **more: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - of create
+    """Make a private ring."""
+    return bc.ReplayBuffer.create(None, COLUMNS, capacity=200, limiter=limits, **more)
+
+
+def limiter(buf: bc.ReplayBuffer) -> bc.Limiter:
+    """Give the limiter of a ring that has one."""
+    found = buf.limiter
+    assert found is not None
+    return found
+
+
+def fill(writer: bc.Writer, transitions: int) -> None:
+    """Append so many transitions to a new episode."""
+    for _ in range(transitions + 1):
+        writer.append(**STEP)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"samples_per_insert": 0, "error_buffer": 5}, ["samples_per_insert is 0", "above 0"]),
+        ({"samples_per_insert": -1, "error_buffer": 5}, ["samples_per_insert is -1", "above 0"]),
+        ({"samples_per_insert": float("nan"), "error_buffer": 5}, ["samples_per_insert is NaN"]),
+        ({"samples_per_insert": 8}, ["error_buffer is missing", "batch size"]),
+        ({"error_buffer": 8}, ["samples_per_insert is not", "give both"]),
+        ({"min_size": 0}, ["min_size is 0", "at least 1"]),
+        ({"min_size": -3}, ["min_size is -3", "from 1 up"]),
+        ({"samples_per_insert": 8, "error_buffer": 3}, ["6 wide", "at least 4"]),
+        ({"samples_per_insert": 8, "error_buffer": -3}, ["11 to 5", "0 or more"]),
+        ({"samples_per_insert": 1, "error_buffer": (5, 9)}, ["begins at 5", "at most 1"]),
+        ({"min_size": 1, "no_learner": "perhaps"}, ["perhaps", '"wait", "pass" or "error"']),
+    ],
+)
+def test_limits_that_can_never_be_satisfied_are_refused(
+    arguments: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(bc.ArgumentError) as raised:
+        bc.RateLimiter(**arguments)
+    for word in words:
+        assert word in str(raised.value)
+
+
+def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path) -> None:
+    limits = bc.RateLimiter(min_size=100)
+    with pytest.raises(bc.ArgumentError, match=r"min_size is 100.*at most 98 transitions"):
+        bc.ReplayBuffer.create("held", COLUMNS, capacity=100, lanes=2, limiter=limits, dir=place)
+    assert bc.list(dir=place) == []
+    with ring(bc.RateLimiter(min_size=10)) as buf:
+        with pytest.raises(bc.ArgumentError, match=r"min_size is 300.*at most 199 transitions"):
+            limiter(buf).set(bc.RateLimiter(min_size=300))
+        assert limiter(buf).limits == bc.RateLimiter(min_size=10)
+
+
+def test_limits_show_compare_and_pickle() -> None:
+    assert (LIMITS.samples_per_insert, LIMITS.min_size) == (4, 10)
+    assert (LIMITS.error_band, LIMITS.no_learner, LIMITS.enabled) == ((20, 60), "wait", True)
+    for limits in [LIMITS, bc.RateLimiter(min_size=3, no_learner="pass"), bc.RateLimiter.queue(5)]:
+        assert pickle.loads(pickle.dumps(limits)) == limits == copy.copy(limits)
+        assert eval(repr(limits), {"RateLimiter": bc.RateLimiter}) == limits
+        assert hash(limits) == hash(copy.copy(limits))
+    assert bc.RateLimiter(min_size=3) != bc.RateLimiter(min_size=3, enabled=False)
+    assert LIMITS.can_sample(20, inserts=10)
+    assert not LIMITS.can_sample(21, inserts=10)
+    assert not LIMITS.can_sample(1, inserts=9)
+    assert LIMITS.can_insert(5, inserts=10)
+    assert not LIMITS.can_insert(6, inserts=10)
+    assert LIMITS.can_insert(6, inserts=10, samples=4)
+
+
+def test_a_ring_without_a_limiter_has_none_and_ignores_time_outs() -> None:
+    with bc.ReplayBuffer.create(None, COLUMNS, capacity=100) as buf:
+        assert buf.limiter is None
+        assert buf.stats()["limiter"] is None
+        with buf.writer(timeout=0) as writer:
+            fill(writer, 5)
+        assert buf.sample(4, timeout=0)["obs"].shape == (4,)
+
+
+def test_a_ring_that_is_attached_has_the_limiter_it_was_created_with(place: Path) -> None:
+    def create(limits: bc.RateLimiter | None) -> bc.ReplayBuffer:
+        return bc.ReplayBuffer.create(
+            "held", COLUMNS, capacity=100, limiter=limits, exist="attach", dir=place
+        )
+
+    with create(LIMITS) as buf:
+        limiter(buf).set(bc.RateLimiter(min_size=5))
+        with create(LIMITS) as again, bc.ReplayBuffer.attach("held", dir=place) as third:
+            assert limiter(again).limits == limiter(third).limits == bc.RateLimiter(min_size=5)
+        for other in [None, bc.RateLimiter(min_size=5)]:
+            with pytest.raises(bc.ExistsError, match="created with a limiter"):
+                create(other)
+
+
+def test_both_sides_time_out_with_who_waits_for_what() -> None:
+    with ring(LIMITS) as buf, buf.writer(timeout=0.01) as writer, buf.sampler(seed=1) as sampler:
+        with pytest.raises(bc.RateLimitTimeoutError) as raised:
+            sampler.sample(8, timeout=0.01)
+        for word in ["a draw of 8", "needs 10 transitions, there are 0", str(os.getpid())]:
+            assert word in str(raised.value)
+        fill(writer, 15)
+        with pytest.raises(TimeoutError) as held:
+            writer.append(**STEP)
+        for word in ["the writer of lane 0", "needs 4 samples, there are 0", "disable()"]:
+            assert word in str(held.value)
+        assert (limiter(buf).inserts, limiter(buf).samples, len(buf)) == (15, 0, 15)
+        sampler.sample(4)
+        writer.append(**STEP)
+        with pytest.raises(bc.RateLimitTimeoutError):
+            writer.extend(obs=[1] * 9, terminated=[False] * 9, truncated=[False] * 9)
+        with pytest.raises(bc.RateLimitTimeoutError):
+            writer.reserve()
+        seen = buf.stats()["limiter"]
+        assert (seen["inserts"], seen["samples"], seen["may_insert"]) == (16, 4, 0)
+        assert (seen["writers"]["waiting"], seen["writers"]["waits"]) == (0, 3)
+        assert seen["writers"]["waited_s"] > 0
+        assert seen["has_sampler"]
+
+
+def test_a_batch_or_an_append_beyond_the_band_is_refused_at_once() -> None:
+    with ring(bc.RateLimiter.queue(5), lanes=8) as buf:
+        with pytest.raises(bc.RateLimitError, match=r"a draw of 6 at once.*room for 5"):
+            buf.sample(6)
+        with buf.writer(8, "next_step") as writer:
+            step: dict[str, Any] = {
+                "obs": [1.0] * 8,
+                "terminated": [False] * 8,
+                "truncated": [False] * 8,
+            }
+            writer.append(**step)
+            with pytest.raises(bc.RateLimitError, match=r"an append of 8 at once.*room for 5"):
+                writer.append(**step)
+
+
+def test_without_a_sampler_writers_do_what_the_limiter_says() -> None:
+    with ring(bc.RateLimiter.queue(2, no_learner="pass")) as buf, buf.writer() as writer:
+        fill(writer, 8)
+        limiter(buf).set(bc.RateLimiter.queue(2, no_learner="error"))
+        with pytest.raises(bc.RateLimitError, match=r"living samplers: none.*start a learner"):
+            writer.append(**STEP)
+        assert len(buf) == 8
+
+
+def test_a_switched_off_limiter_holds_nobody_back() -> None:
+    with ring(LIMITS) as buf, buf.writer(timeout=0) as writer:
+        limiter(buf).disable()
+        fill(writer, 50)
+        assert buf.sample(100, timeout=0)["obs"].shape == (100,)
+        limiter(buf).enable()
+        assert (limiter(buf).inserts, limiter(buf).samples) == (50, 100)
+        with pytest.raises(bc.RateLimitTimeoutError):
+            writer.append(**STEP)
+
+
+def test_an_actor_and_a_learner_in_two_threads_keep_to_the_limits() -> None:
+    with ring(LIMITS) as buf:
+        seen = []
+
+        def act() -> None:
+            with buf.writer(timeout=60) as writer:
+                fill(writer, 150)
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        with buf.sampler(seed=1) as sampler:
+            for batch in sampler.batches(8, prefetch=2, limit=60, timeout=60):
+                seen.append(len(batch["obs"]))
+        limiter(buf).disable()
+        thread.join()
+        assert seen == [8] * 60
+        assert (limiter(buf).inserts, limiter(buf).samples) == (150, 480)
+
+
+@pytest.mark.parametrize("side", ["append", "sample"])
+def test_closing_ends_the_wait_of_another_thread(side: str) -> None:
+    raised: list[BaseException] = []
+    with ring(bc.RateLimiter.queue(1)) as buf:
+        writer, sampler = buf.writer(), buf.sampler(seed=1)
+        fill(writer, 1)
+        if side == "sample":
+            sampler.sample(1)
+
+        def wait() -> None:
+            try:
+                if side == "append":
+                    writer.append(**STEP)
+                else:
+                    sampler.sample(1)
+            except bc.ClosedError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not buf.stats()["limiter"]["waiters"]:
+            pass
+        (writer if side == "append" else sampler).close()
+        thread.join()
+        assert "was closed while this call waited" in str(raised[0])
+        writer.close()
+        sampler.close()
+
+
+CHILD = """
+import sys
+import backcast as bc
+buf = bc.ReplayBuffer.attach("held")
+writer, sampler = buf.writer(), buf.sampler(seed=1)
+step = {"obs": 1.0, "terminated": False, "truncated": False}
+print("ready", flush=True)
+try:
+    if sys.argv[1] == "append":
+        while True:
+            writer.append(**step)
+    elif sys.argv[1] == "batches":
+        next(sampler.batches(1, prefetch=int(sys.argv[2])))
+    else:
+        sampler.sample(1)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "how", [("append",), ("sample",), ("batches", "0"), ("batches", "2")], ids=" ".join
+)
+def test_ctrl_c_ends_every_wait(
+    place: Path, start: Callable[..., Child], how: tuple[str, ...]
+) -> None:
+    limits = bc.RateLimiter.queue(1)
+    with bc.ReplayBuffer.create("held", COLUMNS, capacity=50, limiter=limits, dir=place) as buf:
+        child = start(CHILD, *how)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        while not buf.stats()["limiter"]["waiters"]:
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted\n"
+        child.wait()
+
+
+def test_a_limiter_is_of_its_process_and_its_ring() -> None:
+    with ring(LIMITS) as buf:
+        found = limiter(buf)
+        assert repr(found) == (
+            "<backcast.Limiter: the limiter of a private ring, min_size 10, samples_per_insert 4, "
+            "error band 20 to 60; 0 inserts, 0 samples>"
+        )
+        ways: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
+        for how in ways:
+            with pytest.raises(bc.ArgumentTypeError, match="cannot be pickled or copied"):
+                how(found)
+    with pytest.raises(bc.ClosedError):
+        buf.limiter  # noqa: B018 - what is tested

@@ -1,0 +1,162 @@
+//! Limit counters: two processes count against each other, and each waits until the other's count
+//! has reached what it needs.
+//!
+//! A counter is one word: the count, a generation of the limits in the bits above it, and the bit
+//! [`WAITED`]. A process that waits for the count ([`listen`]) reads `seq`, lowers `wake_at` to the
+//! count that it needs, and sets the bit. That is an atomic change of the word that is counted in,
+//! so its result is the last look. A process that counts ([`count`], [`take`]) sees the bit in the
+//! result of its own change. Only if the count has reached `wake_at` does it reset `wake_at`, clear
+//! the bit, count `seq` up and wake all sleepers ([`wake`]).
+//!
+//! Why no wake-up is lost: the changes of one word have one order. Either the count comes first,
+//! and the waiting process sees it; or the bit comes first, and the counting process sees it.
+//! `seq` goes up after `wake_at` was reset: a process that lowered it before that is refused its
+//! sleep, or woken.
+//!
+//! A killed sleeper leaves the bit and `wake_at`, which cost one wake-up. A process killed in
+//! [`wake`] leaves sleepers to the limit of their sleep.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub use crate::layout::limiter_table::{COUNT, GENERATION, GENERATIONS, WAITED};
+
+/// Memory of a limit counter, and the kernel's part in it.
+pub trait LimitCounter {
+    /// Loads the word.
+    fn load(&self, order: Ordering) -> u64;
+    /// Adds to the word. Returns it as it was.
+    fn add(&self, n: u64, order: Ordering) -> u64;
+    /// Replaces the word if it is `current`. Returns the word that is there if not.
+    fn exchange(&self, current: u64, new: u64, order: Ordering) -> Result<u64, u64>;
+    /// Sets [`WAITED`]. Returns the word as it was.
+    fn set_waited(&self, order: Ordering) -> u64;
+    /// Clears [`WAITED`].
+    fn clear_waited(&self, order: Ordering);
+    /// Loads the count at which sleepers are to be woken.
+    fn load_wake_at(&self, order: Ordering) -> u64;
+    /// Lowers that count.
+    fn lower_wake_at(&self, to: u64, order: Ordering);
+    /// Resets that count: no process waits.
+    fn reset_wake_at(&self, order: Ordering);
+    /// Loads the count of wake-ups.
+    fn load_seq(&self, order: Ordering) -> u32;
+    /// Counts one wake-up.
+    fn count_seq(&self, order: Ordering);
+    /// Sleeps while the count of wake-ups is `expected`, for `limit` at most; may end early.
+    fn sleep(&self, expected: u32, limit: Duration);
+    /// Wakes all sleepers.
+    fn wake_all(&self);
+}
+
+/// Permission to sleep, from [`listen`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SleepTicket {
+    seq: u32,
+}
+
+impl SleepTicket {
+    /// Sleeps for `limit` at most, unless a process was woken since; may end early.
+    pub fn sleep<C: LimitCounter>(self, counter: &C, limit: Duration) {
+        counter.sleep(self.seq, limit);
+    }
+}
+
+/// Announces a process that waits until the count is `wake_at`. Returns the word at that moment:
+/// the caller must not sleep if it suffices.
+#[must_use]
+pub fn listen<C: LimitCounter>(counter: &C, wake_at: u64) -> (SleepTicket, u64) {
+    // ORDERING: acquire, so that `wake_at` is lowered after the wake-up that was read: pairs with
+    // the release in `wake`, which reset it.
+    let seq = counter.load_seq(Ordering::Acquire);
+    counter.lower_wake_at(wake_at, Ordering::Relaxed);
+    // ORDERING: release, so that a process that sees the bit sees `wake_at`; acquire, so that what
+    // was counted is seen. Pairs with the changes in `count` and `take`.
+    let word = counter.set_waited(Ordering::AcqRel);
+    (SleepTicket { seq }, word)
+}
+
+/// Adds to the count, and wakes the processes that waited for it. Returns the word after that. No
+/// system call if no process waits.
+#[inline]
+pub fn count<C: LimitCounter>(counter: &C, n: u64) -> u64 {
+    // ORDERING: release, so that a process that sees the count sees the rows that were published
+    // before; acquire, so that `wake_at` is seen with the bit.
+    let before = counter.add(n, Ordering::AcqRel);
+    if before & WAITED != 0 {
+        wake_if_reached(counter, (before & COUNT).saturating_add(n));
+    }
+    before.wrapping_add(n)
+}
+
+/// Adds `n` to the count if it stays within `most`. Returns the count found if it does not.
+pub fn take<C: LimitCounter>(counter: &C, n: u64, most: u64) -> Result<(), u64> {
+    let mut word = counter.load(Ordering::Relaxed);
+    loop {
+        let found = word & COUNT;
+        if found.saturating_add(n) > most {
+            return Err(found);
+        }
+        // ORDERING: as in `count`.
+        match counter.exchange(word, word.wrapping_add(n), Ordering::AcqRel) {
+            Ok(_) if word & WAITED != 0 => {
+                wake_if_reached(counter, found + n);
+                return Ok(());
+            }
+            Ok(_) => return Ok(()),
+            Err(there) => word = there,
+        }
+    }
+}
+
+/// Takes `n` off the count again, down to 0.
+pub fn give_back<C: LimitCounter>(counter: &C, n: u64) {
+    let mut word = counter.load(Ordering::Relaxed);
+    loop {
+        let less = (word & COUNT).saturating_sub(n) | (word & !COUNT);
+        match counter.exchange(word, less, Ordering::AcqRel) {
+            Ok(_) => return,
+            Err(there) => word = there,
+        }
+    }
+}
+
+#[cold]
+fn wake_if_reached<C: LimitCounter>(counter: &C, count: u64) {
+    if count >= counter.load_wake_at(Ordering::Relaxed) {
+        wake(counter);
+    }
+}
+
+/// Wakes all processes that wait for the counter, whatever they wait for.
+pub fn wake<C: LimitCounter>(counter: &C) {
+    counter.reset_wake_at(Ordering::Relaxed);
+    counter.clear_waited(Ordering::Relaxed);
+    // ORDERING: release, so that both are done before the wake-up is counted: a process that reads
+    // the new count lowers `wake_at` and sets the bit after this.
+    counter.count_seq(Ordering::Release);
+    counter.wake_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::layout::limiter_table::{LimitBytes, LimitedSide, LimiterTable};
+
+    #[test]
+    fn a_change_keeps_the_count_and_the_bit_of_sleepers() {
+        let table = LimiterTable::heap(LimitBytes::default(), 3, 2).unwrap();
+        let counter = table.counter(LimitedSide::Inserts);
+        count(&counter, 41);
+        let _ = listen(&counter, 100);
+        table.change(LimitBytes::default());
+        let word = table.load_inserts(Relaxed);
+        assert_eq!((word & COUNT, word & WAITED, word & GENERATIONS), (41, WAITED, GENERATION));
+        count(&counter, 58);
+        assert_ne!(table.load_inserts(Relaxed) & WAITED, 0, "99 wake no process");
+        count(&counter, 1);
+        assert_eq!(table.load_inserts(Relaxed) & WAITED, 0);
+    }
+}
