@@ -41,7 +41,8 @@ def filled(place: Path, states: Any) -> bc.ReplayBuffer:  # noqa: ANN401
 def state_bits(buf: bc.ReplayBuffer) -> np.ndarray[Any, Any]:
     first, head = buf.lane_span(0)
     rows = buf.rows(0, first, head - first)
-    return rows["state"].view("u2")
+    found: np.ndarray[Any, Any] = rows["state"].view("u2")
+    return found
 
 
 def test_bits_go_in_and_out_of_every_reader(tmp_path: Path) -> None:
