@@ -18,5 +18,5 @@ macro_rules! elements {
 elements! {
     bool => Bool, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
     i8 => I8, i16 => I16, i32 => I32, i64 => I64,
-    half::f16 => F16, f32 => F32, f64 => F64,
+    half::f16 => F16, f32 => F32, f64 => F64, half::bf16 => BF16,
 }

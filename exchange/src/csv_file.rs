@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use backcast_core::{Column, DType, Rows};
-use half::f16;
+use half::{bf16, f16};
 
 use crate::error::WriteFailure;
 use crate::report::ExportReport;
@@ -114,6 +114,7 @@ fn cells(dtype: DType, bytes: &[u8], cell: &mut Vec<u8>, record: &mut csv::ByteR
         DType::I32 => each!(i32),
         DType::I64 => each!(i64),
         DType::F16 => each!(f16),
+        DType::BF16 => each!(bf16),
         DType::F32 => each!(f32),
         DType::F64 => each!(f64),
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use backcast_core::{ReadError, RestoreError, SchemaError};
+use backcast_core::{DType, ReadError, RestoreError, SchemaError};
 use backcast_files::BadDescription;
 use thiserror::Error;
 
@@ -74,6 +74,18 @@ pub enum ExportError {
         wanted: &'static str,
         /// Columns of the ring.
         found: String,
+    },
+    /// No Gymnasium space has elements of the type.
+    #[error(
+        "column `{column}` has the dtype {dtype}, which no Gymnasium space has, and a Minari \
+         dataset is made of spaces; export parquet, which keeps its bits as uint16, or write the \
+         column as f4"
+    )]
+    NoSpace {
+        /// Column of the ring.
+        column: String,
+        /// Its type.
+        dtype: DType,
     },
     /// A Discrete space cannot hold the range of an integer column.
     #[error(

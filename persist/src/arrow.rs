@@ -32,7 +32,8 @@ fn data_type(dtype: DType) -> DataType {
     match dtype {
         DType::Bool => DataType::Boolean,
         DType::U8 => DataType::UInt8,
-        DType::U16 => DataType::UInt16,
+        // Arrow has no type for the bits of bfloat16; the manifest names it.
+        DType::U16 | DType::BF16 => DataType::UInt16,
         DType::U32 => DataType::UInt32,
         DType::U64 => DataType::UInt64,
         DType::I8 => DataType::Int8,

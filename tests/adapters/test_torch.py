@@ -85,6 +85,27 @@ def test_tensors_hold_what_the_arrays_hold(form: dict[str, Any], contiguous: boo
     assert torch.equal(state.sample(8).index, tensors.sample(8).index)
 
 
+@pytest.mark.parametrize("contiguous", [None, True, False])
+def test_columns_of_bfloat16_are_tensors_of_it(contiguous: bool | None) -> None:
+    columns = {"obs": ("bfloat16", (3,)), "reward": "f4"}
+    buf = bc.ReplayBuffer.create(None, columns, capacity=50)
+    values = torch.arange(90, dtype=torch.float32).reshape(30, 3).to(torch.bfloat16)
+    bits = values.view(torch.uint16).numpy()
+    with buf.writer(1, autoreset_mode="next_step") as writer:
+        for t in range(30):
+            writer.append(obs=bits[t], reward=1, terminated=t == 20, truncated=False)
+    sampler = ours.Sampler(buf, seed=3, contiguous=contiguous, history=2, future=1)
+    batch = sampler.sample(16)
+    assert batch["obs"].dtype == batch["next_obs"].dtype == torch.bfloat16
+    assert batch["future"]["obs"].dtype == torch.bfloat16
+    seen = batch["obs"][:, -1]
+    assert torch.equal(seen, values[batch.index & (2**48 - 1)])
+    arrays = batch.to_numpy()
+    assert arrays["obs"].tobytes() == batch["obs"].contiguous().view(torch.uint16).numpy().tobytes()
+    again = buf.sampler(seed=3, history=2).sample(16).to_torch()
+    assert torch.equal(again["obs"].view(torch.bfloat16), batch["obs"])
+
+
 def test_windows_share_one_memory_without_a_warning() -> None:
     batch = ours.Sampler(filled(), seed=1, history=4, contiguous=False).sample(8)
     obs, following = batch["obs"]["image"], batch["next_obs"]["image"]

@@ -12,7 +12,7 @@ import backcast as bc
 import numpy as np
 from numpy.typing import NDArray
 
-CODES = ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+CODES = ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "bfloat16")
 SCHEMA = {
     "obs": {"x": ("f4", (3,)), "n": "u8"},
     "every": {code: code for code in CODES},
@@ -36,6 +36,11 @@ def observation(n: Array) -> dict[str, Array]:
     return {"x": np.stack([steps, steps + 1, steps + 2], axis=-1), "n": n}
 
 
+def bits_of(values: Array) -> Array:
+    """Return the bits of singles that bfloat16 can hold."""
+    return (values.view("u4") >> 16).astype("u2")
+
+
 def every(n: Array) -> dict[str, Array]:
     """Make one column of each dtype."""
     scrambled = n * SCRAMBLE
@@ -52,6 +57,7 @@ def every(n: Array) -> dict[str, Array]:
         "f2": ((n % 2_048).astype("f8") / 8).astype("f2"),
         "f4": ((n % (1 << 24)).astype("f8") / 16).astype("f4"),
         "f8": n.astype("f8") / 3,
+        "bfloat16": bits_of((n % 256).astype("f4") / 8),
     }
 
 
@@ -100,6 +106,8 @@ def check(buf: bc.ReplayBuffer) -> int:
         steps = flat({"every": every(n), "reward": reward(n)})
         expected.update({key: np.where(final, np.zeros_like(v), v) for key, v in steps})
         for key, values in expected.items():
+            if key == "every/bfloat16":
+                rows[key] = rows[key].view("u2")  # of ml_dtypes, where that is installed
             assert rows[key].dtype == values.dtype, (key, rows[key].dtype, values.dtype)
             assert (rows[key] == values).all(), (lane, key)
         rows_checked += len(seq)

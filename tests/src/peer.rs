@@ -2,7 +2,7 @@
 //! rules of `tests/python/peer.py`.
 
 use backcast_core::{DType, FINAL, GAP, Rows, Schema, SchemaError};
-use half::f16;
+use half::{bf16, f16};
 
 /// Returns a schema with one column of each element type, an observation of two columns, and a
 /// reward.
@@ -51,6 +51,7 @@ pub fn value(column: &str, lane: u32, seq: u64) -> Vec<u8> {
         "every/f2" => f16::from_f64((n % 2_048) as f64 / 8.0).to_ne_bytes().to_vec(),
         "every/f4" => ((n % (1 << 24)) as f32 / 16.0).to_ne_bytes().to_vec(),
         "every/f8" => (n as f64 / 3.0).to_ne_bytes().to_vec(),
+        "every/bfloat16" => bf16::from_f32((n % 256) as f32 / 8.0).to_ne_bytes().to_vec(),
         _ => ((n % 1000 + 1) as f32).to_ne_bytes().to_vec(), // reward
     }
 }

@@ -133,6 +133,7 @@ fn checksum(batch: &Batch, key: &str) -> Option<(Vec<usize>, u32)> {
         .or_else(signed)
         .or_else(wide_signed)
         .or_else(|| of::<half::f16>(batch, key))
+        .or_else(|| of::<half::bf16>(batch, key))
         .or_else(real)
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import results
 
-from . import contenders, frames, workloads
+from . import contenders, frames, recurrent, workloads
 from .rounds import read_options, take_turns
 from .workloads import BATCH, CAPACITY, EPISODE, FRAMES, MANY, Frame, observations, transitions
 
@@ -85,6 +85,19 @@ def frames_of_w2() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]
         buffer.close()
 
 
+def windows_of_w4() -> Iterator[tuple[str, int, dict[str, Callable[[], object]]]]:
+    """Metric, units per call and calls, for a recurrent agent."""
+    ours = recurrent.Backcast()
+    copies = recurrent.Memcpy(ours)
+    for metric, call in [
+        ("fresh arrays", ours.sample),
+        ("into the same arrays", ours.sample_again),
+    ]:
+        calls = {ours.name: call, copies.name: copies.copy}
+        yield f"sample {recurrent.WINDOWS}, {metric}", recurrent.WINDOWS, calls
+    ours.close()
+
+
 def appended(buffer: Any, some: list[Frame]) -> None:  # noqa: ANN401 - a contender
     """Store frames one by one."""
     append = buffer.append
@@ -98,6 +111,7 @@ def measure(options: argparse.Namespace) -> None:
         "w1 transitions": transitions_of_w1,
         "w2 stacks of frames": frames_of_w2,
         "w3 windows": windows_of_w3,
+        "w4 windows by column": windows_of_w4,
     }
     for workload, metrics in workloads.items():
         if options.only not in workload:

@@ -2,7 +2,7 @@
 
 w1: a million transitions of a continuous-control task: 84 floats of observation, 6 of action, a
 reward. w2: stacks of four frames out of a hundred thousand. w3: windows of 20 + 5 steps out of a
-million observations of 32 floats.
+million observations of 32 floats. w4: see `recurrent`.
 """
 
 from collections.abc import Iterator

@@ -142,7 +142,7 @@ impl WriterWarnings {
 /// Returns whether a row has an element other than zero.
 pub(super) fn is_nonzero(dtype: DType, row: &[u8]) -> bool {
     let sign = match dtype {
-        DType::F16 | DType::F32 | DType::F64 => 0x80,
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => 0x80,
         _ => 0,
     };
     row.chunks_exact(dtype.size()).any(|element| {

@@ -45,8 +45,9 @@ pub(crate) struct Args {
     name: String,
     /// A column, NAME:DTYPE[:SHAPE[:ROLE]]; repeat for each column.
     ///
-    /// DTYPE: bool u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8. SHAPE: sizes with x between them, empty for a
-    /// scalar. ROLE: obs or step; without it `obs` and names below `obs/` are observations.
+    /// DTYPE: bool u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8 bfloat16. SHAPE: sizes with x between them,
+    /// empty for a scalar. ROLE: obs or step; without it `obs` and names below `obs/` are
+    /// observations.
     #[arg(long = "column", value_name = "SPEC", required_unless_present = "schema")]
     columns: Vec<ColumnSpec>,
     /// Read the columns from a JSON file instead.

@@ -29,7 +29,10 @@ pub(crate) enum ColumnSpecError {
     Parts { text: String, parts: usize },
     #[error("column `{text}` has no name; write NAME:DTYPE, for example action:i4")]
     NoName { text: String },
-    #[error("column `{column}` has dtype `{dtype}`; use bool u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 or f8")]
+    #[error(
+        "column `{column}` has dtype `{dtype}`; use bool u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8 or \
+         bfloat16"
+    )]
     DType { column: String, dtype: String },
     #[error(
         "column `{column}` has shape `{shape}`; write sizes of at least 1 with x between them, \
@@ -215,6 +218,7 @@ mod tests {
         };
         for (text, expected) in [
             ("action:i4", spec("action", DType::I32, &[], None)),
+            ("state:bfloat16:2x512:step", spec("state", DType::BF16, &[2, 512], Some(Role::Step))),
             ("obs:u1:84x84", spec("obs", DType::U8, &[84, 84], None)),
             ("day:i4::obs", spec("day", DType::I32, &[], Some(Role::Obs))),
             ("obs/x:float32:3", spec("obs/x", DType::F32, &[3], None)),

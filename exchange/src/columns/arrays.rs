@@ -22,7 +22,7 @@ macro_rules! of_number {
         match $dtype {
             DType::Bool => $bool,
             DType::U8 => $call::<UInt8Type>($($argument),*),
-            DType::U16 => $call::<UInt16Type>($($argument),*),
+            DType::U16 | DType::BF16 => $call::<UInt16Type>($($argument),*),
             DType::U32 => $call::<UInt32Type>($($argument),*),
             DType::U64 => $call::<UInt64Type>($($argument),*),
             DType::I8 => $call::<Int8Type>($($argument),*),
@@ -41,7 +41,8 @@ pub(crate) fn element_type(dtype: DType) -> DataType {
     match dtype {
         DType::Bool => DataType::Boolean,
         DType::U8 => DataType::UInt8,
-        DType::U16 => DataType::UInt16,
+        // Arrow has no type for the bits of bfloat16; the table's description names it.
+        DType::U16 | DType::BF16 => DataType::UInt16,
         DType::U32 => DataType::UInt32,
         DType::U64 => DataType::UInt64,
         DType::I8 => DataType::Int8,

@@ -161,8 +161,9 @@ impl ExpectedColumn {
         if !self.exact {
             return Ok((*stored, shape.clone(), *stored));
         }
-        let float =
-            |dtype: &DType| matches!(dtype, DType::Bool | DType::F16 | DType::F32 | DType::F64);
+        let float = |dtype: &DType| {
+            matches!(dtype, DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+        };
         // Choices are stored as 64-bit integers.
         let narrowed = *stored == DType::I64 && shape.is_empty() && !float(dtype);
         if stored == dtype || narrowed {

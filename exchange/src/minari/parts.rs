@@ -26,6 +26,10 @@ pub(super) struct DatasetParts<'a> {
 impl<'a> DatasetParts<'a> {
     pub(super) fn of(schema: &'a Schema) -> Result<Self, ExportError> {
         let columns = schema.columns();
+        if let Some(column) = columns.iter().find(|column| column.dtype() == DType::BF16) {
+            let (column, dtype) = (column.name().to_owned(), column.dtype());
+            return Err(ExportError::NoSpace { column, dtype });
+        }
         let lacks = |wanted| {
             let found: Vec<&str> = columns.iter().map(Column::name).collect();
             ExportError::NoColumn { wanted, found: found.join(", ") }
@@ -71,8 +75,10 @@ impl<'a> DatasetParts<'a> {
     pub(super) fn is_choice(&self, at: usize) -> bool {
         let in_space = self.obs.contains(&at) || self.action.contains(&at);
         let integer = |column: &Column| {
-            let other =
-                matches!(column.dtype(), DType::Bool | DType::F16 | DType::F32 | DType::F64);
+            let other = matches!(
+                column.dtype(),
+                DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64
+            );
             !other && column.shape().is_empty()
         };
         in_space && self.schema.columns().get(at).is_some_and(integer)

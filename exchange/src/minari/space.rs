@@ -1,6 +1,7 @@
 //! Converts columns of a ring to Gymnasium spaces in Minari's JSON, and back.
 
 use backcast_core::{Column, DType};
+use half::bf16;
 use serde_json::{Map, Value, json};
 
 /// Maximum nesting of spaces.
@@ -76,7 +77,7 @@ fn of_column(column: &Column, choices: Choices) -> Value {
         })
     };
     json!({
-        "type": "Box", "dtype": numpy_name(dtype), "shape": shape,
+        "type": "Box", "dtype": dtype.name(), "shape": shape,
         "low": full(&low), "high": full(&high),
     })
 }
@@ -94,25 +95,9 @@ fn bounds(dtype: DType) -> (Value, Value) {
         DType::I32 => (json!(i32::MIN), json!(i32::MAX)),
         DType::I64 => (json!(i64::MIN), json!(i64::MAX)),
         DType::F16 => (json!(-65504.0), json!(65504.0)),
+        DType::BF16 => (json!(f32::from(bf16::MIN)), json!(f32::from(bf16::MAX))),
         DType::F32 => (json!(f32::MIN), json!(f32::MAX)),
         DType::F64 => (json!(f64::MIN), json!(f64::MAX)),
-    }
-}
-
-fn numpy_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "bool",
-        DType::U8 => "uint8",
-        DType::U16 => "uint16",
-        DType::U32 => "uint32",
-        DType::U64 => "uint64",
-        DType::I8 => "int8",
-        DType::I16 => "int16",
-        DType::I32 => "int32",
-        DType::I64 => "int64",
-        DType::F16 => "float16",
-        DType::F32 => "float32",
-        DType::F64 => "float64",
     }
 }
 
@@ -154,7 +139,7 @@ fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<SpaceLeaf>) -> R
 fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
     let dtype = || {
         let name = space.get("dtype").and_then(Value::as_str).unwrap_or_default();
-        let known = DType::ALL.into_iter().find(|dtype| numpy_name(*dtype) == name);
+        let known = DType::ALL.into_iter().find(|dtype| dtype.name() == name);
         known.ok_or_else(|| format!("is a {kind} of {name:?}"))
     };
     let axes = |key: &str| {

@@ -135,14 +135,21 @@ fn parse(header: &str) -> Result<Header, NpyError> {
     let fortran_order = order.starts_with("True") && shape.len() > 1;
     let (byte_order, dtype) = match descr {
         "|b1" | "?" => ("|", Some(DType::Bool)),
-        code => {
-            let (order, code) = code.split_at_checked(1).unwrap_or(("", code));
-            (order, code.parse().ok())
-        }
+        code => match code.split_at_checked(1) {
+            Some((order @ ("<" | ">" | "=" | "|"), code)) => (order, code.parse().ok()),
+            _ => ("", code.parse().ok()),
+        },
     };
     let dtype = dtype.ok_or_else(|| {
+        // NumPy writes the type of `ml_dtypes` as two bytes without a meaning.
+        let bits = if matches!(descr, "<V2" | "|V2") {
+            ", or the bits of bfloat16 as `array.view(\"u2\")`"
+        } else {
+            ""
+        };
         NpyError::Unfit(format!(
-            "has elements of the type {descr}, which no column can hold; save numbers or flags"
+            "has elements of the type {descr}, which no column can hold; save numbers or \
+             flags{bits}"
         ))
     })?;
     let big_endian = byte_order == ">" && dtype.size() > 1;

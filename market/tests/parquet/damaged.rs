@@ -6,8 +6,9 @@ use std::{fs, sync::Arc};
 use arrow_array::{ArrayRef, Float64Array, Int32Array, StringArray};
 use backcast_market::{FilePart, PanelError, PanelLoadError, PanelOptions};
 use parquet::{
-    basic::{Compression, ZstdLevel},
+    basic::{Compression, Encoding, ZstdLevel},
     file::properties::WriterProperties,
+    schema::types::ColumnPath,
 };
 
 use crate::{Columns, Shelf, columns};
@@ -83,6 +84,28 @@ fn an_index_beyond_the_dictionary_is_an_error_in_its_column() {
     };
     assert_eq!((column.as_str(), *row_group), ("tic", 0));
     assert!(message.contains("beyond bounds of dictionary"), "{refused}");
+}
+
+/// The decoder allocates for the count inside of a delta-encoded page, whatever the page's header
+/// says.
+#[test]
+fn a_delta_encoded_page_of_more_values_than_rows_is_refused_before_it_is_decoded() {
+    let shelf = Shelf::new();
+    let deltas = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_column_encoding(ColumnPath::from("tic"), Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    shelf.write(columns(), deltas.build());
+    let mut bytes = fs::read(shelf.path()).unwrap();
+    // Blocks of 128 values in four miniblocks, and three values in all.
+    let at = bytes.windows(4).position(|found| found == [0x80, 0x01, 4, 3]).expect("deltas");
+    bytes[at + 3..at + 8].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0x07]);
+    let refused = damage(&shelf, &bytes);
+    let PanelLoadError::Damaged { part: FilePart::Column { column, .. }, message } = &refused
+    else {
+        panic!("{refused}");
+    };
+    assert_eq!(column.as_str(), "tic");
+    assert!(message.contains("too many values"), "{refused}");
 }
 
 /// A few bytes that unpack to gigabytes: run-length encoding and compression both can.

@@ -69,6 +69,7 @@ enum Numbers {
     F16(Vec<half::f16>),
     F32(Vec<f32>),
     F64(Vec<f64>),
+    BF16(Vec<half::bf16>),
 }
 
 /// Appends steps whose numbers follow from `seed`; about one in nine ends an episode.
@@ -116,6 +117,7 @@ pub(crate) fn append(writer: &mut Writer, schema: &Schema, lanes: u32, steps: u6
                     DType::F16 => of!(F16, half::f16),
                     DType::F32 => of!(F32, f32),
                     DType::F64 => of!(F64, f64),
+                    DType::BF16 => of!(BF16, half::bf16),
                 }
             })
             .collect();
@@ -135,6 +137,7 @@ pub(crate) fn append(writer: &mut Writer, schema: &Schema, lanes: u32, steps: u6
                 Numbers::F16(v) => columns.with(name, v),
                 Numbers::F32(v) => columns.with(name, v),
                 Numbers::F64(v) => columns.with(name, v),
+                Numbers::BF16(v) => columns.with(name, v),
             }
             .expect("the column fits");
         }

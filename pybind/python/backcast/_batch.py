@@ -121,7 +121,8 @@ class Batch(dict[str, Any]):
         Raises
         ------
         SampleError
-            If a window overlaps with another in memory, which DLPack cannot say.
+            If a window overlaps with another in memory, which DLPack cannot say, or a column is
+            bfloat16 of ``ml_dtypes``, for which NumPy has no DLPack type.
         """
         return _exportable(self, "")
 
@@ -139,10 +140,24 @@ def _arrays(values: dict[str, Any]) -> dict[str, Any]:
             found[key] = _arrays(value)
         elif hasattr(value, "detach"):
             # A tensor, on whatever device.
-            found[key] = value.detach().cpu().numpy()
+            found[key] = _array_of(value.detach().cpu())
         else:
             found[key] = np.asarray(value)
     return found
+
+
+def _array_of(tensor: Any) -> Any:  # noqa: ANN401
+    """Return an array over a tensor's memory; of bfloat16 as the columns of rings are."""
+    if str(tensor.dtype) != "torch.bfloat16":
+        return tensor.numpy()
+    import torch
+
+    bits = tensor.view(torch.uint16).numpy()
+    try:
+        import ml_dtypes
+    except ImportError:
+        return bits
+    return bits.view(ml_dtypes.bfloat16)
 
 
 def _exportable(values: dict[str, Any], path: str) -> dict[str, Any]:
@@ -157,6 +172,11 @@ def _exportable(values: dict[str, Any], path: str) -> dict[str, Any]:
                 f"`{path}{key}` is a window that overlaps with others in memory, which DLPack "
                 "cannot say; make the sampler with copy=True, or take to_torch(), whose tensors "
                 "may overlap"
+            )
+        if str(getattr(value, "dtype", "")) == "bfloat16" and flags is not None:
+            raise SampleError(
+                f"`{path}{key}` is bfloat16, which NumPy has no DLPack type for; take to_torch(), "
+                'or give its bits, batch[...].view("u2")'
             )
         found[key] = value
     return found

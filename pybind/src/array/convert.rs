@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use backcast_core::DType;
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
@@ -14,7 +15,7 @@ use pyo3::{PyTypeInfo, intern};
 use crate::argument::{closest, found, repr_of, text_of};
 use crate::error::{ErrorClass, Failure, refuses_value, reworded};
 
-/// NumPy's names of the dtypes.
+/// Dtypes that NumPy has itself, with their names there.
 const DTYPES: [(DType, &str); 12] = [
     (DType::Bool, "bool"),
     (DType::U8, "uint8"),
@@ -35,6 +36,9 @@ static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Returns NumPy's descriptor of a dtype.
 pub(crate) fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayDescr>> {
     static MADE: PyOnceLock<Vec<Py<PyArrayDescr>>> = PyOnceLock::new();
+    if dtype == DType::BF16 {
+        return bfloat16(py);
+    }
     let made = MADE.get_or_try_init(py, || {
         DTYPES
             .iter()
@@ -43,6 +47,26 @@ pub(crate) fn descr(py: Python<'_>, dtype: DType) -> PyResult<Bound<'_, PyArrayD
     })?;
     let at = DTYPES.iter().position(|(known, _)| *known == dtype).unwrap_or_default();
     Ok(made[at].bind(py).clone())
+}
+
+/// Returns the descriptor of bfloat16: that of `ml_dtypes`, or `uint16` where it is not installed.
+fn bfloat16(py: Python<'_>) -> PyResult<Bound<'_, PyArrayDescr>> {
+    static MADE: PyOnceLock<Py<PyArrayDescr>> = PyOnceLock::new();
+    let made = MADE.get_or_try_init(py, || match py.import("ml_dtypes") {
+        Ok(module) => Ok(PyArrayDescr::new(py, module.getattr("bfloat16")?)?.unbind()),
+        Err(error) if error.is_instance_of::<PyImportError>(py) => {
+            Ok(descr(py, DType::U16)?.unbind())
+        }
+        Err(error) => Err(error),
+    })?;
+    Ok(made.bind(py).clone())
+}
+
+/// Whether an array of `have` holds elements of `dtype`: the bits of bfloat16 may be `uint16`.
+pub(crate) fn is_of(have: &Bound<'_, PyArrayDescr>, dtype: DType) -> PyResult<bool> {
+    let py = have.py();
+    Ok(have.is_equiv_to(&descr(py, dtype)?)
+        || dtype == DType::BF16 && have.is_equiv_to(&descr(py, DType::U16)?))
 }
 
 /// Reads the dtype of a schema's entry: a code such as `"f4"`, or anything that `np.dtype` takes.
@@ -56,7 +80,7 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
     let refused = || -> PyResult<Failure> {
         let shown = repr_of(value)?;
         let typed = value.extract::<&str>().ok().filter(|text| text.len() > 3);
-        let names = || DTYPES.iter().map(|(_, name)| *name);
+        let names = || DType::ALL.map(DType::name).into_iter();
         let hint = typed
             .and_then(|text| closest(text, names()))
             .map_or_else(String::new, |near| format!("did you mean '{near}'? Otherwise "));
@@ -64,8 +88,8 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
             ErrorClass::Schema,
             format!(
                 "column `{column}`: {shown} is not a dtype of a column; {hint}use bool, u1, u2, \
-                 u4, u8, i1, i2, i4, i8, f2, f4 or f8 (native byte order), or a tuple (dtype, \
-                 shape[, role])"
+                 u4, u8, i1, i2, i4, i8, f2, f4, f8 (native byte order) or bfloat16, or a tuple \
+                 (dtype, shape[, role])"
             ),
         ))
     };
@@ -79,6 +103,10 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
         if descr(py, dtype)?.is_equiv_to(&wanted) {
             return Ok(dtype);
         }
+    }
+    // A `uint16` in the place of bfloat16 was found above.
+    if bfloat16(py)?.is_equiv_to(&wanted) {
+        return Ok(DType::BF16);
     }
     Err(refused()?)
 }
@@ -127,6 +155,9 @@ pub(crate) fn array_of<'py>(
         let got = if value.is_none() { "None" } else { "a dict" };
         return Err(target.refuse(format!("got {got}; give an array of {code}")));
     }
+    if target.dtype == DType::BF16 {
+        return bfloat16_of(value, target, &want);
+    }
     let asarray = ASARRAY.import(py, "numpy", "asarray")?;
     if is_plain_number(value, want.kind()) {
         match quietly(py, || asarray.call1((value, &want))) {
@@ -140,18 +171,7 @@ pub(crate) fn array_of<'py>(
             Err(raised) => return Err(raised.into()),
         }
     }
-    let mut array = asarray
-        .call1((value,))
-        .map_err(|raised| {
-            reworded(py, raised, |error| {
-                let said = text_of(error.value(py).as_any())?;
-                let said = said.trim_end_matches('.');
-                let why = format!("NumPy makes no array of it ({said}); give an array of {code}");
-                Ok(target.refuse(why))
-            })
-        })?
-        .cast_into::<PyUntypedArray>()
-        .map_err(PyErr::from)?;
+    let mut array = plain_array(value, target)?;
     // NumPy makes float64 or objects of integers that need 64 bits next to signed ones.
     if matches!((array.dtype().kind(), want.kind()), (b'f' | b'O', b'i' | b'u'))
         && !array.is_empty()
@@ -202,12 +222,67 @@ pub(crate) fn array_of<'py>(
             )));
         }
     }
+    cast(&array, &want, target)
+}
+
+/// Returns a C-contiguous array of bfloat16: `uint16` is taken as its bits, and other numbers are
+/// rounded where `ml_dtypes` is installed.
+fn bfloat16_of<'py>(
+    value: &Bound<'py, PyAny>,
+    target: Target<'_>,
+    want: &Bound<'py, PyArrayDescr>,
+) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+    let py = value.py();
+    let bits = descr(py, DType::U16)?;
+    let array = plain_array(value, target)?;
+    let have = array.dtype();
+    if have.is_equiv_to(&bits) {
+        let array = cast(&array, &bits, target)?;
+        let viewed = array.call_method1(intern!(py, "view"), (want,))?;
+        return Ok(viewed.cast_into().map_err(PyErr::from)?);
+    }
+    let rounded = !want.is_equiv_to(&bits);
+    if rounded && (have.is_equiv_to(want) || matches!(have.kind(), b'b' | b'i' | b'u' | b'f')) {
+        return cast(&array, want, target);
+    }
+    let remedy = if rounded {
+        "convert them yourself if that is meant"
+    } else {
+        "give its bits as uint16, or install ml_dtypes, with which numbers are rounded"
+    };
+    Err(target.refuse(format!("got {have} values, which are no bfloat16; {remedy}")))
+}
+
+/// Returns the array that NumPy makes of a value.
+fn plain_array<'py>(
+    value: &Bound<'py, PyAny>,
+    target: Target<'_>,
+) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+    let (py, code) = (value.py(), target.dtype.code());
+    let made = ASARRAY.import(py, "numpy", "asarray")?.call1((value,)).map_err(|raised| {
+        reworded(py, raised, |error| {
+            let said = text_of(error.value(py).as_any())?;
+            let said = said.trim_end_matches('.');
+            let why = format!("NumPy makes no array of it ({said}); give an array of {code}");
+            Ok(target.refuse(why))
+        })
+    })?;
+    Ok(made.cast_into().map_err(PyErr::from)?)
+}
+
+/// Casts to a C-contiguous array. Refuses finite numbers that become infinite.
+fn cast<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    want: &Bound<'py, PyArrayDescr>,
+    target: Target<'_>,
+) -> Result<Bound<'py, PyUntypedArray>, Failure> {
+    let py = array.py();
     let options = PyDict::new(py);
     options.set_item(intern!(py, "order"), intern!(py, "C"))?;
     options.set_item(intern!(py, "copy"), false)?;
-    let cast = quietly(py, || array.call_method(intern!(py, "astype"), (&want,), Some(&options)))?;
+    let cast = quietly(py, || array.call_method(intern!(py, "astype"), (want,), Some(&options)))?;
     let cast = cast.cast_into().map_err(PyErr::from)?;
-    check_finite(&cast, &array, target)?;
+    check_finite(&cast, array, target)?;
     Ok(cast)
 }
 
@@ -234,6 +309,7 @@ fn check_finite(
 ) -> Result<(), Failure> {
     let largest = match target.dtype {
         DType::F16 => "65504",
+        DType::BF16 if cast.dtype().kind() != b'u' => "3.3895314e38",
         DType::F32 => "3.4028235e38",
         DType::F64 => "1.7976931348623157e308",
         _ => return Ok(()),
@@ -381,7 +457,7 @@ fn limits(dtype: DType) -> Option<(i128, i128)> {
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
         DType::I64 => (i64::MIN.into(), i64::MAX.into()),
-        DType::Bool | DType::F16 | DType::F32 | DType::F64 => return None,
+        DType::Bool | DType::F16 | DType::F32 | DType::F64 | DType::BF16 => return None,
     })
 }
 

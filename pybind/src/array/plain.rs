@@ -24,8 +24,7 @@ pub(crate) struct PlainDtype {
 }
 
 impl PlainDtype {
-    /// Recognises arrays and scalars of `descr`, which must be one of the twelve plain numeric
-    /// dtypes.
+    /// Recognises arrays and scalars of `descr`, which must be a plain numeric dtype.
     pub(crate) fn new(descr: &Bound<'_, PyArrayDescr>) -> PyResult<Self> {
         let py = descr.py();
         let scalar = descr.typeobj();

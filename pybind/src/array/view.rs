@@ -56,7 +56,7 @@ impl<'py> FreshArray<'py> {
         // SAFETY:
         // - `dims` holds `axes` non-negative extents and outlives the call (this function); NumPy
         //   copies them, checks their product, and allocates, as it is given no memory.
-        // - `dtype` is a descriptor of one of the twelve plain numeric dtypes, and the call steals
+        // - `dtype` is a descriptor of a plain numeric dtype, and the call steals
         //   the reference that `into_dtype_ptr` gave up.
         // - The interpreter is attached: `py` is its token.
         let array = unsafe {

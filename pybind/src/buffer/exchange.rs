@@ -283,7 +283,9 @@ impl From<ExportError> for Failure {
                 class_of_io(source)
             }
             ExportError::OnlyRead { .. } | ExportError::NamesFolder { .. } => ErrorClass::Argument,
-            ExportError::NoColumn { .. } | ExportError::TooManyChoices { .. } => ErrorClass::Schema,
+            ExportError::NoColumn { .. }
+            | ExportError::NoSpace { .. }
+            | ExportError::TooManyChoices { .. } => ErrorClass::Schema,
             ExportError::Ring(_) => ErrorClass::Sample,
             _ => ErrorClass::Base,
         };

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::argument::{shown, text_of, wrong_type};
-use crate::array::convert::{ShapeText, descr, is_masked};
+use crate::array::convert::{ShapeText, descr, is_masked, is_of};
 use crate::array::nested::insert;
 use crate::array::view::{FreshArray, LendError, LentArrays, lend_failure};
 use crate::error::{ErrorClass, Failure};
@@ -127,7 +127,7 @@ fn as_drawn(own: &Bound<'_, PyAny>, view: &View, plan: &BatchPlan) -> Result<(),
         (Axis::At(_), [rows, have @ ..], [all, _, each @ ..]) => (rows, have) == (all, each),
         _ => false,
     };
-    if fits && array.dtype().is_equiv_to(&descr(array.py(), arena.dtype())?) {
+    if fits && is_of(&array.dtype(), arena.dtype())? {
         return Ok(());
     }
     refuse(format!(
@@ -195,7 +195,7 @@ fn checked<'py>(
             ));
         }
     };
-    if array.shape() == arena.shape() && array.dtype().is_equiv_to(&dtype) {
+    if array.shape() == arena.shape() && is_of(&array.dtype(), arena.dtype())? {
         return Ok(array);
     }
     refuse(format!(

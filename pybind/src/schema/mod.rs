@@ -16,12 +16,12 @@ use crate::error::{ErrorClass, Failure};
 /// ----------
 /// columns : dict
 ///     Name to ``dtype``, ``(dtype, shape)`` or ``(dtype, shape, role)``. A dtype is a code
-///     (``"bool"``, ``"u1"`` to ``"u8"``, ``"i1"`` to ``"i8"``, ``"f2"``, ``"f4"``, ``"f8"``) or
-///     anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A nested dict names
-///     columns below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column ``obs/image``. The
-///     role is ``"obs"`` or ``"step"``; left out, a column called ``obs``, ``observation``,
-///     ``observations``, ``state`` or ``states``, or below one of them, is an observation, every
-///     other one belongs to the step. Observations get a ``next_`` counterpart.
+///     (``"bool"``, ``"u1"`` to ``"u8"``, ``"i1"`` to ``"i8"``, ``"f2"``, ``"f4"``, ``"f8"``,
+///     ``"bfloat16"``) or anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A
+///     nested dict names columns below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column
+///     ``obs/image``. The role is ``"obs"`` or ``"step"``; left out, a column called ``obs``,
+///     ``observation``, ``observations``, ``state`` or ``states``, or below one of them, is an
+///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart.
 ///
 /// Raises
 /// ------

@@ -43,11 +43,13 @@ pub enum DType {
     F32 = 11,
     /// IEEE double precision.
     F64 = 12,
+    /// Upper half of an IEEE single: 8 bits of exponent, 7 of fraction.
+    BF16 = 13,
 }
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 12] = [
+    pub const ALL: [DType; 13] = [
         DType::Bool,
         DType::U8,
         DType::U16,
@@ -60,9 +62,10 @@ impl DType {
         DType::F16,
         DType::F32,
         DType::F64,
+        DType::BF16,
     ];
 
-    /// NumPy's short code: `"bool"`, `"u1"` … `"f8"`.
+    /// NumPy's short code: `"bool"`, `"u1"` … `"f8"`; `"bfloat16"`, which has none.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -78,10 +81,11 @@ impl DType {
             DType::F16 => "f2",
             DType::F32 => "f4",
             DType::F64 => "f8",
+            DType::BF16 => "bfloat16",
         }
     }
 
-    /// NumPy's long name: `"bool"`, `"uint8"` … `"float64"`.
+    /// NumPy's long name: `"bool"`, `"uint8"` … `"float64"`, `"bfloat16"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,6 +101,7 @@ impl DType {
             DType::F16 => "float16",
             DType::F32 => "float32",
             DType::F64 => "float64",
+            DType::BF16 => "bfloat16",
         }
     }
 
@@ -105,7 +110,7 @@ impl DType {
     pub fn size(self) -> usize {
         match self {
             DType::Bool | DType::U8 | DType::I8 => 1,
-            DType::U16 | DType::I16 | DType::F16 => 2,
+            DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
             DType::U32 | DType::I32 | DType::F32 => 4,
             DType::U64 | DType::I64 | DType::F64 => 8,
         }
@@ -127,6 +132,7 @@ impl FromStr for DType {
     /// use backcast_layout::DType;
     /// assert_eq!("f4".parse(), Ok(DType::F32));
     /// assert_eq!("uint8".parse(), Ok(DType::U8));
+    /// assert_eq!("bfloat16".parse(), Ok(DType::BF16));
     /// assert!("complex64".parse::<DType>().is_err());
     /// ```
     fn from_str(text: &str) -> Result<Self, ColumnError> {
@@ -181,7 +187,7 @@ impl FromStr for Role {
 pub enum ColumnError {
     /// No such element type.
     #[error(
-        "unknown dtype `{asked}`; use bool, u1 u2 u4 u8, i1 i2 i4 i8, f2 f4 f8 \
+        "unknown dtype `{asked}`; use bool, u1 u2 u4 u8, i1 i2 i4 i8, f2 f4 f8, bfloat16 \
          or their long names (uint8 … float64)"
     )]
     UnknownDType {
@@ -370,12 +376,33 @@ mod tests {
     #[test]
     fn a_record_gives_back_its_column() {
         for (dtype, shape) in
-            [(DType::U8, vec![84, 84]), (DType::F16, vec![]), (DType::Bool, vec![3])]
+            [(DType::U8, vec![84, 84]), (DType::BF16, vec![]), (DType::Bool, vec![3])]
         {
             let column = Column::new("obs/pixels", dtype, &shape, Role::Obs).unwrap();
             let record = ColumnRecord::new(&column, 4096, 8192);
             assert_eq!(record.column(), Some(column));
         }
+    }
+
+    #[test]
+    fn element_types_keep_the_numbers_that_files_have() {
+        let codes = DType::ALL.map(|dtype| (dtype as u8, dtype.code()));
+        let known = [
+            (1, "bool"),
+            (2, "u1"),
+            (3, "u2"),
+            (4, "u4"),
+            (5, "u8"),
+            (6, "i1"),
+            (7, "i2"),
+            (8, "i4"),
+            (9, "i8"),
+            (10, "f2"),
+            (11, "f4"),
+            (12, "f8"),
+            (13, "bfloat16"),
+        ];
+        assert_eq!(codes, known);
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub(crate) fn typed(batch: &Batch, schema: &Schema) -> Drawn {
     }
     let take = |key: &str| {
         column!(key, dtype(key, schema), U8 => u8, U16 => u16, U32 => u32, U64 => u64, I8 => i8,
-            I16 => i16, I32 => i32, I64 => i64, F16 => half::f16, F32 => f32, F64 => f64)
+            I16 => i16, I32 => i32, I64 => i64, F16 => half::f16, F32 => f32, F64 => f64,
+            BF16 => half::bf16)
     };
     batch.keys().map(|key| (key.to_owned(), take(key))).collect()
 }

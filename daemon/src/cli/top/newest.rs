@@ -3,7 +3,7 @@
 use backcast_core::{
     Base, Column, DType, FINAL, GAP, ReadError, Ring, Rows, TERMINATED, TRUNCATED,
 };
-use half::f16;
+use half::{bf16, f16};
 
 /// Maximum numbers in a cell.
 const SHOWN: usize = 4;
@@ -103,6 +103,9 @@ fn number(dtype: DType, bytes: &[u8]) -> String {
         DType::F16 => bytes
             .first_chunk()
             .map_or_else(String::new, |bytes| float(f64::from(f16::from_le_bytes(*bytes)))),
+        DType::BF16 => bytes
+            .first_chunk()
+            .map_or_else(String::new, |bytes| float(f64::from(bf16::from_le_bytes(*bytes)))),
         DType::F32 => bytes
             .first_chunk()
             .map_or_else(String::new, |bytes| float(f64::from(f32::from_le_bytes(*bytes)))),
@@ -144,6 +147,8 @@ mod tests {
             (DType::U64, &[255; 8], "18446744073709551615"),
             (DType::I64, &[255; 8], "-1"),
             (DType::F16, &[0x00, 0x3e], "1.5"),
+            (DType::BF16, &[0xc0, 0x3f], "1.5"),
+            (DType::BF16, &[0x80, 0xff], "-inf"),
             (DType::F32, &0.1_f32.to_le_bytes(), "0.1"),
             (DType::F32, &1e9_f32.to_le_bytes(), "1.000e9"),
             (DType::F32, &f32::NAN.to_le_bytes(), "NaN"),

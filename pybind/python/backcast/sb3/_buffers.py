@@ -2,348 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from stable_baselines3.common import buffers as sb3
-from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her import HerReplayBuffer as Sb3HerReplayBuffer
 
-import backcast as bc
-from backcast import ArgumentError, ArgumentTypeError, SampleError
+from backcast import ArgumentError
 from backcast._counts import count_of
-from backcast.sb3._columns import Frames, Padding, schema_of
-from backcast.sb3._grid import Column, Grid, refuse_writes
-from backcast.sb3._stored import Returns, Rows, Stored
-from backcast.torch._tensors import tensor_of
+from backcast.sb3._on_ring import OnRing, Sampling
 
 if TYPE_CHECKING:
     import os
 
+    import torch
     from numpy.typing import NDArray
     from stable_baselines3.common.vec_env import VecNormalize
 
-Sampling: TypeAlias = Literal["ring", "sb3"]
-_ENDS = ("dones", "timeouts")
-# Attempts to draw a position before the draw fails.
-_ROUNDS = 64
-_BOOL, _FLOAT = np.dtype(np.bool_), np.dtype(np.float32)
+    from backcast.sb3._columns import Padding
+    from backcast.sb3._stored import Returns, Rows
 
 
-class _OnRing(sb3.ReplayBuffer):
-    """Common part of the buffers; the subclasses define a sample."""
-
-    def _open(
-        self,
-        buffer_size: int,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        device: torch.device | str,
-        n_envs: int,
-        optimize_memory_usage: bool,
-        handle_timeout_termination: bool,
-        *,
-        name: str | None = None,
-        lanes: int | None = None,
-        capacity: int | str | None = None,
-        exist: Literal["error", "attach", "replace"] = "attach",
-        persistent: bool = False,
-        dir: str | os.PathLike[str] | None = None,
-        sampling: Sampling = "ring",
-        seed: int | None = None,
-        frames: int | None = None,
-        padding: Padding = "zero",
-        n_step: int | None = None,
-    ) -> None:
-        if sampling not in ("ring", "sb3"):
-            raise ArgumentError(
-                f'sampling is {sampling!r}; write "ring" (all transitions of the ring, by its '
-                'sampler) or "sb3" (those added here, by NumPy\'s global generator as in SB3)'
-            )
-        if name is None and exist != "attach":
-            raise ArgumentError(f"exist={exist!r} is about a name; give name=, or leave exist out")
-        lanes = n_envs if lanes is None else lanes
-        if lanes < n_envs:
-            raise ArgumentError(
-                f"lanes is {lanes}, fewer than the {n_envs} environments; give one for each "
-                "environment, here and in other processes"
-            )
-        stacked = None if frames is None else Frames.of(observation_space, frames, padding)
-        # Past SB3's constructors, which would allocate arrays.
-        sb3.BaseBuffer.__init__(
-            self, buffer_size, observation_space, action_space, device=device, n_envs=n_envs
-        )
-        self.buffer_size = max(buffer_size // n_envs, 1)
-        self.optimize_memory_usage = optimize_memory_usage
-        self.handle_timeout_termination = handle_timeout_termination
-        self.sampling = sampling
-        schema = schema_of(observation_space, action_space, stacked)
-        folder = None if dir is None else str(dir)
-        ring = bc.ReplayBuffer.create(
-            name,
-            schema,
-            capacity=max(buffer_size, n_envs) if capacity is None else capacity,
-            lanes=lanes,
-            exist="error" if name is None else exist,
-            persistent=persistent,
-            dir=folder,
-        )
-        self._stored = Stored(
-            ring,
-            self.buffer_size,
-            n_envs,
-            stacked,
-            n_step=n_step,
-            seed=seed,
-            persistent=persistent,
-            dir=folder,
-        )
-        dtype, shape, _ = schema.columns["action"]
-        self._action_dtype, self._action_shape = np.dtype(dtype), (n_envs, *shape)
-        self._seen_shape = (n_envs, *(observation_space.shape or ()))
-        self._set_columns()
-
-    # What SB3's code and callbacks look at
-
-    @property
-    def ring(self) -> bc.ReplayBuffer:
-        """The ring: other processes attach to it by its name."""
-        return self._stored.ring
-
-    @property
-    def pos(self) -> int:
-        """Where the next step goes, 0 to ``buffer_size - 1``, as in SB3."""
-        stored = self.__dict__.get("_stored")
-        return 0 if stored is None else stored.added % stored.steps
-
-    @pos.setter
-    def pos(self, value: int) -> None:
-        if value != self.pos:
-            refuse_writes()
-
-    @property
-    def full(self) -> bool:
-        """Whether ``buffer_size`` steps were added, as in SB3."""
-        stored = self.__dict__.get("_stored")
-        return stored is not None and stored.added >= stored.steps
-
-    @full.setter
-    def full(self, value: bool) -> None:
-        if value != self.full:
-            refuse_writes()
-
-    def size(self) -> int:
-        """Return the steps that can be drawn, as in SB3: transitions by ``n_envs``.
-
-        With ``sampling="ring"`` those of other processes count too.
-        """
-        if self.sampling == "sb3":
-            return self._stored.steps if self.full else self.pos
-        return (len(self._stored) + self._stored.waiting) // self._stored.lanes
-
-    def reset(self) -> None:
-        """Refuse to forget transitions, unless there are none.
-
-        Raises
-        ------
-        ArgumentError
-            If something was added: rows of a ring stay until they are overwritten.
-        """
-        if self._stored.added or len(self._stored):
-            raise ArgumentError(
-                "a ring forgets only what newer rows overwrite; make another buffer, under another "
-                'name or with exist="replace"'
-            )
-
-    def _set_columns(self) -> None:
-        """Put in the place of SB3's arrays what reads the ring."""
-        grid = Grid(self._stored)
-        self.observations = self._obs_column(grid, "obs")
-        self.next_observations = self._obs_column(grid, "next_obs")
-        self.actions = Column(
-            grid, partial(_part, "action"), (self.action_dim,), self._action_dtype
-        )
-        self.rewards = Column(grid, partial(_part, "reward"), (), np.float32)
-        self.dones = Column(grid, _done, (), np.float32, ends=True)
-        timeouts = _timeout if self.handle_timeout_termination else _never
-        self.timeouts = Column(grid, timeouts, (), np.float32, ends=True)
-        self._grid = grid
-
-    def _obs_column(self, grid: Grid, name: str) -> Any:
-        if isinstance(self.observation_space, spaces.Dict):
-            return {
-                key: Column(grid, partial(_part_of, name, key), self.obs_shape[key], space.dtype)
-                for key, space in self.observation_space.spaces.items()
-            }
-        return Column(grid, partial(_part, name), self.obs_shape, self.observation_space.dtype)
-
-    # Adding
-
-    def add(
-        self,
-        obs: Any,
-        next_obs: Any,
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        done: NDArray[Any],
-        infos: list[dict[str, Any]],
-    ) -> None:
-        """Append one transition for each environment, as SB3 calls it.
-
-        `next_obs` holds the last observation where an episode ended, which SB3's loop takes from
-        ``infos[i]["terminal_observation"]``; ``infos[i]["TimeLimit.truncated"]`` tells a time limit
-        from a termination.
-
-        Raises
-        ------
-        ArgumentError
-            If the shapes are others, an info speaks of a time limit where nothing is done, or a
-            stack of frames is not shifted by one; nothing was stored.
-        """
-        if len(infos) != self.n_envs:
-            raise ArgumentError(f"infos has {len(infos)} entries; give {self.n_envs}, one a lane")
-        lanes = (self.n_envs,)
-        ended = _shaped(done, "done", lanes, _BOOL)
-        limited = np.array([bool(info.get("TimeLimit.truncated")) for info in infos])
-        terminated = ended & ~limited
-        if limited.any() and (limited & ~ended).any():
-            lane = int(np.flatnonzero(limited & ~ended)[0])
-            raise ArgumentError(
-                f'infos[{lane}] has "TimeLimit.truncated", but done[{lane}] is False; a truncated '
-                "episode is done (a VecEnv of SB3 sets both)"
-            )
-        self._stored.add(
-            self._observed(obs, "obs"),
-            self._observed(next_obs, "next_obs"),
-            action=_shaped(action, "action", self._action_shape, self._action_dtype),
-            reward=_shaped(reward, "reward", lanes, _FLOAT),
-            terminated=terminated,
-            truncated=limited,
-        )
-
-    def _observed(self, obs: Any, what: str) -> Any:
-        space = self.observation_space
-        if not isinstance(space, spaces.Dict):
-            return _shaped(obs, what, self._seen_shape, space.dtype)
-        if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
-            raise ArgumentTypeError(
-                f"{what} is not a dict of {', '.join(space.spaces)}, which the observation space is"
-            )
-        return {
-            key: _shaped(
-                obs[key], f"{what}[{key!r}]", (self.n_envs, *(part.shape or ())), part.dtype
-            )
-            for key, part in space.spaces.items()
-        }
-
-    # Sampling
-
-    def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
-        """Draw transitions.
-
-        Parameters
-        ----------
-        batch_size : int
-            Number of transitions, ``B``.
-        env : VecNormalize, optional
-            Normalizes observations and rewards.
-
-        Returns
-        -------
-        ReplayBufferSamples or DictReplayBufferSamples
-            Tensors as SB3's: ``[B, ...]``, dones and rewards float32 ``[B, 1]``. Where frames are
-            stacked, observations and next observations share memory: do not write to them.
-
-        Raises
-        ------
-        SampleError
-            If nothing was added yet.
-        """
-        if self.sampling == "ring" and len(self._stored):
-            return self._drawn(batch_size, env)
-        upper = self.buffer_size if self.full else self.pos
-        if upper == 0:
-            raise SampleError("nothing was added yet; collect first (learning_starts=)")
-        # As SB3 draws: the same numbers of NumPy's global generator, in the same order.
-        at = np.random.randint(0, upper, size=batch_size)
-        lanes = np.random.randint(0, self.n_envs, size=batch_size)
-        rows, found = self._stored.take(at, lanes)
-        for _ in range(_ROUNDS):
-            if found.all():
-                return self._of_places(at, lanes, rows, env)
-            lost = np.flatnonzero(~found)
-            at[lost] = np.random.randint(0, upper, size=lost.size)
-            lanes[lost] = np.random.randint(0, self.n_envs, size=lost.size)
-            rows, found = self._stored.take(at, lanes)
-        raise SampleError("other rows have overwritten those added here; give a larger capacity")
-
-    def _get_samples(self, batch_inds: NDArray[Any], env: VecNormalize | None = None) -> Any:
-        """Return the transitions of some steps, environments drawn as SB3 draws them."""
-        at = np.asarray(batch_inds)
-        lanes = np.random.randint(0, self.n_envs, size=at.shape)
-        return self._of_places(at, lanes, self._grid.fetch(at, lanes), env)
-
-    def _drawn(self, batch_size: int, env: VecNormalize | None) -> Any:
-        return self._samples(self._stored.draw(batch_size), env)
-
-    def _of_places(
-        self,
-        at: NDArray[np.int64],
-        lanes: NDArray[np.int64],
-        rows: Rows,
-        env: VecNormalize | None,
-    ) -> Any:
-        return self._samples(rows, env)
-
-    def _samples(self, rows: Rows, env: VecNormalize | None) -> Any:
-        size = len(rows.reward)
-        done = rows.terminated
-        if not self.handle_timeout_termination:
-            done = done | rows.truncated
-        reward = rows.reward.reshape(size, 1)
-        if self._stored.frames is not None and env is None and not rows.obs.flags.writeable:
-            # Overlapping windows: one tensor over their arena, and its parts.
-            stacks = self._tensor(rows.obs.base)
-            obs, next_obs = self._stacked(stacks[:, :-1]), self._stacked(stacks[:, 1:])
-        else:
-            obs, next_obs = self._tensors(rows.obs, env), self._tensors(rows.next_obs, env)
-        return self._made(
-            obs,
-            self._tensor(rows.action.reshape(size, self.action_dim)),
-            next_obs,
-            self._tensor(done.astype(np.float32).reshape(size, 1)),
-            self._tensor(reward if env is None else self._normalize_reward(reward, env)),
-        )
-
-    _made: Any = ReplayBufferSamples
-
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        tensor = tensor_of(array)
-        return tensor if self.device.type == "cpu" else tensor.to(self.device)
-
-    def _stacked(self, frames: torch.Tensor) -> torch.Tensor:
-        """Join the frames of a window along the first axis, where they have channels."""
-        if frames.ndim == 1 + len(self.obs_shape):
-            return frames
-        return frames.flatten(1, 2)
-
-    def _tensors(self, obs: Any, env: VecNormalize | None) -> Any:
-        if isinstance(self.observation_space, spaces.Dict):
-            shaped = {
-                key: part.reshape(len(part), *self.obs_shape[key]) for key, part in obs.items()
-            }
-            return {
-                key: self._tensor(part) for key, part in self._normalize_obs(shaped, env).items()
-            }
-        if obs.ndim != 1 + len(self.obs_shape):
-            obs = obs.reshape(len(obs), *self.obs_shape)
-        return self._tensor(obs if env is None else self._normalize_obs(obs, env))
-
-
-class ReplayBuffer(_OnRing):
+class ReplayBuffer(OnRing):
     """SB3's ``ReplayBuffer`` over a ring: give it as ``replay_buffer_class``.
 
     The arguments down to `handle_timeout_termination` are SB3's; ``replay_buffer_kwargs`` brings
@@ -454,7 +136,7 @@ class ReplayBuffer(_OnRing):
         )
 
 
-class DictReplayBuffer(_OnRing, sb3.DictReplayBuffer):
+class DictReplayBuffer(OnRing, sb3.DictReplayBuffer):
     """SB3's ``DictReplayBuffer`` over a ring.
 
     The arguments are those of :class:`ReplayBuffer` but for `frames` and `padding`. Each part of
@@ -510,7 +192,7 @@ class DictReplayBuffer(_OnRing, sb3.DictReplayBuffer):
     _made: Any = DictReplayBufferSamples
 
 
-class NStepReplayBuffer(_OnRing, sb3.NStepReplayBuffer):
+class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
     """SB3's ``NStepReplayBuffer`` over a ring: rewards of several steps, right at ends and cuts.
 
     The arguments are those of :class:`ReplayBuffer`, and two of SB3's.
@@ -661,40 +343,3 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
             starts = self.ep_start, np.arange(self.n_envs)
             self.ep_length[lost | lost[starts]] = 0
         return super().sample(batch_size, env)
-
-
-def _part(name: str, rows: Rows) -> Any:
-    return getattr(rows, name)
-
-
-def _part_of(name: str, key: str, rows: Rows) -> Any:
-    return getattr(rows, name)[key]
-
-
-def _done(rows: Rows) -> NDArray[np.bool_]:
-    return rows.terminated | rows.truncated
-
-
-def _timeout(rows: Rows) -> NDArray[np.bool_]:
-    return rows.truncated
-
-
-def _never(rows: Rows) -> NDArray[np.bool_]:
-    return np.zeros_like(rows.truncated)
-
-
-def _shaped(
-    value: Any,
-    what: str,
-    shape: tuple[int, ...],
-    dtype: Any,
-) -> NDArray[Any]:
-    if isinstance(value, np.ndarray) and value.shape == shape and value.dtype == dtype:
-        return value
-    array = np.asarray(value, dtype)
-    if array.size != np.prod(shape, dtype=np.int64):
-        raise ArgumentError(
-            f"{what} has shape {list(array.shape)}; give {list(shape)}, the first axis one for "
-            "each environment"
-        )
-    return array.reshape(shape)

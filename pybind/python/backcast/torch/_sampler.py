@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -74,6 +74,7 @@ class Sampler:
         self._contiguous = contiguous
         roles = buf.schema.columns.items()
         self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
+        self._bfloat16 = frozenset(name for name, (code, _, _) in roles if code == "bfloat16")
         state = options.get("state")
         if state is not None and contiguous is not None:
             # A state records whether windows are copied.
@@ -144,10 +145,12 @@ class Sampler:
         found = (
             tensors_of(batch, self._device) if self._pinned is None else self._pinned.moved(batch)
         )
+        if self._bfloat16:
+            found = _mapped(found, self._bfloat16, _as_bfloat16)
         if self._contiguous is None:
             found = _small_contiguous(found)
         if self._float_obs:
-            found = _floats(found, self._obs)
+            found = _mapped(found, self._obs, _as_float)
         return Batch(found)
 
 
@@ -195,19 +198,32 @@ def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _floats(values: dict[str, Any], names: frozenset[str], path: str = "") -> dict[str, Any]:
-    """Scale uint8 tensors of observation columns, and of columns derived from them."""
+def _as_bfloat16(value: torch.Tensor) -> torch.Tensor:
+    """Read the bits of a column, which are uint16 where ``ml_dtypes`` is not installed."""
+    return value.view(torch.bfloat16) if value.dtype == torch.uint16 else value
+
+
+def _as_float(value: torch.Tensor) -> torch.Tensor:
+    """Scale uint8 to float32 from 0 to 1."""
+    return value.to(torch.float32).div_(255) if value.dtype == torch.uint8 else value
+
+
+def _mapped(
+    values: dict[str, Any],
+    names: frozenset[str],
+    change: Callable[[torch.Tensor], torch.Tensor],
+    path: str = "",
+) -> dict[str, Any]:
+    """Change the tensors of some columns, and of columns derived from them."""
     found = {}
     for key, value in values.items():
         here = f"{path}{key}"
         if isinstance(value, dict):
-            found[key] = _floats(value, names, "" if here == "future" else f"{here}/")
-        elif (
-            isinstance(value, torch.Tensor)
-            and value.dtype == torch.uint8
-            and not names.isdisjoint({here, here.removeprefix("n_").removeprefix("next_")})
+            found[key] = _mapped(value, names, change, "" if here == "future" else f"{here}/")
+        elif isinstance(value, torch.Tensor) and not names.isdisjoint(
+            {here, here.removeprefix("n_").removeprefix("next_")}
         ):
-            found[key] = value.to(torch.float32).div_(255)
+            found[key] = change(value)
         else:
             found[key] = value
     return found

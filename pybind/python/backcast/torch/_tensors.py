@@ -13,19 +13,26 @@ def tensor_of(array: NDArray[Any]) -> torch.Tensor:
     """Return a tensor over the array's memory; the tensor keeps the memory alive.
 
     Overlapping windows are read-only arrays, which PyTorch warns about. Their tensor is a view of
-    the arena behind them.
+    the arena behind them. PyTorch reads the arrays of ``ml_dtypes`` as bits.
     """
+    if array.dtype.name == "bfloat16":
+        return _tensor(array, np.dtype(np.uint16)).view(torch.bfloat16)
+    return _tensor(array, array.dtype)
+
+
+def _tensor(array: NDArray[Any], dtype: np.dtype[Any]) -> torch.Tensor:
+    """Return a tensor over the array's memory, read as elements of another type of the size."""
     if array.flags.writeable:
-        return torch.from_numpy(array)
+        return torch.from_numpy(array.view(dtype))
     arena = array.base
     if isinstance(arena, np.ndarray) and arena.flags.writeable and arena.dtype == array.dtype:
-        whole = torch.from_numpy(arena)
+        whole = torch.from_numpy(arena.view(dtype))
         size = array.itemsize
         start = array.__array_interface__["data"][0] - arena.__array_interface__["data"][0]
         return whole.as_strided(
             array.shape, [stride // size for stride in array.strides], start // size
         )
-    return torch.from_numpy(array.copy())
+    return torch.from_numpy(array.copy().view(dtype))
 
 
 def tensors_of(
