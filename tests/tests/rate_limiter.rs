@@ -80,7 +80,9 @@ fn stats(ring: &Ring) -> LimiterStats {
 fn spin_until(sides: &mut [&mut Side], mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        sides.iter_mut().for_each(|side| side.assert_alive());
+        for side in &mut *sides {
+            side.assert_alive();
+        }
         assert!(start.elapsed() < WATCHDOG, "no side makes progress");
         thread::yield_now();
     }

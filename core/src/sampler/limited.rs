@@ -112,8 +112,11 @@ mod tests {
             panic!("the band is used up");
         };
         assert_eq!((wait.samples, wait.needed), (40, 52));
-        let stats = ring.stats().limiter.unwrap();
-        assert_eq!((stats.samplers.waits, stats.samplers.waiting, stats.has_sampler), (0, 0, true));
+        let counted = ring.stats().limiter.unwrap();
+        assert_eq!(
+            (counted.samplers.waits, counted.samplers.waiting, counted.has_sampler),
+            (0, 0, true)
+        );
         drop(sampler);
         assert!(!ring.stats().limiter.unwrap().has_sampler);
     }

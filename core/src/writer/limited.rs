@@ -183,8 +183,9 @@ mod tests {
                 let mut writer = writer(&ring, lanes, mode);
                 for step in 0..20 {
                     dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let ends: Vec<bool> =
-                        (0..lanes).map(|lane| dice >> (60 - lane) & 3 == 0).collect();
+                    let ends: Vec<bool> = (0..lanes)
+                        .map(|lane| (dice >> (60 - lane)).trailing_zeros() >= 2)
+                        .collect();
                     let next = (round == 1).then_some(if step % 7 == 0 { 9 } else { 7 });
                     let before = (writer.wanted_of(&ends), inserts(&ring));
                     append(&mut writer, &ends, next).unwrap();
