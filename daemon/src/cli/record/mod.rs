@@ -31,8 +31,9 @@ const MOST_VALUES: u64 = 1 << 28;
 
 /// Record simulated markets in a ring or a Parquet panel.
 ///
-/// Runs one simulation for each seed and records a candle every --interval ticks, with the features
-/// that an agent of the trading environment observes then. One tick is one second; a day has 23,400.
+/// Runs one simulation for each seed and records a candle every --interval ticks, with the
+/// features that an agent of the trading environment observes then. One tick is one second; a day
+/// has 23,400.
 ///
 /// A ring has one lane for each seed and symbol, and one episode in each lane. Its rows have the
 /// columns obs/candle (open, high, low, close in currency, and shares traded), obs/features and
@@ -72,7 +73,8 @@ pub(crate) struct Args {
           value_parser = whole(1..=1_000_000_000_u64))]
     ticks: u64,
     /// Ticks of a candle.
-    #[arg(long, value_name = "TICKS", default_value_t = 60, value_parser = whole(1..=1_000_000_u32))]
+    #[arg(long, value_name = "TICKS", default_value_t = 60,
+          value_parser = whole(1..=1_000_000_u32))]
     interval: u32,
     /// Ticks before the first candle, rounded up to whole candles.
     #[arg(long, value_name = "COUNT", default_value_t = 3_600,
@@ -182,26 +184,26 @@ impl From<RecordError> for CommandError {
 struct RecordReport<'a> {
     action: &'static str,
     kind: &'static str,
-    /// Of a ring.
+    /// Name of the ring; null for a panel.
     name: Option<&'a str>,
-    /// Of the ring's directory, or of the file.
+    /// Directory of the ring, or the file.
     path: Option<PathBuf>,
     preset: &'static str,
     seeds: u32,
     first_seed: u64,
     symbols: u16,
-    /// Of each simulation and symbol.
+    /// Candles of each simulation and symbol.
     candles: u64,
     interval_ticks: u32,
     warm_up_ticks: u64,
     features: &'static str,
     rows: u64,
-    /// Of a ring.
+    /// Transitions of the ring; null for a panel.
     transitions: Option<u64>,
     size_bytes: u64,
 }
 
-/// What was made of a recording.
+/// Result of a recording.
 struct Recorded {
     path: Option<PathBuf>,
     rows: u64,

@@ -11,7 +11,7 @@ use super::{Args, FeatureArg};
 /// Numbers of a candle: open, high, low, close, volume.
 pub(super) const CANDLE: usize = 5;
 
-/// What is recorded of every simulation.
+/// Market, length and features of every simulation.
 #[derive(Debug)]
 pub(super) struct SeriesPlan {
     pub(super) config: Arc<MarketConfig>,

@@ -61,7 +61,7 @@ impl Pace {
     }
 }
 
-/// What is shown.
+/// State of the view.
 struct Shown {
     pace: Pace,
     symbol: u16,

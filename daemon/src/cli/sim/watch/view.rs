@@ -20,7 +20,7 @@ const RIGHT: u16 = 34;
 const BAR: usize = 12;
 const KEYS: &str = "q quit  Enter pause  up faster  down slower  < > symbol  (arrows, or k and j)";
 
-/// What the heading says about the run.
+/// Speed and colours of a drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) ticks_per_s: f64,
