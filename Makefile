@@ -142,7 +142,7 @@ soak: tools ## Kill and restart writers, learners and leaseholders for SOAK_SECO
 bench: $(STAMP)/bench ## Benchmark against memcpy, NumPy and peers: half an hour on an idle machine
 	rm -rf benches/results/latest.jsonl target/criterion target/measured.jsonl
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile wheel
-	cargo bench -p backcast-benches --locked
+	BACKCAST_BOURSE_PYTHON=$(CURDIR)/$(VENV)/bin/python cargo bench -p backcast-benches --locked
 	$(ICEORYX2)
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
 	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) panels.py && $(BENCH) import_time.py && $(BENCH) report.py

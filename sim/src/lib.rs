@@ -46,7 +46,8 @@ mod wheel;
 
 pub use agents::{Agent, AgentFactory, CloneAgent, Floor};
 pub use book::{
-    Book, BookEvents, BookFill, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal, Side,
+    Book, BookEvents, BookFill, BookOp, BookOutcome, BookReject, NewOrder, Order, OrderKind,
+    Removal, Side,
     auction::{AuctionRule, CallAuction, Cleared},
 };
 pub use candles::{Candle, Candles};
@@ -64,7 +65,7 @@ pub use ledger::{
     BORROW_INTERVAL, CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits,
     OPEN_ORDERS, OrderReject,
 };
-pub use market::{DepthLevel, Market};
+pub use market::{DepthLevel, GroupTotals, Market};
 pub use rng::{RandomStream, StreamRole};
 pub use tape::{HORIZONS, MarketOrder, Tape};
 pub use venue::{

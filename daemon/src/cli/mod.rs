@@ -19,6 +19,8 @@ mod man;
 mod open_error;
 mod outcome;
 mod panel;
+mod preset_arg;
+mod record;
 mod resize;
 mod ring_errors;
 mod rm;
@@ -28,6 +30,7 @@ mod signals;
 mod sim;
 mod snapshots;
 mod stat;
+mod terminal;
 mod top;
 mod verify;
 mod watch;
@@ -87,6 +90,7 @@ enum Command {
     Limiter(limiter::Args),
     Gc(gc::Args),
     Panel(panel::Args),
+    Record(record::Args),
     Sim(sim::Args),
     Doctor(doctor::Args),
     Serve(serve::Args),
@@ -273,6 +277,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Limiter(args) => limiter::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
+        Command::Record(args) => record::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
         Command::Bench(args) => bench::run(args, &base, console, &itself),
