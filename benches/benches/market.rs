@@ -176,7 +176,7 @@ fn ticks(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
             env.reset_into(Some(1), TradingResetOptions::default(), &mut observation)?;
             let begin = Instant::now();
             for tick in 0..TICKS {
-                env.step_into(&[(tick % 3) as f64], &mut observation)?;
+                env.step_into(&[[0.0, 1.0, 2.0][(tick % 3) as usize]], &mut observation)?;
             }
             round_of.push((contender, per_second(TICKS, begin)));
             env.check()?;

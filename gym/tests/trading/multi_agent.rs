@@ -27,16 +27,16 @@ fn choice(agent: usize, step: usize) -> u8 {
 /// Observations and rewards of a whole episode.
 fn episode(env: &mut MultiAgentTradingEnv, seed: u64) -> (Vec<f32>, Vec<f64>) {
     let mut observations = reset(env, seed);
-    let (mut seen, mut rewards) = (observations.clone(), Vec::new());
+    let (mut shown, mut rewards) = (observations.clone(), Vec::new());
     for step in 0..100 {
         let actions: Vec<u8> = (0..env.agents()).map(|agent| choice(agent, step)).collect();
         env.step_into(&actions, &mut observations).unwrap();
-        seen.extend(&observations);
+        shown.extend(&observations);
         rewards.extend(env.rewards());
         env.check().unwrap();
     }
     assert!(env.truncated().iter().all(|cut| *cut) && !env.active().contains(&true));
-    (seen, rewards)
+    (shown, rewards)
 }
 
 #[test]

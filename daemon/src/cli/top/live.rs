@@ -9,7 +9,7 @@ use super::reading::Observer;
 use super::view::{self, Palette};
 use crate::cli::console::Stream;
 use crate::cli::signals::{Resizes, Signals};
-use crate::cli::terminal::keys::{Keyboard, Waited};
+use crate::cli::terminal::keys::{KeyWait, Keyboard};
 use crate::cli::terminal::screen::Screen;
 use crate::cli::terminal::{HUNG_UP, is_gone};
 

@@ -7,7 +7,7 @@ use super::scene::Scene;
 use super::view::{self, Run};
 use crate::cli::console::Stream;
 use crate::cli::signals::{Resizes, Signals};
-use crate::cli::terminal::keys::{Action, Keyboard, Waited};
+use crate::cli::terminal::keys::{Action, KeyWait, Keyboard};
 use crate::cli::terminal::screen::Screen;
 use crate::cli::terminal::{HUNG_UP, is_gone};
 
@@ -141,14 +141,14 @@ fn show(
                 return Ok(Some(status));
             }
             let waited = keyboard.wait(next.saturating_duration_since(Instant::now()))?;
-            if waited == Waited::Closed {
+            if waited == KeyWait::Closed {
                 return Ok(Some(signals.status().unwrap_or(HUNG_UP)));
             }
             let resized = window.came();
             if resized {
                 screen.forget();
             }
-            if waited == Waited::Nothing && !resized {
+            if waited == KeyWait::Nothing && !resized {
                 continue;
             }
             while let Some(action) = keyboard.action() {
