@@ -524,7 +524,7 @@ fn did_you_mean(missing: &[String], closest: &[Option<String>]) -> String {
 
 /// Returns the most similar of `known`, ignoring case; `None` if none is similar.
 pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
-    /// Least Jaro-Winkler similarity, 0 to 1, of a name that is suggested.
+    /// Minimum Jaro-Winkler similarity, 0 to 1, of a name that is suggested.
     const SIMILAR: f64 = 0.75;
     let folded = name.to_lowercase();
     known

@@ -14,7 +14,7 @@ use crate::tokenizer::{TickerTokenizer, TokenError, UnknownTicker, Vocabulary};
 
 const FORMAT: &str = "backcast-tickers";
 const VERSION: u32 = 1;
-/// Most bytes of a file that are read.
+/// Maximum bytes of a file that are read.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Why saving or loading a tokenizer failed. File and tokenizer are unchanged.

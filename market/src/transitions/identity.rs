@@ -14,7 +14,7 @@ const FORMAT: &str = "backcast-transitions";
 const VERSION: u32 = 1;
 /// Default lag of indicators, in days.
 pub(crate) const INDICATOR_LAG: usize = 1;
-/// Most bytes of the file that are read.
+/// Maximum bytes of the file that are read.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Facts that a process needs to join the ring.

@@ -18,7 +18,7 @@ use crate::sampler::draws::MAX_BATCH;
 
 /// Interval between two checks for signals while the table is locked.
 const WAIT: Duration = Duration::from_millis(20);
-/// Share of the maximum in the priority of a window, as R2D2 has it.
+/// Share of the maximum in the priority of a window (R2D2's eta).
 const ETA: f64 = 0.9;
 
 /// Keywords of prioritised draws, before they are checked.
@@ -31,10 +31,10 @@ pub(crate) struct PriorityArguments<'a, 'py> {
     pub(crate) table: Option<Argument<String>>,
 }
 
-/// How a sampler draws by priority, as its keywords say.
+/// Options of prioritised draws, as the keywords give them.
 pub(crate) struct PrioritySettings {
     pub(crate) options: PriorityOptions,
-    /// Function of the number of the batch that gives beta.
+    /// Function that gives beta for the number of the batch.
     schedule: Option<Py<PyAny>>,
 }
 
@@ -53,7 +53,7 @@ impl PriorityArguments<'_, '_> {
 }
 
 impl PrioritySettings {
-    /// Reads the keywords. `None` for uniform draws.
+    /// Reads the keywords. Returns `None` for uniform draws.
     pub(crate) fn new(asked: PriorityArguments<'_, '_>) -> Result<Option<Self>, Failure> {
         let given = asked.given();
         let PriorityArguments { priority, beta, eps, stratified, weights, table } = asked;
@@ -100,8 +100,8 @@ impl PrioritySettings {
     }
 }
 
-/// Reads `beta`: a number, or a pair of a number and the batches until it is 1. `None` for a
-/// function.
+/// Reads `beta`: a number, or a pair of a number and the batches until it is 1. Returns `None` for
+/// a function.
 fn beta_of(beta: &Bound<'_, PyAny>) -> Result<Option<Beta>, Failure> {
     const WANTED: &str = "a number from 0 to 1, a pair (first, batches) that grows to 1, or a \
                           function of the number of the batch";

@@ -13,8 +13,9 @@ use crate::error::Failure;
 /// Settings from which an empty private ring is made again with other sizes.
 pub(super) struct EmptyRing {
     pub(super) options: TransitionOptions,
-    /// Whether the caller gave the action's shape; `objectives`: their number.
+    /// Whether the caller gave the shape of an action.
     pub(super) action: bool,
+    /// Whether the caller gave the number of objectives.
     pub(super) objectives: bool,
 }
 

@@ -18,8 +18,8 @@ pub const CHILD_EVERY: usize = 10;
 pub const DECAY_SPANS: usize = 3;
 /// Sizes of parent orders, as fractions of the volume of [`METAORDER_TICKS`] ticks.
 pub const PARTICIPATIONS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2];
-/// Least size whose impact is also measured after the end. The impact of smaller orders is lost in
-/// noise.
+/// Smallest size whose impact is also measured after the end. The impact of smaller orders is lost
+/// in noise.
 pub const DECAY_FROM: f64 = 0.05;
 
 /// Half the difference of log mid-prices between a buying and a selling clone, at two moments.

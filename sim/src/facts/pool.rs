@@ -3,7 +3,7 @@
 use super::impact::SizeImpact;
 use super::rules::{Rule, annual_sharpe};
 
-/// Least number of days for which a Sharpe ratio is computed.
+/// Minimum number of days for which a Sharpe ratio is computed.
 const SHARPE_DAYS: usize = 100;
 
 /// Samples of all seeds.
@@ -15,7 +15,8 @@ pub(super) struct PooledSamples {
     pub(super) profits: Vec<Vec<f64>>,
     /// Daily profits of random orders beyond their costs.
     pub(super) random_profits: Vec<f64>,
-    /// Whether each long run stayed alive.
+    /// Whether each long run never got stuck, kept its price in range, and conserved cash and
+    /// shares.
     pub(super) endured: Vec<bool>,
     /// Whether each seed conserved cash and shares.
     pub(super) conserved: Vec<bool>,

@@ -63,7 +63,7 @@ pub(super) struct FactSpec {
     /// Horizon in ticks. Three standard errors of as many returns, `3 / sqrt(ticks / horizon)`,
     /// widen the band.
     pub(super) noise_horizon: Option<usize>,
-    /// Least ticks of a run that judges the fact. Shorter runs only report it.
+    /// Minimum ticks of a run that judges the fact. Shorter runs only report it.
     pub(super) min_ticks: usize,
     /// Whether the fact is never judged.
     pub(super) report_only: bool,

@@ -9,13 +9,13 @@ pub enum OrderReject {
     /// The quantity is zero or negative.
     #[error("an order of {quantity} shares; ask for at least 1")]
     NoQuantity {
-        /// Shares asked for.
+        /// Requested shares.
         quantity: i32,
     },
     /// The order is larger than one order may be.
     #[error("an order of {quantity} shares exceeds the limit of {limit} for one order; split it")]
     TooLarge {
-        /// Shares asked for.
+        /// Requested shares.
         quantity: i32,
         /// Maximum shares of one order.
         limit: i32,

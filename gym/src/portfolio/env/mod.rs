@@ -13,7 +13,7 @@ use super::{
 };
 use crate::contract::{EnvStreams, Episodes, spread, zeros};
 
-/// Least number of portfolios that share a table of their days. With fewer, the copy would cost
+/// Minimum number of portfolios that share a table of their days. With fewer, the copy would cost
 /// more than it saves.
 const SHARED_TABLE_FROM: usize = 8;
 
