@@ -231,3 +231,19 @@ def test_wrappers_of_gymnasium_take_it() -> None:
             lengths += infos["episode"]["l"][infos["_episode"]].tolist()
     assert lengths
     assert set(lengths) == {11}
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_every_vectorization_mode_steps_alike(how: str) -> None:
+    env: Any = gym.make_vec("backcast/Trading-v0", 3, vectorization_mode=how, **SHORT)
+    native = TradingVectorEnv(3, **SHORT)
+    assert same(env.reset(seed=1)[0], native.reset(seed=1)[0])
+    draw = np.random.default_rng(2)
+    for _ in range(25):
+        actions = draw.integers(0, 3, 3)
+        *here, infos = env.step(actions)
+        *there, ours = native.step(actions)
+        assert same(here, there)
+        for name in ("tick", "equity", "position", "action_mask", "episode_seed"):
+            assert same(infos[name], ours[name]), name
+    env.close()
