@@ -26,6 +26,8 @@ pub enum StreamRole {
     User = 7,
     /// Free for programs built on the crate.
     Other = 8,
+    /// Order in which the requests of slots arrive in one tick.
+    SlotTurn = 9,
 }
 
 /// Mixes 64 bits (the finaliser of `SplitMix64`); a bijection.

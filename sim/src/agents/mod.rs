@@ -129,6 +129,18 @@ impl Agents {
         self.list.iter().map(|agent| agent.account)
     }
 
+    /// Returns the accounts of one archetype.
+    pub(crate) fn accounts_of(&self, archetype: Archetype) -> impl Iterator<Item = u16> {
+        let list = self.list.iter().filter(move |agent| agent.archetype == archetype);
+        list.map(|agent| agent.account)
+    }
+
+    /// Returns the archetype of the agent that owns `account`.
+    pub(crate) fn archetype_of(&self, account: u16) -> Option<Archetype> {
+        let agent = self.list.iter().find(|agent| agent.account == account);
+        agent.map(|agent| agent.archetype)
+    }
+
     /// Returns the sort key of an agent's turn: a hash of the tick and its identity, then itself.
     #[inline]
     pub(crate) fn turn(&self, agent: u16, tick: u64) -> u64 {

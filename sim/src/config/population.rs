@@ -18,6 +18,24 @@ pub enum Archetype {
     Executor = 4,
 }
 
+impl Archetype {
+    /// All archetypes, in the order of [`Population::counts`].
+    pub const ALL: [Self; 5] =
+        [Self::Maker, Self::Noise, Self::Value, Self::Signal, Self::Executor];
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Maker => "maker",
+            Self::Noise => "noise",
+            Self::Value => "value",
+            Self::Signal => "signal",
+            Self::Executor => "executor",
+        }
+    }
+}
+
 /// Background agents of one symbol. Times are ticks, quantities shares, prices price ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Population {

@@ -5,7 +5,7 @@ mod symbol;
 
 use std::sync::Arc;
 
-pub use readout::DepthLevel;
+pub use readout::{DepthLevel, GroupTotals};
 use symbol::SymbolModel;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     config::{AccountConfig, ConfigError, MarketConfig},
     fundamental::Newsroom,
     ledger::{BORROW_INTERVAL, Ledger, OrderReject},
-    rng::{RandomStream, StreamRole},
+    rng::{RandomStream, StreamRole, key, mix},
     venue::{IN_FLIGHT, Pending, Placed, Slot, SlotReport, SlotRequest, Venue},
 };
 
@@ -29,7 +29,7 @@ struct User {
 /// A simulated market.
 ///
 /// One tick stands for one second. In a tick, in this order: news and fundamentals move; requests
-/// from slots arrive; user agents act; due background agents act, in a random order; borrowing is
+/// from slots arrive, slot by slot in an order drawn anew for every tick; user agents act; due background agents act, in a random order; borrowing is
 /// charged; the tape closes the tick. Everything after [`Market::new`] is free of allocation,
 /// unless a user agent allocates.
 #[derive(Debug)]
@@ -42,6 +42,9 @@ pub struct Market {
     models: Vec<SymbolModel>,
     ledger: Ledger,
     slots: Vec<Slot>,
+    /// Sort keys of the slots in this tick.
+    slot_turns: Vec<(u64, u16)>,
+    slot_key: u64,
     users: Vec<User>,
     newsroom: Newsroom,
 }
@@ -54,6 +57,7 @@ impl Clone for Market {
             models: self.models.clone(),
             ledger: self.ledger.clone(),
             slots: self.slots.clone(),
+            slot_turns: self.slot_turns.clone(),
             users: self.users.clone(),
             ..*self
         }
@@ -69,6 +73,8 @@ impl Clone for Market {
         self.models.clone_from(&source.models);
         self.ledger.clone_from(&source.ledger);
         self.slots.clone_from(&source.slots);
+        self.slot_turns.clone_from(&source.slot_turns);
+        self.slot_key = source.slot_key;
         self.users.clone_from(&source.users);
         self.newsroom = source.newsroom;
     }
@@ -113,10 +119,23 @@ impl Market {
             .collect();
         let accounts = |model: &SymbolModel| model.agents.len() + config.slots.len() + count;
         let venues = models.iter().map(|model| Venue::new(&config, accounts(model))).collect();
-        let slots = config.slots.iter().map(|slot| Slot::new(*slot, symbols)).collect();
+        let slots: Vec<_> = config.slots.iter().map(|slot| Slot::new(*slot, symbols)).collect();
+        let slot_turns = (0..slots.len() as u16).map(|slot| (0, slot)).collect();
         let newsroom = Newsroom::new();
         let now = 0;
-        let mut market = Self { config, seed, now, venues, models, ledger, slots, users, newsroom };
+        let mut market = Self {
+            config,
+            seed,
+            now,
+            venues,
+            models,
+            ledger,
+            slots,
+            slot_turns,
+            slot_key: 0,
+            users,
+            newsroom,
+        };
         market.reset(seed);
         Ok(market)
     }
@@ -143,6 +162,7 @@ impl Market {
     /// allocation.
     pub fn reset(&mut self, seed: u64) {
         self.seed = seed;
+        self.slot_key = key(seed, StreamRole::SlotTurn, 0);
         self.now = 0;
         self.ledger.clear();
         let config = &*self.config;
@@ -175,6 +195,7 @@ impl Market {
     /// becomes a new episode.
     pub fn reseed(&mut self, seed: u64) {
         self.seed = seed;
+        self.slot_key = key(seed, StreamRole::SlotTurn, 0);
         for (index, user) in self.users.iter_mut().enumerate() {
             user.stream = RandomStream::new(seed, StreamRole::User, index as u64);
         }
@@ -270,13 +291,21 @@ impl Market {
     }
 
     /// Works the requests that arrive in this tick, slot by slot.
+    ///
+    /// A slot's turn depends on the seed, the tick and its number alone: no slot has an advantage
+    /// over many ticks, and another slot does not change who of two is first.
     fn deliver(&mut self) {
-        for account in 0..self.slots.len() {
-            let slot = &mut self.slots[account];
+        let tick_key = mix(self.slot_key ^ self.now);
+        for (turn, slot) in &mut self.slot_turns {
+            *turn = mix(tick_key ^ mix(u64::from(*slot) + 1));
+        }
+        self.slot_turns.sort_unstable();
+        for slot in &mut self.slots {
             slot.fills.clear();
             slot.reports.clear();
         }
-        for account in 0..self.slots.len() {
+        for at in 0..self.slot_turns.len() {
+            let account = usize::from(self.slot_turns[at].1);
             while let Some(pending) = self.slots[account].pending.front().copied() {
                 if pending.due > self.now {
                     break;

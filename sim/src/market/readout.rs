@@ -6,7 +6,7 @@ use super::{Market, symbol::SymbolModel};
 use crate::{
     book::{Book, Side},
     candles::Candles,
-    config::MarketConfig,
+    config::{Archetype, MarketConfig},
     fundamental::News,
     ledger::{ConservationError, Ledger, OrderReject},
     rng::mix,
@@ -21,6 +21,21 @@ pub struct DepthLevel {
     pub price: i32,
     /// Shares; 0 past the last occupied level.
     pub quantity: i32,
+}
+
+/// Totals of the background agents of one archetype in one symbol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupTotals {
+    /// Agents.
+    pub agents: u32,
+    /// Shares held long, summed over agents.
+    pub long: i64,
+    /// Shares held short, summed over agents; positive.
+    pub short: i64,
+    /// Open orders.
+    pub open_orders: u64,
+    /// Profit at the mid-price since the start, fees and borrowing deducted, in cash units.
+    pub profit: i64,
 }
 
 impl Market {
@@ -140,6 +155,32 @@ impl Market {
             count < levels.len()
         });
         count
+    }
+
+    /// Returns the totals of the background agents of one archetype. O(agents).
+    #[must_use]
+    pub fn group_totals(&self, symbol: u16, archetype: Archetype) -> GroupTotals {
+        let half = crate::ledger::CASH_PER_TICK / 2;
+        let population = &self.config.population;
+        let start = i64::from(population.shares) * i64::from(self.config.initial_price) * 2 * half;
+        let mut totals = GroupTotals::default();
+        for account in self.model(symbol).agents.accounts_of(archetype) {
+            let position = i64::from(self.ledger.position(account, symbol));
+            totals.agents += 1;
+            totals.long += position.max(0);
+            totals.short += (-position).max(0);
+            totals.open_orders += self.ledger.open_count(account, symbol) as u64;
+            let value = position * i64::from(self.tape(symbol).mid2) * half;
+            totals.profit += self.ledger.cash(account) - population.cash + value - start;
+        }
+        totals
+    }
+
+    /// Returns the archetype of the background agent that owns an account in a symbol; `None` for
+    /// slots and user agents. O(agents).
+    #[must_use]
+    pub fn archetype_of(&self, symbol: u16, account: u16) -> Option<Archetype> {
+        self.model(symbol).agents.archetype_of(account)
     }
 
     /// Returns the hidden fundamental value in ticks.

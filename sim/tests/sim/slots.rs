@@ -1,7 +1,7 @@
 //! Orders from outside: latency, fills, limits, profit.
 
 use backcast_sim::{
-    CASH_PER_TICK, Market, MarketConfig, OrderKind, OrderReject, Preset, Side, SlotRequest,
+    CASH_PER_TICK, Limits, Market, MarketConfig, OrderKind, OrderReject, Preset, Side, SlotRequest,
 };
 
 fn market(config: &MarketConfig) -> Market {
@@ -189,4 +189,40 @@ fn a_market_order_in_an_empty_book_trades_nothing_and_needs_no_cash() {
     market.tick();
     let report = market.reports(0).unwrap()[0];
     assert_eq!(report.result.map(|placed| (placed.filled, placed.resting)), Ok((0, None)));
+}
+
+#[test]
+fn slots_take_turns_in_an_order_that_favours_none_and_that_others_do_not_change() {
+    let firsts = |slots: usize| -> Vec<usize> {
+        let mut config = Preset::Normal.config();
+        let account = &mut config.slots[0].account;
+        account.cash *= 1_000;
+        account.limits = Limits { long: 100_000, short: 100_000, order: 100_000 };
+        config.slots = vec![config.slots[0]; slots];
+        let mut market = market(&config);
+        (0..400)
+            .map(|_| {
+                // Both want the whole best ask: who is first gets the better price.
+                let ask = market.best_ask(0).unwrap();
+                let shares = market.book(0).quantity_at(Side::Sell, ask);
+                for slot in 0..2 {
+                    market.send(slot, 0, SlotRequest::market(Side::Buy, shares)).unwrap();
+                }
+                market.tick();
+                let price = |slot| market.fills(slot).unwrap()[0].price;
+                let first = usize::from(price(1) < price(0));
+                for slot in 0..2 {
+                    let sold = market.position(slot, 0).unwrap();
+                    market.send(slot, 0, SlotRequest::market(Side::Sell, sold)).unwrap();
+                }
+                market.run(5);
+                first
+            })
+            .collect()
+    };
+    let two = firsts(2);
+    let second = two.iter().sum::<usize>();
+    // Within four standard deviations of a fair coin.
+    assert!((160..=240).contains(&second), "slot 1 was first in {second} of 400 ticks");
+    assert_eq!(firsts(3), two, "a silent slot changes who is first");
 }
