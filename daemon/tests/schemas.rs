@@ -106,6 +106,12 @@ fn idle_objects_are_as_promised() {
     holds("bench", &shelf.json(&["bench", "--seconds", "0.02", "--row-bytes", "64"]));
     let into = shelf.path().to_str().unwrap();
     holds("sim-facts", &shelf.json(&["sim", "facts", "--short", "--seeds", "1"]));
+    holds("sim-watch", &shelf.json(&["sim", "watch", "--frames", "2", "--symbols", "2"]));
+    let small = ["--ticks", "200", "--interval", "10"];
+    let file = shelf.path().join("sim.parquet");
+    for into in [["--ring", "sim"], ["--panel", file.to_str().unwrap()]] {
+        holds("record", &shelf.json(&[&["record"], &into[..], &small[..]].concat()));
+    }
     holds("man", &shelf.json(&["man", "--into", into]));
     holds("resize", &shelf.json(&["resize", "pong", "--capacity", "9_000"]));
     holds("rm", &shelf.json(&["rm", "pong"]));

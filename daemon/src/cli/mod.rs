@@ -18,6 +18,8 @@ mod man;
 mod open_error;
 mod outcome;
 mod panel;
+mod preset_arg;
+mod record;
 mod resize;
 mod ring_errors;
 mod rm;
@@ -27,6 +29,7 @@ mod signals;
 mod sim;
 mod snapshots;
 mod stat;
+mod terminal;
 mod top;
 mod verify;
 mod watch;
@@ -85,6 +88,7 @@ enum Command {
     Resize(resize::Args),
     Gc(gc::Args),
     Panel(panel::Args),
+    Record(record::Args),
     Sim(sim::Args),
     Doctor(doctor::Args),
     Serve(serve::Args),
@@ -270,6 +274,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Resize(args) => resize::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
+        Command::Record(args) => record::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
         Command::Bench(args) => bench::run(args, &base, console, &itself),

@@ -3,13 +3,14 @@
 use std::num::NonZero;
 use std::thread;
 
+use backcast_sim::Preset;
 use backcast_sim::facts::{
     BatteryOptions, FactResult, FactsReport, TICKS_PER_DAY, Verdict, run_preset,
 };
-use backcast_sim::{ConfigError, Preset};
 
 use crate::cli::console::{Align, Console};
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::outcome::{CommandError, Exit, Interrupted};
+use crate::cli::preset_arg::preset;
 use crate::cli::watch::Watch;
 use crate::text::parse::whole;
 use crate::text::units;
@@ -49,10 +50,6 @@ pub(crate) struct FactsArgs {
     threads: Option<usize>,
 }
 
-fn preset(name: &str) -> Result<Preset, String> {
-    name.parse().map_err(|error: ConfigError| error.to_string())
-}
-
 impl FactsArgs {
     fn options(&self) -> BatteryOptions {
         let form = if self.short { BatteryOptions::short() } else { BatteryOptions::full() };
@@ -64,12 +61,6 @@ impl FactsArgs {
             threads: self.threads.unwrap_or(cores),
             ..form
         }
-    }
-}
-
-impl Fails for ConfigError {
-    fn exit(&self) -> Exit {
-        Exit::WrongUsage
     }
 }
 

@@ -1,17 +1,19 @@
 //! `backcast sim`: the simulated market.
 
 mod facts;
+mod watch;
 
 use clap::Subcommand;
 
 use crate::cli::console::Console;
 use crate::cli::outcome::{CommandError, Exit};
 
-/// Examine the simulated market.
+/// Examine and watch the simulated market.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast sim facts --preset calm --short
+  backcast sim watch --preset flash
   backcast --json sim facts | jq '.facts[] | select(.verdict == \"miss\") | .key'")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,10 +23,12 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Facts(facts::FactsArgs),
+    Watch(watch::WatchArgs),
 }
 
 pub(crate) fn run(args: &Args, console: &mut Console<'_>) -> Result<Exit, CommandError> {
     match &args.command {
         Command::Facts(args) => facts::run(args, console),
+        Command::Watch(args) => watch::run(args, console),
     }
 }

@@ -8,7 +8,21 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 
-use super::app::Action;
+/// Action of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Enter,
+    Back,
+    NextSort,
+    PreviousSort,
+    Reverse,
+    Help,
+    Quit,
+}
 
 /// Outcome of a wait for keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_panic_gives_the_terminal_back_and_is_read_on_it() {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        let role = "cli::top::screen::tests::a_view_that_panics";
+        let role = "cli::terminal::screen::tests::a_view_that_panics";
         command
             .args(["--exact", role, "--ignored", "--nocapture", "--test-threads=1"])
             .env(ROLE, "1");

@@ -5,22 +5,7 @@ use std::cmp::Ordering;
 use super::frame::{Frame, RingFrame};
 use super::newest::Newest;
 use super::reading::Reading;
-
-/// Action of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Enter,
-    Back,
-    NextSort,
-    PreviousSort,
-    Reverse,
-    Help,
-    Quit,
-}
+use crate::cli::terminal::keys::Action;
 
 /// Page of the view.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,20 +4,19 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::app::App;
-use super::keys::{Keyboard, Waited};
 use super::newest::Newest;
 use super::reading::Observer;
-use super::screen::Screen;
 use super::view::{self, Palette};
 use crate::cli::console::Stream;
 use crate::cli::signals::{Resizes, Signals};
+use crate::cli::terminal::keys::{Keyboard, Waited};
+use crate::cli::terminal::screen::Screen;
+use crate::cli::terminal::{HUNG_UP, is_gone};
 
 /// Rows to copy for the page of a lane: more than most terminals show.
 const NEWEST_ROWS: u64 = 64;
 /// Interval of checks for signals.
 const PIECE: Duration = Duration::from_millis(50);
-/// Exit status when the terminal closes: 128 plus SIGHUP.
-const HUNG_UP: u8 = 129;
 
 /// Shows the rings until a key, a signal or the end of the terminal. Returns the exit status of a
 /// signal or a closed terminal.
@@ -77,11 +76,6 @@ fn show(
             screen.draw(|canvas| view::draw(canvas, &app, &place, palette))?;
         }
     }
-}
-
-/// Whether a write failed because the terminal closed.
-fn is_gone(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 fn look(app: &mut App, observer: &Observer<'_>) {

@@ -3,11 +3,9 @@
 mod app;
 mod columns;
 mod frame;
-mod keys;
 mod live;
 mod newest;
 mod reading;
-mod screen;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -19,6 +17,7 @@ use crate::cli::console::{Align, Console};
 use crate::cli::doctor::Here;
 use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
+use crate::cli::terminal::screen;
 use columns::{LANES, RINGS, TableColumn};
 use frame::Frame;
 use reading::Observer;

@@ -226,11 +226,11 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;
 
-    use super::super::app::Action;
     use super::super::frame::made_up::{reader, reading, ring};
     use super::super::newest::Newest;
     use super::super::reading::Limit;
     use super::*;
+    use crate::cli::terminal::keys::Action;
 
     fn drawn(app: &App, width: u16, height: u16, colours: bool) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

@@ -1,0 +1,203 @@
+//! Loop of the live view: tick, draw, apply keys.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::scene::Scene;
+use super::view::{self, Run};
+use crate::cli::console::Stream;
+use crate::cli::signals::{Resizes, Signals};
+use crate::cli::terminal::keys::{Action, Keyboard, Waited};
+use crate::cli::terminal::screen::Screen;
+use crate::cli::terminal::{HUNG_UP, is_gone};
+
+/// Frames a second.
+const FRAMES: u32 = 10;
+/// Time between two frames.
+const INTERVAL: Duration = Duration::from_millis(1_000 / FRAMES as u64);
+/// Ticks a second at most.
+const FASTEST: f64 = 100_000.0;
+/// Ticks a second at least.
+const SLOWEST: f64 = 1.0;
+
+/// Speed of the market, in ticks a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    ticks_a_second: f64,
+    paused: bool,
+    /// Part of a tick that is still owed.
+    owed: f64,
+}
+
+impl Pace {
+    pub(super) fn new(ticks_a_second: u32) -> Self {
+        Self { ticks_a_second: ticks_a_second.into(), paused: false, owed: 0.0 }
+    }
+
+    pub(super) const fn ticks_a_second(self) -> f64 {
+        self.ticks_a_second
+    }
+
+    /// Returns the whole ticks between two frames, at least 1.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 10,000")]
+    pub(super) fn ticks_a_frame(self) -> u64 {
+        (self.ticks_a_second / f64::from(FRAMES)).round().max(1.0) as u64
+    }
+
+    /// Returns the ticks to run before the next frame.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10,001")]
+    fn due(&mut self) -> u64 {
+        if self.paused {
+            return 0;
+        }
+        self.owed += self.ticks_a_second / f64::from(FRAMES);
+        let ticks = self.owed.floor();
+        self.owed -= ticks;
+        ticks as u64
+    }
+
+    fn scale(&mut self, factor: f64) {
+        self.ticks_a_second = (self.ticks_a_second * factor).clamp(SLOWEST, FASTEST);
+    }
+}
+
+/// State of the view.
+struct Shown {
+    pace: Pace,
+    symbol: u16,
+    symbols: u16,
+}
+
+impl Shown {
+    /// Applies an action. `false` to leave the view.
+    fn act(&mut self, action: Action) -> bool {
+        match action {
+            Action::Quit => return false,
+            Action::Up => self.pace.scale(2.0),
+            Action::Down => self.pace.scale(0.5),
+            Action::PageUp => self.pace.scale(10.0),
+            Action::PageDown => self.pace.scale(0.1),
+            Action::Enter => self.pace.paused = !self.pace.paused,
+            Action::NextSort => self.symbol = (self.symbol + 1) % self.symbols,
+            Action::PreviousSort => self.symbol = (self.symbol + self.symbols - 1) % self.symbols,
+            Action::Back | Action::Reverse | Action::Help => {}
+        }
+        true
+    }
+}
+
+/// Shows the market until a key, a signal, the last frame or the end of the terminal. Returns the
+/// exit status of a signal or a closed terminal.
+pub(super) fn run(
+    scene: &mut Scene,
+    warm_up: u64,
+    frames: Option<u64>,
+    pace: Pace,
+    colours: bool,
+    out: &mut dyn Stream,
+) -> io::Result<Option<u8>> {
+    let signals = Signals::listen()?;
+    let mut left = warm_up;
+    while left > 0 {
+        if let Some(status) = signals.status() {
+            return Ok(Some(status));
+        }
+        let piece = left.min(10_000);
+        scene.advance(piece);
+        left -= piece;
+    }
+    let shown = Shown { pace, symbol: 0, symbols: scene.symbols() };
+    match show(scene, frames, shown, colours, out, &signals) {
+        // The signal explains the failure of the terminal.
+        Err(_) if signals.status().is_some() => Ok(signals.status()),
+        Err(error) if is_gone(&error) => Ok(Some(HUNG_UP)),
+        ended => ended,
+    }
+}
+
+fn show(
+    scene: &mut Scene,
+    frames: Option<u64>,
+    mut shown: Shown,
+    colours: bool,
+    out: &mut dyn Stream,
+    signals: &Signals,
+) -> io::Result<Option<u8>> {
+    let window = Resizes::listen()?;
+    let mut keyboard = Keyboard::open()?;
+    let mut screen = Screen::enter(out, signals)?;
+    let draw = |screen: &mut Screen<'_>, scene: &Scene, shown: &Shown| {
+        let Pace { ticks_a_second: ticks_per_s, paused, .. } = shown.pace;
+        let frame = scene.frame(shown.symbol);
+        let mids: Vec<f64> = scene.mids(shown.symbol).collect();
+        let run = Run { ticks_per_s, paused, colours };
+        screen.draw(|canvas| view::draw(canvas, &frame, &mids, run))
+    };
+    for number in 1.. {
+        draw(&mut screen, scene, &shown)?;
+        let next = Instant::now() + INTERVAL;
+        while Instant::now() < next {
+            if let Some(status) = signals.status() {
+                return Ok(Some(status));
+            }
+            let waited = keyboard.wait(next.saturating_duration_since(Instant::now()))?;
+            if waited == Waited::Closed {
+                return Ok(Some(signals.status().unwrap_or(HUNG_UP)));
+            }
+            let resized = window.came();
+            if resized {
+                screen.forget();
+            }
+            if waited == Waited::Nothing && !resized {
+                continue;
+            }
+            while let Some(action) = keyboard.action() {
+                if !shown.act(action) {
+                    return Ok(None);
+                }
+            }
+            draw(&mut screen, scene, &shown)?;
+        }
+        if frames.is_some_and(|frames| number >= frames) {
+            break;
+        }
+        scene.advance(shown.pace.due());
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_change_speed_and_symbol_within_their_limits() {
+        let mut shown = Shown { pace: Pace::new(60), symbol: 0, symbols: 3 };
+        let mut act = |action| {
+            assert!(shown.act(action));
+            (shown.pace.ticks_a_second, shown.symbol)
+        };
+        assert_eq!(act(Action::Up), (120.0, 0));
+        assert_eq!(act(Action::Down), (60.0, 0));
+        assert_eq!(act(Action::PreviousSort), (60.0, 2));
+        assert_eq!(act(Action::NextSort), (60.0, 0));
+        for _ in 0..20 {
+            act(Action::PageUp);
+        }
+        assert_eq!(act(Action::Back), (FASTEST, 0));
+        for _ in 0..40 {
+            act(Action::Down);
+        }
+        assert_eq!(act(Action::Back), (SLOWEST, 0));
+        assert!(!shown.act(Action::Quit));
+    }
+
+    #[test]
+    fn slow_markets_tick_in_some_frames_and_paused_ones_in_none() {
+        let mut pace = Pace::new(4);
+        assert_eq!((0..20).map(|_| pace.due()).sum::<u64>(), 8);
+        pace.paused = true;
+        assert_eq!(pace.due(), 0);
+        assert_eq!((Pace::new(4).ticks_a_frame(), Pace::new(600).ticks_a_frame()), (1, 60));
+    }
+}
