@@ -27,7 +27,8 @@
 //! ```
 //!
 //! A [`TradingEnv`] puts an agent into a [`Market`](backcast_sim::Market) with a limit order book
-//! and about a hundred background agents; [`TradingVectorEnv`] steps many of them.
+//! and about a hundred background agents; [`TradingVectorEnv`] steps many of them,
+//! and [`MultiAgentTradingEnv`] puts several agents into one market.
 //!
 //! ```
 //! use backcast_gym::{DiscreteAction, TradingEnv, TradingEnvConfig};
@@ -59,10 +60,10 @@ pub use portfolio::{
 };
 pub use trading::{
     ActionScheme, CloneReward, ContinuousAction, DiscreteAction, EpisodeState, ExternalAgent,
-    ExternalAgentConfig, FeatureChoice, MarkPrice, PnlDeltaReward, QuoteAction, RewardFactory,
-    RewardFunction, RewardInput, RewardScale, RiskAdjustedReward, SeedSpace, SimulationConfig,
-    StepInfo, StepResult, TradingAction, TradingEnv, TradingEnvConfig, TradingError,
-    TradingResetOptions, TradingVectorEnv,
+    ExternalAgentConfig, FeatureChoice, MarkPrice, MultiAgentTradingEnv, PnlDeltaReward,
+    QuoteAction, RewardFactory, RewardFunction, RewardInput, RewardScale, RiskAdjustedReward,
+    SeedSpace, SimulationConfig, StepInfo, StepResult, TradingAction, TradingEnv, TradingEnvConfig,
+    TradingError, TradingResetOptions, TradingVectorEnv,
 };
 
 /// Runs the examples of the page in `docs/`.

@@ -42,7 +42,7 @@ choice!(
 
 /// Market and user agents of every episode.
 ///
-/// The environment's agent replaces the first slot of the market. Further slots stay silent.
+/// The environment's agents replace the first slots of the market. Further slots stay silent.
 #[derive(Clone, Debug)]
 pub struct SimulationConfig {
     /// Market.
@@ -138,8 +138,11 @@ impl Default for TradingEnvConfig {
 }
 
 impl TradingEnvConfig {
-    /// Checks every setting and returns the market with the agent's slot.
-    pub(super) fn check(&self) -> Result<Arc<MarketConfig>, TradingError> {
+    /// Checks every setting and returns the market with the slots of `agents`.
+    pub(super) fn check(
+        &self,
+        agents: &[ExternalAgentConfig],
+    ) -> Result<Arc<MarketConfig>, TradingError> {
         let refuse = |option, value, rule| Err(TradingError::BadOption { option, value, rule });
         if !(1..=MOST_TICKS).contains(&self.max_ticks) {
             return refuse("max_ticks", self.max_ticks as f64, "1 to 2^40 ticks");
@@ -162,23 +165,26 @@ impl TradingEnvConfig {
             return refuse("warm_snapshots", self.warm_snapshots.into(), "0 to 1024");
         }
         let mut market = self.simulation.market.clone();
-        let slot = self.agent.slot();
-        match market.slots.first_mut() {
-            Some(first) => *first = slot,
-            None => market.slots.push(slot),
+        for (slot, agent) in agents.iter().enumerate() {
+            match market.slots.get_mut(slot) {
+                Some(given) => *given = agent.slot(),
+                None => market.slots.push(agent.slot()),
+            }
         }
         market.check(self.simulation.agents.len())?;
-        self.agent.check(self.frame_skip, market.symbols)?;
-        let AccountConfig { cash, shares, .. } = slot.account;
-        let start = cash as f64
-            + f64::from(shares)
-                * f64::from(market.symbols)
-                * f64::from(market.initial_price)
-                * backcast_sim::CASH_PER_TICK as f64;
-        let start = start * market.tick_size / backcast_sim::CASH_PER_TICK as f64;
-        if self.bankruptcy_equity >= start {
-            let rule = "below the equity at the start, or every episode ends after one step";
-            return refuse("bankruptcy_equity", self.bankruptcy_equity, rule);
+        for agent in agents {
+            agent.check(self.frame_skip, market.symbols)?;
+            let AccountConfig { cash, shares, .. } = agent.slot().account;
+            let start = cash as f64
+                + f64::from(shares)
+                    * f64::from(market.symbols)
+                    * f64::from(market.initial_price)
+                    * backcast_sim::CASH_PER_TICK as f64;
+            let start = start * market.tick_size / backcast_sim::CASH_PER_TICK as f64;
+            if self.bankruptcy_equity >= start {
+                let rule = "below the equity at the start, or every episode ends after one step";
+                return refuse("bankruptcy_equity", self.bankruptcy_equity, rule);
+            }
         }
         Ok(Arc::new(market))
     }

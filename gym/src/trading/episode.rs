@@ -2,7 +2,6 @@
 
 use backcast_sim::{CASH_PER_TICK, DepthLevel, Market, Side};
 
-use super::external_agent::SLOT;
 use crate::contract::choice;
 
 /// Price levels of a book that one look reads while a position is valued at liquidation.
@@ -56,15 +55,15 @@ impl EpisodeState {
         self.peak_equity - self.equity
     }
 
-    /// Reads the state of the agent's account. `traded` is not part of the market.
-    pub(super) fn read(market: &Market, mark: MarkPrice) -> Self {
+    /// Reads the state of the account of one slot. `traded` is not part of the market.
+    pub(super) fn read(market: &Market, slot: usize, mark: MarkPrice) -> Self {
         let unit = currency(market);
-        let totals = market.totals(SLOT).unwrap_or_default();
-        let cash = market.cash(SLOT).unwrap_or_default();
-        let mut equity = market.equity(SLOT).unwrap_or_default();
+        let totals = market.totals(slot).unwrap_or_default();
+        let cash = market.cash(slot).unwrap_or_default();
+        let mut equity = market.equity(slot).unwrap_or_default();
         let mut gross = 0.0;
         for symbol in 0..market.symbols() {
-            let position = market.position(SLOT, symbol).unwrap_or_default();
+            let position = market.position(slot, symbol).unwrap_or_default();
             let twice_mid = (market.mid(symbol) * 2.0) as i64;
             let at_mid = i64::from(position) * twice_mid * (CASH_PER_TICK / 2);
             gross += at_mid.abs() as f64;
@@ -77,10 +76,10 @@ impl EpisodeState {
             decisions: 0,
             cash: cash as f64 * unit,
             equity: equity as f64 * unit,
-            realized_pnl: market.realised(SLOT).unwrap_or_default() as f64 * unit,
+            realized_pnl: market.realised(slot).unwrap_or_default() as f64 * unit,
             peak_equity: equity as f64 * unit,
             mid_price: market.mid(0) * market.config().tick_size,
-            position: market.position(SLOT, 0).unwrap_or_default(),
+            position: market.position(slot, 0).unwrap_or_default(),
             gross_value: gross * unit,
             fees: totals.fees as f64 * unit,
             traded: 0.0,

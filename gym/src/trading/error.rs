@@ -37,6 +37,14 @@ pub enum TradingError {
         /// Highest number.
         limit: usize,
     },
+    /// No agent, or more than a market takes.
+    #[error("there are {agents} agents, but a market takes 1 to {limit}; change their number")]
+    BadAgentCount {
+        /// Number asked for.
+        agents: usize,
+        /// Highest number.
+        limit: usize,
+    },
     /// A full-size order that exceeds the limit for one order.
     #[error(
         "`order_size` is {order_size} shares, above the order limit of {limit}; lower it, or raise \

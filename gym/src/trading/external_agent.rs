@@ -10,9 +10,6 @@ use super::{
     error::TradingError,
 };
 
-/// Slot of the market that the agent owns.
-pub(super) const SLOT: usize = 0;
-
 /// Settings of the agent from outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExternalAgentConfig {
@@ -110,6 +107,8 @@ pub(super) struct Sent {
 pub struct ExternalAgent {
     config: ExternalAgentConfig,
     limits: Limits,
+    /// Slot of the market that the agent owns.
+    slot: usize,
 }
 
 /// Room of the account in one symbol, everything on its way and in the book included.
@@ -130,9 +129,15 @@ struct Room {
 }
 
 impl ExternalAgent {
-    /// Returns the agent of a checked configuration.
-    pub(super) fn new(config: ExternalAgentConfig) -> Self {
-        Self { limits: config.slot().account.limits, config }
+    /// Returns the agent of a checked configuration, which owns slot `slot` of the market.
+    pub(super) fn new(config: ExternalAgentConfig, slot: usize) -> Self {
+        Self { limits: config.slot().account.limits, config, slot }
+    }
+
+    /// Returns the slot of the market that the agent owns.
+    #[must_use]
+    pub const fn slot(&self) -> usize {
+        self.slot
     }
 
     /// Returns the settings.
@@ -156,7 +161,7 @@ impl ExternalAgent {
                 2 => self.trade(market, symbol, size, &mut sent),
                 3 => self.rest(market, symbol, Side::Sell, 0, size, &mut sent),
                 4 => self.rest(market, symbol, Side::Buy, 0, size, &mut sent),
-                5 => cancel(market, symbol, &mut sent),
+                5 => self.cancel(market, symbol, &mut sent),
                 _ => {}
             },
             ActionScheme::DiscreteTarget => {
@@ -167,7 +172,7 @@ impl ExternalAgent {
                 self.trade(market, symbol, whole(numbers[0] * size as f64), &mut sent);
             }
             ActionScheme::Quotes => {
-                cancel(market, symbol, &mut sent);
+                self.cancel(market, symbol, &mut sent);
                 let scaled = |number: f64, most: i32| whole((number * f64::from(most)).round());
                 for (side, offset, part) in
                     [(Side::Buy, numbers[0], numbers[2]), (Side::Sell, numbers[1], numbers[3])]
@@ -191,7 +196,7 @@ impl ExternalAgent {
         let can_buy = self.shares_to_buy(market, symbol, room, i64::MAX) > 0;
         let can_sell = room.sell > 0;
         let (rest, trade) = (room.can_rest, room.can_trade);
-        let open = open_orders(market, symbol) > 0;
+        let open = self.open_orders(market, symbol) > 0;
         match self.config.actions {
             ActionScheme::Discrete => (out[0], out[2]) = (can_sell, can_buy),
             ActionScheme::DiscreteLimit => {
@@ -245,10 +250,11 @@ impl ExternalAgent {
         let mut room = self.room(market, symbol);
         if self.config.actions == ActionScheme::Quotes {
             // The cancel that was sent before frees the room and the cash of all open orders.
-            let (bid, offered) = market.ledger().open_shares(SLOT as u16, symbol);
+            let (bid, offered) = market.ledger().open_shares(self.account(), symbol);
             room.buy += i64::from(bid);
             room.sell += i64::from(offered);
-            room.cash += market.ledger().cash(SLOT as u16) - market.ledger().free_cash(SLOT as u16);
+            room.cash +=
+                market.ledger().cash(self.account()) - market.ledger().free_cash(self.account());
             room.can_rest = true;
         }
         let price = touch(market, symbol, side) - side.sign() * offset;
@@ -274,7 +280,7 @@ impl ExternalAgent {
             return;
         }
         let request = SlotRequest::Submit { side, kind, price, quantity };
-        match market.send(SLOT, symbol, request) {
+        match market.send(self.slot, symbol, request) {
             Ok(_) => sent.requests += 1,
             // The checks of the configuration leave no reason; counted so that none is hidden.
             Err(_) => sent.masked += 1,
@@ -282,21 +288,21 @@ impl ExternalAgent {
     }
 
     fn room(&self, market: &Market, symbol: u16) -> Room {
-        let position = i64::from(market.position(SLOT, symbol).unwrap_or_default());
-        let (bid, offered) = market.ledger().open_shares(SLOT as u16, symbol);
-        let (buys, sells) = market.pending_shares(SLOT, symbol).unwrap_or_default();
+        let position = i64::from(market.position(self.slot, symbol).unwrap_or_default());
+        let (bid, offered) = market.ledger().open_shares(self.account(), symbol);
+        let (buys, sells) = market.pending_shares(self.slot, symbol).unwrap_or_default();
         let limit = i64::from(self.limits.order);
         let long = i64::from(self.limits.long) - position - i64::from(bid) - buys;
         let short = i64::from(self.limits.short) + position - i64::from(offered) - sells;
-        let pending = market.in_flight(SLOT).unwrap_or_default();
-        let reserved = market.pending_cash(SLOT).unwrap_or(i64::MAX);
+        let pending = market.in_flight(self.slot).unwrap_or_default();
+        let reserved = market.pending_cash(self.slot).unwrap_or(i64::MAX);
         Room {
-            cash: market.ledger().free_cash(SLOT as u16).saturating_sub(reserved),
+            cash: market.ledger().free_cash(self.account()).saturating_sub(reserved),
             buy: long.clamp(0, limit),
             sell: short.clamp(0, limit),
             expected: position + buys - sells,
-            can_trade: open_orders(market, symbol) < OPEN_ORDERS,
-            can_rest: open_orders(market, symbol) + pending < OPEN_ORDERS,
+            can_trade: self.open_orders(market, symbol) < OPEN_ORDERS,
+            can_rest: self.open_orders(market, symbol) + pending < OPEN_ORDERS,
         }
     }
 
@@ -314,18 +320,30 @@ impl ExternalAgent {
         let price = self.limit_price(market, symbol, Side::Buy);
         affordable(market, room, price, wanted)
     }
-}
 
-/// Cancels all open orders of the agent in one symbol, if there can be any on arrival.
-fn cancel(market: &mut Market, symbol: u16, sent: &mut Sent) {
-    if open_orders(market, symbol) > 0 || market.in_flight(SLOT).is_ok_and(|count| count > 0) {
-        sent.requests += u32::from(market.send(SLOT, symbol, SlotRequest::CancelAll).is_ok());
+    /// Cancels all open orders in one symbol, outside of a decision.
+    pub(super) fn withdraw(&self, market: &mut Market, symbol: u16) {
+        self.cancel(market, symbol, &mut Sent::default());
     }
-}
 
-/// Returns the number of open orders.
-fn open_orders(market: &Market, symbol: u16) -> usize {
-    market.ledger().open_count(SLOT as u16, symbol)
+    /// Cancels all open orders in one symbol, if there can be any on arrival.
+    fn cancel(&self, market: &mut Market, symbol: u16, sent: &mut Sent) {
+        let on_their_way = market.in_flight(self.slot).is_ok_and(|count| count > 0);
+        if self.open_orders(market, symbol) > 0 || on_their_way {
+            let cancelled = market.send(self.slot, symbol, SlotRequest::CancelAll);
+            sent.requests += u32::from(cancelled.is_ok());
+        }
+    }
+
+    /// Returns the number of open orders.
+    fn open_orders(&self, market: &Market, symbol: u16) -> usize {
+        market.ledger().open_count(self.account(), symbol)
+    }
+
+    /// Returns the account of the agent: slots own the first accounts.
+    const fn account(&self) -> u16 {
+        self.slot as u16
+    }
 }
 
 /// Returns the best price of the agent's own side, or a price near the mid of an empty side.

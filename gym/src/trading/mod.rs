@@ -1,8 +1,9 @@
 //! The trading environment: one agent in a simulated market with a limit order book.
 //!
 //! Modules from the bottom up: settings (`actions`, `error`, `external_agent`, `episode`, `reward`,
-//! `config`), what is observed (`observation`), one sub-environment (`runner`), the environments
-//! (`trading_env`, `vector_env`).
+//! `config`), what is observed (`observation`), checked settings (`setup`), one agent in a market
+//! (`seat`), one sub-environment (`runner`), the environments (`trading_env`, `vector_env`,
+//! `multi_agent`).
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -15,9 +16,12 @@ mod config;
 mod episode;
 mod error;
 mod external_agent;
+mod multi_agent;
 mod observation;
 mod reward;
 mod runner;
+mod seat;
+mod setup;
 mod trading_env;
 mod vector_env;
 
@@ -28,6 +32,7 @@ pub use config::{
 pub use episode::{EpisodeState, MarkPrice, StepInfo, StepResult};
 pub use error::TradingError;
 pub use external_agent::{ExternalAgent, ExternalAgentConfig};
+pub use multi_agent::MultiAgentTradingEnv;
 pub use reward::{
     CloneReward, PnlDeltaReward, RewardFactory, RewardFunction, RewardInput, RewardScale,
     RiskAdjustedReward,

@@ -4,7 +4,7 @@ use backcast_sim::{
     Feature, FeatureSet, FullFeatures, Market, NormalisedFeatures, PrivateFeatures,
 };
 
-use super::{config::FeatureChoice, error::TradingError, external_agent::SLOT};
+use super::{config::FeatureChoice, error::TradingError};
 
 /// Features of an observation.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +26,14 @@ impl ObservationLayout {
         }
     }
 
-    const fn private_set(time_left: f64) -> PrivateFeatures {
-        PrivateFeatures { slot: SLOT, time_left }
+    const fn private_set(slot: usize, time_left: f64) -> PrivateFeatures {
+        PrivateFeatures { slot, time_left }
     }
 
     /// Returns the entries of an observation, each with name, unit and bounds.
     pub(super) fn entries(self) -> impl Iterator<Item = (u16, &'static Feature)> {
         let public = self.public_set().features();
-        let private = if self.private { Self::private_set(0.0).features() } else { &[] };
+        let private = if self.private { Self::private_set(0, 0.0).features() } else { &[] };
         let of_all = move |entries: &'static [Feature]| {
             (0..self.symbols)
                 .flat_map(move |symbol| entries.iter().map(move |entry| (symbol, entry)))
@@ -43,14 +43,15 @@ impl ObservationLayout {
 
     /// Returns the number of entries.
     pub(super) fn size(self) -> usize {
-        let private = if self.private { Self::private_set(0.0).count() } else { 0 };
+        let private = if self.private { Self::private_set(0, 0.0).count() } else { 0 };
         usize::from(self.symbols) * (self.public_set().count() + private)
     }
 
-    /// Writes the observation of a market. `out` has [`size`](Self::size) elements.
+    /// Writes the observation of the agent of one slot. `out` has [`size`](Self::size) elements.
     pub(super) fn write(
         self,
         market: &Market,
+        slot: usize,
         time_left: f64,
         out: &mut [f32],
     ) -> Result<(), TradingError> {
@@ -59,7 +60,7 @@ impl ObservationLayout {
         for (symbol, out) in (0..).zip(public.chunks_exact_mut(set.count())) {
             set.observe(market, symbol, out)?;
         }
-        let set = Self::private_set(time_left);
+        let set = Self::private_set(slot, time_left);
         for (symbol, out) in (0..).zip(private.chunks_exact_mut(set.count())) {
             set.observe(market, symbol, out)?;
         }

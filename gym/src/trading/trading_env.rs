@@ -10,7 +10,8 @@ use super::{
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo, StepResult},
     error::TradingError,
-    runner::{EpisodeRunner, TradingSetup},
+    runner::EpisodeRunner,
+    setup::TradingSetup,
 };
 use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_length, zeros};
 

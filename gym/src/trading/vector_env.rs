@@ -9,7 +9,8 @@ use super::{
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo},
     error::TradingError,
-    runner::{EpisodeRunner, TradingSetup},
+    runner::EpisodeRunner,
+    setup::TradingSetup,
 };
 use crate::contract::{
     EpisodeError, EpisodeMetrics, Episodes, ResetSeed, SplitMix, StepKind, StepOutcome,

@@ -9,6 +9,7 @@
 mod actions;
 mod allocation;
 mod forked;
+mod multi_agent;
 mod resolved;
 mod seed_document;
 mod vector;

@@ -1,0 +1,310 @@
+//! Several agents from outside in one market.
+
+use std::sync::Arc;
+
+use backcast_core::AutoresetMode;
+use backcast_sim::{ConservationError, Feature, Market};
+
+use super::{
+    config::{TradingEnvConfig, TradingResetOptions},
+    episode::{EpisodeState, StepInfo},
+    error::TradingError,
+    external_agent::{ExternalAgent, ExternalAgentConfig},
+    seat::AgentSeat,
+    setup::TradingSetup,
+};
+use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_length};
+
+/// Most agents.
+const MOST_AGENTS: usize = 1_024;
+
+/// `K` agents that trade with each other and with the background agents of one market.
+///
+/// All agents decide at once, as in the parallel API of `PettingZoo`. Their requests arrive in the
+/// next tick, or `latency_ticks` later, before the background agents: agent by agent, in an order
+/// that is drawn anew for every tick. It depends on the episode seed, the tick and the agents'
+/// numbers alone, so none has an advantage, and another agent does not change who of two is
+/// first.
+///
+/// Each agent has an account, an action scheme, observations and rewards of its own. An agent that
+/// goes bankrupt or gets a margin call is terminated: its open orders are cancelled, its position
+/// stays, and the others go on. The episode ends for all at the time limit.
+///
+/// With one agent everything equals a [`TradingEnv`](super::TradingEnv) of the same seed, bit for
+/// bit. An agent that sends nothing changes neither prices nor the random draws of others. Steps
+/// and resets allocate nothing. A copy continues as the original would.
+///
+/// ```
+/// use backcast_gym::{
+///     ExternalAgentConfig, MultiAgentTradingEnv, TradingEnvConfig, TradingResetOptions,
+/// };
+///
+/// let agents = vec![ExternalAgentConfig::default(); 2];
+/// let mut env = MultiAgentTradingEnv::new(TradingEnvConfig::default(), agents)?;
+/// let mut observations = vec![0.0; 2 * env.observation_size()];
+/// env.reset_into(Some(42), TradingResetOptions::default(), &mut observations)?;
+/// env.step_into(&[2, 0], &mut observations)?; // the first buys, the second sells
+/// assert_eq!((env.info(0).position, env.info(1).position), (100, -100));
+/// assert_eq!(env.rewards().len(), 2);
+/// # Ok::<(), backcast_gym::TradingError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiAgentTradingEnv {
+    setup: Arc<TradingSetup>,
+    market: Market,
+    seats: Vec<AgentSeat>,
+    stream: SplitMix,
+    start_tick: u64,
+    /// Phase, reward and flags of each agent.
+    episodes: Episodes,
+    /// Whether each agent still acts.
+    active: Vec<bool>,
+}
+
+impl MultiAgentTradingEnv {
+    /// Builds an environment; reset it before the first step.
+    ///
+    /// `agents` take the place of `config.agent`, which is not read. `config.reward` builds one
+    /// reward function for each.
+    ///
+    /// # Errors
+    /// [`TradingError`] for a setting that cannot be used, before anything runs.
+    pub fn new(
+        config: TradingEnvConfig,
+        agents: Vec<ExternalAgentConfig>,
+    ) -> Result<Self, TradingError> {
+        let count = agents.len();
+        if !(1..=MOST_AGENTS).contains(&count) {
+            return Err(TradingError::BadAgentCount { agents: count, limit: MOST_AGENTS });
+        }
+        let setup = Arc::new(TradingSetup::with_agents(config, agents)?);
+        let seed = setup.config.seed.unwrap_or_else(rand::random);
+        let symbols = setup.market.symbols;
+        let seats = setup.agents.iter().enumerate();
+        let seats = seats.map(|(slot, agent)| AgentSeat::new(&setup.config, *agent, slot, symbols));
+        let no_memory = TradingError::BadAgentCount { agents: count, limit: 0 };
+        Ok(Self {
+            market: setup.build_market(0)?,
+            seats: seats.collect(),
+            stream: SplitMix::new(seed),
+            start_tick: 0,
+            episodes: Episodes::new(count).ok_or(no_memory)?,
+            active: vec![false; count],
+            setup,
+        })
+    }
+
+    /// Begins an episode of all agents and writes their observations, `[K, F]`.
+    ///
+    /// `seed` restarts the stream of episode seeds; `None` draws the next one. `options` hold for
+    /// every agent.
+    pub fn reset_into(
+        &mut self,
+        seed: Option<u64>,
+        options: TradingResetOptions,
+        observations: &mut [f32],
+    ) -> Result<(), TradingError> {
+        self.check_observations(observations)?;
+        self.setup.check_options(&options)?;
+        if let Some(seed) = seed {
+            self.stream = SplitMix::new(seed);
+        }
+        let Self { setup, market, seats, stream, .. } = self;
+        let (seed, snapshot) = setup.begin(market, stream, &options)?;
+        self.start_tick = market.now();
+        self.episodes.start_call();
+        for (agent, seat) in seats.iter_mut().enumerate() {
+            seat.begin(market, &setup.config, seed, snapshot);
+            self.episodes.begin(agent);
+            self.episodes.clear_outcome(agent);
+        }
+        self.active.fill(true);
+        self.observe(observations)
+    }
+
+    /// Takes one decision of every active agent and writes the observations of all, `[K, F]`.
+    ///
+    /// `actions`: the numbers of all agents, one agent after the other, those of an agent that was
+    /// terminated included; they are not read. [`action_range`](Self::action_range) tells which
+    /// are whose.
+    ///
+    /// # Errors
+    /// [`TradingError`] before anything changes: a wrong length, a number outside the bounds of an
+    /// agent's scheme, no reset before, or an episode that has ended for all.
+    pub fn step_into<A: Copy + Into<f64>>(
+        &mut self,
+        actions: &[A],
+        observations: &mut [f32],
+    ) -> Result<(), TradingError> {
+        check_length("actions", self.actions_len(), Some(actions.len()))?;
+        self.check_observations(observations)?;
+        if !self.active.contains(&true) {
+            self.episodes.next_step(0, AutoresetMode::Disabled, false)?;
+        }
+        let mut at = 0;
+        for (agent, seat) in self.seats.iter().enumerate() {
+            let numbers = &actions[at..at + seat.action_len()];
+            at += numbers.len();
+            let scheme = seat.agent().config().actions;
+            for &number in numbers.iter().filter(|_| self.active[agent]) {
+                scheme.check(agent, number.into())?;
+            }
+        }
+        self.episodes.start_call();
+        let Self { setup, market, seats, start_tick, episodes, active, .. } = self;
+        let mut at = 0;
+        for (seat, active) in seats.iter_mut().zip(&*active) {
+            let numbers = &actions[at..at + seat.action_len()];
+            at += numbers.len();
+            if *active {
+                seat.decide(market, numbers);
+            }
+        }
+        let end = *start_tick + setup.limits.max_ticks;
+        let ticks = u64::from(setup.config.frame_skip).min(end - market.now());
+        for _ in 0..ticks {
+            market.tick();
+            for (seat, _) in seats.iter_mut().zip(&*active).filter(|(_, active)| **active) {
+                seat.watch(market);
+            }
+        }
+        let truncated = market.now() >= end;
+        for (agent, (seat, active)) in seats.iter_mut().zip(active).enumerate() {
+            if !*active {
+                episodes.clear_outcome(agent);
+                continue;
+            }
+            let outcome: StepOutcome = seat.arrive(market, &setup.config, &setup.limits, truncated);
+            episodes.enter(agent, outcome, || seat.metrics());
+            *active = !outcome.ends();
+            if outcome.terminated {
+                seat.withdraw(market);
+            }
+        }
+        self.observe(observations)
+    }
+
+    fn check_observations(&self, observations: &[f32]) -> Result<(), TradingError> {
+        let expected = self.agents() * self.observation_size();
+        Ok(check_length("observations", expected, Some(observations.len()))?)
+    }
+
+    fn observe(&self, observations: &mut [f32]) -> Result<(), TradingError> {
+        for (slot, out) in observations.chunks_exact_mut(self.observation_size()).enumerate() {
+            self.setup.observe(&self.market, slot, self.start_tick, out)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of agents, `K`.
+    #[must_use]
+    pub fn agents(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Returns one agent.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such agent, as with any slice; this holds for every readout by agent.
+    #[must_use]
+    pub fn agent(&self, agent: usize) -> &ExternalAgent {
+        self.seats[agent].agent()
+    }
+
+    /// Returns the number of elements of the observation of one agent, `F`.
+    #[must_use]
+    pub fn observation_size(&self) -> usize {
+        self.setup.layout.size()
+    }
+
+    /// Returns the entries of an observation: symbol, and name, unit and bounds.
+    pub fn observation_entries(&self) -> impl Iterator<Item = (u16, &'static Feature)> {
+        self.setup.layout.entries()
+    }
+
+    /// Returns where the numbers of one agent's action stand among those of all.
+    #[must_use]
+    pub fn action_range(&self, agent: usize) -> std::ops::Range<usize> {
+        let start = self.seats[..agent].iter().map(AgentSeat::action_len).sum();
+        start..start + self.seats[agent].action_len()
+    }
+
+    /// Returns the numbers of the actions of all agents.
+    #[must_use]
+    pub fn actions_len(&self) -> usize {
+        self.seats.iter().map(AgentSeat::action_len).sum()
+    }
+
+    /// Returns which choices of one agent's discrete scheme can have an effect now, symbol by
+    /// symbol; empty for a continuous scheme.
+    #[must_use]
+    pub fn action_mask(&self, agent: usize) -> Vec<bool> {
+        let choices = self.seats[agent].agent().config().actions.choices().unwrap_or(0);
+        let mut mask = vec![false; usize::from(self.market.symbols()) * choices];
+        self.seats[agent].mask(&self.market, &mut mask);
+        mask
+    }
+
+    /// Returns which agents act in the next step, `[K]`.
+    #[must_use]
+    pub fn active(&self) -> &[bool] {
+        &self.active
+    }
+
+    /// Returns the rewards of the last step, `[K]`; 0 for agents that did not act.
+    #[must_use]
+    pub fn rewards(&self) -> &[f64] {
+        self.episodes.rewards()
+    }
+
+    /// Returns which agents the last step terminated, `[K]`.
+    #[must_use]
+    pub fn terminated(&self) -> &[bool] {
+        self.episodes.terminated()
+    }
+
+    /// Returns which agents reached the time limit in the last step, `[K]`.
+    #[must_use]
+    pub fn truncated(&self) -> &[bool] {
+        self.episodes.truncated()
+    }
+
+    /// Returns the details of the last reset or step in which one agent acted.
+    #[must_use]
+    pub fn info(&self, agent: usize) -> &StepInfo {
+        self.seats[agent].info()
+    }
+
+    /// Returns the state of one agent's episode after its last step.
+    #[must_use]
+    pub fn state(&self, agent: usize) -> &EpisodeState {
+        self.seats[agent].state()
+    }
+
+    /// Returns the metrics of one agent's running or last episode.
+    #[must_use]
+    pub fn metrics(&self, agent: usize) -> EpisodeMetrics {
+        self.seats[agent].metrics()
+    }
+
+    /// Returns the market.
+    #[must_use]
+    pub fn market(&self) -> &Market {
+        &self.market
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn config(&self) -> &TradingEnvConfig {
+        &self.setup.config
+    }
+
+    /// Checks that cash, shares and open orders of the market add up to the unit.
+    ///
+    /// # Errors
+    /// [`ConservationError`], which is a defect.
+    pub fn check(&self) -> Result<(), ConservationError> {
+        self.market.check()
+    }
+}

@@ -1,0 +1,207 @@
+//! One agent from outside in a market: its decisions, its rewards, and the state of its episode.
+
+use backcast_sim::{DAY_TICKS, Market, SlotFill, SlotTotals};
+
+use super::{
+    config::TradingEnvConfig,
+    episode::{EpisodeLimits, EpisodeState, StepInfo, currency, liquidation_value},
+    external_agent::{ExternalAgent, ExternalAgentConfig},
+    reward::{RewardFunction, RewardInput},
+};
+use crate::contract::{EpisodeMetrics, EpisodeSums, StepOutcome};
+
+/// Fills of one step that a reward function sees.
+const FILLS: usize = 64;
+
+/// Trading days of a year, for annualised metrics.
+const DAYS_A_YEAR: f64 = 252.0;
+
+/// The agent of one slot. The market is the caller's, who runs it between
+/// [`decide`](Self::decide) and [`arrive`](Self::arrive).
+#[derive(Clone, Debug)]
+pub(super) struct AgentSeat {
+    agent: ExternalAgent,
+    reward: Box<dyn RewardFunction>,
+    state: EpisodeState,
+    initial_equity: f64,
+    /// Fills of the step, at most [`FILLS`].
+    fills: Vec<SlotFill>,
+    /// Value of the fills of the step, in price ticks times shares.
+    traded: i64,
+    /// Numbers of the action of the step.
+    action: Vec<f64>,
+    masked: u32,
+    /// Totals before the step.
+    before: SlotTotals,
+    sums: EpisodeSums,
+    info: StepInfo,
+}
+
+impl AgentSeat {
+    /// Builds the agent of slot `slot` in a market of `symbols` symbols.
+    pub(super) fn new(
+        config: &TradingEnvConfig,
+        agent: ExternalAgentConfig,
+        slot: usize,
+        symbols: u16,
+    ) -> Self {
+        Self {
+            agent: ExternalAgent::new(agent, slot),
+            reward: config.reward.build(),
+            state: EpisodeState::default(),
+            initial_equity: 0.0,
+            fills: Vec::with_capacity(FILLS),
+            traded: 0,
+            action: vec![0.0; usize::from(symbols) * agent.actions.numbers()],
+            masked: 0,
+            before: SlotTotals::default(),
+            sums: EpisodeSums::default(),
+            info: StepInfo::default(),
+        }
+    }
+
+    pub(super) const fn agent(&self) -> &ExternalAgent {
+        &self.agent
+    }
+
+    /// Returns the numbers of one action, all symbols together.
+    pub(super) fn action_len(&self) -> usize {
+        self.action.len()
+    }
+
+    /// Begins an episode in a market whose warm-up has ended.
+    pub(super) fn begin(
+        &mut self,
+        market: &Market,
+        config: &TradingEnvConfig,
+        seed: u64,
+        snapshot: Option<u32>,
+    ) {
+        self.state = EpisodeState::read(market, self.agent.slot(), config.mark);
+        self.initial_equity = self.state.equity;
+        self.fills.clear();
+        self.reward.reset(&self.state);
+        let steps_a_day = DAY_TICKS as f64 / f64::from(config.frame_skip);
+        self.sums = EpisodeSums::begin(self.state.equity, DAYS_A_YEAR * steps_a_day);
+        self.info = StepInfo {
+            tick: self.state.tick,
+            equity: self.state.equity,
+            realized_pnl: self.state.realized_pnl,
+            mid_price: self.state.mid_price,
+            position: self.state.position,
+            episode_seed: seed,
+            snapshot,
+            ..StepInfo::default()
+        };
+    }
+
+    /// Sends the orders of an action with checked numbers.
+    pub(super) fn decide<A: Copy + Into<f64>>(&mut self, market: &mut Market, action: &[A]) {
+        for (number, &given) in self.action.iter_mut().zip(action) {
+            *number = given.into();
+        }
+        self.before = market.totals(self.agent.slot()).unwrap_or_default();
+        self.masked = 0;
+        self.traded = 0;
+        self.fills.clear();
+        let numbers = self.agent.config().actions.numbers();
+        for (symbol, numbers) in (0..).zip(self.action.chunks_exact(numbers)) {
+            self.masked += self.agent.act(market, symbol, numbers).masked;
+        }
+    }
+
+    /// Enters the fills of the tick that the market has just run.
+    #[inline]
+    pub(super) fn watch(&mut self, market: &Market) {
+        for fill in market.fills(self.agent.slot()).unwrap_or_default() {
+            self.traded += i64::from(fill.price) * i64::from(fill.quantity);
+            if self.fills.len() < FILLS {
+                self.fills.push(*fill);
+            }
+        }
+    }
+
+    /// Ends the step after its last tick.
+    pub(super) fn arrive(
+        &mut self,
+        market: &Market,
+        config: &TradingEnvConfig,
+        limits: &EpisodeLimits,
+        truncated: bool,
+    ) -> StepOutcome {
+        let slot = self.agent.slot();
+        let prev = self.state;
+        let mut state = EpisodeState::read(market, slot, config.mark);
+        let margin_call = limits.is_margin_call(&state);
+        if margin_call {
+            let value = |symbol| {
+                let position = market.position(slot, symbol).unwrap_or_default();
+                liquidation_value(market, symbol, position) as f64 * currency(market)
+            };
+            state.equity = state.cash + (0..market.symbols()).map(value).sum::<f64>();
+        }
+        state.decisions = prev.decisions + 1;
+        state.peak_equity = prev.peak_equity.max(state.equity);
+        state.traded = prev.traded + self.traded as f64 * market.config().tick_size;
+        let terminated = margin_call || limits.is_bankrupt(&state);
+        let reward = self.reward.compute(&RewardInput {
+            prev: &prev,
+            action: &self.action,
+            curr: &state,
+            fills: &self.fills,
+            initial_equity: self.initial_equity,
+            terminated,
+            truncated,
+        });
+        self.sums.arrive(state.equity);
+        self.sums.traded += state.traded - prev.traded;
+        self.sums.costs += state.fees - prev.fees;
+        self.sums.orders += (state.fills - prev.fills) as u32;
+        let totals = market.totals(slot).unwrap_or_default();
+        self.info = StepInfo {
+            tick: state.tick,
+            decisions: state.decisions,
+            equity: state.equity,
+            pnl: state.equity - prev.equity,
+            realized_pnl: state.realized_pnl,
+            mid_price: state.mid_price,
+            position: state.position,
+            fees: state.fees - prev.fees,
+            fills: state.fills - prev.fills,
+            refused: totals.refused - self.before.refused,
+            masked: self.masked,
+            margin_call,
+            episode_seed: self.info.episode_seed,
+            snapshot: self.info.snapshot,
+        };
+        self.state = state;
+        StepOutcome { reward, terminated, truncated }
+    }
+
+    /// Cancels all open orders of the agent in every symbol.
+    pub(super) fn withdraw(&self, market: &mut Market) {
+        for symbol in 0..market.symbols() {
+            self.agent.withdraw(market, symbol);
+        }
+    }
+
+    /// Writes which choices of a discrete scheme can have an effect now, symbol by symbol.
+    pub(super) fn mask(&self, market: &Market, out: &mut [bool]) {
+        let Some(choices) = self.agent.config().actions.choices() else { return };
+        for (symbol, out) in (0..).zip(out.chunks_exact_mut(choices)) {
+            self.agent.mask(market, symbol, out);
+        }
+    }
+
+    pub(super) const fn state(&self) -> &EpisodeState {
+        &self.state
+    }
+
+    pub(super) const fn info(&self) -> &StepInfo {
+        &self.info
+    }
+
+    pub(super) fn metrics(&self) -> EpisodeMetrics {
+        self.sums.metrics()
+    }
+}
