@@ -46,7 +46,8 @@ mod wheel;
 
 pub use agents::{Agent, AgentFactory, CloneAgent, Floor};
 pub use book::{
-    Book, BookEvents, BookFill, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal, Side,
+    Book, BookEvents, BookFill, BookOp, BookOutcome, BookReject, NewOrder, Order, OrderKind,
+    Removal, Side,
     auction::{AuctionRule, CallAuction, Cleared},
 };
 pub use candles::{Candle, Candles};

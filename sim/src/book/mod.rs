@@ -77,6 +77,17 @@ pub struct NewOrder {
     pub now: u32,
 }
 
+/// One call that changes a book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BookOp {
+    /// [`Book::submit`].
+    Submit(NewOrder),
+    /// [`Book::cancel`] of a slot.
+    Cancel(u16),
+    /// [`Book::recentre`].
+    Recentre(i32),
+}
+
 /// A resting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
@@ -395,6 +406,21 @@ impl Book {
     #[inline]
     pub fn cancel(&mut self, slot: u16, events: &mut impl BookEvents) -> bool {
         self.remove(slot, Removal::Cancelled, events)
+    }
+
+    /// Repeats a call of another book. A book that begins equal and repeats all calls ends equal.
+    #[inline]
+    pub fn apply(&mut self, op: BookOp, events: &mut impl BookEvents) {
+        match op {
+            // A refused order is refused here too.
+            BookOp::Submit(new) => {
+                let _ = self.submit(new, events);
+            }
+            BookOp::Cancel(slot) => {
+                self.cancel(slot, events);
+            }
+            BookOp::Recentre(centre) => self.recentre(centre, events),
+        }
     }
 
     /// Moves the window to `centre`. Orders that fall outside are removed.

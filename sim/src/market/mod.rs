@@ -29,9 +29,10 @@ struct User {
 /// A simulated market.
 ///
 /// One tick stands for one second. In a tick, in this order: news and fundamentals move; requests
-/// from slots arrive, slot by slot in an order drawn anew for every tick; user agents act; due background agents act, in a random order; borrowing is
-/// charged; the tape closes the tick. Everything after [`Market::new`] is free of allocation,
-/// unless a user agent allocates.
+/// from slots arrive, slot by slot in an order drawn anew for every tick; user agents act; due
+/// background agents act, in a random order; borrowing is charged; the tape closes the tick.
+/// Everything after [`Market::new`] is free of allocation, unless a user agent allocates or a log
+/// of the book grows.
 #[derive(Debug)]
 pub struct Market {
     config: Arc<MarketConfig>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Market, symbol::SymbolModel};
 use crate::{
-    book::{Book, Side},
+    book::{Book, BookOp, Side},
     candles::Candles,
     config::{Archetype, MarketConfig},
     fundamental::News,
@@ -78,6 +78,18 @@ impl Market {
     #[must_use]
     pub fn book(&self, symbol: u16) -> &Book {
         &self.venue(symbol).book
+    }
+
+    /// Starts to log the calls of a symbol's book. The log grows with every order; a reset clears
+    /// it.
+    pub fn log_book(&mut self, symbol: u16) {
+        self.venues[usize::from(symbol)].log = Some(Vec::new());
+    }
+
+    /// Returns the logged calls of a symbol's book; empty without a log.
+    #[must_use]
+    pub fn book_log(&self, symbol: u16) -> &[BookOp] {
+        self.venue(symbol).log.as_deref().unwrap_or_default()
     }
 
     /// Returns the public record of a symbol.

@@ -10,7 +10,7 @@ pub use slot::{IN_FLIGHT, RECORDS, SlotFill, SlotReport, SlotRequest, SlotTotals
 pub(crate) use slot::{Pending, Slot};
 
 use crate::{
-    book::{Book, Side, auction::CallAuction},
+    book::{Book, BookOp, Side, auction::CallAuction},
     config::{MarketConfig, Matching},
     ledger::{Ledger, Reduced},
     tape::{MarketOrder, Tape},
@@ -25,19 +25,22 @@ pub(crate) struct Venue {
     pub(crate) book: Book,
     pub(crate) auction: Option<CallAuction>,
     pub(crate) tape: Tape,
+    /// Calls of the book, if they are logged. Copies have no log.
+    pub(crate) log: Option<Vec<BookOp>>,
 }
 
 impl Clone for Venue {
     fn clone(&self) -> Self {
         let mut tape = Tape::new(self.tape.orders.capacity());
         tape.copy_from(&self.tape);
-        Self { book: self.book.clone(), auction: self.auction.clone(), tape }
+        Self { book: self.book.clone(), auction: self.auction.clone(), tape, log: None }
     }
 
     fn clone_from(&mut self, source: &Self) {
         self.book.clone_from(&source.book);
         self.auction.clone_from(&source.auction);
         self.tape.copy_from(&source.tape);
+        self.log = None;
     }
 }
 
@@ -52,11 +55,15 @@ impl Venue {
             book: Book::new(config.book_levels, config.book_orders, config.initial_price),
             auction,
             tape: Tape::new(ORDERS_PER_ACCOUNT * accounts + 16),
+            log: None,
         }
     }
 
     pub(crate) fn reset(&mut self, config: &MarketConfig) {
         self.book.clear(config.initial_price);
+        if let Some(log) = &mut self.log {
+            log.clear();
+        }
         if let Some(auction) = &mut self.auction {
             auction.clear_orders();
         }
@@ -76,6 +83,7 @@ impl Venue {
             symbol,
             now,
             book: &mut self.book,
+            log: self.log.as_mut(),
             auction: self.auction.as_mut(),
             tape: &mut self.tape,
             ledger,

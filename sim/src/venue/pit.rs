@@ -3,8 +3,8 @@
 use super::slot::{Slot, SlotFill};
 use crate::{
     book::{
-        Book, BookEvents, BookFill, BookOutcome, BookReject, NewOrder, Order, OrderKind, Removal,
-        Side, auction::CallAuction,
+        Book, BookEvents, BookFill, BookOp, BookOutcome, BookReject, NewOrder, Order, OrderKind,
+        Removal, Side, auction::CallAuction,
     },
     ledger::{Ledger, Limits, OrderReject, Reduced, Resting, Trade},
     tape::{MarketOrder, Tape},
@@ -39,6 +39,7 @@ pub(crate) struct Pit<'a> {
     pub(crate) symbol: u16,
     pub(crate) now: u64,
     pub(crate) book: &'a mut Book,
+    pub(crate) log: Option<&'a mut Vec<BookOp>>,
     pub(crate) auction: Option<&'a mut CallAuction>,
     pub(crate) tape: &'a mut Tape,
     pub(crate) ledger: &'a mut Ledger,
@@ -106,6 +107,14 @@ impl BookEvents for Settlement<'_> {
 }
 
 impl Pit<'_> {
+    /// Adds a call of the book to its log, if there is one.
+    #[inline]
+    fn note(&mut self, op: BookOp) {
+        if let Some(log) = self.log.as_mut() {
+            log.push(op);
+        }
+    }
+
     /// Splits the book from those that hear of its events.
     #[inline]
     fn split(&mut self) -> (&mut Book, Settlement<'_>) {
@@ -143,6 +152,7 @@ impl Pit<'_> {
         if self.auction.is_some() {
             return self.enter(new);
         }
+        self.note(BookOp::Submit(new));
         let (book, mut settlement) = self.split();
         let outcome =
             book.submit(new, &mut settlement).map_err(|reject| explain(reject, book, price))?;
@@ -210,6 +220,7 @@ impl Pit<'_> {
             self.ledger.reduced(old.owner, self.symbol, reduced);
             return true;
         }
+        self.note(BookOp::Cancel(slot));
         let (book, mut settlement) = self.split();
         book.cancel(slot, &mut settlement)
     }
@@ -237,6 +248,7 @@ impl Pit<'_> {
 impl Pit<'_> {
     /// Moves the window of the book; orders that fall outside are cancelled.
     pub(super) fn recentre(&mut self, centre: i32) {
+        self.note(BookOp::Recentre(centre));
         let (book, mut settlement) = self.split();
         book.recentre(centre, &mut settlement);
     }

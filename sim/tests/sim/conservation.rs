@@ -1,6 +1,8 @@
 //! Cash, shares and open orders add up to the unit.
 
-use backcast_sim::{Market, Preset, RandomStream, Side, SlotRequest, StreamRole};
+use backcast_sim::{
+    Archetype, GroupTotals, Market, Preset, RandomStream, Side, SlotRequest, StreamRole,
+};
 
 #[test]
 fn every_preset_conserves_cash_and_shares_to_the_unit() {
@@ -80,4 +82,29 @@ fn no_account_borrows_more_than_the_lender_has() {
             .sum();
         assert!(short <= 300, "{short} shares are short");
     }
+}
+
+#[test]
+fn totals_of_the_archetypes_add_up_to_the_fees() {
+    let mut config = Preset::Normal.config();
+    config.symbols = 2;
+    let mut market = Market::new(&config, 8).unwrap();
+    market.run(5_000);
+    let (mut profit, mut agents) = (0, 0);
+    for symbol in 0..2 {
+        let groups = Archetype::ALL.map(|archetype| market.group_totals(symbol, archetype));
+        let sum = |of: fn(&GroupTotals) -> i64| groups.iter().map(of).sum::<i64>();
+        assert!(sum(|group| group.long) > 0);
+        assert_eq!(sum(|group| group.long), sum(|group| group.short), "every share is owed");
+        let open = market.book(symbol).live_orders() as u64;
+        assert_eq!(groups.iter().map(|group| group.open_orders).sum::<u64>(), open);
+        profit += sum(|group| group.profit);
+        agents += groups.iter().map(|group| group.agents).sum::<u32>();
+    }
+    assert_eq!(agents, 200);
+    let taken = market.ledger().fees_taken() + market.ledger().borrowing_taken();
+    assert_eq!(profit, -taken, "what the agents lose together is what the market takes");
+    let first = market.market_orders(0).first().map(|order| order.account);
+    assert!(first.is_none_or(|account| market.archetype_of(0, account).is_some()));
+    assert_eq!(market.archetype_of(0, 0), None, "a slot");
 }

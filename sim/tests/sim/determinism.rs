@@ -3,8 +3,8 @@
 use std::{sync::Arc, thread};
 
 use backcast_sim::{
-    AccountConfig, Agent, Floor, Market, MarketConfig, OrderKind, Preset, Side, SlotConfig,
-    SlotRequest,
+    AccountConfig, Agent, Book, BookEvents, BookFill, Floor, Market, MarketConfig, Order,
+    OrderKind, Preset, Removal, Side, SlotConfig, SlotRequest,
 };
 
 fn traded(config: &MarketConfig, seed: u64, ticks: u64) -> u64 {
@@ -158,4 +158,47 @@ fn user_agents_trade_reset_and_clone_with_their_market() {
     market.run(1_000);
     assert_eq!(market.state_hash(), expected);
     assert_ne!(copy.state_hash(), expected);
+}
+
+/// Counts what a book reports.
+#[derive(Default)]
+struct Counted {
+    fills: u64,
+}
+
+impl BookEvents for Counted {
+    fn traded(&mut self, _fill: BookFill) {
+        self.fills += 1;
+    }
+
+    fn removed(&mut self, _order: &Order, _why: Removal) {}
+}
+
+#[test]
+fn a_book_that_repeats_the_log_of_a_market_ends_equal() {
+    let config = Preset::Stressed.config();
+    let mut market = Market::new(&config, 6).unwrap();
+    market.log_book(0);
+    market.reset(6);
+    market.run(20_000);
+    let mut book = Book::new(config.book_levels, config.book_orders, config.initial_price);
+    let mut counted = Counted::default();
+    for op in market.book_log(0) {
+        book.apply(*op, &mut counted);
+    }
+    let orders = |book: &Book| {
+        let mut orders = Vec::new();
+        for side in [Side::Buy, Side::Sell] {
+            book.for_each_order(side, |slot, order| orders.push((slot, *order)));
+        }
+        orders
+    };
+    assert!(counted.fills > 20_000 && !orders(&book).is_empty());
+    assert_eq!(orders(&book), orders(market.book(0)));
+    assert_eq!(
+        (book.next_id(), book.window()),
+        (market.book(0).next_id(), market.book(0).window())
+    );
+    let copy = market.clone();
+    assert!(copy.book_log(0).is_empty() && copy.state_hash() == market.state_hash());
 }
