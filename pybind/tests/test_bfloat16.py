@@ -47,7 +47,7 @@ def state_bits(buf: bc.ReplayBuffer) -> np.ndarray[Any, Any]:
 
 def test_bits_go_in_and_out_of_every_reader(tmp_path: Path) -> None:
     with filled(tmp_path, bits(VALUES)) as buf:
-        assert buf.schema.columns["state"] == ("bfloat16", (3,), "step")
+        assert buf.schema.columns["state"] == ("bfloat16", (3,), "obs")
         assert (
             buf.schema.row_bytes
             - bc.Schema(

@@ -114,7 +114,7 @@ COLUMNS_OF_IT = ("seq, episode, t, flags, obs/x, obs/y, action",)
             "one too many",
             lambda w: w.pong.lease(0, 80, 1),
             bc.LeaseError,
-            ("1024 leases", "limit is 1024", "let go"),
+            ("1024 leases", "limit is 1024", "close some"),
             all_held,
         ),
     ]

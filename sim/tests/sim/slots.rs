@@ -1,7 +1,7 @@
 //! Orders from outside: latency, fills, limits, profit.
 
 use backcast_sim::{
-    CASH_PER_TICK, Market, MarketConfig, OrderKind, OrderReject, Preset, Side, SlotRequest,
+    CASH_PER_TICK, Limits, Market, MarketConfig, OrderKind, OrderReject, Preset, Side, SlotRequest,
 };
 
 fn market(config: &MarketConfig) -> Market {
@@ -195,6 +195,9 @@ fn a_market_order_in_an_empty_book_trades_nothing_and_needs_no_cash() {
 fn slots_take_turns_in_an_order_that_favours_none_and_that_others_do_not_change() {
     let firsts = |slots: usize| -> Vec<usize> {
         let mut config = Preset::Normal.config();
+        let account = &mut config.slots[0].account;
+        account.cash *= 1_000;
+        account.limits = Limits { long: 100_000, short: 100_000, order: 100_000 };
         config.slots = vec![config.slots[0]; slots];
         let mut market = market(&config);
         (0..400)
