@@ -528,7 +528,7 @@ fn a_ring_of_other_sizes_is_not_joined_as_what_was_asked_for() {
             3,
             wide.clone(),
             "it has n_adders 2, capacity 10, 2 tickers, action_shape [2, 2] and n_objectives 2, \
-             asked",
+             but",
         ),
         (10, 2, wide, "but 3 tickers, action_shape [2, 2] and n_objectives 2 was requested; ask"),
     ] {

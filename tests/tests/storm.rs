@@ -21,6 +21,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
+const KILLS: u64 = 1_000;
 const LANES: u32 = 3;
 /// The fewest slots that mapped columns allow, less the reserve chunk: laps are frequent.
 const LANE_CAPACITY: u64 = 1024 - 16;
@@ -74,7 +75,7 @@ fn heads(store: &RingStore) -> u64 {
 
 #[test]
 fn a_writer_killed_at_random_leaves_whole_rows_and_free_lanes() -> Result<(), Box<dyn Error>> {
-    let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 1_000);
+    let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", KILLS);
     let dir = tmpfs();
     let (ring, store) = make_ring(&dir, "storm", LANES)?;
     let stop = AtomicBool::new(false);
@@ -88,11 +89,14 @@ fn a_writer_killed_at_random_leaves_whole_rows_and_free_lanes() -> Result<(), Bo
     });
     println!("storm: {counts:?}\nreader: {sampled:?}");
     assert_eq!(sampled.torn, 0, "torn rows were returned");
-    // A storm that never hits the critical moments proves nothing.
     assert_eq!(counts.kills, kills);
-    assert!(counts.adoptions > 0 && counts.died_announced > 0 && counts.rows_audited > 0);
-    assert!(counts.died_mid_row > 0 && counts.died_before_publish > 0, "{counts:?}");
-    assert!(sampled.windows > 0 && sampled.lapped > 0, "{sampled:?}");
+    assert!(counts.adoptions > 0 && counts.rows_audited > 0 && sampled.windows > 0);
+    // A storm that never hits the critical moments proves nothing. A shortened one may miss some.
+    if kills >= KILLS {
+        assert!(counts.died_announced > 0 && counts.died_mid_row > 0, "{counts:?}");
+        assert!(counts.died_before_publish > 0, "{counts:?}");
+        assert!(sampled.lapped > 0, "{sampled:?}");
+    }
     Ok(())
 }
 

@@ -89,14 +89,19 @@ fn a_silent_agent_changes_nothing_for_the_others() {
 #[test]
 fn agents_trade_in_one_book_and_feel_each_other() {
     let (mut alone, mut crowded) = (env(2), env(2));
-    let (mut seen, mut other) = (reset(&mut alone, 3), reset(&mut crowded, 3));
-    for _ in 0..30 {
-        alone.step_into(&[1, 1], &mut seen).unwrap();
-        crowded.step_into(&[1, 2], &mut other).unwrap();
+    let mut moved = 0.0;
+    // Trades of the background agents follow, so that a single market may move either way.
+    for seed in 1..=20 {
+        let (mut shown, mut other) = (reset(&mut alone, seed), reset(&mut crowded, seed));
+        for _ in 0..30 {
+            alone.step_into(&[1, 1], &mut shown).unwrap();
+            crowded.step_into(&[1, 2], &mut other).unwrap();
+        }
+        moved += crowded.market().mid(0) - alone.market().mid(0);
+        assert_eq!(crowded.info(0).position, 0);
+        assert!(crowded.info(1).position > 0);
     }
-    assert!(crowded.market().mid(0) > alone.market().mid(0), "the buyer moves the price");
-    assert_eq!(crowded.info(0).position, 0);
-    assert!(crowded.info(1).position >= 1_000);
+    assert!(moved > 0.0, "buyers move the price by {moved} together");
 }
 
 #[test]

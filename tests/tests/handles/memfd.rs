@@ -174,7 +174,7 @@ fn a_link_that_leads_elsewhere_is_refused() {
             ("/etc/passwd", "symbolic link"),
             ("/proc/self/fd/0", "symbolic link"),
             ("backcast-memfd:zz:1:1", "symbolic link"),
-            ("backcast-memfd:00000000000000cd:1:1", "is gone"),
+            ("backcast-memfd:00000000000000cd:1:1", "is lost"),
             (&unsealed_link, "not sealed"),
             (of_other(&name).to_str().unwrap(), "damaged"),
         ] {

@@ -43,7 +43,7 @@ pub(crate) const ROWS: &[Row] = &[
             refusal(s.sampler.gather_over(&[100], &mut other))
         },
         "WrongIndexCount",
-        &["1 indices", "8 items", "as many"],
+        &["1 indices", "8 items", "give 8"],
     ),
     row(
         "slices of the wrong length",
