@@ -43,7 +43,7 @@ struct StartInterval {
 
 #[derive(Debug, Default)]
 struct LaneStarts {
-    /// In order; none is empty.
+    /// Intervals in order. None is empty.
     intervals: VecDeque<StartInterval>,
     /// First row whose start is known; earlier ones were dropped.
     known: u64,

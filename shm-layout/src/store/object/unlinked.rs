@@ -20,7 +20,7 @@ pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
     let Ok(readers) = files::open(dir, RDR, grave, Access::ReadWrite, None) else { return };
     let inside =
         |stat: rustix::fs::Stat| u64::try_from(stat.st_size).is_ok_and(|n| n > UNLINKED_AT);
-    // A shorter file is not ours, and would grow.
+    // A shorter file was not made by this build, and the write would extend it.
     if rustix::fs::fstat(&readers).is_ok_and(inside) {
         let _ = rustix::io::pwrite(&readers, &[1], UNLINKED_AT);
     }
