@@ -1,7 +1,7 @@
 //! Flags of a row, one bit each.
 //!
-//! [`FINAL`] is what makes `next_obs` cost nothing: an episode of n transitions takes n + 1 rows,
-//! and the last row holds the observation after the last step. The writer adds it
+//! [`FINAL`] rows make a second copy of every observation unnecessary: an episode of n transitions
+//! takes n + 1 rows, and the last row holds the observation after the last step. The writer adds it
 //! (`writer/episode_clock.rs`); no transition starts at it (`sampler/window.rs`).
 
 /// Flag: the action of this row ended the episode.

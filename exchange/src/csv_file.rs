@@ -69,7 +69,8 @@ fn columns_of(rows: &Rows) -> Vec<(&Column, &[u8])> {
     rows.columns().iter().map(|column| (column, bytes(column))).collect()
 }
 
-/// Names of the cells: `lane`, the built-in columns, then one per element such as `obs[0,1]`.
+/// Returns the names of the cells: `lane`, the built-in columns, then one per element such as
+/// `obs[0,1]`.
 fn header(columns: &[Column]) -> Vec<String> {
     let mut names: Vec<String> =
         ["lane", "seq", "episode", "t", "flags"].map(str::to_owned).to_vec();
@@ -94,7 +95,7 @@ fn header(columns: &[Column]) -> Vec<String> {
     names
 }
 
-/// Appends one cell per element. Numbers are the shortest that read back the same.
+/// Appends one cell per element. Each number is the shortest text that reads back the same.
 fn cells(dtype: DType, bytes: &[u8], cell: &mut Vec<u8>, record: &mut csv::ByteRecord) {
     macro_rules! each {
         ($number:ty) => {

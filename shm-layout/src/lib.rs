@@ -1,5 +1,5 @@
-//! Bytes and orderings of Backcast's shared memory: the contents of files, and when a word may be
-//! believed. Knows nothing of transitions, episodes or markets.
+//! Bytes and orderings of Backcast's shared memory: the contents of files, and the rules by which a
+//! word of another process may be trusted. Knows nothing of transitions, episodes or markets.
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);

@@ -7,7 +7,8 @@ use backcast_layout::{Field, tables};
 /// Offset and size of a field, by table and name.
 type Fields = BTreeMap<(String, String), (usize, usize)>;
 
-/// Rows of the form `` | 0x080 | 8 | `reserved` | ... | `` below a heading `` ### `Table` ``.
+/// Parses rows of the form `` | 0x080 | 8 | `reserved` | ... | `` below a heading
+/// `` ### `Table` ``.
 fn documented(text: &str) -> Fields {
     let mut table = String::new();
     let mut fields = Fields::new();

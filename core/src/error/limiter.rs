@@ -1,15 +1,15 @@
-//! Errors of rate limiters: limits that cannot be, and waits that end without permission.
+//! Errors of rate limiters: invalid limits, and waits that end without permission.
 
 use std::fmt;
 
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
-/// Why limits are refused. Nothing has changed.
+/// Why limits are refused. The limits in force have not changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LimiterError {
-    /// Samples per insert that are no positive number.
+    /// Samples per insert that are not a positive number.
     #[error(
         "samples_per_insert is {samples_per_insert}; give the items to be drawn for each \
          transition, a finite number above 0"
@@ -18,7 +18,7 @@ pub enum LimiterError {
         /// Requested samples per insert.
         samples_per_insert: f64,
     },
-    /// A draw from nothing.
+    /// Draws that may begin without any transition.
     #[error("min_size is 0; give at least 1, the transitions before the first draw")]
     NoMinSize,
     /// More transitions than the ring can hold.
@@ -30,16 +30,16 @@ pub enum LimiterError {
     MinSizeBeyondCapacity {
         /// Requested transitions.
         min_size: u64,
-        /// Most transitions that the ring can hold.
+        /// Maximum transitions that the ring can hold.
         most: u64,
     },
-    /// An error band that is none.
+    /// An invalid error band.
     #[error(
         "the error band is {min_diff} to {max_diff}; give its lower end first, or one number of 0 \
          or more as error_buffer"
     )]
     BadBand {
-        /// Least difference.
+        /// Smallest difference.
         min_diff: f64,
         /// Largest difference.
         max_diff: f64,
@@ -53,11 +53,11 @@ pub enum LimiterError {
         least / 2.0
     )]
     NarrowBand {
-        /// Least difference.
+        /// Smallest difference.
         min_diff: f64,
         /// Largest difference.
         max_diff: f64,
-        /// Least width of the band.
+        /// Minimum width of the band.
         least: f64,
         /// Samples per insert.
         samples_per_insert: f64,
@@ -69,7 +69,7 @@ pub enum LimiterError {
          most {first}"
     )]
     BandAboveMinSize {
-        /// Least difference.
+        /// Smallest difference.
         min_diff: f64,
         /// Difference when draws begin.
         first: f64,
@@ -82,37 +82,37 @@ pub enum LimiterError {
          create it with limiter=RateLimiter(...), which can be switched off and on"
     )]
     NoLimiter,
-    /// Stored limits that are none.
+    /// Invalid stored limits.
     #[error(
         "the limits in `ring.lim` are damaged; set them again with \
          buf.limiter.set(RateLimiter(...))"
     )]
     Damaged,
-    /// The files of the ring.
+    /// Error of the ring's files.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
 
-/// The side that waits.
+/// The call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitedCall {
-    /// An append of the writer whose first lane this is.
+    /// An append of a writer.
     Append {
-        /// The lane.
+        /// First lane of the writer.
         lane: u32,
     },
     /// A draw.
     Draw,
 }
 
-/// A wait for the rate limiter: who waits, for what, and all numbers.
+/// Description of a wait for the rate limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimiterWait {
-    /// Who waits.
+    /// The call that waits.
     pub call: LimitedCall,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
-    /// How long it has waited.
+    /// Time waited so far.
     pub waited_ms: u128,
     /// Count of the other side that it waits for.
     pub needed: u64,
@@ -122,9 +122,9 @@ pub struct LimiterWait {
     pub samples: u64,
     /// The limits, in words.
     pub limits: String,
-    /// Processes that live on the other side, as they say.
+    /// Live processes of the other side, by the numbers they registered.
     pub peers: Vec<u64>,
-    /// Whether there are any; not all are known by number.
+    /// Whether the other side has live processes. Some have no known number.
     pub has_peers: bool,
 }
 
@@ -159,23 +159,23 @@ impl fmt::Display for LimiterWait {
     }
 }
 
-/// Why the rate limiter ended a wait, or refused one. Nothing has changed.
+/// Why the rate limiter ended a wait, or refused it. The call had no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// Time is up.
+    /// The time-out has passed.
     #[error(
         "{0}; start the other side, wait longer, or switch the limiter off with \
          buf.limiter.disable()"
     )]
     TimedOut(Box<LimiterWait>),
-    /// No sampler lives, and the limiter is to refuse appends then.
+    /// No sampler is alive, and the limiter refuses appends then.
     #[error(
         "{0}; no_learner is \"error\": start a learner first, or set the limiter with \
          no_learner=\"wait\" or \"pass\""
     )]
     NoLearner(Box<LimiterWait>),
-    /// More at once than the error band ever allows.
+    /// One call with more transitions or items than the error band ever allows.
     #[error(
         "{what} of {wanted} at once can never be allowed: the error band has room for {most} \
          ({limits}); ask for fewer, or raise error_buffer with buf.limiter.set(RateLimiter(...))"
@@ -185,21 +185,21 @@ pub enum LimitError {
         what: &'static str,
         /// Transitions or items.
         wanted: u64,
-        /// Most that the band has room for.
+        /// Maximum number that the band allows.
         most: u64,
         /// The limits, in words.
         limits: String,
     },
-    /// Stored limits that are none.
+    /// Invalid stored limits.
     #[error(
         "the limits in `ring.lim` are damaged; set them again with \
          buf.limiter.set(RateLimiter(...))"
     )]
     Damaged,
-    /// The caller's interrupt.
+    /// The caller interrupted the wait.
     #[error("the wait for the rate limiter was interrupted after {waited_ms} ms; call again")]
     Interrupted {
-        /// How long it waited.
+        /// Time waited.
         waited_ms: u128,
     },
     /// The ring was removed or replaced, and its handle refuses to go on.

@@ -9,7 +9,7 @@ use super::ring::RingError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The ring itself.
+    /// Error of the ring itself.
     #[error(transparent)]
     Ring(RingError),
     /// The name is taken, and restored rows cannot be added to an existing ring.
@@ -33,7 +33,7 @@ pub enum RestoreError {
         /// Lanes of the ring.
         lanes: u32,
     },
-    /// More rows than a lane keeps, or none that there can be.
+    /// More rows than a lane keeps, or a range that no lane can have.
     #[error(
         "lane {lane} cannot have the rows {from}..{to}: it keeps {limit} rows; give its newest \
          ones, in ascending order and below 2^48, or make the ring larger"
@@ -64,7 +64,7 @@ pub enum RestoreError {
         /// Lane.
         lane: u32,
     },
-    /// More rows than were said.
+    /// More rows than the range of the lane has.
     #[error("{rows} rows are more than lane {lane} lacks, which is {from}..{to}")]
     TooManyRows {
         /// Lane.
@@ -76,7 +76,7 @@ pub enum RestoreError {
         /// One past the last row missing.
         to: u64,
     },
-    /// Fewer rows than were said.
+    /// Fewer rows than the range of a lane has.
     #[error("lane {lane} still lacks the rows {from}..{to}; the ring was not made")]
     Incomplete {
         /// Lane.
@@ -86,7 +86,7 @@ pub enum RestoreError {
         /// One past the last row missing.
         to: u64,
     },
-    /// A row with another number than the next one has.
+    /// A row whose sequence number is not the next one.
     #[error("row {found} of lane {lane} is not the next one, which is {expected}")]
     OutOfOrder {
         /// Lane.
@@ -107,12 +107,12 @@ pub enum RestoreError {
         lane: u32,
         /// Number of the row.
         row: u64,
-        /// Its episode.
+        /// Episode of the row.
         episode: u64,
-        /// Its step.
+        /// Step of the row in its episode.
         t: u32,
     },
-    /// Not a buffer per column.
+    /// Another number of buffers than columns.
     #[error("{got} buffers given for {expected} columns, the four built-in ones included")]
     WrongColumnCount {
         /// Buffers given.

@@ -1,11 +1,12 @@
-//! Gates of the two sides: a writer passes one before it appends, a sampler before it draws, and
-//! each waits in the kernel for the other's count.
+//! Gates of the two sides. A writer waits at its gate before it appends, a sampler before it draws,
+//! each until the count of the other side suffices.
 //!
-//! A writer keeps the count up to which the limits let it insert, as of when it last looked.
-//! Samples only grow, so that bound stays true. Inserts are counted once their rows are published:
-//! appends that several writers make at the same moment may all pass, so inserts exceed the bound
-//! by at most one append of each other writer, and by what a failed draw gives back. A sampler
-//! counts before it draws, in one atomic step, so samples never exceed theirs.
+//! A writer keeps the count up to which the limits let it insert, computed from the count of
+//! samples that it read last. Samples only grow, so the writer may always insert up to that bound.
+//! Inserts are counted once their rows are published: appends that several writers make at the same
+//! moment may all pass, so inserts exceed the bound by at most one append of each other writer, and
+//! by what a failed draw gives back. A sampler counts before it draws, in one atomic step, so
+//! samples never exceed their bound.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -27,7 +28,7 @@ pub(crate) struct InsertGate {
     store: Arc<RingStore>,
     /// Generation of the limits that `bound` was computed from, as in the counter's word.
     generation: u64,
-    /// Count up to which transitions may be inserted; 0 before the first look.
+    /// Count up to which transitions may be inserted. 0 before it is first computed.
     bound: u64,
     /// First lane of the writer.
     lane: u32,
@@ -35,10 +36,10 @@ pub(crate) struct InsertGate {
 }
 
 impl InsertGate {
-    /// Makes the gate of a writer; `None` if the ring has no limiter.
+    /// Makes the gate of a writer; Returns `None` if the ring has no limiter.
     pub(crate) fn of(store: &Arc<RingStore>, lane: u32, timeout: Option<Duration>) -> Option<Self> {
         let table = store.limiter()?;
-        // The last holder of the lane may have been killed in a wait.
+        // Clear the mark: the last holder of the lane may have been killed in a wait.
         table.mark_writer(lane, WaitMark::default());
         let settings = WaitSettings { timeout, ..WaitSettings::default() };
         Some(Self { store: Arc::clone(store), generation: 0, bound: 0, lane, settings })
@@ -53,12 +54,12 @@ impl InsertGate {
         Arc::clone(&self.settings.long)
     }
 
-    /// Returns the transitions that may be inserted as of the last look. One relaxed load; 0 after
-    /// a change of the limits.
+    /// Returns the transitions that may be inserted by the bound computed last, with one relaxed
+    /// load. Returns 0 after a change of the limits.
     #[inline]
     pub(crate) fn room(&self) -> u64 {
         let word = self.table().map_or(0, |table| table.load_inserts(Relaxed)) & !WAITED;
-        // Of another generation the difference is beyond every bound.
+        // With another generation the difference exceeds every bound.
         let count = word.wrapping_sub(self.generation);
         self.bound.saturating_sub(count)
     }
@@ -71,7 +72,7 @@ impl InsertGate {
         }
     }
 
-    /// Passes once `n` transitions may be inserted. Counts nothing.
+    /// Waits until `n` transitions may be inserted, without counting them.
     #[inline]
     pub(crate) fn pass(&mut self, n: u64, caller: &mut Caller<'_>) -> Result<(), LimitError> {
         if n <= self.room() { Ok(()) } else { self.wait(n, caller) }
@@ -88,7 +89,7 @@ impl InsertGate {
             let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
             let deletes = table.deletes();
             let inserts = table.load_inserts(Relaxed) & COUNT;
-            // An older count of samples allows less.
+            // An outdated count of samples allows fewer inserts.
             let samples = counter.load(Relaxed) & COUNT;
             let bound = limits.most_inserts(samples, deletes);
             if inserts.saturating_add(n) <= bound {
@@ -130,10 +131,10 @@ impl InsertGate {
     }
 }
 
-/// Gate of a sampler, which counts as alive while it has this.
+/// Gate of a sampler. A sampler counts as alive while it has one.
 #[derive(Debug)]
 pub(crate) struct DrawGate {
-    // Before the store, which the claim holds too.
+    // Dropped before the store, which the claim holds too.
     _live: LiveSampler,
     store: Arc<RingStore>,
     /// Reader slot of the sampler, if it has one.
@@ -142,18 +143,18 @@ pub(crate) struct DrawGate {
 }
 
 impl DrawGate {
-    /// Makes the gate of a sampler; `None` if the ring has no limiter.
+    /// Makes the gate of a sampler; Returns `None` if the ring has no limiter.
     pub(crate) fn of(
         store: &Arc<RingStore>,
         slot: Option<u32>,
     ) -> Result<Option<Self>, SegmentError> {
         let Some(table) = store.limiter() else { return Ok(None) };
         if let Some(slot) = slot {
-            // The last holder of the slot may have been killed in a wait.
+            // Clear the mark: the last holder of the slot may have been killed in a wait.
             table.mark_sampler(slot, WaitMark::default());
         }
         let live = store.claim_sampler()?;
-        // Writers that refuse to wait, or pass, without a sampler look again.
+        // Wake writers: a sampler is alive from now on.
         wake(&table.counter(LimitedSide::Samples));
         let (store, settings) = (Arc::clone(store), WaitSettings::default());
         Ok(Some(Self { _live: live, store, slot, settings }))
@@ -164,8 +165,8 @@ impl DrawGate {
         Arc::clone(&self.settings.long)
     }
 
-    /// Takes `n` items from what may be drawn, once it suffices, and wakes the writers that waited
-    /// for that.
+    /// Waits until `n` items may be drawn, counts them, and wakes the writers that waited for that
+    /// count.
     pub(crate) fn take(&self, n: u64, caller: &mut Caller<'_>) -> Result<(), LimitError> {
         let (store, since) = (&self.store, caller.since);
         let Some(table) = store.limiter() else { return Ok(()) };
@@ -179,8 +180,8 @@ impl DrawGate {
         loop {
             let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
             let deletes = table.deletes();
-            // ORDERING: acquire, so that rows that were counted are seen; pairs with the release
-            // in `count`. An older count of inserts allows less.
+            // ORDERING: acquire, so that rows that were counted are seen; pairs with the release in
+            // `count`. An outdated count of inserts allows fewer items.
             let inserts = counter.load(Acquire) & COUNT;
             let most = limits.most_samples(inserts, deletes);
             let Err(samples) = take(&table.counter(LimitedSide::Samples), n, most) else {
@@ -212,11 +213,12 @@ impl DrawGate {
         }
     }
 
-    /// Gives back items that were taken and not drawn.
+    /// Subtracts items that were counted and not drawn.
     pub(crate) fn give_back(&self, n: u64) {
         if let Some(table) = self.store.limiter().filter(|_| n > 0) {
             give_back(&table.counter(LimitedSide::Samples), n);
-            // Other samplers computed what they wait for from the larger count.
+            // Wake other samplers: they computed the count that they wait for from the larger
+            // count.
             wake(&table.counter(LimitedSide::Inserts));
         }
     }

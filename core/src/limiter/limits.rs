@@ -1,4 +1,4 @@
-//! Limits between inserted transitions and drawn items, and what they allow: pure functions.
+//! Limits between inserted transitions and drawn items, as pure functions of the counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,27 +9,27 @@ use thiserror::Error;
 
 use crate::error::LimiterError;
 
-/// Bit of the stored switches: the limiter is on.
+/// Bit of the stored switches that is set while the limiter is on.
 const ENABLED: u64 = 1;
-/// Place of the policy without samplers in the stored switches.
+/// First bit of the policy without samplers in the stored switches.
 const NO_LEARNER_SHIFT: u32 = 8;
 
-/// Behaviour of a writer while the limiter holds it back and no sampler lives.
+/// Behaviour of a writer that the limiter stops while no sampler is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NoLearner {
-    /// Waits, and reports after 10 s who waits for what.
+    /// The writer waits, and reports the wait after 10 s.
     #[default]
     Wait,
-    /// Appends all the same.
+    /// The writer appends as if the limiter allowed it.
     Pass,
-    /// Refuses the append.
+    /// The append fails.
     Error,
 }
 
 impl NoLearner {
     const ALL: [NoLearner; 3] = [NoLearner::Wait, NoLearner::Pass, NoLearner::Error];
 
-    /// `"wait"`, `"pass"` or `"error"`.
+    /// Returns `"wait"`, `"pass"` or `"error"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl fmt::Display for NoLearner {
     }
 }
 
-/// A word that names no [`NoLearner`].
+/// A word that does not name a [`NoLearner`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("no_learner is `{0}`; use \"wait\", \"pass\" or \"error\"")]
 pub struct BadNoLearner(pub String);
@@ -60,16 +60,15 @@ impl FromStr for NoLearner {
     }
 }
 
-/// Counts that a limiter compares: transitions inserted, items drawn, transitions deleted other
-/// than by being overwritten.
+/// Counts that a limiter compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimiterCounts {
     /// Transitions inserted since the ring was created.
     pub inserts: u64,
     /// Items drawn since then.
     pub samples: u64,
-    /// Transitions deleted since then. Those that writers overwrite are not counted: a full ring
-    /// holds as many as before.
+    /// Transitions deleted since then. Overwritten ones are not counted, since each is replaced by
+    /// a new one.
     pub deletes: u64,
 }
 
@@ -104,14 +103,16 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Only draws wait, until `min_size` transitions were inserted (Reverb's `MinSize`).
+    /// Returns limits under which only draws wait, until `min_size` transitions were inserted
+    /// (Reverb's `MinSize`).
     #[must_use]
     pub fn min_size(min_size: u64) -> Self {
         Self::band(1.0, min_size, f64::NEG_INFINITY, f64::INFINITY)
     }
 
-    /// Draws `samples_per_insert` items for each transition after the first `min_size`, give or
-    /// take `error_buffer` items (Reverb's `SampleToInsertRatio`). Both sides wait.
+    /// Returns limits under which `samples_per_insert` items are drawn for each transition after
+    /// the first `min_size`, with a deviation of at most `error_buffer` items (Reverb's
+    /// `SampleToInsertRatio`). Both sides wait.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "checked to be below 2^48")]
     pub fn ratio(samples_per_insert: f64, min_size: u64, error_buffer: f64) -> Self {
@@ -119,30 +120,30 @@ impl RateLimiter {
         Self::band(samples_per_insert, min_size, middle - error_buffer, middle + error_buffer)
     }
 
-    /// Sets both ends of the error band themselves: `min_diff <= inserts * samples_per_insert -
-    /// samples <= max_diff`.
+    /// Returns limits with an error band given by its two ends: `min_diff <= inserts *
+    /// samples_per_insert - samples <= max_diff`.
     #[must_use]
     pub fn band(samples_per_insert: f64, min_size: u64, min_diff: f64, max_diff: f64) -> Self {
         let no_learner = NoLearner::default();
         Self { samples_per_insert, min_size, min_diff, max_diff, no_learner, enabled: true }
     }
 
-    /// Draws as many items as transitions are inserted, and at most `size` fewer (Reverb's
-    /// `Queue`). It limits counts: which transitions are drawn is up to the sampler.
+    /// Returns limits under which as many items are drawn as transitions are inserted, or up to
+    /// `size` fewer (Reverb's `Queue`). They limit counts; the sampler chooses the transitions.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "checked to be below 2^48")]
     pub fn queue(size: u64) -> Self {
         Self::band(1.0, 1, 0.0, size as f64)
     }
 
-    /// Sets what a writer does while no sampler lives.
+    /// Sets the behaviour of a writer while no sampler is alive.
     #[must_use]
     pub fn no_learner(mut self, choice: NoLearner) -> Self {
         self.no_learner = choice;
         self
     }
 
-    /// Sets whether it is on. While it is off both sides are counted and neither waits.
+    /// Sets whether the limiter is on. While it is off, both sides are counted and neither waits.
     #[must_use]
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
@@ -167,19 +168,19 @@ impl RateLimiter {
         (self.min_diff, self.max_diff)
     }
 
-    /// Returns what a writer does while no sampler lives.
+    /// Returns the behaviour of a writer while no sampler is alive.
     #[must_use]
     pub fn no_learner_choice(&self) -> NoLearner {
         self.no_learner
     }
 
-    /// Whether it is on.
+    /// Returns whether the limiter is on.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Whether `n` items may be drawn. No item may always be drawn.
+    /// Returns whether `n` items may be drawn. Always `true` for 0 items.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^48")]
     pub fn can_sample(&self, counts: LimiterCounts, n: u64) -> bool {
@@ -192,7 +193,7 @@ impl RateLimiter {
         inserts.saturating_sub(deletes) >= self.min_size && diff >= self.min_diff
     }
 
-    /// Whether `n` transitions may be inserted. No transition may always be inserted.
+    /// Returns whether `n` transitions may be inserted. Always `true` for 0 transitions.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^48")]
     pub fn can_insert(&self, counts: LimiterCounts, n: u64) -> bool {
@@ -227,7 +228,7 @@ impl RateLimiter {
         last_where(near, allows)
     }
 
-    /// Returns the least count of samples with which inserts may reach `after`.
+    /// Returns the smallest count of samples with which inserts may reach `after`.
     #[must_use]
     pub fn samples_needed(&self, after: u64, deletes: u64) -> u64 {
         let inserts = after.saturating_sub(1);
@@ -240,7 +241,7 @@ impl RateLimiter {
         last_where(near, refuses).saturating_add(1)
     }
 
-    /// Returns the least count of inserts with which samples may reach `after`.
+    /// Returns the smallest count of inserts with which samples may reach `after`.
     #[must_use]
     pub fn inserts_needed(&self, after: u64, deletes: u64) -> u64 {
         let samples = after.saturating_sub(1);
@@ -251,14 +252,15 @@ impl RateLimiter {
         last_where(self.inserts_at(self.min_diff, after), refuses).saturating_add(1)
     }
 
-    /// Returns about how many inserts make this difference with so many samples.
+    /// Returns the approximate number of inserts at which the difference is `diff` after `samples`
+    /// samples.
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^48")]
     fn inserts_at(&self, diff: f64, samples: u64) -> f64 {
         (diff + samples as f64) / self.samples_per_insert
     }
 
-    /// Refuses limits that can never be satisfied. `most` is the transitions that the ring can
-    /// hold.
+    /// Refuses limits that can never be satisfied. `most` is the number of transitions that the
+    /// ring can hold.
     pub fn check(&self, most: u64) -> Result<(), LimiterError> {
         let Self { samples_per_insert, min_size, min_diff, max_diff, .. } = *self;
         if !(samples_per_insert.is_finite() && samples_per_insert > 0.0) {
@@ -287,11 +289,11 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Returns the least width of the error band: a queue of one item is the narrowest limiter
+    /// Returns the minimum width of the error band: a queue of one item is the narrowest limiter
     /// that makes progress.
     fn least_band(&self, least: f64) -> f64 {
         let is_whole = self.samples_per_insert.fract() == 0.0 && self.min_diff.fract() == 0.0;
-        // Of whole numbers a difference that refuses one side leaves room for the other one.
+        // With whole numbers, a difference that stops one side leaves room for the other side.
         if is_whole { least - 1.0 } else { least }
     }
 
@@ -322,7 +324,7 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the limits of stored words, if they are some.
+    /// Returns the limits of stored words, if they are valid.
     pub(crate) fn of_bytes(bytes: LimitBytes) -> Option<Self> {
         let [samples_per_insert, min_diff, max_diff] =
             [bytes.samples_per_insert, bytes.min_diff, bytes.max_diff].map(f64::from_bits);
@@ -364,8 +366,9 @@ fn whole(number: f64) -> u64 {
     (number.clamp(0.0, COUNT as f64) as u64).min(COUNT)
 }
 
-/// Returns the largest count for which `holds`, which holds up to some count and not beyond. 0 if
-/// it holds for none. `near` is about there: rounding is corrected in a few steps.
+/// Returns the largest count for which `holds` is true, or 0 if there is none. `holds` must be true
+/// up to some count and false above it. `near` is an approximation of that count, which a few steps
+/// correct.
 fn last_where(near: f64, holds: impl Fn(u64) -> bool) -> u64 {
     const STEPS: u64 = 4;
     let near = whole(near);
@@ -498,7 +501,8 @@ mod tests {
         assert_eq!(limiter.to_string(), "min_size 1, samples_per_insert 1, error band 0 to 1, off");
     }
 
-    /// Neither side is ever stuck: from every state that they can reach, one of them may go on.
+    /// Both sides never wait for each other: in every state that they can reach, one of them may
+    /// continue.
     #[test]
     fn limits_that_are_accepted_never_hold_back_both_sides() {
         let limiters = [0.25, 0.3, 1.0, 1.7, 3.0, 8.0].into_iter().flat_map(|ratio| {

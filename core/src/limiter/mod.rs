@@ -1,9 +1,9 @@
-//! Rate limiter of a ring: both sides wait, so that learners draw each transition about as often
-//! as they are to.
+//! Rate limiter of a ring: writers and samplers wait for each other, so that learners draw each
+//! transition about as often as intended.
 //!
-//! [`limits`] decides, as pure functions of three counts. The counts lie in `ring.lim`, which
-//! writers and samplers share (`docs/layout.md`); how they wait for each other is in
-//! `docs/protocol.md`.
+//! [`limits`] decides, as pure functions of three counts. The counts are in `ring.lim`, which
+//! writers and samplers share (`docs/layout.md`). `docs/protocol.md` describes how they wait for
+//! each other.
 
 pub(crate) mod gate;
 pub(crate) mod limits;
@@ -19,7 +19,7 @@ use backcast_layout::{LimitedSide, LimiterTable, RingStore};
 use self::limits::{LimiterCounts, RateLimiter};
 use crate::error::LimiterError;
 
-/// Rate limiter of a ring, to be read, changed and switched off by any of its processes.
+/// Rate limiter of a ring. Any process can read and change its limits and switch it off.
 ///
 /// ```
 /// use backcast_core::{DType, RateLimiter, Ring, RingOptions, Schema, WriterOptions};
@@ -39,7 +39,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Returns the limiter of a ring; `None` if it was created without one.
+    /// Returns the limiter of a ring, or `None` if the ring was created without one.
     pub(crate) fn of(store: &Arc<RingStore>) -> Option<Self> {
         store.limiter().map(|_| Self { store: Arc::clone(store) })
     }
@@ -54,8 +54,8 @@ impl Limiter {
         Ok(limits)
     }
 
-    /// Puts other limits into force, for every process. The counts stay. Processes that wait
-    /// decide anew.
+    /// Puts other limits into force, for every process. The counts are kept. Waiting processes
+    /// check the new limits.
     pub fn set(&self, limits: RateLimiter) -> Result<(), LimiterError> {
         let table = self.table()?;
         limits.check(most_transitions(&self.store))?;
@@ -72,21 +72,22 @@ impl Limiter {
         self.set(self.limits()?.enabled(enabled))
     }
 
-    /// Returns the counts that the limits compare. Each is true, but they are not of one instant.
+    /// Returns the counts that the limits compare. They are read one after another, so they may be
+    /// of different moments.
     #[must_use]
     pub fn counts(&self) -> LimiterCounts {
         self.store.limiter().map_or_else(LimiterCounts::default, counts)
     }
 }
 
-/// Wakes the samplers that wait for the limiter, so that they ask their callers.
+/// Wakes the samplers that wait for the limiter, so that they check for interrupts.
 pub(crate) fn wake_samplers(store: &RingStore) {
     if let Some(table) = store.limiter() {
         wake(&table.counter(LimitedSide::Inserts));
     }
 }
 
-/// Wakes all processes that wait for the limiter, so that they ask their callers.
+/// Wakes all processes that wait for the limiter, so that they check for interrupts.
 pub(crate) fn wake_all(store: &RingStore) {
     wake_samplers(store);
     if let Some(table) = store.limiter() {
@@ -102,13 +103,14 @@ pub(crate) fn counts(table: &LimiterTable) -> LimiterCounts {
     }
 }
 
-/// Returns the limits in force and their generation, if the stored words are some.
+/// Returns the limits in force and their generation, if the stored words are valid.
 pub(crate) fn current(table: &LimiterTable) -> Option<(RateLimiter, u64)> {
     let (bytes, generation) = table.limits()?;
     Some((RateLimiter::of_bytes(bytes)?, generation))
 }
 
-/// Returns the most transitions that a ring can hold: the newest row of each lane has no successor.
+/// Returns the maximum number of transitions that a ring can hold: the newest row of each lane has
+/// no successor.
 fn most_transitions(store: &RingStore) -> u64 {
     store.lanes().iter().map(|lane| lane.capacity().saturating_sub(1)).sum()
 }

@@ -1,4 +1,4 @@
-//! Statistics of a rate limiter: counts, who waits, and for what.
+//! Statistics of a rate limiter: counts and waiting processes.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use super::{counts, current};
 /// Statistics of one side of a rate limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimiterSideStats {
-    /// Processes that wait now. Samplers without a reader slot are not seen.
+    /// Processes that wait now. Samplers without a reader slot are not counted.
     pub waiting: u64,
     /// Waits begun since the ring was created.
     pub waits: u64,
-    /// Time of the waits that are over.
+    /// Total time of the waits that have ended.
     pub waited: Duration,
 }
 
 /// A process that waits for the rate limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimiterWaiter {
-    /// Process, as it says.
+    /// Process number that the process itself registered.
     pub pid: u64,
     /// First lane of a writer.
     pub lane: Option<u32>,
@@ -40,17 +40,17 @@ pub struct LimiterWaiter {
 pub struct LimiterStats {
     /// The limits; `None` if the stored words are damaged.
     pub limits: Option<RateLimiter>,
-    /// Counts that they compare.
+    /// Counts that the limits compare.
     pub counts: LimiterCounts,
     /// Transitions that may be inserted now.
     pub may_insert: u64,
     /// Items that may be drawn now.
     pub may_sample: u64,
-    /// Whether a sampler lives.
+    /// Whether a sampler is alive.
     pub has_sampler: bool,
-    /// The writers.
+    /// Statistics of the writers.
     pub writers: LimiterSideStats,
-    /// The samplers.
+    /// Statistics of the samplers.
     pub samplers: LimiterSideStats,
     /// Processes that wait now.
     pub waiters: Vec<LimiterWaiter>,
@@ -65,7 +65,7 @@ pub(crate) fn of(store: &RingStore) -> Option<LimiterStats> {
     let waits = |mark: WaitMark| (mark.since_unix_ms != 0).then_some(mark);
     let of_lanes = (0..store.spec().lanes).filter_map(|lane| {
         let mark = waits(table.writer_mark(lane))?;
-        // A mark of a killed process stays until the lane is claimed again.
+        // The mark of a killed process remains until the lane is claimed again.
         store.lane_held(lane).then(|| LimiterWaiter {
             pid: store.lane(lane).map_or(0, |lane| lane.pid()),
             lane: Some(lane),

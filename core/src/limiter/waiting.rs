@@ -7,21 +7,21 @@ use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
 use crate::error::{LimitError, LimiterWait};
 
-/// Longest sleep before the caller's interrupt, a dead peer and a lost name are noticed.
+/// Maximum sleep before a wait checks for an interrupt, a dead peer and a lost name.
 const SLICE: Duration = Duration::from_millis(100);
-/// Wait after which it is reported who waits for what.
+/// Time after which a wait is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
-/// Most looks without a sleep between them.
+/// Maximum checks without a sleep between them.
 const MAX_LOOKS: u32 = 64;
-/// Most processes that a report names.
+/// Maximum processes that a report names.
 const MAX_PEERS: usize = 8;
 
-/// Report of a long wait, for a thread that looks for it meanwhile.
+/// Report of a long wait, which another thread can read during the wait.
 #[derive(Debug, Default)]
 pub struct LongWait(Mutex<Option<String>>);
 
 impl LongWait {
-    /// Returns who waits for what, once per wait of more than 10 s: for a warning.
+    /// Returns the text of a warning, once per wait of more than 10 s.
     #[must_use]
     pub fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -32,20 +32,20 @@ impl LongWait {
     }
 }
 
-/// Questions of a waiting process to its caller between two sleeps.
+/// Checks that a wait makes between two sleeps.
 pub(crate) struct Caller<'a> {
     /// Whether to end the wait.
     pub(crate) interrupted: &'a mut dyn FnMut() -> bool,
     /// Whether the ring has lost its name and its handle refuses to go on.
     pub(crate) unlinked: &'a dyn Fn() -> bool,
-    /// Beginning of the wait.
+    /// Time at which the wait began.
     pub(crate) since: Instant,
 }
 
 /// Settings of the waits of one writer or sampler.
 #[derive(Debug)]
 pub(crate) struct WaitSettings {
-    /// Longest wait; `None` waits for ever.
+    /// Maximum wait. `None` waits without a limit.
     pub(crate) timeout: Option<Duration>,
     pub(crate) report_after: Duration,
     pub(crate) long: Arc<LongWait>,
@@ -57,17 +57,17 @@ impl Default for WaitSettings {
     }
 }
 
-/// One wait, from the first sleep on. Dropping it ends the wait.
+/// A wait, from its first sleep on. Dropping it ends the wait.
 pub(crate) struct Waiting<'a> {
     table: &'a LimiterTable,
     side: LimitedSide,
     wanted: u64,
-    /// Sets the mark by which other processes see the wait.
+    /// Sets the mark that shows the wait to other processes.
     mark: &'a dyn Fn(WaitMark),
     /// Beginning of the first sleep.
     began: Option<Instant>,
     reported: bool,
-    /// Looks since the last sleep.
+    /// Checks since the last sleep.
     looks: u32,
 }
 
@@ -81,14 +81,14 @@ impl<'a> Waiting<'a> {
         Self { table, side, wanted, mark, began: None, reported: false, looks: 0 }
     }
 
-    /// Whether to look again without a sleep. Words of a hostile process may say for ever that it
-    /// is worth it.
+    /// Returns whether to check again without a sleep. The number of such checks is limited, since
+    /// a hostile process could change the words without end.
     pub(crate) fn looks_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < MAX_LOOKS
     }
 
-    /// Sleeps once, for a slice at most, unless the wait is over.
+    /// Sleeps once, for at most [`SLICE`], unless the wait has ended.
     pub(crate) fn sleep(
         &mut self,
         settings: &WaitSettings,
@@ -139,14 +139,14 @@ fn unix_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns processes that hold reader slots, as they say: samplers, and holders of leases.
+/// Returns the processes that registered in reader slots: samplers and holders of leases.
 pub(crate) fn samplers(store: &RingStore) -> Vec<u64> {
     let slots = (0..store.spec().reader_slots).filter(|slot| store.reader_held(*slot));
     let pids = slots.filter_map(|slot| Some(store.reader(slot)?.pid));
     pids.take(MAX_PEERS).collect()
 }
 
-/// Returns processes that hold lanes, as they say.
+/// Returns the processes that registered in lanes.
 pub(crate) fn writers(store: &RingStore) -> Vec<u64> {
     let lanes = (0..store.spec().lanes).filter(|lane| store.lane_held(*lane));
     let mut pids: Vec<u64> = lanes.filter_map(|lane| Some(store.lane(lane)?.pid())).collect();

@@ -78,7 +78,7 @@ impl Rows {
         usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX)
     }
 
-    /// Whether the range was empty.
+    /// Returns whether the range was empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
@@ -163,7 +163,7 @@ impl Ring {
 
     /// Copies rows of a lane into buffers of the caller, one per column, in the order `seq`,
     /// `episode`, `t`, `flags`, then the columns of the user. Each has `rows * width` bytes. One
-    /// copy; never stops the writer. After an error the buffers hold anything.
+    /// copy; never stops the writer. After an error the buffers hold unspecified bytes.
     pub fn rows_into(
         &self,
         lane: u32,

@@ -27,12 +27,13 @@ impl Ring {
         Self::of(store)
     }
 
-    /// Attaches to the ring of that name in the standard place. O(lanes × columns), no copy.
+    /// Attaches to the ring of that name in the standard base directory. O(lanes × columns), no
+    /// copy.
     pub fn attach(name: &str) -> Result<Self, RingError> {
         Self::attach_in(&Base::standard(), name)
     }
 
-    /// Attaches to the ring of that name in another place.
+    /// Attaches to the ring of that name in another base directory.
     pub fn attach_in(base: &Base, name: &str) -> Result<Self, RingError> {
         Self::of(RingStore::attach(base, name)?)
     }
@@ -55,8 +56,7 @@ impl Ring {
         Ok(keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(self.store())?)
     }
 
-    /// Returns the bytes that [`create`](Self::create) would allocate. Checks what it would check
-    /// first.
+    /// Returns the bytes that [`create`](Self::create) would allocate. Makes the same checks first.
     pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
         let spec = spec(schema, options, page_size())?;
         Ok(Geometry::of(&spec, page_size())?.total_bytes(spec.lanes))

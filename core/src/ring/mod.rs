@@ -98,7 +98,7 @@ impl Ring {
         self.store().uuid()
     }
 
-    /// Whether it is a snapshot, which no process writes.
+    /// Returns whether it is a snapshot, which no process writes.
     #[must_use]
     pub fn is_snapshot(&self) -> bool {
         self.store().spec().snapshot
@@ -110,7 +110,7 @@ impl Ring {
         &self.store().spec().snapshot_of
     }
 
-    /// Returns options for a ring like this one, in the standard place.
+    /// Returns options for a ring like this one, in the standard base directory.
     #[must_use]
     pub fn options(&self) -> RingOptions {
         let spec = self.store().spec();
@@ -161,7 +161,7 @@ impl Ring {
         self.store().spec().reader_slots
     }
 
-    /// Returns the policy of writers about leases in their way.
+    /// Returns the policy of writers when a lease stops them.
     #[must_use]
     pub fn lane_policy(&self) -> LanePolicy {
         self.store().spec().policy
@@ -186,7 +186,7 @@ impl Ring {
         (0..self.lanes()).map(|lane| self.transitions(lane)).sum()
     }
 
-    /// Whether no transition can be drawn.
+    /// Returns whether no transition can be drawn.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -140,7 +140,7 @@ impl RingOptions {
         self
     }
 
-    /// Sets the place of the ring.
+    /// Sets the base directory of the ring.
     #[must_use]
     pub fn base(mut self, base: Base) -> Self {
         self.base = base;
@@ -217,15 +217,15 @@ pub struct RingSettings {
     pub lanes: u32,
     /// Behaviour when the name is taken.
     pub exist: Exist,
-    /// Stays when no process holds it.
+    /// Whether the ring stays when no process holds it.
     pub persistent: bool,
     /// Reader slots.
     pub reader_slots: u32,
-    /// Policy of writers about leases in their way.
+    /// Policy of writers when a lease stops them.
     pub lane_policy: LanePolicy,
     /// Whether huge pages are requested.
     pub huge_pages: bool,
-    /// Whether it lies in sealed memfds.
+    /// Whether the ring lies in sealed memfds.
     pub memfd: bool,
     /// Its rate limiter.
     pub limiter: Option<RateLimiter>,

@@ -1,4 +1,4 @@
-//! Draws from a ring with a rate limiter: they wait for writers, and are counted in items.
+//! Draws from a ring with a rate limiter. They wait for writers, and are counted in items.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,27 +11,28 @@ use crate::limiter::gate::DrawGate;
 use crate::limiter::waiting::{Caller, LongWait};
 
 impl Sampler {
-    /// Sets the longest wait for the rate limiter; `None` waits for ever. A ring without one never
-    /// waits for it.
+    /// Sets the maximum wait for the rate limiter. `None` waits without a limit. Has no effect in a
+    /// ring without one.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         if let Some(gate) = &mut self.gate {
             gate.settings.timeout = timeout;
         }
     }
 
-    /// Returns the report of a long wait for the rate limiter, to be read while the sampler waits.
-    /// `None` for a ring without one.
+    /// Returns the report of a long wait for the rate limiter, which another thread can read during
+    /// the wait. Returns `None` for a ring without a limiter.
     #[must_use]
     pub fn long_wait(&self) -> Option<Arc<LongWait>> {
         self.gate.as_ref().map(DrawGate::long_wait)
     }
 
-    /// Whether the ring has a rate limiter.
+    /// Returns whether the ring has a rate limiter.
     pub(super) fn is_limited(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// Takes a batch from what the rate limiter allows, waiting for it since `since`.
+    /// Waits until the rate limiter allows a batch, and counts its items. The wait began at
+    /// `since`.
     #[cold]
     pub(super) fn take_turn(
         &self,
@@ -51,7 +52,7 @@ impl Sampler {
         })
     }
 
-    /// Gives back what was taken for batches that were not returned.
+    /// Subtracts the items of batches that were not returned.
     #[cold]
     pub(super) fn give_back(&self, items: u64) {
         if let Some(gate) = &self.gate {
@@ -75,7 +76,7 @@ mod tests {
         Ring::heap(&schema, RingOptions::with_capacity(200).limiter(limiter)).unwrap()
     }
 
-    /// Appends so many transitions of one episode.
+    /// Appends `transitions` transitions of one episode.
     fn fill(ring: &Ring, transitions: u64) {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         for _ in 0..=transitions {
@@ -144,7 +145,7 @@ mod tests {
         let refused = sampler.sample(4).unwrap_err();
         assert!(matches!(refused, SampleError::NoWindow { .. }), "{refused}");
         assert_eq!(counts(&ring).samples, 0);
-        // Named rows are not drawn.
+        // Named rows do not count as drawn.
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         let index = sampler.sample(4).unwrap().index();
         sampler.gather(&index).unwrap();

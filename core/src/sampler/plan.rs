@@ -135,7 +135,7 @@ pub(crate) struct NStep {
     pub(crate) reward: Summed,
     /// The column of discounts, unless the discount is a constant.
     pub(crate) discount: Option<Summed>,
-    /// Transitions of a return that nothing cuts short.
+    /// Transitions of a return that is not cut short.
     pub(crate) run: u64,
 }
 
@@ -146,21 +146,21 @@ impl NStep {
     }
 }
 
-/// How an item's place in an arena is filled.
+/// Content of an item's part of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArenaField {
     pub(crate) source: Source,
     pub(crate) dtype: DType,
-    /// Row of the first place, relative to the drawn one.
+    /// First row, relative to the drawn one.
     pub(crate) first: i64,
-    /// Places of an item.
+    /// Number of rows of an item in the arena.
     pub(crate) rows: usize,
-    /// Bytes of a place.
+    /// Bytes of a row.
     pub(crate) width: usize,
-    /// A place is filled iff its row, relative to the drawn one, lies in
+    /// A row is filled iff its offset from the drawn one lies in
     /// `-back + shift.0 ..= ahead + shift.1`.
     pub(crate) shift: (i64, i64),
-    /// Places beyond the window's rows repeat its first and last row.
+    /// Whether rows beyond the window repeat its first and last row.
     pub(crate) repeat: bool,
     /// Rows that are copied, if any are.
     pub(crate) slice: Option<SegmentSlice>,

@@ -1,7 +1,7 @@
-//! Appends to a ring with a rate limiter: they wait for samplers, and are counted in transitions.
+//! Appends to a ring with a rate limiter. They wait for samplers, and are counted in transitions.
 //!
-//! A row completes a transition unless it begins an episode: so an episode of n transitions, which
-//! takes n + 1 rows, counts n, and the FINAL row that ends it counts the last one.
+//! A row completes a transition unless it begins an episode. An episode of n transitions takes n +
+//! 1 rows, and counts n. The last one is counted with the FINAL row.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,22 +16,22 @@ use crate::limiter::waiting::{Caller, LongWait};
 use crate::writer::step::Step;
 
 impl Writer {
-    /// Sets the longest wait for the rate limiter; `None` waits for ever. A ring without one never
-    /// waits for it.
+    /// Sets the maximum wait for the rate limiter. `None` waits without a limit. Has no effect in a
+    /// ring without one.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         if let Some(gate) = &mut self.gate {
             gate.settings.timeout = timeout;
         }
     }
 
-    /// Returns the report of a long wait for the rate limiter, to be read while the writer waits.
-    /// `None` for a ring without one.
+    /// Returns the report of a long wait for the rate limiter, which another thread can read during
+    /// the wait. Returns `None` for a ring without a limiter.
     #[must_use]
     pub fn long_wait(&self) -> Option<Arc<LongWait>> {
         self.gate.as_ref().map(|gate| gate.long_wait())
     }
 
-    /// Appends a step once the rate limiter lets it through.
+    /// Appends a step when the rate limiter allows it.
     #[inline(never)]
     pub(super) fn append_limited(
         &mut self,
@@ -40,7 +40,7 @@ impl Writer {
     ) -> Result<&[RowIndex], AppendError> {
         let wanted = self.wanted(step);
         if wanted > self.room() {
-            // A step that is refused is refused before it waits.
+            // Check the step before the wait.
             self.check_steps(step, 1)?;
             self.pass_limiter(wanted, interrupted)?;
         }
@@ -52,12 +52,12 @@ impl Writer {
         Ok(&self.indices)
     }
 
-    /// Returns the transitions that may be inserted as of the last look at the limits.
+    /// Returns the transitions that may be inserted by the bound computed last.
     pub(super) fn room(&self) -> u64 {
         self.gate.as_ref().map_or(u64::MAX, |gate| gate.room())
     }
 
-    /// Returns the rows that the rate limiter lets through without a wait.
+    /// Returns the number of rows that the rate limiter allows without a wait.
     pub(super) fn rows_let_through(&self) -> usize {
         usize::try_from(self.room()).unwrap_or(usize::MAX)
     }
@@ -81,7 +81,7 @@ impl Writer {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let ring = &self.ring;
         if wanted > gate.room() {
-            // Rows of the same call that were published already.
+            // Count the rows of the same call that were published already.
             notify(&ring.store().published());
         }
         let unlinked = || ring.refuses_as_unlinked();
@@ -94,7 +94,7 @@ impl Writer {
         })
     }
 
-    /// Counts what was published since the lanes had completed `before` transitions.
+    /// Counts the transitions published since the lanes had completed `before` transitions.
     pub(super) fn count_inserts(&self, before: u64) {
         if let Some(gate) = &self.gate {
             gate.count(self.transitions().wrapping_sub(before));
@@ -146,7 +146,7 @@ mod tests {
         ring.writer(WriterOptions::lanes(lanes).autoreset(mode)).unwrap()
     }
 
-    /// Appends a step; a wait is interrupted.
+    /// Appends a step. A wait is interrupted.
     fn append(writer: &mut Writer, ends: &[bool], next: Option<u8>) -> Result<(), AppendError> {
         let lanes = ends.len();
         let (obs, next) = (vec![7_u8; lanes], next.map(|next| vec![next; lanes]));
@@ -350,7 +350,7 @@ mod tests {
         limiter.set_enabled(true).unwrap();
         assert!(append(&mut writer, &[false], None).is_err());
         assert_eq!((inserts(&ring), limiter.limits().unwrap()), (7, RateLimiter::queue(2)));
-        // Many changes, so that the generation begins anew.
+        // Make many changes, so that the generation wraps around.
         for _ in 0..1 << 15 {
             limiter.set(RateLimiter::queue(2)).unwrap();
         }

@@ -13,7 +13,7 @@ pub struct WriterOptions {
 }
 
 impl WriterOptions {
-    /// A writer of `n` lanes, one per sub-environment.
+    /// Returns options for a writer of `n` lanes, one per sub-environment.
     ///
     /// One lane is in [disabled](AutoresetMode::Disabled) mode, since the caller resets a single
     /// environment. Several lanes need [`autoreset`](Self::autoreset): vector environments differ
@@ -30,7 +30,7 @@ impl WriterOptions {
         self
     }
 
-    /// Sets the longest wait of an append for the ring's rate limiter. By default it waits for
+    /// Sets the maximum wait of an append for the ring's rate limiter. By default it waits for
     /// ever.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 8;
 pub(crate) struct SpaceLeaf {
     /// Keys from the root; empty if the space is not a dict.
     pub(crate) path: Vec<String>,
-    /// Type and shape, or why no column can hold it.
+    /// Type and shape, or the reason why no column can hold them.
     pub(crate) holds: Result<(DType, Vec<u32>), String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) type Choices = Option<(i64, i64)>;
 /// Maximum choices of a space, which Gymnasium counts in signed 64 bits.
 pub(crate) const MAX_CHOICES: u64 = i64::MAX as u64;
 
-/// Extends the range by a value; `None` if a space cannot have that many choices.
+/// Extends the range by a value. Returns `None` if a space cannot have that many choices.
 pub(crate) fn with_choice(choices: Choices, value: i128) -> Option<(i64, i64)> {
     let (least, most) =
         choices.map_or((0, value), |(least, most)| (i128::from(least), i128::from(most)));
@@ -82,7 +82,7 @@ fn of_column(column: &Column, choices: Choices) -> Value {
     })
 }
 
-/// Returns the bounds of the type: a ring has no others.
+/// Returns the bounds of the type. A ring has no other bounds.
 fn bounds(dtype: DType) -> (Value, Value) {
     match dtype {
         DType::Bool => (json!(false), json!(true)),
@@ -135,7 +135,7 @@ fn visit(space: &Value, path: &mut Vec<String>, found: &mut Vec<SpaceLeaf>) -> R
     Ok(())
 }
 
-/// Type and shape of a space that is one array.
+/// Returns the type and shape of a space that is one array.
 fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
     let dtype = || {
         let name = space.get("dtype").and_then(Value::as_str).unwrap_or_default();
@@ -152,7 +152,7 @@ fn array_of(kind: &str, space: &Value) -> Result<(DType, Vec<u32>), String> {
         "Box" => Ok((dtype()?, axes("shape")?)),
         "Discrete" => Ok((DType::I64, Vec::new())),
         "MultiDiscrete" => {
-            // As many choices for every place of an array of any shape.
+            // `nvec` has the number of choices of each element, in the shape of the array.
             let (mut shape, mut nvec) = (Vec::new(), space.get("nvec"));
             while let Some(Value::Array(inner)) = nvec.filter(|_| shape.len() <= MAX_DEPTH) {
                 shape.push(u32::try_from(inner.len()).unwrap_or(u32::MAX));

@@ -1,4 +1,4 @@
-//! Rings to save: of any schema, with rows that tell where they belong, and compared row by row.
+//! Makes rings of any schema to save, and compares them row by row.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 /// Every row of a ring: per lane the range, and per column the bytes.
 pub(crate) type Content = Vec<(Range<u64>, Vec<Vec<u8>>)>;
 
-/// A place for rings, and a store beside it, that go with the test.
+/// A folder for rings and a store, removed at the end of the test.
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        // In memory where there is such a place: rings come and go by the thousand.
+        // Use memory if possible: the tests make thousands of rings.
         let shm = std::path::Path::new("/dev/shm");
         let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
         Self { dir: dir.expect("a temporary directory") }
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-/// One column of every kind that a file treats in its own way.
+/// Returns a schema with one column of every kind that files store differently.
 pub(crate) fn schema() -> Schema {
     Schema::builder()
         .column("obs/pixels", DType::U8, &[3, 2])
@@ -49,7 +49,7 @@ pub(crate) fn heap(schema: &Schema, lanes: u32, capacity: u64) -> Ring {
     Ring::heap(schema, RingOptions::with_capacity(capacity).lanes(lanes)).expect("a ring")
 }
 
-/// A writer of all lanes.
+/// Returns a writer of all lanes.
 pub(crate) fn writer(ring: &Ring) -> Writer {
     let options = WriterOptions::lanes(ring.lanes()).autoreset(AutoresetMode::NextStep);
     ring.writer(options).expect("free lanes")
@@ -148,12 +148,12 @@ pub(crate) fn append(writer: &mut Writer, schema: &Schema, lanes: u32, steps: u6
     }
 }
 
-/// Every row there is now.
+/// Returns every readable row.
 pub(crate) fn content(ring: &Ring) -> Content {
     (0..ring.lanes()).map(|lane| rows(ring, lane, ring.lane_span(lane).expect("a lane"))).collect()
 }
 
-/// Rows of one lane.
+/// Returns the rows of one lane.
 pub(crate) fn rows(ring: &Ring, lane: u32, range: Range<u64>) -> (Range<u64>, Vec<Vec<u8>>) {
     let rows = ring.rows(lane, range.clone()).expect("readable rows");
     let columns = rows.columns().iter();

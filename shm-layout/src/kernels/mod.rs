@@ -1,4 +1,4 @@
-//! Loops over memory that are worth their own code: racing copies, prefetches, wide vectors, and
+//! Loops over memory that need code of their own: racy copies, prefetches, wide vectors, and
 //! threads that share the work of a call.
 
 #![expect(unsafe_code, reason = "assembly, vector instructions and copies by address")]

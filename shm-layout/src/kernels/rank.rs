@@ -1,12 +1,12 @@
-//! Ranks a few dozen keys without branches: how many keys are less than each.
+//! Ranks a few dozen keys without branches: the rank of a key is the number of smaller keys.
 
-/// Keys of one block, which are compared in parallel.
+/// Number of keys in a block, which are compared in parallel.
 pub const RANK_BLOCK: usize = 32;
 
-/// Writes, for each block of keys, how many of the first `count` keys are less than each of them.
+/// Writes, for each key of every block, how many of the first `count` keys are less.
 ///
-/// Takes `count` steps per block, of five operations with AVX2. Keys after the last whole block are
-/// left alone.
+/// Takes `count` steps per block, of five operations with AVX2. Keys after the last whole block get
+/// no rank.
 ///
 /// # Panics
 /// If there are fewer than `count` keys, like any slice.
@@ -15,7 +15,7 @@ pub fn ranks(keys: &[i16], count: usize, ranks: &mut [i16]) {
     let others = &keys[..count];
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has what the function is compiled for, as was just asked.
+        // SAFETY: the processor has AVX2, as was just checked.
         return unsafe { with_avx2(keys, others, ranks) };
     }
     let blocks = keys.chunks_exact(RANK_BLOCK).zip(ranks.chunks_exact_mut(RANK_BLOCK));

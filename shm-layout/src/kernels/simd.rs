@@ -44,7 +44,7 @@ where
         }
         // A load and a test: the answer is cached.
         if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has what the function is compiled for, as was just asked.
+            // SAFETY: the processor has AVX2, as was just checked.
             return unsafe {
                 with_avx2::<W, A, B, C, D, E, With, Output>(r1, r2, r3, w1, w2, with)
             };
@@ -77,7 +77,7 @@ pub fn trunc_to_i32(value: f64) -> i32 {
     const MOST: f64 = i32::MAX as f64;
     let value = if value > LEAST { value } else { LEAST };
     let value = if value < MOST { value } else { MOST };
-    // SAFETY: a number between the least and the largest, both included.
+    // SAFETY: `value` is not NaN, and lies between the least and the largest `i32`.
     unsafe { value.to_int_unchecked() }
 }
 

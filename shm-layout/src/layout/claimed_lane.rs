@@ -36,7 +36,7 @@ impl ClaimedLane {
 
 impl ClaimedLane {
     /// Maps the lane a second time, for foreign code that writes rows in place. Returns `None` on
-    /// the heap, where no file is mapped, and where the system cannot.
+    /// the heap, where no file is mapped, and on systems that cannot.
     pub fn alias(&self) -> io::Result<Option<LaneAlias>> {
         if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !ASM {
             return Ok(None);
@@ -52,7 +52,7 @@ impl ClaimedLane {
         Ok(None)
     }
 
-    /// Whether an alias shows this lane in its current memory.
+    /// Returns whether an alias shows this lane in its current memory.
     #[must_use]
     pub fn is_aliased_by(&self, window: &LaneAlias) -> bool {
         window.is_of(self.lane.memory.base(), self.lane.resizes)
@@ -116,8 +116,8 @@ impl ClaimedLane {
         &self.lane
     }
 
-    /// Moves the claim to the memory that took the place of this one. Keeps the old memory if the
-    /// new one is mapped read-only.
+    /// Continues the claim in the memory that replaced this one. Keeps the old memory if the new
+    /// one is mapped read-only.
     pub(crate) fn moved_to(self, lane: Arc<Lane>) -> Self {
         if lane.memory.writable() { Self { lane, ..self } } else { self }
     }
@@ -153,7 +153,7 @@ impl ClaimedLane {
         // - In bounds: `slot < slots`, and the column has `slots` rows of `width` bytes.
         // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
         // - Writable: checked by `new`.
-        // - Every other access to the column copies as we do (docs/layout.md, rule 2).
+        // - Every other access to the column goes through `racy_copy` (docs/layout.md, rule 2).
         unsafe { racy_copy::copy_in(self.lane.memory.base().add(at), row, word) }
     }
 

@@ -18,8 +18,8 @@ use crate::os::mapping::{Access, Mapping};
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Lane {
-    /// The file as it is: counters, and columns for copies. A copy over the end of the lane takes
-    /// two. Aligned so that the kernel can use huge pages.
+    /// The file as it is: counters, and columns for copies. A copy that wraps at the end of the
+    /// lane takes two steps. Aligned so that the kernel can use huge pages.
     pub(crate) memory: Mapping,
     pub(crate) columns: Columns,
     pub(crate) slots: u64,
@@ -118,7 +118,7 @@ impl Lane {
         let memory =
             checked_for_header(Mapping::aligned(fd, in_memory(geometry.lane_bytes)?, access)?)?;
         let parts = columns.iter().map(|column| (column.offset, column.length)).collect::<Vec<_>>();
-        // A lease is only ever read.
+        // Rows of a lease are only read.
         let mirror = Some(Mapping::mirrored(fd, &parts, Access::ReadOnly)?);
         let (columns, slots, capacity) = (columns.clone(), geometry.slots, geometry.lane_capacity);
         Ok(Self { memory, columns, slots, mirror, capacity, resizes })
@@ -162,19 +162,19 @@ impl Lane {
         self.memory.len() as u64
     }
 
-    /// Returns how often the lane was claimed, by the account of its writers.
+    /// Returns how often the lane was claimed, as its writers counted.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.counter(Counter::GENERATION).load(Ordering::Relaxed)
     }
 
-    /// Returns the process id that the last writer stored. For messages, never for decisions.
+    /// Returns the process id that the last writer stored. Only for messages.
     #[must_use]
     pub fn pid(&self) -> u64 {
         self.counter(Counter::PID).load(Ordering::Relaxed)
     }
 
-    /// Returns when the lane was claimed, in nanoseconds since 1970; 0 if never.
+    /// Returns the time of the last claim, in nanoseconds since 1970; 0 if there was none.
     #[must_use]
     pub fn claimed_unix_ns(&self) -> u64 {
         self.counter(Counter::CLAIMED_UNIX_NS).load(Ordering::Relaxed)
@@ -291,7 +291,7 @@ impl Lane {
             // - In bounds: `slot` and the rows that fill `out` are below `slots`, and the column
             //   has that many rows of `width` bytes from `offset` on.
             // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
-            // - Every writer of the column copies as we do (docs/layout.md, rule 2).
+            // - Every writer of the column uses `racy_copy` (docs/layout.md, rule 2).
             unsafe { racy_copy::copy_out(self.memory.base().add(offset + slot * width), out, word) }
         };
         if slot + rows <= slots {
@@ -303,8 +303,8 @@ impl Lane {
         }
     }
 
-    /// Stores rows of a column, wrapping at the end of the lane. For the one writer of the lane, or
-    /// the process that fills a lane without a name.
+    /// Stores rows of a column, wrapping at the end of the lane. Called only by the one writer of
+    /// the lane, or by the process that fills a lane without a name.
     pub(crate) fn store_rows(&self, column: usize, slot: u64, rows: u64, bytes: &[u8]) {
         let PlacedColumn { offset, width, word, .. } = self.placed(column);
         let slots = self.slots;
@@ -318,12 +318,12 @@ impl Lane {
         let (end, beginning) = bytes.split_at(before_end);
         let base = self.memory.base();
         // SAFETY:
-        // - In bounds: the rows up to the end of the lane are below `slots`, of which the column
-        //   has that many of `width` bytes; the rest of them have room at its beginning, since
+        // - In bounds: the rows up to the end of the lane are below `slots`, and the column has
+        //   `slots` rows of `width` bytes; the other rows fit at its beginning, since
         //   `rows <= slots`.
         // - Aligned: columns begin on multiples of 8, and `word` divides `width`.
         // - Writable: asserted above.
-        // - Every other access to the column copies as we do (docs/layout.md, rule 2).
+        // - Every other access to the column goes through `racy_copy` (docs/layout.md, rule 2).
         unsafe {
             racy_copy::copy_in(base.add(offset + first * width), end, word);
             racy_copy::copy_in(base.add(offset), beginning, word);
@@ -337,20 +337,20 @@ impl Lane {
         self.store_head(head, Ordering::Relaxed);
     }
 
-    /// Stores the word. The caller holds the lane.
+    /// Stores the counter. The caller holds the lane.
     pub(crate) fn store_reserved(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
         self.counter(Counter::RESERVED).store(value, order);
     }
 
-    /// Stores the word. The caller holds the lane.
+    /// Stores the counter. The caller holds the lane.
     pub(crate) fn store_head(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
         self.counter(Counter::HEAD).store(value, order);
     }
 }
 
-/// Copies the record of a lane's writers to the lane that replaces it.
+/// Copies the counters of a lane's writers to the lane that replaces it.
 pub(crate) fn copy_writer_counters(from: &Lane, to: &Lane) {
     for counter in [
         Counter::GENERATION,

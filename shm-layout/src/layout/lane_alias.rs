@@ -1,7 +1,7 @@
 //! A second mapping of a lane, through which foreign code writes rows in place.
 //!
-//! Such code may keep addresses for ever. An alias can take the memory of the ring away from them,
-//! and leave a private copy at the same addresses. The mapping that readers and writers use is not
+//! Such code may keep addresses for ever. An alias can be detached: a private copy then replaces
+//! the memory of the ring at the same addresses. The mapping that readers and writers use is not
 //! affected.
 #![expect(unsafe_code, reason = "maps memory a second time, and other memory over it")]
 
@@ -26,10 +26,10 @@ pub struct LaneAlias {
     pid: u32,
 }
 
-// SAFETY: the memory is reached through addresses alone, whose use is its user's to answer for, and
-// unmapped only by `Drop`, which needs `&mut self`.
+// SAFETY: the memory is accessed by raw address only; its users keep this value alive. `detach`
+// replaces pages through `&self`, at the same addresses. Only `Drop` gives the addresses back.
 unsafe impl Send for LaneAlias {}
-// SAFETY: as for `Send`; nothing is changed through `&self`.
+// SAFETY: as for `Send`. No field changes after construction.
 unsafe impl Sync for LaneAlias {}
 
 impl LaneAlias {
@@ -45,8 +45,8 @@ impl LaneAlias {
         columns: &[PlacedColumn],
         (slots, resizes): (u64, u32),
     ) -> io::Result<Option<Self>> {
-        // SAFETY: of the mapping that the caller vouches for; an old size of 0 leaves it as it is
-        // and maps the same shared pages again, at a free place that the kernel chooses.
+        // SAFETY: the caller vouches for the mapping. An old size of 0 leaves it as it is and maps
+        // the same shared pages again, in a free range that the kernel chooses.
         let base = unsafe { libc::mremap(memory.cast(), 0, len, libc::MREMAP_MAYMOVE) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -55,15 +55,15 @@ impl LaneAlias {
         let (columns, pid) = (columns.into(), std::process::id());
         let of = (memory.addr(), resizes);
         let window = Self { base, len, columns, slots, of, pid };
-        // A forked child would keep memory that is detached from its parent.
-        // SAFETY: exactly the range mapped above.
+        // SAFETY: exactly the range mapped above. Without the advice a forked child would keep
+        // shared pages that its parent detaches.
         if unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(Some(window))
     }
 
-    /// Whether the alias shows the lane that is mapped there.
+    /// Returns whether the alias shows the lane that is mapped at `memory`.
     pub(crate) fn is_of(&self, memory: *mut u8, resizes: u32) -> bool {
         self.of == (memory.addr(), resizes)
     }
@@ -103,7 +103,7 @@ impl LaneAlias {
             // SAFETY:
             // - `first..first + len` are whole pages within this alias, which its users reach only
             //   by raw address: no reference to them exists. The copy out goes through `racy_copy`,
-            //   like every other of these bytes. The copy in writes to the private pages just
+            //   like every other copy of these bytes. The copy in writes to the private pages just
             //   mapped.
             // - MAP_FIXED replaces exactly those pages.
             unsafe {

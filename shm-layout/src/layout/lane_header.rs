@@ -65,22 +65,22 @@ impl LaneIdentity {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct LaneHeader {
-    /// Identity, frozen.
+    /// Identity, which never changes.
     pub identity: LaneIdentity,
-    /// One past the last row announced, or 2^63 once all rows are in the file that takes the place
-    /// of this one. Never goes down.
+    /// One past the last row announced, or 2^63 once the lane is relocated: all rows are in the
+    /// file that replaces this one. Never goes down.
     pub reserved: u64,
-    /// To the end of the line.
+    /// Padding to the end of the cache line.
     pub pad1: [u8; 120],
     /// Next sequence number to be published.
     pub head: u64,
-    /// To the end of the line.
+    /// Padding to the end of the cache line.
     pub pad2: [u8; 120],
     /// How often the lane was claimed.
     pub generation: u64,
-    /// Process id of the last writer: for people, never for decisions.
+    /// Process id of the last writer. Only for messages.
     pub pid: u64,
-    /// When it was claimed, nanoseconds since 1970.
+    /// Time of the last claim, in nanoseconds since 1970.
     pub claimed_unix_ns: u64,
     /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
@@ -88,7 +88,7 @@ pub struct LaneHeader {
     pub stalls: u64,
     /// Episodes cut because an append did not begin with the `next_obs` of the one before.
     pub cuts: u64,
-    /// Episodes that begin as they hardly do in the writer's autoreset mode.
+    /// Episodes whose beginning suggests another autoreset mode.
     pub suspect_resets: u64,
     /// Zero.
     pub pad3: [u8; 72],

@@ -1,4 +1,4 @@
-//! Policy of a writer when a lease is in its way.
+//! Policy of a writer when a lease stops it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,10 +27,10 @@ impl Default for LanePolicy {
 }
 
 impl LanePolicy {
-    /// Longest wait for a lease that the layout can store.
+    /// Maximum wait for a lease that the layout can store.
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-    /// `"overwrite"`, `"block"`, `"drop_new"` or `"fail"`.
+    /// Returns `"overwrite"`, `"block"`, `"drop_new"` or `"fail"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl LanePolicy {
         }
     }
 
-    /// Whether the ring grants leases.
+    /// Returns whether the ring grants leases.
     #[must_use]
     pub fn grants_leases(self) -> bool {
         self != LanePolicy::Overwrite
@@ -96,7 +96,7 @@ pub struct BadLanePolicy(pub String);
 impl FromStr for LanePolicy {
     type Err = BadLanePolicy;
 
-    /// `"block"` has the default time-out.
+    /// Parses the name of a policy. `"block"` has the default time-out.
     fn from_str(text: &str) -> Result<Self, BadLanePolicy> {
         [LanePolicy::Overwrite, LanePolicy::default(), LanePolicy::DropNew, LanePolicy::Fail]
             .into_iter()

@@ -9,7 +9,7 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::{self, Columns};
 use crate::layout::lane_header::LaneIdentity;
 
-/// Sizes of the file of a lane, and the schema as stored for them.
+/// Sizes of a lane's file, the places of its columns, and the hash of the schema block.
 #[derive(Debug)]
 pub(crate) struct LaneShape {
     pub(crate) geometry: Geometry,
@@ -27,7 +27,7 @@ pub(crate) struct LaneShapes {
 }
 
 impl LaneShapes {
-    /// Shapes of a ring that `spec` describes, for any size of its lanes.
+    /// Returns the shapes of a ring that `spec` describes, for any size of its lanes.
     pub(crate) fn new(ring_uuid: [u8; 16], spec: RingSpec, map_align: u64) -> Self {
         Self { ring_uuid, spec, map_align, known: Mutex::default() }
     }
@@ -52,7 +52,7 @@ impl LaneShapes {
         let columns =
             lane::columns(&geometry).map_err(SegmentError::io("place", Path::new("lane")))?;
         let shape = Arc::new(LaneShape { geometry, columns, schema_hash });
-        // A lying peer may name any number of capacities; real rings have at most two.
+        // A faulty peer may name any number of capacities; real rings have at most two.
         known.truncate(1);
         known.push(Arc::clone(&shape));
         Ok(shape)

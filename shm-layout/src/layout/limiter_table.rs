@@ -11,11 +11,11 @@ use bytemuck::{Pod, Zeroable};
 use crate::layout::origin::header_crc;
 use crate::os::mapping::Mapping;
 
-/// Bit of a counter's word: a process may sleep until the count has grown.
+/// Bit of a counter's word that is set while a process may sleep until the count has grown.
 pub const WAITED: u64 = 1 << 63;
 /// Bits of a counter's word that hold the count.
 pub const COUNT: u64 = (1 << 48) - 1;
-/// One generation, in a counter's word.
+/// Increment of a counter's word for one generation.
 pub const GENERATION: u64 = COUNT + 1;
 /// Bits of a counter's word that hold the generation.
 pub const GENERATIONS: u64 = !(WAITED | COUNT);
@@ -23,10 +23,10 @@ pub const GENERATIONS: u64 = !(WAITED | COUNT);
 pub const LIMITER_MAGIC: [u8; 8] = *b"\x89BKQ\r\n\x1a\n";
 /// Attempts to read limits that other processes change meanwhile.
 const ATTEMPTS: u32 = 64;
-/// Words of the limits.
+/// Number of words of the limits.
 const LIMIT_WORDS: usize = size_of::<LimitBytes>() / 8;
 
-/// Limits as they are stored; the crate above bounds them on each read.
+/// Stored limits. `backcast-core` checks them on each read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub struct LimitBytes {
@@ -34,11 +34,12 @@ pub struct LimitBytes {
     pub samples_per_insert: u64,
     /// Transitions before the first draw.
     pub min_size: u64,
-    /// Bits of an f64: least difference between inserts × `samples_per_insert` and samples.
+    /// Bits of an f64: smallest difference between inserts × `samples_per_insert` and samples.
     pub min_diff: u64,
     /// Bits of an f64: largest difference.
     pub max_diff: u64,
-    /// Bit 0: switched on. Bits 8 to 15: what writers do while no sampler lives.
+    /// Bit 0: whether the limiter is on. Bits 8 to 15: behaviour of writers while no sampler is
+    /// alive.
     pub switches: u64,
 }
 
@@ -74,11 +75,12 @@ pub(crate) struct LimiterHeader {
     pub crc32: u32,
 }
 
-/// A limit counter, for its offsets: its fields are atomics.
+/// A limit counter. Used for its offsets only: in memory its fields are atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct LimitCounterBytes {
-    /// Bits 0 to 47: the count. Bit 63: a process waits.
+    /// Bits 0 to 47: the count. Bits 48 to 62: the generation of the limits. Bit 63: a process
+    /// waits.
     pub count: u64,
     /// Count at which sleepers are woken; 2^64 - 1 if none waits.
     pub wake_at: u64,
@@ -86,15 +88,15 @@ pub(crate) struct LimitCounterBytes {
     pub seq: u32,
     /// Zero.
     pub unused1: u32,
-    /// How often a process began to wait for the other counter.
+    /// Number of waits for the other counter.
     pub waits: u64,
-    /// Nanoseconds that those waits took.
+    /// Total nanoseconds of those waits.
     pub waited_ns: u64,
     /// Zero.
     pub unused2: [u8; 88],
 }
 
-/// Limits on a line of their own, for their offsets.
+/// Limits on their own cache line. Used for their offsets only.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct LimitSlotBytes {
@@ -104,21 +106,21 @@ pub(crate) struct LimitSlotBytes {
     pub unused: [u8; 88],
 }
 
-/// A counter of deleted transitions, for its offset.
+/// A counter of deleted transitions. Used for its offset only.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct LimitDeletesBytes {
-    /// Transitions that were deleted other than by being overwritten.
+    /// Deleted transitions, without overwritten ones.
     pub deletes: u64,
     /// Zero.
     pub unused: [u8; 120],
 }
 
-/// Mark of a waiting process, for its offsets.
+/// Mark of a waiting process. Used for its offsets only.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct WaitMarkBytes {
-    /// When the wait began, milliseconds since 1970; 0 while it does not wait.
+    /// Beginning of the wait in milliseconds since 1970, or 0 while the process does not wait.
     pub since_unix_ms: u64,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
@@ -190,7 +192,7 @@ pub enum LimitedSide {
 /// Mark of a waiting process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitMark {
-    /// When the wait began, milliseconds since 1970; 0 while it does not wait.
+    /// Beginning of the wait in milliseconds since 1970, or 0 while the process does not wait.
     pub since_unix_ms: u64,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
@@ -211,7 +213,7 @@ impl LimiterTable {
         Self { map, made, lanes, slots }
     }
 
-    /// Allocates memory of the same shape on the heap.
+    /// Allocates a table on the heap.
     pub(crate) fn heap(made: LimitBytes, lanes: u32, slots: u32) -> io::Result<Self> {
         let len = usize::try_from(Self::bytes(lanes, slots));
         let map = Mapping::heap(len.map_err(|_| io::ErrorKind::OutOfMemory)?)?;
@@ -245,7 +247,7 @@ impl LimiterTable {
             LimitedSide::Inserts => INSERTS_AT,
             LimitedSide::Samples => SAMPLES_AT,
         };
-        // The counters are part of every mapping; the fallback only spares a panic path.
+        // The counters are part of every mapping. The fallback is never used, and avoids a panic.
         let words = self.map.words64(at, 5).and_then(<[_]>::first_chunk).unwrap_or(&NEVER);
         let [count, wake_at, _, waits, waited_ns] = words;
         let seq = self.map.words32(at + offset_of!(LimitCounterBytes, seq), 1);
@@ -260,7 +262,7 @@ impl LimiterTable {
         self.map.words64(INSERTS_AT, 1).and_then(<[_]>::first).map_or(0, |word| word.load(order))
     }
 
-    /// Returns the transitions that were deleted other than by being overwritten.
+    /// Returns the deleted transitions, without overwritten ones.
     #[must_use]
     pub fn deletes(&self) -> u64 {
         self.deletes_word().map_or(0, |word| word.load(Ordering::Acquire)) & COUNT
@@ -277,16 +279,17 @@ impl LimiterTable {
         self.map.words64(DELETES_AT, 1)?.first()
     }
 
-    /// Returns the limits and their generation. `None` if they changed during every attempt, as
-    /// only a hostile process can make them.
+    /// Returns the limits and their generation. Returns `None` if they changed during every
+    /// attempt, which only a hostile process can cause.
     #[must_use]
     pub fn limits(&self) -> Option<(LimitBytes, u64)> {
         for _ in 0..ATTEMPTS {
-            // ORDERING: pairs with the release in `change`: the slot of this generation is whole.
+            // ORDERING: pairs with the release in `change`: the slot of this generation is
+            // complete.
             let generation = self.load_inserts(Ordering::Acquire) & GENERATIONS;
             let limits = self.load_slot(generation);
-            // ORDERING: keeps the loads above before the second look; pairs with the release
-            // fence in `change`.
+            // ORDERING: keeps the loads above before the second load of the generation; pairs with
+            // the release fence in `change`.
             fence(Ordering::Acquire);
             if self.load_inserts(Relaxed) & GENERATIONS == generation {
                 return Some((limits, generation));
@@ -295,7 +298,7 @@ impl LimiterTable {
         None
     }
 
-    /// Puts other limits into force. The caller holds the lock of the limits.
+    /// Puts other limits into force. The caller must hold the lock of the limits.
     pub(crate) fn change(&self, limits: LimitBytes) {
         let word = self.load_inserts(Ordering::Acquire);
         let next = word.wrapping_add(GENERATION) & GENERATIONS;
@@ -307,7 +310,7 @@ impl LimiterTable {
         let mut word = word;
         loop {
             let changed = (word & !GENERATIONS) | next;
-            // ORDERING: release: the slot is whole; pairs with the load in `limits`.
+            // ORDERING: release: the slot is complete; pairs with the load in `limits`.
             match counter.count.compare_exchange(word, changed, Ordering::AcqRel, Relaxed) {
                 Ok(_) => return,
                 Err(there) => word = there,
@@ -340,7 +343,7 @@ impl LimiterTable {
         self.mark((lane < self.lanes).then_some(lane.into()))
     }
 
-    /// Sets that mark. The caller holds the lane.
+    /// Sets the mark of a writer. The caller must hold the lane.
     pub fn mark_writer(&self, lane: u32, mark: WaitMark) {
         self.set_mark((lane < self.lanes).then_some(lane.into()), mark);
     }
@@ -351,7 +354,7 @@ impl LimiterTable {
         self.mark((slot < self.slots).then(|| u64::from(self.lanes) + u64::from(slot)))
     }
 
-    /// Sets that mark. The caller holds the slot.
+    /// Sets the mark of a sampler. The caller must hold the slot.
     pub fn mark_sampler(&self, slot: u32, mark: WaitMark) {
         let number = (slot < self.slots).then(|| u64::from(self.lanes) + u64::from(slot));
         self.set_mark(number, mark);
@@ -398,7 +401,8 @@ impl SharedCounter<'_> {
         self.waited_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Returns how often this side waited, and the nanoseconds of the waits that are over.
+    /// Returns the number of waits of this side, and the total nanoseconds of those that have
+    /// ended.
     #[must_use]
     pub fn waits(&self) -> (u64, u64) {
         (self.waits.load(Relaxed), self.waited_ns.load(Relaxed))

@@ -55,7 +55,7 @@ impl ReadersHeader {
     }
 }
 
-/// A notifier, for its offsets: its fields are atomics.
+/// Layout of a notifier. Its fields are accessed as atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct NotifierBytes {
@@ -63,28 +63,29 @@ pub(crate) struct NotifierBytes {
     pub seq: u32,
     /// 1 if a process may be asleep.
     pub listening: u32,
-    /// In the first notifier: how often the ring was resized, up to 2^24. Writers of older lanes
-    /// relocate them. The highest byte is not 0 once the ring has lost its name.
+    /// Number of resizes of the ring, in the low 24 bits. A writer whose lane is older relocates
+    /// it. The highest byte is nonzero once the ring has lost its name. Used in the first notifier
+    /// only.
     pub resizes: u32,
     /// Zero.
     pub unused: [u8; 116],
 }
 
-/// A reader slot, for its offsets: its fields are atomics.
+/// Layout of a reader slot. Its fields are accessed as atomics.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct ReaderSlotBytes {
     /// How often the slot was claimed.
     pub generation: u64,
-    /// Process id of the last holder: for people.
+    /// Process id of the last holder. Only for messages.
     pub pid: u64,
-    /// When it was claimed, nanoseconds since 1970.
+    /// Time of the last claim, in nanoseconds since 1970.
     pub claimed_unix_ns: u64,
     /// Rows returned to the caller.
     pub sampled_rows: u64,
     /// Batches returned to the caller.
     pub sampled_batches: u64,
-    /// Draws thrown away because the writer passed the reader.
+    /// Draws rejected because a writer overwrote their rows.
     pub lapped: u64,
     /// Leases granted.
     pub leases: u64,
@@ -107,13 +108,13 @@ pub struct ReaderRecord {
     pub generation: u64,
     /// Process id of the last holder.
     pub pid: u64,
-    /// When it was claimed, nanoseconds since 1970.
+    /// Time of the last claim, in nanoseconds since 1970.
     pub claimed_unix_ns: u64,
     /// Rows returned to the caller.
     pub sampled_rows: u64,
     /// Batches returned to the caller.
     pub sampled_batches: u64,
-    /// Draws thrown away because the writer passed the reader.
+    /// Draws rejected because a writer overwrote their rows.
     pub lapped: u64,
     /// Leases granted.
     pub leases: u64,
@@ -202,7 +203,7 @@ impl ReaderTable {
     }
 
     /// Writes generation, process id and time of a new holder to a slot, and sets its counters to
-    /// zero. Its pins are cleared before.
+    /// zero. The caller has cleared its pins.
     pub(crate) fn sign(&self, slot: u32, now_unix_ns: u64) {
         let Some(words) = self.slot(slot) else { return };
         words.generation.store(words.generation.load(Relaxed).wrapping_add(1), Relaxed);
@@ -220,12 +221,12 @@ impl ReaderTable {
         SharedNotifier { barrier, ..self.notifier(0) }
     }
 
-    /// Returns a word that changes when the ring is resized and when it loses its name. It stands
+    /// Returns a word that changes when the ring is resized and when it loses its name. It lies
     /// beside a word that writers load after every row, so it is in the cache.
     #[inline]
     pub(crate) fn notices(&self) -> u32 {
-        // ORDERING: relaxed; a writer that then relocates a lane passes an acquire fence, which
-        // pairs with the release in `count_resizes`. The name is looked at again.
+        // ORDERING: relaxed; a writer that then relocates a lane issues an acquire fence, which
+        // pairs with the release in `count_resizes`. A loss of the name is checked again.
         self.notice_word().load(Relaxed)
     }
 
@@ -238,11 +239,11 @@ impl ReaderTable {
     pub(crate) fn count_resizes(&self, resizes: u32) {
         let raised =
             |word: u32| Some((word & UNLINKED) | (word & !UNLINKED).max(resizes & !UNLINKED));
-        // ORDERING: release: a writer that sees it sees what was copied to the new files.
+        // ORDERING: release: a writer that sees the count sees the rows copied to the new files.
         let _ = self.notice_word().fetch_update(Ordering::Release, Relaxed, raised);
     }
 
-    /// Whether the loss of the name is marked.
+    /// Returns whether the loss of the name is marked.
     pub(crate) fn is_marked_unlinked(&self) -> bool {
         self.notices() & UNLINKED != 0
     }

@@ -14,7 +14,7 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
 pub const LAYOUT_VERSION: u32 = 7;
-/// Reads as another number on a host of the other byte order.
+/// Value that reads as another number on a host of the other byte order.
 pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
 /// Counters of different writers are on separate cache lines: two 64-byte lines, because x86
 /// prefetches in pairs and other machines have 128-byte lines.
@@ -37,7 +37,8 @@ pub struct Superblock {
     pub ctl_bytes: u64,
     /// Bytes of `ring.rdr`.
     pub rdr_bytes: u64,
-    /// Bytes of each `lane-NNNN.dat`, once it has been relocated.
+    /// Bytes of a `lane-NNNN.dat` of the current size. During a resize, lanes that are not
+    /// relocated yet have the old size.
     pub lane_bytes: u64,
     /// Mapped parts are multiples of this: the creator's page size.
     pub map_align: u32,
@@ -47,13 +48,13 @@ pub struct Superblock {
     pub lane_count: u32,
     /// Records in the schema block.
     pub column_count: u32,
-    /// Physical rows of such a lane.
+    /// Physical rows of a lane of the current size.
     pub slots: u64,
-    /// Rows of such a lane that a reader may count on.
+    /// Rows of a lane of the current size that a reader may count on.
     pub lane_capacity: u64,
     /// Rows announced at a time.
     pub reserve_chunk: u32,
-    /// Places in `ring.rdr`.
+    /// Reader slots in `ring.rdr`.
     pub reader_slots: u32,
     /// Capacity that the user gave in rows, or 0.
     pub asked_rows: u64,
@@ -72,13 +73,13 @@ pub struct Superblock {
     /// Policy of writers about leases: 0 overwrite (no leases), 1 block, 2 drop the new row, 3
     /// fail.
     pub lane_policy: u32,
-    /// Longest wait of a writer for a lease, in milliseconds.
+    /// Maximum wait of a writer for a lease, in milliseconds.
     pub lease_timeout_ms: u32,
     /// Bytes of the lanes that were on huge pages when they were made.
     pub huge_bytes: u64,
     /// Rows of a lane that the ring was created with.
     pub made_lane_capacity: u64,
-    /// How often the ring was resized.
+    /// Number of resizes of the ring.
     pub resizes: u32,
     /// Zero.
     pub unused: [u8; 3888],

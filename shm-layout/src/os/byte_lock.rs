@@ -39,7 +39,7 @@ impl LockFile {
         Self { fd, pid: std::process::id() }
     }
 
-    /// Locks a byte; `false` when another handle has it.
+    /// Locks a byte. Returns `false` if another handle has it.
     pub(crate) fn try_lock(&self, byte: u64, mode: LockMode) -> io::Result<bool> {
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
@@ -57,13 +57,13 @@ impl LockFile {
         self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
     }
 
-    /// Whether another handle, in any process, holds the byte. Takes nothing.
+    /// Returns whether another handle, in any process, holds the byte. Does not lock it.
     pub(crate) fn held_elsewhere(&self, byte: u64) -> io::Result<bool> {
         let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
-    /// Whether another handle, in any process, holds one of the bytes. Takes nothing.
+    /// Returns whether another handle, in any process, holds one of the bytes. Does not lock it.
     pub(crate) fn any_held_elsewhere(&self, bytes: &Range<u64>) -> io::Result<bool> {
         let Some(len) = bytes.end.checked_sub(bytes.start).filter(|len| *len > 0) else {
             return Ok(false);
@@ -73,7 +73,7 @@ impl LockFile {
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
-    /// Whether another handle holds the byte exclusively. Takes nothing.
+    /// Returns whether another handle holds the byte exclusively. Does not lock it.
     pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
         let found = self.control(libc::F_OFD_GETLK, libc::F_RDLCK, byte)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
@@ -83,7 +83,7 @@ impl LockFile {
         self.control_range(command, kind, byte, 1)
     }
 
-    /// `len` 0 means all bytes from `byte` on.
+    /// Runs a lock command on a range of bytes. A `len` of 0 means all bytes from `byte` on.
     fn control_range(
         &self,
         command: i32,
@@ -153,13 +153,13 @@ impl LockFile {
     }
 
     pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
-        // Taken for a moment: `flock` cannot be asked.
+        // Takes the lock for a moment, since `flock` cannot be queried.
         self.try_lock(byte, LockMode::Shared).map(|joined| !joined)
     }
 }
 
 impl LockFile {
-    /// Whether this process opened it, rather than inheriting it from its parent.
+    /// Returns whether this process opened the file, and did not inherit it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
         self.pid == std::process::id()
     }
@@ -169,14 +169,14 @@ impl LockFile {
         self.fd.as_fd()
     }
 
-    /// Number of names of the file: 0 after it was removed.
+    /// Returns the number of names of the file: 0 after it was removed.
     pub(crate) fn links(&self) -> io::Result<u64> {
         #[allow(clippy::useless_conversion, reason = "the width of st_nlink differs by platform")]
         Ok(u64::from(rustix::fs::fstat(&self.fd)?.st_nlink))
     }
 }
 
-/// The right to one lane or reader slot. The kernel takes it back when the process dies.
+/// Right to one lane or reader slot. The kernel releases it when the process dies.
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// Dropping the handle releases the byte.
@@ -208,12 +208,12 @@ impl HeapLocks {
         self.taken().insert(byte).then(|| Claim::Heap(self.clone(), byte))
     }
 
-    /// Whether the byte is held.
+    /// Returns whether the byte is held.
     pub(crate) fn held(&self, byte: u64) -> bool {
         self.taken().contains(&byte)
     }
 
-    /// Whether one of the bytes is held.
+    /// Returns whether one of the bytes is held.
     pub(crate) fn any_held(&self, bytes: &Range<u64>) -> bool {
         self.taken().range(bytes.clone()).next().is_some()
     }
@@ -228,7 +228,7 @@ impl HeapLocks {
     }
 }
 
-/// The `flock` fallback. Written for macOS and unverified there.
+/// The `flock` fallback. Written for macOS, but not tested there.
 #[cfg(not(target_os = "linux"))]
 mod portable {
     use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Sleeps on a shared word, and the fences that let a publisher skip the system call.
 //!
 //! Linux: futexes shared between processes, and `membarrier`. The sleeper makes every publisher's
-//! processor pass a barrier, so that a compiler fence is enough on the publisher's side. Elsewhere:
-//! short sleeps, and fences on both sides.
+//! processor execute a barrier, so that a compiler fence is enough on the publisher's side.
+//! Elsewhere: short sleeps, and fences on both sides.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
@@ -16,8 +16,8 @@ pub(crate) fn sleep(word: &AtomicU32, expected: u32, limit: Duration) {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         };
-        // No private flag: the sleeper and the publisher are different processes. Every error
-        // means "look again", which the caller does anyway.
+        // No private flag: the sleeper and the publisher are different processes. Errors are
+        // ignored: the caller checks again anyway.
         let _ = wait(word, Flags::empty(), expected, Some(&limit));
     }
     #[cfg(not(target_os = "linux"))]
@@ -40,13 +40,13 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     let _ = word;
 }
 
-/// How this process orders "publish, then look for sleepers".
+/// Barrier with which this process orders a publication before its check for sleepers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotifyBarrier {
     /// Sleepers order it with `membarrier`, for which this process has registered.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "needs membarrier"))]
     Membarrier,
-    /// A fence at every publish.
+    /// Publishers issue a fence at every publish.
     Fence,
 }
 
@@ -59,8 +59,8 @@ impl NotifyBarrier {
 
             use rustix::thread::{MembarrierCommand, membarrier};
 
-            /// Process id, shifted left by one, and whether the kernel agreed. A forked child has
-            /// another id and registers again.
+            /// Process id, shifted left by one; bit 0 is set if the kernel accepted. A forked child
+            /// has another id and registers again.
             static ASKED: AtomicU64 = AtomicU64::new(0);
             let pid = u64::from(std::process::id()) << 1;
             let known = ASKED.load(Ordering::Relaxed);
@@ -77,11 +77,11 @@ impl NotifyBarrier {
         NotifyBarrier::Fence
     }
 
-    /// Orders the publisher's stores before its look for sleepers.
+    /// Orders the publisher's stores before its check for sleepers.
     #[inline]
     pub(crate) fn fence(self) {
         match self {
-            // ORDERING: pairs with `listening_fence`, which makes this processor pass a barrier.
+            // ORDERING: pairs with `listening_fence`, which makes this processor execute a barrier.
             NotifyBarrier::Membarrier => std::sync::atomic::compiler_fence(Ordering::SeqCst),
             // ORDERING: pairs with the fence in `listening_fence`.
             NotifyBarrier::Fence => fence(Ordering::SeqCst),

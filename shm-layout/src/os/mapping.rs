@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 /// Bytes of a huge page, on systems that have them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Whether a mapping may be stored to.
+/// Access that a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Loads only; a store faults instead of corrupting a peer.
@@ -30,7 +30,8 @@ impl Access {
     }
 }
 
-/// Memory that other processes may read and write at any time. Never a `&[u8]`.
+/// Memory that other processes may read and write at any time. Shared memory is never borrowed as a
+/// `&[u8]`.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -47,8 +48,8 @@ enum Owner {
     Heap(#[expect(dead_code, reason = "owns the memory that `base` points to")] Box<[AtomicU64]>),
 }
 
-// SAFETY: the memory is reached through atomics only (this type's methods, and the word copies
-// of `Lane`), and unmapped only by `Drop`, which needs `&mut self`.
+// SAFETY: this type's methods access the memory through atomics only. Every other access is by raw
+// address, and states why it is sound. Only `Drop` unmaps the memory, and it needs `&mut self`.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
@@ -103,9 +104,9 @@ impl Mapping {
         let after = base.wrapping_add(len.next_multiple_of(page_size()));
         let rest = room.next_multiple_of(page_size()) - before - len.next_multiple_of(page_size());
         std::mem::forget(reservation);
-        // SAFETY: `before` is less than `HUGE_PAGE`, and `room` is `len` and one more: both ranges
-        // lie in the reservation, and nothing refers to them. The `Mapping` made of the rest owns
-        // the rest; the reservation was forgotten.
+        // SAFETY: `before` is less than `HUGE_PAGE`, and `room` is `len` and one `HUGE_PAGE` more:
+        // both ranges lie in the reservation, and nothing refers to them. The `Mapping` made of the
+        // rest owns the rest; the reservation was forgotten.
         unsafe {
             if before > 0 {
                 let _ = munmap(base.wrapping_sub(before).cast(), before);
@@ -195,12 +196,12 @@ impl Mapping {
         Ok(Self { base, len, access, owner: Owner::Pages })
     }
 
-    /// Bytes mapped.
+    /// Returns the number of bytes mapped.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether stores are allowed.
+    /// Returns whether stores are allowed.
     pub(crate) fn writable(&self) -> bool {
         self.access == Access::ReadWrite
     }
@@ -255,7 +256,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The page size of this machine, in bytes.
+/// Returns the page size of this machine, in bytes.
 pub(crate) fn page_size() -> usize {
     rustix::param::page_size()
 }

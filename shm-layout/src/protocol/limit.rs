@@ -1,49 +1,49 @@
-//! Limit counters: two processes count against each other, and each waits until the other's count
-//! has reached what it needs.
+//! Limit counters. Each side has a counter, and waits until the counter of the other side has
+//! reached the count that it needs.
 //!
 //! A counter is one word: the count, a generation of the limits in the bits above it, and the bit
 //! [`WAITED`]. A process that waits for the count ([`listen`]) reads `seq`, lowers `wake_at` to the
-//! count that it needs, and sets the bit. That is an atomic change of the word that is counted in,
-//! so its result is the last look. A process that counts ([`count`], [`take`]) sees the bit in the
-//! result of its own change. Only if the count has reached `wake_at` does it reset `wake_at`, clear
-//! the bit, count `seq` up and wake all sleepers ([`wake`]).
+//! count that it needs, and sets the bit. Setting the bit is an atomic change of the counter's
+//! word, so its result shows the count at that moment. A process that counts ([`count`], [`take`])
+//! sees the bit in the result of its own change. Only if the count has reached `wake_at` does it
+//! reset `wake_at`, clear the bit, increment `seq` and wake all sleepers ([`wake`]).
 //!
-//! Why no wake-up is lost: the changes of one word have one order. Either the count comes first,
-//! and the waiting process sees it; or the bit comes first, and the counting process sees it.
-//! `seq` goes up after `wake_at` was reset: a process that lowered it before that is refused its
-//! sleep, or woken.
+//! No wake-up is lost, since the changes of one word have one order. If the count comes first, the
+//! waiting process sees it. If the bit comes first, the counting process sees it. `seq` is
+//! incremented after `wake_at` was reset. The kernel refuses the sleep of a process that lowered
+//! `wake_at` before the reset, or the process is woken.
 //!
-//! A killed sleeper leaves the bit and `wake_at`, which cost one wake-up. A process killed in
-//! [`wake`] leaves sleepers to the limit of their sleep.
+//! A killed sleeper leaves the bit and `wake_at`, which cause one unnecessary wake-up. If a process
+//! is killed in [`wake`], sleepers sleep until the limit of their sleep.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use crate::layout::limiter_table::{COUNT, GENERATION, GENERATIONS, WAITED};
 
-/// Memory of a limit counter, and the kernel's part in it.
+/// Memory of a limit counter, and the system calls on it.
 pub trait LimitCounter {
     /// Loads the word.
     fn load(&self, order: Ordering) -> u64;
-    /// Adds to the word. Returns it as it was.
+    /// Adds to the word. Returns its previous value.
     fn add(&self, n: u64, order: Ordering) -> u64;
-    /// Replaces the word if it is `current`. Returns the word that is there if not.
+    /// Replaces the word if it is `current`. Otherwise returns the word found as an error.
     fn exchange(&self, current: u64, new: u64, order: Ordering) -> Result<u64, u64>;
-    /// Sets [`WAITED`]. Returns the word as it was.
+    /// Sets [`WAITED`]. Returns the previous word.
     fn set_waited(&self, order: Ordering) -> u64;
     /// Clears [`WAITED`].
     fn clear_waited(&self, order: Ordering);
     /// Loads the count at which sleepers are to be woken.
     fn load_wake_at(&self, order: Ordering) -> u64;
-    /// Lowers that count.
+    /// Lowers the count at which sleepers are to be woken to at most `to`.
     fn lower_wake_at(&self, to: u64, order: Ordering);
-    /// Resets that count: no process waits.
+    /// Resets the count at which sleepers are to be woken: no process waits.
     fn reset_wake_at(&self, order: Ordering);
     /// Loads the count of wake-ups.
     fn load_seq(&self, order: Ordering) -> u32;
     /// Counts one wake-up.
     fn count_seq(&self, order: Ordering);
-    /// Sleeps while the count of wake-ups is `expected`, for `limit` at most; may end early.
+    /// Sleeps while the count of wake-ups is `expected`, for at most `limit`. May end early.
     fn sleep(&self, expected: u32, limit: Duration);
     /// Wakes all sleepers.
     fn wake_all(&self);
@@ -56,28 +56,28 @@ pub struct SleepTicket {
 }
 
 impl SleepTicket {
-    /// Sleeps for `limit` at most, unless a process was woken since; may end early.
+    /// Sleeps for at most `limit`, unless the counter was woken since [`listen`]. May end early.
     pub fn sleep<C: LimitCounter>(self, counter: &C, limit: Duration) {
         counter.sleep(self.seq, limit);
     }
 }
 
 /// Announces a process that waits until the count is `wake_at`. Returns the word at that moment:
-/// the caller must not sleep if it suffices.
+/// the caller must not sleep if the count suffices.
 #[must_use]
 pub fn listen<C: LimitCounter>(counter: &C, wake_at: u64) -> (SleepTicket, u64) {
     // ORDERING: acquire, so that `wake_at` is lowered after the wake-up that was read: pairs with
     // the release in `wake`, which reset it.
     let seq = counter.load_seq(Ordering::Acquire);
     counter.lower_wake_at(wake_at, Ordering::Relaxed);
-    // ORDERING: release, so that a process that sees the bit sees `wake_at`; acquire, so that what
-    // was counted is seen. Pairs with the changes in `count` and `take`.
+    // ORDERING: release, so that a process that sees the bit sees `wake_at`; acquire, so that the
+    // counted rows are seen. Pairs with the changes in `count` and `take`.
     let word = counter.set_waited(Ordering::AcqRel);
     (SleepTicket { seq }, word)
 }
 
-/// Adds to the count, and wakes the processes that waited for it. Returns the word after that. No
-/// system call if no process waits.
+/// Adds to the count, and wakes the processes that waited for it. Returns the word after the
+/// addition. Makes no system call if no process waits.
 #[inline]
 pub fn count<C: LimitCounter>(counter: &C, n: u64) -> u64 {
     // ORDERING: release, so that a process that sees the count sees the rows that were published
@@ -89,7 +89,8 @@ pub fn count<C: LimitCounter>(counter: &C, n: u64) -> u64 {
     before.wrapping_add(n)
 }
 
-/// Adds `n` to the count if it stays within `most`. Returns the count found if it does not.
+/// Adds `n` to the count if the sum is at most `most`. Otherwise returns the count found as an
+/// error.
 pub fn take<C: LimitCounter>(counter: &C, n: u64, most: u64) -> Result<(), u64> {
     let mut word = counter.load(Ordering::Relaxed);
     loop {
@@ -109,7 +110,7 @@ pub fn take<C: LimitCounter>(counter: &C, n: u64, most: u64) -> Result<(), u64> 
     }
 }
 
-/// Takes `n` off the count again, down to 0.
+/// Subtracts `n` from the count, down to 0.
 pub fn give_back<C: LimitCounter>(counter: &C, n: u64) {
     let mut word = counter.load(Ordering::Relaxed);
     loop {
@@ -128,12 +129,12 @@ fn wake_if_reached<C: LimitCounter>(counter: &C, count: u64) {
     }
 }
 
-/// Wakes all processes that wait for the counter, whatever they wait for.
+/// Wakes all processes that wait for the counter, at any count.
 pub fn wake<C: LimitCounter>(counter: &C) {
     counter.reset_wake_at(Ordering::Relaxed);
     counter.clear_waited(Ordering::Relaxed);
-    // ORDERING: release, so that both are done before the wake-up is counted: a process that reads
-    // the new count lowers `wake_at` and sets the bit after this.
+    // ORDERING: release, so that both stores come before the increment of `seq`: a process that
+    // reads the new `seq` lowers `wake_at` and sets the bit after them.
     counter.count_seq(Ordering::Release);
     counter.wake_all();
 }

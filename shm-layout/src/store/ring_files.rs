@@ -25,7 +25,7 @@ use crate::store::memfd::{self, KeptMemfds};
 use crate::store::object::Object;
 
 pub(crate) const CTL: &str = "ring.ctl";
-/// File that replaces it when the ring is resized.
+/// File that replaces `ring.ctl` when the ring is resized.
 pub(crate) const NEXT_CTL: &str = "ring.ctl.next";
 /// Suffix of files that will replace others.
 pub(crate) const NEXT_SUFFIX: &str = ".next";
@@ -34,7 +34,7 @@ pub(crate) const RDR: &str = "ring.rdr";
 pub(crate) const LIM: &str = "ring.lim";
 /// File that marks a snapshot, and describes its source.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
-/// Most bytes of that description.
+/// Maximum bytes of that description.
 const MAX_MARK_BYTES: usize = 255;
 
 pub(crate) fn lane_file(lane: u32) -> String {
@@ -51,7 +51,7 @@ pub(crate) fn next_file(lane: u32) -> String {
 pub(crate) struct RingFolder<'a> {
     pub(crate) dir: &'a OwnedFd,
     pub(crate) path: &'a Path,
-    /// Mapped files are sealed memfds, which are kept here.
+    /// Descriptors of the mapped files, if these are sealed memfds.
     pub(crate) memfds: Option<&'a KeptMemfds>,
 }
 
@@ -71,7 +71,7 @@ impl RingFolder<'_> {
         }
     }
 
-    /// Refuses bytes that are known not to fit.
+    /// Refuses a number of bytes that is known not to fit.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<(), SegmentError> {
         match self.memfds {
             None => space::check_room(self.path, bytes),
@@ -84,7 +84,7 @@ impl RingFolder<'_> {
         self.fill(self.new_file(name)?, name, bytes, parts)
     }
 
-    /// Allocates a file and writes its beginning. Its size is sealed then.
+    /// Allocates a file and writes its beginning. Then seals the size of a memfd.
     fn fill(
         &self,
         mut made: File,
@@ -160,7 +160,7 @@ pub(crate) fn make_lanes(
         let (name, parts) = (name(lane), [bytemuck::bytes_of(&header)]);
         let file = folder.new_file(&name)?;
         if spec.huge_pages {
-            // Before small pages are allocated, which would be made for nothing.
+            // Request huge pages first, since small pages would be allocated in vain.
             huge_bytes += huge_pages::request(&file, bytes, deadline);
         }
         folder.fill(file, &name, bytes, &parts)?;
@@ -168,8 +168,8 @@ pub(crate) fn make_lanes(
     Ok(huge_bytes)
 }
 
-/// Writes `ring.ctl`, which describes all other files. `origin`: when the ring was created, with
-/// how many rows a lane, and how often it was resized.
+/// Writes `ring.ctl`, which describes all other files. `origin` has the time of creation, the rows
+/// of a lane at creation, and the number of resizes.
 pub(crate) fn write_ctl(
     folder: RingFolder<'_>,
     name: &str,
@@ -340,8 +340,8 @@ pub(crate) fn open_lane(
     map_lane(&fd, &object.path().join(name), shapes, lane, access)
 }
 
-/// Maps the file of a lane, opened from `path`. Of its header only the capacity is used; everything
-/// else must follow from that.
+/// Maps the file of a lane, opened from `path`. Uses only the capacity from its header; all other
+/// fields must agree with it.
 pub(crate) fn map_lane(
     fd: &OwnedFd,
     path: &Path,

@@ -17,7 +17,7 @@ use crate::os::mapping::{Access, Mapping};
 use crate::os::{huge_pages, space};
 use crate::store::object::{Object, check_stays};
 
-/// Most bytes of metadata.
+/// Maximum bytes of metadata.
 pub(crate) const MAX_META_BYTES: u64 = 1 << 28;
 pub(crate) const FILE: &str = "panel.dat";
 

@@ -1,6 +1,6 @@
 //! Models of limit counters: a thread that waits for a count wakes up, two threads that wait for
-//! each other's counts end, and what was published before a count is seen with it; and mutants,
-//! each of which must sleep for ever or lose a row.
+//! each other's counts end, and rows published before a count are seen with it. Each mutant must
+//! sleep for ever or lose a row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
@@ -17,17 +17,17 @@ use crate::holds;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
-    /// The waiting process does not look at the word that it set its bit in.
+    /// The waiting process ignores the count in the word in which it set its bit.
     NoSecondLook,
-    /// `seq` is not counted up: a sleep that begins too late is not refused.
+    /// `seq` is not incremented: a sleep that begins too late is not refused.
     NoCount,
-    /// `wake_at` and the bit are reset after `seq` was counted up.
+    /// `wake_at` and the bit are reset after `seq` was incremented.
     ResetLate,
     /// `wake_at` is lowered after the bit was set.
     MarkLate,
-    /// The count is loaded and stored, not added to.
+    /// The count is loaded and stored instead of one atomic addition.
     SplitAdd,
-    /// Counting releases nothing.
+    /// Counting has no release ordering.
     RelaxedAdd,
 }
 
@@ -43,7 +43,7 @@ struct Shared {
     word: AtomicU64,
     wake_at: AtomicU64,
     seq: AtomicU32,
-    /// Queue of the kernel: it compares and goes to sleep in one step.
+    /// Queue of the kernel, which compares and starts the sleep in one step.
     queue: Mutex<Vec<Thread>>,
     mutant: Mutant,
     /// Count that a mutant waits for.
@@ -192,7 +192,7 @@ fn run(
 }
 
 /// One thread publishes and counts twice; this one waits for the first count and then for the
-/// second, and must see what was published before each.
+/// second, and must see the rows published before each.
 fn counted_twice(mutant: Mutant) -> (bool, Arc<Seen>) {
     run(3, mutant, move |seen| {
         let counter = Arc::new(Shared::new(mutant, seen));

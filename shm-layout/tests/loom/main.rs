@@ -65,7 +65,8 @@ impl lane::Machine for Loom {
 const VIOLATIONS: [&str; 5] =
     ["torn", "lost", "changed under its lease", "Causality violation", "deadlock"];
 
-/// Whether a model held in every execution: no torn row, no race, no thread asleep for ever.
+/// Returns whether a model held in every execution: no torn row, no race, no thread asleep for
+/// ever.
 pub(crate) fn holds(
     builder: &loom::model::Builder,
     model: impl Fn() + Send + Sync + 'static,

@@ -167,7 +167,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Draws the items again that a writer overtook.
+    /// Draws items again whose rows a writer overwrote.
     #[cold]
     fn refill_overtaken<'a>(
         &mut self,
@@ -292,9 +292,9 @@ pub(in crate::sampler) mod tests {
     thread_local! {
         /// Runs once, between the selection of a micro-batch and its copy.
         static BEFORE_THE_COPY: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-        /// Sends every item down the scalar path.
+        /// Whether every item takes the scalar path.
         pub(in crate::sampler) static ALL_SCALAR: Cell<bool> = const { Cell::new(false) };
-        /// Items of the fast path.
+        /// Number of items copied on the fast path.
         pub(in crate::sampler) static REGULAR: Cell<u32> = const { Cell::new(0) };
     }
 

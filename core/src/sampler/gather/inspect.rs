@@ -18,7 +18,7 @@ use crate::sampler::options::Boundary;
 use crate::sampler::plan::ColumnSegment;
 use crate::sampler::window::{RowHeaders, Window};
 
-/// Attempts to copy a named row, each overtaken by the writer, before the gather fails.
+/// Maximum attempts to copy a named row that the writer overwrites meanwhile.
 const GATHER_ATTEMPTS: u32 = 64;
 
 /// An inspected item of the scalar path.
@@ -262,7 +262,7 @@ impl Sampler {
             return Ok(Inspection::NoTransition);
         };
         let (lane, readable) = (&**lane, range.rows());
-        // The index was built from earlier ranges. Other rows occur only if a peer lied.
+        // The index was built from earlier ranges. Other rows occur only if a peer is faulty.
         if !readable.contains(&seq) {
             return Ok(Inspection::Overtaken);
         }

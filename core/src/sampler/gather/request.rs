@@ -1,4 +1,5 @@
-//! The request for a batch and why it may fail: shared by selection, inspection and copies.
+//! The request for a batch and the reasons for which it stops, shared by selection, inspection and
+//! copies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,10 +10,10 @@ use super::arena_writer::ArenaWriter;
 use crate::error::SampleError;
 use crate::sampler::Sampler;
 
-/// Draws for one item, each overwritten by a writer, before the batch fails.
+/// Maximum draws for one item whose rows writers overwrite. The batch fails after them.
 pub(super) const MAX_ATTEMPTS: u32 = 10_000;
 
-/// Where the rows of a batch come from.
+/// Source of the rows of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BatchRequest<'a> {
     /// The draws of batch number `.0`.
@@ -53,7 +54,7 @@ pub(super) struct FillContext<'a> {
 }
 
 impl Sampler {
-    /// Reads what the ring holds now, after a writer overtook a row.
+    /// Reads the ranges of readable rows again, after a writer overwrote a row.
     pub(super) fn note_overtaken(&mut self, context: FillContext<'_>) -> Result<(), Stopped> {
         match context.request {
             BatchRequest::Draws(_) => self.eligibility.refresh(),

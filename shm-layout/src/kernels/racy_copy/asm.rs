@@ -15,8 +15,8 @@ use crate::kernels::prefetch::LINE;
 pub(crate) const ASM: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(backcast_words)));
 
-/// Loads and stores one register, given its name on x86-64 and on aarch64. On aarch64 loads and
-/// stores of less than four bytes have a suffix.
+/// Copies through one register, given its names on x86-64 and aarch64. On aarch64 loads and stores
+/// of less than four bytes have a suffix.
 macro_rules! one_move {
     ($x86:literal, $arm:literal, $suffix:literal, $dst:expr, $src:expr) => {{
         #[cfg(target_arch = "x86_64")]
@@ -143,7 +143,7 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 pub(crate) unsafe fn copy_lines(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if goes_by_lines(len) {
-        // SAFETY: as the caller says, and just asked.
+        // SAFETY: as the caller says; `goes_by_lines` was just checked.
         return unsafe { by_lines(dst, src, len) };
     }
     // SAFETY: as the caller says.
@@ -164,7 +164,7 @@ pub(crate) unsafe fn copy_prefetching(
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
     if goes_by_lines(len) {
-        // SAFETY: as the caller says, and just asked.
+        // SAFETY: as the caller says; `goes_by_lines` was just checked.
         unsafe { by_lines_prefetching(dst, src, len, next) };
         return true;
     }
@@ -172,8 +172,8 @@ pub(crate) unsafe fn copy_prefetching(
     false
 }
 
-/// Copies `len` bytes from each of the first `places` behind `src` into `dst`, one after the other,
-/// until `dst` is full. With each it prefetches `len` bytes at the place that `asked` returns for
+/// Copies `len` bytes from each of the `places` after `src` into `dst`, one after the other, until
+/// `dst` is full. With each copy it prefetches `len` bytes at the place that `asked` returns for
 /// its number. Returns `false` and does neither if [`goes_by_lines`] is false.
 ///
 /// # Safety
@@ -191,10 +191,10 @@ pub(crate) unsafe fn copy_each<'a>(
     if goes_by_lines(len) {
         for (number, (dst, place)) in dst.chunks_exact_mut(len).zip(places).enumerate() {
             let next = src.wrapping_add(*asked(number).unwrap_or(place));
-            // SAFETY: as the caller says, and just asked.
+            // SAFETY: as the caller says; `goes_by_lines` was just checked.
             unsafe { by_lines_with_requests(dst.as_mut_ptr(), src.add(*place), len, next) };
         }
-        // SAFETY: there is AVX2.
+        // SAFETY: the processor has AVX2, which `goes_by_lines` checked.
         unsafe { no_upper_halves() };
         return true;
     }
@@ -202,7 +202,7 @@ pub(crate) unsafe fn copy_each<'a>(
     false
 }
 
-/// Length from which on the C library's `memcpy` is as fast.
+/// Maximum length of a copy by lines. For longer ones the C library's `memcpy` is as fast.
 #[cfg(target_arch = "x86_64")]
 const MOST_BY_LINES: usize = 128 << 10;
 
@@ -255,7 +255,7 @@ macro_rules! by_lines {
             end = in(reg) end,
             $($next = in(reg) $next,)?
             at = inout(reg) first => _,
-            // The whole register, as wide as it is.
+            // Declares the whole registers as changed, whatever their width.
             out("xmm0") _, out("xmm1") _,
             options(nostack),
         );

@@ -33,7 +33,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// The largest access size that divides a row of `width` bytes.
+    /// Returns the largest access size that divides a row of `width` bytes.
     ///
     /// ```
     /// use backcast_layout::Word;
@@ -207,8 +207,8 @@ pub(crate) unsafe fn copy_out_lines(src: *mut u8, dst: &mut [u8], word: Word) {
 }
 
 /// Copies `dst.len()` bytes out of shared memory and prefetches the `len` bytes from `next` on
-/// meanwhile. The requests fit between the lines of the copy at no cost if both lengths are about
-/// equal.
+/// meanwhile. If both lengths are about equal, the prefetches fit between the lines of the copy at
+/// no cost.
 ///
 /// # Safety
 /// The conditions of [`copy_out`] hold; `next` may be any address.
@@ -220,7 +220,7 @@ pub(crate) unsafe fn copy_out_prefetching(
     next: *const u8,
     len: usize,
 ) {
-    /// Bytes copied between two requests; a multiple of every word.
+    /// Bytes copied between two prefetches; a multiple of every access size.
     const STEP: usize = 512;
     // SAFETY: as the caller says.
     if ASM && unsafe { asm::copy_prefetching(dst.as_mut_ptr(), src, dst.len(), next) } {
@@ -240,8 +240,8 @@ pub(crate) unsafe fn copy_out_prefetching(
     }
 }
 
-/// Copies `bytes` from each of the first `places` behind `src` into `dst`, one after the other,
-/// until `dst` is full. With each copy it prefetches the place that is `ahead` later.
+/// Copies `bytes` bytes from each of the `places` after `src` into `dst`, one after the other,
+/// until `dst` is full. With each copy it prefetches the place `ahead` positions later.
 ///
 /// # Safety
 /// [`copy_out`]'s conditions hold for each place that fills `dst`. `places` has enough of them, and

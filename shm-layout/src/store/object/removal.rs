@@ -1,5 +1,5 @@
-//! Removes objects. A remover first takes the name of the object away, and checks that it is still
-//! its own.
+//! Removes objects. A remover first renames the object, and checks that it renamed the one that it
+//! meant.
 
 use std::ffi::OsString;
 use std::fs;
@@ -43,9 +43,9 @@ pub fn remove(
     Ok(info)
 }
 
-/// Removes an object without holders, if the caller is `sure`. It is asked once no process can
-/// attach any more; until it answers, the object counts as absent. Returns `None` if the caller was
-/// not sure.
+/// Removes an object without holders if `sure` returns true. It is called once no process can
+/// attach any more; until it returns, the object counts as absent. Returns `None` if it returned
+/// false.
 pub fn remove_unheld(
     base: &Base,
     kind: Kind,
@@ -71,9 +71,11 @@ pub fn remove_unheld(
     Ok(Some(info))
 }
 
-/// Removes every object that is not persistent and has no holder, and the remnants of dead creators
-/// and removers: unfinished objects, and the lock and socket of a dead daemon. Returns the objects
-/// that it removed.
+/// Removes every object without a holder that is not persistent. A persistent ring in memfds that
+/// no daemon keeps counts as not persistent.
+///
+/// Also removes unfinished objects of dead processes, and the lock and socket of a dead daemon.
+/// Returns the removed objects.
 pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let mut removed = Vec::new();
     for info in list(base)? {
@@ -130,7 +132,7 @@ fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
     CheckedDir::of(path).and_then(|(place, name)| place.open_dir(name))
 }
 
-/// Whether a directory without a lock file has files of ours, or is an empty `remnant`.
+/// Returns whether a directory without a lock file has files of ours, or is an empty `remnant`.
 fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
     let Ok(names) = place::entries(dir) else { return false };
     let is_ours = |name: &OsString| {
@@ -140,7 +142,7 @@ fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
     names.keys().any(is_ours) || remnant && names.is_empty()
 }
 
-/// Whether another process is removing the object: only removers lock it exclusively.
+/// Returns whether another process is removing the object: only removers lock it exclusively.
 pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
     let lock = open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
     match lock {
@@ -149,7 +151,7 @@ pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
     }
 }
 
-/// Whether an object would fit after removing the one it replaces, which has no holder.
+/// Returns whether an object would fit after removing the one it replaces, which has no holder.
 pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
     let SegmentError::NoSpace { asked, available, .. } = error else { return false };
     describe(old)
@@ -180,7 +182,7 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
     }
     let grave = place.path_of(&dead);
     if only.is_some_and(|dir| !is_at(dir, &grave)) {
-        // Another object took the name between the two calls: it gets it back.
+        // Another object took the name between the two calls. Give the name back to it.
         let _ = place.rename(&dead, &place, name);
         return Ok(None);
     }
@@ -210,7 +212,7 @@ pub(super) fn delete(grave: &Path) -> Result<(), SegmentError> {
     }
 }
 
-/// Removes the base directory when nothing is left in it; a full one refuses.
+/// Removes the base directory if it is empty.
 pub(super) fn tidy(object: &Path) {
     if let Some(base) = object.parent() {
         let _ = fs::remove_dir(base);
