@@ -66,8 +66,8 @@ impl<'a> Assembler<'a> {
         &self.header
     }
 
-    /// Moves the rows out of a chunk, which is empty afterwards. The error is the first in the
-    /// file.
+    /// Moves the rows out of a chunk, which is empty afterwards. The error is that of the first bad
+    /// row.
     pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), PanelLoadError> {
         let rows = chunk.places.len();
         let width = self.header.columns.len();
@@ -247,7 +247,7 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// A loaded panel that is not readable yet: share it or keep it.
+/// A loaded panel that cannot be read yet: share it or keep it first.
 #[doc = include_str!("formats.md")]
 #[derive(Clone, Debug)]
 pub struct PanelData {

@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Most values (`T * D * C`) in one panel: 48 GiB of blocks.
+/// Maximum number of values (`T * D * C`) in one panel: 48 GiB of blocks.
 pub(crate) const MAX_VALUES: u64 = 1 << 32;
 const WORD_BYTES: usize = 8;
 const WORD_BITS: usize = 64;

@@ -78,7 +78,7 @@ fn parse(bytes: &[u8], options: &PanelOptions) -> Result<PanelData, PanelLoadErr
             None => Ok(None),
         });
         if !matches!(read, Ok(Some(()))) || chunk.places.len() == CHUNK_ROWS {
-            // Errors in earlier rows come first.
+            // Reports errors in earlier rows first.
             assembler.push(&mut chunk)?;
         }
         if read?.is_none() {

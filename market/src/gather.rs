@@ -115,7 +115,7 @@ pub(crate) struct WindowSource<'a> {
     unbroken: &'a [Range<usize>],
     /// Columns of the panel that are copied, in order; all of them when `None`.
     columns: Option<&'a [usize]>,
-    /// First day that futures do not show.
+    /// First day that future windows do not show.
     end: usize,
 }
 
@@ -161,7 +161,7 @@ impl<'a> WindowSource<'a> {
         Self { shape, singles, marks, unbroken, columns, end: panel.days() }
     }
 
-    /// Sets the exclusive end day of futures.
+    /// Sets the exclusive end day of future windows.
     pub(crate) fn until(self, end: usize) -> Self {
         Self { end: end.min(self.shape.days), ..self }
     }
@@ -195,14 +195,14 @@ impl<'a> WindowSource<'a> {
             while let Some((first, (arena, mask))) = next() {
                 let end = first + mask.len() / span.days;
                 scratch.windows.clear();
-                // The first windows of the next slab are prefetched too, for any thread.
+                // Also prefetches the first windows of the next slab, which any thread may take.
                 list(first..(end + PREFETCH_DISTANCE).min(all), &mut scratch.windows);
                 self.fill_slab(span, Slab { first, arena, mask }, &mut scratch);
             }
         });
     }
 
-    /// Fills a slab. Its windows come first in the scratch list.
+    /// Fills a slab with the windows at the front of the scratch list.
     fn fill_slab(&self, span: Span, slab: Slab<'_>, scratch: &mut Scratch) {
         let Slab { first, arena, mask } = slab;
         let (days, floats) = (span.days, span.days * self.width());

@@ -22,7 +22,8 @@ pub(crate) enum ColumnUse {
 }
 
 impl ColumnUse {
-    /// Type that its cells must have; `None` for a column that is not read.
+    /// Returns the role that decides which types the cells may have; `None` for a column that is
+    /// not read.
     pub(crate) fn role(self) -> Option<ColumnRole> {
         match self {
             Self::Date => Some(ColumnRole::Date),

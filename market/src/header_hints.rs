@@ -1,7 +1,7 @@
 //! Hints for files in other layouts: probable origin and how to load them.
 
-/// Names of a nameless column of pandas: empty or `Unnamed: 0` in CSV, in Parquet
-/// `__index_level_0__`.
+/// Names that pandas gives to an index without a name: empty or `Unnamed: 0` in CSV,
+/// `__index_level_0__` in Parquet.
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
 
 /// Returns whether the first two lines look like the two header rows that yfinance and pandas write
@@ -14,7 +14,7 @@ pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known))
     });
-    // Every column but that of days has a name in both rows.
+    // In the second row every cell but the first names a ticker.
     first.len() > 1
         && first.len() == second.len()
         && fields.count() > 1
@@ -34,7 +34,8 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     }
 }
 
-/// Describes text in a column of numbers and how to leave the column out.
+/// Returns a hint for text in a column of numbers: a time of day, a decimal comma, or how to leave
+/// the column out.
 pub(crate) fn number_hint(column: &str, text: &str) -> String {
     let leave_out = format!("leave the column out with columns={{{column:?}: \"\"}}");
     if is_clock(text) {
@@ -52,7 +53,7 @@ pub(crate) fn number_hint(column: &str, text: &str) -> String {
     format!("; or {leave_out}")
 }
 
-/// Returns the probable meaning of a number in the column of days.
+/// Returns a hint if text in the column of days looks like a Unix time; otherwise nothing.
 pub(crate) fn date_hint(text: &str) -> String {
     let (unit, factor) = match text.len() {
         9..=10 => ("s", "seconds"),

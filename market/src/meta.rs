@@ -11,7 +11,7 @@ use crate::{
 const FORMAT: &str = "backcast-panel";
 const VERSION: u32 = 1;
 
-/// Everything about a panel but its numbers.
+/// Description of a panel, without its numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Meta {

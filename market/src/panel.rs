@@ -22,8 +22,8 @@ pub(crate) use crate::symbols::PriceColumn;
 
 /// A read-only table of daily prices, `[ticker, day, column]`, in which rows may be missing.
 ///
-/// Cloning is one reference count. Reads take no lock and make no system call; a panel shared
-/// between processes exists once in memory.
+/// Cloning increments a reference count. Reads take no lock and make no system call. A panel that
+/// processes share exists once in memory.
 #[derive(Clone)]
 pub struct Panel(Arc<PanelInner>);
 
@@ -321,7 +321,7 @@ impl<'a> PanelRows<'a> {
         PanelRow(&self.words[start..start + self.shape.columns])
     }
 
-    /// Prefetches the row of a ticker; does nothing beyond the panel.
+    /// Prefetches the row of a ticker. Does nothing beyond the panel.
     #[inline]
     pub fn prefetch(self, ticker: usize, day: usize) {
         let start = self.shape.row(ticker, day);

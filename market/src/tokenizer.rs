@@ -1,4 +1,4 @@
-//! Tokenizer: stable small integers for names of tickers, as indices of an embedding.
+//! Tokenizer: stable small integers for names of tickers, to index an embedding.
 
 use std::{
     collections::HashMap,
@@ -15,14 +15,14 @@ pub const UNK: &str = "<UNK>";
 /// Behaviour of a frozen tokenizer on an unknown name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownTicker {
-    /// Fail with an error that names it.
+    /// Fails with an error that names the ticker.
     #[default]
     Error,
-    /// Use the token of [`UNK`], which freezing adds after all others.
+    /// Uses the token of [`UNK`], which freezing adds after all others.
     Unk,
 }
 
-/// Why encoding or decoding failed. The vocabulary is unchanged.
+/// Why encoding or decoding failed. Except for [`Full`](Self::Full), the vocabulary is unchanged.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -46,7 +46,7 @@ pub enum TokenError {
     UnknownToken {
         /// The token, which may exceed 32 bits.
         token: i128,
-        /// The largest one.
+        /// The largest token.
         last: u32,
     },
     /// An empty name.
@@ -61,7 +61,7 @@ pub enum TokenError {
         /// The name.
         name: String,
     },
-    /// A reserved name, which a token with another meaning has.
+    /// A reserved name, which belongs to a token that is no ticker.
     #[error("{name:?} is no ticker: it is the name of {meaning}; {}", match *name {
         CASH => "leave it out",
         _ => "leave it out, it has a token when a tokenizer made with unknown \"unk\" is frozen",
@@ -72,7 +72,7 @@ pub enum TokenError {
         /// Meaning of the name.
         meaning: &'static str,
     },
-    /// More names than tokens.
+    /// More names than a vocabulary can hold. The names that fit were added.
     #[error("a vocabulary holds {limit} names at most; use several tokenizers")]
     Full {
         /// Maximum names.
@@ -80,7 +80,7 @@ pub enum TokenError {
     },
 }
 
-/// Most names in one vocabulary: tokens are int32.
+/// Maximum number of names in a vocabulary: tokens are int32.
 const MOST: usize = i32::MAX as usize;
 
 const NO_TICKER: TokenError = TokenError::Reserved {
@@ -166,7 +166,7 @@ impl Vocabulary {
         if name == CASH { Some(0) } else { self.tokens.get(name).copied() }
     }
 
-    /// Returns the token of a name that is unknown to a frozen vocabulary.
+    /// Returns the token for a name that a frozen vocabulary does not know, or the error.
     fn of_unknown(&self, name: &str) -> Result<u32, TokenError> {
         if name == UNK {
             return Err(NO_TICKER);
@@ -194,7 +194,7 @@ impl Vocabulary {
 
     fn freeze(&mut self) {
         if self.unknown == UnknownTicker::Unk && self.find(UNK).is_none() {
-            // Without room for another name it stays unknown.
+            // A full vocabulary has no token for `UNK`: it refuses unknown names.
             let _ = self.add(UNK);
         }
         self.frozen = true;
@@ -208,10 +208,12 @@ impl TickerTokenizer {
         Self::from(Vocabulary { unknown, ..Vocabulary::default() })
     }
 
-    /// Returns the tokens of names, and adds new names unless the tokenizer is frozen. O(1) each;
-    /// one lock for all. [`UNK`] is never added here, and has a token only if freezing added it.
+    /// Returns the tokens of names, and adds new names unless the tokenizer is frozen. Takes O(1)
+    /// per name, and one lock.
     ///
-    /// An error adds nothing.
+    /// Never adds [`UNK`], which has a token only if freezing added it.
+    ///
+    /// An error adds nothing, except that [`TokenError::Full`] keeps the names that fit.
     pub fn encode(&self, names: &[impl AsRef<str>]) -> Result<Vec<i32>, TokenError> {
         if let Some(position) = names.iter().position(|name| name.as_ref().is_empty()) {
             return Err(TokenError::EmptyName { position });
@@ -239,7 +241,7 @@ impl TickerTokenizer {
         Ok(tokens)
     }
 
-    /// Returns the tokens up to the first name that has to be added, and whether these are all.
+    /// Returns the tokens up to the first name that has to be added, and whether they are complete.
     fn encode_known(&self, names: &[impl AsRef<str>]) -> Result<(Vec<i32>, bool), TokenError> {
         let vocabulary = self.read();
         let mut tokens = Vec::with_capacity(names.len());
@@ -305,7 +307,7 @@ impl TickerTokenizer {
         *self.write() = vocabulary;
     }
 
-    // A poisoned lock is used: no panic occurs between two related changes.
+    // A poisoned lock may be used: no panic occurs between two related changes.
     fn read(&self) -> RwLockReadGuard<'_, Vocabulary> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

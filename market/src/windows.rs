@@ -59,9 +59,8 @@ impl WindowPlan {
 const SURELY_WITHIN: usize = 4_096;
 
 impl Panel {
-    /// Returns the most days that a window may have before its own day, or after it. Windows may
-    /// reach far beyond the panel; the limit keeps a typing error from filling all memory with
-    /// zeros.
+    /// Returns the maximum days of a window before its own day, or after it. Windows may reach far
+    /// beyond the panel. The limit keeps a typing error from filling all memory with zeros.
     #[must_use]
     pub fn longest_window(&self) -> usize {
         self.days().saturating_mul(4).saturating_add(SURELY_WITHIN)

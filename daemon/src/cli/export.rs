@@ -118,7 +118,7 @@ impl From<ExportError> for CommandError {
     }
 }
 
-/// Missing rows are an exit status, not only a message.
+/// Returns the exit status, which also tells that rows are missing.
 fn exit(report: &ExportReport) -> Exit {
     if report.rows_lapped > 0 { Exit::RowsMissing } else { Exit::Done }
 }

@@ -28,7 +28,7 @@ pub(crate) fn named(
     move |text| text.parse().map_err(|_| format!("no such format; give {formats}"))
 }
 
-/// Returns the format asked for, or the one of the path; `formats` lists the valid ones.
+/// Returns the requested format, or infers it from the path. Errors list `formats`.
 pub(crate) fn format_of(
     asked: Option<Format>,
     path: &Path,

@@ -64,7 +64,7 @@ impl Removed {
         Self::new(info.kind.as_str(), name, path, info.bytes, dry_run)
     }
 
-    /// A removed snapshot and the bytes that were freed with it.
+    /// Describes a removed snapshot and the bytes that were freed with it.
     pub(crate) fn snapshot(name: String, path: PathBuf, size_bytes: u64) -> Self {
         Self::new("snapshot", name, path, size_bytes, false)
     }

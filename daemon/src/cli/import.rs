@@ -74,7 +74,7 @@ struct Imported<'a> {
     allocated_bytes: u64,
 }
 
-/// A number of rows, such as `1_000_000`.
+/// Parses a number of rows, such as `1_000_000`.
 fn rows(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(Capacity::Rows(rows)) => Ok(rows),

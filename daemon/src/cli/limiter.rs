@@ -12,7 +12,7 @@ use crate::text::parse::{one_of, whole};
 
 /// Words of `--no-learner`.
 const NO_LEARNER: [&str; 3] = ["wait", "pass", "error"];
-/// Most transitions that a limiter counts.
+/// Maximum number of transitions that a limiter counts.
 const MOST: u64 = (1 << 48) - 1;
 
 /// Show, change or switch off the rate limiter of a ring.
@@ -121,8 +121,8 @@ pub(crate) fn run(
 }
 
 impl Args {
-    /// Returns the limits that were asked for; `None` to leave them. `now` returns those in force,
-    /// of which only the switch and `no_learner` are kept if others are given.
+    /// Returns the requested limits, or `None` to leave them. `now` returns those in force. If
+    /// other limits are given, only its switch and its `no_learner` are kept.
     fn asked(
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,

@@ -57,7 +57,7 @@ impl Fails for ManError {
     }
 }
 
-/// `program` is the whole command line.
+/// Prints or writes the pages. `program` describes the whole command line.
 pub(crate) fn run(
     args: &Args,
     program: clap::Command,

@@ -166,7 +166,7 @@ pub fn run_with(
     console.finish(status)
 }
 
-/// Whether `--json` is among arguments that cannot be parsed.
+/// Returns whether `--json` is among arguments that cannot be parsed.
 fn asks_for_json(args: &[OsString]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
 }

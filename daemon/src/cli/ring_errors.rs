@@ -73,7 +73,7 @@ impl Fails for PlainSegment {
     }
 }
 
-/// Exit status of an error of a segment.
+/// Returns the exit status of an error of a segment.
 pub(super) fn exit_of(error: &SegmentError) -> Exit {
     match error {
         SegmentError::NotFound { .. } | SegmentError::MemoryGone { .. } => Exit::NoSuchObject,
@@ -157,7 +157,7 @@ impl From<ResizeError> for CommandError {
     fn from(error: ResizeError) -> Self {
         match error {
             ResizeError::Ring(error) => error.into(),
-            // Nothing moved: the ring is as it was.
+            // Interrupted before any lane was relocated: the ring is unchanged.
             _ => Interrupted.into(),
         }
     }

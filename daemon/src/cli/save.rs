@@ -1,4 +1,4 @@
-//! `backcast save`: saves a ring to disk beside its writers.
+//! `backcast save`: saves a ring to disk while it is written.
 
 use std::time::Duration;
 

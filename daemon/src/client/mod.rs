@@ -92,7 +92,7 @@ impl Client {
         self
     }
 
-    /// Path of the socket.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
@@ -134,9 +134,9 @@ impl Client {
         Ok(self.handed(&Ask::Attach { name: name.to_owned() }, name)?.0)
     }
 
-    /// Makes a ring larger while it is written and read, as [`Ring::resize`] does, if the larger
-    /// memory fits the daemon's budget beside the old. Waits for writers to move their lanes for
-    /// `wait`, at most an hour; the rest move later.
+    /// Makes a ring larger while it is written and read, like [`Ring::resize`]. The larger memory
+    /// must fit the daemon's budget beside the old one. Waits up to `wait`, at most an hour, for
+    /// writers to relocate their lanes; the rest are relocated later.
     pub fn resize(
         &self,
         name: &str,

@@ -71,14 +71,14 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Takes the descriptor that came with the lines so far.
+    /// Returns the descriptor that came with the lines read so far, once.
     pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptor.take()
     }
 }
 
-/// Reads from a stream until `enough` returns true or the deadline passes. `None` if the stream was
-/// closed, too long or too slow.
+/// Reads from a stream until `enough` returns true or the deadline passes. Returns `None` if the
+/// stream is closed, too long or too slow.
 pub(crate) fn read_until<S: Read>(
     stream: &mut S,
     limit: usize,
@@ -124,7 +124,7 @@ pub(crate) fn write_by<S: Write>(
     Ok(())
 }
 
-/// Writes a line, and passes a descriptor with its first byte if there is one.
+/// Writes a line. Passes a descriptor, if there is one, with its first byte.
 pub(crate) fn write_line(
     socket: &UnixStream,
     mut line: Vec<u8>,

@@ -74,7 +74,7 @@ pub(crate) struct ResizeAsk {
     pub(crate) name: String,
     pub(crate) capacity_rows: Option<u64>,
     pub(crate) capacity_bytes: Option<u64>,
-    /// Maximum wait for writers to move their lanes.
+    /// Maximum wait for writers to relocate their lanes.
     pub(crate) timeout_ms: u64,
 }
 
@@ -240,7 +240,7 @@ impl CreateAsk {
         }
     }
 
-    /// Returns the schema asked for.
+    /// Returns the requested schema.
     pub(crate) fn schema(&self) -> Result<Schema, Refusal> {
         let specs: Result<Vec<ColumnSpec>, _> = self
             .columns
@@ -251,7 +251,7 @@ impl CreateAsk {
         column_spec::schema(&specs).map_err(|error| Refusal::new(Code::Schema, error))
     }
 
-    /// Returns the options asked for, or which word is invalid.
+    /// Returns the requested options, or which word is invalid.
     pub(crate) fn options(&self) -> Result<RingOptions, String> {
         let capacity = one_of(self.capacity_rows, self.capacity_bytes)?;
         let exist: Exist = self.exist.parse().map_err(|e| format!("{e}"))?;
@@ -395,7 +395,7 @@ pub struct Granted {
     pub name: String,
     /// Directory in the daemon's view.
     pub path: std::path::PathBuf,
-    /// Whether it was created, not attached.
+    /// Whether the ring was created. False if it existed and was attached.
     pub made: bool,
     /// Bytes allocated.
     pub allocated_bytes: u64,
@@ -406,7 +406,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Whether the budget made it smaller than requested.
+    /// Returns whether the budget made it smaller than requested.
     #[must_use]
     pub fn shrunk(&self) -> bool {
         self.made && self.allocated_bytes < self.asked_bytes
@@ -418,15 +418,15 @@ impl Granted {
 pub struct Grown {
     /// Name of the ring.
     pub name: String,
-    /// Capacity in rows once all lanes have moved.
+    /// Capacity in rows once all lanes are relocated.
     pub capacity_rows: u64,
     /// Capacity of a lane then.
     pub lane_capacity_rows: u64,
     /// Bytes allocated.
     pub allocated_bytes: u64,
-    /// Rows copied beside the writers.
+    /// Rows copied while writers appended.
     pub copied_rows: u64,
-    /// Lanes that move when their writers append next or end.
+    /// Lanes that are relocated when their writers append next or end.
     pub waiting_lanes: Vec<u32>,
     /// Whether the budget made it smaller than requested.
     pub shrunk: bool,
@@ -523,7 +523,7 @@ pub struct ListedObject {
     /// `held`, `idle`, `orphaned`, `building`, `damaged`, or `evicted`: on disk, until a client
     /// attaches through the daemon.
     pub state: String,
-    /// Stays when no process holds it.
+    /// Whether it stays when no process holds it.
     pub persistent: bool,
     /// Bytes allocated.
     pub size_bytes: u64,

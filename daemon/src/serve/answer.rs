@@ -32,7 +32,7 @@ impl Reply {
     }
 }
 
-/// Whether the request may take long, so that progress is reported.
+/// Returns whether the request may take long, so that progress is reported.
 pub(crate) fn is_long(ask: &Ask) -> bool {
     use Ask::{Attach, Create, Gc, Load, Remove, Resize, Save};
     // Attaching to an evicted ring loads it.

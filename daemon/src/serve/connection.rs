@@ -69,7 +69,7 @@ impl Acceptor {
     }
 }
 
-/// Waits for a connection. `false` if the daemon stops.
+/// Waits for a connection. Returns false if the daemon stops.
 pub(crate) fn wait_for(listener: &impl AsFd, stopped: &impl AsFd) -> bool {
     loop {
         let mut found = [
@@ -131,7 +131,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, limiter: &Arc<Connectio
     }
 }
 
-/// Whether the peer is the same user. A peer that the kernel cannot name is not.
+/// Returns whether the peer is the same user. A peer that the kernel cannot name is not.
 fn may_ask(peer: Option<&Peer>) -> bool {
     peer.is_some_and(Peer::is_us)
 }

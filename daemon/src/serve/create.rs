@@ -131,8 +131,8 @@ fn make(
     Ok((ring, true))
 }
 
-/// Returns options for the largest ring within `most` bytes. `None` if they are too few, for a row
-/// in each lane for example.
+/// Returns options for the largest ring within `most` bytes. Returns `None` if they are too few,
+/// for example for a row in each lane.
 fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<RingOptions> {
     let options = options.clone().capacity(Capacity::Bytes(most));
     let bytes = Ring::planned_bytes(schema, &options).ok()?;

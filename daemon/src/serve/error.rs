@@ -67,7 +67,7 @@ pub enum ServeError {
         operation: &'static str,
         /// The socket.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// Other machines could read the metrics.
@@ -78,15 +78,15 @@ pub enum ServeError {
         address.port()
     )]
     OpenAddress {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The system refused the address.
     #[error("cannot listen on {address} for --metrics: {source}; choose another port")]
     Metrics {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// The configuration file cannot be read.
@@ -94,7 +94,7 @@ pub enum ServeError {
     ReadConfig {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// The configuration file is not TOML.
@@ -144,7 +144,7 @@ pub enum ServeError {
     System {
         /// Operation that failed.
         operation: &'static str,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -154,7 +154,7 @@ impl ServeError {
         move |source| Self::System { operation, source }
     }
 
-    /// Whether the options or the configuration file are invalid.
+    /// Returns whether the options or the configuration file are invalid.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -16,7 +16,7 @@ pub(crate) struct ConnectionLimiter {
 struct Inside {
     next: u64,
     closed: bool,
-    /// Ordered by age, since numbers only grow.
+    /// Connections by number, and so by age, since numbers only grow.
     places: BTreeMap<u64, Place>,
 }
 
@@ -37,8 +37,8 @@ impl ConnectionLimiter {
         Arc::new(Self { limit, inside: Mutex::new(inside), left: Condvar::new() })
     }
 
-    /// Admits a connection. At the limit, closes the oldest idle one. `None` if all are busy or the
-    /// limiter is closed.
+    /// Admits a connection. At the limit, closes the oldest idle one. Returns `None` if all are
+    /// busy or the limiter is closed.
     pub(crate) fn enter(self: &Arc<Self>, close: impl Fn() + Send + 'static) -> Option<Admission> {
         let mut inside = self.lock();
         if inside.closed {
@@ -55,7 +55,7 @@ impl ConnectionLimiter {
         Some(Admission { limiter: Arc::clone(self), number })
     }
 
-    /// Number of connections.
+    /// Returns the number of connections.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().places.len()
@@ -79,8 +79,8 @@ impl ConnectionLimiter {
 }
 
 impl Admission {
-    /// Marks the connection as busy, so that it is not closed for another. `false` if the limiter
-    /// or the connection is closed already.
+    /// Marks the connection as busy, so that it is not closed for another one. Returns false if the
+    /// limiter or the connection is closed already.
     pub(crate) fn begin_work(&self) -> bool {
         let mut inside = self.limiter.lock();
         let closed = inside.closed;

@@ -107,7 +107,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Path of the socket.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.acceptor.path()
@@ -119,7 +119,7 @@ impl Daemon {
         self.metrics.as_ref().map(MetricsServer::address)
     }
 
-    /// Maximum bytes of all objects together.
+    /// Returns the maximum bytes of all objects together.
     #[must_use]
     pub fn budget_bytes(&self) -> u64 {
         self.shared.live().budget_bytes

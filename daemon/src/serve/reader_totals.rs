@@ -1,5 +1,5 @@
-//! Totals of all readers of a ring. A slot's counters restart with each holder, but a metric
-//! must never decrease.
+//! Totals of all readers of a ring. A slot's counters restart with each holder, but a metric must
+//! never decrease.
 
 use std::collections::HashMap;
 
@@ -36,13 +36,13 @@ struct Known {
     /// Totals of earlier holders of the slots.
     before: ReaderTotals,
     slots: HashMap<u32, ReaderRecord>,
-    /// Seen since the last [`TotalsByRing::forget_unseen`].
+    /// Whether the ring was updated since the last [`TotalsByRing::forget_unseen`].
     seen: bool,
 }
 
 impl TotalsByRing {
-    /// Adds the counters of a ring's slots and returns the totals. A holder that came and went
-    /// between two calls is not counted.
+    /// Adds the counters of a ring's slots and returns the totals. Misses a holder that came and
+    /// went between two calls.
     pub(crate) fn update(
         &mut self,
         name: &str,

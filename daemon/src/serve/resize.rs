@@ -14,8 +14,8 @@ use crate::protocol::{Code, Grown, Refusal, ResizeAsk};
 /// Maximum wait for writers, which occupies a connection.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Makes a ring larger beside its writers if the larger memory fits beside the old. Restores an
-/// evicted ring first. Other requests for memory wait until it is allocated, not until it is
+/// Makes a ring larger, while it is written, if the larger memory fits beside the old one. Restores
+/// an evicted ring first. Other requests for memory wait until it is allocated, not until it is
 /// filled.
 pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal> {
     let asked = ask.capacity().map_err(|why| Refusal::new(Code::BadArgument, why))?;

@@ -9,7 +9,7 @@ use super::shared::Shared;
 use crate::objects::numbered::save_numbered;
 use crate::protocol::{Code, Granted, LoadAsk, Refusal, SaveAsk, SaveOutcome, StoredSnapshot};
 
-/// Saves a ring beside its writers, without blocking other requests.
+/// Saves a ring while it is written, without blocking other requests.
 pub(crate) fn save(shared: &Shared, ask: &SaveAsk) -> Result<SaveOutcome, Refusal> {
     let store = shared.persist().store()?;
     let observed = Observed::open(&shared.base, &ask.name)?;

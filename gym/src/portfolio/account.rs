@@ -262,8 +262,8 @@ mod tests {
         (cash, shares, avg_buy_price)
     }
 
-    /// With `fills`, orders are filled one by one. `sound` skips the check of the prices. Returns
-    /// cash, shares, average prices, and the sums and totals as text.
+    /// Trades, and returns cash, shares, average prices, and the sums and totals as text. With
+    /// `fills`, orders are filled one by one. `sound` skips the check of the prices.
     fn trade_and_note(
         actions: &[f64],
         prices: &[f64],

@@ -28,25 +28,25 @@ pub enum PortfolioError {
          indicators, the observations of more would exceed a gibibyte"
     )]
     BadNumEnvs {
-        /// Number asked for.
+        /// Requested number.
         num_envs: usize,
-        /// Highest number.
+        /// Maximum number.
         limit: usize,
         /// Tickers of each.
         tickers: usize,
         /// Indicators of each ticker.
         indicators: usize,
     },
-    /// Portfolios, or records of them, for which there is no memory.
+    /// There is no memory for the portfolios or their records.
     #[error(
         "there is no memory for {num_envs} portfolios or another day of their records; make fewer, \
          show less of each, or do not record them"
     )]
     NoRoom {
-        /// Sub-environments asked for, or there are.
+        /// Requested or present number of sub-environments.
         num_envs: usize,
     },
-    /// Nothing to trade.
+    /// There is no ticker to trade.
     #[error(
         "no ticker to trade: `tickers` is empty or the panel holds macro tickers only; \
          name at least one that is not a macro ticker"
@@ -95,14 +95,14 @@ pub enum PortfolioError {
         /// Second position.
         second: usize,
     },
-    /// More tickers asked for than can be traded.
+    /// More tickers are requested than can be traded.
     #[error(
         "`num_tickers` is {asked}, but there are {available} to choose from, macro tickers left \
          out; ask for at \
          most {available}, or 0 for all"
     )]
     TooManyTickers {
-        /// Tickers asked for.
+        /// Requested number of tickers.
         asked: usize,
         /// Tickers that can be traded.
         available: usize,
@@ -160,7 +160,7 @@ pub enum PortfolioError {
     /// Too little memory for histories.
     #[error("there is no memory for {numbers} numbers of history; show fewer days")]
     NoMemory {
-        /// Numbers asked for.
+        /// Requested numbers.
         numbers: usize,
     },
     /// A history of a length that the panel does not serve.
@@ -244,7 +244,7 @@ pub enum PortfolioError {
     ShiftTooLarge {
         /// Sub-environment.
         env: usize,
-        /// Days asked for.
+        /// Requested days.
         shift: usize,
         /// First day to start on.
         first: usize,

@@ -14,7 +14,7 @@ pub(crate) struct ObservationShape {
 }
 
 impl ObservationShape {
-    /// Returns the number of its elements.
+    /// Returns the number of elements of an observation.
     pub(crate) fn width(self) -> usize {
         let per_ticker = self.tickers.saturating_mul(self.indicators.saturating_add(3));
         let per_macro = self.macros.saturating_mul(self.indicators.saturating_add(1));
@@ -98,11 +98,11 @@ impl Observation {
         self.flatten_with(0..envs, out, shown, 0, |_, _| {})
     }
 
-    /// Writes the flat observation of a single environment with the days before it: `days`
-    /// `[H, X, C]` and `mask` `[H, X]`, 1 or 0, as
-    /// [`history_into`](crate::PortfolioVectorEnv::history_into) writes them.
+    /// Writes the flat observation of a single environment together with its history. `days` `[H,
+    /// X, C]` and `mask` `[H, X]` are outputs of
+    /// [`history_into`](crate::PortfolioVectorEnv::history_into).
     ///
-    /// They are placed like fields named `history` and `history_mask`, tickers first.
+    /// They lie where fields named `history` and `history_mask` would, tickers first.
     pub fn flatten_with_history(
         &self,
         days: &[f32],

@@ -9,7 +9,8 @@ use super::lines::LINE;
 pub(crate) struct Prices<'a> {
     /// Open; 0 without a row.
     pub(crate) open: &'a [f64],
-    /// Last known close, 0 without one: the fill price, and the value of a ticker without a row.
+    /// Last known close; 0 if there is none. Fill price with [`Bidding::Default`](crate::Bidding),
+    /// and value of a ticker that has no row on the day.
     pub(crate) closes: &'a [f64],
     /// Value of a share at the open: the open, or the last close without a row.
     pub(crate) at_open: &'a [f64],

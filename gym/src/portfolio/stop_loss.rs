@@ -1,4 +1,4 @@
-//! The stop loss: a holding is sold when its price falls below a part of what was paid for it.
+//! The stop loss: sells a holding whose price falls below a fraction of its average purchase price.
 
 use backcast_market::PriceColumn;
 

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::contract::choice;
 
-/// Most warm snapshots.
+/// Maximum number of warm snapshots.
 const MOST_SNAPSHOTS: u32 = 1_024;
-/// Most ticks of a warm-up or an episode.
+/// Maximum ticks of a warm-up or an episode.
 const MOST_TICKS: u64 = 1 << 40;
 
 choice!(

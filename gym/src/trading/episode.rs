@@ -4,7 +4,7 @@ use backcast_sim::{CASH_PER_TICK, DepthLevel, Market, Side};
 
 use crate::contract::choice;
 
-/// Price levels of a book that one look reads while a position is valued at liquidation.
+/// Price levels of a book that are read to value a position at liquidation.
 const LEVELS: usize = 16;
 
 choice!(
@@ -93,7 +93,8 @@ pub(super) fn currency(market: &Market) -> f64 {
     market.config().tick_size / CASH_PER_TICK as f64
 }
 
-/// Returns what the book would pay for a position now, in cash units; negative to cover a short.
+/// Returns the amount that the book would pay for a position now, in cash units; negative to cover
+/// a short.
 pub(super) fn liquidation_value(market: &Market, symbol: u16, position: i32) -> i64 {
     let side = if position > 0 { Side::Buy } else { Side::Sell };
     let mut levels = [DepthLevel::default(); LEVELS];

@@ -32,17 +32,17 @@ pub enum TradingError {
     /// No sub-environment, or more than fit in memory.
     #[error("`num_envs` is {num_envs}, but must be 1 to {limit}: each takes about 90 KiB")]
     BadNumEnvs {
-        /// Number asked for.
+        /// Requested number.
         num_envs: usize,
-        /// Highest number.
+        /// Maximum number.
         limit: usize,
     },
     /// No agent, or more than a market takes.
     #[error("there are {agents} agents, but a market takes 1 to {limit}; change their number")]
     BadAgentCount {
-        /// Number asked for.
+        /// Requested number.
         agents: usize,
-        /// Highest number.
+        /// Maximum number.
         limit: usize,
     },
     /// A full-size order that exceeds the limit for one order.
@@ -83,7 +83,7 @@ pub enum TradingError {
         value: f64,
         /// Lowest number.
         low: f64,
-        /// Highest number.
+        /// Maximum number.
         high: f64,
         /// Scheme of the environment.
         scheme: ActionScheme,

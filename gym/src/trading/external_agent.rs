@@ -15,7 +15,8 @@ use super::{
 pub struct ExternalAgentConfig {
     /// Endowment and limits. [`allow_short`](Self::allow_short) overrides the short limit.
     pub account: AccountConfig,
-    /// Ticks between a decision and the arrival of its orders: 0 arrives first in the next tick.
+    /// Ticks between a decision and the arrival of its orders. 0 arrives at the start of the next
+    /// tick.
     pub latency_ticks: u32,
     /// Shares of a full-size order, at most the order limit.
     pub order_size: i32,
@@ -101,8 +102,8 @@ pub(super) struct Sent {
 
 /// The agent from outside, which sends the orders of one account.
 ///
-/// Its orders are checked by the market like those of any other agent. Sizes are clipped to the
-/// limits beforehand, so that an order is refused on arrival only if the state changed on its way.
+/// The market checks its orders like those of any other agent. Sizes are clipped to the limits
+/// beforehand. So an order is refused on arrival only if the state has changed meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalAgent {
     config: ExternalAgentConfig,
@@ -188,8 +189,8 @@ impl ExternalAgent {
         sent
     }
 
-    /// Writes which choices of a discrete scheme can have an effect now. Choices of others are
-    /// true.
+    /// Writes a mask of the choices of a discrete scheme that can have an effect now. Choices of
+    /// other schemes are true.
     pub(super) fn mask(&self, market: &Market, symbol: u16, out: &mut [bool]) {
         out.fill(true);
         let room = self.room(market, symbol);

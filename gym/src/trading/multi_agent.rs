@@ -15,7 +15,7 @@ use super::{
 };
 use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_length};
 
-/// Most agents.
+/// Maximum number of agents.
 const MOST_AGENTS: usize = 1_024;
 
 /// `K` agents that trade with each other and with the background agents of one market.
@@ -223,7 +223,7 @@ impl MultiAgentTradingEnv {
         self.setup.layout.entries()
     }
 
-    /// Returns where the numbers of one agent's action stand among those of all.
+    /// Returns the position of one agent's numbers among those of all agents.
     #[must_use]
     pub fn action_range(&self, agent: usize) -> std::ops::Range<usize> {
         let start = self.seats[..agent].iter().map(AgentSeat::action_len).sum();
@@ -236,8 +236,8 @@ impl MultiAgentTradingEnv {
         self.seats.iter().map(AgentSeat::action_len).sum()
     }
 
-    /// Returns which choices of one agent's discrete scheme can have an effect now, symbol by
-    /// symbol; empty for a continuous scheme.
+    /// Returns a mask of the choices of one agent's discrete scheme that can have an effect now,
+    /// symbol by symbol. It is empty for a continuous scheme.
     #[must_use]
     pub fn action_mask(&self, agent: usize) -> Vec<bool> {
         let choices = self.seats[agent].agent().config().actions.choices().unwrap_or(0);

@@ -67,7 +67,7 @@ impl EpisodeRunner {
         self.setup.observe(&self.market, 0, self.start_tick, out)
     }
 
-    /// Writes which choices of a discrete scheme can have an effect now.
+    /// Writes a mask of the choices of a discrete scheme that can have an effect now.
     pub(super) fn mask(&self, out: &mut [bool]) {
         self.seat.mask(&self.market, out);
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::contract::{EpisodeMetrics, EpisodeSums, StepOutcome};
 
-/// Fills of one step that a reward function sees.
+/// Maximum fills of one step that a reward function sees.
 const FILLS: usize = 64;
 
 /// Trading days of a year, for annualised metrics.
@@ -185,7 +185,8 @@ impl AgentSeat {
         }
     }
 
-    /// Writes which choices of a discrete scheme can have an effect now, symbol by symbol.
+    /// Writes a mask of the choices of a discrete scheme that can have an effect now, symbol by
+    /// symbol.
     pub(super) fn mask(&self, market: &Market, out: &mut [bool]) {
         let Some(choices) = self.agent.config().actions.choices() else { return };
         for (symbol, out) in (0..).zip(out.chunks_exact_mut(choices)) {

@@ -19,8 +19,8 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 ///
 /// # One step
 ///
-/// 1. The action becomes order requests of the agent's account. They arrive first in the next tick,
-///    or `latency_ticks` later, and meet the orders of all other agents in the book.
+/// 1. The action becomes order requests of the agent's account. They arrive at the start of the
+///    next tick, or `latency_ticks` later, and meet the orders of all other agents in the book.
 /// 2. The market runs `frame_skip` ticks, fewer at the end of the episode.
 /// 3. Observation, reward and information all describe the market after the last of them.
 ///
@@ -139,8 +139,8 @@ impl TradingEnv {
         self.setup.action_len()
     }
 
-    /// Returns which choices of a discrete scheme can have an effect now, symbol by symbol; empty
-    /// for a continuous scheme.
+    /// Returns a mask of the choices of a discrete scheme that can have an effect now, symbol by
+    /// symbol. It is empty for a continuous scheme.
     #[must_use]
     pub fn action_mask(&self) -> Vec<bool> {
         let choices = self.setup.scheme().choices().unwrap_or(0);

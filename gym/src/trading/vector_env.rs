@@ -17,7 +17,7 @@ use crate::contract::{
     check_length, spread, zeros,
 };
 
-/// Most sub-environments: 90 GiB of markets.
+/// Maximum number of sub-environments: 90 GiB of markets.
 const MOST_ENVS: usize = 1 << 20;
 /// Sub-environments that a thread takes from the rest at a time.
 const CHUNK: usize = 4;
@@ -294,7 +294,7 @@ impl TradingVectorEnv {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Writes the observation of one sub-environment as it is now. No allocation.
+    /// Writes the current observation of one sub-environment, without allocating.
     ///
     /// # Errors
     /// [`TradingError`] for a sub-environment that does not exist or was never reset, or a slice of
@@ -345,8 +345,8 @@ impl TradingVectorEnv {
         self.setup.action_len()
     }
 
-    /// Writes which choices of a discrete scheme can have an effect now, `[N, S, choices]`. No
-    /// allocation. A continuous scheme has an empty mask.
+    /// Writes a mask of the choices of a discrete scheme that can have an effect now, `[N, S,
+    /// choices]`. Allocates nothing. A continuous scheme has an empty mask.
     pub fn action_mask_into(&self, out: &mut [bool]) -> Result<(), TradingError> {
         let choices = self.setup.scheme().choices().unwrap_or(0);
         let each = usize::from(self.setup.market.symbols) * choices;

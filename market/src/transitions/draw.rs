@@ -106,7 +106,7 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// Batches drawn so far.
+    /// Returns the number of batches drawn so far.
     #[must_use]
     pub fn batches_drawn(&self) -> u64 {
         self.draws.batches
@@ -187,7 +187,7 @@ impl TransitionRing {
         self.believable(batch)
     }
 
-    /// Checks days and tokens, which index the panel: a peer may have written any number.
+    /// Checks days and tokens, which index the panel, since a peer may have written any number.
     fn believable(&self, batch: &TransitionBatch) -> Result<(), TransitionError> {
         check_days(&batch.days, &self.panel)?;
         check_tokens(&batch.tokens, self.shape.tickers, &self.panel)

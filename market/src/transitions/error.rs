@@ -18,7 +18,7 @@ pub enum TransitionError {
         what: &'static str,
         /// The size.
         value: usize,
-        /// The largest.
+        /// The largest allowed size.
         limit: usize,
     },
     /// A capacity below one transition per adding process.
@@ -26,9 +26,9 @@ pub enum TransitionError {
         "capacity is {capacity} for {lanes} adding processes; give at least one transition for each"
     )]
     BadCapacity {
-        /// Transitions asked for.
+        /// Requested transitions.
         capacity: u64,
-        /// Lanes asked for.
+        /// Requested lanes.
         lanes: u32,
     },
     /// A column of a batch with the wrong length.

@@ -48,7 +48,7 @@ pub struct Windows {
     pub history: usize,
     /// Days after it, `F`.
     pub future: usize,
-    /// Days before it that are copied in any case: lagged indicators look back further.
+    /// Days before it that are copied even without a history, for lagged indicators.
     pub lead: usize,
     /// The order of windows.
     pub layout: Layout,
@@ -262,7 +262,7 @@ impl TransitionRing {
     }
 }
 
-/// One side of a batch, to list its windows.
+/// Lists the windows of one side of a batch: of the states, or of the next states.
 #[derive(Clone, Copy)]
 struct Samples<'a> {
     plan: &'a MarketPlan,
@@ -307,8 +307,8 @@ impl Samples<'_> {
         }
     }
 
-    /// Sorts the windows of all cells `[S, B]`, for samples with different tickers. `known` is the
-    /// number of tickers of the panel.
+    /// Lists the windows of a batch in `windows`, in the order of the cells `[S, B]`. Needed if
+    /// samples have different tickers. `known` is the number of tickers of the panel.
     fn sort_by_slot(&self, known: usize, windows: &mut SortedWindows) {
         let MarketPlan { batch, own, ref unique, .. } = *self.plan;
         let mut slot_of = vec![0; known];

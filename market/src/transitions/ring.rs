@@ -23,7 +23,7 @@ use crate::{gather::SortedWindows, panel::Panel};
 pub struct TransitionOptions {
     /// Transitions kept over all lanes together, exactly.
     pub capacity: u64,
-    /// Processes that add at once, each with a share of the capacity: `1..=4096`.
+    /// Processes that may add at the same time, each with a share of the capacity: `1..=4096`.
     pub lanes: u32,
     /// Name that other processes attach to; `None` for a ring in private memory.
     pub name: Option<String>,
@@ -154,7 +154,7 @@ impl TransitionRing {
     }
 
     /// Joins a ring by name. `panel` is the panel of its creator, or `None` to attach to that panel
-    /// by name. The end of futures and the lag of indicators are those of the creator.
+    /// by name. The end of future windows and the lag of indicators are those of the creator.
     pub fn attach(
         base: &Base,
         name: &str,
@@ -323,7 +323,7 @@ impl TransitionRing {
         (0..self.ring.lanes()).map(|lane| self.lane_view(lane)).collect()
     }
 
-    /// Returns the most transitions that are kept.
+    /// Returns the maximum number of transitions.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity

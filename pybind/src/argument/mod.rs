@@ -22,7 +22,8 @@ pub(crate) use self::text::{closest, repr_of, shown, text_of};
 pub(crate) use self::unexpected::{class, function, method, refuse_unexpected};
 use crate::error::{ErrorClass, Failure, bad_argument, refuses_value};
 
-/// Argument of a call, before its type is checked.
+/// Converted argument of a call. [`get`](Self::get) returns its value or the error of the
+/// conversion.
 pub(crate) enum Argument<T> {
     Value(T),
     /// Left out.
@@ -56,7 +57,7 @@ impl<T> Argument<T> {
         !matches!(self, Self::Missing)
     }
 
-    /// Returns `default` if the argument was left out.
+    /// Returns the argument, or `default` if it was left out.
     pub(crate) fn or(self, default: impl Into<Self>) -> Self {
         match self {
             Self::Missing => default.into(),
@@ -93,7 +94,7 @@ impl From<i64> for Argument<i128> {
     }
 }
 
-/// Type that an [`Argument`] converts to.
+/// Type of the value of an [`Argument`].
 pub(crate) trait FromArgument: Sized {
     /// Returns the value if it is of this type. Propagates exceptions that do not concern the
     /// value.
@@ -275,7 +276,7 @@ pub(crate) fn axes_of<T: TryFrom<i128>>(given: &Bound<'_, PyAny>) -> PyResult<Op
     Ok(axes.collect::<PyResult<Vec<Option<T>>>>()?.into_iter().collect())
 }
 
-/// Returns an argument of any type that must be given.
+/// Returns a required argument of any type, or the error that it is missing.
 pub(crate) fn required<'a, 'py>(
     given: Option<&'a Bound<'py, PyAny>>,
     what: &str,

@@ -29,7 +29,7 @@ impl Allocator {
             .map_err(|error| self.array_failure(py, error, dtype, shape))
     }
 
-    /// Allocates `len` zeros. A length of `None` cannot be addressed.
+    /// Allocates `len` zeros. `None` is a length that cannot be addressed, and fails.
     pub(crate) fn zeros<V: Clone + Default>(self, len: Option<usize>) -> Result<Vec<V>, Failure> {
         let mut zeros = Vec::new();
         match len {

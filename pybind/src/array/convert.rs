@@ -62,7 +62,8 @@ fn bfloat16(py: Python<'_>) -> PyResult<Bound<'_, PyArrayDescr>> {
     Ok(made.bind(py).clone())
 }
 
-/// Whether an array of `have` holds elements of `dtype`: the bits of bfloat16 may be `uint16`.
+/// Returns whether an array of `have` holds elements of `dtype`. The bits of bfloat16 may be
+/// `uint16`.
 pub(crate) fn is_of(have: &Bound<'_, PyArrayDescr>, dtype: DType) -> PyResult<bool> {
     let py = have.py();
     Ok(have.is_equiv_to(&descr(py, dtype)?)
@@ -446,7 +447,7 @@ fn does_not_fit(value: impl Display, target: Target<'_>, (low, high): (i128, i12
     target.refuse(format!("value {value} does not fit {code}; give {low} to {high}"))
 }
 
-/// Returns the least and the largest value of an integer dtype.
+/// Returns the smallest and the largest value of an integer dtype, or `None` for other dtypes.
 fn limits(dtype: DType) -> Option<(i128, i128)> {
     Some(match dtype {
         DType::U8 => (0, u8::MAX.into()),

@@ -96,9 +96,10 @@ impl PlainDtype {
         let place = ptr::from_mut(&mut number);
         // SAFETY:
         // - A scalar of at most eight bytes: `new` was told so, and the class was compared.
-        // - Looking: its value follows the object's header, as NumPy's public header lays it out
-        //   and `new` has tried; headers are multiples of eight bytes, so no padding comes between.
-        // - Asking: NumPy stores the value at `place`, which is aligned for any of the dtypes.
+        // - If `direct`: the value follows the object's header, as NumPy's public headers say;
+        //   `new` compares such a read with NumPy's own. Headers are multiples of eight bytes, so
+        //   no padding comes between.
+        // - Otherwise: NumPy stores the value at `place`, which is aligned for any of the dtypes.
         // - Attached: `value` is bound to the interpreter.
         unsafe {
             if self.direct {

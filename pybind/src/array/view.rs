@@ -137,9 +137,11 @@ pub(crate) struct FillGuard<'a> {
 }
 
 impl ReusedArrays {
+    /// Takes over the arrays that calls will fill.
+    ///
     /// # Panics
     ///
-    /// If they are more than a call has arrays.
+    /// If there are more than [`MAX_ARRAYS`].
     pub(crate) fn new<'py>(arrays: impl IntoIterator<Item = FreshArray<'py>>) -> Self {
         let counted = |mut array: FreshArray<'py>| {
             let bytes = array.bytes_mut().len();

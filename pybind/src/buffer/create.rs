@@ -85,7 +85,7 @@ impl ReplayBuffer {
     /// Warns
     /// -----
     /// UserWarning
-    ///     If more than twice the bytes asked for had to be allocated, as wide columns of odd sizes
+    ///     If more than twice the requested bytes had to be allocated, as wide columns of odd sizes
     ///     demand.
     ///
     /// Examples

@@ -241,8 +241,7 @@ impl ReplayBuffer {
 
     /// Remove the ring's name, even if it is persistent. Processes that have it open keep it.
     ///
-    /// Nothing happens where the name is gone or another ring's by now, and where there never was
-    /// one.
+    /// Does nothing if the ring has no name, or if the name is gone or belongs to another ring.
     ///
     /// Raises
     /// ------

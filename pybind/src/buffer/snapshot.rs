@@ -1,4 +1,4 @@
-//! Snapshots of a ring: saving beside its writers, loading as a ring, opening read-only.
+//! Snapshots of a ring: saving while it is written, loading as a ring, opening read-only.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -45,9 +45,11 @@ impl From<ClientError> for Failure {
 
 /// Client of the daemon that manages the rings of a directory.
 ///
-/// Made by :func:`backcast.connect`. Each call opens a connection: the daemon may be restarted
-/// between calls, and nothing is held between them. A context manager. Rings that it creates or
-/// joins are ordinary rings, which need neither the client nor the daemon afterwards.
+/// :func:`backcast.connect` returns it. Each call opens a connection of its own, so the daemon may
+/// be restarted between calls. The client holds nothing between calls. It is a context manager.
+///
+/// A ring that it returns is an ordinary ring, which needs neither the client nor the daemon
+/// afterwards.
 ///
 /// Examples
 /// --------

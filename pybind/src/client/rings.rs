@@ -27,8 +27,8 @@ impl Client {
     /// schema : Schema or dict
     ///     The columns, as for :meth:`ReplayBuffer.create`.
     /// capacity : int or str
-    ///     Transitions, or bytes as text. A daemon that shrinks may give less: see ``capacity`` of
-    ///     the buffer.
+    ///     Transitions, or bytes as text. With ``--when-full shrink`` the daemon may grant less:
+    ///     see ``capacity`` of the buffer.
     /// lanes : int, default 1
     ///     Single-writer lanes; these and the following are as for :meth:`ReplayBuffer.create`.
     /// exist : {"error", "attach", "replace"}, default "error"
@@ -143,19 +143,19 @@ impl Client {
 
     /// Make a ring larger within the daemon's budget, while it is written and read.
     ///
-    /// As :meth:`ReplayBuffer.resize`, which does not ask. The larger memory has to fit beside the
-    /// old. A ring that was evicted is brought back for it.
+    /// Like :meth:`ReplayBuffer.resize`, but only if the larger memory fits the budget beside the
+    /// old one. The daemon restores an evicted ring first.
     ///
     /// Parameters
     /// ----------
     /// name : str
     ///     Name of the ring.
     /// capacity : int or str
-    ///     Transitions over all lanes, or bytes as text (``"16GiB"``): more than there is. A daemon
-    ///     that shrinks may give less.
+    ///     Transitions over all lanes, or bytes as text (``"16GiB"``); not less than the present
+    ///     capacity. With ``--when-full shrink`` the daemon may grant less.
     /// timeout : float, default 10.0
-    ///     Seconds that the daemon waits for writers to move their lanes, at most an hour; they
-    ///     move later by themselves.
+    ///     Seconds that the daemon waits for writers to relocate their lanes, at most an hour. The
+    ///     rest are relocated later, at their writers' next appends.
     ///
     /// Returns
     /// -------
@@ -167,11 +167,11 @@ impl Client {
     /// Raises
     /// ------
     /// OverBudgetError
-    ///     If it does not fit; the ring is as it was.
+    ///     If the larger ring exceeds the daemon's budget; the ring is unchanged.
     /// NotFoundError
     ///     If there is no such ring.
     /// ArgumentError
-    ///     If the capacity is less than there is.
+    ///     If the capacity is less than the present one.
     /// InUseError
     ///     If another process resizes the ring, or an earlier resize to another size is not
     ///     finished.

@@ -57,7 +57,7 @@ pub(crate) fn seed_of(value: &Bound<'_, PyAny>, num_envs: Option<usize>) -> Resu
 }
 
 impl Seed {
-    /// Returns the streams that a reset begins; without a seed they go on.
+    /// Returns the streams that a reset begins. Without a seed they continue.
     pub(crate) fn streams(given: Option<&Self>) -> ResetSeed<'_> {
         match given {
             None => ResetSeed::Keep,

@@ -109,7 +109,7 @@ impl From<LimiterError> for Failure {
     }
 }
 
-/// Returns the class of what ended a wait for the rate limiter.
+/// Returns the class of the error that ended a wait for the rate limiter.
 fn class_of_limit(error: &LimitError) -> ErrorClass {
     match error {
         LimitError::TimedOut(_) => ErrorClass::RateLimitTimeout,

@@ -185,7 +185,7 @@ impl Lease {
 
     /// Every window of consecutive rows, in place, as one strided view.
     ///
-    /// Windows are of rows and not of episodes: look at ``episode`` and ``flags``.
+    /// Windows may cross ends of episodes: ``episode`` and ``flags`` tell where.
     ///
     /// Parameters
     /// ----------

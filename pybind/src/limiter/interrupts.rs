@@ -26,7 +26,7 @@ impl<'a> Interrupts<'a> {
         Self { long, closing, raised: None, closed: false }
     }
 
-    /// Whether to end the wait. Called with the interpreter released.
+    /// Returns whether to end the wait. Called with the interpreter released.
     pub(crate) fn ask(&mut self) -> bool {
         let text = self.long.as_ref().and_then(|long| long.take());
         self.raised = Python::attach(|py| {
@@ -37,7 +37,7 @@ impl<'a> Interrupts<'a> {
         self.closed || self.raised.is_some()
     }
 
-    /// Returns what ended the wait, if that was one of these.
+    /// Returns the interrupt that ended the wait as an error, if there was one.
     pub(crate) fn finish(self, label: &str) -> Result<(), Failure> {
         match self.raised {
             Some(raised) => Err(raised.into()),

@@ -17,7 +17,7 @@ use crate::argument::{Argument, no_constructor, required, whole, wrong_type};
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::Handle;
 
-/// Most transitions that a limiter counts.
+/// Maximum number of transitions that a limiter counts.
 const MOST: u64 = (1 << 48) - 1;
 
 /// Limits between the transitions that writers insert and the items that samplers draw.

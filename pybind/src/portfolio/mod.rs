@@ -311,7 +311,7 @@ impl PortfolioBatch {
         }
     }
 
-    /// Words an error for one portfolio, or for several.
+    /// Words an error for a single portfolio or for several ones.
     fn reworded(&self, error: PortfolioError) -> Failure {
         if self.num_envs.is_some() {
             error.into()

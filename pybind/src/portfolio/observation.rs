@@ -79,10 +79,11 @@ pub(crate) struct ObservationForm {
     reused: Option<PyOnceLock<ReusedArrays>>,
     /// Arrays of earlier observations.
     pool: ArrayPool,
-    /// `None` if no history is shown, or if it is part of a flat observation.
+    /// Histories as arrays of their own. `None` if no history is shown, or if it is part of a flat
+    /// observation.
     histories: Option<Histories>,
     history_shape: [usize; 3],
-    /// Whether a step is shorter than releasing the interpreter.
+    /// Whether a step takes less time than releasing the interpreter.
     brief: bool,
 }
 

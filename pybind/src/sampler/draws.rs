@@ -263,7 +263,7 @@ impl SharedSampler {
         });
     }
 
-    /// Asks the sampler, or the iterator that has it.
+    /// Calls `here` on the sampler, or `ahead` on the iterator that has it.
     pub(super) fn asked<R>(
         &self,
         here: impl FnOnce(&CoreSampler) -> R,

@@ -58,7 +58,7 @@ pub(crate) struct TransitionRing {
     ring: Handle<CoreRing>,
     /// Locked briefly, also with the ring locked; never while waiting or running Python code.
     state: Mutex<State>,
-    /// How to make an empty private ring with other sizes.
+    /// Options for making an empty private ring of other sizes.
     empty_ring: Option<EmptyRing>,
     panel: Panel,
     names: Arc<BatchNames>,

@@ -84,7 +84,7 @@ impl Writer {
     }
 }
 
-/// Whether an append that did not wait would have had to.
+/// Returns whether an append that did not wait would have had to.
 fn waits(error: &AppendError) -> bool {
     let limited = |error: &LimitError| matches!(error, LimitError::Interrupted { .. });
     match error {

@@ -43,7 +43,7 @@ struct CallSite {
     /// Tuple that the interpreter keeps for the line. Holding a reference prevents reuse of its
     /// address.
     names: Py<PyTuple>,
-    /// `None` if one of them is not the full name of a column.
+    /// Columns of the keywords. `None` if one of them is not the full name of a column.
     keywords: Option<Box<[Keyword]>>,
 }
 
@@ -57,7 +57,8 @@ enum Keyword {
 }
 
 impl FastArguments {
-    /// Returns `None` if the schema has more than [`MOST_COLUMNS`] columns.
+    /// Makes the fast arguments of a schema, or `None` if it has more than [`MOST_COLUMNS`]
+    /// columns.
     pub(crate) fn of(py: Python<'_>, schema: &Schema) -> PyResult<Option<Self>> {
         if schema.columns().len() > MOST_COLUMNS {
             return Ok(None);

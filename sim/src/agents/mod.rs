@@ -35,7 +35,7 @@ enum Mind {
 #[derive(Clone, Copy, Debug)]
 struct Background {
     stream: RandomStream,
-    /// Hash of its identity: decides its turn within a tick.
+    /// Hash of its identity, which decides its turn within a tick.
     identity: u64,
     archetype: Archetype,
     symbol: u16,
@@ -63,7 +63,7 @@ impl Clone for Agents {
 }
 
 impl Background {
-    /// Key of its stream: independent of how many other agents there are.
+    /// Returns the key of its stream, which does not depend on the other agents.
     const fn index(&self) -> u64 {
         (self.archetype as u64) << 48 | (self.symbol as u64) << 32 | self.ordinal as u64
     }
@@ -141,7 +141,8 @@ impl Agents {
         agent.map(|agent| agent.archetype)
     }
 
-    /// Returns the sort key of an agent's turn: a hash of the tick and its identity, then itself.
+    /// Returns the sort key of an agent's turn: a hash of the tick and the agent's identity, with
+    /// the agent's number in the low 16 bits.
     #[inline]
     pub(crate) fn turn(&self, agent: u16, tick: u64) -> u64 {
         let hash = mix(tick ^ self.list[usize::from(agent)].identity);
@@ -153,7 +154,7 @@ impl Agents {
         self.list[usize::from(agent)].account
     }
 
-    /// Lets one agent act; returns the ticks until its next action.
+    /// Lets one agent act, and returns the ticks until its next action.
     #[inline]
     pub(crate) fn act(&mut self, agent: u16, desk: &mut AgentDesk<'_>) -> u64 {
         let Self { population, list } = self;

@@ -58,7 +58,7 @@ pub enum OrderKind {
     PostOnly,
 }
 
-/// A new order, as the book takes it.
+/// A new order for the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
     /// Account that sends it.
@@ -153,7 +153,7 @@ pub enum Removal {
     OutOfWindow,
 }
 
-/// Receives what happens in a book, in order.
+/// Receives the events of a book in order.
 pub trait BookEvents {
     /// Takes one trade.
     fn traded(&mut self, fill: BookFill);
@@ -174,7 +174,7 @@ pub struct BookOutcome {
     pub id: u32,
 }
 
-/// Why the book refused a new order. Nothing has changed then.
+/// Why the book refused a new order. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BookReject {
     /// A post-only order would have traded at once.
@@ -196,7 +196,7 @@ struct PriceLevel {
 
 const NO_ORDERS: PriceLevel = PriceLevel { head: NIL, tail: NIL, quantity: 0 };
 
-/// The book. Size: 8 bytes a level and 24 bytes an order.
+/// Limit order book of one symbol. Takes 8 bytes per level and 24 bytes per order.
 #[derive(Debug)]
 pub struct Book {
     base: i32,
@@ -226,9 +226,9 @@ impl Clone for Book {
 }
 
 impl Book {
-    /// Most levels of a window.
+    /// Maximum number of levels of a window.
     pub const MAX_LEVELS: usize = Bitmap::BITS;
-    /// Most orders of a slab.
+    /// Maximum number of orders of a slab.
     pub const MAX_ORDERS: usize = NIL as usize - 1;
 
     /// Creates an empty book of `levels` prices around `centre` and room for `orders` orders.
@@ -273,7 +273,7 @@ impl Book {
         self.expelled = 0;
     }
 
-    /// Lowest price of the window; the window never reaches below 1.
+    /// Returns the lowest price of a window around `centre`, at least 1.
     fn base_for(&self, centre: i32) -> i32 {
         centre.saturating_sub(self.levels.len() as i32 / 2).clamp(1, MAX_PRICE)
     }
@@ -363,10 +363,10 @@ impl Book {
         self.next_id
     }
 
-    /// Takes an order: trades what crosses, then rests, drops or refuses the remainder.
+    /// Processes a new order: trades the part that crosses, then rests, drops or refuses the rest.
     ///
-    /// A resting order of the same owner in the way is cancelled and the incoming one goes on.
-    /// `O(1)` for each order met.
+    /// Cancels a resting order of the same owner instead of trading with it. `O(1)` for each order
+    /// met.
     ///
     /// # Errors
     /// [`BookReject`], before anything changes.
@@ -402,7 +402,7 @@ impl Book {
         Ok(outcome)
     }
 
-    /// Cancels the order in `slot`; false if the slot is free.
+    /// Cancels the order in `slot`. Returns false if the slot is free.
     #[inline]
     pub fn cancel(&mut self, slot: u16, events: &mut impl BookEvents) -> bool {
         self.remove(slot, Removal::Cancelled, events)
@@ -455,7 +455,7 @@ impl Book {
         (level < self.levels.len()).then_some(level)
     }
 
-    /// Tells whether an order of `side` limited at `limit`, a level, would trade at once.
+    /// Returns whether an order of `side` limited at `limit`, a level, would trade immediately.
     fn crosses(&self, side: Side, limit: i64) -> bool {
         match side {
             Side::Buy => self.asks.lowest().is_some_and(|ask| ask as i64 <= limit),

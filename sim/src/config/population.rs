@@ -39,15 +39,15 @@ impl Archetype {
 /// Background agents of one symbol. Times are ticks, quantities shares, prices price ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Population {
-    /// Quote both sides.
+    /// Agents that quote both sides.
     pub maker: MakerConfig,
-    /// Trade at random.
+    /// Agents that trade at random.
     pub noise: NoiseConfig,
-    /// Trade towards a private valuation.
+    /// Agents that trade towards a private valuation.
     pub value: ValueConfig,
-    /// Follow or fade an indicator.
+    /// Agents that follow or fade an indicator.
     pub signal: SignalConfig,
-    /// Work large parent orders.
+    /// Agents that execute large parent orders.
     pub executor: ExecutorConfig,
     /// Cash of one agent at the start, in cash units.
     pub cash: i64,
@@ -63,28 +63,28 @@ pub struct Population {
 /// `mid - skew * inventory + flow_shift * flow`, `flow` the recent signed volume.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MakerConfig {
-    /// Makers.
+    /// Number of makers.
     pub count: u16,
     /// Mean ticks between requotes.
     pub wait: f64,
-    /// Half-spread in a market that does not move.
+    /// Half-spread while the price does not move.
     pub half_spread: f64,
     /// Half-spread per unit of volatility.
     pub spread_per_vol: f64,
-    /// Shift against inventory, price ticks a share.
+    /// Shift against inventory, in price ticks per share.
     pub skew: f64,
-    /// Shift with recent signed flow, price ticks a share.
+    /// Shift with recent signed flow, in price ticks per share.
     pub flow_shift: f64,
     /// Distance between the levels of a quote.
     pub level_step: f64,
-    /// Shares at the first level; each further level has half as many again.
+    /// Shares at the first level. Each further level has half of it more.
     pub size: f64,
 }
 
 /// Noise traders draw market orders, limit orders and cancels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseConfig {
-    /// Noise traders.
+    /// Number of noise traders.
     pub count: u16,
     /// Mean ticks between actions.
     pub wait: f64,
@@ -108,17 +108,17 @@ pub struct NoiseConfig {
 /// a slowly renewed personal error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueConfig {
-    /// Value traders.
+    /// Number of value traders.
     pub count: u16,
-    /// Mean ticks between looks.
+    /// Mean ticks between actions.
     pub wait: f64,
     /// Shares of target position at a gap of one per cent.
     pub strength: f64,
-    /// Standard deviation of the personal error, of the logarithm.
+    /// Standard deviation of the relative error of a valuation.
     pub error_sd: f64,
     /// Mean ticks between renewals of the error.
     pub error_ticks: f64,
-    /// Weight of the market price in the valuation, `0..1`: beliefs that learn from price.
+    /// Weight of the market price in the valuation, `0..1`.
     pub learning: f64,
     /// Largest order.
     pub slice: f64,
@@ -129,15 +129,15 @@ pub struct ValueConfig {
 /// Signal traders follow or fade an indicator at a horizon of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SignalConfig {
-    /// Signal traders.
+    /// Number of signal traders.
     pub count: u16,
-    /// Mean ticks between looks.
+    /// Mean ticks between actions.
     pub wait: f64,
     /// Shortest horizon; horizons are log-uniform.
     pub horizon_low: f64,
     /// Longest horizon.
     pub horizon_high: f64,
-    /// Share that follows the indicator; the rest fades it.
+    /// Fraction of the traders that follow the indicator; the others fade it.
     pub followers: f64,
     /// Signal strength, in standard deviations, from which a trader acts.
     pub threshold: f64,
@@ -150,7 +150,7 @@ pub struct SignalConfig {
 /// Executors work Pareto-distributed parent orders in slices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExecutorConfig {
-    /// Executors.
+    /// Number of executors.
     pub count: u16,
     /// Mean ticks between slices.
     pub wait: f64,
@@ -164,7 +164,7 @@ pub struct ExecutorConfig {
     pub parent_maximum: f64,
     /// Median size of a slice.
     pub slice: f64,
-    /// Share of slices that cross the spread; the rest joins the touch.
+    /// Fraction of the slices that cross the spread; the others join the touch.
     pub aggressive: f64,
 }
 
@@ -187,7 +187,7 @@ impl Population {
         self.counts().iter().map(|(_, count)| u32::from(*count)).sum()
     }
 
-    /// Returns this population with `total` agents in (nearly) the same proportions.
+    /// Returns this population with `total` agents in nearly the same proportions.
     ///
     /// Every archetype that had an agent keeps at least one. Makers quote as many shares together
     /// as before and single agents act less often, so that the market stays as active.

@@ -192,8 +192,8 @@ impl Market {
         self.newsroom.reset(stream, config.news.market_per_day, 0);
     }
 
-    /// Derives every random stream from another seed and keeps the state: how a warm snapshot
-    /// becomes a new episode.
+    /// Derives every random stream from another seed and keeps the state, to make a new episode of
+    /// a warm snapshot.
     pub fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.slot_key = key(seed, StreamRole::SlotTurn, 0);
@@ -248,7 +248,7 @@ impl Market {
         }
     }
 
-    /// Sends a request; it arrives after the slot's latency, first thing in its tick.
+    /// Sends a request, which arrives after the slot's latency, at the start of a tick.
     ///
     /// Returns the request's number, which its [`SlotReport`] carries.
     ///
@@ -291,7 +291,7 @@ impl Market {
         Ok(number)
     }
 
-    /// Works the requests that arrive in this tick, slot by slot.
+    /// Processes the requests that arrive in this tick, slot by slot.
     ///
     /// A slot's turn depends on the seed, the tick and its number alone: no slot has an advantage
     /// over many ticks, and another slot does not change who of two is first.

@@ -26,13 +26,13 @@ pub struct DepthLevel {
 /// Totals of the background agents of one archetype in one symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTotals {
-    /// Agents.
+    /// Number of agents.
     pub agents: u32,
     /// Shares held long, summed over agents.
     pub long: i64,
     /// Shares held short, summed over agents; positive.
     pub short: i64,
-    /// Open orders.
+    /// Number of open orders.
     pub open_orders: u64,
     /// Profit at the mid-price since the start, fees and borrowing deducted, in cash units.
     pub profit: i64,
@@ -154,8 +154,8 @@ impl Market {
         &self.tape(symbol).orders
     }
 
-    /// Fills `levels` with the occupied levels of one side from the touch outwards; returns how
-    /// many there are. The rest is zeroed.
+    /// Fills `levels` with the occupied levels of one side from the touch outwards, and zeroes the
+    /// rest. Returns the number of occupied levels.
     pub fn depth(&self, symbol: u16, side: Side, levels: &mut [DepthLevel]) -> usize {
         levels.fill(DepthLevel::default());
         let mut count = 0;
@@ -226,10 +226,10 @@ impl Market {
         Ok(&self.slot(slot)?.fills)
     }
 
-    /// Returns what became of a slot's requests that arrived in the last tick.
+    /// Returns the results of a slot's requests that arrived in the last tick.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn reports(&self, slot: usize) -> Result<&[SlotReport], OrderReject> {
         Ok(&self.slot(slot)?.reports)
     }
@@ -237,7 +237,7 @@ impl Market {
     /// Returns a slot's totals since the start.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn totals(&self, slot: usize) -> Result<SlotTotals, OrderReject> {
         Ok(self.slot(slot)?.totals)
     }
@@ -245,7 +245,7 @@ impl Market {
     /// Returns a slot's last fill.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn last_fill(&self, slot: usize) -> Result<Option<SlotFill>, OrderReject> {
         Ok(self.slot(slot)?.last_fill)
     }
@@ -253,7 +253,7 @@ impl Market {
     /// Returns a slot's cash in cash units.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn cash(&self, slot: usize) -> Result<i64, OrderReject> {
         self.slot(slot).map(|_| self.ledger.cash(slot as u16))
     }
@@ -261,7 +261,7 @@ impl Market {
     /// Returns a slot's position in shares.
     ///
     /// # Errors
-    /// As [`Market::fills`], for symbols too.
+    /// See [`Market::fills`], for symbols too.
     pub fn position(&self, slot: usize, symbol: u16) -> Result<i32, OrderReject> {
         self.slot(slot)?;
         self.known(symbol)?;
@@ -270,10 +270,10 @@ impl Market {
 
     /// Returns a slot's cash plus its positions at the mid-price, in cash units.
     ///
-    /// The mid-price may be half a tick, which is 50 cash units a share: exact.
+    /// The value is exact, since half a tick is 50 cash units per share.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn equity(&self, slot: usize) -> Result<i64, OrderReject> {
         let cash = self.cash(slot)?;
         let value = |symbol: u16| {
@@ -287,7 +287,7 @@ impl Market {
     /// Returns a slot's equity at the start of the episode, in cash units.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn initial_equity(&self, slot: usize) -> Result<i64, OrderReject> {
         let account = self.slot(slot)?.config.account;
         let shares = i64::from(account.shares) * i64::from(self.symbols());
@@ -298,25 +298,25 @@ impl Market {
     /// Returns a slot's profit on closed positions, fees excluded, in cash units.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn realised(&self, slot: usize) -> Result<i64, OrderReject> {
         Ok(self.slot(slot)?.realised())
     }
 
-    /// Returns what a slot's open position in one symbol cost, fees excluded, in cash units.
+    /// Returns the cost of a slot's open position in one symbol without fees, in cash units.
     ///
     /// # Errors
-    /// As [`Market::position`].
+    /// See [`Market::position`].
     pub fn cost(&self, slot: usize, symbol: u16) -> Result<i64, OrderReject> {
         let slot = self.slot(slot)?;
         self.known(symbol)?;
         Ok(slot.cost(symbol))
     }
 
-    /// Returns the requests of a slot that are on their way.
+    /// Returns the number of a slot's requests that are on their way.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn in_flight(&self, slot: usize) -> Result<usize, OrderReject> {
         Ok(self.slot(slot)?.pending.len())
     }
@@ -324,7 +324,7 @@ impl Market {
     /// Returns the shares that a slot's requests on their way would buy and sell in one symbol.
     ///
     /// # Errors
-    /// As [`Market::position`].
+    /// See [`Market::position`].
     pub fn pending_shares(&self, slot: usize, symbol: u16) -> Result<(i64, i64), OrderReject> {
         let slot = self.slot(slot)?;
         self.known(symbol)?;
@@ -347,7 +347,7 @@ impl Market {
     /// included, in cash units.
     ///
     /// # Errors
-    /// As [`Market::fills`].
+    /// See [`Market::fills`].
     pub fn pending_cash(&self, slot: usize) -> Result<i64, OrderReject> {
         let mut cash = 0_i128;
         for pending in &self.slot(slot)?.pending {

@@ -16,7 +16,7 @@ use crate::{
     tape::{MarketOrder, Tape},
 };
 
-/// Submissions of one account in one tick for which the tape has room.
+/// Submissions per account and tick for which the tape has room.
 const ORDERS_PER_ACCOUNT: usize = 4;
 
 /// Book, call auction and public record of one symbol.
@@ -70,7 +70,7 @@ impl Venue {
         self.tape.reset(config.initial_price, &config.arousal);
     }
 
-    /// Opens the symbol for the orders of one turn.
+    /// Borrows what the orders of one turn need: book, auction, tape, ledger and slots.
     #[inline]
     pub(crate) fn pit<'a>(
         &'a mut self,
@@ -91,7 +91,7 @@ impl Venue {
         }
     }
 
-    /// Holds the call auction of this tick and drops what did not trade.
+    /// Holds the call auction of this tick, and drops the orders that did not trade.
     pub(crate) fn call(&mut self, symbol: u16, now: u64, ledger: &mut Ledger, slots: &mut [Slot]) {
         let Some(auction) = self.auction.as_mut() else { return };
         let cleared = auction.clear(self.tape.last_price);

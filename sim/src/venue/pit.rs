@@ -10,12 +10,12 @@ use crate::{
     tape::{MarketOrder, Tape},
 };
 
-/// Price ticks that a marketable order of a background agent may walk through the book.
+/// Maximum price ticks that a marketable order of a background agent walks through the book.
 const MOST_SLIP: i32 = 50;
 /// Price ticks beyond the touch from which the worst price of an order is looked up in the book.
 const NEAR: i32 = 64;
 
-/// Names an open order; stays unique until 2^32 orders have come to its symbol.
+/// Identifies an open order. Unique until 2^32 orders have come to its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderId {
     /// Symbol.
@@ -46,7 +46,7 @@ pub(crate) struct Pit<'a> {
     pub(crate) slots: &'a mut [Slot],
 }
 
-/// Applies what a book reports to the ledger, the tape and the slots.
+/// Applies the events of a book to the ledger, the tape and the slots.
 struct Settlement<'a> {
     pub(super) symbol: u16,
     pub(super) now: u64,
@@ -115,7 +115,7 @@ impl Pit<'_> {
         }
     }
 
-    /// Splits the book from those that hear of its events.
+    /// Splits the book from the receivers of its events.
     #[inline]
     fn split(&mut self) -> (&mut Book, Settlement<'_>) {
         let settlement = Settlement {
@@ -182,7 +182,7 @@ impl Pit<'_> {
         Ok(Placed { filled: 0, resting: Some(id) })
     }
 
-    /// Highest price at which a marketable buy limited at `price` would trade now.
+    /// Returns the highest price at which a marketable buy limited at `price` would trade now.
     #[inline]
     fn worst_price(&self, price: i32, quantity: i32) -> i32 {
         let Some(ask) = self.book.best_ask() else {
@@ -280,13 +280,13 @@ impl AgentDesk<'_> {
         self.pit.tape
     }
 
-    /// Fundamental value in price ticks.
+    /// Returns the fundamental value in price ticks.
     #[inline]
     pub(crate) const fn value(&self) -> f64 {
         self.value
     }
 
-    /// Tilt of the side of noise orders by news, -1 to 1.
+    /// Returns the tilt of the side of noise orders by news, -1 to 1.
     #[inline]
     pub(crate) const fn sentiment_tilt(&self) -> f64 {
         self.tilt
@@ -311,7 +311,7 @@ impl AgentDesk<'_> {
         self.pit.book.best_ask()
     }
 
-    /// Best price of the other side, or one beyond the last mid-price if it is empty.
+    /// Returns the best price of the other side, or one beyond the last mid-price if it is empty.
     #[inline]
     pub(crate) fn opposite(&self, side: Side) -> i32 {
         match side {
@@ -320,7 +320,7 @@ impl AgentDesk<'_> {
         }
     }
 
-    /// Price that joins the best on `side`, or betters it by one where the spread allows.
+    /// Returns the price that joins the best on `side`, or betters it by one if the spread allows.
     #[inline]
     pub(crate) fn join(&self, side: Side, better: bool) -> i32 {
         let across = self.opposite(side);
@@ -332,7 +332,7 @@ impl AgentDesk<'_> {
         if (across - improved) * side.sign() > 0 { improved } else { own }
     }
 
-    /// Sends an order. Refused orders are dropped: a background agent tries again at its next turn.
+    /// Sends an order. Drops a refused order: a background agent tries again at its next turn.
     #[inline]
     pub(crate) fn place(&mut self, side: Side, kind: OrderKind, price: i32, quantity: i32) {
         let _refused = self.pit.submit(self.account, side, kind, price, quantity).is_err();

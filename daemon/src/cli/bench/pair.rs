@@ -23,7 +23,8 @@ use crate::cli::signals::Signals;
 const READY: &str = "ready";
 /// Appends between two checks of the end.
 const APPENDS: u64 = 64;
-/// Time-out for the start: an interpreter may take seconds on a busy machine.
+/// Time-out for each line of the writer's process. The first one comes after an interpreter has
+/// started, which may take seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PIECE: Duration = Duration::from_millis(20);
 
@@ -132,7 +133,7 @@ impl Second {
 
 impl Drop for Second {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -182,7 +183,7 @@ pub(super) fn run(
     Ok(PairRates { written_per_s: per_second(written.rows, took), sampled_per_s })
 }
 
-/// The writer's process: appends from the first byte on stdin until its end.
+/// Runs the writer's process, which appends from the first byte on stdin until its end.
 pub(super) fn write(
     base: &Base,
     name: &str,

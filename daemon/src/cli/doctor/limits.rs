@@ -28,7 +28,8 @@ impl RingExtent {
     }
 }
 
-/// A writer maps a lane twice, for reading and for writing.
+/// Returns the mappings that a writer needs for a lane, which it maps twice: for reading and for
+/// writing.
 fn maps_per_lane(columns: u64) -> u64 {
     columns.saturating_add(MAPS_BESIDE_COLUMNS).saturating_mul(2)
 }

@@ -13,13 +13,14 @@ pub(crate) struct Space {
 
 /// Source of facts about a machine.
 pub(crate) trait MachineFacts {
-    /// Reads a text file, mostly of `/proc` and `/sys`. `None` if it is missing or unreadable.
+    /// Reads a text file, mostly of `/proc` and `/sys`. Returns `None` if it is missing or
+    /// unreadable.
     fn read(&self, path: &str) -> Option<String>;
     /// Returns the space of the file system of a path.
     fn space(&self, path: &Path) -> Option<Space>;
     /// Returns the lower twelve bits of the mode: set-id, sticky, permissions.
     fn mode(&self, path: &Path) -> Option<u32>;
-    /// Whether the kernel grants expedited membarrier; `None` if the system has none.
+    /// Returns whether the kernel grants expedited membarrier, or `None` if the system has none.
     fn has_membarrier(&self) -> Option<bool>;
     /// Returns the wall clock in seconds since 1970.
     fn unix_s(&self) -> u64;
@@ -81,7 +82,7 @@ pub(crate) mod fake {
     }
 
     impl FakeMachine {
-        /// A machine without faults: 16 GiB of memory, half of it a tmpfs.
+        /// Returns a machine without faults: 16 GiB of memory, half of it a tmpfs.
         pub(crate) fn sound() -> Self {
             let files = [
                 ("/proc/self/mountinfo", MOUNTS),

@@ -6,12 +6,12 @@ use super::finding::Finding;
 use super::machine::MachineFacts;
 use crate::text::units::bytes;
 
-/// Memory is nearly full if less than this fraction of it is available.
+/// Memory is nearly full if less than the total divided by this number is available.
 const NEARLY_FULL: u64 = 20;
 /// Swap in use from which on it is reported.
 const SWAPPED_BYTES: u64 = 64 << 20;
 
-/// Whether the directory of the rings lies in memory.
+/// Checks whether the directory of the rings lies in memory.
 pub(crate) fn directory(machine: &dyn MachineFacts, dir: &Path) -> Finding {
     const CHECK: &str = "directory";
     let shown = dir.display();
@@ -31,7 +31,7 @@ pub(crate) fn directory(machine: &dyn MachineFacts, dir: &Path) -> Finding {
     finding.with("path", dir.display().to_string()).with("file_system", kind)
 }
 
-/// Whether memory can hold what the file system promises.
+/// Checks whether memory can hold what the file system promises.
 pub(crate) fn memory(machine: &dyn MachineFacts, dir: &Path) -> Finding {
     const CHECK: &str = "memory";
     let (Some(total), Some(available)) =
@@ -70,7 +70,7 @@ pub(crate) fn memory(machine: &dyn MachineFacts, dir: &Path) -> Finding {
         .with("promised_bytes", free)
 }
 
-/// Whether rings may have been swapped out.
+/// Checks whether rings may have been swapped out.
 pub(crate) fn swap(machine: &dyn MachineFacts) -> Finding {
     const CHECK: &str = "swap";
     let (Some(total), Some(free)) = (meminfo(machine, "SwapTotal"), meminfo(machine, "SwapFree"))
@@ -92,8 +92,8 @@ pub(crate) fn swap(machine: &dyn MachineFacts) -> Finding {
     finding.with("total_bytes", total).with("used_bytes", used)
 }
 
-/// Whether a control group of version 1 grants less memory than the file system promises. `create`
-/// checks the limit of version 2 itself.
+/// Checks whether a control group of version 1 grants less memory than the file system promises.
+/// `create` checks the limit of version 2 itself.
 pub(crate) fn cgroup(machine: &dyn MachineFacts, dir: &Path) -> Finding {
     const CHECK: &str = "cgroup";
     let Some(groups) = machine.read("/proc/self/cgroup") else {

@@ -12,8 +12,8 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Bit of the filter that puts shared file mappings, such as rings, into core files.
 const DUMP_SHARED_FILES: u64 = 1 << 3;
 
-/// Whether other users may rename or remove the directory of the rings. `create` itself refuses one
-/// whose owner or mode is wrong.
+/// Checks whether other users may rename or remove the directory of the rings. `create` itself
+/// refuses one whose owner or mode is wrong.
 pub(crate) fn permissions(machine: &dyn MachineFacts, dir: &Path) -> Finding {
     const CHECK: &str = "permissions";
     let Some(mode) = machine.mode(dir) else {
@@ -32,7 +32,7 @@ pub(crate) fn permissions(machine: &dyn MachineFacts, dir: &Path) -> Finding {
     finding.with("directory_mode", format!("{mode:04o}"))
 }
 
-/// Whether a process that crashes writes the rings it has open into its core file.
+/// Checks whether a process that crashes writes the rings it has open into its core file.
 pub(crate) fn core_files(machine: &dyn MachineFacts) -> Finding {
     const CHECK: &str = "core_files";
     let filter = machine

@@ -65,7 +65,7 @@ fn write(
     let ring = Ring::heap(schema, options).map_err(|error| RecordError::Restore(error.into()))?;
     let options = WriterOptions::lanes(lanes).autoreset(AutoresetMode::Disabled);
     let mut writer = ring.writer(options)?;
-    // Every step leads to the next candle; the last candle is only led to.
+    // A step ends at the next candle, so no step begins at the last one.
     let steps = rows - symbols;
     let seeds = vec![seed; steps];
     let ended = vec![false; steps];

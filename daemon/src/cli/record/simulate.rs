@@ -11,13 +11,13 @@ use super::{Args, RecordError};
 use crate::cli::outcome::Interrupted;
 use crate::cli::watch::Watch;
 
-/// Longest time between two looks at the signals.
+/// Maximum time between two checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Calls `take` with the number of every simulation, counted from 0, and its series.
 ///
-/// Simulations are not started before earlier ones have been handed on, but for those that run on
-/// the other threads, so that few are in memory.
+/// A slow `take` holds the threads back: at most one finished series per thread waits in the
+/// channel. A series that overtakes an earlier one is kept until that is finished.
 pub(super) fn simulate(
     args: &Args,
     plan: &SeriesPlan,

@@ -88,7 +88,7 @@ impl Keyboard {
         }
     }
 
-    /// No byte follows, so a lone Escape is a key.
+    /// Handles a pause: no byte follows, so a lone Escape is a key.
     fn quiet(&mut self) -> KeyWait {
         match self.typed.as_slice() {
             [] => KeyWait::Nothing,
@@ -134,7 +134,7 @@ const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
 const BACKSPACE: u8 = 0x7f;
 
-/// Returns the bytes of the first key and its action. `None` if it is incomplete.
+/// Returns the number of bytes of the first key and its action, or `None` if it is incomplete.
 fn key(typed: &[u8]) -> Option<(usize, Option<Action>)> {
     let (first, rest) = typed.split_first()?;
     let action = match *first {

@@ -8,7 +8,7 @@ use std::io;
 /// Exit status when the terminal closes: 128 plus SIGHUP.
 pub(crate) const HUNG_UP: u8 = 129;
 
-/// Whether a write failed because the terminal closed.
+/// Returns whether a write failed because the terminal closed.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }

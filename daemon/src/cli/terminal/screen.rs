@@ -167,7 +167,7 @@ mod tests {
 
     const ROLE: &str = "BACKCAST_TEST_PANIC_ON_SCREEN";
 
-    /// The child of the test below.
+    /// Runs in the child process of the test below.
     #[test]
     #[ignore = "a role: other tests start it as a process of its own"]
     fn a_view_that_panics() {

@@ -106,7 +106,7 @@ impl App {
         self.arrange();
     }
 
-    /// Applies an action. `false` to leave the view.
+    /// Applies an action. Returns false to leave the view.
     pub(crate) fn act(&mut self, action: Action) -> bool {
         if self.help && action != Action::Quit {
             self.help = false;

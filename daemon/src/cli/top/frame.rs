@@ -36,7 +36,7 @@ pub(crate) struct RingFrame {
     pub(crate) capacity_rows: u64,
     pub(crate) rows: u64,
     pub(crate) transitions: u64,
-    /// Rows of capacity, 0 to 1.
+    /// Filled fraction of the capacity, 0 to 1.
     pub(crate) fill: f64,
     pub(crate) publish_rate_per_s: Option<f64>,
     pub(crate) batch_rate_per_s: Option<f64>,

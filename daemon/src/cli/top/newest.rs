@@ -115,7 +115,8 @@ fn number(dtype: DType, bytes: &[u8]) -> String {
     }
 }
 
-/// Formats a number with at most six digits and no trailing zeros.
+/// Formats a number with at most four decimals, without trailing zeros. Below 0.001 and from 1e6
+/// on, uses exponent notation with three decimals.
 fn float(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-3..1e6).contains(&size) {

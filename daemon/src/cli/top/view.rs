@@ -82,7 +82,7 @@ pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Pal
         .render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
     if app.help {
         let lines: Vec<Line<'_>> = HELP.iter().map(|line| Line::from(*line)).collect();
-        // Cover the page, or what shows beside the help reads as a part of it.
+        // Text of the page beside the help would read as a part of it.
         canvas.render_widget(Clear, body);
         canvas.render_widget(Paragraph::new(lines), body);
     }
@@ -332,7 +332,7 @@ q quit  ? help  arrows choose  Enter inspect  Esc back  < > sort  r reverse
         assert!(text(&app, 80, 6).contains("cannot list"));
     }
 
-    /// A long directory, four limits of memory and a long ring's name.
+    /// Returns a view with a long directory, four limits of memory and a long name of a ring.
     fn crowded() -> App {
         let name = "n".repeat(100);
         let mut app = App::new();

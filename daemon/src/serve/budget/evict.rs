@@ -17,8 +17,8 @@ pub(crate) const MODE: &str = "persist";
 /// Key of whether the ring was in memfds.
 pub(crate) const MEMFD: &str = "memfd";
 
-/// Evicts the least recently used ring that is persistent and not held. `false` if there is none.
-/// The caller has the turn.
+/// Evicts the least recently used ring that is persistent and not held. Returns false if there is
+/// none. The caller has the turn.
 pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     let mut idle: Vec<(u64, ObjectInfo)> = list(&shared.base)?
         .into_iter()
@@ -35,8 +35,8 @@ pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// Returns when a lane or reader slot was last claimed. `None` for a snapshot or a ring that cannot
-/// be opened.
+/// Returns when a lane or reader slot was last claimed, or `None` for a snapshot or a ring that
+/// cannot be opened.
 fn last_use(base: &Base, name: &str) -> Option<u64> {
     let observed = Observed::open(base, name).ok().filter(|ring| !ring.ring().is_snapshot())?;
     let readers = observed.readers();
@@ -44,7 +44,7 @@ fn last_use(base: &Base, name: &str) -> Option<u64> {
     Some(claims.chain(observed.writers()).fold(observed.created_unix_ns(), u64::max))
 }
 
-/// Evicts a ring. `false` if it is in use after all.
+/// Evicts a ring. Returns false if it is in use after all.
 fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
     let name = info.name.as_str();
     let store = shared.persist().store()?;

@@ -27,7 +27,7 @@ pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), 
     }
 }
 
-/// Whether further bytes fit the budget.
+/// Returns whether further bytes fit the budget.
 pub(crate) fn fits(live: &CurrentSettings, objects: &[ObjectInfo], more: u64) -> bool {
     used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
 }

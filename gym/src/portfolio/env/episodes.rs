@@ -13,7 +13,7 @@ use crate::{
 /// Prefetch distance of a step, in portfolios.
 const PREFETCH_DISTANCE: usize = 2;
 
-/// Size of the numbers of a block of portfolios.
+/// Bytes of the numbers of a block of portfolios.
 const BLOCK_BYTES: usize = 192 << 10;
 
 /// Start day of an episode.
@@ -104,7 +104,7 @@ impl PortfolioVectorEnv {
             .try_for_each(|env| self.setup.check_starts(self.tickers_at(env)))
     }
 
-    /// Allocates what records of the next day take, whose size is that of the episodes.
+    /// Allocates memory for the records of the next day.
     fn reserve_records(&mut self) -> Result<(), PortfolioError> {
         let num_envs = self.num_envs();
         if self.portfolios.reserve_records(self.n_tickers()) {

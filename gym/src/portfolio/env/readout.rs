@@ -133,7 +133,7 @@ impl PortfolioVectorEnv {
         self.portfolios.obs.flat_width() + history * rows * (columns + 1)
     }
 
-    /// Writes the present observations flat, with their histories if there are any: `[N,
+    /// Writes the current observations flat, with their histories if there are any: `[N,
     /// flat_width]`, as [`Observation::flatten_into`] and [`Observation::flatten_with_history`].
     pub fn flatten_into(&self, out: &mut [f32]) -> Result<(), PortfolioError> {
         self.flatten_of(0..self.num_envs(), out)
@@ -239,8 +239,8 @@ impl PortfolioVectorEnv {
         self.streams.len()
     }
 
-    /// Returns the highest value of a portfolio at the start of an episode, over the closes of all
-    /// days.
+    /// Returns the highest value that a portfolio can have at the start of an episode: its cash,
+    /// and the initial shares at their highest closes.
     #[must_use]
     pub fn most_at_start(&self) -> f64 {
         self.setup.most_at_start()

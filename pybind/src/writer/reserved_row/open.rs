@@ -56,7 +56,7 @@ pub(super) struct ReservedColumn {
     /// Whether the array is the ring's memory. Otherwise its bytes are copied when the row is
     /// published, or ignored in a FINAL row.
     pub(super) in_place: bool,
-    /// Whether the caller asked for the array.
+    /// Whether the caller requested the array.
     pub(super) asked: bool,
 }
 

@@ -69,7 +69,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Applies an action. `false` to leave the view.
+    /// Applies an action. Returns false to leave the view.
     fn act(&mut self, action: Action) -> bool {
         match action {
             Action::Quit => return false,
