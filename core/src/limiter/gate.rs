@@ -36,7 +36,7 @@ pub(crate) struct InsertGate {
 }
 
 impl InsertGate {
-    /// Makes the gate of a writer; Returns `None` if the ring has no limiter.
+    /// Makes the gate of a writer. Returns `None` if the ring has no limiter.
     pub(crate) fn of(store: &Arc<RingStore>, lane: u32, timeout: Option<Duration>) -> Option<Self> {
         let table = store.limiter()?;
         // Clear the mark: the last holder of the lane may have been killed in a wait.
@@ -143,7 +143,7 @@ pub(crate) struct DrawGate {
 }
 
 impl DrawGate {
-    /// Makes the gate of a sampler; Returns `None` if the ring has no limiter.
+    /// Makes the gate of a sampler. Returns `None` if the ring has no limiter.
     pub(crate) fn of(
         store: &Arc<RingStore>,
         slot: Option<u32>,

@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(limiter.to_string(), "min_size 1, samples_per_insert 1, error band 0 to 1, off");
     }
 
-    /// Both sides never wait for each other: in every state that they can reach, one of them may
+    /// The two sides never block each other: in every state that they can reach, one of them may
     /// continue.
     #[test]
     fn limits_that_are_accepted_never_hold_back_both_sides() {
