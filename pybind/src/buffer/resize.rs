@@ -30,7 +30,7 @@ impl ReplayBuffer {
     ///     Rows over all lanes, or bytes as text (``"16GiB"``): more than now. A call with the
     ///     current capacity finishes an interrupted resize.
     /// timeout : float, default 10.0
-    ///     Seconds to wait for writers to move their lanes; the rest move later.
+    ///     Seconds to wait for writers to relocate their lanes; the rest are relocated later.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. An exception that it
     ///     raises stops the call, and so does Ctrl-C: before lanes begin to move the ring is

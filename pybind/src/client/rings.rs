@@ -50,8 +50,8 @@ impl Client {
     ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
     ///     that has it.
     /// persist : {"off", "periodic", "continuous", "block"}, optional
-    ///     Have the daemon bring the ring to disk by itself; its settings say whether, when left
-    ///     out. It stays with the ring, so that a daemon that is started later continues it.
+    ///     How the daemon saves the ring to disk on its own. When left out, the daemon's settings
+    ///     decide. The ring keeps the choice, so that a daemon that is started later continues it.
     ///
     /// Returns
     /// -------

@@ -68,7 +68,7 @@ impl Sampler {
         self.draws.close(py)
     }
 
-    /// Sets beta to what its function gives for the next batch, if it is a function.
+    /// Sets beta to the result of its function for the next batch, if it is a function.
     fn follow_schedule(&self, py: Python<'_>) -> Result<(), Failure> {
         let schedule = self.priorities.as_ref().and_then(|of| of.schedule.as_ref());
         let Some(schedule) = schedule else { return Ok(()) };

@@ -144,7 +144,7 @@ impl Writer {
 
     /// Append one row to every lane of this writer.
     ///
-    /// Everything is checked before anything is written: after an error the ring is as it was. The
+    /// Everything is checked before anything is written: after an error the ring is unchanged. The
     /// values are copied once, from their arrays into the ring, with the interpreter released when
     /// there are many; do not write to the arrays from another thread meanwhile. A C-contiguous
     /// array of the column's dtype is read in place; others are converted first, as NumPy's
