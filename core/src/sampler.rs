@@ -45,7 +45,7 @@ use crate::row_header::RowHeader;
 
 /// Attempts per item of the last batch above which the start index is kept up to date.
 const FREQUENT: u64 = 3;
-/// Batches after which the ring's name is looked up: a ring deleted by hand gives no notice.
+/// Batches after which the ring's name is checked: a ring deleted by hand has no mark.
 const NAME_CHECKS: u32 = 1024;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
@@ -77,7 +77,7 @@ pub struct Sampler {
     gate: Option<DrawGate>,
     slot: Option<ClaimedReader>,
     counters: Arc<Counters>,
-    /// Notices that were handled, and batches until the ring's name is looked up without one.
+    /// Notices of the ring that were handled, and batches until its name is checked without one.
     notices: u32,
     name_check: u32,
 }
@@ -90,7 +90,8 @@ pub(crate) struct Counters {
 }
 
 impl Sampler {
-    /// Fails if the ring is unlinked and its handle refuses such rings. Usually one relaxed load.
+    /// Fails if the ring is unlinked and its handle refuses such rings. Usually makes one relaxed
+    /// load.
     fn follow_notices(&mut self) -> Result<(), SampleError> {
         self.name_check = self.name_check.saturating_sub(1);
         if self.ring.store().notices() == self.notices && self.name_check > 0 {

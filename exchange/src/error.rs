@@ -20,7 +20,8 @@ pub enum ExportError {
         /// Path given.
         path: PathBuf,
     },
-    /// The path holds what no export of this format wrote. Overwriting does not replace it.
+    /// The path holds a file or folder that no export of this format wrote. Overwriting does not
+    /// replace it.
     #[error("{path} is not replaced: {why}; choose another path, or move away what is there")]
     NotReplaced {
         /// Path given.
@@ -41,10 +42,10 @@ pub enum ExportError {
     Write {
         /// Path given.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file system refused a write and the removal of what was written.
+    /// The file system refused a write and the removal of the written files.
     #[error(
         "cannot write {path}: {source}; {left} could not be removed; remedy the cause and export \
          again, or run `backcast gc` in that folder, which also restores a dataset that was to be \
@@ -53,9 +54,9 @@ pub enum ExportError {
     Unfinished {
         /// Path given.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
-        /// Folder with what was written.
+        /// Folder with the written files.
         left: PathBuf,
     },
     /// The format is read only.
@@ -166,7 +167,7 @@ pub enum ImportError {
     Read {
         /// Path given.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// The file is cut, changed or of another format.
@@ -174,7 +175,7 @@ pub enum ImportError {
     Damaged {
         /// Offending file.
         path: PathBuf,
-        /// Part of it.
+        /// Part of the file.
         part: String,
         /// Problem found there.
         what: String,

@@ -1,5 +1,5 @@
-//! Kills exports and imports at every point, in processes of their own. The collectors remove what
-//! is left, and the next call succeeds without them.
+//! Kills exports and imports at every point, in processes of their own. The collectors remove the
+//! files left, and the next call succeeds without them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -71,7 +71,7 @@ fn child() {
     }
 }
 
-/// A ring of two lanes with episodes of nine steps.
+/// Returns a ring of two lanes with episodes of nine steps.
 fn ring(base: &Base) -> Ring {
     let builder =
         Schema::builder().column("obs", DType::F32, &[3]).column("action", DType::I32, &[]);
@@ -98,12 +98,12 @@ fn ring(base: &Base) -> Ring {
     ring
 }
 
-/// Small groups, so that there are several.
+/// Returns options with small groups, so that there are several.
 fn options<'a>() -> ExportOptions<'a> {
     ExportOptions::default().overwrite(true).group_rows(16)
 }
 
-/// Every file at a path and below it.
+/// Returns every file at a path and below it.
 fn content(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![path.to_owned()];

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::ImportError;
 
-/// Names to leave out, each with everything below it.
+/// Names to leave out. Everything below a name is left out too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaveOut(Vec<String>);
 
@@ -17,7 +17,7 @@ impl LeaveOut {
         self.0.is_empty()
     }
 
-    /// Whether an array with any of these names is left out.
+    /// Returns whether an array with any of these names is left out.
     pub(crate) fn has(&self, names: &[&str]) -> bool {
         self.0.iter().any(|out| names.iter().any(|name| is_below(name, out)))
     }

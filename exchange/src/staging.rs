@@ -1,4 +1,4 @@
-//! Where an export is written until it is complete.
+//! Staging folder in which an export is written until it is complete.
 //!
 //! ```text
 //! walk.parquet.backcast-partial/
@@ -7,8 +7,8 @@
 //!   old           a folder that is being replaced, between two renames
 //! ```
 //!
-//! The lock is the first entry of the folder and the last to go: a folder with entries and no lock
-//! is not ours.
+//! The lock is the first entry of the folder and is removed last: a folder with entries and no lock
+//! was not made by an export.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -39,7 +39,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Locks the path for this export and removes what a killed one left.
+    /// Locks the path for this export and removes the files that a killed one left.
     pub(crate) fn open(to: &Path, format: Format, overwrite: bool) -> Result<Self, ExportError> {
         let failed = |source| ExportError::Write { path: to.to_owned(), source };
         check_replaceable(to, format)?;
@@ -66,7 +66,7 @@ impl Staging {
         clear(&self.folder).map_err(failed)
     }
 
-    /// Where the file or folder is to be made.
+    /// Returns the path at which the file or folder is made.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(NEW)
     }
@@ -106,7 +106,8 @@ pub struct UnfinishedExport {
     pub bytes: u64,
 }
 
-/// Finds what killed exports left in a folder. Exports that are under way are not among them.
+/// Finds the staging folders that killed exports left in a folder, without those of exports that
+/// are running.
 pub fn unfinished_exports(folder: &Path) -> io::Result<Vec<UnfinishedExport>> {
     visit_unfinished(folder, |staging, _| {
         if !exists(&staging.join(NEW)) && !exists(&staging.join(OLD)) {
@@ -117,8 +118,8 @@ pub fn unfinished_exports(folder: &Path) -> io::Result<Vec<UnfinishedExport>> {
     })
 }
 
-/// Removes what killed exports left in a folder and returns it. A dataset that was being replaced
-/// gets its name back.
+/// Removes the staging folders that killed exports left in a folder and returns them. A dataset
+/// that was being replaced gets its name back.
 pub fn collect_exports(folder: &Path) -> io::Result<Vec<UnfinishedExport>> {
     visit_unfinished(folder, |staging, to| {
         restore_old(staging, to).is_ok() && remove_staging(staging, to)
@@ -140,7 +141,7 @@ fn visit_unfinished(
         if !owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw()) {
             continue;
         }
-        // One that cannot be locked is in use or not ours.
+        // A folder that cannot be locked is in use or was not made by an export.
         let Ok(Some(_lock)) = try_lock(&staging) else { continue };
         let bytes = bytes_below(&staging);
         if work(&staging, &to) {
@@ -188,7 +189,7 @@ fn lock(to: &Path, folder: &Path) -> Result<StagingLock, ExportError> {
 
 /// Why a staging folder cannot be locked.
 enum NotLocked {
-    /// Another process or thread has it.
+    /// Another process or thread has locked it.
     Busy,
     /// It is not a staging folder.
     Foreign,
@@ -201,7 +202,7 @@ impl From<io::Error> for NotLocked {
     }
 }
 
-/// Locks a folder. `None`: it went away meanwhile.
+/// Locks a folder. Returns `None` if it was removed meanwhile.
 fn try_lock(folder: &Path) -> Result<Option<StagingLock>, NotLocked> {
     let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     match is_foreign(folder) {
@@ -226,8 +227,8 @@ fn try_lock(folder: &Path) -> Result<Option<StagingLock>, NotLocked> {
     Ok(path.symlink_metadata().is_ok_and(same).then_some(StagingLock(lock)))
 }
 
-/// Whether a path is not a folder, or is one that has entries and no lock. One listing answers
-/// both: the lock is the first entry of a staging folder and the last to go.
+/// Returns whether a path is not a folder, or is one that has entries and no lock. One listing
+/// shows both: the lock is the first entry of a staging folder, and is removed last.
 fn is_foreign(folder: &Path) -> io::Result<bool> {
     if !folder.symlink_metadata()?.is_dir() {
         return Ok(true);
@@ -240,14 +241,14 @@ fn is_foreign(folder: &Path) -> io::Result<bool> {
     Ok(entries > 0 && locks == 0)
 }
 
-/// The staging folder of a path, beside it: there a rename is atomic.
+/// Returns the staging folder of a path. It is beside the path, since a rename is atomic there.
 fn folder_of(to: &Path) -> io::Result<PathBuf> {
     let mut name = to.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(SUFFIX);
     Ok(to.with_file_name(name))
 }
 
-/// Name of the path that a staging folder is for.
+/// Returns the name of the path that a staging folder is for.
 fn target_of(staging: &OsStr) -> Option<&OsStr> {
     use std::os::unix::ffi::OsStrExt;
     let name = staging.as_bytes().strip_suffix(SUFFIX.as_bytes())?;
@@ -262,7 +263,8 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Gives a folder its name back if its export was killed between two renames. `true`: it did.
+/// Gives a folder its name back if its export was killed between two renames. Returns whether it
+/// did.
 fn restore_old(staging: &Path, to: &Path) -> io::Result<bool> {
     let old = staging.join(OLD);
     let moved_away = exists(&old) && !exists(to);
@@ -278,7 +280,7 @@ fn clear(staging: &Path) -> io::Result<()> {
     remove(&staging.join(OLD))
 }
 
-/// Removes a staging folder whose lock the caller has. `true`: it is gone.
+/// Removes a staging folder whose lock the caller has. Returns whether its content was removed.
 fn remove_staging(staging: &Path, to: &Path) -> bool {
     // A replaced folder that could not be renamed back is the user's data, and stays.
     if exists(&staging.join(OLD)) && !exists(to) {
@@ -297,8 +299,8 @@ fn remove_staging(staging: &Path, to: &Path) -> bool {
     true
 }
 
-/// Refuses to replace what an export of this format cannot have written. A link is replaced as a
-/// link.
+/// Refuses to replace a file or folder that an export of this format cannot have written. A link is
+/// replaced as a link.
 fn check_replaceable(to: &Path, format: Format) -> Result<(), ExportError> {
     let Ok(found) = to.symlink_metadata() else { return Ok(()) };
     let refused = |why: String| Err(ExportError::NotReplaced { path: to.to_owned(), why });
@@ -348,7 +350,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Bytes of all files below a folder, as far as it can be read. Links are not followed.
+/// Returns the bytes of all files below a folder, as far as it can be read. Links are not followed.
 fn bytes_below(folder: &Path) -> u64 {
     let mut bytes = 0_u64;
     let mut open = vec![folder.to_owned()];

@@ -25,7 +25,7 @@ pub struct RingDescription {
     pub reader_slots: u32,
 }
 
-/// A column.
+/// Description of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnDescription {
@@ -59,7 +59,7 @@ pub enum BadDescription {
     Capacity {
         /// Lanes given.
         lanes: u32,
-        /// Rows of each.
+        /// Rows of each lane.
         lane_capacity: u64,
     },
 }

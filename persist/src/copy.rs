@@ -11,7 +11,7 @@ use crate::error::{SaveError, StoreError};
 use crate::manifest::{Manifest, SavedColumn, SavedRing};
 use crate::store::NameFolder;
 
-/// Attempts to read rows that no writer laps.
+/// Attempts to read rows before a writer overwrites them.
 const ATTEMPTS: u32 = 16;
 
 /// Contiguous ranges of saved rows by lane.
@@ -41,7 +41,7 @@ impl From<StoreError> for NotWritten {
 }
 
 impl RowCopier<'_, '_, '_> {
-    /// Copies rows of a lane without lapped ones. Returns their number.
+    /// Copies the rows of a lane, except lapped ones. Returns the number of rows copied.
     pub(crate) fn lane(&mut self, lane: u32, rows: Range<u64>) -> Result<u64, SaveError> {
         let (mut at, mut copied, mut attempts) = (rows.start, 0, 0);
         while at < rows.end {
@@ -135,7 +135,7 @@ pub(crate) fn known(
             |saved: &&mut SavedRing| saved.columns == columns(ring) && saved.lanes == ring.lanes();
         let saved = manifest.rings.get_mut(at).filter(same);
         let saved = saved.ok_or_else(|| SaveError::OtherRing { path: folder.dir.clone() })?;
-        // A resize moves lanes one by one.
+        // A resize relocates lanes one by one: keep the largest capacity seen so far.
         saved.lane_capacity = saved.lane_capacity.max(lane_capacity(ring));
         return Ok(at);
     }

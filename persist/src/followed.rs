@@ -28,13 +28,13 @@ pub(crate) struct FollowedLane {
     pub(crate) lapped: u64,
 }
 
-/// How long to keep rows on disk that the ring has overwritten. By default they are not kept; both
-/// limits apply if given.
+/// Limits of rows kept on disk after the ring has overwritten them. By default no such rows are
+/// kept. Both limits apply if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Bytes of all files of the ring.
+    /// Maximum bytes of all files of the ring.
     pub bytes: Option<u64>,
-    /// Age of a file.
+    /// Maximum age of a file.
     pub age: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ impl Followed {
         self.keep_ns = keep.age.map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Whether to keep a file without a snapshot. `bytes` includes it and all newer files.
+    /// Returns whether a file without a snapshot is kept. `bytes` includes it and all newer files.
     pub(crate) fn keeps(&self, bytes: u64, age_ns: u64) -> bool {
         let small = self.keep_bytes.is_none_or(|limit| bytes <= limit);
         let young = self.keep_ns.is_none_or(|limit| age_ns <= limit);

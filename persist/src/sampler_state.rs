@@ -9,11 +9,12 @@ use thiserror::Error;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved {
-    /// Version of the draws for a seed.
+    /// Version of the algorithm that turns a seed into draws: [`DRAWS`].
     draws: u32,
     seed: u64,
     batches: u64,
-    /// Transitions, or by column: transitions, `"first"`, or null for the drawn one alone.
+    /// Transitions of the history, or an object with one value per column: a number of transitions,
+    /// `"first"`, or null for the drawn transition alone.
     #[serde(default)]
     history: Value,
     future: u32,
@@ -55,7 +56,7 @@ const NUMBERS: [&str; 5] = ["draws", "seed", "batches", "future", "n_step"];
 const REST: &str = "*";
 /// Window of a column that is the first row of the longest one.
 const FIRST: &str = "first";
-/// Discount that is a column's.
+/// Value of `gamma` that takes the discounts from a column.
 const DISCOUNT: &str = "discount";
 
 /// Philox 4x32-10, counted by batch, item and attempt.

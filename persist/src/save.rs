@@ -61,25 +61,26 @@ impl std::fmt::Debug for SaveOptions<'_> {
 }
 
 impl<'a> SaveOptions<'a> {
-    /// Name to save under (default: the ring's).
+    /// Sets the name to save under (default: the ring's).
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Replaces a snapshot with the same label.
+    /// Sets whether a snapshot with the same label is replaced.
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
         self
     }
 
-    /// State to save with the snapshot, such as seeds, sampler states or a step count.
+    /// Sets the state to save with the snapshot, such as seeds, sampler states or a step count.
     pub fn state(mut self, state: Value) -> Self {
         self.state = state;
         self
     }
 
-    /// Maximum wait for another process that saves under the same name (default: a minute).
+    /// Sets the maximum wait for another process that saves under the same name (default: a
+    /// minute).
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
@@ -94,7 +95,7 @@ impl<'a> SaveOptions<'a> {
         self
     }
 
-    /// Approximate bytes of a batch and of a file (default: 4 MiB and 64 MiB).
+    /// Sets the approximate bytes of a batch and of a file (default: 4 MiB and 64 MiB).
     pub fn sizes(mut self, batch_bytes: u64, file_bytes: u64) -> Self {
         (self.batch_bytes, self.file_bytes) = (batch_bytes, file_bytes);
         self

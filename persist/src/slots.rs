@@ -1,4 +1,4 @@
-//! The two manifests of a directory, written in turn; the newer valid one counts.
+//! The two manifests of a directory, written in turn. The newer valid one is current.
 //!
 //! A manifest is one line and the JSON text after it: `backcast-manifest 1 <bytes of the JSON>
 //! <BLAKE3 of the line up to here and of the JSON>`. Every version has that line, so that another
@@ -51,7 +51,7 @@ struct FoundSlots {
 }
 
 impl FoundSlots {
-    /// Reads a slot. `false` if it is empty.
+    /// Reads a slot. Returns `false` if it is empty.
     fn read(
         &mut self,
         storage: &dyn Storage,
@@ -77,7 +77,7 @@ impl FoundSlots {
     }
 }
 
-/// Reads both slots. `None` if both are empty.
+/// Reads both slots. Returns `None` if both are empty.
 pub(crate) fn read(
     storage: &dyn Storage,
     dir: &Path,
@@ -145,7 +145,7 @@ pub(crate) fn write(
     })
 }
 
-/// Whether a file of the directory was left by a killed process.
+/// Returns whether a file of the directory was left by a killed process.
 pub(crate) fn is_leftover(name: &str) -> bool {
     SLOTS.iter().any(|slot| name.starts_with(slot) && name.len() > slot.len())
 }
@@ -157,8 +157,8 @@ enum Unusable {
 }
 
 impl Unusable {
-    /// Returns a problem of the manifest, on one printable line: it may quote any string of the
-    /// file.
+    /// Returns a problem of the manifest on one printable line. The problem may quote any string of
+    /// the file.
     fn manifest(problem: impl AsRef<str>) -> Self {
         let problem = printable(problem.as_ref()).replace('\n', "\u{fffd}");
         Self::Damaged(DamageKind::Manifest { problem })

@@ -13,7 +13,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 /// Operations on a file system.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Makes a directory for this user only. Its parent exists. `false` if it exists already.
+    /// Makes a directory for this user only. Its parent exists. Returns `false` if it exists
+    /// already.
     fn make_dir(&self, path: &Path) -> io::Result<bool>;
     /// Makes a file for this user only. Fails if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
@@ -27,8 +28,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
     fn names(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Forces the entries of a directory to disk.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Locks a file, creating it if needed, until the guard is dropped or the process ends. `None`
-    /// if another process has the lock.
+    /// Locks a file, creating it if needed, until the guard is dropped or the process ends. Returns
+    /// `None` if another process has the lock.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Box<dyn LockGuard>>>;
 }
 
@@ -44,9 +45,9 @@ pub trait NewFile: fmt::Debug + Send {
 
 /// A file open for reading.
 pub trait StoredFile: fmt::Debug + Send {
-    /// Returns its size in bytes.
+    /// Returns the size of the file in bytes.
     fn bytes(&self) -> io::Result<u64>;
-    /// Fills `out` from an offset, or fails.
+    /// Fills `buffer` with the bytes from `offset` on, or fails.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -99,7 +100,7 @@ impl Storage for Disk {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<String>> {
-        // Our names are UTF-8.
+        // All names of a store are UTF-8.
         let names = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         names.filter_map(io::Result::transpose).collect()
     }

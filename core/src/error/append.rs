@@ -1,4 +1,4 @@
-//! Errors of a step, and of a lease or removal in its way.
+//! Errors of a step, and of a lease or a removal that stops it.
 
 use backcast_layout::DType;
 use thiserror::Error;
@@ -17,7 +17,7 @@ pub enum AppendError {
         appended: usize,
         /// Steps of the call.
         asked: usize,
-        /// Why the next one was not.
+        /// Why the next step was not appended.
         source: Box<AppendError>,
     },
     /// A column of the schema is not in the step.
@@ -80,7 +80,7 @@ pub enum AppendError {
         /// Column.
         name: String,
     },
-    /// Elements that the reserved row does not have.
+    /// Elements beyond the end of a column of the reserved row.
     #[error(
         "{values} elements from element {at} on do not fit a column of {items}; write fewer, or \
          begin earlier"
@@ -142,7 +142,7 @@ pub enum AppendError {
          the final observation; leave it out, or make the writer with autoreset_mode=\"same_step\""
     )]
     UnexpectedFinalObs,
-    /// 2^48 rows.
+    /// The lane has had 2^48 rows.
     #[error("lane {lane} has had {rows} rows, the limit; create a new ring")]
     LaneWornOut {
         /// Position in the writer's lanes.
@@ -182,7 +182,7 @@ pub enum AppendError {
     /// The caller interrupted the wait for a lease.
     #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
     Interrupted {
-        /// How long it waited.
+        /// Milliseconds waited.
         waited_ms: u128,
     },
 }
@@ -201,7 +201,7 @@ fn missing_final(mode: AutoresetMode) -> &'static str {
     }
 }
 
-/// Returns how many steps a call has, unless it has one.
+/// Returns the number of steps of a call followed by `words`, or nothing for one step.
 fn steps_before(steps: usize, words: &str) -> String {
     if steps == 1 { String::new() } else { format!("{steps}{words}") }
 }

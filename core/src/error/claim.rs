@@ -9,7 +9,7 @@ use thiserror::Error;
 pub struct HeldLane {
     /// The lane.
     pub lane: u32,
-    /// Process that holds the lane if the system reports it, else its writer's.
+    /// Process that holds the lane if the system reports it, otherwise the process of its writer.
     pub pid: u64,
     /// Process that claims to be the writer. Differs from `pid` if the writer ended and a child
     /// that it forked lives.
@@ -101,7 +101,7 @@ pub enum WriterError {
         /// Counters of the lane.
         source: ImpossibleCounters,
     },
-    /// The lane's files.
+    /// Error of the lane's files.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }

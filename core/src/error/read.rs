@@ -21,7 +21,7 @@ pub enum LeaseError {
         /// Lanes of the ring.
         lanes: u32,
     },
-    /// A lease of nothing, or of more than writers can do without.
+    /// A lease of no row, or of more rows than the limit.
     #[error(
         "a lease of {asked} rows is not possible, the limits are 1 and {limit} (a quarter of the \
          {lane_capacity} rows of a lane); lease fewer rows, or create the ring with a larger \
@@ -30,7 +30,7 @@ pub enum LeaseError {
     BadLength {
         /// Requested rows.
         asked: u64,
-        /// Most rows of a lease.
+        /// Maximum rows of a lease.
         limit: u64,
         /// Rows of a lane.
         lane_capacity: u64,
@@ -52,7 +52,7 @@ pub enum LeaseError {
         /// One past the newest row readable.
         head: u64,
     },
-    /// Rows of a ring in private memory that are not in one piece.
+    /// Rows of a ring in private memory that are not contiguous.
     #[error(
         "rows {from}..{to} of lane {lane} run over the end of a ring in private memory after row \
          {split}; lease up to there, or give the ring a name"
@@ -92,7 +92,7 @@ pub enum LeaseError {
         /// Sequence number in its `seq` column.
         found: u64,
     },
-    /// The reader's slot.
+    /// Error of the reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
@@ -138,7 +138,7 @@ pub enum ReadError {
         /// One past the newest row readable.
         head: u64,
     },
-    /// Memory for other columns than the ring has.
+    /// Another number of buffers than the rows have columns.
     #[error(
         "{got} buffers for rows of {expected} columns; give one per column: seq, episode, t, \
          flags, then those of the schema"
@@ -149,7 +149,7 @@ pub enum ReadError {
         /// Columns, the built-in ones included.
         expected: usize,
     },
-    /// Memory that the rows do not fill, or that does not hold them.
+    /// A buffer of another size than the rows need.
     #[error("the buffer for `{column}` has {got} bytes; give {expected}, as the rows have")]
     BadBuffer {
         /// Column.

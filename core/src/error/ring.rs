@@ -10,10 +10,10 @@ use super::schema::SchemaError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RingError {
-    /// Its files.
+    /// Error of the ring's files.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// Its schema.
+    /// Error of the ring's schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// Its rate limiter.
@@ -31,7 +31,7 @@ pub enum RingError {
         lanes: u32,
         /// Rows of a lane.
         rows: u64,
-        /// Least capacity, with its unit.
+        /// Minimum capacity, with its unit.
         least: String,
     },
 }
@@ -40,7 +40,7 @@ pub enum RingError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// The ring itself.
+    /// Error of the ring itself.
     #[error(transparent)]
     Ring(#[from] RingError),
     /// The caller stopped it before any lane was relocated.

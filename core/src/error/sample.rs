@@ -10,7 +10,7 @@ use super::priority::PriorityError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// A batch of nothing, or of more than counters can tell apart.
+    /// A batch size of 0, or one above the limit.
     #[error("batch_size is {asked}; give a whole number from 1 to {limit}")]
     BadBatchSize {
         /// Requested batch size.
@@ -18,7 +18,7 @@ pub enum SampleError {
         /// Largest batch.
         limit: usize,
     },
-    /// An index of nothing, or of more than a batch can be.
+    /// An index of no transition, or of more than a batch can hold.
     #[error("index names {given} transitions; give from 1 to {limit}")]
     BadIndexCount {
         /// Transitions named.
@@ -38,7 +38,7 @@ pub enum SampleError {
         /// Bytes of all its arrays, saturated.
         bytes: usize,
     },
-    /// A window of nothing, or longer than a lane.
+    /// A window of no transition, or one longer than a lane.
     #[error(
         "history={history}, future={future} and n_step={n_step} take {rows} rows, the successor \
          included, but a lane keeps {limit}; ask for shorter windows (history and n_step are at \
@@ -66,7 +66,7 @@ pub enum SampleError {
         /// Requested transitions of an n-step return.
         n_step: Option<u32>,
     },
-    /// An n-step return of something that is no reward.
+    /// The schema has no column `reward` that n-step returns can sum.
     #[error(
         "n_step sums the column `reward`, one f4 or f8 a row; {found}; create the ring with \
          \"reward\": \"f4\""
@@ -75,7 +75,7 @@ pub enum SampleError {
         /// Column that the schema has instead.
         found: String,
     },
-    /// Discounts of something that is no column of discounts.
+    /// The schema has no column `discount` that n-step returns can use.
     #[error(
         "gamma=\"discount\" discounts by the column `discount`, one f4 or f8 a row; {found}; \
          create the ring with \"discount\": \"f4\""
@@ -102,7 +102,7 @@ pub enum SampleError {
          others"
     )]
     NoColumns,
-    /// Windows by column, and one for all.
+    /// A window for all columns was given together with windows by column.
     #[error(
         "history={history} is the window of all columns, and there are windows by column too; give \
          the history of each column with them"
@@ -124,7 +124,7 @@ pub enum SampleError {
         future: u32,
         /// Transitions of a whole window.
         needed: u64,
-        /// Most transitions in a row that the ring holds.
+        /// Length of the longest sequence of transitions in the ring.
         longest: u64,
     },
     /// Every transition has lost some of its history to newer rows.
@@ -137,7 +137,7 @@ pub enum SampleError {
     NoHistory {
         /// Requested history.
         history: u32,
-        /// Most transitions in a row that the ring holds.
+        /// Length of the longest sequence of transitions in the ring.
         longest: u64,
     },
     /// No transition is complete yet.
@@ -149,7 +149,7 @@ pub enum SampleError {
         /// Rows published over all lanes.
         rows: u64,
     },
-    /// Writers are so fast, or lanes so short, that no draw survives.
+    /// Writers are so fast, or lanes so short, that every draw is overwritten before it is copied.
     #[error(
         "gave up after {attempts} draws for one item: writers overwrite rows faster than they can \
          be copied; create the ring with a larger capacity"
@@ -172,7 +172,7 @@ pub enum SampleError {
         lane: u32,
         /// Its sequence number.
         seq: u64,
-        /// Why.
+        /// Reason.
         reason: &'static str,
     },
     /// An index whose row was overwritten.
@@ -218,16 +218,16 @@ pub enum SampleError {
     BadPrefetch {
         /// Requested batches.
         asked: usize,
-        /// Most batches.
+        /// Maximum batches.
         limit: usize,
     },
-    /// The caller holds all the memory that was to be filled in turn.
+    /// The caller holds all batches whose memory is filled in turn.
     #[error(
         "all {memory} batches that are filled in turn are in use; give one back with `refill` \
          before asking for the next"
     )]
     NothingToFill {
-        /// Batches in turn.
+        /// Number of batches that are filled in turn.
         memory: usize,
     },
     /// The system refused a thread.
@@ -249,7 +249,7 @@ pub enum SampleError {
     /// Priorities that cannot be used.
     #[error(transparent)]
     Priority(#[from] PriorityError),
-    /// The reader's slot.
+    /// Error of the reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }

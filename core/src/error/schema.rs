@@ -3,7 +3,7 @@
 use backcast_layout::ColumnError;
 use thiserror::Error;
 
-/// Why columns make no schema.
+/// Why columns do not form a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -18,7 +18,7 @@ pub enum SchemaError {
     TooManyColumns {
         /// Columns given.
         asked: usize,
-        /// Most columns of a user.
+        /// Maximum number of user columns.
         limit: usize,
     },
     /// The name belongs to batches.
@@ -42,7 +42,7 @@ pub enum SchemaError {
         /// Earlier column.
         other: String,
     },
-    /// A ring's file without our built-in columns.
+    /// The file of a ring lacks the built-in columns.
     #[error("the built-in columns are missing: this is not a ring of Backcast")]
     NotOurs,
 }

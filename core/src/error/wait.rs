@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// Time is up.
+    /// The time-out has passed.
     #[error(
         "the ring holds {have} transitions after {waited_ms} ms, waited for {want}; \
          are writers running? `backcast stat` shows them"
@@ -14,12 +14,12 @@ pub enum WaitError {
     TimedOut {
         /// Transitions waited for.
         want: u64,
-        /// Transitions there are.
+        /// Transitions in the ring.
         have: u64,
-        /// How long it waited.
+        /// Milliseconds waited.
         waited_ms: u128,
     },
-    /// More than the ring can hold.
+    /// The wait is for more transitions than the ring can hold.
     #[error(
         "waiting for {want} transitions, a ring of {capacity} rows holds at most {most} (the \
          newest row of each lane has no successor yet); wait for fewer"
@@ -29,10 +29,10 @@ pub enum WaitError {
         want: u64,
         /// Capacity of the ring, rows.
         capacity: u64,
-        /// Most transitions it can hold.
+        /// Maximum transitions that the ring can hold.
         most: u64,
     },
-    /// Time is up before enough rows were published.
+    /// The time-out has passed before enough rows were published.
     #[error(
         "{have} rows are published after {waited_ms} ms, waited for {want}; \
          are writers running? `backcast stat` shows them"
@@ -42,7 +42,7 @@ pub enum WaitError {
         want: u64,
         /// Rows published since the ring was made.
         have: u64,
-        /// How long it waited.
+        /// Milliseconds waited.
         waited_ms: u128,
     },
     /// The ring was removed or replaced, and its handle refuses further use.
@@ -51,7 +51,7 @@ pub enum WaitError {
          one; attach again, or attach with on_unlinked=\"warn\" to keep waiting"
     )]
     Unlinked,
-    /// The caller's interrupt.
+    /// The caller interrupted the wait.
     #[error("the wait was interrupted")]
     Interrupted,
 }

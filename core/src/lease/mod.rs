@@ -15,9 +15,9 @@ use crate::schema::USER;
 
 /// Consecutive rows of one lane, pinned and read in place. Dropping it unblocks writers.
 ///
-/// Writers overwrite nothing from its first row on. A lease of the oldest rows of a full lane is in
-/// their way with the next row, one of new rows after about a capacity of further rows. The lane
-/// policy of the ring says what they do then.
+/// The writer overwrites no row from its first one on. A lease of the oldest rows of a full lane
+/// stops the writer at its next row. A lease of new rows stops it after about as many rows as the
+/// lane keeps. The lane policy of the ring determines what the writer does then.
 #[derive(Debug)]
 pub struct Lease {
     // Before the ring: the pin holds the ring too, and its last handle removes it.
@@ -89,7 +89,7 @@ impl Lease {
         usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX)
     }
 
-    /// Whether no row is leased; never.
+    /// Returns whether no row is leased, which is never the case.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
@@ -147,7 +147,7 @@ impl Lease {
         Some(StoredColumn { stored: column - PARTS.len() + USER, offset: 0, stride: width, width })
     }
 
-    /// Returns the number of the reader slot that holds it.
+    /// Returns the number of the reader slot that holds the lease.
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.hold.book().slot()
@@ -171,7 +171,7 @@ impl Lease {
 struct StoredColumn {
     /// Number of the file's column.
     stored: usize,
-    /// Offset of the column in the row of that column.
+    /// Offset of the column within a row of the file's column.
     offset: usize,
     /// Distance between rows.
     stride: usize,

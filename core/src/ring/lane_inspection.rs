@@ -8,8 +8,8 @@ use backcast_layout::protocol::has_relocated;
 
 use super::Ring;
 
-/// Inspections that find a lane relocated are repeated this often. A ring is not resized that many
-/// times meanwhile, but a faulty peer may report it endlessly.
+/// Maximum repetitions of an inspection that finds a lane relocated. A ring is not resized that
+/// many times meanwhile, but a faulty peer may report it endlessly.
 pub(crate) const MAX_RELOCATIONS: u32 = 16;
 
 impl Ring {
@@ -84,7 +84,7 @@ impl InspectedLane {
     }
 }
 
-/// Returns the rows of a lane that can be read now. None of a relocated lane.
+/// Returns the rows of a lane that can be read now. A relocated lane has none.
 pub(crate) fn readable(lane: &Lane) -> Range<u64> {
     backcast_layout::protocol::readable(lane, lane.capacity())
 }

@@ -67,19 +67,19 @@ impl Observed {
             .collect()
     }
 
-    /// Returns when each lane was last claimed, nanoseconds since 1970; 0 if never.
+    /// Returns the time at which each lane was last claimed, in nanoseconds since 1970; 0 if never.
     #[must_use]
     pub fn writers(&self) -> Vec<u64> {
         self.ring.store().lanes().iter().map(|lane| lane.claimed_unix_ns()).collect()
     }
 
-    /// Finishes a resize whose process was killed, as [`Ring::finish_resize`].
+    /// Finishes a resize whose process was killed, like [`Ring::finish_resize`].
     pub fn finish_resize(&self) -> Result<Vec<u32>, RingError> {
         if self.ring.is_snapshot() { Ok(Vec::new()) } else { self.ring.finish_resize() }
     }
 
-    /// Clears the pins of dead readers, and returns how many. Writers that meet such a pin clear it
-    /// themselves; this is for lanes without a writer. O(lanes × readers).
+    /// Clears the pins of dead readers, and returns how many. Writers that such a pin stops clear
+    /// it themselves; this call serves lanes without a writer. O(lanes × readers).
     pub fn clear_dead_pins(&self) -> Result<u64, RingError> {
         use std::sync::atomic::Ordering::Relaxed;
         let store = self.ring.store();

@@ -62,7 +62,7 @@ impl Ring {
     }
 
     /// Enlarges a ring like [`resize`](Self::resize), in the process that keeps the memory of rings
-    /// in memfds. Takes other rings as well.
+    /// in memfds. Also resizes other rings.
     pub fn resize_kept(
         &self,
         keeper: &Mutex<MemfdKeeper>,
@@ -134,14 +134,14 @@ impl Ring {
             let lanes_moved = u32::try_from(moved.get()).unwrap_or(u32::MAX);
             watch(ResizeProgress { lanes_moved, ..progress }).is_break()
         };
-        // Writers notify with the row after which they have relocated.
+        // Writers notify when they publish the first row after a relocation.
         let _ = self.sleep_until(lanes, &settle, timeout, &mut interrupted);
         waiting.into_inner()
     }
 
     /// Finishes a resize whose process was killed: relocates the lanes without a writer, and frees
-    /// memory that no lane will move to. Returns the lanes that their writers still have to
-    /// relocate. Does nothing while a process resizes the ring. O(lanes).
+    /// memory to which no lane will be relocated. Returns the lanes that their writers still have
+    /// to relocate. Does nothing while a process resizes the ring. O(lanes).
     pub fn finish_resize(&self) -> Result<Vec<u32>, RingError> {
         Ok(finish_relocation(self.store())?)
     }
@@ -225,13 +225,13 @@ mod tests {
                 sampler
             });
             let before = ring.lane_span(0).unwrap();
-            // The writer has not appended since: its lane waits, the other has moved.
+            // The writer has not appended since: its lane waits, the other one is relocated.
             let resized = ring.resize(capacity, NOT_AT_ALL, &mut on).unwrap();
             assert_eq!(resized.lanes_waiting, [0]);
             assert_eq!(resized.lane_capacity, capacity / 2);
             assert_eq!(ring.lane_span(0).unwrap(), before);
             assert_eq!((ring.lane_capacity(), ring.stats().capacity), (500, 1_000));
-            // With its very next row.
+            // The next row of the writer relocates its lane.
             append(&mut writer, 1);
             assert_eq!(ring.lane_capacity(), capacity / 2);
             append(&mut writer, 39);
@@ -274,7 +274,7 @@ mod tests {
         let ring = ring(&base, 400, 1, LanePolicy::default());
         let mut writer =
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
-        // Whole windows are rare, so they are drawn with an index.
+        // Few windows lie within one episode, so the sampler draws with its start index.
         append(&mut writer, 700);
         let options =
             SamplerOptions::seeded(1).history(8).future(2).boundary(crate::Boundary::Reject);
@@ -453,8 +453,8 @@ mod tests {
         let observed = crate::Observed::open(&base, "grows").unwrap();
         assert_eq!(observed.finish_resize().unwrap(), []);
         assert_eq!((left(".next"), ring.lane_capacity()), (0, 500));
-        // A resizer killed after it notified: one lane waits for its writer, and nothing else is
-        // lost.
+        // A resizer killed after it notified writers: the lanes wait for their writer, and no row
+        // is lost.
         put_back();
         std::fs::rename(files.join("ring.ctl.next"), files.join("ring.ctl")).unwrap();
         let again = Ring::attach_in(&base, "grows").unwrap();

@@ -28,19 +28,19 @@ pub struct Filling<'a> {
 }
 
 impl Ring {
-    /// Creates a ring with the rows that `fill` gives it. It gets its name when it is whole. After
-    /// an error nothing of it is left, and the object that has the name keeps it. `fill` may be
-    /// called again if another process took the name first.
+    /// Creates a ring with the rows that `fill` gives it. The ring gets its name when it is
+    /// complete. After an error nothing of it is left, and an existing object keeps the name.
+    /// `fill` may be called again if another process took the name first.
     ///
-    /// A writer that claims a lane continues after the newest row, as after a dead writer: with a
-    /// new episode that continues nothing.
+    /// A writer that claims a lane continues after the newest row, as after a dead writer: it
+    /// begins a new episode, after a gap.
     ///
     /// ```
     /// use backcast_core::{DType, RestoreError, Ring, RingOptions, Schema};
     ///
     /// let schema = Schema::builder().column("reward", DType::F32, &[]).build()?;
     /// let ring = Ring::restore_heap(&schema, RingOptions::with_capacity(100), |filling| {
-    ///     filling.begin(0, 40..42)?; // two rows of those a lane once had, with their numbers
+    ///     filling.begin(0, 40..42)?; // lane 0 gets rows 40 and 41 back
     ///     let (seq, episode) = ([40_u64, 41], [3_u64, 3]);
     ///     let (t, flags, reward) = ([7_u32, 8], [0_u32, 0], [1.0_f32, 2.0]);
     ///     filling.rows(0, 2, &[
@@ -255,7 +255,7 @@ mod tests {
         schema.build().unwrap()
     }
 
-    /// A ring of two lanes of which the first has been written `steps` times.
+    /// Returns a ring of two lanes, of which the first has been written `steps` times.
     fn written(steps: u16) -> Ring {
         let options = RingOptions::with_capacity(64).lanes(2);
         let ring = Ring::heap(&schema(), options).unwrap();

@@ -14,8 +14,8 @@ use crate::row_header::RowHeader;
 /// Attempts to read two rows against a writer that laps them.
 const ATTEMPTS: u32 = 64;
 
-/// Sizes, lanes and readers of a ring. Taken without stopping any process: each number is true, but
-/// they are not of one instant.
+/// Sizes, lanes and readers of a ring. Read without stopping any process: each number is correct,
+/// but they are not of one instant.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct RingStats {
@@ -41,17 +41,17 @@ pub struct RingStats {
     pub bytes_allocated: u64,
     /// Bytes on huge pages at creation, part of `bytes_allocated`.
     pub bytes_huge: u64,
-    /// Stays when no process holds it.
+    /// Whether the ring stays when no process holds it.
     pub persistent: bool,
-    /// Lies in sealed memfds, not in files.
+    /// Whether the ring lies in sealed memfds and not in files.
     pub memfd: bool,
-    /// Removed or replaced, so that no process can attach to it any more.
+    /// Whether the ring was removed or replaced, so that no process can attach to it any more.
     pub unlinked: bool,
     /// Bytes of a row, built-in columns included.
     pub row_bytes: u64,
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_unix_ns: u64,
-    /// Policy of writers about leases in their way.
+    /// Policy of writers when a lease stops them.
     pub lane_policy: LanePolicy,
     /// The user's columns.
     pub columns: Vec<Column>,
@@ -66,7 +66,8 @@ pub struct RingStats {
     /// Whether a process may be asleep until a row is published. One that was killed in its sleep
     /// counts until the next row.
     pub rows_awaited: bool,
-    /// Whether a writer may be asleep until a lease ends; killed ones count as above.
+    /// Whether a writer may be asleep until a lease ends. One that was killed in its sleep counts
+    /// until the next lease ends.
     pub release_awaited: bool,
     /// Statistics of the rate limiter, if the ring has one.
     pub limiter: Option<LimiterStats>,
@@ -91,7 +92,7 @@ pub struct LaneStats {
     pub generation: u64,
     /// Whether a writer holds it now.
     pub held: bool,
-    /// Process of the current or last writer, by its own account.
+    /// Process of the current or last writer, as it recorded itself.
     pub pid: Option<u64>,
     /// Rows that writers dropped because a lease blocked them.
     pub dropped: u64,
@@ -109,7 +110,7 @@ pub struct LaneStats {
 pub struct PinStats {
     /// Number of the reader's slot.
     pub slot: u32,
-    /// Its process, by the number that it recorded.
+    /// Process of the reader, as it recorded itself.
     pub pid: u64,
     /// Number of the lane.
     pub lane: u32,
@@ -122,7 +123,7 @@ pub struct PinStats {
 pub struct ReaderStats {
     /// Number of its slot.
     pub slot: u32,
-    /// Its process, by the number that it recorded.
+    /// Process of the reader, as it recorded itself.
     pub pid: u64,
     /// Rows it has drawn.
     pub sampled_rows: u64,
@@ -170,8 +171,8 @@ impl Ring {
             .collect()
     }
 
-    /// Returns for each lane the process that holds it, and the process that claimed it, as that
-    /// says. They differ if that one has ended and a child that it forked keeps its lanes.
+    /// Returns for each lane the process that holds it, and the process that recorded itself as its
+    /// writer. They differ if the writer has ended and a child that it forked keeps its lanes.
     pub(crate) fn holders(&self, lanes: &[u32]) -> Vec<(u64, u64)> {
         let store = self.store();
         let writer = |lane: &u32| store.lane(*lane).map_or(0, |lane| lane.pid());
@@ -179,7 +180,7 @@ impl Ring {
         let some_ended = writers
             .chunk_by(u64::eq)
             .any(|same| same.first().is_some_and(|pid| backcast_layout::has_ended(*pid)));
-        // Expensive, and rare.
+        // The search is expensive, so it is made only then.
         let found = if some_ended { store.lane_holders() } else { BTreeMap::new() };
         let holder = |(lane, writer): (&u32, u64)| {
             let others =

@@ -27,7 +27,7 @@ pub enum OnUnlinked {
 impl OnUnlinked {
     const ALL: [OnUnlinked; 3] = [OnUnlinked::Warn, OnUnlinked::Error, OnUnlinked::Ignore];
 
-    /// `"warn"`, `"error"` or `"ignore"`.
+    /// Returns `"warn"`, `"error"` or `"ignore"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ pub(crate) struct NameWatch {
     /// An [`OnUnlinked`], by its index in `ALL`.
     choice: AtomicU8,
     state: AtomicU8,
-    /// This handle removed the name.
+    /// 1 if this handle removed the name.
     ours: AtomicU8,
 }
 
@@ -90,21 +90,21 @@ impl Ring {
         self
     }
 
-    /// Returns that behaviour.
+    /// Returns the behaviour that [`on_unlinked`](Self::on_unlinked) set.
     #[must_use]
     pub fn unlinked_choice(&self) -> OnUnlinked {
         self.name_watch().choice()
     }
 
-    /// Whether the ring was removed or replaced, so that no process can attach to it any more.
-    /// `false` on the heap. Two system calls.
+    /// Returns whether the ring was removed or replaced, so that no process can attach to it any
+    /// more. `false` on the heap. Makes two system calls.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         self.store().is_unlinked()
     }
 
-    /// Whether to warn that the ring was removed or replaced: `true` once per handle, after a
-    /// writer, a sampler or a wait of it has found out.
+    /// Returns whether to warn that the ring was removed or replaced: `true` once per handle, after
+    /// a writer, a sampler or a wait of it has found out.
     #[must_use]
     pub fn take_unlinked(&self) -> bool {
         let state = &self.name_watch().state;
@@ -112,7 +112,8 @@ impl Ring {
             && state.compare_exchange(NEWS, REPORTED, Relaxed, Relaxed).is_ok()
     }
 
-    /// Whether [`take_unlinked`](Self::take_unlinked) will return `true`. One relaxed load.
+    /// Returns whether [`take_unlinked`](Self::take_unlinked) will return `true`. Makes one relaxed
+    /// load.
     #[inline]
     #[must_use]
     pub fn has_unlinked_warning(&self) -> bool {
@@ -177,7 +178,7 @@ mod tests {
 
     type Way = (&'static str, fn(&Base));
 
-    /// Ways in which a ring loses its name while it is held.
+    /// Returns the ways in which a ring loses its name while it is held.
     fn ways() -> [Way; 3] {
         [
             ("replaced", |base| drop(create(base, Exist::Replace))),
@@ -271,7 +272,7 @@ mod tests {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         append(&mut writer).unwrap();
         std::fs::remove_dir_all(ring.path().unwrap()).unwrap();
-        // Appends make no system call, so they cannot see it; a restart looks.
+        // Appends make no system call, so they cannot detect it; a restart checks.
         append(&mut writer).unwrap();
         assert!(!ring.take_unlinked());
         writer.restart(&[true]).unwrap();

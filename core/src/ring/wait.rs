@@ -9,18 +9,17 @@ use crate::error::WaitError;
 
 /// Time that a wait spins before it sleeps: about as long as waking up takes.
 const SPIN: Duration = Duration::from_micros(20);
-/// Longest sleep between two calls of `interrupted`.
+/// Maximum sleep between two calls of `interrupted`.
 const SLICE: Duration = Duration::from_millis(50);
-/// A wait for many rows is not woken for each of them: after this many wake-ups that brought too
-/// few…
+/// Wake-ups with too few rows after which a wait pauses between wake-ups.
 const IMPATIENT: u32 = 4;
-/// … it pauses between them, which bounds the time that writers spend on waking it.
+/// Pause of such a wait, which bounds the time that writers spend on waking it.
 const NAP: Duration = Duration::from_millis(1);
 
 impl Ring {
     /// Waits until the ring holds `min_size` transitions and returns how many there are.
     ///
-    /// Sleeps in the kernel; a writer wakes it. `interrupted` is asked every 50 ms at least, and
+    /// Sleeps in the kernel; a writer wakes it. `interrupted` is called at least every 50 ms, and
     /// ends the wait by returning `true`.
     pub fn wait_for(
         &self,
@@ -54,7 +53,7 @@ impl Ring {
         })
     }
 
-    /// Rows published since the ring was made, over all lanes. O(lanes).
+    /// Returns the rows published since the ring was made, over all lanes. O(lanes).
     #[must_use]
     pub fn rows_published(&self) -> u64 {
         let heads = (0..self.lanes()).filter_map(|lane| Some(self.inspect_lane(lane)?.rows.end));
@@ -93,7 +92,7 @@ impl Ring {
         let notifier = self.store().published();
         let mut in_vain = 0;
         loop {
-            // From here on writers notify the sleeper of rows that are published after this look.
+            // From here on writers notify the sleeper of rows that are published after this check.
             let ticket = listen(&notifier);
             let have = count();
             if have >= want {

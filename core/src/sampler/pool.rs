@@ -68,7 +68,7 @@ impl Drop for ArenaBlock {
 /// Unused blocks of batches with equal, or mostly equal, arenas.
 #[derive(Default)]
 pub struct ArenaPool {
-    /// By arena.
+    /// Unused blocks by arena.
     free: Mutex<Vec<Vec<Bytes>>>,
 }
 

@@ -20,10 +20,10 @@ use crate::error::{LimitError, SampleError};
 use crate::limiter::wake_samplers;
 use crate::ring::Ring;
 
-/// Most batches drawn ahead.
+/// Maximum batches drawn ahead.
 const MAX_PREFETCH: usize = 1024;
 
-/// How many batches are drawn ahead, and how many in all.
+/// Options of [`Batches`]: how many batches are drawn ahead, and how many in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchesOptions {
     prefetch: usize,
@@ -95,7 +95,7 @@ pub struct Batches<M: BatchBuffers = Batch> {
 enum State<M> {
     Idle(Box<Sampler>),
     Running(Running<M>),
-    /// Only between two states.
+    /// Placeholder during a change of state.
     Gone,
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::schema::Schema;
 use crate::{AutoresetMode, RingOptions, StepColumns, WriterOptions};
 
-/// Episodes of one to `longest` transitions, one row each lane and step.
+/// Returns a ring with episodes of one to `longest` transitions.
 fn ring(longest: usize) -> Ring {
     ring_of(longest, 1)
 }

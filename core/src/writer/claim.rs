@@ -19,7 +19,7 @@ use crate::writer::episode_clock::EpisodeClock;
 use crate::writer::lease_backoff::LeaseBackoff;
 use crate::writer::options::WriterOptions;
 
-/// Longest wait for a resize that holds the requested lanes, and the pause between attempts.
+/// Maximum wait for a resize that holds the requested lanes, and the pause between attempts.
 const RELOCATION_WAIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -61,9 +61,9 @@ impl Writer {
             return Err(WriterError::TooManyLanes { asked, lanes: count });
         }
         let mode = options.mode().ok_or(WriterError::ModeNotSaid { lanes: asked })?;
-        // Before the claims, which find the lanes where all resizes until then put them.
+        // Read the notices first: the claims find the lanes where all resizes so far put them.
         let notices = FollowedNotices::of(ring);
-        // Check first, so that a writer that cannot be had raises no generation of a lane.
+        // Check first, so that a refused writer raises no generation of a lane.
         let taken = |lane: &u32| ring.store().lane_held(*lane);
         let held: Vec<u32> = (0..count).filter(taken).collect();
         let free = count - u32::try_from(held.len()).unwrap_or(count);

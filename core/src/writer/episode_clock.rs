@@ -72,13 +72,13 @@ pub(crate) struct EpisodeClock {
 }
 
 impl EpisodeClock {
-    /// Clock of a lane without rows.
+    /// Returns the clock of a lane without rows.
     pub(crate) fn fresh() -> Self {
         Self { phase: Phase::Start, episode: 0, t: 0, gap: false }
     }
 
-    /// Clock of a lane whose last writer left it in episode `last`: a new episode begins, after a
-    /// gap.
+    /// Returns the clock of a lane whose last writer left it in episode `last`: a new episode
+    /// begins, after a gap.
     pub(crate) fn after(last: u64) -> Self {
         Self { phase: Phase::Start, episode: last.wrapping_add(1), t: 0, gap: true }
     }
@@ -121,7 +121,7 @@ impl EpisodeClock {
         (last, if self.is_ended() { self.next_episode() } else { after })
     }
 
-    /// Whether the next row continues an episode, and so completes a transition.
+    /// Returns whether the next row continues an episode, and so completes a transition.
     pub(crate) fn has_begun(self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Ended)
     }
@@ -131,12 +131,12 @@ impl EpisodeClock {
         self.episode.wrapping_add(self.has_begun().into())
     }
 
-    /// Whether the next append brings the FINAL row of an episode that ended.
+    /// Returns whether the next append brings the FINAL row of an episode that ended.
     pub(crate) fn is_ended(self) -> bool {
         self.phase == Phase::Ended
     }
 
-    /// Whether the next append is taken as a final observation.
+    /// Returns whether the next append is taken as a final observation.
     #[inline]
     pub(crate) fn awaits_final(self) -> bool {
         matches!(self.phase, Phase::Ended | Phase::Orphaned)

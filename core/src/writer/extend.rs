@@ -13,8 +13,8 @@ use crate::schema::USER;
 use crate::writer::step::Step;
 use backcast_layout::protocol::{MAX_SEQ, notify};
 
-/// Most rows of one publish. At most a reserve chunk is announced at a time, since the capacity of
-/// readers depends on it.
+/// Maximum rows of one publish. At most a reserve chunk is announced at a time, since the capacity
+/// of readers depends on it.
 const BLOCK: usize = 64;
 
 impl Writer {
@@ -104,8 +104,8 @@ impl Writer {
         rows.min(followed + 1)
     }
 
-    /// Writes and publishes rows of the only lane. Returns `false` and writes nothing if a lease is
-    /// in the way.
+    /// Writes and publishes rows of the only lane. Returns `false` and writes nothing if a lease
+    /// stops it.
     fn append_block(&mut self, steps: &Step<'_>, from: usize, rows: usize) -> bool {
         let store = self.ring.store();
         let ([lane], [number]) = (&mut *self.lanes, &*self.numbers) else { return false };
@@ -246,7 +246,7 @@ mod tests {
     }
 
     impl Data {
-        /// An episode ends about every `length` rows.
+        /// Returns `rows` rows. An episode ends about every `length` rows.
         fn new(rows: u16, length: u64) -> Self {
             let mut dice = 7_u64;
             let mut ends = || {
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// The bytes of every column of every readable row, lane after lane.
+    /// Returns the bytes of every column of every readable row, lane after lane.
     fn contents(ring: &Ring) -> Vec<Vec<u8>> {
         let stats = ring.stats().lane_stats;
         let rows = stats.iter().map(|of| ring.rows(of.lane, of.head - of.rows..of.head).unwrap());

@@ -1,4 +1,4 @@
-//! Ends episodes without an end: the last observation of a lane becomes its FINAL row.
+//! Ends episodes that no flag has ended: the last observation of a lane becomes its FINAL row.
 
 use std::{process, thread};
 

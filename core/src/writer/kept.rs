@@ -26,7 +26,7 @@ pub(super) enum KeptKind {
     Nothing,
     /// `next_obs` of the newest row: the next row must hold the same observation.
     Next,
-    /// Observation of the FINAL row, with which the next episode hardly begins.
+    /// Observation of the FINAL row. The next episode should begin with another one.
     Final,
 }
 
@@ -65,7 +65,7 @@ impl KeptObservation {
         }
     }
 
-    /// Whether row `i` of a step with all columns of the schema holds the same observation.
+    /// Returns whether row `i` of a step with all columns of the schema holds the same observation.
     #[inline]
     pub(super) fn is_row(&self, obs: &[ObsColumn], columns: &[&[u8]], i: usize) -> bool {
         self.rows(obs).zip(obs).all(|(kept, column)| {

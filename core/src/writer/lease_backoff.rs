@@ -8,7 +8,7 @@ use backcast_layout::{ClaimedLane, LanePolicy, RingStore};
 
 use crate::error::AppendError;
 
-/// Longest sleep before `interrupted` is called again, and before a dead holder is noticed.
+/// Maximum sleep before `interrupted` is called again, and before a dead holder is detected.
 const SLICE: Duration = Duration::from_millis(5);
 
 /// A lease that made a writer wait, drop a row, or both.
@@ -28,7 +28,7 @@ pub struct Stall {
     pub dropped: bool,
 }
 
-/// A blocking lease, and since when it blocks.
+/// A blocking lease, and the time since which it blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockingLease {
     pub(crate) pin: Pin,
@@ -38,7 +38,7 @@ pub(crate) struct BlockingLease {
     counted: bool,
 }
 
-/// Backoff of a writer of one lane for leases in its way.
+/// Backoff of the writer of one lane when leases stop it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeaseBackoff {
     met: Option<BlockingLease>,
@@ -61,7 +61,7 @@ pub(crate) enum RoomDecision {
 
 impl LeaseBackoff {
     /// Scans the pins of a lane whose rows are announced and fenced. Returns whether they may be
-    /// written. Cheap; no system call.
+    /// written. Makes no system call.
     pub(crate) fn scan_pins(
         &mut self,
         store: &RingStore,
@@ -141,7 +141,7 @@ impl LeaseBackoff {
         Some(Stall { lane, slot, pid: pid(store, slot), start, waited, dropped })
     }
 
-    /// Returns the blocking lease, and since when it blocks.
+    /// Returns the blocking lease, and the time since which it blocks.
     pub(crate) fn met(&self) -> Option<BlockingLease> {
         self.met
     }

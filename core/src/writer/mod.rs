@@ -158,7 +158,7 @@ impl Writer {
         self.append_checked(step, interrupted)
     }
 
-    /// Appends a step whose sizes are right. Wakes no reader.
+    /// Appends a step whose sizes were checked. Wakes no reader.
     fn append_checked(
         &mut self,
         step: &Step<'_>,
@@ -280,7 +280,7 @@ impl Writer {
         stall
     }
 
-    /// Whether [`take_stall`](Self::take_stall), [`take_warning`](Self::take_warning) or
+    /// Returns whether [`take_stall`](Self::take_stall), [`take_warning`](Self::take_warning) or
     /// [`Ring::take_unlinked`] has something to report.
     #[must_use]
     #[inline]
@@ -297,7 +297,7 @@ impl Writer {
     }
 
     /// Returns the rows that this writer dropped because of a lease. They include the FINAL row of
-    /// an episode whose end was dropped, also if no lease is in its way any more.
+    /// an episode whose end was dropped, even if no lease stops it any more.
     #[must_use]
     pub fn rows_dropped(&self) -> u64 {
         self.counts.rows_dropped()
@@ -333,7 +333,7 @@ impl Writer {
         self.rows_written
     }
 
-    /// Whether the next append is taken as a final observation, per lane (next-step mode).
+    /// Returns whether the next append is taken as a final observation, per lane (next-step mode).
     pub fn awaits_final(&self) -> impl Iterator<Item = bool> + '_ {
         self.lanes.iter().map(|lane| lane.clock.awaits_final())
     }
@@ -400,8 +400,8 @@ fn check_flags(
 }
 
 impl OwnLane {
-    /// Writes row `i` of the `of` that a step has, which ends no episode. Returns `false` if there
-    /// is no room, if a FINAL row is due, or if a column has another size.
+    /// Writes row `i` of the `of` rows of a step that ends no episode. Returns `false` if there is
+    /// no room, if a FINAL row is due, or if a column has another size.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     fn write_plainly(&self, step: &Step<'_>, row: (usize, usize)) -> bool {

@@ -1,5 +1,5 @@
-//! Follows the notices of a ring: relocates lanes between two appends, and detects that the ring
-//! has lost its name.
+//! Reacts to changes of a ring between two appends: relocates lanes after a resize, and detects
+//! that the ring has lost its name.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -11,18 +11,19 @@ use crate::ring::Ring;
 /// Pause after a relocation that failed for lack of descriptors or address space.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Notices that a writer has followed.
+/// Changes of the ring that a writer has reacted to.
 #[derive(Debug)]
 pub(super) struct FollowedNotices {
-    /// [`RingStore::notices`](backcast_layout::RingStore::notices) at that time.
+    /// Value of [`RingStore::notices`](backcast_layout::RingStore::notices) at the last reaction.
     notices: u32,
-    /// Resize after which the lanes were relocated.
+    /// Number of resizes of the ring when the lanes were last relocated.
     resizes: u32,
     not_before: Option<Instant>,
 }
 
 impl FollowedNotices {
-    /// State of a writer that claims its lanes next, where all resizes until now put them.
+    /// Returns the state for a writer that claims its lanes next. It finds them where all resizes
+    /// so far put them.
     pub(super) fn of(ring: &Ring) -> Self {
         let store = ring.store();
         Self { notices: store.notices(), resizes: store.resizes(), not_before: None }
@@ -37,7 +38,7 @@ impl Writer {
         if self.has_followed() { Ok(()) } else { self.follow_all() }
     }
 
-    /// Whether all notices were followed.
+    /// Returns whether the writer has reacted to all changes.
     #[inline]
     pub(super) fn has_followed(&self) -> bool {
         self.ring.store().notices() == self.notices.notices
@@ -56,9 +57,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the next append follow a loss of the name, if there is one. Two system calls, so
-    /// appends do not look. Files deleted by hand leave no notice, and are detected when the writer
-    /// restarts.
+    /// Makes the next append react if the ring has lost its name. Makes two system calls, so
+    /// appends do not call it. It also detects files that were deleted by hand, which leave no mark
+    /// in the ring.
     pub(super) fn check_name(&mut self) {
         if self.ring.is_unlinked() {
             self.notices.notices = !self.ring.store().notices();

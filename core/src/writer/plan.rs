@@ -35,12 +35,12 @@ impl Planned {
         Self { cut: None, rows, clock, spare: 0, hint: None, unsettled: false, dropped }
     }
 
-    /// Plan of a lane that does not change.
+    /// Returns the plan of a lane that does not change.
     pub(super) fn nothing(clock: EpisodeClock) -> Self {
         Self { dropped: 0, ..Self::new(AppendedRows::Nothing, clock) }
     }
 
-    /// Returns the rows that are needed at most.
+    /// Returns the maximum number of rows needed.
     pub(super) fn room(&self) -> u64 {
         u64::from(self.cut.is_some()) + self.rows.count() + self.spare
     }
@@ -146,7 +146,7 @@ impl Writer {
 }
 
 impl OwnLane {
-    /// Plans a step for the lane. `same`: its observation is the kept one.
+    /// Plans a step for the lane. `same` tells whether its observation equals the kept one.
     fn planned(
         &self,
         mode: AutoresetMode,
@@ -181,7 +181,7 @@ pub(super) fn finals<'a>(step: &Step<'a>, mode: AutoresetMode) -> Option<&'a [&'
     step.final_obs.or(step.next_obs.filter(|_| mode == AutoresetMode::Disabled))
 }
 
-/// Whether row `i` of a step has a reward other than zero.
+/// Returns whether row `i` of a step has a reward other than zero.
 fn is_rewarded((at, dtype): (usize, backcast_layout::DType), step: &Step<'_>, i: usize) -> bool {
     let lanes = step.terminated.len().max(1);
     step.columns.get(at).is_some_and(|bytes| is_nonzero(dtype, row(bytes, bytes.len() / lanes, i)))

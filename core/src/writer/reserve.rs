@@ -25,7 +25,7 @@ mod commit;
 #[derive(Debug)]
 pub struct Reserved<'w> {
     writer: &'w mut Writer,
-    /// Writes are discarded: a lease left no room, or the row has nothing to end.
+    /// Whether writes are discarded: a lease left no room, or the row has nothing to end.
     nowhere: bool,
 }
 
@@ -41,8 +41,8 @@ pub struct ColumnMut<'r, T> {
 
 impl Writer {
     /// Announces the next row and lends its columns, to be written in place and then committed,
-    /// without any other copy of the row. For writers of one lane. In next-step mode the row after
-    /// an end is the FINAL one, of which only observations count. In the other modes
+    /// without any other copy of the row. Only for writers of one lane. In next-step mode the row
+    /// after an end is the FINAL one, of which only observations count. In the other modes
     /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
     /// Waits while a lease blocks the row, like [`append`](Self::append). If the policy then is to
@@ -122,7 +122,7 @@ pub struct Suspended {
 }
 
 impl Writer {
-    /// Resumes a suspended row. `None` if another one was appended since.
+    /// Resumes a suspended row. Returns `None` if another row was appended since.
     pub fn resume(&mut self, row: &Suspended) -> Option<Reserved<'_>> {
         let Suspended { head, nowhere } = *row;
         let room = self.reserved_room();
@@ -133,7 +133,7 @@ impl Writer {
         there.then_some(Reserved { writer: self, nowhere })
     }
 
-    /// Whether an alias shows the lane of a writer of one lane, in its current memory.
+    /// Returns whether an alias shows the lane of a writer of one lane, in its current memory.
     #[must_use]
     pub fn is_aliased_by(&self, alias: &LaneAlias) -> bool {
         self.lanes.first().is_some_and(|lane| lane.memory.lane().is_aliased_by(alias))
@@ -193,8 +193,8 @@ impl Reserved<'_> {
         Ok(())
     }
 
-    /// Whether it is the FINAL row of an episode that ended with the row before: its observations
-    /// are the final ones, and all other columns will be zero.
+    /// Returns whether it is the FINAL row of an episode that ended with the row before: its
+    /// observations are the final ones, and all other columns will be zero.
     #[must_use]
     #[inline]
     pub fn is_final(&self) -> bool {
@@ -237,7 +237,7 @@ impl Reserved<'_> {
         AppendError::UnknownColumn { name, known }
     }
 
-    /// Whether writes to a column are discarded.
+    /// Returns whether writes to a column are discarded.
     #[inline]
     fn counts_nowhere(&self, at: usize) -> bool {
         let of_steps = |column: &Column| column.role() == Role::Step;
@@ -256,7 +256,7 @@ impl<T: Element> ColumnMut<'_, T> {
         self.items
     }
 
-    /// Whether it has no element; never.
+    /// Returns whether the column has no element, which is never the case.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items == 0
@@ -291,7 +291,7 @@ impl<T: Element> ColumnMut<'_, T> {
             let values = &mut values[..CHUNK.min(self.items - at)];
             let others = values.iter_mut().zip(at..).skip(1);
             others.for_each(|(value, number)| *value = element(number));
-            // Within the row.
+            // The values fit the row.
             let _ = self.write_at(at, values);
         }
     }

@@ -73,7 +73,7 @@ impl Writer {
                 else {
                     continue;
                 };
-                // A dead holder holds no lock: its pins are cleared.
+                // The kernel has released the lock of a dead holder: clear its pins.
                 if store.reap_reader(pin.slot).unwrap_or(false) {
                     waits = true;
                     continue;
@@ -158,7 +158,7 @@ mod tests {
         (ring, writer, lease)
     }
 
-    /// Stalls of the lane, and of the reader.
+    /// Returns the stalls of the lane, and of the reader.
     fn stalls(ring: &Ring) -> (u64, u64) {
         let stats = ring.stats();
         (stats.lane_stats[0].stalls, stats.readers[0].stalls)

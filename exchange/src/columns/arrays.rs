@@ -76,7 +76,7 @@ fn item(dtype: DType) -> Arc<Field> {
     Arc::new(Field::new("item", element_type(dtype), false))
 }
 
-/// Elements per row; a column has at most 2^30.
+/// Returns the elements per row; a column has at most 2^30.
 fn length(shape: &[u32]) -> i32 {
     i32::try_from(shape.iter().map(|axis| u64::from(*axis)).product::<u64>()).unwrap_or(i32::MAX)
 }
@@ -110,7 +110,7 @@ fn numbers<T: ArrowPrimitiveType<Native: Pod>>(bytes: &[u8]) -> ArrayRef {
 pub(crate) enum ArrayMismatch {
     /// The elements have another type.
     Type(DataType),
-    /// A row or an element is null; the first such row.
+    /// A row or an element is null. This is the first such row.
     Null(usize),
     /// A row has another number of elements.
     Length { row: usize, elements: usize },

@@ -22,9 +22,10 @@ use super::arrays::{self, ArrayMismatch};
 use super::leaves::{self, FileLeaf};
 use crate::error::ImportError;
 
-/// Maximum ratio of unpacked bytes to the file's size ...
+/// Maximum ratio of unpacked bytes to the file's size, for files that unpack to more than
+/// [`SMALL_BYTES`].
 const MAX_RATIO: u64 = 1000;
-/// ... above this many unpacked bytes, which any file may have.
+/// Unpacked bytes that a file of any size may have.
 const SMALL_BYTES: u64 = 256 << 20;
 const MAGIC: &[u8] = b"PAR1";
 
@@ -90,7 +91,7 @@ impl UntrustedParquet {
         damaged(&self.path, part, what)
     }
 
-    /// Rows of all row groups; opening the file checked that none is negative.
+    /// Returns the rows of all row groups. Opening the file checked that none is negative.
     pub(crate) fn rows(&self) -> u64 {
         let rows = |group: &parquet::file::metadata::RowGroupMetaData| group.num_rows();
         let rows = self.footer().row_groups().iter().map(rows);
@@ -120,7 +121,7 @@ impl UntrustedParquet {
             .damaged("the footer", format!("its schema has {found} arrays, and it has {stored}")))
     }
 
-    /// Returns a reader of one leaf of a row group that yields `piece` rows at a time.
+    /// Returns a reader of one leaf of a row group, which yields `piece` rows at a time.
     pub(crate) fn reader(
         &self,
         row_group: usize,
@@ -163,7 +164,7 @@ pub(crate) struct LeafReader<'a> {
 }
 
 impl LeafReader<'_> {
-    /// Appends the bytes of the next `rows` rows; an error if there are fewer.
+    /// Appends the bytes of the next `rows` rows. Fails if there are fewer.
     pub(crate) fn next(&mut self, rows: usize, out: &mut Vec<u8>) -> Result<(), ImportError> {
         let Self { file, inner, leaf, part } = self;
         let bad = |what: String| file.damaged(&**part, what);

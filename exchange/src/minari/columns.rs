@@ -19,7 +19,7 @@ const EPISODE_ID: &str = "episode_id";
 const OBSERVATION_SPACE: &str = "observation_space";
 const ACTION_SPACE: &str = "action_space";
 
-/// Where the files of episodes have a column of the ring.
+/// Place of a ring's column in the files of episodes.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnSource {
     pub(super) path: Vec<String>,
@@ -32,7 +32,7 @@ struct ExpectedColumn {
     name: String,
     path: Vec<String>,
     role: Role,
-    /// Type and shape, or why no column can hold it. `None`: as in the files.
+    /// Type and shape, or the reason why no column can hold them. `None` takes those of the files.
     holds: Option<Result<(DType, Vec<u32>), String>>,
     /// Whether the type must be that one rather than the files'.
     exact: bool,
@@ -42,7 +42,7 @@ struct ExpectedColumn {
 #[derive(Debug)]
 pub(super) struct DatasetColumns {
     pub(super) schema: Schema,
-    /// By column of the schema.
+    /// Sources by column of the schema.
     pub(super) sources: Vec<ColumnSource>,
     /// Arrays of the first file, which all other files must have.
     expected: Vec<FileLeaf>,
@@ -135,7 +135,7 @@ impl DatasetColumns {
 }
 
 impl ExpectedColumn {
-    /// Type and shape in the ring, and the type in the files.
+    /// Returns the type and shape in the ring, and the type in the files.
     fn resolve(&self, leaf: Option<&FileLeaf>) -> Result<(DType, Vec<u32>, DType), String> {
         let remedy = || leave_out::remedy(&self.name);
         let unfit = |reason: &String| format!("{reason}, which no column can hold; {}", remedy());
@@ -198,7 +198,7 @@ fn name_of(path: &[String]) -> String {
     [&[first.to_owned()], rest].concat().join("/")
 }
 
-/// Columns of an exported ring, from its description.
+/// Returns the columns of an exported ring from its description.
 fn noted(notes: RingColumns) -> Result<Vec<ExpectedColumn>, backcast_core::SchemaError> {
     let of = |noted: super::notes::RingColumn| {
         let column = noted.column;
@@ -211,7 +211,7 @@ fn noted(notes: RingColumns) -> Result<Vec<ExpectedColumn>, backcast_core::Schem
     notes.columns.into_iter().map(of).collect()
 }
 
-/// Columns of the spaces, and the reward.
+/// Returns the columns of the spaces, and the reward.
 fn of_spaces(metadata: &Value) -> Result<Vec<ExpectedColumn>, String> {
     let mut wanted = Vec::new();
     for (key, root, role) in
@@ -236,8 +236,8 @@ fn of_spaces(metadata: &Value) -> Result<Vec<ExpectedColumn>, String> {
     Ok(wanted)
 }
 
-/// Column of an array outside the spaces, such as an info. Infos come with every observation, the
-/// final one included.
+/// Returns the column of an array outside the spaces, such as an info. Infos come with every
+/// observation, the final one included.
 fn unknown_to_spaces(leaf: &FileLeaf) -> ExpectedColumn {
     let path = leaf.path.clone();
     ExpectedColumn { name: name_of(&path), path, role: Role::Obs, holds: None, exact: false }

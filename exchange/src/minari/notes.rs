@@ -27,7 +27,8 @@ pub(super) struct RingColumn {
 }
 
 impl RingColumns {
-    /// Parses the description. `None` if a later version wrote it: the spaces have to do.
+    /// Parses the description. Returns `None` if a later version wrote it; the caller uses the
+    /// spaces then.
     pub(super) fn parse(value: &Value) -> Result<Option<Self>, String> {
         match value.get("format").and_then(Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {

@@ -56,7 +56,7 @@ impl<'a> DatasetParts<'a> {
         Ok(Self { schema, obs, obs_root, action, action_root, reward, infos })
     }
 
-    /// Path of a column in the file of an episode.
+    /// Returns the path of a column in the file of an episode.
     pub(super) fn path(&self, at: usize) -> Vec<&'a str> {
         let name = self.schema.columns().get(at).map_or("", Column::name);
         let names = name.split('/');
@@ -71,7 +71,8 @@ impl<'a> DatasetParts<'a> {
         }
     }
 
-    /// Whether a column is a scalar integer of observations or actions, whose space is Discrete.
+    /// Returns whether a column is a scalar integer of observations or actions, whose space is
+    /// Discrete.
     pub(super) fn is_choice(&self, at: usize) -> bool {
         let in_space = self.obs.contains(&at) || self.action.contains(&at);
         let integer = |column: &Column| {

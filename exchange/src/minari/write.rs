@@ -22,7 +22,8 @@ use crate::rows::{RowReader, part};
 /// Version of Minari that defines the layout.
 const MINARI: &str = "0.5.4";
 
-/// Makes the new folder `path` of the dataset that will be called as `to`, and forces it to disk.
+/// Makes the new folder `path` of a dataset, and forces it to disk. The dataset will have the name
+/// of `to`.
 pub(crate) fn write(
     reader: &mut RowReader<'_, '_>,
     path: &Path,

@@ -11,9 +11,10 @@ use super::npy::{self, NpyError};
 use crate::error::ImportError;
 use crate::leave_out::{self, LeaveOut};
 
-/// Maximum ratio of unpacked bytes to the file's size ...
+/// Maximum ratio of unpacked bytes to the file's size, for files that unpack to more than
+/// [`SMALL_BYTES`].
 const MAX_RATIO: u64 = 1000;
-/// ... above this many unpacked bytes, which any file may have.
+/// Unpacked bytes that a file of any size may have.
 const SMALL_BYTES: u64 = 256 << 20;
 
 /// Names of other programs for the same arrays.
@@ -82,7 +83,7 @@ pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>,
     Ok(arrays)
 }
 
-/// Reads one file of the archive; `None` if it is left out or not an array.
+/// Reads one file of the archive. Returns `None` if it is left out or not an array.
 fn entry(
     archive: &mut ZipArchive<File>,
     at: usize,

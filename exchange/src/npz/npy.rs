@@ -21,7 +21,7 @@ pub(super) enum NpyError {
 struct Header {
     dtype: DType,
     big_endian: bool,
-    /// The first axis is the contiguous one.
+    /// Whether the first axis is the contiguous one.
     fortran_order: bool,
     shape: Vec<u64>,
 }
@@ -81,10 +81,10 @@ pub(super) fn read(
     Ok((dtype, shape, numbers))
 }
 
-/// Copies elements of `size` bytes that lie in Fortran order. `None`: there is no memory for them.
+/// Copies elements of `size` bytes that lie in Fortran order. Returns `None` if memory is short.
 fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
-    // The strides of an array in Fortran order, in elements, and where its next element in C order
-    // is.
+    // The strides of an array in Fortran order, in elements, and the place of its next element in C
+    // order.
     let axes: Vec<usize> =
         shape.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
     let mut strides = Vec::with_capacity(axes.len());
@@ -111,7 +111,7 @@ fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
     Some(turned)
 }
 
-/// `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`
+/// Parses a header such as `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
 fn parse(header: &str) -> Result<Header, NpyError> {
     let after = |key: &str| {
         let at = header.find(&format!("'{key}'"))? + key.len() + 2;

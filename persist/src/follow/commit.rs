@@ -31,7 +31,7 @@ pub(crate) struct Committed {
     pub(crate) files_written: u64,
 }
 
-/// Returns the position of each lane in the manifest. `None` if the ring is not followed.
+/// Returns the position of each lane in the manifest. Returns `None` if the ring is not followed.
 pub(crate) fn followed(
     store: &Store,
     name: &str,
@@ -54,7 +54,7 @@ pub(crate) struct FollowStep<'a> {
     pub(crate) options: &'a FollowOptions,
     /// Start of each lane in the first step, which also removes unneeded files.
     pub(crate) first: Option<&'a [FollowedLane]>,
-    /// Called while another process has the directory; `true` gives up.
+    /// Called while another process has locked the directory. Returns `true` to give up.
     pub(crate) stopped: &'a dyn Fn() -> bool,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     Ok(done)
 }
 
-/// Whether the manifest to be overwritten is the last that names some file.
+/// Returns whether some file is named only by the manifest to be overwritten.
 fn garbage(slots: &ManifestSlots, next: &Manifest) -> bool {
     let files = |manifest: &Manifest| -> BTreeSet<String> {
         let chunks = manifest.rings.iter().flat_map(|ring| &ring.chunks);

@@ -1,4 +1,4 @@
-//! State of following a ring: when a step is due, and its execution.
+//! Follows a ring step by step.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const INSPECT_EVERY: Duration = Duration::from_millis(50);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Time between two checks of the store. A removed snapshot is saved again.
 const NOTICE_EVERY: Duration = Duration::from_secs(1);
-/// Batches of new rows over all lanes from which on a step is due.
+/// Number of batches of new rows over all lanes at which a step is due.
 const MANY_BATCHES: u64 = 4;
 /// Attempts to pin a row that is overwritten meanwhile; each uses the next row.
 const ATTEMPTS: u32 = 16;
@@ -37,7 +37,7 @@ pub struct Following {
     ring: Ring,
     options: FollowOptions,
     done: Done,
-    /// Rows of a lane not on disk from which on a step is due.
+    /// Number of rows of a lane that are not on disk at which a step is due.
     lane_limit: u64,
     /// Time since which rows are not on disk, as far as this process can tell.
     behind_since: Option<Instant>,
@@ -46,7 +46,7 @@ pub struct Following {
     guard: Option<RetentionPin>,
     /// Time of the last check of the store.
     noticed: Instant,
-    /// No step was done yet.
+    /// Whether no step was done yet.
     fresh: bool,
     bytes_written: u64,
     files_written: u64,
@@ -116,8 +116,9 @@ impl Following {
         &self.ring
     }
 
-    /// Counts the rows that are not on disk, and tells whether a step is due. Two loads per lane
-    /// and no system call, except reading the manifest once a second while all rows are on disk.
+    /// Counts the rows that are not on disk, and tells whether a step is due. Makes two loads per
+    /// lane and no system call, except reading the manifest once a second while all rows are on
+    /// disk.
     pub fn inspect(&mut self) -> Inspection {
         let now = Instant::now();
         if now.saturating_duration_since(self.noticed) >= NOTICE_EVERY {
@@ -203,7 +204,7 @@ impl Following {
         Ok(())
     }
 
-    /// Returns the rows written since the ring is followed, including those removed since. In
+    /// Returns the rows written since the first follower began, including those removed since. In
     /// periodic mode, the rows of the last snapshot.
     #[must_use]
     pub fn rows_persisted(&self) -> u64 {
@@ -253,7 +254,7 @@ impl Following {
         self.behind_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Published rows that are not on disk.
+    /// Returns the published rows that are not on disk.
     #[must_use]
     pub fn rows_behind(&self) -> u64 {
         match &self.done {
@@ -286,7 +287,7 @@ impl Following {
         };
     }
 
-    /// Predicts when the fullest lane is due at its present rate.
+    /// Predicts when a step is due for the fullest lane at its present rate.
     fn wait(&self, new: &[u64], now: Instant) -> Duration {
         let Some((before, last)) = &self.last else { return LOOK_AGAIN };
         let passed = now.saturating_duration_since(*before).as_secs_f64();
@@ -315,7 +316,7 @@ impl Following {
             let mut from = lane.next;
             for _ in 0..ATTEMPTS {
                 match guard.keep(number, from) {
-                    // The writer was faster; the next step counts lapped rows.
+                    // The writer overwrote the row first; the next step counts lapped rows.
                     Err(LeaseError::Pins(_)) => {
                         let oldest = self.ring.lane_span(number).unwrap_or_default().start;
                         from = lane.next.max(oldest);

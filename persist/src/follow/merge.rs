@@ -16,7 +16,8 @@ use crate::storage::Storage;
 
 /// Number of files of similar size that are merged.
 const FILES: usize = 8;
-/// Maximum size of the smallest kind of file; each further kind is [`FILES`] times larger.
+/// Maximum size of files of the smallest kind. Files of each further kind are [`FILES`] times
+/// larger.
 const SMALLEST_BYTES: u64 = 4096;
 
 /// Why files were not merged. They are unchanged.
@@ -38,11 +39,11 @@ impl From<Damage> for MergeError {
     }
 }
 
-/// Copies the rows of some files of a ring to `out`, and names that file instead. Checks every
-/// byte. Returns the bytes written.
+/// Copies the rows of some files of a ring to `out`, and names that file in the manifest instead.
+/// Checks every byte. Returns the bytes written.
 ///
-/// Each row is written again once per kind that its file grows through. That is the cost of a slow
-/// ring; a fast one fills large files at once.
+/// Each row is written again once per kind. Only slow rings have this cost; fast ones fill large
+/// files at once.
 pub(super) fn merge(
     storage: &dyn Storage,
     dir: &Path,
@@ -77,14 +78,14 @@ pub(super) fn merge(
         chunk.unix_ns = newest;
     }
     let bytes = merged.iter().map(|chunk| chunk.bytes).sum();
-    // In the place of the oldest, since files are pruned oldest first.
+    // Put the merged file in the place of the oldest, since files are pruned oldest first.
     let at = ring.chunks.iter().position(is_small).unwrap_or_default();
     ring.chunks.retain(|chunk| !is_small(chunk));
     ring.chunks.splice(at..at, merged);
     Ok(bytes)
 }
 
-/// Returns the smallest kind with enough files.
+/// Returns the smallest kind with enough files to merge.
 fn many(chunks: &[SavedChunk], file_bytes: u64) -> Option<u32> {
     let kinds = || chunks.iter().filter(|c| c.bytes < file_bytes).map(|c| kind_of(c.bytes));
     let enough = |kind: &u32| kinds().filter(|other| other == kind).count() >= FILES;

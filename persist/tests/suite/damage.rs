@@ -1,4 +1,4 @@
-//! Every byte of every file is flipped in turn: found, named, and never loaded as something else.
+//! Damage of any byte of any file is found and named, and never loaded as other rows.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::rings::{Content, Place, append, content, heap, schema, writer};
 
-/// A store with `pong@a` and `pong@b`, and what these hold.
+/// Returns a store with `pong@a` and `pong@b`, and their rows.
 fn stocked() -> (Place, Store, [Content; 2]) {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 40));
@@ -85,7 +85,7 @@ fn damage_of_a_column_is_named_with_its_rows() {
     let (_place, store, _) = stocked();
     let path = &store.snapshot("pong@a").unwrap().files[0];
     let mut bytes = fs::read(path).unwrap();
-    // The `seq` column begins 64 bytes after the body, behind `lane`: 0, 1, 2, …
+    // The `seq` column begins 64 bytes into the body, after `lane`: 0, 1, 2, …
     let seq: Vec<u8> = (0..9_u64).flat_map(u64::to_le_bytes).collect();
     let at = bytes.windows(seq.len()).position(|window| window == seq).unwrap();
     bytes[at] ^= 1;
@@ -193,7 +193,7 @@ fn a_save_after_a_damaged_manifest_reports_it_and_deletes_nothing() {
 
 type Change = fn(&mut Value);
 
-/// The JSON of a manifest, changed, with a checksum that fits.
+/// Changes the JSON of a manifest, and its checksum to match.
 fn forge(path: &PathBuf, change: impl FnOnce(&mut Value)) {
     let bytes = fs::read(path).unwrap();
     let at = bytes.iter().position(|b| *b == b'\n').unwrap() + 1;
@@ -242,7 +242,7 @@ fn an_inconsistent_manifest_is_refused_despite_a_valid_checksum() {
         let refused = store.snapshots("pong").expect_err(id);
         assert!(matches!(refused, StoreError::NoManifest { .. }), "{id}: {refused}");
     }
-    // A hundred thousand open brackets are no reason to fall over.
+    // Deep nesting must not overflow the stack.
     seal(&path, &"[".repeat(100_000), 1);
     assert!(matches!(store.snapshots("pong"), Err(StoreError::NoManifest { .. })));
     seal(&path, "{}", 2);

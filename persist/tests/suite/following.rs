@@ -11,7 +11,7 @@ use backcast_persist::{
 
 use crate::rings::{Place, append, content, heap, rows, schema, writer};
 
-/// Small batches and files, and nothing is due before it is asked for.
+/// Returns options with small batches and files, under which no step is due by itself.
 fn options(mode: Mode) -> FollowOptions {
     let flush = Duration::from_secs(3600);
     FollowOptions { mode, flush, batch_bytes: 700, file_bytes: 3_000, ..FollowOptions::default() }
@@ -30,7 +30,7 @@ fn step(following: &mut Following) {
     following.step(&|| false).unwrap();
 }
 
-/// Rows published are those on disk, those lapped, and those still to be dealt with.
+/// Checks that published rows are those on disk, those lapped, and those still to be handled.
 fn check_sum(following: &Following) {
     let published = following.ring().rows_published();
     let (persisted, lapped) = (following.rows_persisted(), following.rows_lapped());
@@ -72,7 +72,7 @@ fn another_process_goes_on_where_the_manifest_ends() {
     append(&mut writer, &schema, 2, 20, 2);
     let (persisted, written) = (first.rows_persisted(), first.written().0);
     assert!(written > 0);
-    // As after a kill: nothing is said to anybody.
+    // As after a kill: dropping a follower writes nothing.
     drop(first);
     let mut second = follow(&store, &ring, options(Mode::Continuous));
     assert_eq!(second.rows_persisted(), persisted);
@@ -118,7 +118,7 @@ fn rows_of_an_earlier_save_are_neither_written_again_nor_lost() {
     let mut following = follow(&store, &ring, options(Mode::Continuous));
     let published = ring.rows_published();
     append(&mut writer, &schema, 1, 5, 2);
-    // Rows that the ring does not have any more, and a file has.
+    // Rows that only a file still has.
     store.save(&ring, "more", save()).unwrap();
     append(&mut writer, &schema, 1, 70, 3);
     step(&mut following);

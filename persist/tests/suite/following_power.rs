@@ -1,5 +1,5 @@
 //! If any operation of a follower fails, or is the last one before the power fails, the rows that a
-//! step had confirmed are on disk, and the next follower continues, with every row on disk or
+//! step had confirmed are on disk. The next follower continues, and every row is on disk or
 //! counted.
 
 use std::io::ErrorKind;
@@ -42,7 +42,7 @@ impl Run<'_> {
         FollowOptions { mode: Mode::Continuous, flush, keep, ..small() }
     }
 
-    /// Steps of one process: some rows, too many rows, none.
+    /// Runs the steps of one process: with some rows, too many rows, and none.
     fn life(&self, power: &Power) -> After {
         let store = Self::store(power);
         let ring = heap(&self.schema, LANES, 60);
@@ -92,7 +92,7 @@ impl Run<'_> {
             let verified = store.verify("pong", |_| ControlFlow::Continue(())).expect(context);
             assert!(verified.is_whole(), "{context}: {:?}", verified.damages);
         }
-        // The next one continues: no row is on disk twice, none is missing.
+        // The next follower continues: no row is on disk twice, none is missing.
         let mut next = Following::new(&store, "pong", &after.ring, Self::options())
             .unwrap_or_else(|e| panic!("{context}: {e}"));
         assert!(next.rows_persisted() >= after.persisted, "{context}");
@@ -101,7 +101,7 @@ impl Run<'_> {
         let all = next.rows_before() + next.rows_persisted() + next.rows_lapped();
         assert_eq!(all, after.ring.rows_published(), "{context}");
         assert_eq!(content(&self.load(&store)), content(&after.ring), "{context}");
-        // And leaves no unused file once it has written both manifests.
+        // It leaves no unused file once it has written both manifests.
         next.step(&|| false).unwrap_or_else(|e| panic!("{context}: {e}"));
         store.remove("pong").expect(context);
         let left: Vec<_> =
@@ -114,7 +114,7 @@ fn small() -> FollowOptions {
     FollowOptions { batch_bytes: 1_500, file_bytes: 4_000, ..FollowOptions::default() }
 }
 
-/// Breaks every operation of a life in turn, each once, and looks at the worlds after it.
+/// Breaks every operation of a life in turn, each once, and checks the states after it.
 fn break_everywhere(fault: Fault, crashes: impl Fn(u64) -> Vec<Crash>) {
     let place = Place::new();
     let run = Run { place: &place, schema: schema() };

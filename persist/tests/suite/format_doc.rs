@@ -11,7 +11,7 @@ use crate::rings::{Place, append, heap, schema, writer};
 
 const DOC: &str = include_str!("../../../docs/snapshot-format.md");
 
-/// The first cells of the rows of the tables that follow a line.
+/// Returns the first cells of the rows of the tables that follow a heading.
 fn cells_after(heading: &str) -> Vec<String> {
     let after = DOC.split_once(heading).expect("the heading").1;
     let section = after.split("\n## ").next().unwrap_or_default();
@@ -19,7 +19,7 @@ fn cells_after(heading: &str) -> Vec<String> {
     rows.filter_map(|row| row.split_once('`')).map(|(cell, _)| cell.to_owned()).collect()
 }
 
-/// Every key, with those above it, except keys of the user's state.
+/// Collects every key with the path of keys above it, except keys of the user's state.
 fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -51,7 +51,7 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     keys(&serde_json::from_slice(json).unwrap(), "", &mut found);
     let documented: BTreeSet<String> = cells_after("## Manifests").into_iter().collect();
     assert_eq!(documented, found);
-    // The line, built as the page describes.
+    // Check that the line is built as the page describes.
     let line = std::str::from_utf8(line).unwrap().trim_end();
     let (signed, sum) = line.rsplit_once(' ').unwrap();
     assert_eq!(signed, format!("backcast-manifest 1 {}", json.len()));

@@ -1,8 +1,8 @@
 //! A disk without room: a typed error, the ring runs on, and a later save succeeds.
 //!
 //! The small tmpfs is mounted in a private mount namespace, which ends with the process in it. The
-//! test starts this very binary again inside. Where namespaces are not permitted it fails, unless
-//! the variable `BACKCAST_TEST_WITHOUT_NAMESPACES` says that it need not run.
+//! test starts its own binary again inside. Where namespaces are not permitted it fails, unless the
+//! variable `BACKCAST_TEST_WITHOUT_NAMESPACES` says that it need not run.
 
 use std::env;
 use std::io::Write;
@@ -17,11 +17,11 @@ use backcast_persist::{
 
 use crate::rings::{Place, append, content, heap, writer};
 
-/// Where the small tmpfs is, for the test that runs inside.
+/// Environment variable with the path of the small tmpfs, for the test that runs inside.
 const SMALL_TMPFS: &str = "BACKCAST_TEST_SMALL_TMPFS";
 /// Printed by a test that ran to its end inside the namespace.
 const DONE: &str = "done inside the namespace";
-/// Set where no namespace can be had: the test does not run.
+/// Environment variable that is set where no namespace can be created: the test does not run.
 const WITHOUT_NAMESPACES: &str = "BACKCAST_TEST_WITHOUT_NAMESPACES";
 /// Exit status of the shell when mounting is not permitted.
 const NO_MOUNT: i32 = 77;
@@ -47,7 +47,7 @@ fn a_full_disk_is_said_and_the_ring_runs_on() {
     let output = output.expect("util-linux has `unshare`");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Neither the shell nor the test harness said a word: the namespace was refused.
+    // Neither the shell nor the test harness printed anything: the namespace was refused.
     let refused = output.status.code() == Some(NO_MOUNT) || said.is_empty();
     assert!(
         !refused || output.status.success(),
@@ -58,7 +58,7 @@ fn a_full_disk_is_said_and_the_ring_runs_on() {
 }
 
 /// A disk that fills up under a follower: it reports this, the ring runs on, and the remaining rows
-/// goes to disk when there is room.
+/// go to disk when there is room.
 fn a_follower_waits_for_room(place: &Place, disk: &std::path::Path, schema: &Schema) {
     let store = Store::at(disk.join("followed"));
     let ring = heap(schema, 1, 200);
@@ -75,7 +75,7 @@ fn a_follower_waits_for_room(place: &Place, disk: &std::path::Path, schema: &Sch
     };
     append(&mut writer, schema, 1, 50, 1);
     until("the first rows are on disk", &|state| state.rows_persisted == ring.rows_published());
-    // All that is left, and not a byte more.
+    // Fill the disk to the last byte.
     let ballast = disk.join("ballast");
     let mut file = std::fs::File::create(&ballast).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
@@ -121,7 +121,7 @@ fn inside_a_small_tmpfs() {
             path.starts_with(&disk) && refused.to_string().contains("backcast rm"),
             "{refused}"
         );
-        // What it wrote is gone: there is room for as much again.
+        // The failed save removed its files: the disk has room again.
         std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
         std::fs::remove_file(&ballast).unwrap();
     }

@@ -99,7 +99,7 @@ fn a_removed_snapshot_frees_what_no_other_needs() {
         store.save(&ring, label, small()).unwrap();
         contents.push(content(&ring));
     }
-    // Everything of `a` is in `b` too.
+    // All rows of `a` are in `b` too.
     assert_eq!(store.remove("pong@a").unwrap().bytes_freed, 0);
     assert_eq!(content(&load(&place, &store, "pong@b")), contents[1]);
     let labels = |store: &Store| -> Vec<String> {
@@ -187,12 +187,12 @@ fn a_snapshot_in_shared_memory_is_one_for_all_and_goes_with_its_last_holder() {
     assert_eq!(by_name.uuid(), one.uuid());
     let refused = one.writer(WriterOptions::lanes(1)).unwrap_err();
     assert!(matches!(refused, WriterError::Snapshot { .. }), "{refused}");
-    // Another snapshot of that name is not taken for this one.
+    // Another snapshot of that name is not mistaken for this one.
     store.remove("pong@a").unwrap();
     append(&mut writer(&ring), &schema, 2, 5, 4);
     store.save(&ring, "a", small()).unwrap();
     assert!(matches!(attach(), Err(LoadError::OtherSnapshot { .. })));
-    // Nor is one of as many rows.
+    // A snapshot with the same number of rows is not either.
     let other = heap(&schema, 2, 200);
     append(&mut writer(&other), &schema, 2, 150, 7);
     assert_eq!(other.lane_span(0), one.lane_span(0));
@@ -280,7 +280,7 @@ fn savers_wait_for_each_other_and_readers_do_not_wait() {
     });
     store.save(&ring, "b", during).unwrap();
     assert!(tried);
-    // And a removal during a load takes nothing from under it.
+    // A removal during a load removes no file that the load needs.
     let mut tried = false;
     let options = LoadOptions::default().name("x").base(place.base()).on_progress(|_| {
         if !std::mem::replace(&mut tried, true) {

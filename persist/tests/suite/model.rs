@@ -14,7 +14,7 @@ enum Turn {
     Save,
     Replace(usize),
     Remove(usize),
-    /// The writer goes; the next one begins with a gap.
+    /// The writer ends; the next one begins with a gap.
     Successor,
 }
 

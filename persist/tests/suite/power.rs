@@ -1,8 +1,8 @@
-//! A file system in memory that knows what is on disk and what is not yet, fails when it is told
-//! to, and whose power can be cut.
+//! A file system in memory that distinguishes forced from unforced changes. Tests choose an
+//! operation that fails, and cut the power.
 //!
-//! Forcing a file to disk keeps its bytes, forcing a directory keeps its names. What was not forced
-//! is there for every process until the power goes; then each of it is there, or not, or in part.
+//! Forcing a file to disk keeps its bytes, forcing a directory keeps its names. Every process sees
+//! unforced changes until the power is cut. Each of them may then be complete, partial or lost.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -20,14 +20,14 @@ pub(crate) enum Fault {
     Ends,
 }
 
-/// Which unsynced changes exist after a crash.
+/// Unsynced changes that exist after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// All: only the process died.
     OfProcess,
-    /// Nothing.
+    /// None.
     LosesAll,
-    /// Each thing by a throw of dice.
+    /// A random part.
     Random(u64),
 }
 
@@ -37,8 +37,8 @@ struct Inode {
     on_disk: Vec<u8>,
 }
 
-/// Names of a directory: now, and on disk. A directory's own name counts as on disk at once only
-/// when its parent was forced.
+/// Names of a directory: now, and on disk. A directory's own name is on disk only after its parent
+/// was forced.
 #[derive(Clone, Debug, Default)]
 struct Names {
     now: BTreeMap<String, Entry>,
@@ -66,7 +66,7 @@ struct World {
 pub(crate) struct Power(Arc<Mutex<World>>);
 
 impl Power {
-    /// With one directory, `/`.
+    /// Returns a file system with one directory, `/`.
     pub(crate) fn new() -> Self {
         let world = World { dirs: [("/".into(), Names::default())].into(), ..World::default() };
         Self(Arc::new(Mutex::new(world)))
@@ -76,17 +76,17 @@ impl Power {
         self.0.lock().expect("no test panics while it holds this")
     }
 
-    /// Chooses the operation, counted from the beginning of the world, that goes wrong.
+    /// Chooses the operation, counted from the first one, at which the fault occurs.
     pub(crate) fn break_at(&self, operation: u64, fault: Fault) {
         self.world().fault = Some((operation, fault));
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.world().operations
     }
 
-    /// Every file, with its size.
+    /// Returns the path of every file.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let world = self.world();
         let of = |(dir, names): (&PathBuf, &Names)| -> Vec<PathBuf> {
@@ -100,7 +100,7 @@ impl Power {
         world.dirs.iter().flat_map(of).collect()
     }
 
-    /// The world that the next process finds, free of faults.
+    /// Returns the file system that the next process finds, without faults.
     pub(crate) fn after(&self, crash: Crash) -> Self {
         let world = self.world();
         let mut dice = Dice(if let Crash::Random(seed) = crash { seed } else { 0 });
@@ -121,7 +121,7 @@ impl Power {
             };
             next.dirs.insert(dir.clone(), Names { on_disk: now.clone(), now });
         }
-        // A directory whose name is gone is gone with all in it.
+        // A directory that lost its name is lost with all its entries.
         let known: Vec<PathBuf> = next.dirs.keys().cloned().collect();
         for dir in known {
             let lost = dir.ancestors().any(|dir| {
@@ -183,7 +183,7 @@ impl Dice {
 }
 
 impl World {
-    /// Counts an operation. `Ok(true)`: it is to be done in part, and then to fail.
+    /// Counts an operation. Returns `Ok(Some(error))` if it is to be done in part and then to fail.
     fn step(&mut self) -> io::Result<Option<io::Error>> {
         if self.ended {
             return Err(io::Error::other("the process has ended"));
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// [`step`](Self::step), for operations that are done in whole or not at all.
+    /// Counts an operation like [`step`](Self::step) that is done in whole or not at all.
     fn whole(&mut self) -> io::Result<()> {
         self.step()?.map_or(Ok(()), Err)
     }

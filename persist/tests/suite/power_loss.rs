@@ -1,5 +1,5 @@
-//! If any operation fails, or is the last one before the power fails: snapshots that a save had
-//! confirmed loads as it was, and the next save works.
+//! If any operation fails, or is the last one before the power fails, snapshots that a save had
+//! confirmed load as they were, and the next save works.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use crate::rings::{Content, Place, append, content, heap, schema, writer};
 struct Known {
     /// Saves that returned without an error, and were not removed or replaced since.
     confirmed: BTreeMap<String, Content>,
-    /// Possible contents too: saves, removals and replacements that returned an error.
+    /// Further possible contents, after saves, removals and replacements that returned an error.
     possible: BTreeMap<String, Vec<Content>>,
 }
 
@@ -63,7 +63,7 @@ impl Run<'_> {
         store.load(spec, options.base(self.place.base()).huge_pages(false))
     }
 
-    /// Saves, loads, replacements and removals of one process.
+    /// Runs the saves, loads, replacements and removals of one process.
     fn life(&self, power: &Power) -> (Known, Ring) {
         let (store, mut known) = (Self::store(power), Known::default());
         let ring = heap(&self.schema, 2, 60);
@@ -117,7 +117,7 @@ impl Run<'_> {
             let verified = store.verify("pong", |_| ControlFlow::Continue(())).expect(context);
             assert!(verified.is_whole(), "{context}: {:?}", verified.damages);
         }
-        // And it saves, after which no unused file is left.
+        // The next save works, and leaves no unused file after a removal.
         let saved =
             store.save(ring, "after", Self::options()).unwrap_or_else(|e| panic!("{context}: {e}"));
         assert_eq!(saved.rows_lapped, 0);
@@ -130,7 +130,7 @@ impl Run<'_> {
     }
 }
 
-/// Breaks every operation of a life in turn, each once, and looks at the worlds after it.
+/// Breaks every operation of a life in turn, each once, and checks the states after it.
 fn break_everywhere(fault: Fault, crashes: impl Fn(u64) -> Vec<Crash>) {
     let place = Place::new();
     let run = Run { place: &place, schema: schema() };
@@ -179,7 +179,7 @@ fn any_operation_may_fail() {
 
 #[test]
 fn bytes_that_were_not_forced_to_disk_would_be_missed() {
-    // The model itself: the cases that the test above relies on occur.
+    // Test the model itself: the cases that the test above relies on occur.
     use backcast_persist::Storage;
     let power = Power::new();
     power.make_dir("/d".as_ref()).unwrap();

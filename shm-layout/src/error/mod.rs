@@ -34,7 +34,7 @@ pub enum SegmentError {
         name: String,
         /// Directory searched.
         base: PathBuf,
-        /// The name there that is spelt most alike, if one is.
+        /// Most similar name in that directory, if there is one.
         near: Option<String>,
     },
     /// The name is taken by a live or persistent object.
@@ -107,13 +107,13 @@ pub enum SegmentError {
         /// Requested name.
         name: String,
     },
-    /// Rings of this kind keep the size that they have.
+    /// Rings of this kind cannot be resized.
     #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
     FixedSize {
         /// Kind of ring.
         what: &'static str,
     },
-    /// Only the keeper of a ring in memfds can resize it.
+    /// Only the daemon that keeps a ring in memfds can resize it.
     #[error(
         "`{name}` is in memfds, which only the daemon that keeps them can enlarge; use `backcast \
          resize` or `client.resize` while `backcast serve` runs"
@@ -182,7 +182,7 @@ pub enum SegmentError {
         /// Resource that sets the limit.
         limit: &'static str,
     },
-    /// The sealed memory of a ring went away with the processes that held it.
+    /// The sealed memory of a ring was freed with the processes that held it.
     #[error(
         "the memory of {path} is lost or out of reach: process {pid} created it, and no process \
          that this one can inspect holds it; create the ring again, and let a daemon keep it \
@@ -194,14 +194,14 @@ pub enum SegmentError {
         /// Process that created the memory.
         pid: u32,
     },
-    /// A file belongs to someone else or is open to others.
+    /// A file belongs to another user, or other users can access it.
     #[error(
         "{path} is not safe to use: {reason}; remove it or choose another directory (BACKCAST_DIR)"
     )]
     Permission {
         /// Offending path.
         path: PathBuf,
-        /// Owner, mode or kind of file.
+        /// Owner, mode or kind of the file.
         reason: String,
     },
     /// The bytes are not those of a Backcast segment, or are damaged.
@@ -247,7 +247,7 @@ pub enum SegmentError {
         offset: usize,
         /// Requested words.
         count: usize,
-        /// Bytes there are.
+        /// Bytes of data.
         len: usize,
     },
     /// The operating system refused.
@@ -255,9 +255,9 @@ pub enum SegmentError {
     Io {
         /// Operation that failed.
         operation: &'static str,
-        /// On which file.
+        /// File of the operation.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -9,10 +9,10 @@ use bytemuck::Pod;
 use crate::kernels::racy_copy::asm::{self, ASM};
 use crate::os::mapping::{HUGE_PAGE, Mapping};
 
-/// Immutable array of numbers, on huge pages where it is large. Random reads of small pages spend
+/// Immutable array of numbers, on huge pages if it is large. Random reads from small pages spend
 /// more time on page walks than on the numbers.
 ///
-/// A partly filled huge page is allocated whole if more than half of one is needed.
+/// An array larger than half a huge page occupies whole huge pages.
 pub struct HugeArray<V> {
     memory: Mapping,
     len: usize,

@@ -2,7 +2,7 @@
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
-/// Most bytes of one request: more would be evicted before they are used.
+/// Maximum bytes of one request: more would be evicted before they are used.
 const MAX_PREFETCH_BYTES: usize = 1 << 20;
 
 /// Prefetches numbers into L2, for reads that come soon but not next.
@@ -22,8 +22,8 @@ pub(crate) fn prefetch_range(from: *const u8, len: usize) {
     }
 }
 
-/// Prefetches one cache line in every [`LINE`] bytes of `len` for writing. The last line may be
-/// left to the request that follows. Any address is allowed.
+/// Prefetches the cache lines of `len` bytes for writing, at most [`MAX_PREFETCH_BYTES`]. The last
+/// line may be left out if `from` is not aligned to a line. Any address is allowed.
 #[inline]
 pub(crate) fn prefetch_range_for_write(from: *const u8, len: usize) {
     for at in (0..len.min(MAX_PREFETCH_BYTES)).step_by(LINE) {

@@ -10,7 +10,7 @@ use crate::kernels::racy_copy::Word;
 
 /// Longest column name, in bytes.
 pub(crate) const MAX_COLUMN_NAME_BYTES: usize = 48;
-/// Most axes of one row of a column.
+/// Maximum axes of one row of a column.
 pub(crate) const MAX_AXES: usize = 6;
 /// Widest row of a column, in bytes.
 pub(crate) const MAX_COLUMN_WIDTH_BYTES: usize = 1 << 30;
@@ -65,7 +65,7 @@ impl DType {
         DType::BF16,
     ];
 
-    /// NumPy's short code: `"bool"`, `"u1"` … `"f8"`; `"bfloat16"`, which has none.
+    /// Returns NumPy's short code: `"bool"`, `"u1"` … `"f8"`; `"bfloat16"`, which has none.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl DType {
         }
     }
 
-    /// NumPy's long name: `"bool"`, `"uint8"` … `"float64"`, `"bfloat16"`.
+    /// Returns NumPy's long name: `"bool"`, `"uint8"` … `"float64"`, `"bfloat16"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl DType {
         }
     }
 
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     #[must_use]
     pub fn size(self) -> usize {
         match self {
@@ -152,14 +152,15 @@ impl FromStr for DType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// Part of the observation: known before the action, present in a FINAL row, has a `next_`.
+    /// Part of the observation: known before the action, present in a FINAL row, and given as
+    /// `next_...` in batches.
     Obs = 1,
     /// Part of the step: the action or a result of it; zero in a FINAL row.
     Step = 2,
 }
 
 impl Role {
-    /// `"obs"` or `"step"`.
+    /// Returns `"obs"` or `"step"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -271,37 +272,37 @@ impl Column {
         }
     }
 
-    /// Name; `/` separates the keys of nested dicts.
+    /// Returns the name; `/` separates the keys of nested dicts.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Element type.
+    /// Returns the element type.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Shape of one row; empty for a scalar.
+    /// Returns the shape of one row; empty for a scalar.
     #[must_use]
     pub fn shape(&self) -> &[u32] {
         &self.shape
     }
 
-    /// Observation or step.
+    /// Returns the role: observation or step.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Elements in one row.
+    /// Returns the elements in one row.
     #[must_use]
     pub fn items(&self) -> usize {
         self.shape.iter().map(|axis| *axis as usize).product()
     }
 
-    /// Bytes of one row.
+    /// Returns the bytes of one row.
     #[must_use]
     #[inline]
     pub fn width(&self) -> usize {
@@ -357,8 +358,8 @@ impl ColumnRecord {
         }
     }
 
-    /// Returns the column that a record describes. Checks every field; `None` if no record of ours
-    /// has these values.
+    /// Returns the column that a record describes. Checks every field. Returns `None` if this build
+    /// writes no record with these values.
     pub(crate) fn column(&self) -> Option<Column> {
         let dtype = DType::ALL.into_iter().find(|d| *d as u8 == self.dtype)?;
         let role = [Role::Obs, Role::Step].into_iter().find(|r| *r as u8 == self.role)?;

@@ -10,15 +10,15 @@ use crate::layout::limiter_table::{LimitBytes, LimiterTable};
 use crate::layout::reader_table::ReaderTable;
 use crate::layout::superblock::SUPERBLOCK_BYTES;
 
-/// Most lanes of a ring.
+/// Maximum lanes of a ring.
 pub const MAX_LANES: u32 = 4096;
-/// Most columns of a ring, built-in ones included.
+/// Maximum columns of a ring, built-in ones included.
 pub const MAX_COLUMNS: usize = 256;
-/// Most reader slots of a ring.
+/// Maximum reader slots of a ring.
 pub const MAX_READER_SLOTS: u32 = 1024;
-/// Most slots of a lane.
+/// Maximum slots of a lane.
 pub(crate) const MAX_SLOTS: u64 = 1 << 40;
-/// Most bytes of a lane's file.
+/// Maximum bytes of a lane's file.
 pub(crate) const MAX_LANE_BYTES: u64 = 1 << 46;
 
 /// Description of a ring, before its sizes are known.
@@ -26,7 +26,7 @@ pub(crate) const MAX_LANE_BYTES: u64 = 1 << 46;
 pub struct RingSpec {
     /// Every column, in order, built-in ones included.
     pub columns: Vec<Column>,
-    /// Single-writer rings, `1..=4096`.
+    /// Number of lanes, `1..=4096`. Each has one writer.
     pub lanes: u32,
     /// Rows that a reader may count on, per lane.
     pub lane_capacity: u64,
@@ -38,7 +38,7 @@ pub struct RingSpec {
     pub asked_rows: u64,
     /// Capacity that the user gave in bytes; 0 if in rows.
     pub asked_bytes: u64,
-    /// Policy of writers about leases in their way.
+    /// Policy of writers when a lease stops them.
     pub policy: LanePolicy,
     /// Whether to request huge pages.
     pub huge_pages: bool,

@@ -48,7 +48,7 @@ impl Origin {
     }
 }
 
-/// Whether a file begins with a header of ours of another layout version.
+/// Returns whether a file begins with a Backcast header of another layout version.
 pub(crate) fn is_of_other_version(file: impl AsFd) -> bool {
     let mut begin = [0; 16];
     if rustix::io::pread(file, &mut begin, 0) != Ok(begin.len()) {

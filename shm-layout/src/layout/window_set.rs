@@ -22,8 +22,8 @@ pub struct WindowSet<'a, const MOST: usize> {
     lines: Vec<Line>,
     long: Vec<(Line, usize)>,
     count: usize,
-    /// Every window below the count has all its rows below its lane's slots, and its lane has
-    /// `columns`.
+    /// Invariant: the rows of each of the first `count` windows are below its lane's slots, and its
+    /// lane has `columns`.
     lanes: [&'a Lane; MOST],
     slots: [usize; MOST],
     /// Memory of each lane.
@@ -45,8 +45,8 @@ pub struct WindowSlice {
     pub rows: u64,
 }
 
-/// Prefetch of other windows that is interleaved with a copy: with each window copied, that of the
-/// same number.
+/// Prefetch of other windows that is interleaved with a copy. With each window copied, the window
+/// of the same number is prefetched.
 #[derive(Clone, Debug)]
 pub struct InterleavedPrefetch<'r, 'a, const MOST: usize> {
     /// The other windows.
@@ -87,7 +87,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     ) -> Self {
         let columns = lane.columns();
         let find = |slice| find(columns, slice);
-        // Enough for most rows.
+        // Sufficient for most schemas.
         let mut lines = Vec::with_capacity(32);
         for (Line { offset: first, width }, len) in short.into_iter().filter_map(find) {
             lines.extend((0..len).step_by(LINE).map(|at| Line { offset: first + at, width }));
@@ -145,7 +145,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         true
     }
 
-    /// Adds a placeholder: some window whose bytes mean nothing.
+    /// Adds a placeholder, a window whose bytes are not used.
     #[inline]
     pub fn push_placeholder(&mut self) {
         if self.count < self.most {
@@ -226,7 +226,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
             // SAFETY:
             // - In bounds: it is a row of the window, whose lane has this column (`push`).
             // - Aligned: columns begin on multiples of 8, and this one's width is one.
-            // - Every writer of the column copies as we do (docs/layout.md, rule 2).
+            // - Every writer of the column uses `racy_copy` (docs/layout.md, rule 2).
             let words = unsafe { racy_copy::load_words(base.add(offset + slot * width)) };
             visit(window, words);
         }
@@ -291,8 +291,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         self.bases.iter().copied().zip(self.slots.iter().copied()).take(self.count)
     }
 
-    /// Finds a slice's first byte, in a window that begins in slot 0, and its length; all bytes of
-    /// it are rows of this width in every window.
+    /// Finds the first byte of a slice, in a window that begins in slot 0, and its length. In every
+    /// window these bytes are rows of this width.
     #[inline]
     fn slice(&self, slice: WindowSlice) -> Option<(Line, usize)> {
         let end = slice.first.checked_add(slice.rows)?;
@@ -300,8 +300,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         find(self.columns, slice).filter(|_| inside)
     }
 
-    /// Copies `bytes` bytes of each window. The width dispatch of all copies: short lengths become
-    /// a few instructions if they are known.
+    /// Copies `bytes` bytes of each window. Selects code for constant lengths: a short copy of
+    /// known length takes a few instructions.
     ///
     /// # Safety
     /// From `from` on, `bytes` bytes of each window are rows of one column, whose word is `word`.
@@ -346,7 +346,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
             // SAFETY:
             // - In bounds: as the caller says.
             // - The word is that of the column's width.
-            // - Every writer of the column copies as we do (docs/layout.md, rule 2).
+            // - Every writer of the column uses `racy_copy` (docs/layout.md, rule 2).
             unsafe {
                 racy_copy::copy_out(
                     base.add(from.offset + slot * from.width),
@@ -357,7 +357,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         }
     }
 
-    /// Copies as [`copy_each`](Self::copy_each), and prefetches other windows between the copies.
+    /// Copies like [`copy_each`](Self::copy_each), and prefetches other windows between the copies.
     ///
     /// # Safety
     /// The conditions of [`copy_each`](Self::copy_each) hold.
@@ -398,8 +398,8 @@ fn prefetch_lines(lines: &[Line], base: *mut u8, slot: usize) {
     }
 }
 
-/// Finds a slice's first byte, in a window that begins in slot 0, and its length. `None`: there is
-/// no such column.
+/// Finds a slice's first byte, in a window that begins in slot 0, and its length. Returns `None` if
+/// there is no such column.
 fn find(columns: &[PlacedColumn], slice: WindowSlice) -> Option<(Line, usize)> {
     let WindowSlice { column, width, first, rows } = slice;
     let placed = columns.get(column).filter(|placed| placed.width == width)?;

@@ -3,7 +3,7 @@
 //!
 //! Most systems give shared memory no huge pages by default. A process may request that the pages
 //! of a range become one huge page (`MADV_COLLAPSE`, Linux 6.1). A single page in the range is
-//! enough, and the rest is filled with zeros: so the small pages are never made.
+//! enough, and the rest is filled with zeros, so the small pages are never allocated.
 //! `docs/decisions/0019-huge-pages-at-creation.md` says why at creation, and why by default.
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use rustix::fs::FallocateFlags;
 #[cfg(target_os = "linux")]
 use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
 
-/// Returns until when huge pages may be requested for `bytes`: about ten times as long as small
+/// Returns the deadline of requests for huge pages for `bytes`: about ten times as long as small
 /// pages take. Hosts that provide memory when it is touched, and kernels that compact memory first,
 /// need that long. On a slower system small pages are used.
 pub(crate) fn deadline(bytes: u64) -> Instant {
@@ -27,8 +27,8 @@ pub(crate) fn deadline(bytes: u64) -> Instant {
 }
 
 /// Puts as much of a file on huge pages as the system grants now. Bytes that the file lacks there
-/// are allocated, and zero. Returns how many bytes are on huge pages. Never fails: the rest goes on
-/// small pages, which the caller allocates.
+/// are allocated, and zero. Returns the number of bytes on huge pages. Never fails: the rest goes
+/// on small pages, which the caller allocates.
 #[cfg(target_os = "linux")]
 pub(crate) fn request(file: &File, len: u64, deadline: Instant) -> u64 {
     if len < HUGE_PAGE as u64
@@ -60,7 +60,7 @@ pub(crate) fn request(file: &File, len: u64, deadline: Instant) -> u64 {
 fn collapse(file: &File, memory: &Mapping, at: usize) -> bool {
     /// From `linux/mman.h`; the C library's headers may be older than the kernel.
     const MADV_COLLAPSE: libc::c_int = 25;
-    // The kernel looks at a range only if it has at least one small page.
+    // The kernel collapses a range only if it has at least one small page.
     let seed = rustix::fs::fallocate(file, FallocateFlags::empty(), at as u64, 1);
     // SAFETY: the range lies in `memory`, to which nothing else refers. The call changes the pages
     // that hold the bytes, and no byte.
@@ -68,7 +68,7 @@ fn collapse(file: &File, memory: &Mapping, at: usize) -> bool {
         && unsafe { libc::madvise(memory.base().add(at).cast(), HUGE_PAGE, MADV_COLLAPSE) } == 0
 }
 
-/// Grants no huge pages: this system has no request for them.
+/// Returns 0: this system has no such request.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn request(_: &File, _: u64, _: Instant) -> u64 {
     0
@@ -78,7 +78,7 @@ pub(crate) fn request(_: &File, _: u64, _: Instant) -> u64 {
 mod tests {
     use super::*;
 
-    /// In memory, where there is a place for that.
+    /// Creates a file in memory if there is a directory for that.
     fn scratch() -> File {
         let dir = std::path::Path::new("/dev/shm");
         if dir.is_dir() { tempfile::tempfile_in(dir) } else { tempfile::tempfile() }.unwrap()

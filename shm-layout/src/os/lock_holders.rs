@@ -1,6 +1,6 @@
 //! Finds the processes that hold bytes of a lock file, as Linux shows it in `/proc`.
 //!
-//! For messages alone: a lane's header says which process claimed it, but a lock belongs to an open
+//! Only for messages: a lane's header says which process claimed it, but a lock belongs to an open
 //! file, which a forked child inherits and keeps after its parent has ended.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Whether no process of this name space has the number. One system call.
+/// Returns whether no process of this name space has the number. Makes one system call.
 #[must_use]
 pub fn has_ended(pid: u64) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -18,7 +18,8 @@ pub fn has_ended(pid: u64) -> bool {
 }
 
 /// Returns, for each byte of `bytes` that is locked exclusively, the processes of this user that
-/// hold it. Empty where the system does not tell. Reads every descriptor of every such process.
+/// hold it. Empty where the system does not report them. Reads every descriptor of every such
+/// process.
 pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<u32>> {
     let mut held = BTreeMap::<u64, Vec<u32>>::new();
     let Some(file) = device_and_inode(lock) else { return held };

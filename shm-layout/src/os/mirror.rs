@@ -40,14 +40,14 @@ impl MirroredBlocks {
         Ok(Self { memory, blocks, bytes, stride, lent: AtomicBool::new(false) })
     }
 
-    /// Bytes from one block to the next.
+    /// Returns the bytes from one block to the next.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Returns the address of a block. As many blocks as there are follow in a row; the first comes
-    /// after the last. Valid for reads while `self` lives. A read during a write sees a mixture.
+    /// Returns the address of a block. All blocks follow in a row from there; the first comes after
+    /// the last. Valid for reads while `self` lives. A read during a write sees a mixture.
     #[must_use]
     pub fn address(&self, block: usize) -> *const u8 {
         self.memory.base().wrapping_add(block % self.blocks * self.stride)
@@ -90,12 +90,12 @@ fn sizes(blocks: usize, bytes: usize) -> Option<(usize, usize, usize)> {
     let part = page_size() / PARTS;
     let stride = (bytes.div_ceil(part) | 1).checked_mul(part)?;
     let blocks = blocks.max(1).checked_next_multiple_of(PARTS)?;
-    // Mapped twice.
+    // The blocks are mapped twice.
     let all = blocks.checked_mul(stride).filter(|all| *all <= isize::MAX.unsigned_abs() / 2)?;
     Some((blocks, stride, all))
 }
 
-/// Creates memory that is reached through its descriptor alone.
+/// Creates memory that has a descriptor and no name.
 #[cfg(target_os = "linux")]
 fn nameless() -> io::Result<OwnedFd> {
     Ok(crate::os::memfd::anonymous("backcast-loop")?)

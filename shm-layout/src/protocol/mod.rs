@@ -1,4 +1,4 @@
-//! Orderings of shared memory: when a word of another process may be believed.
+//! Orderings of shared memory: the rules by which a word of another process may be trusted.
 //!
 //! Seven small protocols, each generic over the memory it runs on, so that the loom models run the
 //! code that ships (docs/protocol.md has the arguments):

@@ -3,21 +3,20 @@
 //! A pin is one word per lane and reader slot. It freezes every row from its start on: the writer
 //! may go on until it would need the slot of the first frozen row.
 //!
-//! 1. The reader stores its pin (release), then [`Fence::Pinned`], then
-//!    re-reads `reserved`. If the writer has announced the slot of the first row, the pin is taken
-//!    back and the lease refused.
+//! 1. The reader stores its pin (release), then [`Fence::Pinned`], then re-reads `reserved`. If the
+//!    writer has announced the slot of the first row, the pin is reset and the lease refused.
 //! 2. The writer stores `reserved` (relaxed), then
 //!    [`Fence::AnnouncedToPins`], then scans the pins (acquire).
 //!
-//! Why a frozen row stays: both fences are sequentially consistent, so of the two stores at least
-//! one is seen by the other side. Either the writer finds the pin and stops before the slot, or the
-//! reader finds the announcement and gives up. Releasing a pin is a release store, which the
-//! writer's acquire load pairs with. Its later stores come after the reader's last load, so the
-//! reader may use plain loads. The slot's next pin is a release store for the same reason: a writer
-//! may find it without having seen the release before it.
+//! A frozen row is not overwritten: both fences are sequentially consistent, so of the two stores
+//! at least one is seen by the other side. Either the writer finds the pin and stops before the
+//! slot, or the reader finds the announcement and gives up. Releasing a pin is a release store,
+//! which the writer's acquire load pairs with. Its later stores come after the reader's last load,
+//! so the reader may use plain loads. The slot's next pin is a release store for the same reason: a
+//! writer may find it without having seen the release before it.
 //!
-//! Why a second lease of the slot uncovers nothing: the word is never above the oldest row granted.
-//! A newer lease leaves it; an older one lowers it until that lease is refused or ends
+//! A second lease of the slot uncovers no row: the word is never above the oldest row granted. A
+//! newer lease leaves it; an older one lowers it until that lease is refused or ends
 //! ([`HeldRows`]). The writer stops for every pin it finds, also for one on rows that it has
 //! overwritten: such a pin was not granted, but the one that it replaced may have been.
 
@@ -79,7 +78,7 @@ pub fn freeze<L: Words, P: Pins>(
         let gone = reserved > start.saturating_add(lane.slots());
         if gone { Err(PinError { start, reserved }) } else { Ok(()) }
     };
-    // Rows that are known to be overwritten put no pin in the writer's way.
+    // Rows that are known to be overwritten get no pin: it would stop the writer.
     announced()?;
     // ORDERING: release, for earlier leases of the slot: a writer may find this pin without having
     // seen the thaw before it, and must still store after the last load of those leases.
@@ -88,7 +87,7 @@ pub fn freeze<L: Words, P: Pins>(
     announced().inspect_err(|_| thaw(pins, slot, before))
 }
 
-/// Moves a slot's pin up to `left`, the first row that it still needs, or takes it away.
+/// Raises a slot's pin to `left`, the first row that it still needs, or clears it.
 pub fn thaw<P: Pins>(pins: &P, slot: u32, left: Option<u64>) {
     // ORDERING: pairs with the acquire load in `oldest`: a writer that no longer finds the pin
     // stores after the reader's last plain load.
@@ -145,8 +144,7 @@ impl HeldRows {
 /// Returns the pin that holds the writer back first.
 ///
 /// Called after [`Fence::AnnouncedToPins`]. A pin on overwritten rows counts like any other: its
-/// slot may hold newer rows, which this pin alone covers until the slot takes it back. O(reader
-/// slots).
+/// slot may hold newer rows, which this pin alone covers until the slot resets it. O(reader slots).
 pub fn oldest<P: Pins>(pins: &P) -> Option<Pin> {
     let pinned = (0..pins.slots()).filter_map(|slot| {
         // ORDERING: pairs with the release store in `thaw`.
@@ -165,7 +163,7 @@ mod tests {
     /// A lane of four slots without rows, and the pins of two reader slots.
     struct Lane {
         reserved: Cell<u64>,
-        /// Announced by the writer between the pin and the second look.
+        /// Rows that the writer announces between the pin and the second check.
         meanwhile: Cell<u64>,
         pins: [Cell<u64>; 2],
     }

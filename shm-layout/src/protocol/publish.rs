@@ -13,12 +13,11 @@
 //! `start..` below it by relaxed words, and accepts the copy iff, after [`Fence::Copied`]
 //! (acquire), `reserved <= start + slots`.
 //!
-//! Why an accepted row is whole. It is not older: the release store of `head` and the reader's
-//! acquire fence order the row's words before the reader's loads. It is not newer: a word of a
-//! later row in the same slot was stored after the fence that follows `reserved > start + slots`. A
-//! reader that saw such a word and then passed its own fence must see that `reserved`, and rejects
-//! the copy. `reserved` never goes down, in recovery neither, so the argument survives a killed
-//! writer.
+//! An accepted row is whole. It is not older: the release store of `head` and the reader's acquire
+//! fence order the row's words before the reader's loads. It is not newer: a word of a later row in
+//! the same slot was stored after the fence that follows `reserved > start + slots`. A reader that
+//! saw such a word and then issued its own fence must see that `reserved`, and rejects the copy.
+//! `reserved` never goes down, not even in recovery, so the argument survives a killed writer.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,7 +25,7 @@ use std::sync::atomic::Ordering;
 /// Largest sequence number plus one: indices keep 48 bits for it.
 pub const MAX_SEQ: u64 = 1 << 48;
 
-/// Places of the fences.
+/// Fences of the protocol, named by the place of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Writer, between announcing rows and writing them. Release.
@@ -40,7 +39,7 @@ pub enum Fence {
     Published,
     /// Reader, between copying rows and re-reading `reserved`. Acquire.
     Copied,
-    /// Reader, between seeing that a lane was relocated and looking at the one in its place.
+    /// Reader, between seeing that a lane was relocated and reading the one that replaces it.
     /// Acquire.
     Relocated,
 }
@@ -50,8 +49,8 @@ impl Fence {
     #[must_use]
     pub fn ordering(self) -> Ordering {
         match self {
-            // ORDERING: pairs with `Copied`: a reader that saw a word written after it and passes
-            // `Copied` sees the announcement that came before it.
+            // ORDERING: pairs with `Copied`: a reader that saw a word written after it and issues
+            // `Copied` sees the announcement before it.
             Fence::Announced => Ordering::Release,
             // ORDERING: these two pair with each other: of "reserved, then pins" and "pin, then
             // reserved" at least one side sees the other's store.
@@ -70,7 +69,7 @@ pub trait Words {
     fn load_head(&self, order: Ordering) -> u64;
     /// Loads one past the last row announced.
     fn load_reserved(&self, order: Ordering) -> u64;
-    /// Passes the fence at one of the protocol's places.
+    /// Issues the memory fence that the protocol needs at this point.
     fn fence(&self, at: Fence);
     /// Returns the rows that the lane has room for.
     fn slots(&self) -> u64;
@@ -80,16 +79,16 @@ pub trait Words {
 
 /// Memory of a lane, as its one writer needs it.
 pub trait WordsMut: Words {
-    /// Stores the announcement.
+    /// Stores one past the last row announced.
     fn store_reserved(&self, value: u64, order: Ordering);
-    /// Stores the publication.
+    /// Stores the next sequence number to be published.
     fn store_head(&self, value: u64, order: Ordering);
     /// Stores one row of a column, by relaxed words.
     fn copy_in(&self, column: usize, slot: u64, row: &[u8]);
     /// Stores a part of one row of a column, whose rows have `width` bytes, from byte `at` on.
     ///
-    /// A column is accessed in one size alone. The whole row is stored again where parts may be
-    /// smaller.
+    /// All accesses to a column have one size. The default stores the whole row again, since a part
+    /// may be smaller.
     fn copy_part_in(&self, column: usize, slot: u64, width: usize, at: usize, part: &[u8]) {
         let mut row = vec![0; width];
         self.copy_out(column, slot, 1, &mut row);
@@ -140,8 +139,8 @@ impl<L: WordsMut> LaneWriter<L> {
     /// Rows that were announced but not published stay announced: their slots may be half
     /// written, and lowering `reserved` would let a torn row through.
     pub fn adopt(lane: L, chunk: u64) -> Result<Self, ImpossibleCounters> {
-        // ORDERING: relaxed is enough. The lane's lock, taken before, orders us after its last
-        // holder; a stored value of a lying peer is bounded here.
+        // ORDERING: relaxed is enough. The lane's lock, taken before, orders this process after its
+        // last holder. Values that a faulty peer stored are checked here.
         let head = lane.load_head(Ordering::Relaxed);
         let reserved = lane.load_reserved(Ordering::Relaxed);
         let slots = lane.slots();
@@ -159,7 +158,8 @@ impl<L: WordsMut> LaneWriter<L> {
         let Self { lane, head, chunk, .. } = self;
         let lane = on(lane);
         let slots = lane.slots();
-        // ORDERING: relaxed; we stored it ourselves. A lying peer's is bounded here.
+        // ORDERING: relaxed; this process stored the value. A value of a faulty peer is clamped
+        // here.
         let reserved = lane.load_reserved(Ordering::Relaxed).clamp(head, head + slots);
         Self { lane, head, slot: head % slots, reserved, free: head, chunk }
     }
@@ -180,7 +180,7 @@ impl<L: WordsMut> LaneWriter<L> {
         &self.lane
     }
 
-    /// Whether `rows` rows may be written without another announcement or scan.
+    /// Returns whether `rows` rows may be written without another announcement or scan.
     #[inline]
     pub fn is_free(&self, rows: u64) -> bool {
         self.head + rows <= self.free
@@ -197,20 +197,20 @@ impl<L: WordsMut> LaneWriter<L> {
             return false;
         }
         if self.head + rows > self.reserved {
-            // A chunk at a time: readers re-read `reserved`, which then changes less often than
-            // rows are published, and the fence is paid once per chunk.
+            // Announce a chunk at a time: readers re-read `reserved`, which then changes less often
+            // than rows are published, and the fence is paid once per chunk.
             self.reserved = self.head + rows.max(self.chunk);
             self.lane.store_reserved(self.reserved, Ordering::Relaxed);
         }
         true
     }
 
-    /// Passes the fence between announcing and writing.
+    /// Issues the fence between announcing and writing.
     pub fn announced(&self) {
         self.lane.fence(Fence::Announced);
     }
 
-    /// Passes the fence between announcing and scanning the pins, on a lane that grants leases.
+    /// Issues the fence between announcing and scanning the pins, on a lane that grants leases.
     pub fn announced_to_pins(&self) {
         self.lane.fence(Fence::AnnouncedToPins);
     }
@@ -287,7 +287,7 @@ impl<L: WordsMut> LaneWriter<L> {
 
 /// Returns the sequence numbers of a lane that can be read now: at most `capacity`, oldest first.
 ///
-/// Counters that make no sense give an empty range.
+/// Impossible counters give an empty range.
 pub fn readable<L: Words>(lane: &L, capacity: u64) -> Range<u64> {
     // ORDERING: relaxed load and acquire fence rather than an acquire load: only relaxed loads
     // are defined on read-only pages.
@@ -302,9 +302,9 @@ pub fn readable<L: Words>(lane: &L, capacity: u64) -> Range<u64> {
     oldest.min(head)..head
 }
 
-/// Whether rows copied from `start` on were not overwritten during the copy.
+/// Returns whether rows copied from `start` on were not overwritten during the copy.
 ///
-/// `false` if the writer has announced that it reuses a slot of theirs ("lapped").
+/// Returns `false` if the writer has announced that it reuses one of their slots ("lapped").
 pub fn still_whole<L: Words>(lane: &L, start: u64) -> bool {
     lane.fence(Fence::Copied);
     // ORDERING: relaxed; the fence above orders it after the copies.

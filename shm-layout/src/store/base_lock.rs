@@ -16,12 +16,12 @@ use crate::store::object::{CheckedDir, is_at, is_missing, prepare_base};
 
 /// Name of the lock's file in the base directory.
 pub(crate) const DAEMON_LOCK: &str = "daemon.lck";
-/// Name of the daemon's socket there, unless its options name another place.
+/// Name of the daemon's socket in the base directory, unless its options name another path.
 pub const DAEMON_SOCKET: &str = "daemon.sock";
 
 /// The byte that the daemon locks.
 const DAEMON_BYTE: u64 = 0;
-/// Most bytes that are read of the text about the holder.
+/// Maximum bytes that are read of the text about the holder.
 const MAX_SAID_BYTES: usize = 8192;
 /// Attempts to take the lock, and the pause between them: a process that collects the files of a
 /// dead daemon holds it for a moment.
@@ -81,7 +81,7 @@ impl BaseLock {
         Ok(LockAttempt::Held(Self::said(base).unwrap_or_default()))
     }
 
-    /// Whether the lock is held.
+    /// Returns whether the lock is held.
     #[must_use]
     pub fn is_held(base: &Base) -> bool {
         let open = || {

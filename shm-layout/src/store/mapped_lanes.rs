@@ -62,7 +62,7 @@ impl Deref for Lanes {
 #[derive(Debug)]
 pub(crate) struct MappedLanes {
     now: RwLock<Arc<Lanes>>,
-    /// A relocated lane was not found; no other attempt before this time.
+    /// Earliest time of the next attempt, after a relocated lane was not found.
     not_before: Mutex<Option<Instant>>,
 }
 
@@ -98,7 +98,7 @@ impl MappedLanes {
                 return Ok(Arc::clone(lane));
             }
             let found = current(object, shapes, number, Access::ReadOnly)?;
-            // A lying peer marks a lane that was not relocated.
+            // A faulty peer may mark a lane that was not relocated.
             let followed = !has_relocated(&found);
             moved |= followed;
             stuck |= !followed;
@@ -150,7 +150,7 @@ pub(crate) fn current_of(
                 return Ok(next);
             }
             _ if attempts > 0 => lane = again,
-            // It was not relocated.
+            // A faulty peer set the mark: the lane was not relocated.
             _ => return Ok(again),
         }
     }

@@ -13,14 +13,14 @@ use crate::layout::lane::Lane;
 use crate::protocol::{HeldRows, PinError, notify};
 use crate::store::ring_store::{ClaimedReader, RingStore};
 
-/// Most pinned ranges of one handle at a time.
+/// Maximum pinned ranges of one handle at a time.
 pub const MAX_PINNED_RANGES: usize = 1024;
 
 /// A reader slot and the pins it holds.
 #[derive(Debug)]
 pub struct ReaderPins {
-    // Before the store: the claim holds the object too, and the store removes it if it was the
-    // last.
+    // Dropped before the store: the claim holds the object too, and the store removes it if it was
+    // the last.
     reader: ClaimedReader,
     store: Arc<RingStore>,
     held: Mutex<Held>,
@@ -38,12 +38,12 @@ struct Held {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaderPinsError {
-    /// The handle holds too many.
+    /// The handle holds too many leases.
     #[error("this handle holds {held} leases, the limit is {limit}; close some first")]
     TooMany {
         /// Leases held.
         held: usize,
-        /// Most leases of a handle.
+        /// Maximum leases of a handle.
         limit: usize,
     },
     /// The writer overwrote the rows first.
@@ -73,8 +73,8 @@ impl ReaderPins {
 
     /// Freezes a lane's rows from `start` on, in `memory`, until the result is dropped.
     ///
-    /// The rows must have been readable there just before. If they were overwritten meanwhile, or
-    /// the lane was relocated, that is the error, and nothing is frozen.
+    /// The rows must have been readable there just before. Fails and freezes nothing if they were
+    /// overwritten meanwhile, or the lane was relocated.
     pub fn hold(
         self: &Arc<Self>,
         lane: u32,
@@ -89,7 +89,7 @@ impl ReaderPins {
         let granted = rows.hold(&**memory, &self.store.pins(lane), self.slot(), start);
         if let Err(refused) = granted {
             drop(held);
-            // A writer may have met the pin before it was taken back.
+            // The pin may have stopped a writer before it was reset.
             notify(&self.store.released());
             return Err(refused.into());
         }

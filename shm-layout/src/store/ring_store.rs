@@ -59,7 +59,7 @@ pub struct RingStore {
     lanes: MappedLanes,
     readers: ReaderTable,
     limiter: Option<LimiterTable>,
-    /// How this process notifies; known once it has claimed a lane.
+    /// Barrier of this process's notifications; set once it has claimed a lane.
     barrier: OnceLock<NotifyBarrier>,
     place: RingBacking,
 }
@@ -68,7 +68,8 @@ pub struct RingStore {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per ring, and never moved in bulk")]
 enum RingBacking {
-    // `locks` holds the object too, so it goes first: the object asks whether it was the last.
+    // `locks` holds the object too, so it is dropped first: the object then checks whether it was
+    // the last holder.
     Named { locks: LockFile, object: Object, shapes: LaneShapes },
     Heap { locks: HeapLocks, uuid: [u8; 16], tables: Mutex<BTreeMap<String, Arc<TableMemory>>> },
 }
@@ -130,7 +131,7 @@ impl RingStore {
     }
 
     /// Creates a ring like [`create`](Self::create). Before it gets its name, `fill` stores rows in
-    /// it. If that fails nothing is left, and the object that has the name keeps it. `fill` may be
+    /// it. If `fill` fails, nothing is left, and an existing object keeps the name. `fill` may be
     /// called again if another process took the name first.
     pub fn create_filled<E: From<SegmentError>>(
         base: &Base,
@@ -173,7 +174,7 @@ impl RingStore {
         self.object().map(Object::directory).transpose()
     }
 
-    /// Creates a ring in private memory: no name, no pages, the same protocol.
+    /// Creates a ring in private memory, without a name. It follows the same protocol.
     pub fn heap(spec: &RingSpec) -> Result<Self, SegmentError> {
         Self::heap_filled(spec, |_| Ok(()))
     }
@@ -242,8 +243,8 @@ impl RingStore {
             ));
         }
         let ring_uuid = superblock.ring_uuid;
-        // The offsets, widths and padding of the records: they must be the bytes that we would
-        // write.
+        // Check the offsets, widths and padding of the records: they must be the bytes that this
+        // build would write.
         if lane_shape::schema_hash(&spec, &geometry) != superblock.schema_hash {
             let what = "its column records disagree with the sizes of its columns";
             return Err(SegmentError::corrupt(&path, what));
@@ -386,7 +387,7 @@ impl RingStore {
         self.object().map(Object::path)
     }
 
-    /// Whether it stays when no process holds it.
+    /// Returns whether the ring stays when no process holds it.
     #[must_use]
     pub fn persistent(&self) -> bool {
         self.object().is_some_and(Object::persistent)
@@ -472,22 +473,22 @@ impl RingStore {
         (lanes.size().asked_rows, lanes.size().asked_bytes)
     }
 
-    /// Returns how often the ring was resized, as its writers are notified.
+    /// Returns the number of resizes of which the writers were notified.
     #[must_use]
     pub fn resizes(&self) -> u32 {
         self.readers.resizes()
     }
 
     /// Returns a word that changes when the ring is resized, and when its loss of the name is
-    /// marked. One relaxed load.
+    /// marked. Makes one relaxed load.
     #[inline]
     #[must_use]
     pub fn notices(&self) -> u32 {
         self.readers.notices()
     }
 
-    /// Whether the ring was removed or replaced, so that no process can attach to it any more. Two
-    /// system calls. The loss is marked for all holders. `false` on the heap.
+    /// Returns whether the ring was removed or replaced, so that no process can attach to it any
+    /// more. Makes two system calls, and marks a loss for all holders. Returns `false` on the heap.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         let marked = self.readers.is_marked_unlinked();
@@ -555,7 +556,7 @@ impl RingStore {
         }
     }
 
-    /// Whether a writer, in any process, holds the lane.
+    /// Returns whether a writer, in any process, holds the lane.
     #[must_use]
     pub fn lane_held(&self, lane: u32) -> bool {
         self.held(LANE_LOCKS + u64::from(lane))
@@ -566,7 +567,7 @@ impl RingStore {
     pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
         for slot in 0..self.spec.reader_slots {
             let claim = match reader_slot::claim(&SlotsOfRing(self), slot) {
-                // Without a name no process can look at the slots either.
+                // The lock file of a removed ring cannot be opened.
                 Err(SegmentError::Unlinked { .. }) => return Ok(None),
                 claim => claim?,
             };
@@ -577,7 +578,7 @@ impl RingStore {
         Ok(None)
     }
 
-    /// Whether a reader, in any process, holds the slot.
+    /// Returns whether a reader, in any process, holds the slot.
     #[must_use]
     pub fn reader_held(&self, slot: u32) -> bool {
         self.held(READER_LOCKS + u64::from(slot))
@@ -627,7 +628,7 @@ impl RingStore {
         Ok(LiveSampler { _claim: claim, _store: Arc::clone(self) })
     }
 
-    /// Whether a sampler of a ring with a limiter lives, in any process. One system call.
+    /// Returns whether a sampler of a ring with a limiter lives, in any process. One system call.
     #[must_use]
     pub fn has_sampler(&self) -> bool {
         match &self.place {
@@ -638,7 +639,7 @@ impl RingStore {
         }
     }
 
-    /// Whether a writer lives, in any process. One system call.
+    /// Returns whether a writer lives, in any process. One system call.
     #[must_use]
     pub fn has_writer(&self) -> bool {
         let bytes = LANE_LOCKS..LANE_LOCKS + u64::from(self.spec.lanes);
@@ -726,7 +727,7 @@ impl ReaderSlots for SlotsOfRing<'_> {
     }
 }
 
-/// One process writes the word at a time, so a load and a store are enough.
+/// Adds to a counter. One process writes it at a time, so a load and a store are enough.
 fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Relaxed).wrapping_add(more), Relaxed);
 }

@@ -29,7 +29,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// A model without any of these events proves nothing.
+    /// Fails if one of these events did not occur: the model would prove nothing.
     fn assert_any(&self, what: &str, names: &[&str]) {
         let counters = [
             ("leased", &self.leased),
@@ -75,7 +75,7 @@ enum Step {
 }
 use Step::{End, Keep, Lease};
 
-/// Takes the steps that are granted, with the rows of the first look.
+/// Takes the steps that are granted, with the rows that were readable first.
 fn act(lane: &Lane, slot: u32, steps: &[Step], seen: &Seen) {
     let rows = readable(lane, SLOTS);
     let mut handle = Handle::new(lane, slot);
@@ -101,7 +101,7 @@ fn act(lane: &Lane, slot: u32, steps: &[Step], seen: &Seen) {
     }
 }
 
-/// A writer appends two rows while slots 0, 1, ... take steps, each in a thread.
+/// Runs a writer that appends two rows while slots 0, 1, ... take steps, each in a thread.
 fn model(mutant: Mutant, slots: &'static [&'static [Step]]) -> (bool, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let counters = Arc::clone(&seen);
@@ -130,7 +130,7 @@ fn model(mutant: Mutant, slots: &'static [&'static [Step]]) -> (bool, Arc<Seen>)
     (passed, seen)
 }
 
-/// Two leases of one slot: the second newer, older, of the same row; either ends first.
+/// Two leases of one slot. The second is newer, older, or of the same row; either ends first.
 const ORDERS: [&[&[Step]]; 5] = [
     &[&[Lease(0), Lease(1), End(0)]],
     &[&[Lease(0), Lease(1), End(1)]],
@@ -171,8 +171,8 @@ fn two_slots_lease_in_opposite_orders() {
     assert!(passed, "a row changed under its lease");
 }
 
-/// A writer dies after it announced a row that a lease keeps it from. Its successor scans the pins
-/// before it writes that row.
+/// Runs a writer that dies after it announced a row that a lease freezes. Its successor scans the
+/// pins before it writes that row.
 fn adopted(mutant: Mutant) -> bool {
     holds(&loom::model::Builder::new(), move || {
         let lane = Lane::of_cells(&Loom, SLOTS, (1, 0), mutant);

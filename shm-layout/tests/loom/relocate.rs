@@ -79,7 +79,7 @@ fn run(model: impl Fn(&Arc<Seen>) + Send + Sync + 'static) -> (bool, Arc<Seen>) 
     (passed, seen)
 }
 
-/// A lane with one row, its writer, and the lane to which it is relocated.
+/// Returns the writer of a lane with one row, the lane, and the lane to which it is relocated.
 fn stage(mutant: Mutant) -> (LaneWriter<Lane>, Lane, Lane) {
     let old = Lane::of_words(&Loom, SLOTS, 1, mutant);
     let new = Lane::of_words(&Loom, 2 * SLOTS, 1, mutant);
@@ -88,7 +88,7 @@ fn stage(mutant: Mutant) -> (LaneWriter<Lane>, Lane, Lane) {
     (writer, old, new)
 }
 
-/// A writer relocates its lane and continues while a reader reads.
+/// Runs a writer that relocates its lane and continues while a reader reads.
 fn moves(mutant: Mutant) -> (bool, Arc<Seen>) {
     run(move |seen| {
         let (mut writer, old, new) = stage(mutant);
@@ -108,7 +108,7 @@ fn moves(mutant: Mutant) -> (bool, Arc<Seen>) {
     })
 }
 
-/// The resizer copies the rows and notifies the writer, while a reader reads.
+/// Runs a resizer that copies the rows and notifies the writer, while a reader reads.
 fn copied_ahead(mutant: Mutant) -> (bool, Arc<Seen>) {
     run(move |seen| {
         let (writer, old, new) = stage(mutant);

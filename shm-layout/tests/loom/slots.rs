@@ -1,5 +1,6 @@
-//! Models of reader slots: a holder died and left a pin; a writer that meets the pin clears it
-//! while a new reader claims the slot and leases rows; and mutants, each of which must be caught.
+//! Models of reader slots: a holder died and left a pin; a writer that is stopped by the pin clears
+//! it while a new reader claims the slot and leases rows; and mutants, each of which must be
+//! caught.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
@@ -35,7 +36,7 @@ impl Drop for Held {
 }
 
 impl Shared {
-    /// Rows 0 and 1 are published, and a dead reader's pin freezes row 0.
+    /// Returns a lane in which rows 0 and 1 are published, and a dead reader's pin freezes row 0.
     fn new() -> Self {
         let lane = lane::Lane::of_cells(&Loom, ROWS, (1, 1), Mutant::None);
         Self { lane, held: Arc::new(AtomicBool::new(false)) }
@@ -71,7 +72,7 @@ struct Seen {
     written: Counter,
 }
 
-/// The writer's handling of a pin in its way.
+/// Handles a pin that stops the writer. Returns `true` if its holder is dead.
 fn take_away(shared: &Shared, mutant: Mutant) -> bool {
     match mutant {
         Mutant::NoLock => {
@@ -96,7 +97,7 @@ fn take_away(shared: &Shared, mutant: Mutant) -> bool {
     }
 }
 
-/// Appends rows 2 and 3, over rows 0 and 1, unless the holder of a pin in the way lives.
+/// Appends rows 2 and 3, over rows 0 and 1, unless the pin of a living holder stops the writer.
 fn append(shared: &Shared, mutant: Mutant, seen: &Seen) {
     let mut writer = LaneWriter::adopt(shared.lane.for_writer(), 1).unwrap();
     for _ in 0..2 {

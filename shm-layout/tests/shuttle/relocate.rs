@@ -49,7 +49,7 @@ fn move_over(old: &Lane<Weak>, new: &Lane<Weak>) {
     assert!(Relocator::new(old, new, &WIDTHS, 2).finish(), "the counters are right");
 }
 
-/// Reads like a reader that has the old memory mapped, until it finds the mark.
+/// Reads once, like a reader that has the old memory mapped and may find the mark.
 fn look(old: &Lane<Weak>, new: &Lane<Weak>, head: &mut u64, seen: &Seen) {
     let moved = has_relocated(old);
     let lane = if moved { new } else { old };

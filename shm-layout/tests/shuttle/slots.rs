@@ -1,5 +1,5 @@
-//! Models of reader slots: two holders died and left pins on two lanes; the lanes' writers meet the
-//! pins while new readers claim the slots, lease rows, and die in their turn.
+//! Models of reader slots: two holders died and left pins on two lanes; the pins stop the lanes'
+//! writers while new readers claim the slots, lease rows, and die in their turn.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl ReaderSlots for Ring {
     }
 }
 
-/// A writer's handling of a pin in its way. Returns `true` if its holder is dead.
+/// Handles a pin that stops a writer. Returns `true` if its holder is dead.
 fn take_away(ring: &Ring, slot: u32, mutant: Mutant) -> bool {
     match mutant {
         Mutant::NoLock => {
@@ -89,7 +89,7 @@ fn take_away(ring: &Ring, slot: u32, mutant: Mutant) -> bool {
     }
 }
 
-/// Appends to a lane, and drops a row that a living holder is in the way of.
+/// Appends to a lane. Drops a row if the pin of a living holder stops it.
 fn write(ring: &Ring, number: usize, mutant: Mutant, seen: &Seen) {
     let lane = &ring.lanes[number];
     let mut writer = LaneWriter::adopt(lane.for_writer(), 1).unwrap();

@@ -16,9 +16,9 @@ use crate::writer::episode_clock::{AppendedRows, HeaderFields};
 /// End flags and observations of a reserved row; the fields of [`Step`](crate::Step) for one lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends<'a> {
-    /// The action ended the episode.
+    /// Whether the action ended the episode.
     pub terminated: bool,
-    /// Something outside the episode ended it.
+    /// Whether something outside the episode ended it.
     pub truncated: bool,
     /// Observation that the action led to, in bytes: one row per column of role obs, in schema
     /// order.
@@ -28,7 +28,7 @@ pub struct Ends<'a> {
 }
 
 impl Reserved<'_> {
-    /// Publishes the row. A column that was not written is an error, and then there is no row.
+    /// Publishes the row. Fails and leaves no row if a column was not written.
     ///
     /// The flags say whether the action of this row ended the episode; they are ignored for a FINAL
     /// row. Returns the index of the row, or [`RowIndex::NONE`] if a lease left no room.
@@ -144,7 +144,7 @@ impl Writer {
         let (schema, obs, zeros) = (self.ring.schema(), &*self.obs, &*self.zeros);
         let Some(lane) = self.lanes.first_mut() else { return };
         if let Some(marks) = cut {
-            // The row moves up, to make room for the FINAL row before it.
+            // Copy the row to the next slot, to make room for the FINAL row before it.
             for (at, column) in schema.columns().iter().enumerate() {
                 lane.memory.write(USER + at, 1, &written(lane, at, column.width()));
             }

@@ -44,7 +44,7 @@ pub fn accept<P: HandoffWord>(word: &P) -> bool {
     word.change(WorkerState::Assigned, WorkerState::Busy, Ordering::Acquire)
 }
 
-/// Worker: returns the work, and does not touch it again.
+/// Worker: completes the work, and does not access it again.
 pub fn complete<P: HandoffWord>(word: &P) {
     // ORDERING: release, so that the caller finds the results, and writes new work after the old
     // was last read.
@@ -53,11 +53,12 @@ pub fn complete<P: HandoffWord>(word: &P) {
 
 /// Caller: revokes work that the worker has not begun. Returns whether it had not.
 pub fn revoke<P: HandoffWord>(word: &P) -> bool {
-    // ORDERING: none is needed, as the worker did nothing. One step, as it may begin right now.
+    // ORDERING: relaxed, as the worker did nothing. The change is atomic, as the worker may begin
+    // at this moment.
     word.change(WorkerState::Assigned, WorkerState::Idle, Ordering::Relaxed)
 }
 
-/// Caller: whether the worker has returned the work.
+/// Caller: returns whether the worker has completed the work.
 #[must_use]
 pub fn is_complete<P: HandoffWord>(word: &P) -> bool {
     // ORDERING: acquire: the caller sees the worker's writes.

@@ -51,7 +51,7 @@ struct WorkerSlot {
     panic: UnsafeCell<Option<Panic>>,
 }
 
-/// Borrowed from a caller that waits until no worker has it.
+/// Work borrowed from a caller that waits until no worker has it.
 type Work = *const (dyn Fn() + Sync);
 type Panic = Box<dyn Any + Send>;
 
@@ -74,7 +74,7 @@ impl ThreadPool {
         Self { threads: threads.max(1), workers: Vec::new(), pid: 0 }
     }
 
-    /// Threads of the pool, the caller included.
+    /// Returns the number of threads of the pool, the caller included.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads
@@ -84,10 +84,11 @@ impl ThreadPool {
     /// that is late may not run it. Returns when no thread runs it. If a thread cannot be started,
     /// the others do its part.
     ///
-    /// Costs about 0.1 µs per thread right after another call, else the wake-up of a thread.
+    /// Costs about 0.1 µs per thread right after another call, otherwise the wake-up of the
+    /// threads.
     ///
     /// # Panics
-    /// If `work` does, in any thread.
+    /// If `work` panics in any thread.
     pub fn work(&mut self, work: impl Fn() + Sync) {
         if self.threads == 1 {
             return work();
@@ -167,7 +168,8 @@ impl Worker {
     }
 
     fn call(&self, work: Work) {
-        // SAFETY: it is idle, as every call waits for that, and the pool is its caller's alone.
+        // SAFETY: the worker is idle, since every call of the pool waits for that, and `work`
+        // borrows the pool mutably.
         unsafe { *self.slot.work.get() = Some(work) };
         handoff::assign(&*self.slot);
         self.thread.thread().unpark();
@@ -199,7 +201,7 @@ impl WorkerSlot {
                     looks += 1;
                     spin_loop();
                 }
-                // Every assignment since the last look wakes it.
+                // An assignment after the load above ends the sleep.
                 _ => thread::park(),
             }
         }
@@ -215,7 +217,7 @@ impl WorkerSlot {
             looks += 1;
             if looks < ENDS { spin_loop() } else { thread::yield_now() }
         }
-        // SAFETY: it is over.
+        // SAFETY: the work is complete, so the cell is the caller's.
         unsafe { (*self.panic.get()).take() }
     }
 }

@@ -30,7 +30,7 @@ use crate::os::mapping::Access;
 pub use keeper::MemfdKeeper;
 pub(crate) use search::Search;
 
-/// Searches for a memfd before giving up, when its process ends during the search.
+/// Maximum searches for a memfd whose process ends during the search.
 const ATTEMPTS: u32 = 16;
 /// Prefix of every link, and of the name of the memory.
 const MARK: &str = "backcast-memfd";
@@ -89,7 +89,7 @@ impl Link {
     }
 }
 
-/// Returns the name of a memfd, which no other has.
+/// Returns the unique name of a memfd.
 fn memory_name(id: u64) -> String {
     format!("{MARK}:{id:016x}")
 }
@@ -103,7 +103,8 @@ pub(crate) struct KeptMemfds {
 }
 
 impl KeptMemfds {
-    /// Searches all processes once, for looks at many links of which some may lead nowhere.
+    /// Returns an empty set that lists the processes only once. It suits many links, some of which
+    /// may lead nowhere.
     pub(crate) fn looked_for_once() -> Self {
         Self { search: Mutex::new(Search::once()), ..Self::default() }
     }
@@ -116,7 +117,7 @@ impl KeptMemfds {
         self.kept().push((id, fd));
     }
 
-    /// Takes all descriptors of another one.
+    /// Takes all descriptors of another set.
     fn take_from(&self, other: &Self) {
         let taken = std::mem::take(&mut *other.kept());
         let mut kept = self.kept();
@@ -124,7 +125,7 @@ impl KeptMemfds {
         kept.extend(taken);
     }
 
-    /// Returns the link to a memory that this process has.
+    /// Returns the link to a memfd of which this process has a descriptor.
     fn link(&self, id: u64) -> Option<Link> {
         let kept = self.kept();
         let (_, fd) = kept.iter().find(|(kept, _)| *kept == id)?;
@@ -155,7 +156,8 @@ impl KeptMemfds {
         if self.kept().iter().all(|(id, _)| is_named(&named, *id)) {
             return;
         }
-        // A link that is renamed during the look may be missed under both names, but only once.
+        // A listing may miss a link that is renamed meanwhile under both names; two listings do
+        // not.
         let Some(again) = look() else { return };
         named.extend(again);
         self.kept().retain(|(id, _)| is_named(&named, *id));
@@ -175,7 +177,8 @@ fn links(dir: &OwnedFd) -> Option<Vec<Link>> {
     Some(links)
 }
 
-/// Creates memory with a link in the place of a file. It lives as long as it is kept.
+/// Creates memory, with a link in the place of a file. The memory lives as long as its descriptor
+/// is kept.
 pub(crate) fn make(
     dir: &OwnedFd,
     name: &str,
@@ -251,12 +254,12 @@ pub(crate) fn allocated(dir: &OwnedFd) -> BTreeMap<u64, u64> {
     links(dir).unwrap_or_default().into_iter().map(bytes).collect()
 }
 
-/// Whether a name in a directory is a link to memory.
+/// Returns whether a name in a directory is a link to memory.
 pub(crate) fn is_link(dir: impl AsFd, name: &str) -> bool {
     Link::read(dir, name).is_some()
 }
 
-/// Whether a directory has something of that name, a link included.
+/// Returns whether a directory has something of that name, a link included.
 pub(crate) fn exists(dir: impl AsFd, name: &str) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }

@@ -10,21 +10,22 @@ use super::{Link, MARK};
 use crate::os::mapping::Access;
 use crate::os::memfd;
 
-/// Searches, if all processes that had a memory have ended since they were seen.
+/// Maximum searches if all processes that had a memfd end after they were seen.
 const LOOKS: u32 = 8;
 
-/// Finds memory, and caches where it saw memory.
+/// Finds memfds, and caches the descriptors that it saw.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     /// Descriptors by number of the memory: all of them, since any process may end.
     seen: HashMap<u64, Vec<PathBuf>>,
     looked: bool,
-    /// Processes are searched once at most.
+    /// Whether the processes are listed only once.
     once: bool,
 }
 
 impl Search {
-    /// Searches all processes once, for looks at many links of which some may lead nowhere.
+    /// Returns a search that lists the processes only once. It suits many links, some of which may
+    /// lead nowhere.
     pub(crate) fn once() -> Self {
         Self { once: true, ..Self::default() }
     }
@@ -34,8 +35,8 @@ impl Search {
         self.looked = false;
     }
 
-    /// Returns the path of a descriptor of a memory: that of its creator, or of any process. `None`
-    /// if no process that this one can look into has it.
+    /// Returns the path of a descriptor of a memory: that of its creator, or of any process.
+    /// Returns `None` if no process that this one can inspect has it.
     ///
     /// Reads every descriptor of every process of this user, if the creator has ended.
     pub(crate) fn find(&mut self, link: Link) -> Option<PathBuf> {
@@ -101,7 +102,7 @@ fn is_it(path: &Path, link: Link) -> bool {
 /// Opens a descriptor that was found. Returns `None` if it is closed, or refers to something else
 /// by now.
 ///
-/// The owner may close the descriptor and open something else between any two looks. So the opened
+/// The owner may close the descriptor and open something else between any two checks. So the opened
 /// file is checked, which the owner cannot exchange.
 pub(crate) fn open(
     found: &Path,
@@ -119,7 +120,7 @@ pub(crate) fn open(
     }
 }
 
-/// Parses the number of a memory of ours.
+/// Parses the number of a memfd that this module created.
 fn id_of(shown: &str) -> Option<u64> {
     let rest = shown.strip_prefix("/memfd:")?.strip_prefix(MARK)?.strip_prefix(':')?;
     u64::from_str_radix(rest.strip_suffix(" (deleted)")?, 16).ok()

@@ -32,17 +32,17 @@ pub struct ObjectInfo {
     pub path: PathBuf,
     /// Bytes allocated.
     pub bytes: u64,
-    /// Stays when no process holds it.
+    /// Whether the object stays when no process holds it.
     pub persistent: bool,
-    /// Some process has a handle on it.
+    /// Whether some process has a handle on it.
     pub held: bool,
-    /// Not named yet, or not any more: a remnant, unless held.
+    /// Whether it has no name yet, or no longer one: a remnant, unless held.
     pub building: bool,
-    /// Lies in sealed memfds, not in files.
+    /// Whether it lies in sealed memfds and not in files.
     pub memfd: bool,
 }
 
-/// Looks at a directory that keeps changing, before the last one is taken.
+/// Maximum listings of a directory that keeps changing.
 const LOOKS: usize = 8;
 
 /// Lists the objects below `base`, damaged ones included, by kind and name. A base that does not
@@ -109,8 +109,8 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
         Err(()) => true,
     };
     let held = locked(HOLD_BYTE);
-    // An object removed meanwhile is not listed. One that this user may not look into is, with size
-    // 0.
+    // An object removed meanwhile is not listed. One that this user may not inspect is listed with
+    // size 0.
     let mut bytes = match &dir {
         Ok(dir) => bytes_of(dir)?,
         Err(error) if is_missing(error) => return None,
@@ -145,8 +145,8 @@ fn bytes_of(dir: &OwnedFd) -> Option<u64> {
 }
 
 /// Sums the bytes of the files that `look` finds, by a number that a file keeps when it is renamed.
-/// A relocated lane takes its larger memory from one name to another, and a single look could miss
-/// it under both. Two looks that find the same are correct. If no two agree, all files that were
+/// The larger memory of a relocated lane changes its name, and a single listing could miss it under
+/// both names. Two listings that find the same are correct. If no two agree, all files that were
 /// seen count.
 fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> {
     let mut before = look()?;
@@ -162,14 +162,14 @@ fn settled(mut look: impl FnMut() -> Option<BTreeMap<u64, u64>>) -> Option<u64> 
     Some(seen.values().sum())
 }
 
-/// Whether a directory is being created or removed, and has no name of an object.
+/// Returns whether a directory is being created or removed, and has no name of an object.
 pub(super) fn is_remnant(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Opens the lock file of a directory of ours. Returns `None` if there is none, and an error if it
-/// is unknown.
+/// Opens the lock file of an object's directory. Returns `None` if there is none, and an error if
+/// it is unknown.
 pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
     match files::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
         Ok(fd) => Ok(Some(LockFile::new(fd))),
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn files_renamed_during_a_count_are_counted_once() {
         let counted = |looks: &[&[(u64, u64)]]| {
-            // The last one is what stays.
+            // The last listing repeats.
             let mut looks = looks.iter().chain(std::iter::repeat(looks.last().unwrap()));
             settled(|| looks.next().map(|found| found.iter().copied().collect())).unwrap()
         };
@@ -197,7 +197,7 @@ mod tests {
         // one is left.
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)]]), 20);
         assert_eq!(counted(&[&[(1, 10)], &[(2, 20)], &[(2, 20), (3, 40)]]), 60);
-        // If it keeps changing, the last reading counts.
+        // If the files keep changing, all that were seen count.
         let mut look = 0;
         let restless = settled(|| {
             look += 1;

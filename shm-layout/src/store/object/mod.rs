@@ -208,7 +208,7 @@ impl Object {
         SegmentError::Unlinked { kind: self.kind, name: self.name.clone() }
     }
 
-    /// Whether the object has a file of that name, such as a mark of its creator.
+    /// Returns whether the object has a file of that name, such as a mark of its creator.
     pub(crate) fn has(&self, name: &str) -> bool {
         memfd::exists(&self.dir, name)
     }
@@ -225,7 +225,7 @@ impl Object {
         RingFolder { dir: &self.dir, path: &self.path, memfds }
     }
 
-    /// Whether its mapped files lie in memfds.
+    /// Returns whether its mapped files lie in memfds.
     pub(crate) fn is_in_memfds(&self) -> bool {
         is_in_memfds(&self.dir)
     }
@@ -278,8 +278,9 @@ impl Drop for Object {
         if self.persistent && (!self.is_in_memfds() || kept()) {
             return;
         }
-        // Only the last holder can raise its shared lock. Two last holders that leave at the same
-        // time refuse each other; each then unlocks and tries again, and the later one succeeds.
+        // Only the last holder can make its shared lock exclusive. Two last holders that leave at
+        // the same time refuse each other; each then unlocks and tries again, and the later one
+        // succeeds.
         let alone = || matches!(self.hold.try_lock(HOLD_BYTE, LockMode::Exclusive), Ok(true));
         if (alone() || (self.hold.unlock(HOLD_BYTE).is_ok() && alone()))
             && !(self.persistent && kept())
@@ -289,14 +290,14 @@ impl Drop for Object {
     }
 }
 
-/// Removes the directory of an object that does not become whole.
+/// Removes the directory of an object that was not completed.
 fn give_up(building: &Path) {
     if let Ok((place, name)) = CheckedDir::of(building) {
         let _ = place.remove_all(name);
     }
 }
 
-/// Whether the name of an object is taken.
+/// Returns whether the name of an object is taken.
 fn exists(target: &Path) -> Result<bool, SegmentError> {
     match CheckedDir::of(target) {
         Err(error) if is_missing(&error) => Ok(false),
@@ -312,7 +313,7 @@ pub(crate) fn is_missing(error: &SegmentError) -> bool {
     matches!(error, SegmentError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Whether a path leads to this open directory or file.
+/// Returns whether a path leads to this open directory or file.
 pub(crate) fn is_at(dir: impl AsFd, path: &Path) -> bool {
     let (Ok(named), Ok(open)) = (rustix::fs::lstat(path), rustix::fs::fstat(dir)) else {
         return false;
@@ -339,7 +340,7 @@ fn is_persistent(dir: &OwnedFd) -> bool {
     memfd::exists(dir, PERSISTENT_FILE)
 }
 
-/// Whether the mapped files of an object lie in memfds. Only rings have them.
+/// Returns whether the mapped files of an object lie in memfds. Only rings have them.
 fn is_in_memfds(dir: &OwnedFd) -> bool {
     memfd::is_link(dir, CTL)
 }
@@ -374,7 +375,7 @@ fn already_exists(path: &Path, kind: Kind, name: &str) -> SegmentError {
     SegmentError::AlreadyExists { kind, name: name.to_owned(), state }
 }
 
-/// Whether an object was made by a version with another layout.
+/// Returns whether an object was made by a version with another layout.
 fn is_of_other_version(path: &Path, kind: Kind) -> bool {
     let name = match kind {
         Kind::Ring => CTL,

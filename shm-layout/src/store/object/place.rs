@@ -1,8 +1,8 @@
 //! Entries of the base directory, reached through its descriptor. It is opened without following a
 //! link, must belong to this user alone, and every call below starts from there.
 //!
-//! Other users may create entries beside it, in `/dev/shm` for one. A link in its place would lead
-//! each call that lists, attaches or removes into a folder of their choice.
+//! Other users may create entries beside it, for example in `/dev/shm`. A link in its place would
+//! lead each call that lists, attaches or removes into a folder of their choice.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -139,7 +139,7 @@ mod tests {
         fs::DirBuilder::new().mode(0o700).create(path).unwrap();
     }
 
-    /// Another folder, to which a link in the place of the base directory leads.
+    /// Creates a base directory that is a link to another folder.
     fn planted() -> (tempfile::TempDir, Base, PathBuf) {
         let at = tempfile::tempdir().unwrap();
         let (base, mine) = (Base::at(at.path()), at.path().join("mine"));

@@ -1,8 +1,8 @@
-//! Leftovers of an earlier resize: files that no lane will move to, and relocated lanes whose new
-//! file does not have the name of the lane yet.
+//! Leftovers of an earlier resize: files to which no lane will be relocated, and relocated lanes
+//! whose new file does not have the name of the lane yet.
 //!
-//! Only the holder of a lane renames its new file, and no other new file is made before: the name
-//! it is renamed from would then mean a file with other rows, or none.
+//! Only the holder of a lane renames its new file. No other new file is created before that: the
+//! old name would then mean a file with other rows, or none.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,19 +16,20 @@ use crate::store::object::Object;
 use crate::store::ring_files::{self, NEXT_CTL, lane_file, next_file};
 use crate::store::ring_store::RingStore;
 
-/// Longest wait for the holder of a relocated lane to rename the new file, which is its next system
+/// Maximum wait for the holder of a relocated lane to rename the new file, which is its next system
 /// call. A holder that takes longer is stopped, or its file system refuses.
 pub(super) const LANE_WAIT: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// Renames the file that a lane was relocated to, to the name of the old one. Readers keep the old
-/// one as long as they need. The caller holds the lane. If renaming fails, the file is the lane all
-/// the same: processes find it under either name, and the next holder tries again.
+/// one as long as they need. The caller holds the lane. If renaming fails, the new file is
+/// nevertheless the lane: processes find it under either name, and the next holder tries again.
 pub(super) fn rename(object: &Object, number: u32) {
     let _ = renameat(object.dir(), next_file(number), object.dir(), lane_file(number));
 }
 
-/// Removes files that have the names of new ones, after lanes that were just relocated have theirs.
+/// Removes leftover new files. Waits up to `limit` for holders of relocated lanes that have not
+/// renamed theirs yet.
 pub(super) fn clear_leftovers(store: &RingStore, limit: Duration) -> Result<(), SegmentError> {
     let begin = Instant::now();
     loop {
@@ -48,7 +49,7 @@ pub(super) fn clear_leftovers(store: &RingStore, limit: Duration) -> Result<(), 
 
 /// Removes the files of a resize that was not announced. A file that cannot be removed only costs
 /// space. A lane whose holder was killed before it renamed its new file is renamed now. Returns
-/// lanes that are left to live holders. The caller resizes, or keeps others from it.
+/// lanes that are left to live holders. The caller holds the lock for resizing.
 pub(super) fn remove_leftovers(store: &RingStore) -> Result<Vec<u32>, SegmentError> {
     let (object, shapes) = store.resizable()?;
     let relocated = |lane| {
@@ -154,7 +155,7 @@ mod tests {
         drop(moves(&store));
         let mut resizing = None;
         let found = current_of(0, |name| {
-            // Between the looks at the two names another resize begins.
+            // Another resize begins between the opening of the two names.
             if name == next_file(0) && resizing.is_none() {
                 resizing = Some(Relocation::begin(&store, size(9_000), None)?);
             }

@@ -9,8 +9,8 @@
 //!    writer are relocated by the process that resizes, or by the next writer.
 //!
 //! A kill at any moment leaves each lane either where it was or relocated. A file `.next` is always
-//! a lane whose counters are true, and may lag. Before step 2 no other process uses it, and the
-//! next resize removes it.
+//! a lane with correct counters, but may lack the newest rows. Before step 2 no other process uses
+//! it, and the next resize removes it.
 
 mod leftovers;
 
@@ -36,7 +36,7 @@ use crate::store::ring_store::RingStore;
 
 /// Byte that the process that resizes a ring locks.
 pub(crate) const RESIZE_LOCK: u64 = 2;
-/// Bytes copied at a time, about: they stay in L1 and L2.
+/// Approximate bytes copied at a time, which stay in L1 and L2.
 const BLOCK_BYTES: usize = 128 * 1024;
 /// The copies beside the writers end after a round of fewer rows, or after this many rounds.
 const FEW_ROWS: u64 = 256;
@@ -62,7 +62,7 @@ pub struct Relocation {
     superblock: Superblock,
     /// Resizes of the ring after this one.
     resizes: u32,
-    /// The new files are ready, and writers are notified.
+    /// Whether the new files are ready and writers are notified.
     notified: bool,
 }
 
@@ -72,7 +72,7 @@ impl Relocation {
     /// nothing is done.
     ///
     /// A ring in memfds needs a `keeper` for its new memory: otherwise a kill would free the memory
-    /// that its writers are about to move to.
+    /// to which its writers are about to relocate their lanes.
     pub fn begin(
         store: &Arc<RingStore>,
         size: LaneSize,
@@ -190,7 +190,7 @@ impl Drop for Relocation {
 struct Plan {
     superblock: Superblock,
     shapes: LaneShapes,
-    /// Nothing is to be created: lanes have the new size, or are about to be relocated.
+    /// Whether nothing is to be created: lanes have the new size, or are about to be relocated.
     notified: bool,
 }
 
@@ -215,7 +215,7 @@ fn plan(store: &Arc<RingStore>, size: LaneSize) -> Result<Plan, SegmentError> {
     }
     let is = superblock.lane_capacity;
     let name = object.name().to_owned();
-    // A lane that has the new size has nothing left to do.
+    // A lane of the new size needs no relocation.
     let settled = store.lanes().iter().all(|lane| lane.resizes() >= superblock.resizes);
     let notified = !pending.is_empty() || (settled && is == size.lane_capacity);
     if !pending.is_empty() && is != size.lane_capacity {
@@ -228,8 +228,8 @@ fn plan(store: &Arc<RingStore>, size: LaneSize) -> Result<Plan, SegmentError> {
 }
 
 /// Finishes a resize whose process was killed: relocates the lanes without a writer, or removes
-/// files that no lane will move to. Does nothing while another process resizes. Returns the lanes
-/// that their writers still have to relocate.
+/// files to which no lane will be relocated. Does nothing while another process resizes. Returns
+/// the lanes that their writers still have to relocate.
 pub fn finish_relocation(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentError> {
     let (object, shapes) = store.resizable()?;
     let lanes = store.spec().lanes;
@@ -271,15 +271,15 @@ fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
 }
 
 impl RingStore {
-    /// Whether a process resizes the ring. It may hold any lane for a moment.
+    /// Returns whether a process resizes the ring. It may hold any lane for a moment.
     #[must_use]
     pub fn is_being_resized(&self) -> bool {
         self.held(RESIZE_LOCK)
     }
 
-    /// Relocates a lane to the larger file that a resize made for it. Its writer goes on in the
-    /// returned lane. `true` if it was relocated, `false` if there is no such file. Takes as long
-    /// as copying the rows published since the resize began.
+    /// Relocates a lane to the larger file that a resize made for it. Its writer continues in the
+    /// returned lane. The result is `true` if it was relocated, `false` if there is no such file.
+    /// Takes as long as copying the rows published since the resize began.
     pub fn relocate_lane(
         &self,
         number: u32,
@@ -353,13 +353,13 @@ fn move_to_next<L: WordsMut>(
     Ok(Some(new))
 }
 
-/// Whether there is a link to memory that no process has.
+/// Returns whether there is a link to memory that no process has.
 fn is_lost(object: &Object, name: &str) -> bool {
     let opened = object.memory(name, Access::ReadOnly, None);
     matches!(opened, Err(SegmentError::MemoryGone { .. }))
 }
 
-/// Keeps others from resizing the ring.
+/// Locks the ring against other resizes.
 fn lock(object: &Object) -> Result<LockFile, SegmentError> {
     let lock = object.lock_handle()?;
     let taken = lock
