@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backcast_layout::protocol::sum_tree::{Descent, LeafChange};
+use backcast_layout::protocol::sum_tree::LeafChange;
 use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableView};
 
 use super::enter::{EnterScratch, enter, is_behind};
@@ -18,6 +18,10 @@ use crate::ring::lane_inspection::InspectedLane;
 
 /// Longest wait for the lock of a table, which a change holds for microseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Reads without the lock before one with it.
+const READS: u32 = 16;
+/// Longest wait for the lock of a read.
+const LOCKED_READ: Duration = Duration::from_millis(20);
 /// Attempts to take the lock before the first pause.
 const SPINS: u32 = 200;
 /// First and longest pause between two attempts.
@@ -145,9 +149,23 @@ impl Priorities {
         &self.table
     }
 
-    /// Takes draws down to their leaves.
-    pub(crate) fn descend(&self, draws: &mut [Descent]) {
-        self.table.descend(draws);
+    /// Reads one state of the table. A read that a change was made meanwhile is repeated, a few
+    /// times without the lock, then with it. Where another process keeps the lock for longer than a
+    /// change takes, the read is of whatever is there.
+    pub(crate) fn consistent<R>(
+        &mut self,
+        mut read: impl FnMut(&TableView) -> R,
+    ) -> Result<R, PriorityError> {
+        for _ in 0..READS {
+            let changes = self.table.observe();
+            let found = read(&self.table);
+            if changes.is_some_and(|changes| self.table.is_unchanged(changes)) {
+                return Ok(found);
+            }
+            std::hint::spin_loop();
+        }
+        let found = locked(&mut self.table, LOCKED_READ, |guard| read(guard))?;
+        Ok(found.unwrap_or_else(|| read(&self.table)))
     }
 
     /// Returns the value of the leaf of a row, or of a new row's for one that has none.

@@ -11,6 +11,9 @@ use crate::error::{PriorityError, SampleError};
 use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weight};
 use crate::ring::Ring;
 
+/// Items whose first draws are of one state of the tree.
+const TOGETHER: usize = 64;
+
 /// Priorities of a sampler, and the draws of the current batch.
 #[derive(Debug)]
 pub(super) struct PrioritisedDraws {
@@ -43,6 +46,22 @@ impl Stratum {
 
     fn all(total: u64) -> Self {
         Self { first: 0, len: total }
+    }
+}
+
+/// Returns the share that an attempt for an item draws from. After many attempts it is all, since
+/// the rows of a share may all be of the kind that is rejected.
+fn stratum(
+    options: &PriorityOptions,
+    total: u64,
+    item: usize,
+    items: usize,
+    attempt: u32,
+) -> Stratum {
+    if options.stratified && attempt < MAX_REJECTIONS {
+        Stratum::of(total, item, items)
+    } else {
+        Stratum::all(total)
     }
 }
 
@@ -87,36 +106,33 @@ impl PrioritisedDraws {
         eligibility: &Eligibility,
     ) -> Result<bool, SampleError> {
         self.priorities.refresh(eligibility.lanes(), eligibility.ranges().iter())?;
-        let total = self.priorities.view().total();
-        if total == 0 {
-            return Ok(false);
-        }
-        self.descents.clear();
-        for item in 0..items {
-            let Stratum { first, len } = self.stratum(total, item, items, 0);
-            let below = rng.first_below(len, batch, number(item)).filter(|_| len > 0);
-            // A number that is not below the total finds no leaf.
-            self.descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
-        }
-        self.priorities.descend(&mut self.descents);
         self.rows.clear();
         self.leaves.clear();
-        for draw in &self.descents {
-            let (lane, seq) = self.priorities.view().row_of(draw.node);
-            self.rows.push((draw.value > 0).then_some((lane as usize, seq)));
-            self.leaves.push(draw.value);
+        let Self { options, priorities, descents, rows, leaves } = self;
+        for first_item in (0..items).step_by(TOGETHER) {
+            let group = first_item..items.min(first_item + TOGETHER);
+            let total = priorities.consistent(|view| {
+                let total = view.total();
+                descents.clear();
+                for item in group.clone() {
+                    let Stratum { first, len } = stratum(options, total, item, items, 0);
+                    let below = rng.first_below(len, batch, number(item)).filter(|_| len > 0);
+                    // A number beyond the total gives no leaf.
+                    descents.push(Descent::of(below.map_or(u64::MAX, |below| first + below)));
+                }
+                view.descend(descents);
+                total
+            })?;
+            if total == 0 {
+                return Ok(false);
+            }
+            for draw in &*descents {
+                let (lane, seq) = priorities.view().row_of(draw.node);
+                rows.push((draw.value > 0).then_some((lane as usize, seq)));
+                leaves.push(draw.value);
+            }
         }
         Ok(true)
-    }
-
-    /// Returns the part of the total from which an attempt for an item draws. After many attempts
-    /// this is the whole total, since all rows of a part may be rejected.
-    fn stratum(&self, total: u64, item: usize, items: usize, attempt: u32) -> Stratum {
-        if self.options.stratified && attempt < MAX_REJECTIONS {
-            Stratum::of(total, item, items)
-        } else {
-            Stratum::all(total)
-        }
     }
 
     /// Returns lane and row of the first draw of an item, if there was a leaf for it.
@@ -132,18 +148,20 @@ impl PrioritisedDraws {
         item: usize,
         attempt: u32,
     ) -> Option<Candidate> {
-        let view = self.priorities.view();
-        let total = view.total();
-        let Stratum { first, len } = self.stratum(total, item, self.leaves.len(), attempt);
-        let below = rng.below(len, batch, number(item), attempt).filter(|_| len > 0)?;
-        let mut draw = [Descent::of(first + below)];
-        self.priorities.descend(&mut draw);
-        let [draw] = draw;
-        if draw.value == 0 {
-            return None;
-        }
-        let (lane, seq) = view.row_of(draw.node);
-        *self.leaves.get_mut(item)? = draw.value;
+        let Self { options, priorities, leaves, .. } = self;
+        let items = leaves.len();
+        let draw = priorities.consistent(|view| {
+            let Stratum { first, len } = stratum(options, view.total(), item, items, attempt);
+            let below = rng.below(len, batch, number(item), attempt).filter(|_| len > 0)?;
+            let mut draw = [Descent::of(first + below)];
+            view.descend(&mut draw);
+            let [draw] = draw;
+            (draw.value > 0).then_some(draw)
+        });
+        // An error of the lock gives no draw; the next update reports it.
+        let draw = draw.ok().flatten()?;
+        let (lane, seq) = priorities.view().row_of(draw.node);
+        *leaves.get_mut(item)? = draw.value;
         Some(Candidate { attempt, lane, seq })
     }
 

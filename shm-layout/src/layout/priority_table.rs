@@ -77,8 +77,10 @@ pub(crate) struct TableCounterBytes {
     pub stale: u64,
     /// Changes of killed processes that were finished by another one.
     pub repairs: u64,
+    /// Changes that were finished: a draw that saw the same number before and after met none.
+    pub changes: u64,
     /// Zero.
-    pub unused: [u8; 80],
+    pub unused: [u8; 72],
 }
 
 /// Words of a lane. Used for their offsets only: in memory they are atomics.
@@ -138,7 +140,8 @@ impl TableShape {
         let lane_words = TABLE_HEADER_BYTES + TABLE_LANE_BYTES * u64::from(lanes);
         let first = usize::try_from(lane_words).ok()?.div_ceil(WORD).next_multiple_of(FAN_OUT);
         let count = counter(offset_of!(TableCounterBytes, journal_count));
-        let tree = TreeShape::new(count, first, leaves)?;
+        let changes = counter(offset_of!(TableCounterBytes, changes));
+        let tree = TreeShape::new((count, changes), first, leaves)?;
         let bytes = u64::try_from(tree.end().checked_mul(WORD)?).ok()?;
         Some(Self { lanes, lane_leaves, bytes, tree })
     }

@@ -21,6 +21,8 @@ pub(crate) struct TreeLevel {
 pub struct TreeShape {
     /// Word of the count of journal entries in use.
     pub(crate) count: usize,
+    /// Word of the count of changes.
+    pub(crate) changes: usize,
     /// First word of the journal.
     pub(crate) journal: usize,
     /// Levels, from the leaves up.
@@ -30,10 +32,10 @@ pub struct TreeShape {
 
 impl TreeShape {
     /// Returns the shape of a tree of `leaves` leaves. The count of the journal is the word
-    /// `count`; everything else is from word `first` on, which begins a cache line. Returns `None`
-    /// if there are no leaves, or more than `usize` can count.
+    /// `count`, that of changes the word `changes`; everything else is from word `first` on, which
+    /// begins a cache line. Returns `None` if there are no leaves, or more than `usize` can count.
     #[must_use]
-    pub fn new(count: usize, first: usize, leaves: u64) -> Option<Self> {
+    pub fn new((count, changes): (usize, usize), first: usize, leaves: u64) -> Option<Self> {
         let mut nodes = usize::try_from(leaves).ok().filter(|nodes| *nodes > 0)?;
         let mut end = first.checked_add(JOURNAL_ENTRIES)?;
         let mut levels = Vec::new();
@@ -47,7 +49,7 @@ impl TreeShape {
             }
             levels.push(TreeLevel { sums, least, nodes });
             if nodes <= FAN_OUT {
-                return Some(Self { count, journal: first, levels, end });
+                return Some(Self { count, changes, journal: first, levels, end });
             }
             nodes = nodes.div_ceil(FAN_OUT);
         }
@@ -83,10 +85,10 @@ mod tests {
     #[test]
     fn trees_of_no_leaf_or_of_too_many_are_none() {
         for leaves in [0, u64::MAX, u64::MAX - 100] {
-            assert_eq!(TreeShape::new(0, FAN_OUT, leaves), None, "{leaves}");
+            assert_eq!(TreeShape::new((0, 1), FAN_OUT, leaves), None, "{leaves}");
         }
         for (leaves, levels) in [(1, 1), (8, 1), (9, 2), (64, 2), (65, 3)] {
-            let shape = TreeShape::new(0, FAN_OUT, leaves).unwrap();
+            let shape = TreeShape::new((0, 1), FAN_OUT, leaves).unwrap();
             assert_eq!(shape.levels.len(), levels, "{leaves}");
         }
     }

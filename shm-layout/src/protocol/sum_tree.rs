@@ -11,7 +11,7 @@
 //! 1. writes the numbers of its leaves into the journal, release fence, then their count;
 //! 2. executes a release fence and stores the leaves;
 //! 3. recomputes every ancestor of those leaves, level by level, from its eight children;
-//! 4. stores the count 0 (release).
+//! 4. counts the change (release) and stores the journal's count 0 (release).
 //!
 //! The next holder finds the count of a killed one and recomputes the ancestors of the leaves in
 //! the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair changes
@@ -21,6 +21,9 @@
 //! of a leaf in the journal equals the sum of its children: steps 2 and 3 store only to leaves in
 //! the journal and their ancestors, and step 4 empties the journal after all ancestors were
 //! recomputed, children first. Integer sums are not rounded, so no error accumulates.
+//!
+//! A reader that finds the journal empty, and the same count of changes before and after its loads
+//! ([`observe`], [`is_unchanged`]), has read one state of the tree.
 //!
 //! [`descend`] takes no lock. It checks at every node that the rest is below the node's sum, and at
 //! the leaf that it is below the leaf. If sums change during a descent, the descent may therefore
@@ -37,6 +40,10 @@ pub enum TreeFence {
     Listed,
     /// Between the count and the leaves. Release.
     Counted,
+    /// Reader, between looking at the counts and reading the tree. Acquire.
+    Observed,
+    /// Reader, between reading the tree and looking at the counts again. Acquire.
+    Descended,
 }
 
 /// Memory of a tree, in words of 64 bits that are numbered from the start of its file.
@@ -163,6 +170,9 @@ pub fn recompute(tree: &impl TreeWords, shape: &TreeShape, nodes: &mut Vec<usize
 
 /// Step 4 of a change: empties the journal.
 pub fn clear_journal(tree: &impl TreeWords, shape: &TreeShape) {
+    // ORDERING: release: a reader that sees the new count of changes sees the sums of this one.
+    let changes = tree.load(shape.changes).wrapping_add(1);
+    tree.store(shape.changes, changes, Ordering::Release);
     // ORDERING: release: all stores of the earlier steps come before it, so a process that is
     // killed before the sums are right leaves the count. The lock orders the next holder after it.
     tree.store(shape.count, 0, Ordering::Release);
@@ -187,6 +197,23 @@ pub fn repair(tree: &impl TreeWords, shape: &TreeShape, scratch: &mut Vec<usize>
 /// result is only a hint.
 pub fn is_journal_used(tree: &impl TreeWords, shape: &TreeShape) -> bool {
     tree.load(shape.count) != 0
+}
+
+/// Returns the count of changes, or `None` while a change is under way. Loads that follow are of
+/// one state of the tree if [`is_unchanged`] returns `true` after them.
+pub fn observe(tree: &impl TreeWords, shape: &TreeShape) -> Option<u64> {
+    let (count, changes) = (tree.load(shape.count), tree.load(shape.changes));
+    tree.fence(TreeFence::Observed);
+    (count == 0).then_some(changes)
+}
+
+/// Returns whether no change was made since [`observe`] returned `changes`.
+pub fn is_unchanged(tree: &impl TreeWords, shape: &TreeShape, changes: u64) -> bool {
+    // A reader that loaded a word of a change sees its count in the journal, or that of its end.
+    tree.fence(TreeFence::Descended);
+    let count = tree.load(shape.count);
+    tree.fence(TreeFence::Descended);
+    count == 0 && tree.load(shape.changes) == changes
 }
 
 /// Moves draws down to their leaves, all of them one level at a time, so that the processor fetches
@@ -275,7 +302,7 @@ mod tests {
     }
 
     fn shape(leaves: u64) -> TreeShape {
-        TreeShape::new(0, FAN_OUT, leaves).unwrap()
+        TreeShape::new((0, 1), FAN_OUT, leaves).unwrap()
     }
 
     fn leaves(tree: &Tree, shape: &TreeShape) -> Vec<u64> {

@@ -271,6 +271,20 @@ impl TableView {
         sum_tree::is_journal_used(&*self.memory, &self.memory.shape.tree)
     }
 
+    /// Returns the count of changes, or `None` while a change is under way.
+    #[inline]
+    #[must_use]
+    pub fn observe(&self) -> Option<u64> {
+        sum_tree::observe(&*self.memory, &self.memory.shape.tree)
+    }
+
+    /// Whether no change was made since [`observe`](Self::observe) returned `changes`.
+    #[inline]
+    #[must_use]
+    pub fn is_unchanged(&self, changes: u64) -> bool {
+        sum_tree::is_unchanged(&*self.memory, &self.memory.shape.tree, changes)
+    }
+
     /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> TableCounters {

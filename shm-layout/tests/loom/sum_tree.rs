@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
 use backcast_layout::protocol::sum_tree::{
     Descent, FAN_OUT, LeafChange, TreeFence, TreeShape, TreeWords, clear_journal, commit, descend,
-    leaf, least, recompute, repair, total, write_journal, write_leaves,
+    is_unchanged, leaf, least, observe, recompute, repair, total, write_journal, write_leaves,
 };
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,13 +19,17 @@ const LEAVES: usize = 16;
 /// Involuntary switches between the threads, per execution. Every mutant is caught with fewer.
 const PREEMPTIONS: usize = 3;
 /// Maximum stores of an update of two leaves.
-const STORES: usize = 10;
+const STORES: usize = 11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     None,
     /// The descent accepts every leaf that it reaches.
     AnyLeaf,
+    /// The reader does not look at the counts again.
+    OneLook,
+    /// The reader executes no fences.
+    NoFence,
     /// The next holder does not read the journal.
     NoRepair,
     /// The count of the journal is stored after the leaves.
@@ -57,7 +61,7 @@ unsafe impl Send for Tree {}
 
 impl Tree {
     fn new(mutant: Mutant) -> Self {
-        let shape = TreeShape::new(0, FAN_OUT, LEAVES as u64).expect("a small tree");
+        let shape = TreeShape::new((0, 1), FAN_OUT, LEAVES as u64).expect("a small tree");
         let used = words_of(&shape).into_iter().map(|word| (word, AtomicU64::new(0)));
         Self {
             words: Arc::new(used.collect()),
@@ -145,7 +149,7 @@ impl Tree {
 fn words_of(shape: &TreeShape) -> Vec<usize> {
     let leaves = shape.end() - 2 * FAN_OUT - LEAVES;
     let (sums, smallest) = (leaves + LEAVES, leaves + LEAVES + FAN_OUT);
-    [0, FAN_OUT, FAN_OUT + 1]
+    [0, 1, FAN_OUT, FAN_OUT + 1]
         .into_iter()
         .chain([0, 1, 8, 9].map(|leaf| leaves + leaf))
         .chain([sums, sums + 1, smallest, smallest + 1])
@@ -176,6 +180,11 @@ impl TreeWords for Tree {
         match at {
             TreeFence::Listed | TreeFence::Counted => {
                 loom::sync::atomic::fence(Ordering::Release);
+            }
+            TreeFence::Observed | TreeFence::Descended => {
+                if self.mutant != Mutant::NoFence {
+                    loom::sync::atomic::fence(Ordering::Acquire);
+                }
             }
         }
     }
@@ -229,6 +238,28 @@ fn draw_beside_update(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
     assert_eq!(after, 9, "lost: the wrong leaf");
 }
 
+/// A draw that met no change is one of the tree before or after it: it finds a leaf, and its total
+/// is the sum of the leaves.
+fn unchanged_draw(mutant: Mutant, seen: &std::sync::Arc<Seen>) {
+    let tree = Tree::new(mutant);
+    tree.update(&[change(1, 2), change(8, 3)]);
+    let theirs = tree.clone();
+    let updater = thread::spawn(move || theirs.update(&[change(1, 0), change(9, 4)]));
+    if let Some(changes) = observe(&tree, &tree.shape) {
+        let sum = total(&tree, &tree.shape);
+        let found = tree.draw(sum - 1);
+        if mutant == Mutant::OneLook || is_unchanged(&tree, &tree.shape, changes) {
+            let expected = if sum == 5 { 8 } else { 9 };
+            assert!([5, 7].contains(&sum), "torn: {sum} is the sum of no state");
+            assert_eq!(found, Some(expected), "torn: the draw is of no state");
+            seen.drawn.fetch_add(1, SeqCst);
+        } else {
+            seen.moved.fetch_add(1, SeqCst);
+        }
+    }
+    updater.join().expect("the updater ends");
+}
+
 /// An updater is killed after `stores` stores, and another one takes the lock.
 fn kill(stores: usize) -> impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync + 'static {
     move |mutant, seen| {
@@ -255,6 +286,27 @@ fn a_draw_beside_an_update_gives_a_leaf_with_a_priority_or_none() {
     println!("sum tree: {executions} executions, {drawn} drawn, {moved} moved");
     assert!(passed, "a draw went wrong");
     assert!(drawn > 0 && moved > 0, "the model proves nothing");
+}
+
+#[test]
+fn a_draw_that_met_no_change_is_of_one_state_of_the_tree() {
+    let (passed, seen) = check(Mutant::None, unchanged_draw);
+    let [drawn, moved] = [&seen.drawn, &seen.moved].map(|counter| counter.load(SeqCst));
+    println!("sum tree: {drawn} drawn, {moved} repeated");
+    assert!(passed, "a draw was of no state");
+    assert!(drawn > 0 && moved > 0, "the model proves nothing");
+}
+
+#[test]
+fn without_a_second_look_a_draw_is_of_no_state_of_the_tree() {
+    let (passed, _) = check(Mutant::OneLook, unchanged_draw);
+    assert!(!passed, "the mutant was not caught");
+}
+
+#[test]
+fn without_the_readers_fences_a_draw_is_of_no_state_of_the_tree() {
+    let (passed, _) = check(Mutant::NoFence, unchanged_draw);
+    assert!(!passed, "the mutant was not caught");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The victim of the priority storm: draws by priority and sets priorities, until it is killed.
-//! `storm_prioritiser DIR NAME SEED`
+//! `storm_prioritiser DIR NAME SEED ROWS`: ROWS is `all`, or `odd` for rows of odd number alone.
 
 use std::env;
 use std::error::Error;
 
-use backcast_core::{Base, PriorityOptions, Ring, SampleError, SamplerOptions};
+use backcast_core::{Base, PriorityOptions, Ring, RowIndex, SampleError, SamplerOptions};
 use backcast_tests::storm::mix;
 
 /// Priorities set at a time: so many that many a kill hits a change.
@@ -12,8 +12,8 @@ const BATCH: usize = 2_048;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
-    let [_, dir, name, seed] = args.as_slice() else {
-        return Err("usage: storm_prioritiser DIR NAME SEED".into());
+    let [_, dir, name, seed, rows] = args.as_slice() else {
+        return Err("usage: storm_prioritiser DIR NAME SEED ROWS".into());
     };
     let ring = Ring::attach_in(&Base::at(dir), name)?;
     let mut dice: u64 = seed.parse()?;
@@ -22,12 +22,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     // An orphan is given another parent.
     let test = rustix::process::getppid();
     while rustix::process::getppid() == test {
-        let index = match sampler.sample(BATCH) {
+        let mut index = match sampler.sample(BATCH) {
             Ok(batch) => batch.index(),
             // The writer is faster than this process, which has a share of a processor.
             Err(SampleError::Empty { .. } | SampleError::Outrun { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
+        if rows == "odd" {
+            index.retain(|index| RowIndex(*index).seq() % 2 == 1);
+        }
         let mut priorities = Vec::new();
         for _ in &index {
             dice = mix(dice);
