@@ -9,7 +9,7 @@
 //! the process dies. A change ([`commit`]):
 //!
 //! 1. writes the numbers of its leaves into the journal, release fence, then their count;
-//! 2. executes a release fence and stores the leaves;
+//! 2. issues a release fence and stores the leaves;
 //! 3. recomputes every ancestor of those leaves, level by level, from its eight children;
 //! 4. counts the change (release) and stores the journal's count 0 (release).
 //!

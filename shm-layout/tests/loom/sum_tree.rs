@@ -28,7 +28,7 @@ enum Mutant {
     AnyLeaf,
     /// The reader does not look at the counts again.
     OneLook,
-    /// The reader executes no fences.
+    /// The reader issues no fences.
     NoFence,
     /// The next holder does not read the journal.
     NoRepair,
