@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,26 +14,33 @@ def tensor_of(array: NDArray[Any]) -> torch.Tensor:
     """Return a tensor over the array's memory; the tensor keeps the memory alive.
 
     Overlapping windows are read-only arrays, which PyTorch warns about. Their tensor is a view of
-    the arena behind them. PyTorch reads the arrays of ``ml_dtypes`` as bits.
+    the arena behind them.
     """
-    if array.dtype.name == "bfloat16":
-        return _tensor(array, np.dtype(np.uint16)).view(torch.bfloat16)
-    return _tensor(array, array.dtype)
+    # Types of `ml_dtypes` have the kind of void, which no other column has.
+    if array.dtype.kind == "V":
+        return _tensor(array, _bits).view(torch.bfloat16)
+    return _tensor(array, torch.from_numpy)
 
 
-def _tensor(array: NDArray[Any], dtype: np.dtype[Any]) -> torch.Tensor:
-    """Return a tensor over the array's memory, read as elements of another type of the size."""
+def _bits(array: NDArray[Any]) -> torch.Tensor:
+    """Read an array of bfloat16, a type of ``ml_dtypes`` that PyTorch does not know, as uint16."""
+    return torch.from_numpy(array.view(np.uint16))
+
+
+def _tensor(
+    array: NDArray[Any], tensor_over: Callable[[NDArray[Any]], torch.Tensor]
+) -> torch.Tensor:
     if array.flags.writeable:
-        return torch.from_numpy(array.view(dtype))
+        return tensor_over(array)
     arena = array.base
     if isinstance(arena, np.ndarray) and arena.flags.writeable and arena.dtype == array.dtype:
-        whole = torch.from_numpy(arena.view(dtype))
+        whole = tensor_over(arena)
         size = array.itemsize
         start = array.__array_interface__["data"][0] - arena.__array_interface__["data"][0]
         return whole.as_strided(
             array.shape, [stride // size for stride in array.strides], start // size
         )
-    return torch.from_numpy(array.copy().view(dtype))
+    return tensor_over(array.copy())
 
 
 def tensors_of(
