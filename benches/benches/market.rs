@@ -131,7 +131,7 @@ impl Drop for Bourse {
 fn ticks(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     let market_config = Preset::Normal.config();
     let mut market = Market::new(&market_config, 1)?;
-    // The same ticks in every round: the log of the book belongs to them.
+    // Repeat the same ticks in every round, since the log of the book belongs to them.
     market.log_book(0);
     market.reset(1);
     market.run(TICKS);

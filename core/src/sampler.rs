@@ -53,7 +53,7 @@ const MAX_BATCH: usize = 1 << 24;
 /// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or by
 /// [priority](crate::PriorityOptions).
 ///
-/// The same seed on the same data gives the same batches, in any process and language. A batch that
+/// Equal seeds on equal data give equal batches, in any process and language. A batch that
 /// is dropped leaves its memory to the next one of the same size, so that a training loop allocates
 /// nothing. Memory of at most two batches is kept, until the sampler is dropped.
 #[derive(Debug)]

@@ -190,7 +190,7 @@ mod tests {
             assert!(refused(&whole[..at]), "cut at {at}");
             let mut flipped = whole.clone();
             flipped[at] ^= 1;
-            // The same contents in another spelling are accepted.
+            // Accept equal contents in another spelling.
             let same = serde_json::from_slice(&flipped).is_ok_and(|v: serde_json::Value| v == json);
             assert!(same || refused(&flipped), "flipped at {at}");
             if same {

@@ -67,7 +67,7 @@ fn sharing_twice_follows_the_exist_rule_and_looks_at_the_numbers() {
         Err(PanelError::Segment(SegmentError::AlreadyExists { .. }))
     ));
     assert_eq!(share(2.5, Exist::Attach).unwrap().fingerprint(), first.fingerprint());
-    // The same names and sizes with one different close are another panel.
+    // One different close makes another panel, though names and sizes are equal.
     assert!(matches!(
         share(2.6, Exist::Attach),
         Err(PanelError::Segment(SegmentError::Different { .. }))

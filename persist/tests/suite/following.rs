@@ -72,7 +72,7 @@ fn another_process_goes_on_where_the_manifest_ends() {
     append(&mut writer, &schema, 2, 20, 2);
     let (persisted, written) = (first.rows_persisted(), first.written().0);
     assert!(written > 0);
-    // As after a kill: dropping a follower writes nothing.
+    // Dropping a follower writes nothing, like a kill.
     drop(first);
     let mut second = follow(&store, &ring, options(Mode::Continuous));
     assert_eq!(second.rows_persisted(), persisted);

@@ -41,8 +41,8 @@ const MOST: u64 = (1 << 48) - 1;
 ///     around ``min_size * samples_per_insert``; or both ends of the error band. It has to have
 ///     room for a batch and an append.
 /// no_learner : {"wait", "pass", "error"}, default "wait"
-///     What a writer does that the limiter holds back while no sampler lives: it waits, and warns
-///     after 10 s; it appends all the same; it raises.
+///     Policy of a writer that the limiter holds back while no sampler lives: wait, with a warning
+///     after 10 s; append all the same; raise.
 /// enabled : bool, default True
 ///     Whether it is on. While it is off, both sides are counted and neither waits.
 ///
@@ -140,15 +140,15 @@ impl RateLimiter {
 
     /// Make the limits of a queue.
     ///
-    /// As many items are drawn as transitions are inserted, and ``size`` fewer at most. It limits
-    /// counts: which transitions are drawn is up to the sampler.
+    /// A queue lets writers insert up to ``size`` transitions more than items are drawn. It limits
+    /// counts: the sampler chooses which transitions are drawn.
     ///
     /// Parameters
     /// ----------
     /// size : int
     ///     Transitions that writers may be ahead; at least the batch size.
     /// no_learner : {"wait", "pass", "error"}, default "wait"
-    ///     What a writer does that the limiter holds back while no sampler lives.
+    ///     Policy of a writer that the limiter holds back while no sampler lives.
     ///
     /// Returns
     /// -------
@@ -401,7 +401,7 @@ impl Limiter {
 
     /// Switch the limiter on.
     ///
-    /// What was inserted and drawn while it was off counts.
+    /// Transitions inserted and items drawn while it was off count.
     ///
     /// Raises
     /// ------

@@ -440,7 +440,7 @@ fn make(
     shape: &TableShape,
 ) -> Result<(), SegmentError> {
     let (building, path) = (format!("{}{BUILDING}", file_name(name)), object.path());
-    // What a creator left that was killed.
+    // Remove the file of a creator that was killed.
     let _ = unlinkat(object.dir(), &building, AtFlags::empty());
     let fill = || -> Result<(), SegmentError> {
         space::check_room(path, shape.bytes)?;

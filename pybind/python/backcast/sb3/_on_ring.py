@@ -103,7 +103,7 @@ class OnRing(sb3.ReplayBuffer):
         self._seen_shape = (n_envs, *(observation_space.shape or ()))
         self._set_columns()
 
-    # What SB3's code and callbacks look at
+    # Attributes that SB3's code and callbacks read
 
     @property
     def ring(self) -> bc.ReplayBuffer:
@@ -264,7 +264,7 @@ class OnRing(sb3.ReplayBuffer):
         upper = self.buffer_size if self.full else self.pos
         if upper == 0:
             raise SampleError("nothing was added yet; collect first (learning_starts=)")
-        # As SB3 draws: the same numbers of NumPy's global generator, in the same order.
+        # Draw the numbers that SB3 draws from NumPy's global generator, in the same order.
         at = np.random.randint(0, upper, size=batch_size)
         lanes = np.random.randint(0, self.n_envs, size=batch_size)
         rows, found = self._stored.take(at, lanes)
