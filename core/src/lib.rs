@@ -77,7 +77,8 @@ pub use limiter::limits::{BadNoLearner, LimiterCounts, NoLearner, RateLimiter};
 pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
 pub use limiter::waiting::LongWait;
 pub use priority::{
-    BadWeightNorm, Beta, Priorities, PriorityOptions, WeightNorm, sequence_priorities,
+    BadWeightNorm, Beta, LaneLeaves, Priorities, PriorityOptions, TableState, WeightNorm,
+    sequence_priorities,
 };
 pub use reader::Rows;
 pub use ring::Ring;

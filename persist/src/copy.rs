@@ -171,6 +171,15 @@ pub(crate) fn about(name: &str, uuid: &str, ring: &Ring) -> [(&'static str, Stri
     ]
 }
 
+/// Returns metadata of a file of priorities for other programs.
+pub(crate) fn table_about(name: &str, uuid: &str, table: &str) -> [(&'static str, String); 3] {
+    [
+        ("backcast.ring", name.to_owned()),
+        ("backcast.uuid", uuid.to_owned()),
+        ("backcast.table", table.to_owned()),
+    ]
+}
+
 fn columns(ring: &Ring) -> Vec<SavedColumn> {
     ring.schema().columns().iter().map(SavedColumn::of).collect()
 }

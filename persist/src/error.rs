@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use backcast_core::{RestoreError, RingError, SchemaError};
+use backcast_core::{PriorityError, RestoreError, RingError, SchemaError};
 use thiserror::Error;
 
 use crate::damage::{Damage, DamageKind};
@@ -169,6 +169,9 @@ pub enum SaveError {
         /// Error of the read.
         problem: String,
     },
+    /// A table of priorities could not be read.
+    #[error(transparent)]
+    Table(#[from] PriorityError),
     /// The state is too large for a manifest.
     #[error(
         "the state has {bytes} bytes as JSON, the limit is {limit}; save it in a file of its own"

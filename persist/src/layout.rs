@@ -29,7 +29,7 @@ impl FileColumn {
         Self { name, dtype: column.dtype(), shape, items: column.items() as u64 }
     }
 
-    fn scalar(name: &str, dtype: DType) -> Self {
+    pub(crate) fn scalar(name: &str, dtype: DType) -> Self {
         Self { name: name.to_owned(), dtype, shape: Vec::new(), items: 1 }
     }
 

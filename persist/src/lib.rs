@@ -54,6 +54,7 @@ mod slots;
 mod spec;
 mod storage;
 mod store;
+mod tables;
 mod verify;
 
 pub use backcast_files::{OnProgress, Progress};

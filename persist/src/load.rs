@@ -15,6 +15,7 @@ use crate::manifest::{SavedBatch, SavedChunk, SavedRing, SavedSnapshot};
 use crate::spec::SnapshotSpec;
 use crate::storage::Storage;
 use crate::store::{NameFolder, Snapshot, Store, listed};
+use crate::tables::{self, SavedLimiter};
 
 /// Attempts to attach to a snapshot in shared memory or to create it.
 const ATTEMPTS: u32 = 64;
@@ -107,8 +108,8 @@ impl<'a> LoadOptions<'a> {
 
 impl Store {
     /// Makes a ring from `"pong@epoch-10"`, or from the newest snapshot of `"pong"`. Sequence
-    /// numbers, episodes and flags are as they were, so that a sampler of the same seed draws the
-    /// same. Writers continue after the newest row. Every byte is checked.
+    /// numbers, episodes, flags and priorities are as they were, so that a sampler of the same seed
+    /// draws the same. Rate limits and their counts go on. Writers continue after the newest row. Every byte is checked.
     ///
     /// Needs memory for one batch beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
@@ -189,6 +190,11 @@ impl Store {
             .memfd(options.memfd)
             .snapshot(snapshot)
             .snapshot_of(&identity(&found));
+        let limiter = saved.limiters.first().filter(|_| !snapshot);
+        let ring_options = match limiter.and_then(SavedLimiter::limits) {
+            Some(limits) => ring_options.limiter(limits),
+            None => ring_options,
+        };
         let layout = BatchLayout::of(&schema);
         let made = Ring::restore(name, &schema, ring_options, |filling| {
             let total_rows = saved.rows();
@@ -206,7 +212,16 @@ impl Store {
                 progress: options.progress.as_mut(),
                 done,
             };
-            fill.all(filling, ring, saved).map_err(|error| match error {
+            let mut filled = fill.all(filling, ring, saved);
+            for table in &saved.tables {
+                let lanes = saved.lanes.len();
+                filled = filled
+                    .and_then(|()| tables::load(filling, table, self.storage(), &folder, lanes));
+            }
+            if let Some(limiter) = limiter {
+                filling.limit_counts(limiter.counts())?;
+            }
+            filled.map_err(|error| match error {
                 NotFilled::Damaged(damage) => LoadError::Damaged { snapshot: found.spec(), damage },
                 NotFilled::Other(error) => error,
             })
@@ -226,7 +241,7 @@ fn identity(of: &Snapshot) -> String {
 }
 
 /// Why a ring was not filled.
-enum NotFilled {
+pub(crate) enum NotFilled {
     Damaged(Damage),
     Other(LoadError),
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::followed::Followed;
 use crate::layout::BatchLayout;
 use crate::spec::{LIVE, check_name};
+use crate::tables::{self, SavedLimiter, SavedTable};
 
 /// Upper limit of sequence numbers.
 const MAX_SEQ: u64 = 1 << 48;
@@ -92,10 +93,10 @@ pub(crate) struct SavedSnapshot {
     pub(crate) lanes: Vec<(u64, u64)>,
     /// State of the user.
     pub(crate) state: Value,
-    /// Tables; none yet.
-    pub(crate) tables: Vec<Value>,
-    /// Rate limiters; none yet.
-    pub(crate) limiters: Vec<Value>,
+    /// Tables of priorities, by name.
+    pub(crate) tables: Vec<SavedTable>,
+    /// The rate limiter, if the ring has one.
+    pub(crate) limiters: Vec<SavedLimiter>,
 }
 
 impl SavedBatch {
@@ -183,6 +184,13 @@ impl Manifest {
         Self { generation: 0, name: name.to_owned(), rings: Vec::new(), snapshots: Vec::new() }
     }
 
+    /// Returns all chunk files.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &SavedChunk> {
+        let tables = self.snapshots.iter().flat_map(|snapshot| &snapshot.tables);
+        let of_tables = tables.flat_map(|table| &table.chunks);
+        self.rings.iter().flat_map(|ring| &ring.chunks).chain(of_tables)
+    }
+
     pub(crate) fn ring(&self, uuid: &str) -> Option<&SavedRing> {
         self.rings.iter().find(|ring| ring.uuid == uuid)
     }
@@ -236,7 +244,7 @@ impl Manifest {
         let mut labels = std::collections::BTreeSet::new();
         for snapshot in &self.snapshots {
             let problem = if labels.insert(&snapshot.label) {
-                snapshot_problem(self, snapshot)
+                snapshot_problem(self, snapshot, &mut names)
             } else {
                 Some("it is listed twice".to_owned())
             };
@@ -279,21 +287,29 @@ fn ring_problem<'a>(ring: &'a SavedRing, names: &mut Names<'a>) -> Option<String
         return Some(format!("its lane policy is {}", ring.lane_policy));
     }
     let layout = BatchLayout::of(&schema);
-    for chunk in &ring.chunks {
-        if !is_chunk_name(&chunk.file) || !names.files.insert(&chunk.file) {
-            return Some(format!(
-                "{:?} is not the name of a chunk, or is listed twice",
-                chunk.file
-            ));
-        }
-        if let Some(problem) = chunk_problem(chunk, ring, &layout) {
-            return Some(format!("chunk {}: {problem}", chunk.file));
-        }
+    if let Some(problem) = chunks_problem(&ring.chunks, ring, &layout, names) {
+        return Some(problem);
     }
     let batches = ring.batches();
     let mut pairs = batches.iter().zip(batches.iter().skip(1));
     let overlap = pairs.find(|((_, a), (_, b))| a.lane == b.lane && a.range().end > b.first);
     overlap.map(|((_, a), _)| format!("rows of lane {} are listed twice", a.lane))
+}
+
+fn chunks_problem<'a>(
+    chunks: &'a [SavedChunk],
+    ring: &SavedRing,
+    layout: &BatchLayout,
+    names: &mut Names<'a>,
+) -> Option<String> {
+    chunks.iter().find_map(|chunk| {
+        let file = &chunk.file;
+        if !is_chunk_name(file) || !names.files.insert(file) {
+            return Some(format!("{file:?} is not the name of a chunk, or is listed twice"));
+        }
+        let problem = chunk_problem(chunk, ring, layout)?;
+        Some(format!("chunk {file}: {problem}"))
+    })
 }
 
 fn chunk_problem(chunk: &SavedChunk, ring: &SavedRing, layout: &BatchLayout) -> Option<String> {
@@ -319,7 +335,11 @@ fn chunk_problem(chunk: &SavedChunk, ring: &SavedRing, layout: &BatchLayout) -> 
     end.is_none().then(|| "it has no batch".to_owned())
 }
 
-fn snapshot_problem(manifest: &Manifest, snapshot: &SavedSnapshot) -> Option<String> {
+fn snapshot_problem<'a>(
+    manifest: &'a Manifest,
+    snapshot: &'a SavedSnapshot,
+    names: &mut Names<'a>,
+) -> Option<String> {
     if check_name("label", &snapshot.label).is_err() {
         return Some("its label is not valid".to_owned());
     }
@@ -339,7 +359,20 @@ fn snapshot_problem(manifest: &Manifest, snapshot: &SavedSnapshot) -> Option<Str
             return Some(format!("rows {first}..{head} of lane {lane} are not saved"));
         }
     }
-    None
+    let mut tables = std::collections::BTreeSet::new();
+    for table in &snapshot.tables {
+        if check_name("name", &table.name).is_err() || !tables.insert(&table.name) {
+            return Some("the name of a table is not valid, or is listed twice".to_owned());
+        }
+        let batches = table.chunks.iter().flat_map(|chunk| &chunk.batches);
+        let problem = chunks_problem(&table.chunks, ring, &SavedTable::layout(), names)
+            .or_else(|| tables::batches_problem(batches));
+        if let Some(problem) = problem {
+            return Some(format!("table `{}`: {problem}", table.name));
+        }
+    }
+    let valid = snapshot.limiters.iter().all(|limiter| limiter.limits().is_some());
+    (snapshot.limiters.len() > 1 || !valid).then(|| "its rate limiter is not valid".to_owned())
 }
 
 /// Returns whether a name is one of a chunk file. Such a name cannot lead out of the directory.

@@ -16,6 +16,7 @@ use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
 use crate::store::Store;
+use crate::tables::{self, SavedLimiter, SavedTable};
 
 /// Maximum bytes of a user's state as JSON.
 const MAX_STATE_BYTES: usize = 16 << 20;
@@ -127,7 +128,8 @@ pub struct SaveReport {
 
 impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile: the snapshot has the rows that were
-    /// published when the save began. It shares rows with earlier snapshots of the ring. When this
+    /// published when the save began, its tables of priorities and the counts of its rate limiter.
+    /// It shares rows with earlier snapshots of the ring. When this
     /// returns, the snapshot is on disk. After an error or a kill at any moment, earlier snapshots
     /// are unchanged.
     ///
@@ -212,13 +214,24 @@ impl Store {
             rows_written += copy.lane(lane, rows)?;
         }
         let written = chunks.finish()?;
-        let (bytes_written, files_written) = sizes(&written);
+        let (mut bytes_written, mut files_written) = sizes(&written);
         let Some(saved) = next.rings.get_mut(at) else { return Err(SaveError::NoName) };
         saved.chunks.extend(written);
         let lanes = without_gaps(&cut, &saved.covered());
         // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
+        let table_layout = SavedTable::layout();
+        let (place, sizes_of) = (
+            (self.storage(), &folder),
+            (next.generation + 1, options.file_bytes, options.batch_bytes),
+        );
+        let tables = tables::save(ring, &lanes, place, sizes_of, &table_layout)?;
+        for table in &tables.saved {
+            let (bytes, files) = sizes(&table.chunks);
+            bytes_written += bytes;
+            files_written += files;
+        }
         let in_cut: u64 = cut.iter().map(|span| span.end - span.start).sum();
         let snapshot = SavedSnapshot {
             label: label.to_owned(),
@@ -226,8 +239,8 @@ impl Store {
             ring: uuid,
             lanes,
             state: options.state,
-            tables: Vec::new(),
-            limiters: Vec::new(),
+            tables: tables.saved.clone(),
+            limiters: SavedLimiter::of(ring).into_iter().collect(),
         };
         let rows = snapshot.rows();
         next.snapshots.retain(|old| old.label != label);
@@ -246,6 +259,7 @@ impl Store {
         let damage = slots.damage.clone();
         // From here on the manifest may be on disk, even after an error.
         chunks.keep();
+        tables.keep();
         let slots = slots::write(self.storage(), &folder.dir, &slots, next)?;
         // Files that only a damaged manifest names may be needed: keep them until the next save.
         let bytes_freed = if damage.is_none() { folder.sweep(&slots) } else { 0 };

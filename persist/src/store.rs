@@ -340,8 +340,8 @@ impl NameFolder<'_> {
         let Ok(Some(_alone)) = self.storage.lock(&path, LockKind::Exclusive) else { return 0 };
         let manifests = [Some(&slots.manifest), slots.older.as_ref()];
         let named = |file: &str| {
-            let rings = manifests.iter().flatten().flat_map(|manifest| &manifest.rings);
-            rings.flat_map(|ring| &ring.chunks).any(|chunk| chunk.file == file)
+            let mut chunks = manifests.iter().flatten().flat_map(|manifest| manifest.chunks());
+            chunks.any(|chunk| chunk.file == file)
         };
         let mut freed = 0;
         for name in self.storage.names(&self.chunks).unwrap_or_default() {
@@ -369,7 +369,9 @@ pub(crate) fn listed(
 ) -> Option<Snapshot> {
     let ring: &SavedRing = manifest.ring(&snapshot.ring)?;
     let files = || {
-        ring.chunks.iter().filter(|chunk| chunk.batches.iter().any(|batch| snapshot.names(batch)))
+        let of_rows = ring.chunks.iter();
+        let of_rows = of_rows.filter(|chunk| chunk.batches.iter().any(|b| snapshot.names(b)));
+        of_rows.chain(snapshot.tables.iter().flat_map(|table| &table.chunks))
     };
     Some(Snapshot {
         name: manifest.name.clone(),

@@ -10,6 +10,7 @@ use crate::error::LoadError;
 use crate::layout::BatchLayout;
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
+use crate::tables::SavedTable;
 
 /// Outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,9 @@ impl Store {
             });
             todo.extend(chunks.map(|chunk| (layout.clone(), chunk)));
         }
+        let tables = wanted.iter().flat_map(|snapshot| &snapshot.tables);
+        let of_tables = tables.flat_map(|table| &table.chunks);
+        todo.extend(of_tables.map(|chunk| (SavedTable::layout(), chunk)));
         let batches = || todo.iter().flat_map(|(_, chunk)| &chunk.batches);
         let mut done = Progress {
             total_rows: batches().map(|batch| batch.rows).sum(),

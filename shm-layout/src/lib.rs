@@ -80,5 +80,5 @@ pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPi
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
-pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView};
+pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView, UnnamedTable};
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

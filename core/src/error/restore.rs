@@ -112,6 +112,14 @@ pub enum RestoreError {
         /// Step of the row in its episode.
         t: u32,
     },
+    /// A state of a table that the ring cannot have.
+    #[error("table `{table}` cannot be restored: {problem}; pass a state of this ring's rows")]
+    BadTable {
+        /// Name of the table.
+        table: String,
+        /// Problem of the state.
+        problem: String,
+    },
     /// Another number of buffers than columns.
     #[error("{got} buffers given for {expected} columns, the four built-in ones included")]
     WrongColumnCount {

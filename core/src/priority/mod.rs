@@ -10,10 +10,12 @@ mod enter;
 mod leaf_values;
 mod options;
 mod sequence;
+mod state;
 mod updates;
 
 pub(crate) use self::leaf_values::weight;
 pub(crate) use self::options::check_beta;
 pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};
 pub use self::sequence::sequence_priorities;
+pub use self::state::{LaneLeaves, TableState};
 pub use self::updates::Priorities;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use backcast_layout::protocol::sum_tree::LeafChange;
-use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableView};
+use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableSettings, TableView};
 
 use super::enter::{EnterScratch, enter, is_behind};
 use super::leaf_values::LeafValues;
@@ -45,16 +45,7 @@ impl Ring {
     /// must be those it was created with.
     pub fn priorities(&self, options: &PriorityOptions) -> Result<Priorities, PriorityError> {
         options.check()?;
-        let rows = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).max();
-        let (store, settings) = (self.store(), options.settings());
-        let opened = wait(PATIENCE, || {
-            Ok::<_, PriorityError>(store.try_table(&options.table, settings, rows.unwrap_or(0))?)
-        });
-        let Some(table) = opened? else {
-            let (table, waited_s) = (options.table.clone(), PATIENCE.as_secs_f64());
-            let holder = "another process".to_owned();
-            return Err(PriorityError::Busy { table, holder, waited_s });
-        };
+        let table = open(self, &options.table, options.settings())?;
         let values = LeafValues::new(table.settings(), table.most());
         let (changes, entering) = (Vec::new(), EnterScratch::default());
         Ok(Priorities { table, ring: self.clone(), values, changes, entering })
@@ -136,12 +127,7 @@ impl Priorities {
     /// Returns the error of a table that another process kept locked for so long.
     #[must_use]
     pub fn busy(&self, waited: Duration) -> PriorityError {
-        let holder = match self.table.lock_holders().first() {
-            Some(pid) => format!("process {pid}"),
-            None => "another process".to_owned(),
-        };
-        let (table, waited_s) = (self.table.name().to_owned(), waited.as_secs_f64());
-        PriorityError::Busy { table, holder, waited_s }
+        busy(&self.table, waited)
     }
 
     /// Returns the words of the table.
@@ -202,6 +188,39 @@ impl Priorities {
     pub fn table(&self) -> &str {
         self.table.name()
     }
+}
+
+/// Opens a table, or creates it for as many rows as the largest lane keeps.
+fn open(ring: &Ring, name: &str, settings: TableSettings) -> Result<PriorityTable, PriorityError> {
+    let rows = (0..ring.lanes()).filter_map(|lane| ring.lane_capacity_of(lane)).max();
+    let (store, rows) = (ring.store(), rows.unwrap_or(0));
+    let opened = wait(PATIENCE, || Ok::<_, PriorityError>(store.try_table(name, settings, rows)?))?;
+    opened.ok_or_else(|| {
+        let (table, waited_s) = (name.to_owned(), PATIENCE.as_secs_f64());
+        PriorityError::Busy { table, holder: "another process".to_owned(), waited_s }
+    })
+}
+
+/// Does some work with the lock of an existing table.
+pub(super) fn locked_table<R>(
+    ring: &Ring,
+    name: &str,
+    settings: TableSettings,
+    work: impl FnOnce(&mut TableGuard<'_>) -> R,
+) -> Result<R, PriorityError> {
+    let mut table = open(ring, name, settings)?;
+    let done = locked(&mut table, PATIENCE, work)?;
+    done.ok_or_else(|| busy(&table, PATIENCE))
+}
+
+/// Returns the error of a table that another process kept locked for so long.
+fn busy(table: &PriorityTable, waited: Duration) -> PriorityError {
+    let holder = match table.lock_holders().first() {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    };
+    let (table, waited_s) = (table.name().to_owned(), waited.as_secs_f64());
+    PriorityError::Busy { table, holder, waited_s }
 }
 
 /// Sets the leaves of rows that have one. Returns how many have none.

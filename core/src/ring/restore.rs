@@ -9,6 +9,7 @@ use super::create::spec;
 use super::options::RingOptions;
 use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::error::RestoreError;
+use crate::limiter::limits::LimiterCounts;
 use crate::row_header::{PARTS, RowHeader};
 use crate::schema::Schema;
 
@@ -186,6 +187,23 @@ impl Filling<'_> {
             lane.store(rows, &stored);
         }
         Ok(())
+    }
+
+    pub(crate) fn unnamed(&self) -> &UnnamedRing<'_> {
+        self.unnamed
+    }
+
+    /// Returns the rows of each lane; none of a lane that was not begun.
+    pub(crate) fn begun(&self) -> Vec<Range<u64>> {
+        let rows =
+            |lane: &Option<UnnamedLane>| lane.as_ref().map(UnnamedLane::rows).unwrap_or_default();
+        self.lanes.iter().map(rows).collect()
+    }
+
+    /// Sets the counts of the limiter. Does nothing in a ring without one.
+    pub fn limit_counts(&mut self, counts: LimiterCounts) -> Result<(), RestoreError> {
+        let LimiterCounts { inserts, samples, deletes } = counts;
+        Ok(self.unnamed.set_limit_counts([inserts, samples, deletes])?)
     }
 
     /// Returns the rows still to be given; `None` for a lane that is not begun.

@@ -10,6 +10,9 @@ use super::plan::BatchPlan;
 use super::{FREQUENT, Sampler, check_arenas};
 use crate::error::SampleError;
 
+/// Looks at the rows of a ring in which no row has a priority.
+const LOOKS: u32 = 16;
+
 impl Sampler {
     /// Draws `batch` transitions, with replacement, into a new batch.
     ///
@@ -98,17 +101,30 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
-        if let Some(prioritised) = &mut self.prioritised {
-            let items = (self.batches, plan.batch());
-            if !prioritised.begin(&mut self.rng, items, &self.eligibility)? {
-                return Err(self.nothing());
-            }
+        if self.prioritised.is_some() {
+            self.begin_prioritised(plan.batch())?;
         }
         let gathered = self.fill(BatchRequest::Draws(self.batches), plan, arenas)?;
         if let Some(prioritised) = &self.prioritised {
             prioritised.write_weights(self.batches, plan, arenas);
         }
         Ok(gathered.attempts)
+    }
+
+    /// Begins a batch of draws by priority. A process that was stopped between the look at the rows
+    /// and their entering finds all of them overwritten, and looks again.
+    fn begin_prioritised(&mut self, items: usize) -> Result<(), SampleError> {
+        let Some(prioritised) = &mut self.prioritised else { return Ok(()) };
+        for _ in 0..LOOKS {
+            if prioritised.begin(&mut self.rng, (self.batches, items), &self.eligibility)? {
+                return Ok(());
+            }
+            self.eligibility.refresh();
+        }
+        Err(match self.eligibility.longest_run() {
+            0 => self.nothing(),
+            _ => SampleError::Outrun { attempts: LOOKS },
+        })
     }
 
     /// Returns why nothing can be drawn. O(rows).

@@ -20,6 +20,7 @@ use crate::manifest::{Manifest, SavedRing, SavedSnapshot};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{BEFORE, LIVE};
 use crate::store::Store;
+use crate::tables::SavedLimiter;
 
 /// Outcome of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     let bytes = merge(store.storage(), &folder.chunks, &mut merged, saved, &layout, options);
     done.bytes_written += bytes.unwrap_or_default();
 
-    let snapshot = live(saved, &done.lanes);
+    let snapshot = live(ring, saved, &done.lanes);
     name_live(&mut next, snapshot);
     next.prune(unix_ns());
     let garbage = garbage(&slots, &next);
@@ -119,8 +120,7 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
 /// Returns whether some file is named only by the manifest to be overwritten.
 fn garbage(slots: &ManifestSlots, next: &Manifest) -> bool {
     let files = |manifest: &Manifest| -> BTreeSet<String> {
-        let chunks = manifest.rings.iter().flat_map(|ring| &ring.chunks);
-        chunks.map(|chunk| chunk.file.clone()).collect()
+        manifest.chunks().map(|chunk| chunk.file.clone()).collect()
     };
     let Some(older) = &slots.older else { return false };
     let named = &files(&slots.manifest) | &files(next);
@@ -179,18 +179,19 @@ fn copy_new(
     Ok(())
 }
 
-/// Returns the snapshot of the ring's rows that are in files.
-fn live(ring: &SavedRing, lanes: &[FollowedLane]) -> SavedSnapshot {
-    let keeps = |lane: &FollowedLane| lane.next.saturating_sub(ring.lane_capacity)..lane.next;
+/// Returns the snapshot of the ring's rows that are in files. It has no tables of priorities, which
+/// would be written whole at every step.
+fn live(ring: &Ring, saved: &SavedRing, lanes: &[FollowedLane]) -> SavedSnapshot {
+    let keeps = |lane: &FollowedLane| lane.next.saturating_sub(saved.lane_capacity)..lane.next;
     let cut: Vec<Range<u64>> = lanes.iter().map(keeps).collect();
     SavedSnapshot {
         label: LIVE.to_owned(),
         unix_ns: unix_ns(),
-        ring: ring.uuid.clone(),
-        lanes: without_gaps(&cut, &ring.covered()),
+        ring: saved.uuid.clone(),
+        lanes: without_gaps(&cut, &saved.covered()),
         state: Value::Null,
         tables: Vec::new(),
-        limiters: Vec::new(),
+        limiters: SavedLimiter::of(ring).into_iter().collect(),
     }
 }
 

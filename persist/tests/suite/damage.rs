@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use backcast_core::Exist;
+use backcast_core::{Exist, PriorityOptions};
 use backcast_persist::{
     Damage, DamageKind, LoadError, LoadOptions, SaveOptions, Store, StoreError,
 };
@@ -12,13 +12,17 @@ use serde_json::{Value, json};
 
 use crate::rings::{Content, Place, append, content, heap, schema, writer};
 
-/// Returns a store with `pong@a` and `pong@b`, and their rows.
+/// Returns a store with `pong@a` and `pong@b`, and their rows. `pong@b` has priorities.
 fn stocked() -> (Place, Store, [Content; 2]) {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 40));
     let mut writer = writer(&ring);
     let contents = [("a", 9), ("b", 4)].map(|(label, steps)| {
         append(&mut writer, &schema, 1, steps, steps);
+        if label == "b" {
+            let mut priorities = ring.priorities(&PriorityOptions::exponent(1.0)).unwrap();
+            assert_eq!(priorities.update(&[1, 3], &[2.0, 7.0]).unwrap(), 0);
+        }
         store.save(&ring, label, SaveOptions::default().name("pong")).unwrap();
         content(&ring)
     });

@@ -11,4 +11,5 @@ mod life;
 mod model;
 mod power;
 mod power_loss;
+mod priorities;
 mod rings;

@@ -275,6 +275,15 @@ impl LimiterTable {
         }
     }
 
+    /// Sets the counts of inserts, samples and deletes, before any process uses the table.
+    pub(crate) fn set_counts(&self, [inserts, samples, deletes]: [u64; 3]) {
+        self.counter(LimitedSide::Inserts).count.store(inserts & COUNT, Relaxed);
+        self.counter(LimitedSide::Samples).count.store(samples & COUNT, Relaxed);
+        if let Some(word) = self.deletes_word() {
+            word.store(deletes & COUNT, Relaxed);
+        }
+    }
+
     fn deletes_word(&self) -> Option<&AtomicU64> {
         self.map.words64(DELETES_AT, 1)?.first()
     }

@@ -12,7 +12,7 @@ use crate::store::memfd::KeptMemfds;
 use crate::store::object::{Object, check_stays};
 use crate::store::ring_files::{self, RingFolder};
 use crate::store::ring_store::RingStore;
-use crate::store::unnamed_ring::UnnamedRing;
+use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// State shared by the attempts to create a ring. `E` is the error of the function that fills it.
 pub(crate) struct RingCreation<'a, E> {
@@ -41,12 +41,11 @@ impl<'a, E: From<SegmentError>> RingCreation<'a, E> {
         self.memory.clear();
         let folder = RingFolder { dir, path, memfds: self.spec.memfd.then_some(&self.memory) };
         let shapes = files(folder)?;
-        fill(&UnnamedRing::of_files(self.spec, &self.geometry, folder, &shapes)).map_err(
-            |error| {
-                self.stopped = Some(error);
-                SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
-            },
-        )?;
+        let place = UnnamedMemory::Files { folder, shapes: &shapes };
+        fill(&UnnamedRing::new(self.spec, &self.geometry, place)).map_err(|error| {
+            self.stopped = Some(error);
+            SegmentError::Abandoned { kind: Kind::Ring, name: self.name.to_owned() }
+        })?;
         self.check_fits(folder, &shapes)
     }
 

@@ -308,7 +308,7 @@ pub(crate) fn read_limits(object: &Object) -> Result<Option<LimitBytes>, Segment
     Ok(Some(bytemuck::pod_read_unaligned::<LimiterHeader>(&found).made))
 }
 
-/// Maps `ring.lim`, whose header must be the one that the ring was created with.
+/// Opens and maps `ring.lim`.
 pub(crate) fn map_limiter(
     object: &Object,
     geometry: &Geometry,
@@ -316,16 +316,25 @@ pub(crate) fn map_limiter(
     spec: &RingSpec,
 ) -> Result<Option<LimiterTable>, SegmentError> {
     let Some(made) = spec.limits else { return Ok(None) };
-    let path = object.path().join(LIM);
     let fd = object.memory(LIM, Access::ReadWrite, Some(geometry.lim_bytes))?;
-    let len = usize::try_from(geometry.lim_bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
-        .map_err(SegmentError::io("map", &path))?;
     let header = LimiterHeader::new(ring_uuid, spec.lanes, spec.reader_slots, made);
-    if map.copy(0, size_of::<LimiterHeader>()) != bytemuck::bytes_of(&header) {
-        return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
+    map_limits(&fd, &object.path().join(LIM), &header, geometry.lim_bytes).map(Some)
+}
+
+/// Maps the file of a limiter, whose header must be the one that the ring was created with.
+pub(crate) fn map_limits(
+    fd: &OwnedFd,
+    path: &Path,
+    header: &LimiterHeader,
+    bytes: u64,
+) -> Result<LimiterTable, SegmentError> {
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let map =
+        Mapping::file(fd.as_fd(), len, Access::ReadWrite).map_err(SegmentError::io("map", path))?;
+    if map.copy(0, size_of::<LimiterHeader>()) != bytemuck::bytes_of(header) {
+        return Err(SegmentError::corrupt(path, "its header is not that of this ring"));
     }
-    Ok(Some(LimiterTable::new(map, made, spec.lanes, spec.reader_slots)))
+    Ok(LimiterTable::new(map, header.made, header.lane_count, header.reader_slots))
 }
 
 /// Opens and maps one of a ring's lane files.

@@ -34,7 +34,7 @@ use crate::store::object::Object;
 use crate::store::relocation;
 use crate::store::ring_creation::RingCreation;
 use crate::store::ring_files::{self, CTL, SNAPSHOT_FILE};
-use crate::store::unnamed_ring::UnnamedRing;
+use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// Byte that the writer of lane 0 locks; lane L locks the L-th after it.
 const LANE_LOCKS: u64 = 4096;
@@ -195,8 +195,10 @@ impl RingStore {
             let limiter = spec.limits.map(limiter).transpose()?;
             Ok((lanes, ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?, limiter))
         })?;
-        fill(&UnnamedRing::of_heap(spec, &geometry, &lanes))?;
         let (locks, uuid, tables) = (HeapLocks::default(), rand::random(), Mutex::default());
+        let limits = limiter.as_ref();
+        let place = UnnamedMemory::Heap { lanes: &lanes, limiter: limits, tables: &tables };
+        fill(&UnnamedRing::new(spec, &geometry, place))?;
         let place = RingBacking::Heap { locks, uuid, tables };
         let spec = spec.clone();
         let barrier = OnceLock::new();

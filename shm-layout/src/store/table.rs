@@ -2,10 +2,10 @@
 
 use std::io::Write;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{AtFlags, unlinkat};
 
@@ -21,6 +21,7 @@ use crate::os::{files, lock_holders, space};
 use crate::protocol::sum_tree::{self, Descent, FAN_OUT, LeafChange};
 use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
+use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// First of the bytes that holders of tables lock. A table locks the one after it that its name
 /// gives.
@@ -91,7 +92,11 @@ impl TableLock {
 #[derive(Debug)]
 enum Held<'a> {
     File(&'a LockFile, u64),
-    Heap { _claim: Claim },
+    Heap {
+        _claim: Claim,
+    },
+    /// A table that no other handle knows yet.
+    Unnamed,
 }
 
 impl Drop for Held<'_> {
@@ -308,12 +313,7 @@ impl RingStore {
     ) -> Result<Option<PriorityTable>, SegmentError> {
         check_name(name)?;
         let lanes = self.spec().lanes;
-        let shape = rows.checked_next_multiple_of(FAN_OUT as u64);
-        let shape = shape.and_then(|leaves| TableShape::new(lanes, leaves)).ok_or_else(|| {
-            let remedy = "prioritise a ring of fewer rows";
-            let (value, limit) = (rows, crate::layout::priority_table::MAX_LEAVES);
-            SegmentError::Limit { what: "rows of a table's lane", value, limit, remedy }
-        })?;
+        let shape = shape(lanes, rows)?;
         let (lock, memory) = match self.object() {
             None => {
                 let lock = TableLock::Heap(self.heap_locks());
@@ -328,12 +328,8 @@ impl RingStore {
                         return Ok(None);
                     };
                     if !object.has(&file_name(name)) {
-                        make(
-                            object,
-                            name,
-                            &TableHeader::new(&shape, self.uuid(), settings),
-                            &shape,
-                        )?;
+                        let header = TableHeader::new(&shape, self.uuid(), settings);
+                        make(object.dir(), object.path(), name, &header, &shape)?;
                     }
                 }
                 let memory = open(object, name, self.uuid(), lanes)?;
@@ -387,6 +383,61 @@ impl RingStore {
     }
 }
 
+/// A table of a ring that has no name yet.
+#[derive(Debug)]
+pub struct UnnamedTable {
+    view: TableView,
+    scratch: Vec<usize>,
+}
+
+impl UnnamedTable {
+    /// Returns the right to change the table, which no other handle has.
+    pub fn guard(&mut self) -> TableGuard<'_> {
+        TableGuard { view: &self.view, scratch: &mut self.scratch, _held: Held::Unnamed }
+    }
+}
+
+impl UnnamedRing<'_> {
+    /// Creates a table of the ring. `rows` are the rows of a lane that it covers.
+    pub fn table(
+        &self,
+        name: &str,
+        settings: TableSettings,
+        rows: u64,
+    ) -> Result<UnnamedTable, SegmentError> {
+        check_name(name)?;
+        let lanes = self.spec().lanes;
+        let shape = shape(lanes, rows)?;
+        let memory = match self.place() {
+            UnnamedMemory::Heap { tables, .. } => {
+                let memory = Arc::new(heap(&shape, settings)?);
+                let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+                tables.insert(name.to_owned(), Arc::clone(&memory));
+                memory
+            }
+            UnnamedMemory::Files { folder, shapes } => {
+                let header = TableHeader::new(&shape, shapes.ring_uuid, settings);
+                make(folder.dir, folder.path, name, &header, &shape)?;
+                let (file, access) = (file_name(name), Access::ReadWrite);
+                let fd = files::open(folder.dir, &file, folder.path, access, None)?;
+                let path = folder.path.join(file);
+                Arc::new(map(fd.as_fd(), &path, shapes.ring_uuid, lanes)?)
+            }
+        };
+        Ok(UnnamedTable { view: TableView { memory }, scratch: Vec::new() })
+    }
+}
+
+/// Returns the sizes of a table that covers `rows` rows of each lane.
+fn shape(lanes: u32, rows: u64) -> Result<TableShape, SegmentError> {
+    let shape = rows.checked_next_multiple_of(FAN_OUT as u64);
+    shape.and_then(|leaves| TableShape::new(lanes, leaves)).ok_or_else(|| {
+        let remedy = "prioritise a ring of fewer rows";
+        let (value, limit) = (rows, crate::layout::priority_table::MAX_LEAVES);
+        SegmentError::Limit { what: "rows of a table's lane", value, limit, remedy }
+    })
+}
+
 fn file_name(table: &str) -> String {
     format!("{PREFIX}{table}{SUFFIX}")
 }
@@ -434,17 +485,18 @@ fn heap(shape: &TableShape, settings: TableSettings) -> Result<TableMemory, Segm
 
 /// Writes a table under another name and renames it. The caller holds the table's lock.
 fn make(
-    object: &Object,
+    dir: &OwnedFd,
+    path: &Path,
     name: &str,
     header: &TableHeader,
     shape: &TableShape,
 ) -> Result<(), SegmentError> {
-    let (building, path) = (format!("{}{BUILDING}", file_name(name)), object.path());
+    let building = format!("{}{BUILDING}", file_name(name));
     // Remove the file of a creator that was killed.
-    let _ = unlinkat(object.dir(), &building, AtFlags::empty());
+    let _ = unlinkat(dir, &building, AtFlags::empty());
     let fill = || -> Result<(), SegmentError> {
         space::check_room(path, shape.bytes)?;
-        let mut file = files::make(object.dir(), &building, path)?;
+        let mut file = files::make(dir, &building, path)?;
         space::allocate(&mut file, &path.join(file_name(name)), shape.bytes)?;
         let write = |parts: [&[u8]; 2]| -> std::io::Result<()> {
             std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
@@ -452,27 +504,37 @@ fn make(
         };
         write([bytemuck::bytes_of(header), bytemuck::bytes_of(&TableHeader::new_counters())])
             .map_err(SegmentError::io("write", &path.join(&building)))?;
-        rustix::fs::renameat(object.dir(), &building, object.dir(), file_name(name))
+        rustix::fs::renameat(dir, &building, dir, file_name(name))
             .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
     };
     fill().inspect_err(|_| {
-        let _ = unlinkat(object.dir(), &building, AtFlags::empty());
+        let _ = unlinkat(dir, &building, AtFlags::empty());
     })
 }
 
-/// Maps a table, whose header must be right in every byte.
+/// Opens and maps a table.
 fn open(
     object: &Object,
     name: &str,
     ring_uuid: [u8; 16],
     lanes: u32,
 ) -> Result<TableMemory, SegmentError> {
-    let (file, path) = (file_name(name), &object.path().join(file_name(name)));
+    let file = file_name(name);
     let fd = object.file(&file, Access::ReadWrite, None)?;
+    map(fd.as_fd(), &object.path().join(file), ring_uuid, lanes)
+}
+
+/// Maps a table, whose header must be right in every byte.
+fn map(
+    fd: BorrowedFd<'_>,
+    path: &Path,
+    ring_uuid: [u8; 16],
+    lanes: u32,
+) -> Result<TableMemory, SegmentError> {
     let mut found = [0; size_of::<TableHeader>()];
-    let read = rustix::io::pread(&fd, &mut found, 0)
+    let read = rustix::io::pread(fd, &mut found, 0)
         .map_err(|error| SegmentError::io("read", path)(error.into()))?;
-    let bytes = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    let bytes = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
     if read < found.len() {
         return Err(SegmentError::corrupt(path, format!("it has {bytes} bytes, too few")));
     }
@@ -485,7 +547,7 @@ fn open(
         ));
     }
     let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite);
+    let map = Mapping::file(fd, len, Access::ReadWrite);
     Ok(TableMemory { map: map.map_err(SegmentError::io("map", path))?, shape })
 }
 

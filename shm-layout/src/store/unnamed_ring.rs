@@ -1,16 +1,19 @@
 //! Lanes of a ring that has no name yet. Rows of another ring are stored there, and writers later
 //! continue after them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::error::SegmentError;
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
 use crate::layout::lane_shape::LaneShapes;
+use crate::layout::limiter_table::{LimiterHeader, LimiterTable};
+use crate::layout::priority_table::TableMemory;
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
-use crate::store::ring_files::{self, RingFolder};
+use crate::store::ring_files::{self, LIM, RingFolder, map_limits};
 
 /// A ring that has no name yet.
 #[derive(Debug)]
@@ -20,28 +23,31 @@ pub struct UnnamedRing<'a> {
     place: UnnamedMemory<'a>,
 }
 
+/// Place of the memory of a ring that has no name yet.
 #[derive(Debug)]
-enum UnnamedMemory<'a> {
-    Files { folder: RingFolder<'a>, shapes: &'a LaneShapes },
-    Heap(&'a [Arc<Lane>]),
+pub(crate) enum UnnamedMemory<'a> {
+    Files {
+        folder: RingFolder<'a>,
+        shapes: &'a LaneShapes,
+    },
+    Heap {
+        lanes: &'a [Arc<Lane>],
+        limiter: Option<&'a LimiterTable>,
+        tables: &'a Mutex<BTreeMap<String, Arc<TableMemory>>>,
+    },
 }
 
 impl<'a> UnnamedRing<'a> {
-    pub(crate) fn of_files(
+    pub(crate) fn new(
         spec: &'a RingSpec,
         geometry: &'a Geometry,
-        folder: RingFolder<'a>,
-        shapes: &'a LaneShapes,
+        place: UnnamedMemory<'a>,
     ) -> Self {
-        Self { spec, geometry, place: UnnamedMemory::Files { folder, shapes } }
+        Self { spec, geometry, place }
     }
 
-    pub(crate) fn of_heap(
-        spec: &'a RingSpec,
-        geometry: &'a Geometry,
-        lanes: &'a [Arc<Lane>],
-    ) -> Self {
-        Self { spec, geometry, place: UnnamedMemory::Heap(lanes) }
+    pub(crate) fn place(&self) -> &UnnamedMemory<'a> {
+        &self.place
     }
 
     /// Returns the description of the ring.
@@ -71,12 +77,33 @@ impl<'a> UnnamedRing<'a> {
                 let fd = folder.open(&name, access)?;
                 Arc::new(ring_files::map_lane(&fd, &folder.path.join(name), shapes, lane, access)?)
             }
-            UnnamedMemory::Heap(lanes) => match lanes.get(lane as usize) {
+            UnnamedMemory::Heap { lanes, .. } => match lanes.get(lane as usize) {
                 Some(memory) => Arc::clone(memory),
                 None => return Ok(None),
             },
         };
         Ok(UnnamedLane::new(memory, rows))
+    }
+
+    /// Sets the counts of the limiter: inserts, samples and deletes. Does nothing in a ring without
+    /// a limiter.
+    pub fn set_limit_counts(&self, counts: [u64; 3]) -> Result<(), SegmentError> {
+        match &self.place {
+            UnnamedMemory::Files { folder, shapes } => {
+                let Some(made) = self.spec.limits else { return Ok(()) };
+                let (fd, path) = (folder.open(LIM, Access::ReadWrite)?, folder.path.join(LIM));
+                let RingSpec { lanes, reader_slots, .. } = *self.spec;
+                let header = LimiterHeader::new(shapes.ring_uuid, lanes, reader_slots, made);
+                let bytes = self.geometry.lim_bytes;
+                map_limits(&fd, &path, &header, bytes)?.set_counts(counts);
+            }
+            UnnamedMemory::Heap { limiter, .. } => {
+                if let Some(limiter) = limiter {
+                    limiter.set_counts(counts);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -93,6 +120,12 @@ impl UnnamedLane {
     /// Returns `None` if the memory is mapped read-only.
     fn new(memory: Arc<Lane>, rows: Range<u64>) -> Option<Self> {
         memory.memory().writable().then(|| Self { memory, next: rows.start, rows })
+    }
+
+    /// Returns all rows that the lane gets.
+    #[must_use]
+    pub fn rows(&self) -> Range<u64> {
+        self.rows.clone()
     }
 
     /// Returns the rows that are still to be stored.

@@ -1,0 +1,173 @@
+//! States of tables, to save them and to restore them with their ring.
+
+use std::ops::Range;
+
+use backcast_layout::protocol::sum_tree::LeafChange;
+use backcast_layout::{TableGuard, TableInfo, TableSettings, TableView};
+
+use super::updates::locked_table;
+use crate::error::{PriorityError, RestoreError};
+use crate::ring::Ring;
+use crate::ring::restore::Filling;
+
+/// Maximum changes of one commit.
+const CHANGES: usize = 1 << 15;
+
+/// Priorities of a table at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableState {
+    /// Name of the table.
+    pub name: String,
+    /// Exponent and eps of its priorities.
+    pub settings: TableSettings,
+    /// Largest leaf so far, which new rows get.
+    pub largest: u64,
+    /// Leaves of each lane.
+    pub lanes: Vec<LaneLeaves>,
+}
+
+/// Leaves of consecutive rows of a lane. A leaf is `(priority + eps) ^ exponent` as a multiple of
+/// 2^-24, or 0 if no transition starts at its row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneLeaves {
+    /// First row.
+    pub first: u64,
+    /// Leaves of the first row and the next ones.
+    pub leaves: Vec<u64>,
+}
+
+impl LaneLeaves {
+    /// Returns the rows.
+    #[must_use]
+    pub fn rows(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.leaves.len() as u64)
+    }
+
+    /// Drops the leaves of rows outside of `rows`.
+    pub fn keep(&mut self, rows: &Range<u64>) {
+        let kept = self.rows().start.max(rows.start)..self.rows().end.min(rows.end);
+        let at = |row: u64| usize::try_from(row - self.first).unwrap_or(usize::MAX);
+        if kept.is_empty() {
+            *self = Self { first: rows.start, leaves: Vec::new() };
+            return;
+        }
+        self.leaves.truncate(at(kept.end));
+        self.leaves.drain(..at(kept.start));
+        self.first = kept.start;
+    }
+}
+
+impl Ring {
+    /// Returns the state of every table of priorities, by name. Each is read while no process
+    /// changes it. Needs memory for 8 bytes a row of one table after another. O(rows).
+    pub fn table_states(&self) -> Result<Vec<TableState>, PriorityError> {
+        let tables = self.store().tables().into_iter();
+        let state = |TableInfo { name, settings, .. }| {
+            let (largest, lanes) = locked_table(self, &name, settings, |guard| {
+                let lanes = (0..guard.lanes()).map(|lane| leaves_of(guard, lane)).collect();
+                (guard.largest(), lanes)
+            })?;
+            Ok(TableState { name, settings, largest, lanes })
+        };
+        tables.map(state).collect()
+    }
+}
+
+fn leaves_of(view: &TableView, lane: u32) -> LaneLeaves {
+    let (entered, expired) = view.lane(lane);
+    // A hostile process may have set any range.
+    let first = expired.max(entered.saturating_sub(view.lane_leaves())).min(entered);
+    let leaves = (first..entered).map(|seq| view.leaf(view.leaf_of(lane, seq))).collect();
+    LaneLeaves { first, leaves }
+}
+
+impl Filling<'_> {
+    /// Restores a table of priorities. Its leaves are of transitions of the rows that were begun.
+    /// O(rows).
+    ///
+    /// ```
+    /// use backcast_core::{DType, PriorityOptions, Ring, RingOptions, Schema, StepColumns};
+    ///
+    /// # use backcast_core::WriterOptions;
+    /// # let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
+    /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
+    /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// # for _ in 0..10 {
+    /// #     writer.append(&StepColumns::of(&schema).with("x", &[0.0_f32])?.step(&[false], &[false])?)?;
+    /// # }
+    /// let options = PriorityOptions::exponent(0.6);
+    /// ring.priorities(&options)?.update(&[3], &[5.0])?;
+    /// let states = ring.table_states()?;
+    /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
+    ///     filling.begin(0, 0..10)?;
+    /// #   let rows = ring.rows(0, 0..10).unwrap();
+    /// #   let columns: Vec<&[u8]> =
+    /// #       rows.columns().iter().map(|c| rows.bytes(c.name()).unwrap()).collect();
+    ///     filling.rows(0, 10, &columns)?;
+    ///     states.iter().try_for_each(|state| filling.table(state))
+    /// })?;
+    /// assert_eq!(restored.table_states()?, states);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn table(&mut self, state: &TableState) -> Result<(), RestoreError> {
+        let (rows, covered) = (self.begun(), self.lane_capacity());
+        let mut table = self.unnamed().table(&state.name, state.settings, covered)?;
+        store(&mut table.guard(), state, &rows)
+    }
+}
+
+/// Stores the state in a new table. `rows` are those of each lane of the ring.
+fn store(
+    guard: &mut TableGuard<'_>,
+    state: &TableState,
+    rows: &[Range<u64>],
+) -> Result<(), RestoreError> {
+    let bad = |problem: String| RestoreError::BadTable { table: state.name.clone(), problem };
+    let (most, lanes) = (guard.most(), rows.len());
+    if state.lanes.len() != lanes {
+        return Err(bad(format!("it has {} lanes, the ring {lanes}", state.lanes.len())));
+    }
+    let too_large = |leaf: u64| bad(format!("a leaf is {leaf}, the limit {most}"));
+    let TableSettings { exponent, eps } = state.settings;
+    if [exponent, eps].iter().any(|number| !(number.is_finite() && *number >= 0.0)) {
+        return Err(bad(format!("its exponent is {exponent}, its eps {eps}")));
+    }
+    if state.largest > most {
+        return Err(too_large(state.largest));
+    }
+    for ((lane, given), rows) in (0..).zip(&state.lanes).zip(rows) {
+        let (first, end) = (given.first, given.rows().end);
+        // The newest row has no successor yet, so no transition starts at it.
+        if end > first && (first < rows.start || end >= rows.end) {
+            let (from, to) = (rows.start, rows.end.saturating_sub(1));
+            return Err(bad(format!(
+                "lane {lane} has leaves for the rows {first}..{end}, and transitions in {from}..{to}"
+            )));
+        }
+        if given.leaves.len() as u64 > guard.lane_leaves() {
+            return Err(bad(format!("lane {lane} has {} leaves", given.leaves.len())));
+        }
+        if let Some(leaf) = given.leaves.iter().find(|leaf| **leaf > most) {
+            return Err(too_large(*leaf));
+        }
+    }
+    let mut changes = Vec::new();
+    for (lane, given) in (0..).zip(&state.lanes) {
+        for (part, leaves) in (0_u64..).zip(given.leaves.chunks(CHANGES)) {
+            let from = given.first + part * CHANGES as u64;
+            changes.clear();
+            changes.extend(
+                (from..).zip(leaves).map(|(seq, value)| LeafChange {
+                    leaf: guard.leaf_of(lane, seq),
+                    value: *value,
+                }),
+            );
+            guard.commit(&changes);
+        }
+        if !given.leaves.is_empty() {
+            guard.set_lane(lane, given.rows().end, given.first);
+        }
+    }
+    guard.raise_largest(state.largest);
+    Ok(())
+}
