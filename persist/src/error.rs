@@ -243,6 +243,24 @@ pub enum LoadError {
     Cancelled,
 }
 
+/// Why a ring was not filled.
+pub(crate) enum NotFilled {
+    Damaged(Damage),
+    Other(LoadError),
+}
+
+impl From<Damage> for NotFilled {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl From<RestoreError> for NotFilled {
+    fn from(error: RestoreError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
 impl StoreError {
     /// Returns a function for `map_err`.
     pub(crate) fn io<'a>(

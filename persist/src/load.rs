@@ -9,13 +9,13 @@ use backcast_files::{OnProgress, Progress};
 
 use crate::chunk::ChunkFile;
 use crate::damage::{Damage, DamageKind};
-use crate::error::LoadError;
+use crate::error::{LoadError, NotFilled};
 use crate::layout::{BatchLayout, unpack_bools};
-use crate::manifest::{SavedBatch, SavedChunk, SavedRing, SavedSnapshot};
+use crate::manifest::{SavedBatch, SavedChunk, SavedLimiter, SavedRing, SavedSnapshot};
 use crate::spec::SnapshotSpec;
 use crate::storage::Storage;
 use crate::store::{NameFolder, Snapshot, Store, listed};
-use crate::tables::{self, SavedLimiter};
+use crate::tables;
 
 /// Attempts to attach to a snapshot in shared memory or to create it.
 const ATTEMPTS: u32 = 64;
@@ -108,8 +108,9 @@ impl<'a> LoadOptions<'a> {
 
 impl Store {
     /// Makes a ring from `"pong@epoch-10"`, or from the newest snapshot of `"pong"`. Sequence
-    /// numbers, episodes, flags and priorities are as they were, so that a sampler of the same seed
-    /// draws the same. Rate limits and their counts go on. Writers continue after the newest row. Every byte is checked.
+    /// numbers, episodes, flags and priorities are as they were: a sampler of the same seed draws
+    /// the same. The rate limiter keeps its limits and counts. Writers continue after the newest
+    /// row. Every byte is checked.
     ///
     /// Needs memory for one batch beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
@@ -238,24 +239,6 @@ fn is_of(there: &Ring, found: &Snapshot) -> bool {
 /// Returns the identity of a snapshot among those that had its name.
 fn identity(of: &Snapshot) -> String {
     format!("{} saved {}", of.ring_uuid, of.saved_unix_ns)
-}
-
-/// Why a ring was not filled.
-pub(crate) enum NotFilled {
-    Damaged(Damage),
-    Other(LoadError),
-}
-
-impl From<Damage> for NotFilled {
-    fn from(damage: Damage) -> Self {
-        Self::Damaged(damage)
-    }
-}
-
-impl From<RestoreError> for NotFilled {
-    fn from(error: RestoreError) -> Self {
-        Self::Other(error.into())
-    }
 }
 
 /// Stores saved rows in a ring.

@@ -10,7 +10,10 @@ use serde_json::Value;
 use crate::followed::Followed;
 use crate::layout::BatchLayout;
 use crate::spec::{LIVE, check_name};
-use crate::tables::{self, SavedLimiter, SavedTable};
+
+mod tables;
+
+pub(crate) use self::tables::{SavedLimiter, SavedTable};
 
 /// Upper limit of sequence numbers.
 const MAX_SEQ: u64 = 1 << 48;

@@ -12,11 +12,11 @@ use crate::clock::unix_ns;
 use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
-use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot};
+use crate::manifest::{SavedChunk, SavedLimiter, SavedRing, SavedSnapshot, SavedTable};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
 use crate::store::Store;
-use crate::tables::{self, SavedLimiter, SavedTable};
+use crate::tables;
 
 /// Maximum bytes of a user's state as JSON.
 const MAX_STATE_BYTES: usize = 16 << 20;
@@ -222,15 +222,11 @@ impl Store {
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
         let table_layout = SavedTable::layout();
-        let (place, sizes_of) = (
-            (self.storage(), &folder),
-            (next.generation + 1, options.file_bytes, options.batch_bytes),
-        );
-        let tables = tables::save(ring, &lanes, place, sizes_of, &table_layout)?;
-        for table in &tables.saved {
-            let (bytes, files) = sizes(&table.chunks);
-            bytes_written += bytes;
-            files_written += files;
+        let place = (self.storage(), &folder);
+        let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
+        let tables = tables::save(ring, &lanes, place, limits, &table_layout)?;
+        for (bytes, files) in tables.saved.iter().map(|table| sizes(&table.chunks)) {
+            (bytes_written, files_written) = (bytes_written + bytes, files_written + files);
         }
         let in_cut: u64 = cut.iter().map(|span| span.end - span.start).sum();
         let snapshot = SavedSnapshot {
@@ -246,14 +242,7 @@ impl Store {
         next.snapshots.retain(|old| old.label != label);
         next.snapshots.push(snapshot);
         if let Some(keep) = options.keep_newest {
-            let rolling = |s: &SavedSnapshot| s.label.starts_with(ROLLING);
-            let many = next.snapshots.iter().filter(|s| rolling(s)).count();
-            let mut left = many.saturating_sub(keep);
-            next.snapshots.retain(|old| {
-                let goes = left > 0 && rolling(old);
-                left -= usize::from(goes);
-                !goes
-            });
+            keep_newest(&mut next.snapshots, keep);
         }
         next.prune(unix_ns());
         let damage = slots.damage.clone();
@@ -275,6 +264,18 @@ impl Store {
             damage,
         })
     }
+}
+
+/// Drops the oldest periodic snapshots until `keep` are left.
+fn keep_newest(snapshots: &mut Vec<SavedSnapshot>, keep: usize) {
+    let rolling = |snapshot: &SavedSnapshot| snapshot.label.starts_with(ROLLING);
+    let many = snapshots.iter().filter(|snapshot| rolling(snapshot)).count();
+    let mut left = many.saturating_sub(keep);
+    snapshots.retain(|old| {
+        let goes = left > 0 && rolling(old);
+        left -= usize::from(goes);
+        !goes
+    });
 }
 
 fn sizes(chunks: &[SavedChunk]) -> (u64, u64) {

@@ -3,109 +3,19 @@
 //! A table of priorities is saved whole with each snapshot, in files of its own, since learners
 //! change it everywhere.
 
-use std::ops::Range;
-
-use backcast_core::{
-    DType, Filling, LaneLeaves, LimiterCounts, NoLearner, RateLimiter, Ring, TableSettings,
-    TableState,
-};
-use serde::{Deserialize, Serialize};
+use backcast_core::{Filling, LaneLeaves, Ring, TableSettings, TableState};
 
 use crate::chunk::{ChunkFile, ChunkWriter};
 use crate::copy::{hex, table_about};
 use crate::damage::{Damage, DamageKind};
-use crate::error::SaveError;
-use crate::layout::{BatchLayout, FileColumn};
-use crate::load::NotFilled;
-use crate::manifest::{SavedBatch, SavedChunk};
+use crate::error::{NotFilled, SaveError};
+use crate::layout::BatchLayout;
+use crate::manifest::SavedTable;
 use crate::storage::Storage;
 use crate::store::NameFolder;
 
-/// Columns of a table's file after `lane`.
-const COLUMNS: [(&str, DType); 2] = [("seq", DType::U64), ("leaf", DType::U64)];
-/// Bytes of a row in these columns.
+/// Bytes of a row in a column of a table's file.
 const WORD: usize = size_of::<u64>();
-
-/// A table of priorities.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SavedTable {
-    pub(crate) name: String,
-    pub(crate) exponent: f64,
-    pub(crate) eps: f64,
-    /// Largest leaf so far.
-    pub(crate) largest: u64,
-    /// Files with its leaves.
-    pub(crate) chunks: Vec<SavedChunk>,
-}
-
-/// A rate limiter: its limits, and the counts that they compare.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SavedLimiter {
-    pub(crate) samples_per_insert: f64,
-    pub(crate) min_size: u64,
-    /// Lower end of the error band; `None` for no limit.
-    pub(crate) min_diff: Option<f64>,
-    /// Upper end of the error band; `None` for no limit.
-    pub(crate) max_diff: Option<f64>,
-    pub(crate) no_learner: String,
-    pub(crate) enabled: bool,
-    pub(crate) inserts: u64,
-    pub(crate) samples: u64,
-    pub(crate) deletes: u64,
-}
-
-impl SavedTable {
-    /// Returns the columns of the file of a table.
-    pub(crate) fn layout() -> BatchLayout {
-        let columns = std::iter::once(("lane", DType::U32)).chain(COLUMNS);
-        BatchLayout {
-            columns: columns.map(|(name, dtype)| FileColumn::scalar(name, dtype)).collect(),
-        }
-    }
-
-    fn settings(&self) -> TableSettings {
-        TableSettings { exponent: self.exponent, eps: self.eps }
-    }
-}
-
-impl SavedLimiter {
-    /// Returns the limiter of a ring, if it has one with valid limits.
-    pub(crate) fn of(ring: &Ring) -> Option<Self> {
-        let limiter = ring.limiter()?;
-        let (limits, counts) = (limiter.limits().ok()?, limiter.counts());
-        let (min_diff, max_diff) = limits.error_band();
-        let finite = |end: f64| end.is_finite().then_some(end);
-        let LimiterCounts { inserts, samples, deletes } = counts;
-        Some(Self {
-            samples_per_insert: limits.samples_per_insert(),
-            min_size: limits.min_size_to_sample(),
-            min_diff: finite(min_diff),
-            max_diff: finite(max_diff),
-            no_learner: limits.no_learner_choice().as_str().to_owned(),
-            enabled: limits.is_enabled(),
-            inserts,
-            samples,
-            deletes,
-        })
-    }
-
-    /// Returns the limits, or `None` if they are not valid ones. A ring checks them against its
-    /// capacity.
-    pub(crate) fn limits(&self) -> Option<RateLimiter> {
-        let no_learner: NoLearner = self.no_learner.parse().ok()?;
-        let min_diff = self.min_diff.unwrap_or(f64::NEG_INFINITY);
-        let max_diff = self.max_diff.unwrap_or(f64::INFINITY);
-        let band = RateLimiter::band(self.samples_per_insert, self.min_size, min_diff, max_diff);
-        Some(band.no_learner(no_learner).enabled(self.enabled))
-    }
-
-    pub(crate) fn counts(&self) -> LimiterCounts {
-        let Self { inserts, samples, deletes, .. } = *self;
-        LimiterCounts { inserts, samples, deletes }
-    }
-}
 
 /// Files of tables. Dropping them before [`keep`](Self::keep) removes them.
 pub(crate) struct TableFiles<'a> {
@@ -212,19 +122,6 @@ pub(crate) fn load(
         }
     }
     Ok(filling.table(&state)?)
-}
-
-/// Describes what is invalid in the batches of a table: those of a lane are contiguous.
-pub(crate) fn batches_problem<'a>(batches: impl Iterator<Item = &'a SavedBatch>) -> Option<String> {
-    let mut ends: std::collections::BTreeMap<u32, Range<u64>> = Default::default();
-    for batch in batches {
-        let rows = ends.entry(batch.lane).or_insert(batch.first..batch.first);
-        if rows.end != batch.first {
-            return Some(format!("leaves of lane {} are not in order", batch.lane));
-        }
-        rows.end = batch.range().end;
-    }
-    None
 }
 
 fn word(bytes: &[u8]) -> u64 {

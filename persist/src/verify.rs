@@ -8,9 +8,9 @@ use crate::chunk::ChunkFile;
 use crate::damage::Damage;
 use crate::error::LoadError;
 use crate::layout::BatchLayout;
+use crate::manifest::SavedTable;
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
-use crate::tables::SavedTable;
 
 /// Outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -93,7 +93,8 @@ impl Filling<'_> {
     /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
     /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
     /// # for _ in 0..10 {
-    /// #     writer.append(&StepColumns::of(&schema).with("x", &[0.0_f32])?.step(&[false], &[false])?)?;
+    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     writer.append(&columns.step(&[false], &[false])?)?;
     /// # }
     /// let options = PriorityOptions::exponent(0.6);
     /// ring.priorities(&options)?.update(&[3], &[5.0])?;
@@ -140,9 +141,8 @@ fn store(
         // The newest row has no successor yet, so no transition starts at it.
         if end > first && (first < rows.start || end >= rows.end) {
             let (from, to) = (rows.start, rows.end.saturating_sub(1));
-            return Err(bad(format!(
-                "lane {lane} has leaves for the rows {first}..{end}, and transitions in {from}..{to}"
-            )));
+            let problem = format!("lane {lane} has leaves of rows {first}..{end}");
+            return Err(bad(format!("{problem}, transitions in {from}..{to}")));
         }
         if given.leaves.len() as u64 > guard.lane_leaves() {
             return Err(bad(format!("lane {lane} has {} leaves", given.leaves.len())));

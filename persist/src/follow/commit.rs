@@ -16,11 +16,10 @@ use crate::copy::{RowCopier, Saved, about, gaps, hex, known, without_gaps};
 use crate::error::SaveError;
 use crate::followed::{Followed, FollowedLane};
 use crate::layout::BatchLayout;
-use crate::manifest::{Manifest, SavedRing, SavedSnapshot};
+use crate::manifest::{Manifest, SavedLimiter, SavedRing, SavedSnapshot};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{BEFORE, LIVE};
 use crate::store::Store;
-use crate::tables::SavedLimiter;
 
 /// Outcome of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
