@@ -17,9 +17,9 @@ pytest.importorskip(
     "pettingzoo", reason="PettingZoo is not installed: pip install -r requirements/adapters.txt"
 )
 
-from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test  # noqa: E402
-from pettingzoo.test.state_test import test_parallel_env as state_test  # noqa: E402
-from pettingzoo.utils.conversions import parallel_to_aec  # noqa: E402
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
+from pettingzoo.test.state_test import test_parallel_env as state_test
+from pettingzoo.utils.conversions import parallel_to_aec
 
 SHORT: dict[str, Any] = {"warmup_ticks": 40, "max_ticks": 60}
 POOR: dict[str, Any] = {"bankruptcy_equity": 99_990.0, "order_size": 500}

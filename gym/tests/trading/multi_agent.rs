@@ -191,3 +191,46 @@ fn bad_settings_and_orders_of_calls_are_typed_errors() {
     let short = env.reset_into(None, TradingResetOptions::default(), &mut observations[1..]);
     assert!(matches!(short, Err(TradingError::Episode(EpisodeError::BadLength { .. }))));
 }
+
+#[test]
+fn the_last_observation_of_a_bankrupt_agent_is_that_of_the_single_environment() {
+    let agent = ExternalAgentConfig {
+        actions: ActionScheme::DiscreteLimit,
+        ..ExternalAgentConfig::default()
+    };
+    let config =
+        TradingEnvConfig { bankruptcy_equity: 99_980.0, max_ticks: 3_000, agent, ..config() };
+    let mut single = TradingEnv::new(config.clone()).unwrap();
+    let mut many = MultiAgentTradingEnv::new(config, vec![agent]).unwrap();
+    let mut observation = vec![0.0; single.observation_size()];
+    let early = many.observe_into(&mut observation).unwrap_err();
+    assert_eq!(early, TradingError::Episode(EpisodeError::NotReset { env: 0 }));
+    single.reset_into(Some(1), TradingResetOptions::default(), &mut observation).unwrap();
+    let mut observations = reset(&mut many, 1);
+    for step in 0.. {
+        let action = [[2_u8, 4, 0][step % 3]];
+        let outcome = single.step_into(&action, &mut observation).unwrap();
+        many.step_into(&action, &mut observations).unwrap();
+        assert_eq!(observations, observation, "step {step}");
+        if outcome.ends() {
+            assert!(outcome.terminated, "it never went bankrupt");
+            break;
+        }
+    }
+    let mut again = vec![0.0; observation.len()];
+    many.observe_into(&mut again).unwrap();
+    assert_eq!(again, observation);
+}
+
+#[test]
+fn the_page_about_the_environment_names_the_test_of_every_open_point() {
+    let page = include_str!("../../../docs/concepts/trading-environment.md");
+    let tests = include_str!("resolved.rs");
+    for item in 1..=22 {
+        let begin = format!("| {item} | ");
+        let row = page.lines().find(|line| line.starts_with(&begin)).expect("a row");
+        let name = row.split('`').rev().nth(1).expect("a test");
+        assert!(name.starts_with(&format!("item_{item}_")), "{row}");
+        assert!(tests.contains(&format!("fn {name}()")), "{name} is no test");
+    }
+}

@@ -136,4 +136,3 @@ def _by_name(
     if not 1 <= count <= MOST_AGENTS:
         raise EnvError(f"agents is {count}; give a whole number from 1 to {MOST_AGENTS}")
     return {f"agent_{number}": dict(shared) for number in range(count)}
-
