@@ -34,7 +34,7 @@ def test_equal_seeds_give_equal_episodes() -> None:
     one, other = (SharedMarket({"a": {}, "b": {"actions": "target"}}, SHORT) for _ in range(2))
     assert str(one.reset(seed=3)) == str(other.reset(seed=3))
     for step in range(60):
-        actions = {"a": step % 3, "b": [np.sin(step)]}
+        actions: dict[str, Any] = {"a": step % 3, "b": [np.sin(step)]}
         assert str(one.step(actions)) == str(other.step(actions))
     assert one.acting == []
     assert str(one.reset()) == str(other.reset())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from backcast import ArgumentTypeError, EnvError, MissingExtraError
 from backcast._calls import explained
+from backcast.envs._trading import check_render_mode
 from backcast.envs._trading_settings import Actions, TradingSettings, checked
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def parallel_trading_env(
     """
     common = checked("parallel_trading_env", settings, "agents", "render_mode")
     chosen = _by_name(agents, common)
+    check_render_mode(render_mode)
     try:
         from backcast.envs._parallel import ParallelTradingEnv
     except ImportError as error:

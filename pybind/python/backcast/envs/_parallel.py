@@ -16,7 +16,6 @@ from backcast.envs._trading import (
     RENDER_MODES,
     TradingFeature,
     action_space,
-    check_render_mode,
     observation_space,
 )
 
@@ -62,7 +61,6 @@ class ParallelTradingEnv(ParallelEnv):
         settings: Mapping[str, Any],
         render_mode: str | None = None,
     ) -> None:
-        check_render_mode(render_mode)
         own = {name: dict(chosen) for name, chosen in agents.items()}
         self._market = SharedMarket(own, dict(settings), trails=render_mode is not None)
         self.render_mode = render_mode
@@ -104,7 +102,7 @@ class ParallelTradingEnv(ParallelEnv):
         EnvError
             If there is no such agent.
         """
-        return self._of(agent, self._observation_spaces)
+        return self._observation_spaces[self._known(agent)]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
         """Return the space of an agent's actions, the same object every time.
@@ -123,13 +121,13 @@ class ParallelTradingEnv(ParallelEnv):
         EnvError
             If there is no such agent.
         """
-        return self._of(agent, self._action_spaces)
+        return self._action_spaces[self._known(agent)]
 
-    def _of(self, agent: str, table: dict[str, Any]) -> Any:  # noqa: ANN401
-        if agent not in table:
-            # Refused in the words of the native calls.
+    def _known(self, agent: str) -> str:
+        if agent not in self._action_spaces:
+            # Refuses it in the words of the native calls.
             self._market.action_form(agent)
-        return table[agent]
+        return agent
 
     @explained
     def reset(

@@ -128,11 +128,8 @@ impl AgentForm {
             return Err(target.refuse(format!("got shape {got}; give {wanted}")));
         }
         let bytes = bytes_of(&array).unwrap_or_default();
-        numbers.extend(
-            bytes
-                .chunks_exact(size_of::<f64>())
-                .map(|number| bytemuck::pod_read_unaligned::<f64>(number)),
-        );
+        numbers
+            .extend(bytes.chunks_exact(size_of::<f64>()).map(bytemuck::pod_read_unaligned::<f64>));
         Ok(())
     }
 }
