@@ -7,7 +7,7 @@
 //!
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
-//! 3. `array`, `json`, `location`, `picture`, `progress`
+//! 3. `array`, `callback`, `json`, `location`, `picture`, `progress`
 //! 4. `schema`, `lease`, `limiter`, then `sampler`, `panel`, `tokenizer`, `objects`, `contract`,
 //!    `simulation`
 //! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
@@ -22,6 +22,7 @@
 mod argument;
 mod array;
 mod buffer;
+mod callback;
 mod cli;
 mod client;
 mod contract;
@@ -90,6 +91,8 @@ mod _native {
     use super::trading::TradingBatch;
     #[pymodule_export]
     use super::trading::reward::{EpisodeState, RewardInput};
+    #[pymodule_export]
+    use super::trading::shared::SharedMarket;
     #[pymodule_export]
     use super::transitions::TransitionRing;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backcast_sim::{AccountConfig, Agent, ConfigError, MarketConfig, Preset};
+use backcast_sim::{AccountConfig, Agent, CASH_PER_TICK, ConfigError, MarketConfig, Preset};
 
 use super::{
     episode::{EpisodeLimits, MarkPrice},
@@ -172,21 +172,32 @@ impl TradingEnvConfig {
             }
         }
         market.check(self.simulation.agents.len())?;
-        for agent in agents {
-            agent.check(self.frame_skip, market.symbols)?;
-            let AccountConfig { cash, shares, .. } = agent.slot().account;
-            let start = cash as f64
-                + f64::from(shares)
-                    * f64::from(market.symbols)
-                    * f64::from(market.initial_price)
-                    * backcast_sim::CASH_PER_TICK as f64;
-            let start = start * market.tick_size / backcast_sim::CASH_PER_TICK as f64;
-            if self.bankruptcy_equity >= start {
-                let rule = "below the equity at the start, or every episode ends after one step";
-                return refuse("bankruptcy_equity", self.bankruptcy_equity, rule);
-            }
+        for (slot, agent) in agents.iter().enumerate() {
+            let lone = agents.len() == 1;
+            self.check_agent(agent, &market)
+                .map_err(|error| if lone { error } else { error.of_agent(slot) })?;
         }
         Ok(Arc::new(market))
+    }
+
+    /// Checks the settings of one agent of a checked market.
+    fn check_agent(
+        &self,
+        agent: &ExternalAgentConfig,
+        market: &MarketConfig,
+    ) -> Result<(), TradingError> {
+        agent.check(self.frame_skip, market.symbols)?;
+        let AccountConfig { cash, shares, .. } = agent.slot().account;
+        let price = f64::from(market.initial_price) * CASH_PER_TICK as f64;
+        let start = cash as f64 + f64::from(shares) * f64::from(market.symbols) * price;
+        if self.bankruptcy_equity >= start * market.tick_size / CASH_PER_TICK as f64 {
+            return Err(TradingError::BadOption {
+                option: "bankruptcy_equity",
+                value: self.bankruptcy_equity,
+                rule: "below the equity at the start, or every episode ends after one step",
+            });
+        }
+        Ok(())
     }
 
     pub(super) fn limits(&self) -> EpisodeLimits {

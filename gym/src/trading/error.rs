@@ -88,6 +88,14 @@ pub enum TradingError {
         /// Scheme of the environment.
         scheme: ActionScheme,
     },
+    /// A setting or an action of one of several agents in a market.
+    #[error("agent {agent}: {}", error.for_single())]
+    Agent {
+        /// Number of the agent.
+        agent: usize,
+        /// Error, as a single environment with this agent returns it.
+        error: Box<TradingError>,
+    },
     /// An action of another scheme.
     #[error("the environment takes actions of the scheme \"{scheme}\", but got {action}")]
     WrongAction {
@@ -120,6 +128,11 @@ impl TradingError {
             }
             other => other.to_string(),
         }
+    }
+
+    /// Turns the error of a single environment into one about an agent of several.
+    pub(super) fn of_agent(self, agent: usize) -> Self {
+        Self::Agent { agent, error: Box::new(self) }
     }
 }
 

@@ -10,10 +10,11 @@ use super::{
     episode::{EpisodeState, StepInfo},
     error::TradingError,
     external_agent::{ExternalAgent, ExternalAgentConfig},
+    runner::EpisodeRunner,
     seat::AgentSeat,
     setup::TradingSetup,
 };
-use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_length};
+use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_length};
 
 /// Maximum number of agents.
 const MOST_AGENTS: usize = 1_024;
@@ -27,8 +28,8 @@ const MOST_AGENTS: usize = 1_024;
 /// first.
 ///
 /// Each agent has an account, an action scheme, observations and rewards of its own. An agent that
-/// goes bankrupt or gets a margin call is terminated: its open orders are cancelled, its position
-/// stays, and the others go on. The episode ends for all at the time limit.
+/// goes bankrupt or gets a margin call is terminated: its open orders are cancelled in the next
+/// step, its position stays, and the others go on. The episode ends for all at the time limit.
 ///
 /// With one agent everything equals a [`TradingEnv`](super::TradingEnv) of the same seed, bit for
 /// bit. An agent that sends nothing changes neither prices nor the random draws of others. Steps
@@ -51,14 +52,9 @@ const MOST_AGENTS: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct MultiAgentTradingEnv {
     setup: Arc<TradingSetup>,
-    market: Market,
-    seats: Vec<AgentSeat>,
-    stream: SplitMix,
-    start_tick: u64,
+    runner: EpisodeRunner,
     /// Phase, reward and flags of each agent.
     episodes: Episodes,
-    /// Whether each agent still acts.
-    active: Vec<bool>,
 }
 
 impl MultiAgentTradingEnv {
@@ -79,19 +75,9 @@ impl MultiAgentTradingEnv {
         }
         let setup = Arc::new(TradingSetup::with_agents(config, agents)?);
         let seed = setup.config.seed.unwrap_or_else(rand::random);
-        let symbols = setup.market.symbols;
-        let seats = setup.agents.iter().enumerate();
-        let seats = seats.map(|(slot, agent)| AgentSeat::new(&setup.config, *agent, slot, symbols));
         let no_memory = TradingError::BadAgentCount { agents: count, limit: 0 };
-        Ok(Self {
-            market: setup.build_market(0)?,
-            seats: seats.collect(),
-            stream: SplitMix::new(seed),
-            start_tick: 0,
-            episodes: Episodes::new(count).ok_or(no_memory)?,
-            active: vec![false; count],
-            setup,
-        })
+        let episodes = Episodes::new(count).ok_or(no_memory)?;
+        Ok(Self { runner: EpisodeRunner::new(&setup, seed)?, episodes, setup })
     }
 
     /// Begins an episode of all agents and writes their observations, `[K, F]`.
@@ -107,18 +93,14 @@ impl MultiAgentTradingEnv {
         self.check_observations(observations)?;
         self.setup.check_options(&options)?;
         if let Some(seed) = seed {
-            self.stream = SplitMix::new(seed);
+            self.runner.stream = SplitMix::new(seed);
         }
-        let Self { setup, market, seats, stream, .. } = self;
-        let (seed, snapshot) = setup.begin(market, stream, &options)?;
-        self.start_tick = market.now();
+        self.runner.begin(&options)?;
         self.episodes.start_call();
-        for (agent, seat) in seats.iter_mut().enumerate() {
-            seat.begin(market, &setup.config, seed, snapshot);
+        for agent in 0..self.agents() {
             self.episodes.begin(agent);
             self.episodes.clear_outcome(agent);
         }
-        self.active.fill(true);
         self.observe(observations)
     }
 
@@ -138,49 +120,25 @@ impl MultiAgentTradingEnv {
     ) -> Result<(), TradingError> {
         check_length("actions", self.actions_len(), Some(actions.len()))?;
         self.check_observations(observations)?;
-        if !self.active.contains(&true) {
+        if !self.active().contains(&true) {
             self.episodes.next_step(0, AutoresetMode::Disabled, false)?;
         }
-        let mut at = 0;
-        for (agent, seat) in self.seats.iter().enumerate() {
-            let numbers = &actions[at..at + seat.action_len()];
-            at += numbers.len();
+        let mut rest = actions;
+        for (agent, (seat, active)) in self.runner.seats().iter().zip(self.active()).enumerate() {
+            let (numbers, later) = rest.split_at(seat.action_len());
+            rest = later;
             let scheme = seat.agent().config().actions;
-            for &number in numbers.iter().filter(|_| self.active[agent]) {
-                scheme.check(agent, number.into())?;
+            for &number in numbers.iter().filter(|_| *active) {
+                scheme.check(0, number.into()).map_err(|error| error.of_agent(agent))?;
             }
         }
         self.episodes.start_call();
-        let Self { setup, market, seats, start_tick, episodes, active, .. } = self;
-        let mut at = 0;
-        for (seat, active) in seats.iter_mut().zip(&*active) {
-            let numbers = &actions[at..at + seat.action_len()];
-            at += numbers.len();
-            if *active {
-                seat.decide(market, numbers);
-            }
+        for agent in 0..self.agents() {
+            self.episodes.clear_outcome(agent);
         }
-        let end = *start_tick + setup.limits.max_ticks;
-        let ticks = u64::from(setup.config.frame_skip).min(end - market.now());
-        for _ in 0..ticks {
-            market.tick();
-            for (seat, _) in seats.iter_mut().zip(&*active).filter(|(_, active)| **active) {
-                seat.watch(market);
-            }
-        }
-        let truncated = market.now() >= end;
-        for (agent, (seat, active)) in seats.iter_mut().zip(active).enumerate() {
-            if !*active {
-                episodes.clear_outcome(agent);
-                continue;
-            }
-            let outcome: StepOutcome = seat.arrive(market, &setup.config, &setup.limits, truncated);
-            episodes.enter(agent, outcome, || seat.metrics());
-            *active = !outcome.ends();
-            if outcome.terminated {
-                seat.withdraw(market);
-            }
-        }
+        self.runner.step(actions, |agent, seat, outcome| {
+            self.episodes.enter(agent, outcome, || seat.metrics());
+        });
         self.observe(observations)
     }
 
@@ -190,16 +148,20 @@ impl MultiAgentTradingEnv {
     }
 
     fn observe(&self, observations: &mut [f32]) -> Result<(), TradingError> {
-        for (slot, out) in observations.chunks_exact_mut(self.observation_size()).enumerate() {
-            self.setup.observe(&self.market, slot, self.start_tick, out)?;
+        for (agent, out) in observations.chunks_exact_mut(self.observation_size()).enumerate() {
+            self.runner.observe(agent, out)?;
         }
         Ok(())
+    }
+
+    fn seat(&self, agent: usize) -> &AgentSeat {
+        &self.runner.seats()[agent]
     }
 
     /// Returns the number of agents, `K`.
     #[must_use]
     pub fn agents(&self) -> usize {
-        self.seats.len()
+        self.runner.seats().len()
     }
 
     /// Returns one agent.
@@ -209,7 +171,19 @@ impl MultiAgentTradingEnv {
     /// If there is no such agent, as with any slice; this holds for every readout by agent.
     #[must_use]
     pub fn agent(&self, agent: usize) -> &ExternalAgent {
-        self.seats[agent].agent()
+        self.seat(agent).agent()
+    }
+
+    /// Writes the current observations of all agents, `[K, F]`, without allocating.
+    ///
+    /// # Errors
+    /// [`TradingError`] before the first reset, or for a slice of another length.
+    pub fn observe_into(&self, observations: &mut [f32]) -> Result<(), TradingError> {
+        self.check_observations(observations)?;
+        if !self.episodes.has_begun(0) {
+            return Err(EpisodeError::NotReset { env: 0 }.into());
+        }
+        self.observe(observations)
     }
 
     /// Returns the number of elements of the observation of one agent, `F`.
@@ -226,30 +200,30 @@ impl MultiAgentTradingEnv {
     /// Returns the position of one agent's numbers among those of all agents.
     #[must_use]
     pub fn action_range(&self, agent: usize) -> std::ops::Range<usize> {
-        let start = self.seats[..agent].iter().map(AgentSeat::action_len).sum();
-        start..start + self.seats[agent].action_len()
+        let start = self.runner.seats()[..agent].iter().map(AgentSeat::action_len).sum();
+        start..start + self.seat(agent).action_len()
     }
 
     /// Returns the numbers of the actions of all agents.
     #[must_use]
     pub fn actions_len(&self) -> usize {
-        self.seats.iter().map(AgentSeat::action_len).sum()
+        self.runner.seats().iter().map(AgentSeat::action_len).sum()
     }
 
     /// Returns a mask of the choices of one agent's discrete scheme that can have an effect now,
     /// symbol by symbol. It is empty for a continuous scheme.
     #[must_use]
     pub fn action_mask(&self, agent: usize) -> Vec<bool> {
-        let choices = self.seats[agent].agent().config().actions.choices().unwrap_or(0);
-        let mut mask = vec![false; usize::from(self.market.symbols()) * choices];
-        self.seats[agent].mask(&self.market, &mut mask);
+        let choices = self.seat(agent).agent().config().actions.choices().unwrap_or(0);
+        let mut mask = vec![false; usize::from(self.setup.market.symbols) * choices];
+        self.runner.mask(agent, &mut mask);
         mask
     }
 
     /// Returns which agents act in the next step, `[K]`.
     #[must_use]
     pub fn active(&self) -> &[bool] {
-        &self.active
+        self.runner.active()
     }
 
     /// Returns the rewards of the last step, `[K]`; 0 for agents that did not act.
@@ -273,25 +247,31 @@ impl MultiAgentTradingEnv {
     /// Returns the details of the last reset or step in which one agent acted.
     #[must_use]
     pub fn info(&self, agent: usize) -> &StepInfo {
-        self.seats[agent].info()
+        self.seat(agent).info()
     }
 
     /// Returns the state of one agent's episode after its last step.
     #[must_use]
     pub fn state(&self, agent: usize) -> &EpisodeState {
-        self.seats[agent].state()
+        self.seat(agent).state()
     }
 
     /// Returns the metrics of one agent's running or last episode.
     #[must_use]
     pub fn metrics(&self, agent: usize) -> EpisodeMetrics {
-        self.seats[agent].metrics()
+        self.seat(agent).metrics()
+    }
+
+    /// Returns the metrics of one agent's running or last episode; `None` before the first reset.
+    #[must_use]
+    pub fn metrics_so_far(&self, agent: usize) -> Option<EpisodeMetrics> {
+        self.episodes.has_begun(0).then(|| self.metrics(agent))
     }
 
     /// Returns the market.
     #[must_use]
     pub fn market(&self) -> &Market {
-        &self.market
+        self.runner.market()
     }
 
     /// Returns the settings.
@@ -305,6 +285,6 @@ impl MultiAgentTradingEnv {
     /// # Errors
     /// [`ConservationError`], which is a defect.
     pub fn check(&self) -> Result<(), ConservationError> {
-        self.market.check()
+        self.market().check()
     }
 }

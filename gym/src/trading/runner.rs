@@ -1,26 +1,26 @@
-//! One sub-environment: a market, its agent from outside, and the running episode.
+//! One sub-environment: a market, its agents from outside, and the running episode.
 //!
-//! The single and the vector environment both step runners, so that they are equal bit for bit.
+//! The single, the vector and the multi-agent environment all step runners, so that they are equal
+//! bit for bit.
 
 use std::sync::Arc;
 
 use backcast_sim::Market;
 
 use super::{
-    config::TradingResetOptions,
-    episode::{EpisodeState, StepInfo},
-    error::TradingError,
-    seat::AgentSeat,
-    setup::TradingSetup,
+    config::TradingResetOptions, error::TradingError, seat::AgentSeat, setup::TradingSetup,
 };
-use crate::contract::{EpisodeMetrics, SplitMix, StepOutcome};
+use crate::contract::{SplitMix, StepOutcome};
 
 /// One sub-environment.
 #[derive(Clone, Debug)]
 pub(super) struct EpisodeRunner {
     setup: Arc<TradingSetup>,
     market: Market,
-    seat: AgentSeat,
+    /// Agents, in the order of their slots.
+    seats: Vec<AgentSeat>,
+    /// Whether each agent still acts.
+    active: Vec<bool>,
     pub(super) stream: SplitMix,
     /// Tick of the market at which the warm-up ended.
     start_tick: u64,
@@ -29,10 +29,15 @@ pub(super) struct EpisodeRunner {
 impl EpisodeRunner {
     /// Builds a sub-environment whose market was never warmed up.
     pub(super) fn new(setup: &Arc<TradingSetup>, seed: u64) -> Result<Self, TradingError> {
-        let config = &setup.config;
+        let symbols = setup.market.symbols;
+        let agents = setup.agents.iter().enumerate();
+        let seats: Vec<_> = agents
+            .map(|(slot, agent)| AgentSeat::new(&setup.config, *agent, slot, symbols))
+            .collect();
         Ok(Self {
             market: setup.build_market(0)?,
-            seat: AgentSeat::new(config, config.agent, 0, setup.market.symbols),
+            active: vec![false; seats.len()],
+            seats,
             stream: SplitMix::new(seed),
             start_tick: 0,
             setup: Arc::clone(setup),
@@ -41,50 +46,80 @@ impl EpisodeRunner {
 
     /// Begins an episode. Its endowment and seed come from checked `options` or are the default.
     pub(super) fn begin(&mut self, options: &TradingResetOptions) -> Result<(), TradingError> {
-        let Self { setup, market, seat, stream, start_tick } = self;
+        let Self { setup, market, seats, active, stream, start_tick } = self;
         let (seed, snapshot) = setup.begin(market, stream, options)?;
         *start_tick = market.now();
-        seat.begin(market, &setup.config, seed, snapshot);
+        for seat in seats {
+            seat.begin(market, &setup.config, seed, snapshot);
+        }
+        active.fill(true);
         Ok(())
     }
 
-    /// Takes one decision with checked numbers and runs the ticks of the step.
-    pub(super) fn step<A: Copy + Into<f64>>(&mut self, action: &[A]) -> StepOutcome {
-        let Self { setup, market, seat, start_tick, .. } = self;
-        seat.decide(market, action);
+    /// Takes one decision of every active agent, runs the ticks of the step, and calls `arrived`
+    /// with the result of each of these agents.
+    ///
+    /// `actions`: checked numbers of all agents, one agent after the other. Those of agents that
+    /// are not active are not read.
+    #[inline]
+    pub(super) fn step<A: Copy + Into<f64>>(
+        &mut self,
+        actions: &[A],
+        mut arrived: impl FnMut(usize, &AgentSeat, StepOutcome),
+    ) {
+        let Self { setup, market, seats, active, start_tick, .. } = self;
+        let mut rest = actions;
+        for (seat, active) in seats.iter_mut().zip(&*active) {
+            let (numbers, later) = rest.split_at(seat.action_len());
+            rest = later;
+            if *active {
+                seat.decide(market, numbers);
+            } else {
+                seat.leave(market);
+            }
+        }
         let end = *start_tick + setup.limits.max_ticks;
         let ticks = u64::from(setup.config.frame_skip).min(end - market.now());
         for _ in 0..ticks {
             market.tick();
-            seat.watch(market);
+            for (seat, _) in seats.iter_mut().zip(&*active).filter(|(_, active)| **active) {
+                seat.watch(market);
+            }
         }
         let truncated = market.now() >= end;
-        seat.arrive(market, &setup.config, &setup.limits, truncated)
+        for (agent, (seat, active)) in seats.iter_mut().zip(active).enumerate() {
+            if *active {
+                let outcome = seat.arrive(market, &setup.config, &setup.limits, truncated);
+                *active = !outcome.ends();
+                arrived(agent, seat, outcome);
+            }
+        }
     }
 
-    /// Writes the observation.
-    pub(super) fn observe(&self, out: &mut [f32]) -> Result<(), TradingError> {
-        self.setup.observe(&self.market, 0, self.start_tick, out)
+    /// Writes the observation of one agent.
+    pub(super) fn observe(&self, agent: usize, out: &mut [f32]) -> Result<(), TradingError> {
+        self.setup.observe(&self.market, agent, self.start_tick, out)
     }
 
-    /// Writes a mask of the choices of a discrete scheme that can have an effect now.
-    pub(super) fn mask(&self, out: &mut [bool]) {
-        self.seat.mask(&self.market, out);
+    /// Writes a mask of the choices of one agent's discrete scheme that can have an effect now.
+    pub(super) fn mask(&self, agent: usize, out: &mut [bool]) {
+        self.seats[agent].mask(&self.market, out);
     }
 
     pub(super) fn market(&self) -> &Market {
         &self.market
     }
 
-    pub(super) fn state(&self) -> &EpisodeState {
-        self.seat.state()
+    pub(super) fn seats(&self) -> &[AgentSeat] {
+        &self.seats
     }
 
-    pub(super) fn info(&self) -> &StepInfo {
-        self.seat.info()
+    /// Returns the agent of an environment that has one.
+    pub(super) fn seat(&self) -> &AgentSeat {
+        &self.seats[0]
     }
 
-    pub(super) fn metrics(&self) -> EpisodeMetrics {
-        self.seat.metrics()
+    pub(super) fn active(&self) -> &[bool] {
+        &self.active
     }
 }

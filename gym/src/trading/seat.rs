@@ -17,7 +17,8 @@ const FILLS: usize = 64;
 const DAYS_A_YEAR: f64 = 252.0;
 
 /// The agent of one slot. The market is the caller's, who runs it between
-/// [`decide`](Self::decide) and [`arrive`](Self::arrive).
+/// [`decide`](Self::decide) and [`arrive`](Self::arrive). After a termination the agent only
+/// [leaves](Self::leave).
 #[derive(Clone, Debug)]
 pub(super) struct AgentSeat {
     agent: ExternalAgent,
@@ -31,6 +32,8 @@ pub(super) struct AgentSeat {
     /// Numbers of the action of the step.
     action: Vec<f64>,
     masked: u32,
+    /// Whether its open orders are still to be cancelled, since it was terminated.
+    leaving: bool,
     /// Totals before the step.
     before: SlotTotals,
     sums: EpisodeSums,
@@ -54,6 +57,7 @@ impl AgentSeat {
             traded: 0,
             action: vec![0.0; usize::from(symbols) * agent.actions.numbers()],
             masked: 0,
+            leaving: false,
             before: SlotTotals::default(),
             sums: EpisodeSums::default(),
             info: StepInfo::default(),
@@ -80,6 +84,7 @@ impl AgentSeat {
         self.state = EpisodeState::read(market, self.agent.slot(), config.mark);
         self.initial_equity = self.state.equity;
         self.fills.clear();
+        self.leaving = false;
         self.reward.reset(&self.state);
         let steps_a_day = DAY_TICKS as f64 / f64::from(config.frame_skip);
         self.sums = EpisodeSums::begin(self.state.equity, DAYS_A_YEAR * steps_a_day);
@@ -175,13 +180,16 @@ impl AgentSeat {
             snapshot: self.info.snapshot,
         };
         self.state = state;
+        self.leaving = terminated;
         StepOutcome { reward, terminated, truncated }
     }
 
-    /// Cancels all open orders of the agent in every symbol.
-    pub(super) fn withdraw(&self, market: &mut Market) {
-        for symbol in 0..market.symbols() {
-            self.agent.withdraw(market, symbol);
+    /// Cancels all open orders of an agent that was terminated, once.
+    pub(super) fn leave(&mut self, market: &mut Market) {
+        if std::mem::take(&mut self.leaving) {
+            for symbol in 0..market.symbols() {
+                self.agent.withdraw(market, symbol);
+            }
         }
     }
 

@@ -78,7 +78,7 @@ impl TradingEnv {
         self.runner.begin(&options)?;
         self.episodes.begin(0);
         self.episodes.clear_outcome(0);
-        self.runner.observe(observation)
+        self.runner.observe(0, observation)
     }
 
     /// Takes one decision in a market of one symbol.
@@ -108,10 +108,13 @@ impl TradingEnv {
             self.setup.scheme().check(0, number.into())?;
         }
         self.episodes.start_call();
-        let outcome = self.runner.step(action);
-        self.episodes.enter(0, outcome, || self.runner.metrics());
-        self.runner.observe(observation)?;
-        Ok(outcome)
+        let mut result = StepOutcome::default();
+        self.runner.step(action, |_, seat, outcome| {
+            self.episodes.enter(0, outcome, || seat.metrics());
+            result = outcome;
+        });
+        self.runner.observe(0, observation)?;
+        Ok(result)
     }
 
     /// Returns the number of elements of an observation.
@@ -145,26 +148,26 @@ impl TradingEnv {
     pub fn action_mask(&self) -> Vec<bool> {
         let choices = self.setup.scheme().choices().unwrap_or(0);
         let mut mask = zeros(usize::from(self.setup.market.symbols) * choices).unwrap_or_default();
-        self.runner.mask(&mut mask);
+        self.runner.mask(0, &mut mask);
         mask
     }
 
     /// Returns the details of the last reset or step.
     #[must_use]
     pub fn info(&self) -> &StepInfo {
-        self.runner.info()
+        self.runner.seat().info()
     }
 
     /// Returns the state of the episode.
     #[must_use]
     pub fn state(&self) -> &EpisodeState {
-        self.runner.state()
+        self.runner.seat().state()
     }
 
     /// Returns the metrics of the running or last episode.
     #[must_use]
     pub fn metrics(&self) -> EpisodeMetrics {
-        self.runner.metrics()
+        self.runner.seat().metrics()
     }
 
     /// Returns the market.

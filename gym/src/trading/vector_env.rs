@@ -214,17 +214,21 @@ impl TradingVectorEnv {
                 stepped.began = true;
                 return observe(runner, observation);
             }
-            stepped.outcome = runner.step(&actions[env * len..(env + 1) * len]);
+            runner.step(&actions[env * len..(env + 1) * len], |_, seat, outcome| {
+                stepped.outcome = outcome;
+                if outcome.ends() {
+                    stepped.metrics = seat.metrics();
+                }
+            });
             if !stepped.outcome.ends() {
                 return observe(runner, observation);
             }
-            stepped.metrics = runner.metrics();
             if mode != AutoresetMode::SameStep {
                 return observe(runner, observation);
             }
             if let Some((final_obs, final_info)) = finals {
-                runner.observe(final_obs)?;
-                *final_info = *runner.info();
+                runner.observe(0, final_obs)?;
+                *final_info = *runner.seat().info();
             }
             runner.begin(&TradingResetOptions::default())?;
             stepped.began = true;
@@ -302,7 +306,7 @@ impl TradingVectorEnv {
     pub fn observe_into(&self, env: usize, observation: &mut [f32]) -> Result<(), TradingError> {
         check_length("observation", self.observation_size(), Some(observation.len()))?;
         match self.runners.get(env) {
-            Some(runner) if self.episodes.has_begun(env) => runner.observe(observation),
+            Some(runner) if self.episodes.has_begun(env) => runner.observe(0, observation),
             _ => Err(EpisodeError::NotReset { env }.into()),
         }
     }
@@ -311,7 +315,8 @@ impl TradingVectorEnv {
     /// first reset.
     #[must_use]
     pub fn metrics_so_far(&self, env: usize) -> Option<EpisodeMetrics> {
-        self.runners.get(env).filter(|_| self.episodes.has_begun(env)).map(EpisodeRunner::metrics)
+        let runner = self.runners.get(env).filter(|_| self.episodes.has_begun(env));
+        runner.map(|runner| runner.seat().metrics())
     }
 
     /// Returns the number of sub-environments, `N`.
@@ -353,7 +358,7 @@ impl TradingVectorEnv {
         check_length("out", self.num_envs() * each, Some(out.len()))?;
         if each > 0 {
             for (runner, out) in self.runners.iter().zip(out.chunks_exact_mut(each)) {
-                runner.mask(out);
+                runner.mask(0, out);
             }
         }
         Ok(())
@@ -424,7 +429,7 @@ impl TradingVectorEnv {
     /// If there is no such sub-environment, as with any slice.
     #[must_use]
     pub fn info(&self, env: usize) -> &StepInfo {
-        self.runners[env].info()
+        self.runners[env].seat().info()
     }
 
     /// Returns the state of the episode of one sub-environment.
@@ -434,7 +439,7 @@ impl TradingVectorEnv {
     /// If there is no such sub-environment, as with any slice.
     #[must_use]
     pub fn state(&self, env: usize) -> &EpisodeState {
-        self.runners[env].state()
+        self.runners[env].seat().state()
     }
 
     /// Returns the market of one sub-environment.
@@ -464,5 +469,5 @@ impl TradingVectorEnv {
 
 /// Writes an observation where one is wanted.
 fn observe(runner: &EpisodeRunner, observation: Option<&mut [f32]>) -> Result<(), TradingError> {
-    observation.map_or(Ok(()), |observation| runner.observe(observation))
+    observation.map_or(Ok(()), |observation| runner.observe(0, observation))
 }

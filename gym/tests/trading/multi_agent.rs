@@ -122,7 +122,10 @@ fn each_agent_has_its_own_scheme_account_and_mask() {
     let open = |slot: u16| env.market().ledger().open_count(slot, 0);
     assert_eq!((open(0), open(2)), (0, 0));
     let refused = env.step_into(&[2.0, 0.0, 1.5, 0.5, 0.5, 1.0], &mut observations).unwrap_err();
-    assert!(matches!(refused, TradingError::BadAction { env: 1, value: 1.5, .. }), "{refused}");
+    assert_eq!(
+        refused.to_string(),
+        "agent 1: the action is 1.5, but must be a number from 0 to 1 for \"quotes\""
+    );
     let refused = env.step_into(&[2.0, 0.0], &mut observations).unwrap_err();
     let length = EpisodeError::BadLength { what: "actions", expected: 6, found: 2 };
     assert_eq!(refused, TradingError::Episode(length));
@@ -179,11 +182,55 @@ fn bad_settings_and_orders_of_calls_are_typed_errors() {
     let bad = ExternalAgentConfig { order_size: 0, ..ExternalAgentConfig::default() };
     let agents = vec![ExternalAgentConfig::default(), bad];
     let refused = MultiAgentTradingEnv::new(config(), agents).unwrap_err();
-    assert!(matches!(refused, TradingError::BadOption { option: "order_size", .. }), "{refused}");
+    assert!(matches!(refused, TradingError::Agent { agent: 1, .. }), "{refused}");
+    assert!(refused.to_string().starts_with("agent 1: `order_size` is 0"), "{refused}");
     let mut env = env(2);
     let mut observations = vec![0.0; 2 * env.observation_size()];
     let early = env.step_into(&[1, 1], &mut observations).unwrap_err();
     assert_eq!(early, TradingError::Episode(EpisodeError::NotReset { env: 0 }));
     let short = env.reset_into(None, TradingResetOptions::default(), &mut observations[1..]);
     assert!(matches!(short, Err(TradingError::Episode(EpisodeError::BadLength { .. }))));
+}
+
+#[test]
+fn the_last_observation_of_a_bankrupt_agent_is_that_of_the_single_environment() {
+    let agent = ExternalAgentConfig {
+        actions: ActionScheme::DiscreteLimit,
+        ..ExternalAgentConfig::default()
+    };
+    let config =
+        TradingEnvConfig { bankruptcy_equity: 99_980.0, max_ticks: 3_000, agent, ..config() };
+    let mut single = TradingEnv::new(config.clone()).unwrap();
+    let mut many = MultiAgentTradingEnv::new(config, vec![agent]).unwrap();
+    let mut observation = vec![0.0; single.observation_size()];
+    let early = many.observe_into(&mut observation).unwrap_err();
+    assert_eq!(early, TradingError::Episode(EpisodeError::NotReset { env: 0 }));
+    single.reset_into(Some(1), TradingResetOptions::default(), &mut observation).unwrap();
+    let mut observations = reset(&mut many, 1);
+    for step in 0.. {
+        let action = [[2_u8, 4, 0][step % 3]];
+        let outcome = single.step_into(&action, &mut observation).unwrap();
+        many.step_into(&action, &mut observations).unwrap();
+        assert_eq!(observations, observation, "step {step}");
+        if outcome.ends() {
+            assert!(outcome.terminated, "it never went bankrupt");
+            break;
+        }
+    }
+    let mut again = vec![0.0; observation.len()];
+    many.observe_into(&mut again).unwrap();
+    assert_eq!(again, observation);
+}
+
+#[test]
+fn the_page_about_the_environment_names_the_test_of_every_open_point() {
+    let page = include_str!("../../../docs/concepts/trading-environment.md");
+    let tests = include_str!("resolved.rs");
+    for item in 1..=22 {
+        let begin = format!("| {item} | ");
+        let row = page.lines().find(|line| line.starts_with(&begin)).expect("a row");
+        let name = row.split('`').rev().nth(1).expect("a test");
+        assert!(name.starts_with(&format!("item_{item}_")), "{row}");
+        assert!(tests.contains(&format!("fn {name}()")), "{name} is no test");
+    }
 }

@@ -1,7 +1,6 @@
 //! Agents written in Python. They act within a tick of the market, with the interpreter attached.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use backcast_pybind_macros::exact_arguments;
 use backcast_sim::{Agent, Floor as CoreFloor, OrderKind, RandomStream, Side};
@@ -10,103 +9,58 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::{Argument, count_in, no_constructor, whole};
+use crate::callback::{CallbackObject, FirstException};
 use crate::error::{ErrorClass, Failure};
 
-/// First exception that an agent raised. Then no agent acts any more, and the call raises it after
-/// the tick.
-pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
-
-/// An agent written in Python.
-pub(crate) struct PythonAgent {
-    object: Py<PyAny>,
-    raised: Raised,
-}
+/// An agent written in Python. After an exception no agent acts any more, and the call raises it
+/// after the tick.
+#[derive(Clone, Debug)]
+pub(crate) struct PythonAgent(CallbackObject);
 
 impl PythonAgent {
-    pub(crate) fn new(object: Py<PyAny>, raised: Raised) -> Self {
-        Self { object, raised }
+    pub(crate) fn new(object: Py<PyAny>, raised: &FirstException) -> Self {
+        Self(CallbackObject::new(object, raised))
     }
+}
 
-    /// Keeps the first exception.
-    fn fail(&self, raised: PyErr) {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(raised);
-    }
-
-    fn has_failed(&self) -> bool {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    fn turn(&self, py: Python<'_>, market: &mut CoreFloor<'_>) -> PyResult<u64> {
-        let floor = Bound::new(py, Floor(Mutex::new(Turn::of(market))))?;
-        let answer = self.object.bind(py).call_method1(intern!(py, "act"), (&floor,));
-        // The floor is void now, even if the agent kept it.
-        let turn = std::mem::take(&mut *floor.get().lock());
-        let answer = answer?;
-        *market.random() = turn.stream;
-        for (symbol, order) in turn.orders {
-            match order {
-                Order::Submit { side, kind, price, quantity } => {
-                    // Refused orders are dropped. The agent sees its position at its next turn.
-                    let _refused = market.submit(symbol, side, kind, price, quantity).is_err();
-                }
-                Order::CancelAll => {
-                    let _unknown = market.cancel_all(symbol).is_err();
-                }
+/// Calls `act` of an agent, submits its orders, and returns the ticks until its next turn.
+fn take_turn(agent: &Bound<'_, PyAny>, market: &mut CoreFloor<'_>) -> Result<u64, Failure> {
+    let py = agent.py();
+    let floor = Bound::new(py, Floor(Mutex::new(Turn::of(market))))?;
+    let answer = agent.call_method1(intern!(py, "act"), (&floor,));
+    // The floor is void now, even if the agent kept it.
+    let turn = std::mem::take(&mut *floor.get().lock());
+    let answer = answer?;
+    *market.random() = turn.stream;
+    for (symbol, order) in turn.orders {
+        match order {
+            Order::Submit { side, kind, price, quantity } => {
+                // Refused orders are dropped. The agent sees its position at its next turn.
+                let _refused = market.submit(symbol, side, kind, price, quantity).is_err();
+            }
+            Order::CancelAll => {
+                let _unknown = market.cancel_all(symbol).is_err();
             }
         }
-        if answer.is_none() {
-            return Ok(1);
-        }
-        let Ok(ticks) = answer.extract::<Argument<i128>>();
-        let wanted = "the ticks until its next turn, a whole number from 1 up, or None for 1";
-        Ok(whole(ticks, "what act() returned", wanted, ErrorClass::Sim)?)
     }
-}
-
-impl fmt::Debug for PythonAgent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PythonAgent").finish_non_exhaustive()
+    if answer.is_none() {
+        return Ok(1);
     }
-}
-
-impl Clone for PythonAgent {
-    fn clone(&self) -> Self {
-        let copied = Python::attach(|py| deep_copy(self.object.bind(py)).map(Bound::unbind));
-        let object = copied.unwrap_or_else(|raised| {
-            self.fail(raised);
-            Python::attach(|py| self.object.clone_ref(py))
-        });
-        Self { object, raised: Arc::clone(&self.raised) }
-    }
-}
-
-/// Returns `copy.deepcopy(object)`.
-pub(crate) fn deep_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    object.py().import("copy")?.call_method1("deepcopy", (object,))
+    let Ok(ticks) = answer.extract::<Argument<i128>>();
+    let wanted = "the ticks until its next turn, a whole number from 1 up, or None for 1";
+    whole(ticks, "what act() returned", wanted, ErrorClass::Sim)
 }
 
 impl Agent for PythonAgent {
     fn reset(&mut self) {
-        let done = Python::attach(|py| {
-            let object = self.object.bind(py);
-            match object.getattr_opt(intern!(py, "reset"))? {
-                Some(reset) => reset.call0().map(drop),
-                None => Ok(()),
-            }
-        });
-        if let Err(raised) = done {
-            self.fail(raised);
-        }
+        self.0.reset(());
     }
 
     fn act(&mut self, floor: &mut CoreFloor<'_>) -> u64 {
-        if self.has_failed() {
+        if self.0.has_failed() {
             return u64::MAX;
         }
-        Python::attach(|py| self.turn(py, floor)).unwrap_or_else(|raised| {
-            self.fail(raised);
-            u64::MAX
-        })
+        self.0.call(|agent| take_turn(agent, floor)).unwrap_or(u64::MAX)
     }
 }
 

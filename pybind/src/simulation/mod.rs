@@ -22,9 +22,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::{Argument, count_in, read, whole, wrong_type};
+use crate::callback::FirstException;
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
-use crate::simulation::agent::{PythonAgent, Raised};
+use crate::simulation::agent::PythonAgent;
 use crate::simulation::config::market_of;
 use crate::simulation::fields::NamedField;
 use crate::simulation::record::Recorder;
@@ -71,7 +72,8 @@ const TICKS_AT_ONCE: u64 = 256;
 #[pyclass(module = "backcast.sim", name = "Market", frozen)]
 pub(crate) struct Market {
     core: Handle<CoreMarket>,
-    raised: Raised,
+    /// First exception of an agent.
+    raised: FirstException,
     /// Thread in whose call agents of Python act.
     acting: Mutex<Option<ThreadId>>,
     has_agents: bool,
@@ -92,13 +94,13 @@ impl Market {
     ) -> Result<Self, Failure> {
         let config = config.map(market_of).transpose()?.unwrap_or_default();
         let seed = seed_of(seed)?;
-        let raised = Raised::default();
+        let raised = FirstException::default();
         let agents = agents.map(|agents| agents_of(agents, &raised)).transpose()?;
         let agents = agents.unwrap_or_default();
         let has_agents = !agents.is_empty();
         let market = py.detach(|| CoreMarket::with_agents(Arc::new(config), seed, agents))?;
         let market = Self::around(market, raised, has_agents);
-        market.raise_for_agents()?;
+        market.raised.raise()?;
         Ok(market)
     }
 
@@ -116,12 +118,12 @@ impl Market {
     #[pyo3(signature = (seed=Argument::Missing), text_signature = "($self, seed)")]
     fn reset(&self, py: Python<'_>, seed: Argument<i128>) -> Result<(), Failure> {
         let seed = seed_of(seed)?;
-        self.take_failure();
+        self.raised.forget();
         self.change(py, |market| {
             market.reset(seed);
             Ok(())
         })?;
-        self.raise_for_agents()
+        self.raised.raise()
     }
 
     /// Move the market forward.
@@ -292,9 +294,9 @@ impl Market {
     /// An independent copy in the same state, random streams and agents included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let copy = self.change(py, |market| Ok(market.clone()))?;
-        self.raise_for_agents()?;
+        self.raised.raise()?;
         // Copies of agents report their failures to the same place as the originals.
-        Ok(Self::around(copy, Arc::clone(&self.raised), self.has_agents))
+        Ok(Self::around(copy, self.raised.clone(), self.has_agents))
     }
 
     fn __repr__(&self) -> String {
@@ -308,7 +310,7 @@ impl Market {
 }
 
 impl Market {
-    fn around(market: CoreMarket, raised: Raised, has_agents: bool) -> Self {
+    fn around(market: CoreMarket, raised: FirstException, has_agents: bool) -> Self {
         let symbols = market.symbols();
         let core = Handle::of_any_process("the market".to_owned(), "make a new one", market);
         Self { core, raised, acting: Mutex::default(), has_agents, symbols }
@@ -350,13 +352,13 @@ impl Market {
             self.change(py, |market| {
                 for _ in 0..batch {
                     tick(market);
-                    if self.has_agents && self.has_failed() {
+                    if self.has_agents && self.raised.is_kept() {
                         break;
                     }
                 }
                 Ok(())
             })?;
-            self.raise_for_agents()?;
+            self.raised.raise()?;
             py.check_signals()?;
             left -= batch;
         }
@@ -395,19 +397,6 @@ impl Market {
         }
         Ok(())
     }
-
-    fn has_failed(&self) -> bool {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    fn take_failure(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Raises the exception that an agent raised, if one did.
-    fn raise_for_agents(&self) -> Result<(), Failure> {
-        self.take_failure().map_or(Ok(()), |raised| Err(raised.into()))
-    }
 }
 
 fn seed_of(seed: Argument<i128>) -> Result<u64, Failure> {
@@ -434,7 +423,7 @@ fn word_of<V: Copy>(
 }
 
 /// Reads agents written in Python. Each may come with an account.
-fn agents_of(given: &Bound<'_, PyAny>, raised: &Raised) -> Result<Agents, Failure> {
+fn agents_of(given: &Bound<'_, PyAny>, raised: &FirstException) -> Result<Agents, Failure> {
     let wanted = "a sequence of agents, objects with act(floor), or of pairs (agent, account)";
     let given: Vec<Bound<'_, PyAny>> = read(given, "agents", wanted)?;
     let mut agents: Agents = Vec::with_capacity(given.len());
@@ -451,7 +440,7 @@ fn agents_of(given: &Bound<'_, PyAny>, raised: &Raised) -> Result<Agents, Failur
             let wanted = "an object with a method act(floor)";
             return Err(wrong_type(&agent, &format!("agents[{at}]"), wanted));
         }
-        let agent = PythonAgent::new(agent.unbind(), Arc::clone(raised));
+        let agent = PythonAgent::new(agent.unbind(), raised);
         agents.push((account, Box::new(agent)));
     }
     Ok(agents)

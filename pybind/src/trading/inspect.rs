@@ -2,7 +2,7 @@
 
 use backcast_core::DType;
 use backcast_gym::EpisodeError;
-use backcast_sim::{DepthLevel, Side};
+use backcast_sim::{DepthLevel, Feature, Market, Side};
 use numpy::PyArray1;
 use numpy::prelude::*;
 use pyo3::IntoPyObjectExt;
@@ -19,7 +19,10 @@ use crate::trading::{Stepped, TradingBatch};
 const ALLOCATOR: Allocator = Allocator { class: ErrorClass::Env, remedy: "free some memory" };
 
 /// Symbol, name, unit, lowest and highest value.
-type FeatureRow = (u16, &'static str, &'static str, f32, f32);
+pub(super) type FeatureRow = (u16, &'static str, &'static str, f32, f32);
+
+/// Bids and asks.
+pub(super) type BookArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Maximum number of price levels of one side of a book.
 const MOST_LEVELS: u32 = 4_096;
@@ -56,12 +59,7 @@ impl TradingBatch {
     /// Entries of an observation: symbol, name, unit, lowest and highest value.
     #[getter]
     fn features(&self) -> Result<Vec<FeatureRow>, Failure> {
-        self.env.with(|stepped| {
-            let entry = |(symbol, feature): (u16, &'static backcast_sim::Feature)| {
-                (symbol, feature.name, feature.unit, feature.low, feature.high)
-            };
-            Ok(stepped.env.observation_entries().map(entry).collect())
-        })
+        self.env.with(|stepped| Ok(stepped.env.observation_entries().map(feature_row).collect()))
     }
 
     /// Autoreset mode after an episode has ended.
@@ -134,24 +132,10 @@ impl TradingBatch {
         i: Argument<i128>,
         symbol: Argument<i128>,
         levels: Argument<i128>,
-    ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>), Failure> {
+    ) -> Result<BookArrays<'py>, Failure> {
         let at = self.place_of(i)?;
-        let most = self.choices.symbols as u32 - 1;
-        let symbol = count_in(symbol, "symbol", 0..=most, ErrorClass::Env)? as u16;
-        let levels = count_in(levels, "levels", 1..=MOST_LEVELS, ErrorClass::Env)? as usize;
-        let tick_size = self.market.tick_size;
-        let side = |side| {
-            let mut found = vec![DepthLevel::default(); levels];
-            let count = self.env.with(|stepped| {
-                Ok(stepped.env.market(at).depth(symbol, side, &mut found).min(levels))
-            })?;
-            let numbers = found[..count]
-                .iter()
-                .flat_map(|level| [f64::from(level.price) * tick_size, f64::from(level.quantity)]);
-            let array = PyArray1::from_iter(py, numbers).reshape([count, 2])?;
-            Ok::<_, Failure>(array.into_any())
-        };
-        Ok((side(Side::Buy)?, side(Side::Sell)?))
+        let sides = Sides::of(symbol, levels, self.choices.symbols)?;
+        self.env.with(|stepped| Ok(sides.read(stepped.env.market(at))))?.arrays(py)
     }
 
     /// Draw the running episode of one environment, of a batch that keeps trails.
@@ -179,14 +163,7 @@ impl TradingBatch {
         ansi: bool,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let at = self.place_of(i)?;
-        let scene = self.env.with(|stepped| self.scene(stepped, at))?;
-        if ansi {
-            return Ok(draw_text(&scene).into_bound_py_any(py)?);
-        }
-        let mut array = ALLOCATOR.array(py, DType::U8, &[HEIGHT, WIDTH, 3])?;
-        let pixels = array.bytes_mut();
-        py.detach(|| draw_pixels(&scene, pixels));
-        Ok(array.into_array().into_any())
+        picture_of(py, &self.env.with(|stepped| self.scene(stepped, at))?, ansi)
     }
 }
 
@@ -201,10 +178,79 @@ impl TradingBatch {
         if stepped.env.metrics_so_far(at).is_none() {
             return Err(self.reworded(&EpisodeError::NotReset { env: at }.into()));
         }
-        let trails = stepped.trails.as_ref().ok_or_else(|| {
-            let message = "this environment draws nothing; make it with a render_mode";
-            Failure::new(ErrorClass::Env, message)
-        })?;
-        Ok(trails.scene(&stepped.env, at))
+        let trails = stepped.trails.as_ref().ok_or_else(nothing_drawn)?;
+        Ok(trails.scene(at, stepped.env.market(at)))
     }
+}
+
+/// Returns an entry of an observation as Python sees it.
+pub(super) fn feature_row((symbol, feature): (u16, &'static Feature)) -> FeatureRow {
+    (symbol, feature.name, feature.unit, feature.low, feature.high)
+}
+
+/// Price levels of a book to be read: of one symbol, at most a number on each side.
+#[derive(Clone, Copy)]
+pub(super) struct Sides {
+    symbol: u16,
+    levels: usize,
+}
+
+/// Both sides of a book: price in currency units and shares of each level, from the touch outwards.
+pub(super) struct BookSides([Vec<f64>; 2]);
+
+impl Sides {
+    /// Reads the arguments of a call in a market of `symbols` symbols.
+    pub(super) fn of(
+        symbol: Argument<i128>,
+        levels: Argument<i128>,
+        symbols: usize,
+    ) -> Result<Self, Failure> {
+        let most = symbols as u32 - 1;
+        let symbol = count_in(symbol, "symbol", 0..=most, ErrorClass::Env)? as u16;
+        let levels = count_in(levels, "levels", 1..=MOST_LEVELS, ErrorClass::Env)? as usize;
+        Ok(Self { symbol, levels })
+    }
+
+    pub(super) fn read(self, market: &Market) -> BookSides {
+        let tick_size = market.config().tick_size;
+        let mut found = vec![DepthLevel::default(); self.levels];
+        BookSides([Side::Buy, Side::Sell].map(|side| {
+            let count = market.depth(self.symbol, side, &mut found).min(self.levels);
+            let number =
+                |level: &DepthLevel| [f64::from(level.price) * tick_size, level.quantity.into()];
+            found[..count].iter().flat_map(number).collect()
+        }))
+    }
+}
+
+impl BookSides {
+    /// Returns bids and asks, float64 `[levels, 2]`.
+    pub(super) fn arrays(self, py: Python<'_>) -> Result<BookArrays<'_>, Failure> {
+        let [bids, asks] = self.0.map(|numbers| {
+            let levels = numbers.len() / 2;
+            Ok::<_, Failure>(PyArray1::from_vec(py, numbers).reshape([levels, 2])?.into_any())
+        });
+        Ok((bids?, asks?))
+    }
+}
+
+/// Draws a scene: uint8 `[480, 640, 3]`, or lines of text.
+pub(super) fn picture_of<'py>(
+    py: Python<'py>,
+    scene: &Scene,
+    ansi: bool,
+) -> Result<Bound<'py, PyAny>, Failure> {
+    if ansi {
+        return Ok(draw_text(scene).into_bound_py_any(py)?);
+    }
+    let mut array = ALLOCATOR.array(py, DType::U8, &[HEIGHT, WIDTH, 3])?;
+    let pixels = array.bytes_mut();
+    py.detach(|| draw_pixels(scene, pixels));
+    Ok(array.into_array().into_any())
+}
+
+/// Returns the error of a picture of an environment that keeps no trails.
+pub(super) fn nothing_drawn() -> Failure {
+    let message = "this environment draws nothing; make it with a render_mode";
+    Failure::new(ErrorClass::Env, message)
 }

@@ -12,6 +12,7 @@ mod observation;
 mod outcome;
 pub(crate) mod reward;
 mod settings;
+pub(crate) mod shared;
 mod step;
 mod trail;
 
@@ -24,13 +25,13 @@ use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{Argument, ChoiceName, autoreset_mode_of, count, count_in};
 use crate::array::pool::ArrayPool;
+use crate::callback::FirstException;
 use crate::contract::reset::{Seed, seed_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::trading::observation::ObservationForm;
 use crate::trading::outcome::{Choices, TradingOutcome};
-use crate::trading::reward::RewardFailure;
-use crate::trading::settings::{Settings, reset_options_of, settings_of};
+use crate::trading::settings::{Settings, UnknownOptions, reset_options_of, settings_of};
 use crate::trading::trail::Trails;
 
 /// Maximum number of threads of one environment.
@@ -75,7 +76,7 @@ pub(crate) struct TradingBatch {
     form: ObservationForm,
     /// Rewards and flags of earlier steps.
     pool: ArrayPool,
-    failure: RewardFailure,
+    raised: FirstException,
 }
 
 /// The environments with the trails of their episodes.
@@ -109,10 +110,10 @@ impl TradingBatch {
         let mode = autoreset_mode_of(autoreset_mode, ErrorClass::Env)?;
         let threads = count_in(threads, "threads", 1..=MOST_THREADS, ErrorClass::Env)? as usize;
         let envs = num_envs.unwrap_or(1);
-        let Settings { config, failure } = settings_of(settings, envs)?;
+        let Settings { config, raised } = settings_of(settings, envs)?;
         let env = py.detach(|| CoreEnv::new(config, envs, mode, threads))?;
         let trails = trails.then(|| Trails::new(envs));
-        Ok(Self::around(Stepped { env, trails }, num_envs, reuse, failure))
+        Ok(Self::around(Stepped { env, trails }, num_envs, reuse, raised))
     }
 
     /// Begin new episodes.
@@ -144,7 +145,9 @@ impl TradingBatch {
     ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyDict>), Failure> {
         let seed = seed.map(|seed| seed_of(seed, self.num_envs)).transpose()?;
         let (choices, mask) = options
-            .map(|options| reset_options_of(options, self.num_envs, &self.market))
+            .map(|options| {
+                reset_options_of(options, self.num_envs, &self.market, UnknownOptions::Refused)
+            })
             .transpose()?
             .unwrap_or_default();
         let (obs, outcome) = self.form.observe(py, |out| {
@@ -158,7 +161,7 @@ impl TradingBatch {
                 TradingOutcome::of(&stepped.env, self.choices, None)
             })
         })?;
-        self.failure.raise()?;
+        self.raised.raise()?;
         let infos = outcome.infos(py, self.choices, self.num_envs.is_some())?;
         Ok((obs, infos))
     }
@@ -180,8 +183,8 @@ impl TradingBatch {
     /// An independent copy in the same state, random streams and rewards included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let copy = py.detach(|| self.env.with(|stepped| Ok(stepped.clone())))?;
-        self.failure.raise()?;
-        Ok(Self::around(copy, self.num_envs, self.form.is_reused(), self.failure.clone()))
+        self.raised.raise()?;
+        Ok(Self::around(copy, self.num_envs, self.form.is_reused(), self.raised.clone()))
     }
 
     fn __repr__(&self) -> String {
@@ -213,7 +216,9 @@ impl Stepped {
     /// Enters the state after a call into the trails.
     fn look(&mut self) {
         if let Some(trails) = &mut self.trails {
-            trails.look(&self.env);
+            for env in 0..self.env.num_envs() {
+                trails.look(env, self.env.state(env), self.env.began()[env]);
+            }
         }
     }
 }
@@ -223,7 +228,7 @@ impl TradingBatch {
         stepped: Stepped,
         num_envs: Option<usize>,
         reuse: bool,
-        failure: RewardFailure,
+        raised: FirstException,
     ) -> Self {
         let env = &stepped.env;
         let market = Arc::clone(env.market(0).config());
@@ -238,7 +243,7 @@ impl TradingBatch {
             width: env.observation_size(),
             form: ObservationForm::new(num_envs, env.observation_size(), reuse),
             pool: ArrayPool::default(),
-            failure,
+            raised,
             market,
             env: Handle::of_any_process(
                 "the trading environment".to_owned(),

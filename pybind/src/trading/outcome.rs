@@ -1,6 +1,6 @@
 //! Results of a reset or step of trading environments: infos, metrics, final observations.
 
-use backcast_gym::{EpisodeMetrics, StepInfo, TradingVectorEnv as CoreEnv};
+use backcast_gym::{EpisodeMetrics, MultiAgentTradingEnv, StepInfo, TradingVectorEnv as CoreEnv};
 use numpy::prelude::*;
 use numpy::{Element, PyArray1};
 use pyo3::IntoPyObjectExt;
@@ -34,7 +34,7 @@ type Final = Option<(Vec<f32>, StepInfo)>;
 
 /// Results of a call, copied while the environment was locked.
 pub(super) struct TradingOutcome {
-    /// Reward and flags of the first environment.
+    /// Reward and flags of the first environment, or of the agent.
     pub(super) first: (f64, bool, bool),
     infos: Vec<StepInfo>,
     masks: Vec<bool>,
@@ -78,6 +78,19 @@ impl TradingOutcome {
                 .then(|| (0..num_envs).map(|at| ended[at].then(|| env.metrics()[at])).collect()),
             finals: same_step.then(|| (0..num_envs).map(last).collect()),
         })
+    }
+
+    /// Copies the results of one agent of several in the last call, in which it acted.
+    pub(super) fn of_agent(env: &MultiAgentTradingEnv, agent: usize, choices: Choices) -> Self {
+        let first = (env.rewards()[agent], env.terminated()[agent], env.truncated()[agent]);
+        let ended = first.1 || first.2;
+        Self {
+            first,
+            infos: vec![*env.info(agent)],
+            masks: if choices.each > 0 { env.action_mask(agent) } else { Vec::new() },
+            ends: ended.then(|| vec![Some(env.metrics(agent))]),
+            finals: None,
+        }
     }
 
     /// Returns the infos. `many` chooses the form of vector environments.

@@ -1,120 +1,64 @@
 //! Rewards written in Python.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use backcast_gym::{
     EpisodeState as CoreState, RewardFactory, RewardFunction, RewardInput as CoreInput,
 };
 use backcast_sim::{Side, SlotFill};
 use numpy::PyArray1;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::{Argument, no_constructor, wrong_type};
+use crate::callback::{CallbackObject, FirstException};
 use crate::error::Failure;
-use crate::simulation::agent::deep_copy;
 
-/// First exception that a reward raised since the last call.
-#[derive(Clone, Default)]
-pub(super) struct RewardFailure(Arc<Mutex<Option<PyErr>>>);
-
-impl RewardFailure {
-    fn keep(&self, raised: PyErr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(raised);
-    }
-
-    /// Raises the exception that a reward raised, if one did.
-    pub(super) fn raise(&self) -> Result<(), Failure> {
-        let raised = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        raised.map_or(Ok(()), |raised| Err(raised.into()))
-    }
-}
-
-/// A reward written in Python: a callable object with its own state.
-pub(super) struct PythonReward {
-    /// `None` if the factory has no object left, as when debug output builds a reward.
-    object: Option<Py<PyAny>>,
-    failure: RewardFailure,
-}
+/// A reward written in Python: a callable object with its own state. `None` if the factory has no
+/// object left, as when debug output builds a reward.
+#[derive(Clone, Debug)]
+pub(super) struct PythonReward(Option<CallbackObject>);
 
 impl PythonReward {
-    /// Calls the Python factory once for each sub-environment.
+    /// Calls the Python factory once for each of `count` agents.
     pub(super) fn factory(
         factory: &Bound<'_, PyAny>,
-        num_envs: usize,
-        failure: &RewardFailure,
+        count: usize,
+        raised: &FirstException,
     ) -> Result<RewardFactory, Failure> {
-        let mut objects = VecDeque::with_capacity(num_envs);
-        for _ in 0..num_envs {
+        let mut objects = VecDeque::with_capacity(count);
+        for _ in 0..count {
             let object = factory.call0()?;
             if !object.is_callable() {
                 let wanted = "a function or an object to call with a RewardInput";
                 return Err(wrong_type(&object, "what reward() returned", wanted));
             }
-            objects.push_back(object.unbind());
+            objects.push_back(CallbackObject::new(object.unbind(), raised));
         }
-        let (objects, failure) = (Mutex::new(objects), failure.clone());
-        Ok(RewardFactory::new(move || Self {
-            object: objects.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
-            failure: failure.clone(),
+        let objects = Mutex::new(objects);
+        Ok(RewardFactory::new(move || {
+            Self(objects.lock().unwrap_or_else(PoisonError::into_inner).pop_front())
         }))
-    }
-
-    /// Calls the Python object. Keeps an exception that it raises, and returns a default then.
-    fn attached<R: Default>(
-        &self,
-        call: impl FnOnce(&Bound<'_, PyAny>) -> Result<R, Failure>,
-    ) -> R {
-        let Some(object) = &self.object else { return R::default() };
-        Python::attach(|py| {
-            call(object.bind(py)).unwrap_or_else(|failure| {
-                self.failure.keep(failure.into());
-                R::default()
-            })
-        })
-    }
-}
-
-impl fmt::Debug for PythonReward {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PythonReward").finish_non_exhaustive()
-    }
-}
-
-impl Clone for PythonReward {
-    fn clone(&self) -> Self {
-        let object = self.object.as_ref().map(|object| {
-            Python::attach(|py| match deep_copy(object.bind(py)) {
-                Ok(copy) => copy.unbind(),
-                Err(raised) => {
-                    self.failure.keep(raised);
-                    object.clone_ref(py)
-                }
-            })
-        });
-        Self { object, failure: self.failure.clone() }
     }
 }
 
 impl RewardFunction for PythonReward {
     fn reset(&mut self, start: &CoreState) {
-        self.attached(|object| {
-            if let Some(reset) = object.getattr_opt(intern!(object.py(), "reset"))? {
-                reset.call1((EpisodeState(*start),))?;
-            }
-            Ok(())
-        });
+        if let Some(object) = &self.0 {
+            object.reset((EpisodeState(*start),));
+        }
     }
 
     fn compute(&mut self, input: &CoreInput<'_>) -> f64 {
-        self.attached(|object| {
-            let given = object.call1((RewardInput::of(input),))?;
-            let Ok(given) = given.extract::<Argument<f64>>();
-            given.get("what the reward returned", "a number")
-        })
+        let reward = self.0.as_ref().and_then(|object| {
+            object.call(|object| {
+                let given = object.call1((RewardInput::of(input),))?;
+                let Ok(given) = given.extract::<Argument<f64>>();
+                given.get("what the reward returned", "a number")
+            })
+        });
+        reward.unwrap_or_default()
     }
 }
 

@@ -12,24 +12,25 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyString};
 
 use crate::argument::{Argument, FromArgument, closest, count_in, found, shown, whole, wrong_type};
+use crate::callback::FirstException;
 use crate::contract::reset::mask_of;
 use crate::error::{ErrorClass, Failure};
 use crate::simulation::config::market_of;
-use crate::trading::reward::{PythonReward, RewardFailure};
+use crate::trading::reward::PythonReward;
 
 /// Maximum number of shares of one account.
 const MOST_SHARES: u32 = 100_000_000;
 /// Maximum cash of one account, in cash units.
 const MOST_CASH: f64 = 1e16;
 
-/// Settings of an environment, and the exceptions of its rewards.
+/// Settings of an environment, and the exception of its rewards.
 pub(super) struct Settings {
     pub(super) config: TradingEnvConfig,
-    pub(super) failure: RewardFailure,
+    pub(super) raised: FirstException,
 }
 
-/// Reads the settings, with defaults for missing ones, for `num_envs` sub-environments.
-pub(super) fn settings_of(given: &Bound<'_, PyDict>, num_envs: usize) -> Result<Settings, Failure> {
+/// Reads the settings, with defaults for missing ones, for `count` agents that have a reward each.
+pub(super) fn settings_of(given: &Bound<'_, PyDict>, count: usize) -> Result<Settings, Failure> {
     let given = Given(given);
     let default = TradingEnvConfig::default();
     let market = given.market()?;
@@ -42,7 +43,7 @@ pub(super) fn settings_of(given: &Bound<'_, PyDict>, num_envs: usize) -> Result<
         Some(steps) => steps.saturating_mul(frame_skip.into()),
         None => given.whole("max_ticks")?.unwrap_or(default.max_ticks),
     };
-    let failure = RewardFailure::default();
+    let raised = FirstException::default();
     let config = TradingEnvConfig {
         agent: given.agent(&market)?,
         max_ticks,
@@ -50,7 +51,7 @@ pub(super) fn settings_of(given: &Bound<'_, PyDict>, num_envs: usize) -> Result<
         frame_skip,
         seed: None,
         seed_space: given.word("seed_space")?,
-        reward: given.reward(num_envs, &failure)?,
+        reward: given.reward(count, &raised)?,
         features: given.word("features")?,
         private_features: given
             .get("private_features", "True or False")?
@@ -67,7 +68,15 @@ pub(super) fn settings_of(given: &Bound<'_, PyDict>, num_envs: usize) -> Result<
             .unwrap_or(default.warm_snapshots),
         simulation: SimulationConfig::from(market),
     };
-    Ok(Settings { config, failure })
+    Ok(Settings { config, raised })
+}
+
+/// Reads the settings of one of several agents in `market`, with defaults for missing ones.
+pub(super) fn agent_of(
+    given: &Bound<'_, PyDict>,
+    market: &MarketConfig,
+) -> Result<ExternalAgentConfig, Failure> {
+    Given(given).agent(market)
 }
 
 /// Converts an amount of currency units to cash units.
@@ -185,7 +194,7 @@ impl<'py> Given<'_, 'py> {
     }
 
     /// Reads the reward: a name with its parameters, or a Python factory.
-    fn reward(&self, num_envs: usize, failure: &RewardFailure) -> Result<RewardFactory, Failure> {
+    fn reward(&self, count: usize, raised: &FirstException) -> Result<RewardFactory, Failure> {
         let options = self.one("reward_options")?;
         let reward = self.one("reward")?;
         let Some(factory) = reward.filter(|reward| !reward.is_instance_of::<PyString>()) else {
@@ -199,7 +208,7 @@ impl<'py> Given<'_, 'py> {
             let wanted = "None with a reward of your own, whose parameters your function knows";
             return Err(wrong_type(&options, "reward_options", wanted));
         }
-        PythonReward::factory(&factory, num_envs, failure)
+        PythonReward::factory(&factory, count, raised)
     }
 
     fn named_reward(&self, options: Option<&Bound<'py, PyAny>>) -> Result<RewardFactory, Failure> {
@@ -272,41 +281,59 @@ fn as_env_error(failure: Failure) -> Failure {
     }
 }
 
+/// Whether a reset refuses options with unknown names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnknownOptions {
+    Refused,
+    /// Ignored, unless their names are almost those of known ones.
+    Ignored,
+}
+
 /// Reads the `options` of a reset.
 pub(super) fn reset_options_of(
     options: &Bound<'_, PyAny>,
     num_envs: Option<usize>,
     market: &Arc<MarketConfig>,
+    unknown: UnknownOptions,
 ) -> Result<(TradingResetOptions, Option<Vec<bool>>), Failure> {
+    const KNOWN: [&str; 4] = ["episode_seed", "shares", "cash", "reset_mask"];
+    let known = &KNOWN[..KNOWN.len() - usize::from(num_envs.is_none())];
     let options = options
         .cast::<PyDict>()
         .map_err(|_| wrong_type(options, "options", "a dict, {\"episode_seed\": 5}, or None"))?;
     let (mut choices, mut mask) = (TradingResetOptions::default(), None);
     for (key, value) in options {
         let Ok(number) = value.extract::<Argument<i128>>();
-        match (key.extract::<&str>(), num_envs) {
-            (Ok("episode_seed"), _) => {
+        let name = found(key.py(), key.extract::<String>())?.unwrap_or_default();
+        match (name.as_str(), num_envs) {
+            ("episode_seed", _) => {
                 let wanted = format!("a whole number from 0 to {}", u64::MAX);
                 choices.episode_seed =
                     Some(whole(number, "episode_seed", &wanted, ErrorClass::Env)?);
             }
-            (Ok("shares"), _) => {
+            ("shares", _) => {
                 choices.shares = Some(signed_shares("shares", number)?);
             }
-            (Ok("cash"), _) => {
+            ("cash", _) => {
                 let Ok(cash) = value.extract::<Argument<f64>>();
                 let cash = cash.get("cash", "an amount of currency units from 0 up")?;
                 choices.cash = Some(cash_units("cash", cash, market)?);
             }
-            (Ok("reset_mask"), Some(num_envs)) => mask = Some(mask_of(&value, num_envs)?),
+            ("reset_mask", Some(num_envs)) => mask = Some(mask_of(&value, num_envs)?),
             _ => {
-                let known = if num_envs.is_some() {
-                    "\"episode_seed\", \"shares\", \"cash\" and \"reset_mask\""
-                } else {
-                    "\"episode_seed\", \"shares\" and \"cash\""
-                };
+                let near = closest(&name, known.iter().copied());
+                if unknown == UnknownOptions::Ignored && near.is_none() {
+                    continue;
+                }
+                let (last, others) = known.split_last().unwrap_or((&"nothing", &[]));
+                let others = others.join("\", \"");
                 let key = key.repr()?;
-                let message = format!("options has {key}; reset knows {known}");
+                let begin = near.map_or_else(
+                    || "reset".to_owned(),
+                    |near| format!("did you mean \"{near}\"? Reset"),
+                );
+                let message =
+                    format!("options has {key}; {begin} knows \"{others}\" and \"{last}\"");
                 return Err(Failure::new(ErrorClass::Env, message));
             }
         }

@@ -213,7 +213,7 @@ impl TradingBatch {
             })?;
             (py.None().into_bound(py), outcome)
         };
-        self.failure.raise()?;
+        self.raised.raise()?;
         let infos = outcome.infos(py, self.choices, self.num_envs.is_some())?;
         let [rewards, terminated, truncated] = if let Some(results) = results {
             results.into_arrays(&self.pool)

@@ -1,9 +1,9 @@
-//! Last steps of every environment, kept for pictures.
+//! Last steps of every agent, kept for pictures.
 
 use std::collections::VecDeque;
 
-use backcast_gym::TradingVectorEnv as CoreEnv;
-use backcast_sim::{DepthLevel, Side};
+use backcast_gym::EpisodeState;
+use backcast_sim::{DepthLevel, Market, Side};
 
 use crate::picture::{Point, PriceLevel, Scene};
 
@@ -12,7 +12,7 @@ const STEPS: usize = 240;
 /// Levels of one side of the book that a picture shows.
 const LEVELS: usize = 12;
 
-/// Last steps of one environment.
+/// Last steps of one agent.
 #[derive(Clone, Debug, Default)]
 struct Trail {
     points: VecDeque<Point>,
@@ -22,38 +22,35 @@ struct Trail {
     initial_equity: f64,
 }
 
-/// Last steps of every environment.
+/// Last steps of every agent: one in each environment, or several in one market.
 #[derive(Clone, Debug)]
 pub(super) struct Trails(Vec<Trail>);
 
 impl Trails {
-    pub(super) fn new(num_envs: usize) -> Self {
-        Self(vec![Trail::default(); num_envs])
+    pub(super) fn new(agents: usize) -> Self {
+        Self(vec![Trail::default(); agents])
     }
 
-    /// Enters the state after a reset or step. A new episode begins a new trail.
-    pub(super) fn look(&mut self, env: &CoreEnv) {
-        for (at, trail) in self.0.iter_mut().enumerate() {
-            let state = env.state(at);
-            if env.began()[at] || trail.points.is_empty() {
-                *trail = Trail { initial_equity: state.equity, ..Trail::default() };
-                trail.position = state.position;
-            } else if state.decisions == trail.decisions {
-                continue;
-            }
-            if trail.points.len() == STEPS {
-                trail.points.pop_front();
-            }
-            let traded = state.position - trail.position;
-            let (price, equity) = (state.mid_price, state.equity);
-            trail.points.push_back(Point { price, equity, traded });
-            (trail.decisions, trail.position) = (state.decisions, state.position);
+    /// Enters the state of one agent after a reset or step. A new episode begins a new trail.
+    pub(super) fn look(&mut self, agent: usize, state: &EpisodeState, began: bool) {
+        let trail = &mut self.0[agent];
+        if began || trail.points.is_empty() {
+            *trail = Trail { initial_equity: state.equity, ..Trail::default() };
+            trail.position = state.position;
+        } else if state.decisions == trail.decisions {
+            return;
         }
+        if trail.points.len() == STEPS {
+            trail.points.pop_front();
+        }
+        let traded = state.position - trail.position;
+        let (price, equity) = (state.mid_price, state.equity);
+        trail.points.push_back(Point { price, equity, traded });
+        (trail.decisions, trail.position) = (state.decisions, state.position);
     }
 
-    /// Returns the contents of a picture of one environment.
-    pub(super) fn scene(&self, env: &CoreEnv, at: usize) -> Scene {
-        let market = env.market(at);
+    /// Returns the contents of a picture of one agent and its market.
+    pub(super) fn scene(&self, agent: usize, market: &Market) -> Scene {
         let tick_size = market.config().tick_size;
         let side = |side| {
             let mut levels = [DepthLevel::default(); LEVELS];
@@ -64,7 +61,7 @@ impl Trails {
             };
             levels[..count].iter().map(level).collect()
         };
-        let trail = &self.0[at];
+        let trail = &self.0[agent];
         Scene {
             points: trail.points.iter().copied().collect(),
             bids: side(Side::Buy),

@@ -10,7 +10,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 #: Pages about other libraries, which `make test-adapters` installs and runs them with.
-ADAPTERS = [ROOT / "docs" / "howto" / f"{name}.md" for name in ("cleanrl", "sb3", "torch")]
+ADAPTERS = [
+    ROOT / "docs" / "howto" / f"{name}.md" for name in ("cleanrl", "pettingzoo", "sb3", "torch")
+]
 
 #: Languages of blocks, and who runs them. Blocks without a language are text.
 LANGUAGES = {

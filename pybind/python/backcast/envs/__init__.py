@@ -10,12 +10,14 @@ Importing this package registers ``backcast/Portfolio-v0`` and ``backcast/Tradin
 >>> markets = gym.make_vec("backcast/Trading-v0", 64, preset="teaching")
 
 It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` alone does not.
+:func:`parallel_trading_env`, several agents in one market, needs PettingZoo as well.
 """
 
 from backcast._errors import MissingExtraError
 from backcast._native import EpisodeState, RewardInput
 
 try:
+    from backcast.envs._agents import AgentSettings, parallel_trading_env
     from backcast.envs._collector import Collector
     from backcast.envs._registration import make
     from backcast.envs._single import PortfolioEnv
@@ -32,6 +34,7 @@ except ImportError as _error:
     ) from _error
 
 __all__ = [
+    "AgentSettings",
     "Collector",
     "EpisodeState",
     "PortfolioEnv",
@@ -42,4 +45,5 @@ __all__ = [
     "TradingSettings",
     "TradingVectorEnv",
     "make",
+    "parallel_trading_env",
 ]

@@ -53,26 +53,32 @@ def trading_batch(
     **how: Any,  # noqa: ANN401
 ) -> TradingBatch:
     """Make the Rust object of an environment."""
-    if render_mode not in (None, *RENDER_MODES):
-        words = " or ".join(f'"{mode}"' for mode in RENDER_MODES)
-        raise EnvError(f"render_mode is {render_mode!r}; write {words}, or leave it None")
+    check_render_mode(render_mode)
     return TradingBatch(num_envs, dict(settings), trails=render_mode is not None, **how)
 
 
-def observation_space(batch: TradingBatch) -> spaces.Box:
-    """Return the space of one environment's observations: finite bounds of every feature."""
-    low, high = (np.array([entry[at] for entry in batch.features], np.float32) for at in (3, 4))
+def check_render_mode(render_mode: str | None) -> None:
+    """Refuse a form of pictures that there is not."""
+    if render_mode not in (None, *RENDER_MODES):
+        words = " or ".join(f'"{mode}"' for mode in RENDER_MODES)
+        raise EnvError(f"render_mode is {render_mode!r}; write {words}, or leave it None")
+
+
+def observation_space(features: list[tuple[int, str, str, float, float]]) -> spaces.Box:
+    """Return the space of one agent's observations: finite bounds of every feature."""
+    low, high = (np.array([entry[at] for entry in features], np.float32) for at in (3, 4))
     return spaces.Box(low, high, dtype=np.float32)
 
 
-def action_space(batch: TradingBatch) -> spaces.Space[Any]:
-    """Return the space of one environment's actions."""
-    if batch.choices is None:
-        length, low, high = batch.action_bounds
+def action_space(
+    symbols: int, choices: int | None, length: int, low: float, high: float
+) -> spaces.Space[Any]:
+    """Return the space of one agent's actions."""
+    if choices is None:
         return spaces.Box(low, high, (length,), np.float32)
-    if batch.symbols == 1:
-        return spaces.Discrete(batch.choices)
-    return spaces.MultiDiscrete([batch.choices] * batch.symbols)
+    if symbols == 1:
+        return spaces.Discrete(choices)
+    return spaces.MultiDiscrete([choices] * symbols)
 
 
 class TradingFace:

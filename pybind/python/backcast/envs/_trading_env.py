@@ -73,8 +73,10 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
         given = checked(type(self).__name__, settings, "render_mode")
         self._batch = trading_batch(None, given, render_mode=render_mode)
         self.render_mode = render_mode
-        self.observation_space = observation_space(self._batch)
-        self.action_space = action_space(self._batch)
+        self.observation_space = observation_space(self._batch.features)
+        self.action_space = action_space(
+            self._batch.symbols, self._batch.choices, *self._batch.action_bounds
+        )
         self._rebuild = partial(type(self), render_mode=render_mode, **settings)
 
     @explained
@@ -248,8 +250,10 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         self.copy = copy
         self.render_mode = render_mode
         self.metadata = type(self).metadata | {"autoreset_mode": self.autoreset_mode}
-        self.single_observation_space = observation_space(self._batch)
-        self.single_action_space = action_space(self._batch)
+        self.single_observation_space = observation_space(self._batch.features)
+        self.single_action_space = action_space(
+            self._batch.symbols, self._batch.choices, *self._batch.action_bounds
+        )
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rebuild = partial(

@@ -1,0 +1,140 @@
+"""Maker of the environment of several agents, which needs PettingZoo only when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from backcast import ArgumentTypeError, EnvError, MissingExtraError
+from backcast._calls import explained
+from backcast.envs._trading import check_render_mode
+from backcast.envs._trading_settings import Actions, TradingSettings, checked
+
+if TYPE_CHECKING:
+    from backcast.envs._parallel import ParallelTradingEnv
+
+#: Agents that one market takes.
+MOST_AGENTS = 1_024
+
+
+class AgentSettings(TypedDict, total=False):
+    """Settings of one agent of several, all of them keywords with a default.
+
+    Attributes
+    ----------
+    actions, order_size, max_slippage, max_offset, allow_short, latency_ticks : object
+        Actions of the agent, what they order, and when it arrives: see :class:`TradingSettings`.
+    initial_cash, initial_shares, long_limit, short_limit, order_limit : object
+        Account of the agent and its limits: see :class:`TradingSettings`.
+    """
+
+    actions: Actions
+    order_size: int
+    max_slippage: int
+    max_offset: int
+    allow_short: bool
+    latency_ticks: int
+    initial_cash: float
+    initial_shares: int
+    long_limit: int
+    short_limit: int
+    order_limit: int
+
+
+@explained
+def parallel_trading_env(
+    agents: int | Mapping[str, AgentSettings] = 2,
+    *,
+    render_mode: str | None = None,
+    **settings: Unpack[TradingSettings],
+) -> ParallelTradingEnv:
+    """Make an environment in which several agents trade in one simulated market.
+
+    It is a ``ParallelEnv`` of PettingZoo: all agents decide at once. Their orders arrive in the
+    next tick, or ``latency_ticks`` later, before those of the background agents, in an order that
+    is drawn for every tick. They trade with each other and with the background agents in one book.
+
+    An agent that goes bankrupt or gets a margin call is terminated and leaves: its open orders are
+    cancelled in the next step, and the others go on. The time limit truncates all that are left.
+
+    Parameters
+    ----------
+    agents : int or dict, default 2
+        Number of agents, ``K``, which are called ``"agent_0"``, ``"agent_1"`` and so on; or the
+        settings of each by a name of your choice: those of :class:`AgentSettings`, in place of the
+        common ones.
+    render_mode : {"ansi", "rgb_array"}, optional
+        Form of the pictures that ``render`` draws: text or pixels.
+    **settings : object
+        Settings by name: those of :class:`TradingSettings`. Each agent gets a reward of its own
+        from ``reward``.
+
+    Returns
+    -------
+    ParallelTradingEnv
+        Environment with ``agents``, ``possible_agents``, ``observation_space(agent)``,
+        ``action_space(agent)``, ``reset``, ``step``, ``state``, ``render`` and ``close``, and with
+        ``features``, ``book`` and ``metrics_so_far`` as those of :class:`TradingEnv`.
+
+    Raises
+    ------
+    EnvError
+        If a setting is out of its range, before anything runs.
+    MissingExtraError
+        If PettingZoo is not installed: ``pip install 'backcast[pettingzoo]'``.
+
+    Notes
+    -----
+    With one agent every number is that of a :class:`TradingEnv` with the same seed. An agent that
+    sends no order changes nothing for the others. Infos hold, for each agent, what those of a
+    :class:`TradingEnv` hold. ``pettingzoo.utils.conversions.parallel_to_aec`` makes an environment
+    whose agents take turns.
+
+    Examples
+    --------
+    >>> from backcast.envs import parallel_trading_env
+    >>> env = parallel_trading_env(3, preset="teaching")  # doctest: +SKIP
+    >>> observations, infos = env.reset(seed=7)  # doctest: +SKIP
+    >>> step = env.step({agent: 2 for agent in env.agents})  # doctest: +SKIP
+    """
+    common = checked("parallel_trading_env", settings, "agents", "render_mode")
+    chosen = _by_name(agents, common)
+    check_render_mode(render_mode)
+    try:
+        from backcast.envs._parallel import ParallelTradingEnv
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] != "pettingzoo":
+            raise
+        raise MissingExtraError(
+            "backcast.envs.parallel_trading_env builds on PettingZoo, which is not installed; "
+            "run `pip install 'backcast[pettingzoo]'`"
+        ) from error
+    return ParallelTradingEnv(chosen, common, render_mode)
+
+
+def _by_name(
+    agents: int | Mapping[str, AgentSettings], common: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return every agent's settings, with the common ones where it has none."""
+    known = tuple(AgentSettings.__annotations__)
+    shared = {name: common[name] for name in known if name in common}
+    if isinstance(agents, Mapping):
+        made = {}
+        for name, own in agents.items():
+            if not (isinstance(name, str) and isinstance(own, Mapping)):
+                raise ArgumentTypeError(
+                    f"agents has {name!r}: {own!r}; give a dict of settings by the agent's name, "
+                    '{"maker": {"actions": "quotes"}, "taker": {}}'
+                )
+            made[name] = shared | checked(f"the settings of agent {name!r}", own, known=known)
+        if made:
+            return made
+        raise EnvError("agents is empty; name at least one agent")
+    if isinstance(agents, bool) or not hasattr(agents, "__index__"):
+        raise ArgumentTypeError(
+            f"agents is {agents!r}; give a number of agents, or a dict of settings by name"
+        )
+    count = agents.__index__()
+    if not 1 <= count <= MOST_AGENTS:
+        raise EnvError(f"agents is {count}; give a whole number from 1 to {MOST_AGENTS}")
+    return {f"agent_{number}": dict(shared) for number in range(count)}

@@ -1,0 +1,143 @@
+"""Several agents in one market without PettingZoo: the native class, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast._native import SharedMarket
+from backcast.envs import parallel_trading_env
+
+SHORT: dict[str, Any] = {"warmup_ticks": 40, "max_ticks": 60}
+
+
+def test_without_pettingzoo_an_error_names_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["pettingzoo"] = None
+import backcast as bc, backcast.envs
+try:
+    backcast.envs.parallel_trading_env(2)
+except bc.MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "PettingZoo, which is not installed" in done.stdout
+    assert "pip install 'backcast[pettingzoo]'" in done.stdout
+
+
+def test_equal_seeds_give_equal_episodes() -> None:
+    one, other = (SharedMarket({"a": {}, "b": {"actions": "target"}}, SHORT) for _ in range(2))
+    assert str(one.reset(seed=3)) == str(other.reset(seed=3))
+    for step in range(60):
+        actions: dict[str, Any] = {"a": step % 3, "b": [np.sin(step)]}
+        assert str(one.step(actions)) == str(other.step(actions))
+    assert one.acting == []
+    assert str(one.reset()) == str(other.reset())
+    assert one.acting == ["a", "b"]
+
+
+def test_agents_share_one_book() -> None:
+    market = SharedMarket({"buyer": {}, "seller": {}}, SHORT)
+    market.reset(seed=1)
+    *_, infos = market.step({"buyer": 2, "seller": 0})
+    assert (infos["buyer"]["position"], infos["seller"]["position"]) == (100, -100)
+    assert infos["buyer"]["tick"] == infos["seller"]["tick"]
+
+
+def test_each_agent_has_a_reward_of_its_own() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def __call__(self, _step: object) -> float:
+            self.calls += 1
+            return self.calls
+
+    market = SharedMarket({"a": {}, "b": {}}, {"reward": Counting, **SHORT})
+    market.reset(seed=1)
+    for step in range(3):
+        assert market.step({"a": 1, "b": 1})[1] == {"a": step + 1, "b": step + 1}
+
+
+def test_each_agent_writes_to_a_lane_of_its_own() -> None:
+    names = ["a", "b"]
+    market = SharedMarket({name: {} for name in names}, SHORT)
+    columns = {"obs": ("f4", len(market.features)), "action": "i8", "reward": "f8"}
+    ring = bc.ReplayBuffer.create(None, columns, capacity=1_000, lanes=2)
+    writers = {name: ring.writer(1) for name in names}
+    for seed in range(2):
+        obs, _ = market.reset(seed=seed)
+        while market.acting:
+            actions = dict.fromkeys(market.acting, 2)
+            after, rewards, terminations, truncations, _ = market.step(actions)
+            for name in after:
+                writers[name].append(
+                    obs=obs[name],
+                    action=actions[name],
+                    reward=rewards[name],
+                    next_obs=after[name],
+                    terminated=terminations[name],
+                    truncated=truncations[name],
+                )
+            obs = after
+    assert len(ring) == 2 * 2 * 60
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        ({"a": 1}, "actions has none for agent 'b'; give one for each of env.agents: 'a', 'b'"),
+        ({"a": 1, "b": 1, "c": 1}, "no agent 'c'; there are 'a', 'b'"),
+        ({"a": 1, "b": 9}, "agent 'b': the action is 9"),
+        ({"a": 1, "b": [1, 2]}, r"actions\['b'\]: got shape"),
+    ],
+    ids=["missing", "unknown", "out of range", "shape"],
+)
+def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None:
+    market, twin = (SharedMarket({"a": {}, "b": {}}, SHORT) for _ in range(2))
+    with pytest.raises(bc.EnvError, match="never reset"):
+        market.step({"a": 1, "b": 1})
+    market.reset(seed=1)
+    twin.reset(seed=1)
+    with pytest.raises(bc.EnvError, match=words):
+        market.step(actions)
+    good = {"a": 2, "b": 0}
+    assert str(market.step(good)) == str(twin.step(good))
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "words"),
+    [
+        ({"agents": 0}, bc.EnvError, "agents is 0; give a whole number from 1 to 1024"),
+        ({"agents": {}}, bc.EnvError, "agents is empty"),
+        ({"agents": "two"}, bc.ArgumentTypeError, "give a number of agents"),
+        ({"agents": {"a": {"order_sise": 3}}}, bc.ArgumentTypeError, "did you mean `order_size`"),
+        ({"preset": "stresed"}, bc.EnvError, "stresed"),
+        ({"frame_skp": 2}, bc.ArgumentTypeError, "did you mean `frame_skip`"),
+    ],
+    ids=["none", "empty", "text", "typo of an agent", "no preset", "typo"],
+)
+def test_bad_settings_are_refused(made: dict[str, Any], error: type, words: str) -> None:
+    if "preset" in made:
+        pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
+    with pytest.raises(error, match=words):
+        parallel_trading_env(**made)
+
+
+def test_settings_name_the_agent_that_they_are_of() -> None:
+    with pytest.raises(bc.EnvError, match="agent 'b': order_size is 0"):
+        SharedMarket({"a": {}, "b": {"order_size": 0}}, SHORT)
+    with pytest.raises(bc.EnvError, match="agent 'b': `order_size` is 2000"):
+        SharedMarket({"a": {}, "b": {"order_size": 2_000}}, SHORT)
+
+
+def test_a_reset_ignores_options_of_others_and_refuses_misspelt_ones() -> None:
+    market = SharedMarket({"a": {}}, SHORT)
+    assert str(market.reset(seed=1, options={"options": 1})) == str(market.reset(seed=1))
+    with pytest.raises(bc.EnvError, match='did you mean "episode_seed"'):
+        market.reset(options={"episode_sed": 1})
