@@ -93,7 +93,9 @@ def test_returns_over_drawn_windows_are_those_of_their_definitions(
         cut = terminated[item, at] | truncated[item, at]
         cut[-1] = True
         rows = [array[item, at] for array in (joined("reward"), values, next_values, terminated)]
-        expected = reference(*rows, cut, discounts[item, at], lam)
+        # Sums in float64, whatever the columns hold.
+        exact = [row if row.dtype == bool else row.astype("f8") for row in rows]
+        expected = reference(*exact, cut, discounts[item, at].astype("f8"), lam)
         np.testing.assert_allclose(advantages[item, at], expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(mixed[item, at], expected[1], rtol=1e-9, atol=1e-9)
         whole += len(at) == mask.shape[1]
