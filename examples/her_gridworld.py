@@ -78,7 +78,9 @@ def train(hindsight):
                     after, won = batch["next_obs"]["achieved_goal"], batch["reward"]
                     # A reached goal ends the task: what follows is worth nothing more.
                     target = won + GAMMA * (1 - won) * q[after, goal].max(axis=-1)
-                    q[cell, goal, batch["action"]] += RATE * (target - q[cell, goal, batch["action"]])
+                    q[cell, goal, batch["action"]] += RATE * (
+                        target - q[cell, goal, batch["action"]]
+                    )
     test = np.random.default_rng(7)
     return np.mean([play(q, test, 0.0) for _ in range(20)])
 

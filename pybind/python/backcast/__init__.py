@@ -134,7 +134,17 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a subpackage at its first use."""
-        if name not in {"cleanrl", "envs", "finrl", "jax", "plot", "returns", "sb3", "sim", "torch"}:
+        if name not in {
+            "cleanrl",
+            "envs",
+            "finrl",
+            "jax",
+            "plot",
+            "returns",
+            "sb3",
+            "sim",
+            "torch",
+        }:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 

@@ -66,9 +66,7 @@ class Hindsight:
                 f"reward is {reward!r}; give a function reward(achieved, desired, info)"
             )
         if strategy not in get_args(_Strategy):
-            raise ArgumentError(
-                f'strategy is {strategy!r}; give "future", "final" or "episode"'
-            )
+            raise ArgumentError(f'strategy is {strategy!r}; give "future", "final" or "episode"')
         for what, name in (("achieved", achieved), ("desired", desired)):
             if not isinstance(name, str):
                 raise ArgumentTypeError(f"{what} is {name!r}; give the name of a column")

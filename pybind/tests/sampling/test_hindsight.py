@@ -48,7 +48,9 @@ def reward(achieved: NDArray[Any], desired: NDArray[Any], info: Any) -> NDArray[
 def bounds(lengths: list[int]) -> list[tuple[int, int]]:
     """Return the first and the FINAL row of each episode."""
     firsts = np.cumsum([0] + [length + 1 for length in lengths])
-    return [(int(first), int(first) + length) for first, length in zip(firsts, lengths, strict=False)]
+    return [
+        (int(first), int(first) + length) for first, length in zip(firsts, lengths, strict=False)
+    ]
 
 
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
@@ -174,7 +176,10 @@ def test_goals_and_priorities_go_together() -> None:
     ("settings", "match"),
     [
         ({"n_step": 3, "gamma": 0.9}, "leave n_step out, and sum .* future=2"),
-        ({"hindsight": bc.Hindsight(reward, desired="goal")}, "desired column `goal`, and the ring has"),
+        (
+            {"hindsight": bc.Hindsight(reward, desired="goal")},
+            "desired column `goal`, and the ring has",
+        ),
         ({"hindsight": bc.Hindsight(reward, achieved="action")}, "`action` is no observation"),
         ({"history": {"obs": 4, "reward": None}}, "give `reward` and both goal columns the same"),
         ({"columns": ["obs"]}, "left out of the batch"),
@@ -206,7 +211,9 @@ def test_bad_arguments_of_hindsight_are_refused(arguments: dict[str, Any], match
 
 def test_rewards_of_another_shape_are_refused() -> None:
     sampler = ring().sampler(seed=1, hindsight=bc.Hindsight(lambda *_: np.zeros(3)))
-    with pytest.raises(bc.SampleError, match=r"reward returned \(3,\), .* \(8,\); return one number"):
+    with pytest.raises(
+        bc.SampleError, match=r"reward returned \(3,\), .* \(8,\); return one number"
+    ):
         sampler.sample(8)
 
 

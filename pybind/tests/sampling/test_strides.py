@@ -41,7 +41,9 @@ def test_named_rows_may_lie_between_and_impossible_strides_say_so() -> None:
     strided = buf.sampler(seed=1, history=2, stride=5)
     np.testing.assert_array_equal(strided.gather(every.index)["action"], every["action"])
     never = buf.sampler(seed=1, history=40, stride=40)
-    with pytest.raises(bc.SampleError, match="steps 39, 79, .* longest .* 17 now; ask for a smaller"):
+    with pytest.raises(
+        bc.SampleError, match="steps 39, 79, .* longest .* 17 now; ask for a smaller"
+    ):
         never.sample(4)
     with pytest.raises(bc.SampleError, match="stride is 0"):
         buf.sampler(stride=0)
