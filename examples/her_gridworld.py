@@ -12,6 +12,9 @@ import warnings
 
 import backcast as bc
 import numpy as np
+from numpy.typing import NDArray
+
+Cells = NDArray[np.int64]
 
 SIZE, STEPS, ENVS, ROUNDS, UPDATES = 15, 20, 32, 150, 40
 CELLS = SIZE * SIZE
@@ -19,24 +22,31 @@ MOVES = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])
 GAMMA, RATE, EXPLORE = 0.95, 0.5, 0.3
 
 
-def step(cell, action):
+def step(cell: Cells, action: Cells) -> Cells:
     """Move one cell; walls hold."""
     place = np.clip(np.stack([cell // SIZE, cell % SIZE], axis=-1) + MOVES[action], 0, SIZE - 1)
     return place[..., 0] * SIZE + place[..., 1]
 
 
-def reward(achieved, desired, info):
+def reward(achieved: Cells, desired: Cells, info: object) -> NDArray[np.float32]:
     """Reward the cells that were to be reached."""
     return (achieved == desired).astype(np.float32)
 
 
-def act(q, rng, cell, goal, explore):
+def act(
+    q: NDArray[np.float32], rng: np.random.Generator, cell: Cells, goal: Cells, explore: float
+) -> Cells:
     """Choose the best action, equal ones at random."""
     best = np.argmax(q[cell, goal] + 1e-6 * rng.random((len(cell), 4)), axis=-1)
     return np.where(rng.random(len(cell)) < explore, rng.integers(0, 4, len(cell)), best)
 
 
-def play(q, rng, explore, writer=None):
+def play(
+    q: NDArray[np.float32],
+    rng: np.random.Generator,
+    explore: float,
+    writer: bc.Writer | None = None,
+) -> float:
     """Play an episode in all environments; return the share that saw its goal."""
     cell, goal = rng.integers(0, CELLS, (2, ENVS))
     seen = cell == goal
@@ -54,10 +64,10 @@ def play(q, rng, explore, writer=None):
             )
         cell = after
         seen |= cell == goal
-    return seen.mean()
+    return float(seen.mean())
 
 
-def train(hindsight):
+def train(hindsight: bc.Hindsight | None) -> float:
     """Learn from replay; return the share of 20 x 32 greedy test episodes that reach their goal."""
     rng, q = np.random.default_rng(0), np.zeros((CELLS, CELLS, 4), np.float32)
     columns = {
@@ -82,7 +92,7 @@ def train(hindsight):
                         target - q[cell, goal, batch["action"]]
                     )
     test = np.random.default_rng(7)
-    return np.mean([play(q, test, 0.0) for _ in range(20)])
+    return float(np.mean([play(q, test, 0.0) for _ in range(20)]))
 
 
 if __name__ == "__main__":

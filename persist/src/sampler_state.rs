@@ -207,7 +207,8 @@ impl SavedHindsight {
         let Self { strategy, ratio, achieved, desired } = self;
         let strategy = GoalStrategy::named(&strategy).ok_or_else(|| {
             let problem = format!(
-                "`hindsight.strategy` is \"future\", \"final\" or \"episode\", and here {strategy:?}"
+                "`hindsight.strategy` is \"future\", \"final\" or \"episode\", and here \
+                 {strategy:?}"
             );
             BadSamplerState { problem }
         })?;

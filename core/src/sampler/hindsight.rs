@@ -5,7 +5,7 @@ mod relabel;
 
 use backcast_layout::{Column, DType, Role};
 
-pub(crate) use self::relabel::GoalDraws;
+pub(crate) use self::relabel::{GoalDraws, rewards_of};
 use super::columns::{ColumnWindow, SelectedColumns};
 use super::plan::RELABELLED;
 use crate::error::HindsightError;
@@ -16,12 +16,12 @@ use crate::schema::{Schema, USER};
 /// The newest published row of an episode that still runs counts as its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GoalStrategy {
-    /// What the drawn transition or a later one of its episode achieved.
+    /// Goals that the drawn transition or a later one of its episode achieved.
     #[default]
     Future,
-    /// What the last transition of the episode achieved.
+    /// The goal that the last transition of the episode achieved.
     Final,
-    /// What any transition of the episode achieved whose row is in the ring.
+    /// Goals that any transition of the episode achieved, if its row is in the ring.
     Episode,
 }
 
@@ -43,14 +43,13 @@ impl GoalStrategy {
     }
 }
 
-/// Relabels goals in hindsight (Andrychowicz et al., "Hindsight experience replay", NeurIPS 2017,
+/// Relabels goals in hindsight (Andrychowicz et al., "Hindsight experience replay", NIPS 2017,
 /// section 3.3 and appendix).
 ///
 /// Each drawn transition is relabelled with probability `ratio`, independently: its desired goal,
-/// in all of its windows, becomes the goal that a row of its episode achieved, as the strategy says.
+/// in all of its windows, becomes one that a row of its episode achieved, as the strategy says.
 /// The paper stores `k` relabelled copies of each transition; a ratio of `k / (k + 1)` draws the
-/// same mixture. `relabelled`, `bool [B]`, says which transitions were; no window is lengthened for
-/// it. Ends keep their flags.
+/// same mixture. `relabelled`, `bool [B]`, marks these transitions. Ends keep their flags.
 ///
 /// Goals are drawn by the sampler's seed, and gathered after the transitions. A transition that a
 /// writer overwrote in between keeps its goal.

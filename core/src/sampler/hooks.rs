@@ -6,7 +6,7 @@ use ndarray::ArrayViewD;
 
 use super::Sampler;
 use super::batch::{BatchMut, column};
-use super::hindsight::Hindsight;
+use super::hindsight::{Hindsight, rewards_of};
 use super::plan::BatchPlan;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
@@ -127,7 +127,7 @@ impl Sampler {
         hindsight.relabel(&self.ring, &self.rng, batch, plan, arenas)?;
         let RewardSource::Function(function) = &mut self.hooks.rewards else { return Ok(()) };
         for prefix in ["", "future/"] {
-            let Some(places) = hindsight.rewards_of(plan, prefix) else { continue };
+            let Some(places) = rewards_of(plan, prefix) else { continue };
             let mut rewards = vec![0.0; places];
             let arenas_now: Vec<&[u8]> = arenas.iter().map(|arena| &**arena).collect();
             let (arenas_now, options) = (&arenas_now[..], hindsight.options());

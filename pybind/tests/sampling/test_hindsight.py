@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -40,9 +40,9 @@ def goals(row: int, episode: int) -> dict[str, NDArray[np.float32]]:
     return {"achieved_goal": achieved, "desired_goal": np.full(2, -1 - episode, np.float32)}
 
 
-def reward(achieved: NDArray[Any], desired: NDArray[Any], info: Any) -> NDArray[Any]:
+def reward(achieved: NDArray[Any], desired: NDArray[Any], info: object) -> NDArray[Any]:
     del info
-    return (achieved == desired).all(axis=-1).astype(np.float32)
+    return np.asarray((achieved == desired).all(axis=-1), np.float32)
 
 
 def bounds(lengths: list[int]) -> list[tuple[int, int]]:
@@ -54,7 +54,9 @@ def bounds(lengths: list[int]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-def test_goals_are_drawn_with_the_stated_probabilities(strategy: Any) -> None:
+def test_goals_are_drawn_with_the_stated_probabilities(
+    strategy: Literal["future", "final", "episode"],
+) -> None:
     buf, k, draws = ring(), 3, 60_000
     batch = buf.sampler(seed=11, hindsight=bc.Hindsight(reward, strategy, k=k)).sample(draws)
     relabelled = batch["relabelled"]
@@ -94,10 +96,16 @@ def test_goals_are_drawn_with_the_stated_probabilities(strategy: Any) -> None:
 @pytest.mark.parametrize("boundary", ["mask", "clamp"])
 @pytest.mark.parametrize("copy", [False, True])
 def test_all_places_of_a_window_show_one_goal_and_no_other_place_changes(
-    boundary: Any, copy: bool
+    boundary: Literal["mask", "clamp"], copy: bool
 ) -> None:
     buf = ring()
-    windows = {"seed": 5, "history": 4, "future": 3, "boundary": boundary, "copy": copy}
+    windows: dict[str, Any] = {
+        "seed": 5,
+        "history": 4,
+        "future": 3,
+        "boundary": boundary,
+        "copy": copy,
+    }
     plain = buf.sampler(**windows).sample(500)
     hindsight = bc.Hindsight(reward, ratio=0.5)
     batch = buf.sampler(**windows, hindsight=hindsight).sample(500)
@@ -236,6 +244,7 @@ def test_a_transform_sees_every_batch_in_the_callers_thread() -> None:
             assert [(batch["reward"] == -10).all() for batch in ahead] == [True] * 3
     assert sampler.sample(16, out=batch) is batch
     assert threads == {threading.get_ident()}
-    assert buf.sampler(seed=3, transform=lambda batch: batch["reward"].sum()).sample(4) == -4
+    total: Any = buf.sampler(seed=3, transform=lambda batch: batch["reward"].sum()).sample(4)
+    assert total == -4
     with pytest.raises(bc.SampleError, match="transform returned None; return the batch"):
         buf.sampler(seed=3, transform=lambda batch: None).sample(4)

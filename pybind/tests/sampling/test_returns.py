@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
 import pytest
+from backcast import returns as returns_of
 from numpy.typing import NDArray
 
 ENDS = 11
@@ -68,7 +69,7 @@ def reference(
 @pytest.mark.parametrize("gamma", [0.9, "discount"])
 @pytest.mark.parametrize("lam", [0.0, 0.7, 1.0])
 def test_returns_over_drawn_windows_are_those_of_their_definitions(
-    windows: tuple[int | None, int], gamma: Any, lam: float
+    windows: tuple[int | None, int], gamma: float | Literal["discount"], lam: float
 ) -> None:
     history, future = windows
     batch = ring().sampler(seed=3, history=history, future=future, copy=True).sample(200)
@@ -79,11 +80,11 @@ def test_returns_over_drawn_windows_are_those_of_their_definitions(
         return np.concatenate([now, batch["future"][key]], axis=1) if future else now
 
     values, next_values = value(joined("obs")), value(joined("next_obs"))
-    masks = [batch.mask] if history else [np.ones((items, 1), bool)]
+    masks: list[Any] = [batch.mask] if history else [np.ones((items, 1), bool)]
     mask = np.concatenate([*masks, batch.future_mask] if future else masks, axis=1)
     terminated, truncated = joined("terminated"), joined("truncated")
-    advantages, returns = bc.returns.gae(batch, values, next_values, gamma=gamma, lam=lam)
-    mixed = bc.returns.lambda_returns(batch, next_values, gamma=gamma, lam=lam)
+    advantages, returns = returns_of.gae(batch, values, next_values, gamma=gamma, lam=lam)
+    mixed = returns_of.lambda_returns(batch, next_values, gamma=gamma, lam=lam)
     assert advantages.dtype == returns.dtype == mixed.dtype == np.float64
     discounts = joined("discount") if gamma == "discount" else np.full(mask.shape, gamma)
     whole = 0
@@ -92,10 +93,14 @@ def test_returns_over_drawn_windows_are_those_of_their_definitions(
         assert np.array_equal(at, np.arange(at[0], at[-1] + 1))
         cut = terminated[item, at] | truncated[item, at]
         cut[-1] = True
-        rows = [array[item, at] for array in (joined("reward"), values, next_values, terminated)]
+        rows: list[Any] = [
+            array[item, at] for array in (joined("reward"), values, next_values, terminated)
+        ]
         # Sums in float64, whatever the columns hold.
         exact = [row if row.dtype == bool else row.astype("f8") for row in rows]
-        expected = reference(*exact, cut, discounts[item, at].astype("f8"), lam)
+        rewards, before, after, terminal = exact
+        weights = discounts[item, at].astype("f8")
+        expected = reference(rewards, before, after, terminal, cut, weights, lam)
         np.testing.assert_allclose(advantages[item, at], expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(mixed[item, at], expected[1], rtol=1e-9, atol=1e-9)
         whole += len(at) == mask.shape[1]
@@ -108,14 +113,14 @@ def test_returns_over_drawn_windows_are_those_of_their_definitions(
 
 def test_discounted_returns_are_sums_of_rewards_and_keep_their_type() -> None:
     batch = ring().sampler(seed=1, future=4).sample(64)
-    found = bc.returns.discounted(batch, gamma=0.5)
+    found = returns_of.discounted(batch, gamma=0.5)
     assert (found.dtype, found.shape) == (np.float32, (64, 5))
     present = np.concatenate([np.ones((64, 1), bool), batch.future_mask], axis=1)
     rewards = np.concatenate([batch["reward"][:, None], batch["future"]["reward"]], axis=1)
     sums = (np.where(present, rewards, 0).astype("f8") * 0.5 ** np.arange(5)).sum(axis=1)
     np.testing.assert_allclose(found[:, 0], sums, rtol=1e-6)
     values = np.zeros((64, 5), "f4")
-    assert bc.returns.gae(batch, values, values, gamma=0.5, lam=0.9).returns.dtype == np.float32
+    assert returns_of.gae(batch, values, values, gamma=0.5, lam=0.9).returns.dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -133,10 +138,10 @@ def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str
     batch = ring().sampler(seed=1, history=4).sample(8)
     good = {"values": np.zeros((8, 4)), "next_values": np.zeros((8, 4)), "gamma": 0.9, "lam": 0.5}
     with pytest.raises(bc.SampleError, match=match):
-        bc.returns.gae(batch, **(good | change))
+        returns_of.gae(batch, **(good | change))
 
 
 def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
     batch = ring().sampler(seed=1, history={"obs": 6, "*": None}).sample(8)
     with pytest.raises(bc.SampleError, match="give `reward` the longest window"):
-        bc.returns.discounted(batch, gamma=0.9)
+        returns_of.discounted(batch, gamma=0.9)

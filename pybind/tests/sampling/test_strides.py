@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import backcast as bc
 import numpy as np
 import pytest
@@ -17,7 +19,12 @@ def test_windows_start_every_stride_transitions_and_all_are_drawn_alike(
     boundary: str, history: int, stride: int, priority: float | None
 ) -> None:
     buf = filled(steps=200, ends=ENDS)
-    settings = {"history": history, "stride": stride, "boundary": boundary, "priority": priority}
+    settings: dict[str, Any] = {
+        "history": history,
+        "stride": stride,
+        "boundary": boundary,
+        "priority": priority,
+    }
     sampler = buf.sampler(seed=3, **settings)
     assert sampler.stride == stride
     drawn = sampler.sample(4_000)["action"][:, -1]
@@ -42,7 +49,7 @@ def test_named_rows_may_lie_between_and_impossible_strides_say_so() -> None:
     np.testing.assert_array_equal(strided.gather(every.index)["action"], every["action"])
     never = buf.sampler(seed=1, history=40, stride=40)
     with pytest.raises(
-        bc.SampleError, match="steps 39, 79, .* longest .* 17 now; ask for a smaller"
+        bc.SampleError, match=r"steps 39, 79, .* longest .* 17 now; ask for a smaller"
     ):
         never.sample(4)
     with pytest.raises(bc.SampleError, match="stride is 0"):

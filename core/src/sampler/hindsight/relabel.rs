@@ -59,14 +59,14 @@ impl GoalDraws {
     pub(crate) fn relabel(
         &mut self,
         ring: &Ring,
-        rng: &CounterRng,
+        random: &CounterRng,
         batch: u64,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
         let relabelled = self.relabelled;
         let decide = |item: &usize| {
-            let drawn = rng.below(RATIO_STEPS, batch, number(*item), DECISION);
+            let drawn = random.below(RATIO_STEPS, batch, number(*item), DECISION);
             drawn.is_some_and(|drawn| drawn < relabelled)
         };
         self.items.clear();
@@ -95,7 +95,7 @@ impl GoalDraws {
             let seq = rows.map_or(newest, |rows| {
                 let first = DECISION + 1 + attempt * REJECTIONS;
                 let mut draws = (first..first + REJECTIONS).filter_map(|draw| {
-                    rng.below(rows.end - rows.start, batch, number(*item), draw)
+                    random.below(rows.end - rows.start, batch, number(*item), draw)
                 });
                 rows.start + draws.next().unwrap_or(0)
             });
@@ -131,12 +131,6 @@ impl GoalDraws {
                 }
             }
         }
-    }
-
-    /// Returns the number of rewards of the views with a prefix, if the batch has such views.
-    pub(crate) fn rewards_of(&self, plan: &BatchPlan, prefix: &str) -> Option<usize> {
-        let (.., len) = reward_places(plan, prefix)?;
-        Some(plan.batch() * len)
     }
 
     /// Stores the rewards of relabelled transitions, of one number for each transition of the views
@@ -193,6 +187,12 @@ fn extent_of(plan: &BatchPlan, arenas: &[&mut [u8]], item: usize) -> (i64, i64) 
         let count: i64 = places.iter().map(|place| i64::from(*place != 0)).sum();
         if field.first > 0 { (back, count) } else { (count - 1, ahead) }
     })
+}
+
+/// Returns the number of rewards of the views with a prefix, if the batch has such views.
+pub(crate) fn rewards_of(plan: &BatchPlan, prefix: &str) -> Option<usize> {
+    let (.., len) = reward_places(plan, prefix)?;
+    Some(plan.batch() * len)
 }
 
 /// Returns the arena of the rewards, and their first place in it and their number.
