@@ -25,12 +25,12 @@ GAMMA, RATE, EXPLORE = 0.95, 0.5, 0.3
 def step(cell: Cells, action: Cells) -> Cells:
     """Move one cell; walls hold."""
     place = np.clip(np.stack([cell // SIZE, cell % SIZE], axis=-1) + MOVES[action], 0, SIZE - 1)
-    return place[..., 0] * SIZE + place[..., 1]
+    return np.asarray(place[..., 0] * SIZE + place[..., 1])
 
 
 def reward(achieved: Cells, desired: Cells, info: object) -> NDArray[np.float32]:
     """Reward the cells that were to be reached."""
-    return (achieved == desired).astype(np.float32)
+    return np.asarray(achieved == desired, np.float32)
 
 
 def act(

@@ -164,3 +164,106 @@ pub(crate) struct GoalColumns {
     /// Element type of the rewards.
     reward: DType,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        BatchesOptions, ColumnWindows, DType, Ring, RingOptions, SampleError, SamplerOptions,
+        StepColumns, WriterOptions,
+    };
+
+    /// Returns a ring of one episode of `rows` transitions, whose achieved goals are their rows.
+    fn ring(rows: u16) -> Ring {
+        let schema = Schema::builder()
+            .column("obs/achieved", DType::F32, &[])
+            .column("obs/desired", DType::F32, &[])
+            .column("reward", DType::F64, &[])
+            .build()
+            .unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(100)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for row in 0..=rows {
+            let achieved = [f32::from(row)];
+            let columns = StepColumns::of(&schema).with("obs/achieved", &achieved).unwrap();
+            let columns = columns.with("obs/desired", &[-1.0_f32]).unwrap();
+            let mut columns = columns.with("reward", &[-1.0_f64]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        ring
+    }
+
+    fn hindsight() -> Hindsight {
+        Hindsight::new(GoalStrategy::Future).k(1).columns("obs/achieved", "obs/desired")
+    }
+
+    #[test]
+    fn closures_compute_rewards_and_change_batches_also_in_the_thread_that_draws_ahead() {
+        let ring = ring(30);
+        let sampler = || {
+            let options = SamplerOptions::seeded(3).history(4).future(2).hindsight(hindsight());
+            let sampler = ring.sampler(options).unwrap().rewards(|goals, rewards| {
+                let achieved = goals.achieved::<f32>().unwrap();
+                let desired = goals.desired::<f32>().unwrap();
+                for ((reward, achieved), desired) in rewards.iter_mut().zip(&achieved).zip(&desired)
+                {
+                    *reward = f64::from(u8::from(achieved.to_bits() == desired.to_bits()));
+                }
+            });
+            sampler.transform(|batch| {
+                for reward in &mut batch.column_mut::<f64>("future/reward").unwrap() {
+                    *reward *= 10.0;
+                }
+            })
+        };
+        let batch = sampler().sample(200).unwrap();
+        let relabelled = batch.column::<bool>("relabelled").unwrap();
+        let count = relabelled.iter().filter(|flag| **flag).count();
+        assert!((60..140).contains(&count), "{count}");
+        for (prefix, mask, factor) in [("", "mask", 1.0), ("future/", "future_mask", 10.0)] {
+            let key = |name: &str| format!("{prefix}{name}");
+            let rewards = batch.column::<f64>(&key("reward")).unwrap();
+            let achieved = batch.column::<f32>(&key("next_obs/achieved")).unwrap();
+            let desired = batch.column::<f32>(&key("obs/desired")).unwrap();
+            let mask = batch.column::<bool>(mask).unwrap();
+            for ((item, place), present) in (0..200)
+                .flat_map(|item| (0..mask.shape()[1]).map(move |place| (item, place)))
+                .zip(mask.iter())
+            {
+                let at = [item, place];
+                let own = achieved[&at[..]].to_bits() == desired[&at[..]].to_bits();
+                let expected = match (*present, relabelled[&at[..1]]) {
+                    (false, _) => 0.0,
+                    (true, false) => -factor,
+                    (true, true) => factor * f64::from(u8::from(own)),
+                };
+                assert_eq!(rewards[&at[..]].to_bits(), expected.to_bits(), "{prefix}{at:?}");
+            }
+        }
+        let mut ahead = sampler().batches(200, BatchesOptions::prefetch(2)).unwrap();
+        let drawn = ahead.next().unwrap().unwrap();
+        for key in ["reward", "future/reward"] {
+            let [one, two] = [&batch, &drawn].map(|of| of.column::<f64>(key).unwrap().to_owned());
+            assert_eq!(one, two, "{key}");
+        }
+    }
+
+    #[test]
+    fn goals_without_a_reward_function_or_that_cannot_be_relabelled_are_refused() {
+        let ring = ring(5);
+        let seeded = SamplerOptions::seeded(1);
+        let refused = ring.sampler(seeded.hindsight(hindsight())).unwrap().sample(4).unwrap_err();
+        assert!(matches!(refused, SampleError::Hindsight(HindsightError::NoRewards)), "{refused}");
+        let shown = ColumnWindows::default().column("obs", ColumnWindow::Drawn);
+        for (spec, part) in [
+            (seeded.hindsight(hindsight().ratio(f64::NAN)), "is NaN"),
+            (seeded.hindsight(Hindsight::new(GoalStrategy::Final)), "`obs/achieved_goal`"),
+            (seeded.hindsight(hindsight().columns("reward", "obs/desired")), "no observation"),
+            (seeded.n_step(3).gamma(0.9).hindsight(hindsight()), "future=2"),
+            (seeded.columns(shown).hindsight(hindsight()), "left out of the batch"),
+        ] {
+            let error = ring.sampler(spec).unwrap_err().to_string();
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+    }
+}

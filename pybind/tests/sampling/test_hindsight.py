@@ -45,6 +45,14 @@ def reward(achieved: NDArray[Any], desired: NDArray[Any], info: object) -> NDArr
     return np.asarray((achieved == desired).all(axis=-1), np.float32)
 
 
+def sampler(buf: bc.ReplayBuffer, settings: dict[str, Any]) -> bc.Sampler:
+    return buf.sampler(**settings)
+
+
+def made(arguments: dict[str, Any]) -> bc.Hindsight:
+    return bc.Hindsight(**arguments)
+
+
 def bounds(lengths: list[int]) -> list[tuple[int, int]]:
     """Return the first and the FINAL row of each episode."""
     firsts = np.cumsum([0] + [length + 1 for length in lengths])
@@ -197,7 +205,7 @@ def test_goals_and_priorities_go_together() -> None:
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(bc.BackcastError, match=match):
-        ring().sampler(**({"seed": 1, "hindsight": bc.Hindsight(reward)} | settings))
+        sampler(ring(), {"seed": 1, "hindsight": bc.Hindsight(reward)} | settings)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +222,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: st
 )
 def test_bad_arguments_of_hindsight_are_refused(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(bc.BackcastError, match=match):
-        bc.Hindsight(**({"reward": reward} | arguments))
+        made({"reward": reward} | arguments)
 
 
 def test_rewards_of_another_shape_are_refused() -> None:
