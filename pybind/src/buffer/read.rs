@@ -13,8 +13,8 @@ use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
 use crate::sampler::{
-    Gamma, Hooks, PriorityArguments, PrioritySettings, Sampler, SharedSampler, WindowArguments,
-    WindowOptions, hindsight_of,
+    BatchFunctions, Gamma, PriorityArguments, PrioritySettings, Sampler, SharedSampler,
+    WindowArguments, WindowOptions, hindsight_of,
 };
 
 impl ReplayBuffer {
@@ -27,8 +27,12 @@ impl ReplayBuffer {
                 return Ok(Arc::clone(draws));
             }
             let label = format!("the sampler of {}", self.ring.label());
-            let draws =
-                Arc::new(SharedSampler::new(&ring, label, windows.spec(None), Hooks::default())?);
+            let draws = Arc::new(SharedSampler::new(
+                &ring,
+                label,
+                windows.spec(None),
+                BatchFunctions::default(),
+            )?);
             if kept.len() == KEPT_DRAWS {
                 kept.remove(0);
             }
@@ -68,10 +72,6 @@ impl ReplayBuffer {
     ///     over those; ``"clamp"`` repeats the first and the last observation of the episode there,
     ///     as frame stacks do, and zeroes all other columns; transitions whose history was
     ///     overwritten are not drawn. Masks mark the rows that are there.
-    /// stride : int, default 1
-    ///     Draw only windows that start every ``stride`` transitions of their episode: transition
-    ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Rows that are
-    ///     gathered by index may lie between.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
     /// priority : float, optional
@@ -92,6 +92,10 @@ impl ReplayBuffer {
     /// table : str, default "priority"
     ///     Name of the table of priorities. Samplers of one name share theirs, in all processes,
     ///     with one exponent and one ``eps``.
+    /// stride : int, default 1
+    ///     Draw only windows that start every ``stride`` transitions of their episode: transition
+    ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Rows that are
+    ///     gathered by index may lie between.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
@@ -163,7 +167,7 @@ impl ReplayBuffer {
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
         let by = PriorityArguments { priority, beta, eps, stratified, weights, table };
-        let hooks = Hooks::new(hindsight, transform)?;
+        let hooks = BatchFunctions::new(hindsight, transform)?;
         let hindsight = hindsight.map(hindsight_of).transpose()?;
         if let Some(state) = state {
             let others = [

@@ -17,7 +17,7 @@ use crate::handle::Handle;
 use crate::limiter::interrupts::Interrupts;
 use crate::sampler::batch::to_python;
 use crate::sampler::batches::Prefetcher;
-use crate::sampler::hooks::Hooks;
+use crate::sampler::hooks::BatchFunctions;
 use crate::sampler::out::Out;
 use crate::warning::warn_unlinked;
 
@@ -38,7 +38,7 @@ pub(crate) struct SharedSampler {
     /// Report of a wait for the rate limiter that takes long.
     pub(super) long: Option<Arc<LongWait>>,
     /// Functions that every batch passes through.
-    pub(super) hooks: Hooks,
+    pub(super) hooks: BatchFunctions,
     /// Set before it is closed, which ends a wait.
     closing: AtomicBool,
 }
@@ -48,7 +48,7 @@ impl SharedSampler {
         ring: &Ring,
         label: String,
         spec: SamplerSpec,
-        hooks: Hooks,
+        hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         // Rewards of relabelled goals are computed by a function of Python.
         let sampler = ring.sampler(spec)?.rewards_by_caller();

@@ -10,12 +10,12 @@ use crate::error::{ErrorClass, Failure};
 
 /// Functions that change a batch after it was gathered, in the thread that receives it.
 #[derive(Debug, Default)]
-pub(crate) struct Hooks {
+pub(crate) struct BatchFunctions {
     hindsight: Option<Py<PyAny>>,
     transform: Option<Py<PyAny>>,
 }
 
-impl Hooks {
+impl BatchFunctions {
     pub(crate) fn new(
         hindsight: Option<&Bound<'_, PyAny>>,
         transform: Option<&Bound<'_, PyAny>>,

@@ -24,7 +24,7 @@ use crate::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{SamplerPlace, batch_size_of};
-pub(crate) use self::hooks::{Hooks, hindsight_of};
+pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
 pub(crate) use self::priority::{PriorityArguments, PrioritySettings};
 use self::priority::{SamplerPriorities, Updated, scheduled};
 use self::windows::DISCOUNT;
@@ -52,7 +52,7 @@ impl Sampler {
         spec: SamplerSpec,
         windows: WindowOptions,
         priorities: Option<PrioritySettings>,
-        hooks: Hooks,
+        hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let spec = match &priorities {
             Some(settings) => spec.priority(settings.options.clone()),

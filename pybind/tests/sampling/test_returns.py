@@ -114,7 +114,8 @@ def test_returns_over_drawn_windows_are_those_of_their_definitions(
 def test_discounted_returns_are_sums_of_rewards_and_keep_their_type() -> None:
     batch = ring().sampler(seed=1, future=4).sample(64)
     found = returns_of.discounted(batch, gamma=0.5)
-    assert (found.dtype, found.shape) == (np.float32, (64, 5))
+    assert found.dtype == np.float32
+    assert found.shape == (64, 5)
     present = np.concatenate([np.ones((64, 1), bool), batch.future_mask], axis=1)
     rewards = np.concatenate([batch["reward"][:, None], batch["future"]["reward"]], axis=1)
     sums = (np.where(present, rewards, 0).astype("f8") * 0.5 ** np.arange(5)).sum(axis=1)
@@ -137,8 +138,9 @@ def test_discounted_returns_are_sums_of_rewards_and_keep_their_type() -> None:
 def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str) -> None:
     batch = ring().sampler(seed=1, history=4).sample(8)
     good = {"values": np.zeros((8, 4)), "next_values": np.zeros((8, 4)), "gamma": 0.9, "lam": 0.5}
+    arguments: dict[str, Any] = good | change
     with pytest.raises(bc.SampleError, match=match):
-        returns_of.gae(batch, **(good | change))
+        returns_of.gae(batch, **arguments)
 
 
 def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
