@@ -5,8 +5,9 @@
 //! - [`Writer`]: appends steps of `n` lanes, with all three autoreset modes and FINAL rows;
 //!   [`Writer::reserve`]: writes a row in place;
 //! - [`Sampler`]: seeded uniform draws with history and future windows, n-step returns, masks and
-//!   `next_*`; [`Batches`]: batches drawn ahead by a thread; [`SamplerState`]: a sampler's
-//!   position;
+//!   `next_*`; [`Hindsight`]: goals relabelled; [`Batches`]: batches drawn ahead by a thread;
+//!   [`SamplerState`]: a sampler's position;
+//! - [`gae`], [`lambda_returns`], [`discounted_returns`]: returns over windows;
 //! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
 //!   of a ring, to be read, changed and switched off;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
@@ -46,6 +47,7 @@ mod lease;
 mod limiter;
 mod priority;
 mod reader;
+mod returns;
 mod ring;
 mod row_header;
 mod sampler;
@@ -65,9 +67,9 @@ pub use backcast_layout::{
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, LeaseError, LimitError, LimitedCall, LimiterError,
-    LimiterWait, PriorityError, ReadError, ResizeError, RestoreError, RingError, SampleError,
-    SchemaError, WaitError, WriterError,
+    AppendError, BatchError, HeldLane, HindsightError, LeaseError, LimitError, LimitedCall,
+    LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
+    RingError, SampleError, SchemaError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -81,6 +83,7 @@ pub use priority::{
     sequence_priorities,
 };
 pub use reader::Rows;
+pub use returns::{Discount, Real, ReturnSteps, discounted_returns, gae, lambda_returns};
 pub use ring::Ring;
 pub use ring::observed::Observed;
 pub use ring::options::{BadCapacity, Capacity, RingOptions, RingSettings};
@@ -89,9 +92,10 @@ pub use ring::restore::Filling;
 pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
-    Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchPlan, Batches,
-    BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget, Sampler,
-    SamplerOptions, SamplerSpec, SamplerState, View,
+    Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
+    Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget,
+    GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec, SamplerState, View,
+    WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use writer::lease_backoff::Stall;

@@ -5,6 +5,8 @@ mod columns;
 mod draw;
 mod eligibility;
 mod gather;
+mod hindsight;
+mod hooks;
 mod limited;
 mod named_rows;
 mod open;
@@ -15,6 +17,7 @@ mod prefetcher;
 mod prioritised;
 mod rng;
 mod state;
+mod steps;
 mod window;
 
 use std::sync::Arc;
@@ -22,12 +25,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use backcast_layout::{ClaimedReader, Kind, SegmentError};
 
-pub use self::batch::{Batch, BatchBuffers};
+pub use self::batch::{Batch, BatchBuffers, BatchMut};
 use self::columns::SelectedColumns;
 pub use self::columns::{ColumnWindow, ColumnWindows, SamplerSpec};
 use self::eligibility::Eligibility;
 pub use self::gather::GatherTarget;
 use self::gather::Scratch;
+use self::hindsight::GoalDraws;
+pub use self::hindsight::{GoalStrategy, Hindsight};
+pub use self::hooks::Goals;
+use self::hooks::Hooks;
 pub use self::options::{BadBoundary, Boundary, SamplerOptions};
 use self::plan::NStep;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
@@ -36,7 +43,8 @@ pub use self::prefetcher::{Batches, BatchesOptions};
 use self::prioritised::PrioritisedDraws;
 pub use self::rng::CounterRng;
 pub use self::state::SamplerState;
-use self::window::WindowExtent;
+pub use self::steps::WindowSteps;
+use self::window::{StrideRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
 use crate::limiter::gate::DrawGate;
 use crate::priority::PriorityOptions;
@@ -64,11 +72,15 @@ pub struct Sampler {
     selection: SelectedColumns,
     rng: CounterRng,
     extent: WindowExtent,
+    rule: StrideRule,
     n_step: Option<NStep>,
     batches: u64,
     eligibility: Eligibility,
     /// Draws by priority in place of uniform ones.
     prioritised: Option<Box<PrioritisedDraws>>,
+    /// Relabels goals in hindsight.
+    hindsight: Option<Box<GoalDraws>>,
+    hooks: Hooks,
     /// Memory for the headers of irregular items, and for the sums of n-step returns.
     scratch: Vec<RowHeader>,
     sums: Scratch,
@@ -158,6 +170,7 @@ impl Sampler {
             self.n_step,
             self.prioritised.is_some(),
         );
+        let plan = if self.hindsight.is_some() { plan.with_relabelled() } else { plan };
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }
 
@@ -192,7 +205,8 @@ impl Sampler {
     pub fn state(&self) -> SamplerState {
         let priorities = self.prioritised.as_ref().map(|prioritised| prioritised.options().clone());
         let (options, columns) = (self.options, self.columns.clone());
-        SamplerState::of(SamplerSpec { options, columns, priorities }, self.batches)
+        let hindsight = self.hindsight.as_ref().map(|goals| goals.options().clone());
+        SamplerState::of(SamplerSpec { options, columns, priorities, hindsight }, self.batches)
     }
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is

@@ -1,6 +1,8 @@
 //! Sampler states as JSON, to save with a snapshot, equal in Rust and Python.
 
-use backcast_core::{Beta, ColumnWindow, ColumnWindows, PriorityOptions, SamplerState};
+use backcast_core::{
+    Beta, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, PriorityOptions, SamplerState,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -27,6 +29,32 @@ struct Saved {
     /// Draws by priority; absent: uniform draws.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<SavedPriority>,
+    /// Transitions from one window to the next; absent: 1.
+    #[serde(default = "every", skip_serializing_if = "is_every")]
+    stride: u32,
+    /// Goals relabelled in hindsight; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hindsight: Option<SavedHindsight>,
+}
+
+/// JSON of hindsight.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedHindsight {
+    strategy: String,
+    ratio: f64,
+    achieved: String,
+    desired: String,
+}
+
+/// Returns the stride that draws every window.
+fn every() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_every(stride: &u32) -> bool {
+    *stride == every()
 }
 
 /// JSON of prioritised draws.
@@ -50,7 +78,7 @@ enum SavedBeta {
 }
 
 /// Integers of the state.
-const NUMBERS: [&str; 5] = ["draws", "seed", "batches", "future", "n_step"];
+const NUMBERS: [&str; 6] = ["draws", "seed", "batches", "future", "n_step", "stride"];
 
 /// Key for all columns that the windows do not name.
 const REST: &str = "*";
@@ -86,7 +114,7 @@ pub struct BadSamplerState {
 /// ```
 #[must_use]
 pub fn sampler_state_json(state: &SamplerState) -> Value {
-    let SamplerState { seed, batches, future, n_step, copy, .. } = *state;
+    let SamplerState { seed, batches, future, n_step, copy, stride, .. } = *state;
     let history = match &state.columns {
         None => state.history.into(),
         Some(columns) => columns_json(columns),
@@ -105,6 +133,8 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         boundary,
         copy,
         priority,
+        stride,
+        hindsight: state.hindsight.as_ref().map(SavedHindsight::of),
     };
     // Numbers and strings always serialise.
     serde_json::to_value(saved).unwrap_or_default()
@@ -129,8 +159,8 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         }
     }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
-    let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, copy, priority } =
-        saved;
+    let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
+    let Saved { copy, priority, stride, hindsight, .. } = saved;
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
     }
@@ -158,10 +188,32 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         gamma,
         discounts,
         boundary,
+        stride,
         copy,
         columns,
         priorities: priority.map(SavedPriority::options).transpose()?,
+        hindsight: hindsight.map(SavedHindsight::options).transpose()?,
     })
+}
+
+impl SavedHindsight {
+    fn of(options: &Hindsight) -> Self {
+        let Hindsight { strategy, ratio, achieved, desired } = options.clone();
+        Self { strategy: strategy.as_str().to_owned(), ratio, achieved, desired }
+    }
+
+    /// Returns the options, which are checked where a sampler is made of them.
+    fn options(self) -> Result<Hindsight, BadSamplerState> {
+        let Self { strategy, ratio, achieved, desired } = self;
+        let strategy = GoalStrategy::named(&strategy).ok_or_else(|| {
+            let problem = format!(
+                "`hindsight.strategy` is \"future\", \"final\" or \"episode\", and here \
+                 {strategy:?}"
+            );
+            BadSamplerState { problem }
+        })?;
+        Ok(Hindsight { strategy, ratio, achieved, desired })
+    }
 }
 
 impl SavedPriority {
@@ -241,9 +293,21 @@ mod tests {
             boundary: Boundary::Clamp,
             discounts: false,
             copy: true,
+            stride: 1,
             columns: None,
             priorities: None,
+            hindsight: None,
         }
+    }
+
+    #[test]
+    fn strides_and_hindsight_come_back_and_are_absent_where_they_are_not_used() {
+        let hindsight = Hindsight::new(GoalStrategy::Final).k(3).columns("a", "b");
+        let given = SamplerState { stride: 40, hindsight: Some(hindsight), ..state() };
+        let text = sampler_state_json(&given).to_string();
+        assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
+        let plain = sampler_state_json(&state());
+        assert_eq!((plain.get("stride"), plain.get("hindsight")), (None, None));
     }
 
     #[test]
@@ -314,6 +378,14 @@ mod tests {
             (with("boundary", json!("cut")), "`cut`"),
             (with("priority", json!({"exponent": 1.0})), "table"),
             (with("draws", json!(2)), "version 2"),
+            (with("stride", json!(-1)), "-1"),
+            (
+                with(
+                    "hindsight",
+                    json!({"strategy": "past", "ratio": 1, "achieved": "a", "desired": "b"}),
+                ),
+                "\"past\"",
+            ),
         ] {
             let error = sampler_state(&json).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("; pass"), "{error} lacks {part}");

@@ -76,6 +76,8 @@ mod _native {
     #[pymodule_export]
     use super::sampler::batches::Batches;
     #[pymodule_export]
+    use super::sampler::returns::_window_returns;
+    #[pymodule_export]
     use super::schema::Schema;
     #[pymodule_export]
     use super::simulation::Market;

@@ -12,6 +12,7 @@ OURS = {
     "backcast",
     "backcast._batch",
     "backcast._errors",
+    "backcast._hindsight",
     "backcast._native",
 }
 """Every module that may be imported beyond what `import numpy` brings, and why there are no more:

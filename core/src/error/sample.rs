@@ -3,8 +3,10 @@
 use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
+use super::hindsight::HindsightError;
 use super::limiter::LimitError;
 use super::priority::PriorityError;
+use super::read::ReadError;
 
 /// Why a batch could not be drawn.
 #[derive(Debug, Error)]
@@ -55,6 +57,26 @@ pub enum SampleError {
         rows: u64,
         /// Rows of a lane.
         limit: u64,
+    },
+    /// A stride of 0.
+    #[error("stride is 0; give the transitions from one window to the next, at least 1")]
+    BadStride,
+    /// No transition that may be drawn is at a multiple of the stride.
+    #[error(
+        "no window lies on the stride: with history {history} and stride {stride} the steps \
+         {first}, {}, ... of an episode are drawn, and the longest sequence of transitions in the \
+         ring has {longest} now; ask for a smaller stride or a shorter history",
+        *.first + *.stride
+    )]
+    NoStride {
+        /// Requested history.
+        history: u32,
+        /// Requested stride.
+        stride: u64,
+        /// First step of an episode that may be drawn.
+        first: u64,
+        /// Length of the longest sequence of transitions in the ring.
+        longest: u64,
     },
     /// A discount that is out of range, missing, or without n-step returns.
     #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
@@ -249,6 +271,24 @@ pub enum SampleError {
     /// Priorities that cannot be used.
     #[error(transparent)]
     Priority(#[from] PriorityError),
+    /// Goals that cannot be relabelled.
+    #[error(transparent)]
+    Hindsight(#[from] HindsightError),
+    /// Rows that cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// No complete episode is in the ring.
+    #[error(
+        "the ring holds no complete episode ({rows} rows published, {longest} transitions in a row \
+         at most): an episode counts from its first row to its FINAL one, within capacity; wait \
+         for writers with `wait`, or create the ring with a larger capacity"
+    )]
+    NoEpisode {
+        /// Rows published over all lanes.
+        rows: u64,
+        /// Length of the longest sequence of transitions in the ring.
+        longest: u64,
+    },
     /// Error of the reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use ndarray::{ArrayViewD, Axis as NdAxis, Slice};
+use bytemuck::Pod;
+use ndarray::{ArrayViewD, ArrayViewMutD, Axis as NdAxis, Slice};
 
-use super::plan::{Arena, Axis, BatchPlan};
+use super::plan::{Arena, Axis, BatchPlan, View};
 use super::pool::{ArenaBlock, ArenaPool};
 use crate::element::Element;
 use crate::error::{BatchError, SampleError};
@@ -75,13 +76,83 @@ impl Batch {
 
     /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
     pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
-        let unknown = || BatchError::UnknownKey {
-            key: key.to_owned(),
-            known: self.keys().map(str::to_owned).collect(),
-        };
-        let view = self.plan.views().iter().find(|v| v.key == key).ok_or_else(unknown)?;
-        let arena = self.plan.arenas().get(view.arena).ok_or_else(unknown)?;
-        let block = self.arenas.get(view.arena).ok_or_else(unknown)?;
+        column(&self.plan, key, |arena| self.arenas.get(arena).map(ArenaBlock::bytes))
+    }
+
+    /// Returns the indices of the drawn transitions, `[B]`; see [`RowIndex`](crate::RowIndex).
+    #[must_use]
+    pub fn index(&self) -> Vec<i64> {
+        self.column::<i64>("index").map(|index| index.iter().copied().collect()).unwrap_or_default()
+    }
+}
+
+/// Returns a view and its arena.
+fn viewed<'p>(plan: &'p BatchPlan, key: &str) -> Result<(&'p View, &'p Arena), BatchError> {
+    let unknown = || BatchError::UnknownKey {
+        key: key.to_owned(),
+        known: plan.views().iter().map(|view| view.key.clone()).collect(),
+    };
+    let view = plan.views().iter().find(|view| view.key == key).ok_or_else(unknown)?;
+    Ok((view, plan.arenas().get(view.arena).ok_or_else(unknown)?))
+}
+
+/// Returns a column of a batch whose arenas are `bytes`.
+pub(super) fn column<'a, T: Element>(
+    plan: &BatchPlan,
+    key: &str,
+    bytes: impl FnOnce(usize) -> Option<&'a [u8]>,
+) -> Result<ArrayViewD<'a, T>, BatchError> {
+    let (view, arena) = viewed(plan, key)?;
+    let wrong =
+        || BatchError::WrongDType { key: key.to_owned(), holds: arena.dtype(), asked: T::DTYPE };
+    if arena.dtype() != T::DTYPE {
+        return Err(wrong());
+    }
+    let bytes = bytes(view.arena).ok_or_else(wrong)?;
+    let elements: &[T] = bytemuck::checked::try_cast_slice(bytes).map_err(|_| wrong())?;
+    let whole = ArrayViewD::from_shape(arena.shape(), elements).map_err(|_| wrong())?;
+    Ok(match view.axis {
+        Axis::Whole => whole,
+        Axis::At(place) => whole.index_axis_move(NdAxis(1), place),
+        Axis::Window { start, len } => {
+            let mut whole = whole;
+            whole.slice_axis_inplace(NdAxis(1), Slice::from(start..start + len));
+            whole
+        }
+    })
+}
+
+/// A batch in the memory that it was gathered into, for functions that change it.
+#[derive(Debug)]
+pub struct BatchMut<'a, 'b> {
+    plan: &'a BatchPlan,
+    arenas: &'a mut [&'b mut [u8]],
+}
+
+impl<'a, 'b> BatchMut<'a, 'b> {
+    pub(crate) fn new(plan: &'a BatchPlan, arenas: &'a mut [&'b mut [u8]]) -> Self {
+        Self { plan, arenas }
+    }
+
+    /// Returns the plan: where the columns lie.
+    #[must_use]
+    pub fn plan(&self) -> &BatchPlan {
+        self.plan
+    }
+
+    /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
+    pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
+        column(self.plan, key, |arena| self.arenas.get(arena).map(|bytes| &**bytes))
+    }
+
+    /// Returns a column for writing. Windows of `obs` and `next_obs` overlap, unless the sampler
+    /// was made with [`copy`](crate::SamplerOptions::copy): what is written to one shows in the
+    /// other. Not for `bool` columns.
+    pub fn column_mut<T: Element + Pod>(
+        &mut self,
+        key: &str,
+    ) -> Result<ArrayViewMutD<'_, T>, BatchError> {
+        let (view, arena) = viewed(self.plan, key)?;
         let wrong = || BatchError::WrongDType {
             key: key.to_owned(),
             holds: arena.dtype(),
@@ -90,9 +161,9 @@ impl Batch {
         if arena.dtype() != T::DTYPE {
             return Err(wrong());
         }
-        let elements: &[T] =
-            bytemuck::checked::try_cast_slice(block.bytes()).map_err(|_| wrong())?;
-        let whole = ArrayViewD::from_shape(arena.shape(), elements).map_err(|_| wrong())?;
+        let bytes = self.arenas.get_mut(view.arena).ok_or_else(wrong)?;
+        let elements: &mut [T] = bytemuck::try_cast_slice_mut(bytes).map_err(|_| wrong())?;
+        let whole = ArrayViewMutD::from_shape(arena.shape(), elements).map_err(|_| wrong())?;
         Ok(match view.axis {
             Axis::Whole => whole,
             Axis::At(place) => whole.index_axis_move(NdAxis(1), place),
@@ -102,11 +173,5 @@ impl Batch {
                 whole
             }
         })
-    }
-
-    /// Returns the indices of the drawn transitions, `[B]`; see [`RowIndex`](crate::RowIndex).
-    #[must_use]
-    pub fn index(&self) -> Vec<i64> {
-        self.column::<i64>("index").map(|index| index.iter().copied().collect()).unwrap_or_default()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use backcast_layout::Column;
 
+use super::hindsight::Hindsight;
 use super::options::SamplerOptions;
 use super::state::SamplerState;
 use crate::error::SampleError;
@@ -129,11 +130,12 @@ pub struct SamplerSpec {
     pub(crate) options: SamplerOptions,
     pub(crate) columns: Option<ColumnWindows>,
     pub(crate) priorities: Option<PriorityOptions>,
+    pub(crate) hindsight: Option<Hindsight>,
 }
 
 impl From<SamplerOptions> for SamplerSpec {
     fn from(options: SamplerOptions) -> Self {
-        Self { options, columns: None, priorities: None }
+        Self { options, columns: None, priorities: None, hindsight: None }
     }
 }
 
@@ -148,9 +150,11 @@ impl From<SamplerState> for SamplerSpec {
             gamma: state.gamma,
             discounts: state.discounts,
             boundary: state.boundary,
+            stride: state.stride,
             copy: state.copy,
         };
-        Self { options, columns: state.columns, priorities: state.priorities }
+        let SamplerState { columns, priorities, hindsight, .. } = state;
+        Self { options, columns, priorities, hindsight }
     }
 }
 
@@ -166,6 +170,12 @@ impl SamplerOptions {
     pub fn priority(self, priorities: PriorityOptions) -> SamplerSpec {
         SamplerSpec { priorities: Some(priorities), ..self.into() }
     }
+
+    /// Relabels goals in hindsight.
+    #[must_use]
+    pub fn hindsight(self, hindsight: Hindsight) -> SamplerSpec {
+        SamplerSpec { hindsight: Some(hindsight), ..self.into() }
+    }
 }
 
 impl SamplerSpec {
@@ -180,6 +190,13 @@ impl SamplerSpec {
     #[must_use]
     pub fn priority(mut self, priorities: PriorityOptions) -> Self {
         self.priorities = Some(priorities);
+        self
+    }
+
+    /// Relabels goals in hindsight.
+    #[must_use]
+    pub fn hindsight(mut self, hindsight: Hindsight) -> Self {
+        self.hindsight = Some(hindsight);
         self
     }
 }

@@ -76,6 +76,7 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
+        self.check_rewards()?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
         if self.is_limited() {
@@ -108,6 +109,8 @@ impl Sampler {
         if let Some(prioritised) = &self.prioritised {
             prioritised.write_weights(self.batches, plan, arenas);
         }
+        self.relabel(self.batches, plan, arenas)?;
+        self.transformed(plan, arenas);
         Ok(gathered.attempts)
     }
 
@@ -132,13 +135,20 @@ impl Sampler {
         let longest = self.eligibility.longest_run();
         // With other boundaries than these, a start found here was published after the draws.
         let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
+        let needed = match self.options.boundary {
+            Boundary::Reject => u64::from(history) + u64::from(future),
+            Boundary::Mask | Boundary::Clamp => 1,
+        };
+        if longest >= needed && !self.rule.is_all() {
+            let (first, stride) = self.rule.parts();
+            return SampleError::NoStride { history, stride, first, longest };
+        }
         if longest > 0 && self.options.boundary == Boundary::Clamp {
             return SampleError::NoHistory { history, longest };
         }
         if longest == 0 || self.options.boundary != Boundary::Reject {
             return SampleError::Empty { rows: self.eligibility.ranges().published() };
         }
-        let needed = u64::from(history) + u64::from(future);
         SampleError::NoWindow { history, future, needed, longest }
     }
 }

@@ -23,7 +23,7 @@ mod rows;
 mod scalar;
 mod select;
 
-pub(crate) use self::arena_writer::Scratch;
+pub(crate) use self::arena_writer::{Scratch, write_real};
 pub(crate) use self::request::{BatchRequest, MissingRows};
 pub use self::rows::GatherTarget;
 

@@ -33,6 +33,7 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let plan = self.plan_of_rows(index, plan, arenas)?;
         self.gather_named(BatchRequest::Rows(index, MissingRows::Refuse), &plan, arenas)?;
+        self.transformed(&plan, arenas);
         Ok(())
     }
 
@@ -66,6 +67,7 @@ impl Sampler {
                 *found = false;
             }
         }
+        self.transformed(&plan, arenas);
         Ok(found)
     }
 

@@ -7,11 +7,13 @@ use backcast_layout::{ClaimedReader, DType, Role};
 use super::columns::{SamplerSpec, SelectedColumns};
 use super::eligibility::{Eligibility, StartIndex};
 use super::gather::Scratch;
+use super::hindsight::GoalDraws;
+use super::hooks::Hooks;
 use super::options::{Boundary, SamplerOptions};
 use super::plan::{NStep, Summed};
 use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
-use super::window::WindowExtent;
+use super::window::{StrideRule, WindowExtent};
 use super::{NAME_CHECKS, Sampler};
 use crate::error::SampleError;
 use crate::limiter::gate::DrawGate;
@@ -33,7 +35,7 @@ impl Ring {
 impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
-        let SamplerSpec { options, columns, priorities } = spec;
+        let SamplerSpec { options, columns, priorities, hindsight } = spec;
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
         let (history, future) = (if empty { 0 } else { longest }, options.future);
@@ -44,7 +46,7 @@ impl Sampler {
             let limit = ring.lane_capacity();
             return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
         }
-        let SamplerOptions { gamma, discounts, n_step, boundary, .. } = options;
+        let SamplerOptions { gamma, discounts, n_step, boundary, stride, .. } = options;
         let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
         let given = u32::from(gamma.is_some()) + u32::from(discounts);
         if given != u32::from(n_step.is_some()) || !usable {
@@ -53,17 +55,29 @@ impl Sampler {
         let steps = n_step.unwrap_or(0).into();
         let extent = WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps };
         let n_step = n_step.map(|_| summed(ring.schema(), discounts, extent)).transpose()?;
+        if stride == 0 {
+            return Err(SampleError::BadStride);
+        }
+        let rule = StrideRule::new(stride, extent.back);
         let starts = match boundary {
             Boundary::Reject => StartIndex::new(extent.back, extent.ahead),
             Boundary::Clamp => StartIndex::of_known_history(extent.back),
             Boundary::Mask => StartIndex::new(0, 0),
         };
+        let starts = starts.only(rule);
+        let goals = hindsight.map(|of| {
+            let columns = of.check(ring.schema(), &selection, options.n_step)?;
+            Ok::<_, SampleError>(Box::new(GoalDraws::new(of, columns)))
+        });
+        let goals = goals.transpose()?;
         let prioritised = priorities.map(|of| PrioritisedDraws::open(ring, of, &selection));
         let prioritised = prioritised.transpose()?.map(Box::new);
         let slot = ring.store().claim_reader()?;
         let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
             prioritised,
+            hindsight: goals,
+            hooks: Hooks::default(),
             gate: DrawGate::of(ring.store(), number)?,
             slot,
             rng: CounterRng::seeded(options.seed),
@@ -73,6 +87,7 @@ impl Sampler {
             columns,
             selection,
             extent,
+            rule,
             n_step,
             batches: options.batches,
             scratch: Vec::new(),

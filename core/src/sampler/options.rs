@@ -71,6 +71,8 @@ pub struct SamplerOptions {
     /// Whether n-step returns take their discounts from a column.
     pub(crate) discounts: bool,
     pub(crate) boundary: Boundary,
+    /// Transitions from the start of one window to that of the next, in an episode.
+    pub(crate) stride: u32,
     pub(crate) copy: bool,
 }
 
@@ -87,6 +89,7 @@ impl SamplerOptions {
             gamma: None,
             discounts: false,
             boundary: Boundary::Mask,
+            stride: 1,
             copy: false,
         }
     }
@@ -162,6 +165,21 @@ impl SamplerOptions {
     #[must_use]
     pub fn boundary(mut self, boundary: Boundary) -> Self {
         self.boundary = boundary;
+        self
+    }
+
+    /// Draws only windows that start every `stride` transitions of their episode, uniformly over
+    /// them; 1 by default, which is every window.
+    ///
+    /// A window starts with the oldest transition of its longest history, and the first window of
+    /// an episode with its first transition. So transition `t` of an episode is drawn iff
+    /// `t - (history - 1)` is a multiple of `stride`: with a history of 80 and a stride of 40 the
+    /// windows end at the transitions 39, 79, 119, ... (Kapturowski et al., "Recurrent experience
+    /// replay in distributed reinforcement learning", ICLR 2019, section 2.3). Rows that are
+    /// gathered by index may lie between.
+    #[must_use]
+    pub fn stride(mut self, stride: u32) -> Self {
+        self.stride = stride;
         self
     }
 

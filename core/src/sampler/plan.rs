@@ -87,6 +87,8 @@ pub struct View {
     pub shared: bool,
 }
 
+/// Key of the flags of relabelled transitions.
+pub(crate) const RELABELLED: &str = "relabelled";
 /// Key of the importance weights.
 pub(crate) const WEIGHT: &str = "weight";
 
@@ -112,6 +114,8 @@ pub(crate) enum Source {
     Age,
     /// The importance weight, which is written when all items are known.
     Weight,
+    /// Whether the goal was relabelled, which is written when all items are known.
+    Relabelled,
     /// A column, or a flag, in the first row of the window.
     First(usize),
     FirstFlag(u32),
@@ -242,6 +246,18 @@ impl BatchPlan {
         plan
     }
 
+    /// Adds the flags of relabelled transitions, `[B]`.
+    pub(crate) fn with_relabelled(mut self) -> Self {
+        let (dtype, key) = (DType::Bool, RELABELLED.to_owned());
+        self.views.push(View { key, arena: self.arenas.len(), axis: Axis::Whole, shared: false });
+        self.arenas.push(Arena { dtype, shape: vec![self.batch] });
+        let (source, slice) = (Source::Relabelled, None);
+        let (first, rows, width, shift, repeat) = (0, 1, dtype.size(), (0, 0), false);
+        let field = ArenaField { source, dtype, first, rows, width, shift, repeat, slice };
+        self.fields.push(field);
+        self
+    }
+
     /// Marks exactly the views that overlap another one. A window of one transition overlaps none
     /// and stays writable.
     fn mark_shared(&mut self) {
@@ -337,6 +353,15 @@ impl BatchPlan {
 }
 
 impl ArenaField {
+    /// Returns the first place that has a row, relative to the drawn row, and how many have one,
+    /// for a window of `back` transitions before the drawn one and `ahead` after it.
+    pub(crate) fn present(&self, back: i64, ahead: i64) -> (i64, u64) {
+        let last = self.first + to_i64(self.rows) - 1;
+        let from = (self.shift.0 - back).max(self.first);
+        let to = (self.shift.1 + ahead).min(last);
+        (from, u64::try_from(to - from + 1).unwrap_or(0))
+    }
+
     /// Returns the bytes of an item.
     fn item_bytes(&self) -> usize {
         self.rows.saturating_mul(self.width)

@@ -1,6 +1,7 @@
 //! The state of a sampler: its position in the stream of draws, to continue in another process.
 
 use super::columns::{ColumnWindows, SamplerSpec};
+use super::hindsight::Hindsight;
 use super::options::Boundary;
 use crate::priority::PriorityOptions;
 
@@ -45,6 +46,8 @@ pub struct SamplerState {
     pub discounts: bool,
     /// Treatment of windows that reach beyond their episode.
     pub boundary: Boundary,
+    /// Transitions from the start of one window to that of the next; 1 draws every window.
+    pub stride: u32,
     /// Whether arrays are independent of each other.
     pub copy: bool,
     /// The columns of a batch and the window of each; `None`: all columns have the history window.
@@ -52,6 +55,8 @@ pub struct SamplerState {
     /// Settings of draws by priority; `None` for uniform draws. The priorities themselves are data,
     /// in the table that the options name.
     pub priorities: Option<PriorityOptions>,
+    /// Goals that are relabelled in hindsight. The function of their rewards is no part of a state.
+    pub hindsight: Option<Hindsight>,
 }
 
 impl SamplerState {
@@ -66,9 +71,11 @@ impl SamplerState {
             gamma: options.gamma,
             discounts: options.discounts,
             boundary: options.boundary,
+            stride: options.stride,
             copy: options.copy,
             columns: spec.columns,
             priorities: spec.priorities,
+            hindsight: spec.hindsight,
         }
     }
 }
@@ -104,6 +111,7 @@ mod tests {
             options,
             options.history(4).future(2).boundary(Boundary::Reject),
             options.n_step(3).gamma(0.9).boundary(Boundary::Clamp).history(2),
+            options.history(4).stride(3),
         ] {
             let mut first = ring.sampler(options).unwrap();
             for batches in 0..5 {

@@ -47,6 +47,43 @@ impl WindowExtent {
     }
 }
 
+/// Positions of drawn transitions in their episode: every one whose step is `offset` modulo
+/// `stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StrideRule {
+    stride: u64,
+    offset: u64,
+}
+
+impl StrideRule {
+    /// Draws every transition.
+    pub(crate) const ALL: Self = Self { stride: 1, offset: 0 };
+
+    /// Draws windows of `back` transitions before the drawn one that start every `stride`
+    /// transitions. A stride of 0 counts as 1.
+    pub(crate) fn new(stride: u32, back: u64) -> Self {
+        let stride = u64::from(stride.max(1));
+        Self { stride, offset: back % stride }
+    }
+
+    /// Returns whether every transition may be drawn.
+    #[inline]
+    pub(crate) fn is_all(self) -> bool {
+        self.stride == 1
+    }
+
+    /// Returns whether the transition at step `t` of its episode may be drawn.
+    #[inline]
+    pub(crate) fn allows(self, t: u64) -> bool {
+        self.is_all() || t % self.stride == self.offset
+    }
+
+    /// Returns the first step that may be drawn, and the transitions until the next one.
+    pub(crate) fn parts(self) -> (u64, u64) {
+        (self.offset, self.stride)
+    }
+}
+
 /// Headers of consecutive rows: private copies, to be validated before they are used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowHeaders<'a> {
@@ -150,6 +187,12 @@ impl RowHeaders<'_> {
         let at = usize::try_from(window.first().saturating_sub(self.first)).ok();
         let begins = || at.and_then(|at| self.rows.get(at)).is_some_and(|row| row.t == 0);
         window.back == back || begins()
+    }
+
+    /// Returns the step in its episode of a copied row.
+    pub(crate) fn step(&self, seq: u64) -> Option<u32> {
+        let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
+        self.rows.get(at).map(|row| row.t)
     }
 
     /// Returns the flags of a copied row.

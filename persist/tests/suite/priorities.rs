@@ -17,7 +17,7 @@ fn draws(ring: &Ring, options: &PriorityOptions) -> Vec<(Vec<i64>, Vec<u32>)> {
     let mut draw = || {
         let batch = sampler.sample(64).unwrap();
         let weights = batch.column::<f32>("weight").unwrap();
-        (batch.index().to_vec(), weights.iter().map(|weight| weight.to_bits()).collect())
+        (batch.index().clone(), weights.iter().map(|weight| weight.to_bits()).collect())
     };
     (0..4).map(|_| draw()).collect()
 }
@@ -52,7 +52,9 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
         ];
         let mut writer = writer(&ring);
         append(&mut writer, &schema, lanes, steps, 3);
-        options.iter().for_each(|options| set(&ring, options));
+        for options in &options {
+            set(&ring, options);
+        }
         // The second snapshot has other priorities, and rows that learners have not drawn yet.
         store.save(&ring, "a", SaveOptions::default().name("pong").sizes(512, 2_048)).unwrap();
         let before = options.each_ref().map(|options| draws(&ring, options));

@@ -50,6 +50,7 @@ from backcast._errors import (
     WriterError,
     WriterWarning,
 )
+from backcast._hindsight import Hindsight
 from backcast._native import (
     Batches,
     Client,
@@ -88,6 +89,7 @@ __all__ = [
     "DaemonTimeoutError",
     "EnvError",
     "ExistsError",
+    "Hindsight",
     "InUseError",
     "LappedError",
     "LappedWarning",
@@ -132,7 +134,17 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a subpackage at its first use."""
-        if name not in {"cleanrl", "envs", "finrl", "jax", "plot", "sb3", "sim", "torch"}:
+        if name not in {
+            "cleanrl",
+            "envs",
+            "finrl",
+            "jax",
+            "plot",
+            "returns",
+            "sb3",
+            "sim",
+            "torch",
+        }:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 

@@ -23,6 +23,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
+from backcast._hindsight import Hindsight
 from backcast.finrl._sample import Sample
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -78,6 +79,7 @@ __all__ = [
     "_open_snapshot",
     "_restore_limiter",
     "_restore_tokenizer",
+    "_window_returns",
     "check_market",
     "cli_main",
     "gc",
@@ -300,6 +302,9 @@ class ReplayBuffer:
         stratified: bool = False,
         weights: Literal["batch", "table"] = "batch",
         table: str = "priority",
+        stride: int = 1,
+        hindsight: Hindsight | None = None,
+        transform: Callable[[Batch], Any] | None = None,
         state: dict[str, Any] | None = None,
     ) -> Sampler: ...
     @overload
@@ -503,6 +508,18 @@ def _restore_limiter(
     ratio: float, min_size: int, least: float, most: float, no_learner: str, enabled: bool
 ) -> RateLimiter: ...
 def _restore_tokenizer(json: str) -> TickerTokenizer: ...
+def _window_returns(
+    steps: int,
+    rewards: NDArray[np.float64],
+    next_values: NDArray[np.float64] | None,
+    values: NDArray[np.float64] | None,
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    mask: NDArray[np.bool_],
+    discounts: NDArray[np.float64] | None,
+    gamma: float,
+    lam: float,
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64]]: ...
 
 @final
 class ReservedRow:
@@ -670,6 +687,8 @@ class Sampler:
     def table(self) -> str | None: ...
     @property
     def boundary(self) -> _Boundary: ...
+    @property
+    def stride(self) -> int: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -13,8 +13,8 @@ use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
 use crate::sampler::{
-    Gamma, PriorityArguments, PrioritySettings, Sampler, SharedSampler, WindowArguments,
-    WindowOptions,
+    BatchFunctions, Gamma, PriorityArguments, PrioritySettings, Sampler, SharedSampler,
+    WindowArguments, WindowOptions, hindsight_of,
 };
 
 impl ReplayBuffer {
@@ -27,7 +27,12 @@ impl ReplayBuffer {
                 return Ok(Arc::clone(draws));
             }
             let label = format!("the sampler of {}", self.ring.label());
-            let draws = Arc::new(SharedSampler::new(&ring, label, windows.spec(None))?);
+            let draws = Arc::new(SharedSampler::new(
+                &ring,
+                label,
+                windows.spec(None),
+                BatchFunctions::default(),
+            )?);
             if kept.len() == KEPT_DRAWS {
                 kept.remove(0);
             }
@@ -87,9 +92,21 @@ impl ReplayBuffer {
     /// table : str, default "priority"
     ///     Name of the table of priorities. Samplers of one name share theirs, in all processes,
     ///     with one exponent and one ``eps``.
+    /// stride : int, default 1
+    ///     Draw only windows that start every ``stride`` transitions of their episode: transition
+    ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Rows that are
+    ///     gathered by index may lie between.
+    /// hindsight : Hindsight, optional
+    ///     Replace the goals of some transitions by goals that their episode achieved, and their
+    ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
+    /// transform : callable, optional
+    ///     Function that every batch passes through after it was gathered: it takes the batch and
+    ///     returns it, changed in place, or another object. Called in the thread that receives the
+    ///     batch, by ``sample``, ``gather`` and ``next``, never in the thread that draws ahead.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
-    ///     with the same draws and windows. Replaces all other arguments.
+    ///     with the same draws and windows. Replaces all other arguments but ``transform``, and
+    ///     ``hindsight``, whose functions no state has: give both again.
     ///
     /// Returns
     /// -------
@@ -117,12 +134,14 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
-        eps=None, stratified=None, weights=None, table=None, state=None
+        eps=None, stratified=None, weights=None, table=None, stride=Argument::Missing,
+        hindsight=None, transform=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
                              beta=0.4, eps=1e-06, stratified=False, weights='batch', \
-                             table='priority', state=None)")]
+                             table='priority', stride=1, hindsight=None, transform=None, \
+                             state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -141,10 +160,15 @@ impl ReplayBuffer {
         stratified: Option<Argument<bool>>,
         weights: Option<Argument<String>>,
         table: Option<Argument<String>>,
+        stride: Argument<i128>,
+        hindsight: Option<&Bound<'py, PyAny>>,
+        transform: Option<&Bound<'py, PyAny>>,
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
         let by = PriorityArguments { priority, beta, eps, stratified, weights, table };
+        let hooks = BatchFunctions::new(hindsight, transform)?;
+        let hindsight = hindsight.map(hindsight_of).transpose()?;
         if let Some(state) = state {
             let others = [
                 ("seed", seed.is_some()),
@@ -154,6 +178,7 @@ impl ReplayBuffer {
                 ("n_step", n_step.is_some()),
                 ("gamma", gamma.is_some()),
                 ("boundary", boundary.is_given()),
+                ("stride", stride.is_given()),
                 ("copy", copy.is_given()),
             ];
             let others = others.into_iter().chain(by.given());
@@ -165,9 +190,22 @@ impl ReplayBuffer {
             }
             let state = json::from_python(state, "state")?;
             let state = sampler_state(&state)?;
+            if state.hindsight != hindsight {
+                let message = match &state.hindsight {
+                    None => {
+                        "hindsight is given, and the state is of a sampler without it; leave \
+                             hindsight out"
+                    }
+                    Some(_) => {
+                        "the state is of a sampler with hindsight, whose functions it does \
+                                not have; give hindsight with the same settings"
+                    }
+                };
+                return Err(Failure::new(ErrorClass::Sample, message));
+            }
             let windows = WindowOptions::of(&state);
             let by = state.priorities.clone().map(PrioritySettings::saved);
-            let open = |ring: &_| Sampler::open(ring, label, state.into(), windows, by);
+            let open = |ring: &_| Sampler::open(ring, label, state.into(), windows, by, hooks);
             return self.ask(py, open)?;
         }
         let seed = seed
@@ -180,12 +218,17 @@ impl ReplayBuffer {
             })
             .transpose()?;
         let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
-        let copy = copy.or(false);
-        let asked = WindowArguments { history, columns, future, n_step, gamma, boundary, copy };
+        let (stride, copy) = (stride.or(1_i64), copy.or(false));
+        let asked =
+            WindowArguments { history, columns, future, n_step, gamma, boundary, stride, copy };
         let windows = WindowOptions::new(asked)?;
         let by = PrioritySettings::new(by)?;
         let spec = windows.spec(seed);
-        self.ask(py, |ring| Sampler::open(ring, label, spec, windows, by))?
+        let spec = match hindsight {
+            Some(hindsight) => spec.hindsight(hindsight),
+            None => spec,
+        };
+        self.ask(py, |ring| Sampler::open(ring, label, spec, windows, by, hooks))?
     }
 
     /// Draw transitions uniformly, unseeded; see :meth:`Sampler.sample`.
@@ -256,9 +299,11 @@ impl ReplayBuffer {
         boundary: Argument<String>,
         out: Option<&Bound<'py, PyAny>>,
         timeout: Option<Argument<f64>>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         let timeout = timeout_of(timeout)?;
-        let asked = WindowArguments { history, columns, future, n_step, gamma, boundary, copy };
+        let stride = 1_i64.into();
+        let asked =
+            WindowArguments { history, columns, future, n_step, gamma, boundary, stride, copy };
         self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out, timeout)
     }
 
@@ -315,7 +360,7 @@ impl ReplayBuffer {
         history: Option<&Bound<'py, PyAny>>,
         columns: Option<&Bound<'py, PyAny>>,
         missing: Argument<String>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         self.draws(py, WindowOptions::of_gather(history, columns)?)?.gather(py, index, out, missing)
     }
 

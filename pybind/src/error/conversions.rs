@@ -135,6 +135,7 @@ impl From<SampleError> for Failure {
         match error {
             SampleError::Segment(error) => error.into(),
             SampleError::Priority(error) => error.into(),
+            SampleError::Read(error) => error.into(),
             SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
             SampleError::Limited(error) => Self::new(class_of_limit(&error), error),
             error => Self::new(ErrorClass::Sample, error),

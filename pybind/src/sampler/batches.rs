@@ -11,7 +11,7 @@ use backcast_core::{
 };
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::no_constructor;
 use crate::array::view::LentArrays;
@@ -171,7 +171,7 @@ impl Batches {
         slf
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyDict>>, Failure> {
+    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         loop {
             let look = |ahead: &mut Prefetcher| {
                 let looked = ahead.poll();
@@ -200,14 +200,14 @@ impl Batches {
                 }
                 Poll::Ready(Some(Err(error))) => return Err(error.into()),
                 Poll::Ready(Some(Ok(Drawn::Fresh(batch)))) => {
-                    return Ok(Some(to_python(py, *batch)?));
+                    return self.draws.hooks.apply(to_python(py, *batch)?, true).map(Some);
                 }
                 Poll::Ready(Some(Ok(Drawn::Again(number)))) => {
                     let batch = self.cycle[number].bind(py).clone();
                     if let Some(memory) = memory_of(batch.as_any())? {
                         memory.get().restore(&batch)?;
                     }
-                    return Ok(Some(batch));
+                    return self.draws.hooks.apply(batch, true).map(Some);
                 }
             }
         }

@@ -17,6 +17,7 @@ use crate::handle::Handle;
 use crate::limiter::interrupts::Interrupts;
 use crate::sampler::batch::to_python;
 use crate::sampler::batches::Prefetcher;
+use crate::sampler::hooks::BatchFunctions;
 use crate::sampler::out::Out;
 use crate::warning::warn_unlinked;
 
@@ -36,15 +37,24 @@ pub(crate) struct SharedSampler {
     pub(super) seed: u64,
     /// Report of a wait for the rate limiter that takes long.
     pub(super) long: Option<Arc<LongWait>>,
+    /// Functions that every batch passes through.
+    pub(super) hooks: BatchFunctions,
     /// Set before it is closed, which ends a wait.
     closing: AtomicBool,
 }
 
 impl SharedSampler {
-    pub(crate) fn new(ring: &Ring, label: String, spec: SamplerSpec) -> Result<Self, Failure> {
-        let sampler = ring.sampler(spec)?;
+    pub(crate) fn new(
+        ring: &Ring,
+        label: String,
+        spec: SamplerSpec,
+        hooks: BatchFunctions,
+    ) -> Result<Self, Failure> {
+        // Rewards of relabelled goals are computed by a function of Python.
+        let sampler = ring.sampler(spec)?.rewards_by_caller();
         let seed = sampler.seed();
         Ok(Self {
+            hooks,
             long: sampler.long_wait(),
             closing: AtomicBool::new(false),
             place: Handle::new(
@@ -87,7 +97,7 @@ impl SharedSampler {
         batch_size: Argument<i128>,
         out: Option<&Bound<'py, PyAny>>,
         timeout: Option<Duration>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         let batch = batch_size_of(batch_size)?;
         let mut interrupts = Interrupts::new(self.long.clone(), &self.closing);
         let drawn = if let Some(out) = out {
@@ -109,7 +119,7 @@ impl SharedSampler {
             drawn.and_then(|drawn| Ok(to_python(py, drawn)?))
         };
         interrupts.finish(self.label())?;
-        drawn
+        self.hooks.apply(drawn?, true)
     }
 
     /// Draws with the interpreter released, and warns if the ring was found to have lost its name.
@@ -137,17 +147,18 @@ impl SharedSampler {
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         missing: Argument<String>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         const CHOICE: &str = "\"error\" or \"mask\"";
         let missing = missing.get("missing", CHOICE)?;
         let index = required(index, "index", "what a batch has as its index, or append returned")?;
         let index =
             convert::int64s_of_any_shape(index, "index", ErrorClass::Sample, MAX_BATCH as usize)?;
-        match missing.as_str() {
-            "error" => self.gather_all(py, &index, out),
-            "mask" => self.gather_present(py, &index, out),
-            _ => Err(bad_argument(format!("missing is '{missing}'; give {CHOICE}"))),
-        }
+        let gathered = match missing.as_str() {
+            "error" => self.gather_all(py, &index, out)?,
+            "mask" => self.gather_present(py, &index, out)?,
+            _ => return Err(bad_argument(format!("missing is '{missing}'; give {CHOICE}"))),
+        };
+        self.hooks.apply(gathered, false)
     }
 
     fn gather_all<'py>(

@@ -3,8 +3,10 @@
 pub(crate) mod batch;
 pub(crate) mod batches;
 mod draws;
+mod hooks;
 mod out;
 mod priority;
+pub(crate) mod returns;
 mod windows;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::sampler::batches::{Batches, Prefetcher};
 
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{SamplerPlace, batch_size_of};
+pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
 pub(crate) use self::priority::{PriorityArguments, PrioritySettings};
 use self::priority::{SamplerPriorities, Updated, scheduled};
 use self::windows::DISCOUNT;
@@ -49,12 +52,13 @@ impl Sampler {
         spec: SamplerSpec,
         windows: WindowOptions,
         priorities: Option<PrioritySettings>,
+        hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let spec = match &priorities {
             Some(settings) => spec.priority(settings.options.clone()),
             None => spec,
         };
-        let draws = SharedSampler::new(ring, label.clone(), spec)?;
+        let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
         let open = |settings| SamplerPriorities::open(ring, label, settings);
         let priorities = priorities.map(open).transpose()?;
         Ok(Self { draws: Arc::new(draws), windows, priorities })
@@ -150,7 +154,7 @@ impl Sampler {
         batch_size: Argument<i128>,
         out: Option<&Bound<'py, PyAny>>,
         timeout: Option<Argument<f64>>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         self.follow_schedule(py)?;
         self.draws.sample(py, batch_size, out, timeout_of(timeout)?)
     }
@@ -267,7 +271,7 @@ impl Sampler {
         index: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyAny>>,
         missing: Argument<String>,
-    ) -> Result<Bound<'py, PyDict>, Failure> {
+    ) -> Result<Bound<'py, PyAny>, Failure> {
         self.draws.gather(py, index, out, missing)
     }
 
@@ -446,6 +450,12 @@ impl Sampler {
     #[getter]
     fn boundary(&self) -> &'static str {
         self.windows.boundary.as_str()
+    }
+
+    /// Transitions from the start of one window to that of the next, in an episode.
+    #[getter]
+    fn stride(&self) -> u32 {
+        self.windows.stride
     }
 
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.

@@ -27,6 +27,7 @@ pub(crate) struct WindowOptions {
     pub(super) n_step: Option<u32>,
     pub(super) gamma: Option<Gamma>,
     pub(super) boundary: Boundary,
+    pub(super) stride: u32,
     copy: bool,
 }
 
@@ -56,6 +57,7 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) n_step: Option<Argument<i128>>,
     pub(crate) gamma: Option<Argument<Gamma>>,
     pub(crate) boundary: Argument<String>,
+    pub(crate) stride: Argument<i128>,
     pub(crate) copy: Argument<bool>,
 }
 
@@ -75,6 +77,7 @@ impl WindowOptions {
             boundary: boundary.parse().map_err(|_| {
                 Failure::new(ErrorClass::Sample, format!("boundary is {boundary:?}; write {words}"))
             })?,
+            stride: count(asked.stride, "stride", 1, ErrorClass::Sample)?,
             copy: asked.copy.get("copy", "True or False")?,
         })
     }
@@ -86,22 +89,23 @@ impl WindowOptions {
     ) -> Result<Self, Failure> {
         let (history, columns) = histories(history, columns)?;
         let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
-        Ok(Self { history, columns, future: 0, n_step, gamma, boundary, copy: false })
+        Ok(Self { history, columns, future: 0, n_step, gamma, boundary, stride: 1, copy: false })
     }
 
     /// Returns the options of a saved sampler.
     pub(crate) fn of(state: &SamplerState) -> Self {
-        let SamplerState { history, future, n_step, boundary, copy, .. } = *state;
+        let SamplerState { history, future, n_step, boundary, stride, copy, .. } = *state;
         let columns = state.columns.clone();
         let constant = state.gamma.map(Gamma::Constant);
         let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
-        Self { history, columns, future, n_step, gamma, boundary, copy }
+        Self { history, columns, future, n_step, gamma, boundary, stride, copy }
     }
 
     /// Returns the options of a sampler of the core.
     pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
+        let options = options.stride(self.stride);
         let options = self.history.map_or(options, |history| options.history(history));
         let options = self.n_step.map_or(options, |n| options.n_step(n));
         let options = match self.gamma {

@@ -14,6 +14,7 @@ use super::ranges::ReadableRanges;
 use crate::episode::{FINAL, GAP};
 use crate::ring::lane_inspection::readable;
 use crate::row_header::RowHeader;
+use crate::sampler::window::StrideRule;
 
 /// Rows read at a time.
 const CHUNK: u64 = 1024;
@@ -25,6 +26,7 @@ pub(crate) struct StartIndex {
     ahead: u64,
     /// Transitions required before a row whose episode's beginning was overwritten.
     kept: u64,
+    rule: StrideRule,
     lanes: Vec<LaneStarts>,
     /// For each lane, the number of starts in it and in all lanes before it.
     ends: Vec<u64>,
@@ -56,13 +58,19 @@ struct LaneStarts {
 impl StartIndex {
     pub(crate) fn new(back: u64, ahead: u64) -> Self {
         let (lanes, ends) = (Vec::new(), Vec::new());
-        Self { back, ahead, kept: 0, lanes, ends, headers: Vec::new() }
+        let rule = StrideRule::ALL;
+        Self { back, ahead, kept: 0, rule, lanes, ends, headers: Vec::new() }
     }
 
     /// Returns an index of the transitions whose history of `back` transitions is known: it is in
     /// the ring, or it is cut short by the beginning of the episode.
     pub(crate) fn of_known_history(back: u64) -> Self {
         Self { kept: back, ..Self::new(0, 0) }
+    }
+
+    /// Keeps only the starts that a rule allows.
+    pub(crate) fn only(self, rule: StrideRule) -> Self {
+        Self { rule, ..self }
     }
 
     /// Reads the rows published since the last refresh and drops those that were overwritten. O(new
@@ -74,8 +82,8 @@ impl StartIndex {
         self.ends.clear();
         let (mut total, mut whole) = (0, true);
         for ((starts, lane), range) in self.lanes.iter_mut().zip(lanes.iter()).zip(ranges.iter()) {
-            let mut scanner =
-                Scanner { lane, headers: &mut self.headers, window: (self.back, self.ahead) };
+            let window = (self.back, self.ahead);
+            let mut scanner = Scanner { lane, headers: &mut self.headers, window, rule: self.rule };
             whole &= scanner.scan(starts, range);
             starts.forget_before(range.start.saturating_add(self.back));
             starts.forget_unknown(range.start, self.kept);
@@ -179,6 +187,7 @@ struct Scanner<'a> {
     lane: &'a Lane,
     headers: &'a mut Vec<RowHeader>,
     window: (u64, u64),
+    rule: StrideRule,
 }
 
 impl Scanner<'_> {
@@ -232,7 +241,8 @@ impl Scanner<'_> {
                 _ => row,
             };
             starts.run = Some((first, episode));
-            if row - first >= back + ahead {
+            let step = u64::from(pair[0].t).saturating_sub(ahead);
+            if row - first >= back + ahead && self.rule.allows(step) {
                 starts.push(row - ahead, row.saturating_sub(pair[0].t.into()));
             }
         }

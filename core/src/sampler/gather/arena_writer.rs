@@ -62,7 +62,7 @@ impl ArenaWriter<'_> {
                 }
                 (Source::Weight, _) => {}
                 (Source::Mask, _) => set(here, 1),
-                (Source::Flag(_) | Source::FirstFlag(_), _) => set(here, 0),
+                (Source::Flag(_) | Source::FirstFlag(_) | Source::Relabelled, _) => set(here, 0),
                 // No transition of an interior window is terminated.
                 (Source::NReward | Source::NDiscount, _) => {
                     let places = here.chunks_exact_mut(bytes.max(1));
@@ -201,7 +201,7 @@ fn to_f64(bytes: &[u8]) -> f64 {
 }
 
 /// Stores a number as the element type of a reward.
-pub(super) fn write_real(dtype: DType, value: f64, place: &mut [u8]) {
+pub(crate) fn write_real(dtype: DType, value: f64, place: &mut [u8]) {
     match dtype {
         DType::F64 => place.copy_from_slice(&value.to_ne_bytes()),
         #[expect(clippy::cast_possible_truncation, reason = "rounded to the reward's own type")]

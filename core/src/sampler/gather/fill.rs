@@ -88,6 +88,9 @@ impl Sampler {
         gathered: &mut Gathered,
     ) -> Result<(), Stopped> {
         let mut regular = regular_items(now);
+        if !self.rule.is_all() && matches!(context.request, BatchRequest::Draws(_)) {
+            regular &= now.allowed(self.rule);
+        }
         if regular != now.all() {
             // Inspects first, so that the rows of new draws are prefetched while others are copied.
             self.inspect_items(context, now, now.all() & !regular, irregular, gathered)?;

@@ -279,7 +279,7 @@ impl Sampler {
             return Ok(Inspection::Overtaken);
         }
         let window = match headers.window(seq, self.extent, all_flags) {
-            Some(window) if self.suits(window, headers) => window,
+            Some(window) if self.suits(context.request, window, headers) => window,
             refused => {
                 // The headers may belong to newer rows.
                 let (outcome, from) = match refused {
@@ -306,8 +306,13 @@ impl Sampler {
         Ok(Inspection::Found)
     }
 
-    /// Returns whether the boundary accepts this window.
-    fn suits(&self, window: Window, headers: RowHeaders<'_>) -> bool {
+    /// Returns whether the boundary accepts this window, and the stride its place if it was drawn.
+    fn suits(&self, request: BatchRequest<'_>, window: Window, headers: RowHeaders<'_>) -> bool {
+        let drawn = matches!(request, BatchRequest::Draws(_));
+        let step = headers.step(window.seq).map_or(0, u64::from);
+        if drawn && !self.rule.allows(step) {
+            return false;
+        }
         match self.options.boundary {
             Boundary::Mask => true,
             Boundary::Reject => window.is_whole(self.extent),

@@ -37,6 +37,7 @@ impl ArenaWriter<'_> {
                 Source::Flag(flag) => flags(field, flag, item, headers, place),
                 Source::Index => place.copy_from_slice(&item.index.0.to_ne_bytes()),
                 Source::Weight => {}
+                Source::Relabelled => place.fill(0),
                 Source::Age => place.copy_from_slice(&item.age.to_ne_bytes()),
                 Source::First(column) => item.lane.copy_out(column, item.slot, 1, place),
                 Source::FirstFlag(flag) => {
@@ -83,11 +84,7 @@ fn copy_present(field: &ArenaField, column: usize, item: &IrregularItem<'_>, pla
 /// Returns the first place of a field that has a row, relative to the drawn row, and how many have
 /// one.
 fn present(field: &ArenaField, window: Window) -> (i64, u64) {
-    let Window { back, ahead, .. } = window;
-    let last = field.first + signed(field.rows as u64) - 1;
-    let from = (field.shift.0 - signed(back)).max(field.first);
-    let to = (field.shift.1 + signed(ahead)).min(last);
-    (from, u64::try_from(to - from + 1).unwrap_or(0))
+    field.present(signed(window.back), signed(window.ahead))
 }
 
 /// Returns the `rows` places from an offset to the drawn row on, and zeroes all others.

@@ -1,0 +1,214 @@
+//! Draws new goals, gathers them, and stores them in a batch.
+
+use std::sync::Arc;
+
+use backcast_layout::Lanes;
+
+use super::episode_rows::goal_rows;
+use super::{GoalColumns, Hindsight};
+use crate::error::SampleError;
+use crate::index::RowIndex;
+use crate::ring::Ring;
+use crate::sampler::eligibility::{ReadableRanges, number};
+use crate::sampler::gather::{GatherTarget, write_real};
+use crate::sampler::plan::{ArenaField, Axis, BatchPlan, Source};
+use crate::sampler::rng::CounterRng;
+
+/// Attempts to gather goals that writers overwrite meanwhile.
+const ATTEMPTS: u32 = 64;
+/// Number of the attempt that decides whether a transition is relabelled; draws of transitions use
+/// lower ones, draws of goals higher ones.
+const DECISION: u32 = 1 << 31;
+/// Rejected draws for one goal, after which the first row is taken. One is rejected with a
+/// probability below 2^-16.
+const REJECTIONS: u32 = 16;
+/// Steps of the ratio: every `f64` from 0 to 1 rounds to one of them.
+const RATIO_STEPS: u64 = 1 << 53;
+
+/// Draws goals in hindsight for the batches of a sampler.
+#[derive(Debug)]
+pub(crate) struct GoalDraws {
+    options: Hindsight,
+    columns: GoalColumns,
+    /// Numbers below this one, of [`RATIO_STEPS`], relabel a transition.
+    relabelled: u64,
+    ranges: ReadableRanges,
+    /// Items to relabel, and whether a writer overwrote their row.
+    items: Vec<(usize, bool)>,
+    goals: Vec<u8>,
+}
+
+impl GoalDraws {
+    pub(crate) fn new(options: Hindsight, columns: GoalColumns) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "the ratio lies within 0 to 1"
+        )]
+        let relabelled = (options.ratio * RATIO_STEPS as f64) as u64;
+        let (ranges, items, goals) = (ReadableRanges::default(), Vec::new(), Vec::new());
+        Self { options, columns, relabelled, ranges, items, goals }
+    }
+
+    pub(crate) fn options(&self) -> &Hindsight {
+        &self.options
+    }
+
+    /// Draws and stores the goals of batch number `batch`.
+    pub(crate) fn relabel(
+        &mut self,
+        ring: &Ring,
+        random: &CounterRng,
+        batch: u64,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<(), SampleError> {
+        let relabelled = self.relabelled;
+        let decide = |item: &usize| {
+            let drawn = random.below(RATIO_STEPS, batch, number(*item), DECISION);
+            drawn.is_some_and(|drawn| drawn < relabelled)
+        };
+        self.items.clear();
+        self.items.extend((0..plan.batch()).filter(decide).map(|item| (item, false)));
+        self.goals.clear();
+        self.goals.resize(self.items.len().saturating_mul(self.columns.width), 0);
+        let index = indices(plan, arenas);
+        let count = self.items.len();
+        let Self { items, ranges, options, .. } = self;
+        let mut lanes: Option<(u32, Arc<Lanes>)> = None;
+        let choose = |at: usize, attempt: u32| {
+            let known = lanes.take().filter(|(of, _)| *of == attempt);
+            let (_, lanes) =
+                &*lanes.insert(known.unwrap_or_else(|| (attempt, ranges.refresh(ring))));
+            let Some((item, gone)) = items.get_mut(at) else { return Ok(RowIndex::NONE) };
+            let row = RowIndex(index.get(*item).copied().unwrap_or(0));
+            let place = row.lane() as usize;
+            let (Some(lane), Some(range)) = (lanes.get(place), ranges.get(place)) else {
+                return Ok(row);
+            };
+            let readable = range.rows();
+            let rows = goal_rows(&**lane, readable, row.seq(), options.strategy);
+            *gone = rows.is_none();
+            // Where the transition is gone, any row is copied and not stored.
+            let newest = readable.end.saturating_sub(1);
+            let seq = rows.map_or(newest, |rows| {
+                let first = DECISION + 1 + attempt * REJECTIONS;
+                let mut draws = (first..first + REJECTIONS).filter_map(|draw| {
+                    random.below(rows.end - rows.start, batch, number(*item), draw)
+                });
+                rows.start + draws.next().unwrap_or(0)
+            });
+            Ok::<_, SampleError>(RowIndex::new(row.lane(), seq))
+        };
+        let target = GatherTarget { column: self.columns.achieved, out: &mut self.goals };
+        if ring.gather_chosen(count, ATTEMPTS, &mut [target], choose)?.is_none() {
+            return Err(SampleError::Outrun { attempts: ATTEMPTS });
+        }
+        self.store_goals(plan, arenas);
+        Ok(())
+    }
+
+    /// Stores the goals in every place of their items that shows the desired goal.
+    fn store_goals(&self, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+        let width = self.columns.width;
+        for ((item, gone), goal) in self.items.iter().zip(self.goals.chunks_exact(width.max(1))) {
+            if *gone {
+                continue;
+            }
+            let (back, ahead) = extent_of(plan, arenas, *item);
+            for (field, arena) in plan.fields().iter().zip(&mut *arenas) {
+                let bytes = field.rows * field.width;
+                let Some(place) = arena.get_mut(item * bytes..(item + 1) * bytes) else { continue };
+                match field.source {
+                    Source::Relabelled => place.fill(1),
+                    Source::Column(column) if column == self.columns.desired => {
+                        for goal_place in shown(field, back, ahead, place) {
+                            goal_place.copy_from_slice(goal);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Stores the rewards of relabelled transitions, of one number for each transition of the views
+    /// with a prefix.
+    pub(crate) fn store_rewards(
+        &self,
+        plan: &BatchPlan,
+        prefix: &str,
+        rewards: &[f64],
+        arenas: &mut [&mut [u8]],
+    ) {
+        let Some((arena, start, len)) = reward_places(plan, prefix) else { return };
+        let width = self.columns.reward.size();
+        let rows = plan.fields().get(arena).map_or(1, |field| field.rows);
+        for (item, gone) in &self.items {
+            let (back, ahead) = extent_of(plan, arenas, *item);
+            let Some(field) = plan.fields().get(arena).filter(|_| !*gone) else { continue };
+            let (from, count) = field.present(back, ahead);
+            let from = usize::try_from(from - field.first).unwrap_or(0);
+            let present = from..from + usize::try_from(count).unwrap_or(0);
+            for at in (0..len).filter(|at| present.contains(&(start + at))) {
+                let place = (item * rows + start + at) * width;
+                let bytes =
+                    arenas.get_mut(arena).and_then(|bytes| bytes.get_mut(place..place + width));
+                if let (Some(bytes), Some(reward)) = (bytes, rewards.get(item * len + at)) {
+                    write_real(self.columns.reward, *reward, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the places of an item that have a row, or repeat one.
+fn shown<'a>(
+    field: &ArenaField,
+    back: i64,
+    ahead: i64,
+    place: &'a mut [u8],
+) -> impl Iterator<Item = &'a mut [u8]> + use<'a> {
+    let (from, rows) = match field.present(back, ahead) {
+        _ if field.repeat => (field.first, field.rows as u64),
+        present => present,
+    };
+    let from = usize::try_from(from - field.first).unwrap_or(0);
+    let rows = usize::try_from(rows).unwrap_or(0);
+    place.chunks_exact_mut(field.width.max(1)).skip(from).take(rows)
+}
+
+/// Returns the transitions of an item's window before the drawn one, and after it.
+fn extent_of(plan: &BatchPlan, arenas: &[&mut [u8]], item: usize) -> (i64, i64) {
+    let masks = plan.fields().iter().zip(arenas).filter(|(field, _)| field.source == Source::Mask);
+    masks.fold((0, 0), |(back, ahead), (field, mask)| {
+        let places = mask.get(item * field.rows..(item + 1) * field.rows).unwrap_or_default();
+        let count: i64 = places.iter().map(|place| i64::from(*place != 0)).sum();
+        if field.first > 0 { (back, count) } else { (count - 1, ahead) }
+    })
+}
+
+/// Returns the number of rewards of the views with a prefix, if the batch has such views.
+pub(crate) fn rewards_of(plan: &BatchPlan, prefix: &str) -> Option<usize> {
+    let (.., len) = reward_places(plan, prefix)?;
+    Some(plan.batch() * len)
+}
+
+/// Returns the arena of the rewards, and their first place in it and their number.
+fn reward_places(plan: &BatchPlan, prefix: &str) -> Option<(usize, usize, usize)> {
+    let view = plan.views().iter().find(|view| view.key.strip_prefix(prefix) == Some("reward"))?;
+    let field = plan.fields().get(view.arena)?;
+    Some(match view.axis {
+        Axis::Whole => (view.arena, 0, field.rows),
+        Axis::At(place) => (view.arena, place, 1),
+        Axis::Window { start, len } => (view.arena, start, len),
+    })
+}
+
+/// Returns the indices of the drawn transitions.
+fn indices(plan: &BatchPlan, arenas: &[&mut [u8]]) -> Vec<i64> {
+    let of = plan.fields().iter().zip(arenas).find(|(field, _)| field.source == Source::Index);
+    let bytes = of.map(|(_, arena)| &**arena).unwrap_or_default();
+    bytes.chunks_exact(8).map(bytemuck::pod_read_unaligned).collect()
+}

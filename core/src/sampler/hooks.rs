@@ -1,0 +1,146 @@
+//! Functions of the caller that change a batch after it was gathered.
+
+use std::fmt;
+
+use ndarray::ArrayViewD;
+
+use super::Sampler;
+use super::batch::{BatchMut, column};
+use super::hindsight::{Hindsight, rewards_of};
+use super::plan::BatchPlan;
+use crate::element::Element;
+use crate::error::{BatchError, HindsightError, SampleError};
+
+/// Changes a gathered batch.
+type Transform = dyn FnMut(&mut BatchMut<'_, '_>) + Send;
+/// Computes the rewards of goals.
+type Rewards = dyn FnMut(&Goals<'_>, &mut [f64]) + Send;
+
+/// Function that computes the rewards of relabelled transitions.
+enum RewardSource {
+    Missing,
+    /// The caller computes them of the batch.
+    Caller,
+    Function(Box<Rewards>),
+}
+
+/// Functions that a sampler calls after a gather.
+pub(crate) struct Hooks {
+    rewards: RewardSource,
+    transform: Option<Box<Transform>>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { rewards: RewardSource::Missing, transform: None }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooks")
+    }
+}
+
+/// Goals of the transitions of a batch, relabelled ones and others.
+#[derive(Debug)]
+pub struct Goals<'a> {
+    plan: &'a BatchPlan,
+    arenas: &'a [&'a [u8]],
+    options: &'a Hindsight,
+    /// `"future/"` for the transitions of the future window.
+    prefix: &'static str,
+}
+
+impl Goals<'_> {
+    /// Returns the goal that each transition achieved: that of the observation after it. `[B, ...]`
+    /// or `[B, H, ...]`.
+    pub fn achieved<T: Element>(&self) -> Result<ArrayViewD<'_, T>, BatchError> {
+        self.view("next_", &self.options.achieved)
+    }
+
+    /// Returns the goal that each transition was to achieve, relabelled where that was drawn.
+    pub fn desired<T: Element>(&self) -> Result<ArrayViewD<'_, T>, BatchError> {
+        self.view("", &self.options.desired)
+    }
+
+    /// Returns another column of the same transitions.
+    pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
+        self.view("", key)
+    }
+
+    fn view<T: Element>(&self, of: &str, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
+        let key = format!("{}{of}{key}", self.prefix);
+        column(self.plan, &key, |arena| self.arenas.get(arena).copied())
+    }
+}
+
+impl Sampler {
+    /// Sets the function that computes the rewards of relabelled goals: it gets the goals of a
+    /// batch and one place for each transition, in C order, and fills the places. It is called once
+    /// for a batch, and once more for its future window; only the rewards of relabelled transitions
+    /// are stored. With [`batches`](Self::batches) it runs in the thread that draws ahead.
+    #[must_use]
+    pub fn rewards(
+        mut self,
+        function: impl FnMut(&Goals<'_>, &mut [f64]) + Send + 'static,
+    ) -> Self {
+        self.hooks.rewards = RewardSource::Function(Box::new(function));
+        self
+    }
+
+    /// Leaves the rewards of relabelled transitions as they are stored: the caller computes them of
+    /// the batch, where `relabelled` is set.
+    #[must_use]
+    pub fn rewards_by_caller(mut self) -> Self {
+        self.hooks.rewards = RewardSource::Caller;
+        self
+    }
+
+    /// Sets a function that changes every batch after it was gathered, by a draw or by index, such
+    /// as a normalisation. With [`batches`](Self::batches) it runs in the thread that draws ahead.
+    #[must_use]
+    pub fn transform(
+        mut self,
+        function: impl FnMut(&mut BatchMut<'_, '_>) + Send + 'static,
+    ) -> Self {
+        self.hooks.transform = Some(Box::new(function));
+        self
+    }
+
+    /// Fails if goals are to be relabelled and no function computes their rewards.
+    pub(super) fn check_rewards(&self) -> Result<(), SampleError> {
+        match (&self.hindsight, &self.hooks.rewards) {
+            (Some(_), RewardSource::Missing) => Err(HindsightError::NoRewards.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Relabels goals of batch number `batch`, and computes their rewards.
+    pub(super) fn relabel(
+        &mut self,
+        batch: u64,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+    ) -> Result<(), SampleError> {
+        let Some(hindsight) = &mut self.hindsight else { return Ok(()) };
+        hindsight.relabel(&self.ring, &self.rng, batch, plan, arenas)?;
+        let RewardSource::Function(function) = &mut self.hooks.rewards else { return Ok(()) };
+        for prefix in ["", "future/"] {
+            let Some(places) = rewards_of(plan, prefix) else { continue };
+            let mut rewards = vec![0.0; places];
+            let arenas_now: Vec<&[u8]> = arenas.iter().map(|arena| &**arena).collect();
+            let (arenas_now, options) = (&arenas_now[..], hindsight.options());
+            function(&Goals { plan, arenas: arenas_now, options, prefix }, &mut rewards);
+            hindsight.store_rewards(plan, prefix, &rewards, arenas);
+        }
+        Ok(())
+    }
+
+    /// Calls the transform of the caller, if there is one.
+    pub(super) fn transformed(&mut self, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+        if let Some(transform) = &mut self.hooks.transform {
+            transform(&mut BatchMut::new(plan, arenas));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Transitions of the windows of a batch, for returns.
+
+use ndarray::{ArrayViewD, Axis as NdAxis};
+
+use super::batch::Batch;
+use crate::error::BatchError;
+use crate::returns::{Real, ReturnSteps};
+
+/// Rewards and ends of the windows of a batch, `[B, T]` in C order: history and future in one, so
+/// that `T` is `H + F`, or `1 + F` without a history window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowSteps<T> {
+    steps: usize,
+    rewards: Vec<T>,
+    terminated: Vec<bool>,
+    truncated: Vec<bool>,
+    mask: Vec<bool>,
+}
+
+impl Batch {
+    /// Returns rewards, ends and masks of the windows of this batch, of a column `reward` of one
+    /// `T` a row. All of `reward`, `terminated` and `truncated` need the longest window.
+    pub fn window_steps<T: Real>(&self) -> Result<WindowSteps<T>, BatchError> {
+        let rewards = self.joined::<T>("reward")?;
+        let steps = rewards.len() / self.len().max(1);
+        let all = |key: &str| self.column::<bool>(key).ok();
+        let drawn = || vec![true; self.len()];
+        let mask = match (all("mask"), all("future_mask")) {
+            (None, None) => drawn(),
+            (Some(mask), None) => mask.iter().copied().collect(),
+            (mask, Some(future)) => {
+                let mask = mask.map_or_else(drawn, |mask| mask.iter().copied().collect());
+                let after: Vec<bool> = future.iter().copied().collect();
+                interleaved(self.len(), &mask, &after)
+            }
+        };
+        let (terminated, truncated) = (self.joined("terminated")?, self.joined("truncated")?);
+        Ok(WindowSteps { steps, rewards, terminated, truncated, mask })
+    }
+
+    /// Returns history and future of a column of single numbers, `[B, T]`.
+    fn joined<T: crate::Element + Copy>(&self, key: &str) -> Result<Vec<T>, BatchError> {
+        let flat = |view: ArrayViewD<'_, T>| view.iter().copied().collect::<Vec<T>>();
+        let now = flat(self.column(key)?);
+        let Ok(after) = self.column::<T>(&format!("future/{key}")) else { return Ok(now) };
+        debug_assert_eq!(after.len_of(NdAxis(0)), self.len());
+        Ok(interleaved(self.len(), &now, &flat(after)))
+    }
+}
+
+/// Joins the windows of two arrays, item by item.
+fn interleaved<T: Copy>(items: usize, first: &[T], second: &[T]) -> Vec<T> {
+    let (a, b) = (first.len() / items.max(1), second.len() / items.max(1));
+    let pairs = first.chunks(a.max(1)).zip(second.chunks(b.max(1)));
+    pairs.flat_map(|(first, second)| first.iter().chain(second).copied()).collect()
+}
+
+impl<T: Real> WindowSteps<T> {
+    /// Returns the transitions of a window, `T`.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Returns the places that hold a transition, `[B, T]`.
+    #[must_use]
+    pub fn mask(&self) -> &[bool] {
+        &self.mask
+    }
+
+    /// Returns the transitions with the values of the observations after them, `[B, T]`, for
+    /// [`gae`](crate::gae) and [`lambda_returns`](crate::lambda_returns).
+    #[must_use]
+    pub fn with<'a>(&'a self, next_values: Option<&'a [T]>) -> ReturnSteps<'a, T> {
+        let Self { steps, rewards, terminated, truncated, mask } = self;
+        let (steps, mask) = (*steps, Some(&mask[..]));
+        ReturnSteps { steps, rewards, next_values, terminated, truncated, mask }
+    }
+}

@@ -1,0 +1,136 @@
+"""Hindsight relabelling: how goals are drawn, and the function of their rewards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from backcast._errors import ArgumentError, ArgumentTypeError, SampleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+_Strategy = Literal["future", "final", "episode"]
+
+
+class Hindsight:
+    """Goals in hindsight: some drawn transitions get a goal that their episode achieved (HER).
+
+    Each transition is relabelled with probability ``k / (k + 1)``, independently (Andrychowicz et
+    al., "Hindsight experience replay", NeurIPS 2017). Its desired goal, in all its windows, becomes
+    the achieved goal of a row of its episode, drawn uniformly by the sampler's seed; its reward
+    becomes that of ``reward``. The flags of its end stay.
+
+    Parameters
+    ----------
+    reward : callable
+        ``reward(achieved, desired, info)``: rewards of all transitions of a batch in one call.
+        ``achieved`` are the goals after each transition, ``desired`` those that it was to achieve,
+        ``[B, ...]``, or ``[B, H, ...]`` of windows; ``info`` is the batch. Returns ``[B]``, or
+        ``[B, H]``. ``compute_reward`` of a vectorised goal environment fits. It is called again for
+        the future window. Only rewards of relabelled transitions are stored.
+    strategy : {"future", "final", "episode"}
+        ``"future"``: what this transition or a later one of its episode achieved; ``"final"``: what
+        the last one achieved; ``"episode"``: what any of them achieved whose row is in the ring.
+        The newest row of an episode that still runs counts as its end.
+    k : float, default 4
+        Relabelled transitions for each one that keeps its goal.
+    ratio : float, optional
+        Share of relabelled transitions, 0 to 1, in place of ``k``.
+    achieved, desired : str
+        Observation columns of the goals, of one dtype and shape.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If a number is out of range or the strategy unknown, or ``reward`` is no function.
+    """
+
+    __slots__ = ("achieved", "desired", "ratio", "reward", "strategy")
+
+    def __init__(
+        self,
+        reward: Callable[[NDArray[Any], NDArray[Any], Mapping[str, Any]], ArrayLike],
+        strategy: _Strategy = "future",
+        *,
+        k: float | None = None,
+        ratio: float | None = None,
+        achieved: str = "obs/achieved_goal",
+        desired: str = "obs/desired_goal",
+    ) -> None:
+        if not callable(reward):
+            raise ArgumentTypeError(
+                f"reward is {reward!r}; give a function reward(achieved, desired, info)"
+            )
+        if strategy not in get_args(_Strategy):
+            raise ArgumentError(f'strategy is {strategy!r}; give "future", "final" or "episode"')
+        for what, name in (("achieved", achieved), ("desired", desired)):
+            if not isinstance(name, str):
+                raise ArgumentTypeError(f"{what} is {name!r}; give the name of a column")
+        if k is not None and ratio is not None:
+            raise ArgumentError(f"k={k} and ratio={ratio} say the same; give one of them")
+        if ratio is None:
+            times = 4.0 if k is None else _number(k, "k", "a number from 0 up")
+            if not 0 <= times < float("inf"):
+                raise ArgumentError(f"k is {k}; give a number from 0 up")
+            ratio = times / (times + 1)
+        ratio = _number(ratio, "ratio", "a number from 0 to 1")
+        if not 0 <= ratio <= 1:
+            raise ArgumentError(f"ratio is {ratio}; give a number from 0 to 1")
+        #: Function of the rewards.
+        self.reward = reward
+        #: Rows that new goals are drawn from.
+        self.strategy = strategy
+        #: Share of the transitions that are relabelled.
+        self.ratio = ratio
+        #: Column of the achieved goals.
+        self.achieved = achieved
+        #: Column of the desired goals.
+        self.desired = desired
+
+    def __repr__(self) -> str:
+        """Show the settings."""
+        return (
+            f"Hindsight({self.strategy!r}, ratio={self.ratio:.6g}, achieved={self.achieved!r}, "
+            f"desired={self.desired!r})"
+        )
+
+    def _store_rewards(self, batch: Mapping[str, Any]) -> None:
+        """Store the rewards of relabelled transitions in a batch that a sampler gathered."""
+        relabelled = batch["relabelled"]
+        parts = [(batch, batch.get("mask"))]
+        if "future" in batch:
+            parts.append((batch["future"], batch["future_mask"]))
+        for part, mask in parts:
+            stored = part["reward"]
+            achieved = _column(part, f"next_{self.achieved}")
+            desired = _column(part, self.desired)
+            rewards = np.asarray(self.reward(achieved, desired, part))
+            if rewards.shape != stored.shape:
+                raise SampleError(
+                    f"reward returned {rewards.shape}, and the batch has rewards of "
+                    f"{stored.shape}; return one number for each transition"
+                )
+            places = relabelled
+            if stored.ndim == 2:
+                places = relabelled[:, None] & mask
+            np.copyto(stored, rewards, where=places, casting="same_kind")
+
+
+Hindsight.__module__ = "backcast"
+
+
+def _number(value: object, what: str, wanted: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
+    return float(value)
+
+
+def _column(part: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+    found: Any = part
+    for key in name.split("/"):
+        found = found[key]
+    return found

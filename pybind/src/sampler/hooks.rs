@@ -1,0 +1,68 @@
+//! Functions of the caller that a batch passes through: hindsight's rewards, and a transform.
+
+use backcast_core::{GoalStrategy, Hindsight};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict};
+
+use crate::argument::wrong_type;
+use crate::error::{ErrorClass, Failure};
+
+/// Functions that change a batch after it was gathered, in the thread that receives it.
+#[derive(Debug, Default)]
+pub(crate) struct BatchFunctions {
+    hindsight: Option<Py<PyAny>>,
+    transform: Option<Py<PyAny>>,
+}
+
+impl BatchFunctions {
+    pub(crate) fn new(
+        hindsight: Option<&Bound<'_, PyAny>>,
+        transform: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self, Failure> {
+        if let Some(given) = transform.filter(|given| !given.is_callable()) {
+            return Err(wrong_type(
+                given,
+                "transform",
+                "a function that takes and returns a batch",
+            ));
+        }
+        let kept = |given: Option<&Bound<'_, PyAny>>| given.map(|given| given.clone().unbind());
+        Ok(Self { hindsight: kept(hindsight), transform: kept(transform) })
+    }
+
+    /// Passes a batch that was drawn through the functions, or one that was gathered by index, in
+    /// which no goal is relabelled.
+    pub(crate) fn apply<'py>(
+        &self,
+        batch: Bound<'py, PyDict>,
+        drawn: bool,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let py = batch.py();
+        if let Some(hindsight) = self.hindsight.as_ref().filter(|_| drawn) {
+            hindsight.bind(py).call_method1(intern!(py, "_store_rewards"), (&batch,))?;
+        }
+        let Some(transform) = &self.transform else { return Ok(batch.into_any()) };
+        let changed = transform.bind(py).call1((batch,))?;
+        if changed.is_none() {
+            let message = "transform returned None; return the batch, changed in place or new";
+            return Err(Failure::new(ErrorClass::Sample, message));
+        }
+        Ok(changed)
+    }
+}
+
+/// Reads the settings of a `backcast.Hindsight`.
+pub(crate) fn hindsight_of(given: &Bound<'_, PyAny>) -> Result<Hindsight, Failure> {
+    let py = given.py();
+    let class = py.import(intern!(py, "backcast._hindsight"))?.getattr(intern!(py, "Hindsight"))?;
+    if !given.is_instance(&class)? {
+        return Err(wrong_type(given, "hindsight", "a backcast.Hindsight"));
+    }
+    let strategy: String = given.getattr(intern!(py, "strategy"))?.extract()?;
+    let ratio: f64 = given.getattr(intern!(py, "ratio"))?.extract()?;
+    let [achieved, desired] = ["achieved", "desired"]
+        .map(|name| given.getattr(name).and_then(|name| Ok(name.extract::<String>()?)));
+    let strategy = GoalStrategy::named(&strategy).unwrap_or_default();
+    Ok(Hindsight::new(strategy).ratio(ratio).columns(&achieved?, &desired?))
+}

@@ -1,0 +1,149 @@
+"""Returns over windows, against their definitions in NumPy over the rows that were written."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast import returns as returns_of
+from numpy.typing import NDArray
+
+ENDS = 11
+
+
+def ring(steps: int = 150, dtype: str = "f4") -> bc.ReplayBuffer:
+    """Return a ring of episodes of 11 steps, which end terminated and truncated in turn."""
+    columns = {"obs": "f8", "reward": dtype, "discount": "f4"}
+    buf = bc.ReplayBuffer.create(None, columns, capacity=1_000)
+    rng = np.random.default_rng(5)
+    with buf.writer() as writer:
+        for step in range(steps):
+            over = step % ENDS == ENDS - 1
+            terminated = over and step // ENDS % 2 == 0
+            writer.append(
+                obs=step,
+                reward=rng.normal(),
+                discount=rng.random(),
+                terminated=terminated,
+                truncated=over and not terminated,
+                final_obs=step + 0.5 if over else None,
+            )
+    return buf
+
+
+def value(obs: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sin(obs)
+
+
+def reference(
+    rewards: NDArray[Any],
+    values: NDArray[Any],
+    next_values: NDArray[Any],
+    terminated: NDArray[Any],
+    cut: NDArray[Any],
+    discounts: NDArray[Any],
+    lam: float,
+) -> tuple[list[float], list[float]]:
+    """Return advantages and lambda-returns of one trace as sums over all later transitions."""
+    advantages, mixed = [], []
+    for t in range(len(rewards)):
+        last = next(k for k in range(t, len(rewards)) if cut[k])
+        n_step, advantage, factor, weight = [], 0.0, 1.0, 1.0
+        total = 0.0
+        for k in range(t, last + 1):
+            goes = 0.0 if terminated[k] else discounts[k]
+            total += weight * rewards[k]
+            n_step.append(total + weight * goes * next_values[k])
+            advantage += factor * (rewards[k] + goes * next_values[k] - values[k])
+            weight, factor = weight * goes, factor * goes * lam
+        n = len(n_step)
+        shorter = sum((1 - lam) * lam ** (i) * n_step[i] for i in range(n - 1))
+        mixed.append(shorter + lam ** (n - 1) * n_step[-1])
+        advantages.append(advantage)
+    return advantages, mixed
+
+
+@pytest.mark.parametrize("windows", [(8, 0), (1, 6), (5, 4), (None, 7)])
+@pytest.mark.parametrize("gamma", [0.9, "discount"])
+@pytest.mark.parametrize("lam", [0.0, 0.7, 1.0])
+def test_returns_over_drawn_windows_are_those_of_their_definitions(
+    windows: tuple[int | None, int], gamma: float | Literal["discount"], lam: float
+) -> None:
+    history, future = windows
+    batch = ring().sampler(seed=3, history=history, future=future, copy=True).sample(200)
+    items = len(batch.index)
+
+    def joined(key: str) -> NDArray[Any]:
+        now = batch[key].reshape(items, -1)
+        return np.concatenate([now, batch["future"][key]], axis=1) if future else now
+
+    values, next_values = value(joined("obs")), value(joined("next_obs"))
+    masks: list[Any] = [batch.mask] if history else [np.ones((items, 1), bool)]
+    mask = np.concatenate([*masks, batch.future_mask] if future else masks, axis=1)
+    terminated, truncated = joined("terminated"), joined("truncated")
+    advantages, returns = returns_of.gae(batch, values, next_values, gamma=gamma, lam=lam)
+    mixed = returns_of.lambda_returns(batch, next_values, gamma=gamma, lam=lam)
+    assert advantages.dtype == returns.dtype == mixed.dtype == np.float64
+    discounts = joined("discount") if gamma == "discount" else np.full(mask.shape, gamma)
+    whole = 0
+    for item in range(items):
+        at = np.flatnonzero(mask[item])
+        assert np.array_equal(at, np.arange(at[0], at[-1] + 1))
+        cut = terminated[item, at] | truncated[item, at]
+        cut[-1] = True
+        rows: list[Any] = [
+            array[item, at] for array in (joined("reward"), values, next_values, terminated)
+        ]
+        # Sums in float64, whatever the columns hold.
+        exact = [row if row.dtype == bool else row.astype("f8") for row in rows]
+        rewards, before, after, terminal = exact
+        weights = discounts[item, at].astype("f8")
+        expected = reference(rewards, before, after, terminal, cut, weights, lam)
+        np.testing.assert_allclose(advantages[item, at], expected[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(mixed[item, at], expected[1], rtol=1e-9, atol=1e-9)
+        whole += len(at) == mask.shape[1]
+    np.testing.assert_allclose(returns[mask], (advantages + values)[mask])
+    assert not advantages[~mask].any()
+    assert 0 < whole < items
+    assert (truncated & mask).any()
+    assert (terminated & mask).any()
+
+
+def test_discounted_returns_are_sums_of_rewards_and_keep_their_type() -> None:
+    batch = ring().sampler(seed=1, future=4).sample(64)
+    found = returns_of.discounted(batch, gamma=0.5)
+    assert found.dtype == np.float32
+    assert found.shape == (64, 5)
+    present = np.concatenate([np.ones((64, 1), bool), batch.future_mask], axis=1)
+    rewards = np.concatenate([batch["reward"][:, None], batch["future"]["reward"]], axis=1)
+    sums = (np.where(present, rewards, 0).astype("f8") * 0.5 ** np.arange(5)).sum(axis=1)
+    np.testing.assert_allclose(found[:, 0], sums, rtol=1e-6)
+    values = np.zeros((64, 5), "f4")
+    assert returns_of.gae(batch, values, values, gamma=0.5, lam=0.9).returns.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"gamma": 1.5}, "gamma is 1.5; give 0 to 1"),
+        ({"lam": -0.1}, "lambda is -0.1; give 0 to 1"),
+        ({"gamma": "reward"}, 'gamma is .reward.; give a number, 0 to 1, or "discount"'),
+        ({"values": np.zeros((8, 3))}, r"values is \(8, 3\), and the rewards .* \(8, 4\); give"),
+        ({"next_values": np.zeros(8)}, r"next_values is \(8,\)"),
+        ({"values": np.zeros((8, 4), bool)}, "values is of dtype bool; give floats"),
+    ],
+)
+def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str) -> None:
+    batch = ring().sampler(seed=1, history=4).sample(8)
+    good = {"values": np.zeros((8, 4)), "next_values": np.zeros((8, 4)), "gamma": 0.9, "lam": 0.5}
+    arguments: dict[str, Any] = good | change
+    with pytest.raises(bc.SampleError, match=match):
+        returns_of.gae(batch, **arguments)
+
+
+def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
+    batch = ring().sampler(seed=1, history={"obs": 6, "*": None}).sample(8)
+    with pytest.raises(bc.SampleError, match="give `reward` the longest window"):
+        returns_of.discounted(batch, gamma=0.9)
