@@ -67,7 +67,7 @@ pub use backcast_layout::{
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BatchError, HeldLane, HindsightError, LeaseError, LimitError, LimitedCall,
+    AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError, LimitedCall,
     LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
     RingError, SampleError, SchemaError, WaitError, WriterError,
 };
@@ -94,7 +94,7 @@ pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget,
-    GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec, SamplerState, View,
+    GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec, SamplerState, Selector, View,
     WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};

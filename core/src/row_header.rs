@@ -45,6 +45,13 @@ pub(crate) const PARTS: [Part; 4] = [
     Part { name: "flags", dtype: DType::U32, offset: 20 },
 ];
 
+/// Returns whether a transition starts at row `seq`, by its header and the next one's. Returns
+/// `false` for rows that were overwritten meanwhile.
+pub(crate) fn starts_transition(pair: &[RowHeader], seq: u64) -> bool {
+    let [row, next] = pair else { return false };
+    (row.seq, next.seq) == (seq, seq + 1) && row.flags & FINAL == 0 && next.flags & GAP == 0
+}
+
 impl RowHeader {
     /// Returns the column that stores the headers in a lane's file.
     pub(crate) fn column() -> Result<Column, ColumnError> {

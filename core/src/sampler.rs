@@ -16,6 +16,8 @@ mod pool;
 mod prefetcher;
 mod prioritised;
 mod rng;
+mod selection;
+mod selector;
 mod state;
 mod steps;
 mod window;
@@ -42,6 +44,8 @@ pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 use self::prioritised::PrioritisedDraws;
 pub use self::rng::CounterRng;
+use self::selection::RowSelection;
+pub use self::selector::Selector;
 pub use self::state::SamplerState;
 pub use self::steps::WindowSteps;
 use self::window::{StrideRule, WindowExtent};
@@ -58,8 +62,8 @@ const NAME_CHECKS: u32 = 1024;
 /// Largest batch: items are counted in 32 bits.
 const MAX_BATCH: usize = 1 << 24;
 
-/// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or by
-/// [priority](crate::PriorityOptions).
+/// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or as
+/// a [`Selector`] says.
 ///
 /// Equal seeds on equal data give equal batches, in any process and language. A batch that
 /// is dropped leaves its memory to the next one of the same size, so that a training loop allocates
@@ -76,8 +80,8 @@ pub struct Sampler {
     n_step: Option<NStep>,
     batches: u64,
     eligibility: Eligibility,
-    /// Draws by priority in place of uniform ones.
-    prioritised: Option<Box<PrioritisedDraws>>,
+    /// Chooses rows in place of uniform draws.
+    chosen: Option<Box<RowSelection>>,
     /// Relabels goals in hindsight.
     hindsight: Option<Box<GoalDraws>>,
     hooks: Hooks,
@@ -168,7 +172,7 @@ impl Sampler {
             &self.selection,
             self.extent,
             self.n_step,
-            self.prioritised.is_some(),
+            self.prioritised().is_some(),
         );
         let plan = if self.hindsight.is_some() { plan.with_relabelled() } else { plan };
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
@@ -203,10 +207,10 @@ impl Sampler {
     /// draws.
     #[must_use]
     pub fn state(&self) -> SamplerState {
-        let priorities = self.prioritised.as_ref().map(|prioritised| prioritised.options().clone());
+        let selector = self.chosen.as_ref().map_or(Selector::Uniform, |chosen| chosen.selector());
         let (options, columns) = (self.options, self.columns.clone());
         let hindsight = self.hindsight.as_ref().map(|goals| goals.options().clone());
-        SamplerState::of(SamplerSpec { options, columns, priorities, hindsight }, self.batches)
+        SamplerState::of(SamplerSpec { options, columns, selector, hindsight }, self.batches)
     }
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is
@@ -216,20 +220,30 @@ impl Sampler {
         index: &[i64],
         priorities: &[f64],
     ) -> Result<u64, PriorityError> {
-        let prioritised = self.prioritised.as_mut().ok_or(PriorityError::NotPrioritised)?;
-        prioritised.priorities_mut().update(index, priorities)
+        let table = self.chosen.as_mut().and_then(|chosen| chosen.priorities_mut());
+        table.ok_or(PriorityError::NotPrioritised)?.update(index, priorities)
     }
 
     /// Sets the exponent of the importance weights from the next batch on, 0 to 1.
     pub fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
-        let prioritised = self.prioritised.as_mut().ok_or(PriorityError::NotPrioritised)?;
-        prioritised.set_beta(beta)
+        match self.chosen.as_deref_mut() {
+            Some(RowSelection::Prioritised(prioritised)) => prioritised.set_beta(beta),
+            _ => Err(PriorityError::NotPrioritised),
+        }
     }
 
-    /// Returns how it draws by priority; `None` for uniform draws.
+    /// Returns how it draws in proportion to priorities; `None` for other draws.
     #[must_use]
     pub fn priority_options(&self) -> Option<&PriorityOptions> {
-        self.prioritised.as_ref().map(|prioritised| prioritised.options())
+        self.prioritised().map(PrioritisedDraws::options)
+    }
+
+    /// Returns the draws in proportion to priorities.
+    fn prioritised(&self) -> Option<&PrioritisedDraws> {
+        match self.chosen.as_deref() {
+            Some(RowSelection::Prioritised(prioritised)) => Some(prioritised),
+            _ => None,
+        }
     }
 
     /// Returns the number of rows drawn so far, rows drawn ahead by a thread included.

@@ -24,6 +24,6 @@ pub use self::read::{LeaseError, ReadError};
 pub use self::restore::RestoreError;
 pub use self::returns::ReturnsError;
 pub use self::ring::{ResizeError, RingError};
-pub use self::sample::SampleError;
+pub use self::sample::{BadSelector, SampleError};
 pub use self::schema::SchemaError;
 pub use self::wait::WaitError;

@@ -171,6 +171,22 @@ pub enum SampleError {
         /// Rows published over all lanes.
         rows: u64,
     },
+    /// A selector has fewer transitions than a batch.
+    #[error(
+        "a batch of {wanted} transitions in the order {selector}, and the ring has {available} for \
+         it now; draw fewer at a time, or wait for writers with `wait`"
+    )]
+    TooFew {
+        /// Word for the selector.
+        selector: &'static str,
+        /// Requested transitions.
+        wanted: u64,
+        /// Transitions there are.
+        available: u64,
+    },
+    /// A selector with a setting out of range.
+    #[error(transparent)]
+    BadSelector(#[from] BadSelector),
     /// Writers are so fast, or lanes so short, that every draw is overwritten before it is copied.
     #[error(
         "gave up after {attempts} draws for one item: writers overwrite rows faster than they can \
@@ -292,6 +308,16 @@ pub enum SampleError {
     /// Error of the reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),
+}
+
+/// A setting of a selector that is out of range.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{what}; {remedy}")]
+pub struct BadSelector {
+    /// The setting, its value and the limit.
+    pub what: String,
+    /// What to give instead.
+    pub remedy: &'static str,
 }
 
 fn bad_gamma(gamma: Option<f64>, discounts: bool, n_step: Option<u32>) -> String {

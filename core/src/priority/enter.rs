@@ -8,8 +8,7 @@ use backcast_layout::protocol::Words;
 use backcast_layout::protocol::sum_tree::LeafChange;
 use backcast_layout::{Lane, TableCounters, TableGuard, TableView};
 
-use crate::episode::{FINAL, GAP};
-use crate::row_header::RowHeader;
+use crate::row_header::{RowHeader, starts_transition};
 
 /// Maximum rows whose headers are read at a time.
 const HEADERS: usize = 1024;
@@ -102,11 +101,4 @@ fn read_headers(lane: &Lane, rows: Range<u64>, headers: &mut Vec<RowHeader>) {
     headers.clear();
     headers.resize(usize::try_from(rows.end - rows.start).unwrap_or(0), RowHeader::default());
     RowHeader::read_into(lane, rows.start % lane.slots(), headers);
-}
-
-/// Returns whether a transition starts at row `seq`, by its header and the next one's. Returns
-/// `false` for rows that were overwritten meanwhile.
-fn starts_transition(pair: &[RowHeader], seq: u64) -> bool {
-    let [row, next] = pair else { return false };
-    (row.seq, next.seq) == (seq, seq + 1) && row.flags & FINAL == 0 && next.flags & GAP == 0
 }

@@ -6,6 +6,7 @@ use backcast_layout::Column;
 
 use super::hindsight::Hindsight;
 use super::options::SamplerOptions;
+use super::selector::Selector;
 use super::state::SamplerState;
 use crate::error::SampleError;
 use crate::priority::PriorityOptions;
@@ -124,18 +125,18 @@ fn stands_for(name: &str, column: &str) -> bool {
 }
 
 /// Options of a sampler; the columns that its batches have, all of them with one window, or each
-/// with its own; and how it draws by priority.
+/// with its own; and the selector of its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSpec {
     pub(crate) options: SamplerOptions,
     pub(crate) columns: Option<ColumnWindows>,
-    pub(crate) priorities: Option<PriorityOptions>,
+    pub(crate) selector: Selector,
     pub(crate) hindsight: Option<Hindsight>,
 }
 
 impl From<SamplerOptions> for SamplerSpec {
     fn from(options: SamplerOptions) -> Self {
-        Self { options, columns: None, priorities: None, hindsight: None }
+        Self { options, columns: None, selector: Selector::Uniform, hindsight: None }
     }
 }
 
@@ -153,8 +154,8 @@ impl From<SamplerState> for SamplerSpec {
             stride: state.stride,
             copy: state.copy,
         };
-        let SamplerState { columns, priorities, hindsight, .. } = state;
-        Self { options, columns, priorities, hindsight }
+        let SamplerState { columns, selector, hindsight, .. } = state;
+        Self { options, columns, selector, hindsight }
     }
 }
 
@@ -168,7 +169,13 @@ impl SamplerOptions {
     /// Draws by priority instead of uniformly.
     #[must_use]
     pub fn priority(self, priorities: PriorityOptions) -> SamplerSpec {
-        SamplerSpec { priorities: Some(priorities), ..self.into() }
+        self.selector(Selector::Priority(priorities))
+    }
+
+    /// Selects rows otherwise than uniformly.
+    #[must_use]
+    pub fn selector(self, selector: Selector) -> SamplerSpec {
+        SamplerSpec { selector, ..self.into() }
     }
 
     /// Relabels goals in hindsight.
@@ -189,7 +196,14 @@ impl SamplerSpec {
     /// Draws by priority instead of uniformly.
     #[must_use]
     pub fn priority(mut self, priorities: PriorityOptions) -> Self {
-        self.priorities = Some(priorities);
+        self.selector = Selector::Priority(priorities);
+        self
+    }
+
+    /// Selects rows otherwise than uniformly.
+    #[must_use]
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selector = selector;
         self
     }
 

@@ -14,7 +14,7 @@ use crate::error::SampleError;
 const LOOKS: u32 = 16;
 
 impl Sampler {
-    /// Draws `batch` transitions, with replacement, into a new batch.
+    /// Draws `batch` transitions into a new batch.
     ///
     /// Waits while the ring's rate limiter holds it back, as long as
     /// [`set_timeout`](Self::set_timeout) says.
@@ -102,11 +102,11 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
-        if self.prioritised.is_some() {
-            self.begin_prioritised(plan.batch())?;
+        if self.chosen.is_some() {
+            self.begin_chosen(plan.batch())?;
         }
         let gathered = self.fill(BatchRequest::Draws(self.batches), plan, arenas)?;
-        if let Some(prioritised) = &self.prioritised {
+        if let Some(prioritised) = self.prioritised() {
             prioritised.write_weights(self.batches, plan, arenas);
         }
         self.relabel(self.batches, plan, arenas)?;
@@ -114,19 +114,20 @@ impl Sampler {
         Ok(gathered.attempts)
     }
 
-    /// Begins a batch of draws by priority. A process that was stopped between the look at the rows
-    /// and their entering finds all of them overwritten, and looks again.
-    fn begin_prioritised(&mut self, items: usize) -> Result<(), SampleError> {
-        let Some(prioritised) = &mut self.prioritised else { return Ok(()) };
-        for _ in 0..LOOKS {
-            if prioritised.begin(&mut self.rng, (self.batches, items), &self.eligibility)? {
+    /// Begins a batch of a selector. A process that was stopped between the look at the rows and
+    /// the entering of their priorities finds all of them overwritten, and looks again.
+    fn begin_chosen(&mut self, items: usize) -> Result<(), SampleError> {
+        let Some(chosen) = &mut self.chosen else { return Ok(()) };
+        let looks = if chosen.priorities_mut().is_some() { LOOKS } else { 1 };
+        for _ in 0..looks {
+            if chosen.begin(&mut self.rng, (self.batches, items), &mut self.eligibility)? {
                 return Ok(());
             }
             self.eligibility.refresh();
         }
         Err(match self.eligibility.longest_run() {
-            0 => self.nothing(),
-            _ => SampleError::Outrun { attempts: LOOKS },
+            1.. if looks > 1 => SampleError::Outrun { attempts: LOOKS },
+            _ => self.nothing(),
         })
     }
 

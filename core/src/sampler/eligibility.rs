@@ -11,12 +11,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use backcast_layout::Lanes;
+use backcast_layout::protocol::Words;
 
 pub(crate) use self::ranges::ReadableRanges;
 pub(crate) use self::start_index::StartIndex;
 use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::MAX_RELOCATIONS;
+use crate::row_header::{RowHeader, starts_transition};
 
 /// Rejection-sampling attempts per item before falling back to the start index. A seed's draws
 /// depend on it: later attempts draw from the index.
@@ -110,6 +112,27 @@ impl Eligibility {
     /// Returns whether an attempt of this number can draw nothing at all.
     pub(crate) fn is_empty(&self, attempt: u32) -> bool {
         self.ranges.total() == 0 || (attempt >= MAX_REJECTIONS && self.starts.total() == 0)
+    }
+
+    /// Returns the index of starts. It is up to date if it is [in use](Self::is_indexed).
+    pub(crate) fn starts(&self) -> &StartIndex {
+        &self.starts
+    }
+
+    /// Returns whether a transition starts at a readable row, and with `windows` whether its window
+    /// is eligible too. Without the index it reads the headers of two rows.
+    pub(crate) fn accepts(&self, lane: usize, seq: u64, windows: bool) -> bool {
+        let Some(range) = self.ranges.get(lane) else { return false };
+        if !range.candidates().contains(&seq) {
+            return false;
+        }
+        if windows || self.indexed {
+            return u32::try_from(lane).is_ok_and(|lane| self.starts.contains(lane, seq));
+        }
+        let Some(lane) = self.lanes.get(lane) else { return false };
+        let mut headers = [RowHeader::default(); 2];
+        RowHeader::read_into(&**lane, seq % lane.slots(), &mut headers);
+        starts_transition(&headers, seq)
     }
 
     /// Returns the length of the longest sequence of transitions of one episode. O(rows).

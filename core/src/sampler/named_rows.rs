@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::batch::{Batch, BatchBuffers};
 use super::gather::{BatchRequest, MissingRows};
 use super::plan::{BatchPlan, Source};
+use super::selection::RowSelection;
 use super::{Sampler, check_arenas};
 use crate::error::SampleError;
 
@@ -109,7 +110,8 @@ impl Sampler {
         let lapped_before = self.lapped();
         self.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;
-        if let (Some(prioritised), BatchRequest::Rows(index, _)) = (&mut self.prioritised, request)
+        if let (Some(RowSelection::Prioritised(prioritised)), BatchRequest::Rows(index, _)) =
+            (self.chosen.as_deref_mut(), request)
         {
             prioritised.look_up(index);
             prioritised.write_weights(self.batches, plan, arenas);

@@ -11,8 +11,8 @@ use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
 use super::options::{Boundary, SamplerOptions};
 use super::plan::{NStep, Summed};
-use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
+use super::selection::RowSelection;
 use super::window::{StrideRule, WindowExtent};
 use super::{NAME_CHECKS, Sampler};
 use crate::error::SampleError;
@@ -35,7 +35,7 @@ impl Ring {
 impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
-        let SamplerSpec { options, columns, priorities, hindsight } = spec;
+        let SamplerSpec { options, columns, selector, hindsight } = spec;
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
         let (history, future) = (if empty { 0 } else { longest }, options.future);
@@ -70,12 +70,12 @@ impl Sampler {
             Ok::<_, SampleError>(Box::new(GoalDraws::new(of, columns)))
         });
         let goals = goals.transpose()?;
-        let prioritised = priorities.map(|of| PrioritisedDraws::open(ring, of, &selection));
-        let prioritised = prioritised.transpose()?.map(Box::new);
+        let windows = boundary != Boundary::Mask || !rule.is_all();
+        let chosen = RowSelection::open(ring, selector, &selection, windows)?.map(Box::new);
         let slot = ring.store().claim_reader()?;
         let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
-            prioritised,
+            chosen,
             hindsight: goals,
             hooks: Hooks::default(),
             gate: DrawGate::of(ring.store(), number)?,

@@ -3,7 +3,7 @@
 use super::columns::{ColumnWindows, SamplerSpec};
 use super::hindsight::Hindsight;
 use super::options::Boundary;
-use crate::priority::PriorityOptions;
+use super::selector::Selector;
 
 /// State of a sampler. Together with the data it determines the next batches.
 ///
@@ -52,9 +52,9 @@ pub struct SamplerState {
     pub copy: bool,
     /// The columns of a batch and the window of each; `None`: all columns have the history window.
     pub columns: Option<ColumnWindows>,
-    /// Settings of draws by priority; `None` for uniform draws. The priorities themselves are data,
-    /// in the table that the options name.
-    pub priorities: Option<PriorityOptions>,
+    /// Selector of the rows. Priorities and claims of a table are data, in the table that the
+    /// selector names.
+    pub selector: Selector,
     /// Goals that are relabelled in hindsight. The function of their rewards is no part of a state.
     pub hindsight: Option<Hindsight>,
 }
@@ -74,7 +74,7 @@ impl SamplerState {
             stride: options.stride,
             copy: options.copy,
             columns: spec.columns,
-            priorities: spec.priorities,
+            selector: spec.selector,
             hindsight: spec.hindsight,
         }
     }

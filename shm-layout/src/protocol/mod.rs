@@ -9,10 +9,11 @@
 //! - [`relocate`]: a lane that is relocated to a larger file loses no row;
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
 //! - [`limit`]: two processes count against each other and wait for each other's counts;
-//! - [`sum_tree`]: draws in proportion to priorities, beside updates.
+//! - [`sum_tree`]: draws in proportion to priorities, beside updates. [`mod@extremes`] reads it too.
 
 #![forbid(unsafe_code)]
 
+pub mod extremes;
 pub mod limit;
 mod mapped;
 pub mod notify;

@@ -18,6 +18,7 @@ use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::mapping::{Access, Mapping};
 use crate::os::{files, lock_holders, space};
+use crate::protocol::extremes::{Extreme, extremes};
 use crate::protocol::sum_tree::{self, Descent, FAN_OUT, LeafChange};
 use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
@@ -294,6 +295,17 @@ impl TableView {
     #[must_use]
     pub fn counters(&self) -> TableCounters {
         self.memory.counters()
+    }
+
+    /// Returns up to `want` leaves that `accepts` takes, the largest or the smallest first; see
+    /// [`extremes`](fn@extremes).
+    pub fn extremes(
+        &self,
+        extreme: Extreme,
+        want: usize,
+        accepts: impl FnMut(usize) -> bool,
+    ) -> Vec<usize> {
+        extremes(&*self.memory, &self.memory.shape.tree, extreme, want, accepts)
     }
 
     /// Takes draws down to their leaves.

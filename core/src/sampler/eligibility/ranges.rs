@@ -36,6 +36,11 @@ impl LaneRange {
         &self.rows
     }
 
+    /// Returns the rows that may start a transition: all readable ones but the newest.
+    pub(crate) fn candidates(&self) -> Range<u64> {
+        self.rows.start..self.rows.end.saturating_sub(1).max(self.rows.start)
+    }
+
     /// Returns the slot of a readable row in a lane of `slots` slots. The slot is below `slots`
     /// even if the lane had another number of slots when the range was read.
     #[inline]
@@ -138,6 +143,16 @@ impl ReadableRanges {
     /// Iterates over the readable rows of every lane.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> + Clone {
         self.lanes.iter().map(|range| &range.rows)
+    }
+
+    /// Returns the number of lanes.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Iterates over the rows of every lane that may start a transition.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = Range<u64>> + Clone {
+        self.lanes.iter().map(LaneRange::candidates)
     }
 
     /// Returns the lane and the row of the n-th candidate.

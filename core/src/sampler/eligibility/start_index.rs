@@ -113,6 +113,22 @@ impl StartIndex {
         Some((u32::try_from(lane).ok()?, row))
     }
 
+    /// Returns the number of starts in a lane.
+    pub(crate) fn count_in(&self, lane: usize) -> u64 {
+        self.lanes.get(lane).map_or(0, LaneStarts::count)
+    }
+
+    /// Returns the n-th start of a lane.
+    pub(crate) fn nth_in(&self, lane: usize, n: u64) -> Option<u64> {
+        self.lanes.get(lane)?.nth(n)
+    }
+
+    /// Iterates over the intervals of starts, with their lanes.
+    pub(crate) fn intervals(&self) -> impl Iterator<Item = (usize, &Range<u64>)> + Clone {
+        let lanes = self.lanes.iter().enumerate();
+        lanes.flat_map(|(lane, starts)| starts.intervals.iter().map(move |of| (lane, &of.rows)))
+    }
+
     /// Returns whether a row is a start.
     pub(crate) fn contains(&self, lane: u32, row: u64) -> bool {
         self.lanes.get(lane as usize).is_some_and(|lane| lane.contains(row))

@@ -195,9 +195,9 @@ impl Sampler {
             if self.eligibility.is_empty(attempt) {
                 return Err(self.nothing().into());
             }
-            let Self { eligibility, rng, prioritised, .. } = self;
-            let drawn = match prioritised {
-                Some(prioritised) => prioritised.candidate(rng, batch, item, attempt),
+            let Self { eligibility, rng, chosen, .. } = self;
+            let drawn = match chosen {
+                Some(chosen) => chosen.candidate(rng, eligibility, (batch, item), attempt)?,
                 None => eligibility.candidate(rng, batch, number(item), attempt),
             };
             let Some(drawn) = drawn else { continue };

@@ -25,16 +25,16 @@ impl Sampler {
             return;
         }
         let (mut drawn, mut attempts) = ([NO_DRAW; MICRO_BATCH], [0; MICRO_BATCH]);
-        let Self { eligibility, rng, extent, prioritised, .. } = self;
+        let Self { eligibility, rng, extent, chosen, .. } = self;
         let ranges = eligibility.ranges();
         let older_than = |lane: usize, seq: u64| {
             let range = ranges.get(lane).filter(|range| range.rows().contains(&seq))?;
             Some((lane, seq - range.rows().start))
         };
-        match (context.request, prioritised) {
-            (BatchRequest::Draws(_), Some(prioritised)) => {
+        match (context.request, chosen) {
+            (BatchRequest::Draws(_), Some(chosen)) => {
                 for (drawn, item) in drawn.iter_mut().zip(items.clone()) {
-                    let row = prioritised.first_draw(item);
+                    let row = chosen.first_draw(item);
                     *drawn = row.and_then(|(lane, seq)| older_than(lane, seq)).unwrap_or(NO_DRAW);
                 }
             }

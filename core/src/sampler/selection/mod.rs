@@ -1,0 +1,129 @@
+//! Rows of a batch that are chosen otherwise than uniformly.
+//!
+//! A choice offers a row for each item before the gather begins. If a row turns out to be no
+//! transition, or is overwritten meanwhile, it offers another one for the item.
+
+mod extremes;
+mod ordered;
+mod row_order;
+mod weighted;
+
+use self::extremes::ExtremeRows;
+use self::ordered::OrderedRows;
+use self::weighted::WeightedRows;
+use super::columns::SelectedColumns;
+use super::eligibility::{Candidate, Eligibility};
+use super::prioritised::PrioritisedDraws;
+use super::rng::CounterRng;
+use super::selector::Selector;
+use crate::error::SampleError;
+use crate::priority::Priorities;
+use crate::ring::Ring;
+
+/// State of a selector other than the uniform one.
+#[derive(Debug)]
+pub(super) enum RowSelection {
+    Prioritised(PrioritisedDraws),
+    Extreme(ExtremeRows),
+    Ordered(OrderedRows),
+    Weighted(WeightedRows),
+}
+
+impl RowSelection {
+    /// Opens what a selector needs. Returns `None` for uniform draws. `windows`: whether some
+    /// transitions are left out for their windows, so that these are checked before rows are ranked.
+    pub(super) fn open(
+        ring: &Ring,
+        selector: Selector,
+        columns: &SelectedColumns,
+        windows: bool,
+    ) -> Result<Option<Self>, SampleError> {
+        selector.check(ring)?;
+        Ok(Some(match selector {
+            Selector::Uniform => return Ok(None),
+            Selector::Priority(options) => {
+                Self::Prioritised(PrioritisedDraws::open(ring, options, columns)?)
+            }
+            Selector::LargestPriority(_) | Selector::SmallestPriority(_) => {
+                Self::Extreme(ExtremeRows::open(ring, selector, windows)?)
+            }
+            Selector::Fifo | Selector::Lifo => Self::Ordered(OrderedRows::new(selector, windows)),
+            Selector::Recency { .. } | Selector::Lanes(_) | Selector::LaneStrata => {
+                Self::Weighted(WeightedRows::new(selector))
+            }
+        }))
+    }
+
+    /// Returns the selector that it was opened for, with later changes.
+    pub(super) fn selector(&self) -> Selector {
+        match self {
+            Self::Prioritised(of) => Selector::Priority(of.options().clone()),
+            Self::Extreme(of) => of.selector().clone(),
+            Self::Ordered(of) => of.selector().clone(),
+            Self::Weighted(of) => of.selector().clone(),
+        }
+    }
+
+    /// Returns the table of priorities, if it has one.
+    pub(super) fn priorities_mut(&mut self) -> Option<&mut Priorities> {
+        match self {
+            Self::Prioritised(of) => Some(of.priorities_mut()),
+            Self::Extreme(of) => Some(of.priorities_mut()),
+            Self::Ordered(_) | Self::Weighted(_) => None,
+        }
+    }
+
+    /// Chooses a row for every item of batch number `batch`. Returns `false` if there is nothing to
+    /// choose from.
+    pub(super) fn begin(
+        &mut self,
+        rng: &mut CounterRng,
+        (batch, items): (u64, usize),
+        eligibility: &mut Eligibility,
+    ) -> Result<bool, SampleError> {
+        match self {
+            Self::Prioritised(of) => of.begin(rng, (batch, items), eligibility),
+            Self::Extreme(of) => of.begin(items, eligibility),
+            Self::Ordered(of) => of.begin(items, eligibility),
+            Self::Weighted(of) => Ok(of.begin(rng, (batch, items), eligibility)),
+        }
+    }
+
+    /// Returns lane and row that were chosen for an item, if there was one.
+    pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
+        match self {
+            Self::Prioritised(of) => of.first_draw(item),
+            Self::Extreme(of) => of.first_draw(item),
+            Self::Ordered(of) => of.first_draw(item),
+            Self::Weighted(of) => of.first_draw(item),
+        }
+    }
+
+    /// Returns the row that an attempt offers for an item, or `None` if the next attempt has to.
+    pub(super) fn candidate(
+        &mut self,
+        rng: &CounterRng,
+        eligibility: &Eligibility,
+        (batch, item): (u64, usize),
+        attempt: u32,
+    ) -> Result<Option<Candidate>, SampleError> {
+        let found = match self {
+            Self::Prioritised(of) => return Ok(of.candidate(rng, batch, item, attempt)),
+            Self::Weighted(of) => of.candidate(rng, eligibility, (batch, item), attempt),
+            Self::Extreme(of) => Some(of.next(item, eligibility)?),
+            Self::Ordered(of) => Some(of.next(item, eligibility)?),
+        };
+        let candidate = |(lane, seq)| Some(Candidate { attempt, lane: lane_number(lane)?, seq });
+        Ok(found.and_then(candidate))
+    }
+}
+
+fn lane_number(lane: usize) -> Option<u32> {
+    u32::try_from(lane).ok()
+}
+
+/// Returns the error of a selector that has fewer transitions than a batch.
+fn too_few(selector: &Selector, wanted: usize, available: usize) -> SampleError {
+    let selector = selector.as_str();
+    SampleError::TooFew { selector, wanted: wanted as u64, available: available as u64 }
+}

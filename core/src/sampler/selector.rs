@@ -1,0 +1,127 @@
+//! Selectors: which transitions a sampler draws, and in which order.
+
+use std::fmt;
+
+use crate::error::BadSelector;
+use crate::priority::PriorityOptions;
+use crate::ring::Ring;
+
+/// Chooses the transitions of a batch.
+///
+/// ```
+/// use backcast_core::{
+///     DType, Ring, RingOptions, SamplerOptions, Schema, Selector, StepColumns, WriterOptions,
+/// };
+///
+/// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// for t in 0..50_u8 {
+///     let obs = [f32::from(t)];
+///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+/// }
+/// let mut newest = ring.sampler(SamplerOptions::seeded(7).selector(Selector::Lifo))?;
+/// assert_eq!(newest.sample(3)?.index(), [48, 47, 46]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Selector {
+    /// Uniform over all transitions, with replacement.
+    #[default]
+    Uniform,
+    /// In proportion to priorities, with replacement.
+    Priority(PriorityOptions),
+    /// The `B` transitions of largest priority, largest first. Of equal ones the order is fixed and
+    /// has no meaning. O(rows) a batch where priorities are alike, far less where few stand out.
+    /// Exponent, eps and name of the table count, not the importance weights.
+    LargestPriority(PriorityOptions),
+    /// The `B` transitions of smallest priority, smallest first; see
+    /// [`LargestPriority`](Self::LargestPriority).
+    SmallestPriority(PriorityOptions),
+    /// The `B` oldest transitions, oldest first. Lanes take turns: the oldest of each, then the
+    /// next of each.
+    Fifo,
+    /// The `B` newest transitions, newest first. Lanes take turns.
+    Lifo,
+    /// With replacement, in proportion to `0.5 ^ (age / half_life)`, where `age` counts the newer
+    /// rows of the same lane.
+    Recency {
+        /// Rows over which the weight halves, above 0.
+        half_life: f64,
+    },
+    /// With replacement: a lane in proportion to its weight, among lanes with transitions, then a
+    /// transition of it uniformly. One weight for each lane, from 0 up, one of them above 0.
+    Lanes(Vec<f64>),
+    /// With replacement: every lane with transitions in turn, from batch to batch, then a
+    /// transition of it uniformly.
+    LaneStrata,
+}
+
+impl Selector {
+    /// Returns the word for it in Python and on the command line.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Priority(_) => "priority",
+            Self::LargestPriority(_) => "max_priority",
+            Self::SmallestPriority(_) => "min_priority",
+            Self::Fifo => "fifo",
+            Self::Lifo => "lifo",
+            Self::Recency { .. } => "recency",
+            Self::Lanes(_) => "lane_weights",
+            Self::LaneStrata => "lane_strata",
+        }
+    }
+
+    /// Returns the settings of its priorities, if it has any.
+    #[must_use]
+    pub fn priorities(&self) -> Option<&PriorityOptions> {
+        match self {
+            Self::Priority(options)
+            | Self::LargestPriority(options)
+            | Self::SmallestPriority(options) => Some(options),
+            _ => None,
+        }
+    }
+
+    /// Refuses settings out of range.
+    pub(crate) fn check(&self, ring: &Ring) -> Result<(), BadSelector> {
+        let refuse = |what, remedy| Err(BadSelector { what, remedy });
+        match self {
+            Self::Recency { half_life } if !(half_life.is_finite() && *half_life > 0.0) => refuse(
+                format!("half_life is {half_life}, and it is a number of rows above 0"),
+                "give the rows over which a transition's weight halves, such as 10_000",
+            ),
+            Self::Lanes(weights) if weights.len() != ring.lanes() as usize => refuse(
+                format!("{} lane weights for {} lanes", weights.len(), ring.lanes()),
+                "give one weight for each lane",
+            ),
+            Self::Lanes(weights) => {
+                let bad = |weight: &f64| !(weight.is_finite() && *weight >= 0.0);
+                if let Some((lane, weight)) = weights.iter().enumerate().find(|(_, w)| bad(w)) {
+                    return refuse(
+                        format!("the weight of lane {lane} is {weight}, and weights are from 0 up"),
+                        "give finite numbers from 0 up",
+                    );
+                }
+                let sum: f64 = weights.iter().sum();
+                if sum > 0.0 && sum.is_finite() {
+                    return Ok(());
+                }
+                refuse(
+                    format!("the lane weights add up to {sum}, and no lane can be drawn by them"),
+                    "give one of them a number above 0, and none a huge one",
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

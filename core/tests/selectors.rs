@@ -1,0 +1,372 @@
+//! Selectors against models slow enough to be obviously right, and their probabilities.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use backcast_core::{
+    AutoresetMode, Boundary, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
+    SamplerOptions, SamplerSpec, Schema, Selector, StepColumns, Writer, WriterOptions,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const LANES: usize = 3;
+
+/// A ring of three lanes, and the rows of each: whether an episode ends there, and whether the row
+/// is FINAL.
+struct Model {
+    ring: Ring,
+    writers: Vec<Writer>,
+    /// Of every lane, whether a transition starts at its rows.
+    starts: Vec<Vec<bool>>,
+    ended: Vec<bool>,
+}
+
+impl Model {
+    fn new(capacity: u64) -> Result<Self, Box<dyn Error>> {
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build()?;
+        let options = RingOptions::with_capacity(capacity).lanes(LANES as u32);
+        let ring = Ring::heap(&schema, options)?;
+        let writer = || ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep));
+        let writers = (0..LANES).map(|_| writer()).collect::<Result<_, _>>()?;
+        Ok(Self { ring, writers, starts: vec![Vec::new(); LANES], ended: vec![false; LANES] })
+    }
+
+    fn append(&mut self, lane: usize, ends: bool) -> Result<(), Box<dyn Error>> {
+        let (obs, schema) = ([self.starts[lane].len() as u64], self.ring.schema().clone());
+        // The row after an end is FINAL, and its flags are dropped.
+        let (is_final, ends) = (self.ended[lane], ends && !self.ended[lane]);
+        let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+        self.writers[lane].append(&columns.step(&[ends], &[false])?)?;
+        self.starts[lane].push(!is_final);
+        self.ended[lane] = ends;
+        Ok(())
+    }
+
+    /// Returns the transitions that the ring holds, in the order of lanes and rows.
+    fn transitions(&self) -> Vec<(usize, u64)> {
+        let kept = usize::try_from(self.ring.lane_capacity()).unwrap();
+        let mut all = Vec::new();
+        for (lane, starts) in self.starts.iter().enumerate() {
+            let end = starts.len().saturating_sub(1);
+            let rows = starts.len().saturating_sub(kept)..end;
+            all.extend(rows.filter(|row| starts[*row]).map(|row| (lane, row as u64)));
+        }
+        all
+    }
+
+    /// Returns the first readable row of a lane, and one past the last.
+    fn readable(&self, lane: usize) -> (u64, u64) {
+        let (end, kept) = (self.starts[lane].len() as u64, self.ring.lane_capacity());
+        (end.saturating_sub(kept), end)
+    }
+
+    fn sample(&self, seed: u64, spec: Selector, batch: usize) -> Result<Vec<(usize, u64)>, SampleError> {
+        let mut sampler = self.ring.sampler(SamplerOptions::seeded(seed).selector(spec))?;
+        Ok(rows(&sampler.sample(batch)?.index()))
+    }
+}
+
+fn rows(index: &[i64]) -> Vec<(usize, u64)> {
+    index.iter().map(|i| (RowIndex(*i).lane() as usize, RowIndex(*i).seq())).collect()
+}
+
+fn by_priority() -> PriorityOptions {
+    PriorityOptions::exponent(1.0).eps(0.0)
+}
+
+/// Returns the statistic of a chi-square test.
+fn chi_square<K: Ord>(counts: &BTreeMap<K, u64>, expected: &BTreeMap<K, f64>) -> f64 {
+    assert!(counts.keys().all(|key| expected.contains_key(key)), "a row that cannot be drawn");
+    let of = |(key, expected): (&K, &f64)| {
+        let count = counts.get(key).copied().unwrap_or(0) as f64;
+        (count - expected).powi(2) / expected
+    };
+    expected.iter().map(of).sum()
+}
+
+/// Returns the value that a chi-square statistic of `df` degrees of freedom exceeds with
+/// probability 1e-4 (Wilson and Hilferty, 1931).
+fn threshold(df: f64) -> f64 {
+    let c = 2.0 / (9.0 * df);
+    df * (1.0 - c + 3.719 * c.sqrt()).powi(3)
+}
+
+#[test]
+fn orders_are_those_of_a_plain_list() -> Result<(), Box<dyn Error>> {
+    let mut checked = 0;
+    let cases = backcast_budget::cases(10_000);
+    for case in 0.. {
+        let mut dice = StdRng::seed_from_u64(case);
+        let mut model = Model::new(3 * dice.random_range(4..40))?;
+        let mut sampler = model.ring.sampler(SamplerOptions::seeded(case).priority(by_priority()))?;
+        let mut priorities: BTreeMap<(usize, u64), f64> = BTreeMap::new();
+        let mut most = 1.0_f64;
+        for _ in 0..dice.random_range(1..12) {
+            for _ in 0..dice.random_range(0..40) {
+                model.append(dice.random_range(0..LANES), dice.random_range(0..5) == 0)?;
+            }
+            let transitions = model.transitions();
+            if transitions.is_empty() {
+                continue;
+            }
+            // What entered before this update has the largest priority of that time.
+            sampler.update_priorities(&[], &[])?;
+            for row in &transitions {
+                priorities.entry(*row).or_insert(most);
+            }
+            let updated: Vec<_> =
+                transitions.iter().filter(|_| dice.random_range(0..3) == 0).copied().collect();
+            let index: Vec<i64> =
+                updated.iter().map(|(lane, seq)| RowIndex::new(*lane as u32, *seq).0).collect();
+            let values: Vec<f64> =
+                updated.iter().map(|_| f64::from(dice.random_range(1..6_u32))).collect();
+            assert_eq!(sampler.update_priorities(&index, &values)?, 0);
+            for (row, value) in updated.iter().zip(&values) {
+                priorities.insert(*row, *value);
+                most = most.max(*value);
+            }
+            let oldest = |(lane, seq): &(usize, u64)| seq - model.readable(*lane).0;
+            let age = |(lane, seq): &(usize, u64)| model.readable(*lane).1 - seq;
+            let priority = |row: &(usize, u64)| priorities[row];
+            let all = transitions.len();
+            let batch = dice.random_range(1..=all);
+            let check = |selector: Selector, rank: &dyn Fn(&(usize, u64)) -> f64| {
+                let drawn = model.sample(case, selector.clone(), batch).unwrap();
+                let mut ranks: Vec<f64> = transitions.iter().map(rank).collect();
+                ranks.sort_by(f64::total_cmp);
+                let found: Vec<f64> = drawn.iter().map(rank).collect();
+                assert_eq!(found, ranks[..batch], "{selector}, case {case}");
+                let mut distinct = drawn.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                assert_eq!(distinct.len(), batch, "{selector}, case {case}");
+                assert!(distinct.iter().all(|row| transitions.contains(row)));
+                let more = model.sample(case, selector.clone(), all + 1).unwrap_err();
+                let few = matches!(more, SampleError::TooFew { available, .. }
+                    if available == all as u64);
+                assert!(few, "{selector}: {more}");
+            };
+            check(Selector::Fifo, &|row| oldest(row) as f64);
+            check(Selector::Lifo, &|row| age(row) as f64);
+            check(Selector::LargestPriority(by_priority()), &|row| -priority(row));
+            check(Selector::SmallestPriority(by_priority()), &priority);
+            checked += 4;
+        }
+        if checked >= cases {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn orders_keep_whole_windows_only_where_the_boundary_asks() -> Result<(), Box<dyn Error>> {
+    let mut model = Model::new(300)?;
+    for row in 0..90 {
+        for lane in 0..LANES {
+            model.append(lane, row % 7 == 6)?;
+        }
+    }
+    for selector in [
+        Selector::Fifo,
+        Selector::Lifo,
+        Selector::LargestPriority(by_priority()),
+        Selector::Recency { half_life: 5.0 },
+        Selector::Lanes(vec![1.0, 2.0, 0.0]),
+        Selector::LaneStrata,
+    ] {
+        let options = SamplerOptions::seeded(1).history(4).boundary(Boundary::Reject);
+        let mut sampler = model.ring.sampler(options.selector(selector.clone()))?;
+        for _ in 0..3 {
+            let batch = sampler.sample(40)?;
+            assert!(batch.column::<bool>("mask")?.iter().all(|mask| *mask), "{selector}");
+        }
+    }
+    Ok(())
+}
+
+/// Draws from a ring whose lanes have 20, 60 and 10 rows, every fifth of them FINAL.
+fn uneven() -> Result<Model, Box<dyn Error>> {
+    let mut model = Model::new(300)?;
+    for (lane, rows) in [20, 60, 10].into_iter().enumerate() {
+        for row in 0..rows {
+            model.append(lane, row % 5 == 3)?;
+        }
+    }
+    Ok(model)
+}
+
+/// Counts the rows of many batches, and compares them with weights of transitions.
+fn statistic(
+    model: &Model,
+    spec: &dyn Fn(u64) -> SamplerSpec,
+    weight: &dyn Fn(usize, u64) -> f64,
+    seeds: u64,
+) -> Result<(f64, f64), Box<dyn Error>> {
+    let mut counts = BTreeMap::new();
+    for seed in 0..seeds {
+        let mut sampler = model.ring.sampler(spec(seed))?;
+        for _ in 0..10 {
+            for row in rows(&sampler.sample(100)?.index()) {
+                *counts.entry(row).or_insert(0) += 1;
+            }
+        }
+    }
+    let total: f64 = model.transitions().iter().map(|(lane, seq)| weight(*lane, *seq)).sum();
+    let draws = (seeds * 1_000) as f64;
+    let weights = model.transitions().into_iter().map(|row| (row, weight(row.0, row.1)));
+    let expected: BTreeMap<_, _> =
+        weights.filter(|(_, w)| *w > 0.0).map(|(row, w)| (row, draws * w / total)).collect();
+    Ok((chi_square(&counts, &expected), threshold(expected.len() as f64 - 1.0)))
+}
+
+/// Every statistic stays below the threshold of p = 1e-4, and that of weights that are a little
+/// wrong does not.
+#[test]
+fn weighted_draws_match_their_probabilities() -> Result<(), Box<dyn Error>> {
+    let model = uneven()?;
+    let count = |lane: usize| model.transitions().iter().filter(|row| row.0 == lane).count() as f64;
+    let age = |lane: usize, seq: u64| (model.readable(lane).1 - 1 - seq) as f64;
+    let weights = [1.0, 3.0, 6.0];
+    let recency = |half_life: f64| move |seed| {
+        SamplerOptions::seeded(seed).selector(Selector::Recency { half_life })
+    };
+    let lanes = |seed| SamplerOptions::seeded(seed).selector(Selector::Lanes(weights.to_vec()));
+    let strata = |seed| SamplerOptions::seeded(seed).selector(Selector::LaneStrata);
+    let uniform = |seed| SamplerSpec::from(SamplerOptions::seeded(seed));
+    type Case<'a> = (&'a str, &'a dyn Fn(u64) -> SamplerSpec, &'a dyn Fn(usize, u64) -> f64, bool);
+    let cases: [Case<'_>; 10] = [
+        ("uniform", &uniform, &|_, _| 1.0, true),
+        ("uniform over lanes", &uniform, &|lane, _| 1.0 / count(lane), false),
+        ("recency 8", &recency(8.0), &|lane, seq| 0.5_f64.powf(age(lane, seq) / 8.0), true),
+        ("recency 8 is not 7", &recency(8.0), &|l, s| 0.5_f64.powf(age(l, s) / 7.0), false),
+        ("recency 0.5", &recency(0.5), &|lane, seq| 0.5_f64.powf(age(lane, seq) / 0.5), true),
+        ("recency 1e9", &recency(1e9), &|_, _| 1.0, true),
+        ("lanes", &lanes, &|lane, _| weights[lane] / count(lane), true),
+        ("lanes by row", &lanes, &|lane, _| weights[lane], false),
+        ("strata", &strata, &|lane, _| 1.0 / count(lane), true),
+        ("strata by row", &strata, &|_, _| 1.0, false),
+    ];
+    for (name, spec, weight, right) in cases {
+        // Expected counts below 1e-3 make the statistic meaningless, so they are left out.
+        let weight = |lane: usize, seq: u64| {
+            let w = weight(lane, seq);
+            if name == "recency 0.5" && age(lane, seq) > 12.0 { 0.0 } else { w }
+        };
+        let seeds = if name == "recency 0.5" { 0 } else { 30 };
+        if seeds == 0 {
+            continue;
+        }
+        let (found, limit) = statistic(&model, spec, &weight, seeds)?;
+        assert_eq!(found < limit, right, "{name}: chi-square {found:.1}, limit {limit:.1}");
+    }
+    Ok(())
+}
+
+/// Lanes in turn: batches of 10 over three lanes hold 3 or 4 of each, and 30 in a row 100 of each.
+#[test]
+fn strata_are_exact() -> Result<(), Box<dyn Error>> {
+    let model = uneven()?;
+    let options = SamplerOptions::seeded(5).selector(Selector::LaneStrata);
+    let mut sampler = model.ring.sampler(options)?;
+    let mut totals = [0; LANES];
+    for _ in 0..30 {
+        let mut counts = [0; LANES];
+        for (lane, _) in rows(&sampler.sample(10)?.index()) {
+            counts[lane] += 1;
+            totals[lane] += 1;
+        }
+        assert!(counts.iter().all(|count| (3..=4).contains(count)), "{counts:?}");
+    }
+    assert_eq!(totals, [100; LANES]);
+    Ok(())
+}
+
+/// The index of starts takes over where nearly all rows are rejected, with the same probabilities.
+#[test]
+fn rare_transitions_are_drawn_by_their_weights() -> Result<(), Box<dyn Error>> {
+    let mut model = Model::new(3_000)?;
+    for row in 0..900 {
+        for lane in 0..2 {
+            model.append(lane, row % 450 < 440 && row % 2 == 0)?;
+        }
+    }
+    // Whole windows exist only in the few rows at the end of every 450.
+    let spec = |selector: Selector| {
+        move |seed| {
+            let options = SamplerOptions::seeded(seed).history(6).boundary(Boundary::Reject);
+            options.selector(selector.clone())
+        }
+    };
+    let mut all = model.ring.sampler(
+        SamplerOptions::seeded(0).history(6).boundary(Boundary::Reject).selector(Selector::Lifo),
+    )?;
+    let SampleError::TooFew { available, .. } = all.sample(1_000).unwrap_err() else {
+        panic!("there are few windows");
+    };
+    let windows = rows(&all.sample(usize::try_from(available)?)?.index());
+    let eligible = |lane: usize, seq: u64| windows.contains(&(lane, seq));
+    let age = |lane: usize, seq: u64| (model.readable(lane).1 - 1 - seq) as f64;
+    let by_age = |l: usize, s: u64| {
+        if eligible(l, s) { 0.5_f64.powf(age(l, s) / 400.0) } else { 0.0 }
+    };
+    let wrong = |l: usize, s: u64| if eligible(l, s) { 1.0 } else { 0.0 };
+    let recency = spec(Selector::Recency { half_life: 400.0 });
+    let (found, limit) = statistic(&model, &recency, &by_age, 10)?;
+    assert!(found < limit, "chi-square {found:.1}, limit {limit:.1}");
+    let (found, limit) = statistic(&model, &recency, &wrong, 10)?;
+    assert!(found > limit, "chi-square {found:.1}, limit {limit:.1}");
+    let lanes = spec(Selector::Lanes(vec![1.0, 3.0, 5.0]));
+    let by_lane = |l: usize, s: u64| if eligible(l, s) { [1.0, 3.0, 0.0][l] } else { 0.0 };
+    let (found, limit) = statistic(&model, &lanes, &by_lane, 10)?;
+    assert!(found < limit, "chi-square {found:.1}, limit {limit:.1}");
+    // Weights of rows that are very old do not vanish.
+    let mut old = model.ring.sampler(spec(Selector::Recency { half_life: 0.01 })(1))?;
+    assert!(rows(&old.sample(50)?.index()).iter().all(|(l, s)| eligible(*l, *s)));
+    Ok(())
+}
+
+#[test]
+fn states_continue_and_bad_settings_are_refused() -> Result<(), Box<dyn Error>> {
+    let model = uneven()?;
+    for selector in [
+        Selector::Fifo,
+        Selector::Lifo,
+        Selector::Recency { half_life: 9.5 },
+        Selector::Lanes(vec![0.5, 0.0, 2.0]),
+        Selector::LaneStrata,
+        Selector::SmallestPriority(by_priority()),
+    ] {
+        let mut sampler =
+            model.ring.sampler(SamplerOptions::seeded(3).selector(selector.clone()))?;
+        sampler.sample(7)?;
+        let state = sampler.state();
+        assert_eq!(state.selector, selector);
+        let mut again = model.ring.sampler(state)?;
+        assert_eq!(again.sample(7)?.index(), sampler.sample(7)?.index());
+    }
+    for (selector, part) in [
+        (Selector::Recency { half_life: 0.0 }, "half_life is 0"),
+        (Selector::Recency { half_life: f64::NAN }, "half_life is NaN"),
+        (Selector::Lanes(vec![1.0]), "1 lane weights for 3 lanes"),
+        (Selector::Lanes(vec![1.0, -2.0, 1.0]), "lane 1 is -2"),
+        (Selector::Lanes(vec![1.0, f64::INFINITY, 1.0]), "lane 1 is inf"),
+        (Selector::Lanes(vec![0.0; 3]), "add up to 0"),
+    ] {
+        let refused = model.ring.sampler(SamplerOptions::seeded(3).selector(selector)).unwrap_err();
+        assert!(refused.to_string().contains(part), "{refused} lacks {part}");
+    }
+    let empty = Model::new(30)?;
+    for selector in [Selector::Fifo, Selector::LaneStrata, Selector::LargestPriority(by_priority())] {
+        let refused = empty.sample(1, selector, 4).unwrap_err();
+        assert!(matches!(refused, SampleError::Empty { .. }), "{refused}");
+    }
+    let lone = Selector::Lanes(vec![1.0, 0.0, 0.0]);
+    let mut model = Model::new(30)?;
+    for _ in 0..5 {
+        model.append(1, false)?;
+    }
+    assert!(model.sample(1, lone, 4).is_err(), "the lane that has a weight is empty");
+    Ok(())
+}
