@@ -52,6 +52,7 @@ mod ring;
 mod row_header;
 mod sampler;
 mod schema;
+mod table;
 mod writer;
 
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
@@ -60,7 +61,7 @@ pub use backcast_layout::{
     HugeArray, Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
     MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo, Peer, RANK_BLOCK,
     ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits,
-    TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash, collect,
+    ClaimSettings, ClaimTableInfo, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash, collect,
     copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd,
     send_with_descriptor, trunc_to_i32,
 };
@@ -69,7 +70,7 @@ pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
     AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError, LimitedCall,
     LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
-    RingError, SampleError, SchemaError, WaitError, WriterError,
+    RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -98,6 +99,7 @@ pub use sampler::{
     WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
+pub use table::{Table, TableOptions};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{Step, StepColumns};

@@ -24,6 +24,7 @@ mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use backcast_layout::{ClaimedReader, Kind, SegmentError};
 
@@ -80,6 +81,8 @@ pub struct Sampler {
     n_step: Option<NStep>,
     batches: u64,
     eligibility: Eligibility,
+    /// Maximum wait for new rows.
+    timeout: Option<Duration>,
     /// Chooses rows in place of uniform draws.
     chosen: Option<Box<RowSelection>>,
     /// Relabels goals in hindsight.
@@ -197,6 +200,16 @@ impl Sampler {
     /// Goes back to an earlier batch, so that all later ones are drawn again.
     pub(crate) fn rewind(&mut self, batch: u64) {
         self.batches = batch;
+        if let Some(chosen) = &mut self.chosen {
+            chosen.rewind(batch);
+        }
+    }
+
+    /// Keeps what is drawn for `batches` batches, so that [`rewind`](Self::rewind) draws it again.
+    pub(crate) fn keep(&mut self, batches: usize) {
+        if let Some(chosen) = &mut self.chosen {
+            chosen.keep(batches);
+        }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {

@@ -80,5 +80,7 @@ pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPi
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
+pub use layout::claim_table::ClaimSettings;
+pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView, UnnamedTable};
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

@@ -12,6 +12,7 @@ mod returns;
 mod ring;
 mod sample;
 mod schema;
+mod table;
 mod wait;
 
 pub use self::append::AppendError;
@@ -26,4 +27,5 @@ pub use self::returns::ReturnsError;
 pub use self::ring::{ResizeError, RingError};
 pub use self::sample::{BadSelector, SampleError};
 pub use self::schema::SchemaError;
+pub use self::table::TableError;
 pub use self::wait::WaitError;

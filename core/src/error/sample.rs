@@ -7,6 +7,7 @@ use super::hindsight::HindsightError;
 use super::limiter::LimitError;
 use super::priority::PriorityError;
 use super::read::ReadError;
+use super::table::TableError;
 
 /// Why a batch could not be drawn.
 #[derive(Debug, Error)]
@@ -184,6 +185,24 @@ pub enum SampleError {
         /// Transitions there are.
         available: u64,
     },
+    /// The time-out has passed before there were enough new transitions.
+    #[error(
+        "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {available} rows \
+         are there; are writers running? `backcast stat` shows them"
+    )]
+    TimedOut {
+        /// Word for the selector.
+        selector: &'static str,
+        /// Transitions that are missing.
+        wanted: u64,
+        /// Rows that can be claimed.
+        available: u64,
+        /// Milliseconds waited.
+        waited_ms: u128,
+    },
+    /// A table of claims.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// A selector with a setting out of range.
     #[error(transparent)]
     BadSelector(#[from] BadSelector),

@@ -273,7 +273,7 @@ fn locked<R>(
 }
 
 /// Repeats an attempt until it gives something, for at most `limit`, at ever longer intervals.
-fn wait<T, E>(
+pub(crate) fn wait<T, E>(
     limit: Duration,
     mut attempt: impl FnMut() -> Result<Option<T>, E>,
 ) -> Result<Option<T>, E> {

@@ -7,6 +7,7 @@ use super::batch::{Batch, BatchBuffers};
 use super::gather::BatchRequest;
 use super::options::Boundary;
 use super::plan::BatchPlan;
+use super::selection::RowSelection;
 use super::{FREQUENT, Sampler, check_arenas};
 use crate::error::SampleError;
 
@@ -82,18 +83,44 @@ impl Sampler {
         if self.is_limited() {
             self.take_turn(plan.batch(), since.unwrap_or_else(Instant::now), interrupted)?;
         }
-        self.eligibility.refresh();
-        let attempts = match self.draw_taken(&plan, arenas) {
+        let attempts = match self.draw_awaited(&plan, arenas, since, interrupted) {
             Ok(attempts) => attempts,
             Err(error) => {
                 self.give_back(plan.batch() as u64);
                 return Err(error);
             }
         };
+        if let Some(chosen) = &mut self.chosen {
+            chosen.finish(self.batches);
+        }
         self.eligibility.use_index(attempts > FREQUENT * plan.batch() as u64);
         self.batches = self.batches.wrapping_add(1);
         self.count(plan.batch(), lapped_before);
         Ok(())
+    }
+
+    /// Draws a batch, and waits while a table that consumes its rows has too few.
+    fn draw_awaited(
+        &mut self,
+        plan: &BatchPlan,
+        arenas: &mut [&mut [u8]],
+        since: Option<Instant>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, SampleError> {
+        let mut began = since;
+        loop {
+            self.eligibility.refresh();
+            match (self.draw_taken(plan, arenas), &self.chosen) {
+                (
+                    Err(SampleError::TooFew { selector, wanted, .. }),
+                    Some(chosen),
+                ) if matches!(**chosen, RowSelection::Claimed(_)) => {
+                    let began = *began.get_or_insert_with(Instant::now);
+                    self.await_rows((selector, wanted), began, interrupted)?;
+                }
+                (drawn, _) => return drawn,
+            }
+        }
     }
 
     /// Draws a batch that the rate limiter has let through. Returns the attempts that it took.

@@ -9,11 +9,13 @@ use super::Sampler;
 use crate::error::{LimitError, SampleError};
 use crate::limiter::gate::DrawGate;
 use crate::limiter::waiting::{Caller, LongWait};
+use crate::ring::wait::WaitStopped;
 
 impl Sampler {
-    /// Sets the maximum wait for the rate limiter. `None` waits without a limit. Has no effect in a
-    /// ring without one.
+    /// Sets the maximum wait for the rate limiter, and for new rows of a table that consumes them.
+    /// `None` waits without a limit. Other draws do not wait.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
         if let Some(gate) = &mut self.gate {
             gate.settings.timeout = timeout;
         }
@@ -49,6 +51,31 @@ impl Sampler {
                 SegmentError::Unlinked { kind: Kind::Ring, name }.into()
             }
             stopped => stopped.into(),
+        })
+    }
+
+    /// Waits until `needed` rows can be claimed. The wait began at `since`.
+    #[cold]
+    pub(super) fn await_rows(
+        &self,
+        (selector, needed): (&'static str, u64),
+        since: Instant,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), SampleError> {
+        let Some(chosen) = &self.chosen else { return Ok(()) };
+        let count = || chosen.claimable().unwrap_or(u64::MAX);
+        let left = self.timeout.map(|limit| limit.saturating_sub(since.elapsed()));
+        let waited = self.ring.sleep_until(needed, &count, left, interrupted);
+        let waited_ms = since.elapsed().as_millis();
+        waited.map(|_| ()).map_err(|stopped| match stopped {
+            WaitStopped::TimedOut { have: available, .. } => {
+                SampleError::TimedOut { selector, wanted: needed, available, waited_ms }
+            }
+            WaitStopped::Interrupted => LimitError::Interrupted { waited_ms }.into(),
+            WaitStopped::Unlinked => {
+                let name = self.ring.name().unwrap_or_default().to_owned();
+                SegmentError::Unlinked { kind: Kind::Ring, name }.into()
+            }
         })
     }
 

@@ -75,6 +75,7 @@ impl Sampler {
         let slot = ring.store().claim_reader()?;
         let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
+            timeout: None,
             chosen,
             hindsight: goals,
             hooks: Hooks::default(),

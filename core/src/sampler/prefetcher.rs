@@ -284,8 +284,10 @@ impl<M: BatchBuffers> Batches<M> {
     /// Returns the thread; starts it if there is none.
     fn start(&mut self) -> Result<&Running<M>, SampleError> {
         if matches!(self.state, State::Idle(_))
-            && let State::Idle(sampler) = std::mem::replace(&mut self.state, State::Gone)
+            && let State::Idle(mut sampler) = std::mem::replace(&mut self.state, State::Gone)
         {
+            // Those that wait, the one in work, and the one that was returned last.
+            sampler.keep(self.prefetch + 2);
             let plan = Arc::clone(&self.plan);
             match Running::start(sampler, plan, self.make, self.left, self.prefetch) {
                 Ok(running) => {
@@ -325,6 +327,7 @@ impl<M: BatchBuffers> Batches<M> {
                 let unreturned = sampler.state().batches.wrapping_sub(self.at.batches);
                 sampler.give_back(unreturned.saturating_mul(self.plan.batch() as u64));
                 sampler.rewind(self.at.batches);
+                sampler.keep(0);
                 self.state = State::Idle(sampler);
             }
             other => self.state = other,

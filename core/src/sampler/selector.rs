@@ -5,6 +5,7 @@ use std::fmt;
 use crate::error::BadSelector;
 use crate::priority::PriorityOptions;
 use crate::ring::Ring;
+use crate::table::TableOptions;
 
 /// Chooses the transitions of a batch.
 ///
@@ -56,6 +57,8 @@ pub enum Selector {
     /// With replacement: every lane with transitions in turn, from batch to batch, then a
     /// transition of it uniformly.
     LaneStrata,
+    /// Without replacement: each row goes to one of all samplers that name the table.
+    Table(TableOptions),
 }
 
 impl Selector {
@@ -72,6 +75,7 @@ impl Selector {
             Self::Recency { .. } => "recency",
             Self::Lanes(_) => "lane_weights",
             Self::LaneStrata => "lane_strata",
+            Self::Table(options) => options.kind(),
         }
     }
 

@@ -64,9 +64,9 @@ pub enum SegmentError {
         /// The first difference, both values named.
         what: String,
     },
-    /// A table of priorities has other settings than those requested.
+    /// A table has other settings than those requested, or is of another kind.
     #[error(
-        "the table `{table}` of priorities differs from the requested one: {what}; ask for the \
+        "the table `{table}` differs from the requested one: {what}; ask for the \
          same, or choose another name for the table"
     )]
     TableDiffers {

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "a lane's counters and rows are reached by address")]
 
+pub(crate) mod claim_table;
 pub(crate) mod claimed_lane;
 pub(crate) mod column;
 #[cfg(test)]

@@ -23,8 +23,8 @@ pub(crate) const TABLE_LANE_BYTES: u64 = 16;
 pub const LEAF_ONE: u64 = 1 << 24;
 /// Maximum leaves of a table.
 pub(crate) const MAX_LEAVES: u64 = 1 << 36;
-/// Number of the only kind of table: priorities in a sum tree.
-const KIND_PRIORITIES: u32 = 1;
+/// Number of this kind of table: priorities in a sum tree.
+pub(crate) const KIND_PRIORITIES: u32 = 1;
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 

@@ -4,6 +4,7 @@
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
+use crate::layout::claim_table::{ClaimCounterBytes, ClaimHeader};
 use crate::layout::column::{ColumnRecord, DType, Role};
 use crate::layout::lane_header::{LaneHeader, LaneIdentity};
 use crate::layout::limiter_table::{
@@ -87,6 +88,11 @@ pub fn tables() -> Vec<Field> {
             journal_count, largest, entered, updated, stale, repairs, changes, unused,
         }
         TableLaneBytes { entered, expired }
+        ClaimHeader {
+            magic, layout_version, endian_tag, boot_id_hash, ring_uuid, seed, lane_count, kind,
+            times, flags, file_bytes, unused, crc32,
+        }
+        ClaimCounterBytes { claim, unused1, drawn, passes, unused2 }
     }
 }
 

@@ -4,12 +4,14 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use super::claim::{ClaimFence, ClaimWords};
 use super::limit::{LimitCounter, WAITED};
 use super::notify::{Notifier, NotifyFence};
 use super::pin::{Pins, thaw};
 use super::publish::{Fence, Words, WordsMut};
 use super::sum_tree::{FAN_OUT, TreeFence, TreeWords};
 use crate::kernels::racy_copy;
+use crate::layout::claim_table::ClaimMemory;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::lane::Lane;
 use crate::layout::limiter_table::SharedCounter;
@@ -251,5 +253,33 @@ impl LimitCounter for SharedCounter<'_> {
 pub(crate) fn clear_pins(readers: &ReaderTable, slot: u32) {
     for lane in 0..readers.lanes() {
         thaw(&readers.pins(lane), slot, None);
+    }
+}
+
+impl ClaimWords for ClaimMemory {
+    fn claim(&self, order: Ordering) -> u64 {
+        self.load_claim(order)
+    }
+
+    fn exchange(&self, current: u64, new: u64) -> bool {
+        // ORDERING: acquire and release: a claimant that sees a pass sees its bank.
+        self.exchange_claim(current, new, Ordering::AcqRel)
+    }
+
+    fn load(&self, bank: usize, word: usize) -> u64 {
+        self.load_bank(bank, word)
+    }
+
+    fn store(&self, bank: usize, word: usize, value: u64) {
+        self.store_bank(bank, word, value);
+    }
+
+    fn fence(&self, at: ClaimFence) {
+        fence(match at {
+            // ORDERING: a reader that copied a word of the new pass sees that the pass before it
+            // has begun.
+            ClaimFence::Writing => Ordering::Release,
+            ClaimFence::Copied => Ordering::Acquire,
+        });
     }
 }

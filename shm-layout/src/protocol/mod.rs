@@ -1,6 +1,6 @@
 //! Orderings of shared memory: the rules by which a word of another process may be trusted.
 //!
-//! Seven small protocols, each generic over the memory it runs on, so that the loom models run the
+//! Eight small protocols, each generic over the memory it runs on, so that the loom models run the
 //! code that ships (docs/protocol.md has the arguments):
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
@@ -9,10 +9,12 @@
 //! - [`relocate`]: a lane that is relocated to a larger file loses no row;
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
 //! - [`limit`]: two processes count against each other and wait for each other's counts;
+//! - [`mod@claim`]: each row of a pass goes to one claimant;
 //! - [`sum_tree`]: draws in proportion to priorities, beside updates. [`mod@extremes`] reads it too.
 
 #![forbid(unsafe_code)]
 
+pub mod claim;
 pub mod extremes;
 pub mod limit;
 mod mapped;

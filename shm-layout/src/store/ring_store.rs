@@ -18,7 +18,6 @@ use crate::layout::lane_policy::LanePolicy;
 use crate::layout::lane_shape::{self, LaneShapes};
 use crate::layout::limiter_table::{LimitBytes, LimiterTable};
 use crate::layout::names::{Base, Exist, check_name};
-use crate::layout::priority_table::TableMemory;
 use crate::layout::reader_table::{LanePins, ReaderRecord, ReaderTable, SharedNotifier};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::clock::unix_ns;
@@ -34,6 +33,7 @@ use crate::store::object::Object;
 use crate::store::relocation;
 use crate::store::ring_creation::RingCreation;
 use crate::store::ring_files::{self, CTL, SNAPSHOT_FILE};
+use crate::store::table::HeapTable;
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// Byte that the writer of lane 0 locks; lane L locks the L-th after it.
@@ -71,7 +71,7 @@ enum RingBacking {
     // `locks` holds the object too, so it is dropped first: the object then checks whether it was
     // the last holder.
     Named { locks: LockFile, object: Object, shapes: LaneShapes },
-    Heap { locks: HeapLocks, uuid: [u8; 16], tables: Mutex<BTreeMap<String, Arc<TableMemory>>> },
+    Heap { locks: HeapLocks, uuid: [u8; 16], tables: Mutex<BTreeMap<String, HeapTable>> },
 }
 
 /// Creation of a ring, as its superblock states it.
@@ -411,26 +411,34 @@ impl RingStore {
     }
 
     /// Returns a table of a ring on the heap, which `make` makes unless it exists.
-    pub(crate) fn heap_table(
+    pub(crate) fn heap_table<T>(
         &self,
         name: &str,
-        make: impl FnOnce() -> Result<TableMemory, SegmentError>,
-    ) -> Result<Arc<TableMemory>, SegmentError> {
+        find: impl FnOnce(&HeapTable) -> Option<Arc<T>>,
+        wrap: impl FnOnce(Arc<T>) -> HeapTable,
+        make: impl FnOnce() -> Result<T, SegmentError>,
+    ) -> Result<Arc<T>, SegmentError> {
         let RingBacking::Heap { tables, .. } = &self.place else { return Ok(Arc::new(make()?)) };
         let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = tables.get(name) {
-            return Ok(Arc::clone(found));
+            return find(found).ok_or_else(|| {
+                let what = match found {
+                    HeapTable::Claims(_) => "it holds claims, but priorities were requested",
+                    HeapTable::Priorities(_) => "it holds priorities, but claims were requested",
+                };
+                SegmentError::TableDiffers { table: name.to_owned(), what: what.to_owned() }
+            });
         }
         let table = Arc::new(make()?);
-        tables.insert(name.to_owned(), Arc::clone(&table));
+        tables.insert(name.to_owned(), wrap(Arc::clone(&table)));
         Ok(table)
     }
 
     /// Returns the tables of a ring on the heap.
-    pub(crate) fn heap_tables(&self) -> Vec<(String, Arc<TableMemory>)> {
+    pub(crate) fn heap_tables(&self) -> Vec<(String, HeapTable)> {
         let RingBacking::Heap { tables, .. } = &self.place else { return Vec::new() };
         let tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().map(|(name, memory)| (name.clone(), Arc::clone(memory))).collect()
+        tables.iter().map(|(name, table)| (name.clone(), table.clone())).collect()
     }
 
     /// Removes the name; every handle keeps its memory.

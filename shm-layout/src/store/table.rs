@@ -10,9 +10,10 @@ use std::sync::{Arc, PoisonError};
 use rustix::fs::{AtFlags, unlinkat};
 
 use crate::error::SegmentError;
+use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
 use crate::layout::names::check_name;
 use crate::layout::priority_table::{
-    TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
+    TABLE_MAGIC, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
 };
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
@@ -69,15 +70,26 @@ impl Deref for TableGuard<'_> {
     }
 }
 
+/// A table of a ring on the heap.
+#[derive(Clone, Debug)]
+pub(crate) enum HeapTable {
+    Priorities(Arc<TableMemory>),
+    Claims(Arc<ClaimMemory>),
+}
+
 /// Lock of a table.
 #[derive(Debug)]
-enum TableLock {
+pub(super) enum TableLock {
     File(#[expect(dead_code, reason = "goes before the lock")] ReleasedOnFork, LockFile),
     Heap(HeapLocks),
 }
 
 impl TableLock {
-    fn try_lock(&self, byte: u64, path: &Path) -> Result<Option<Held<'_>>, SegmentError> {
+    pub(super) fn try_lock(
+        &self,
+        byte: u64,
+        path: &Path,
+    ) -> Result<Option<Held<'_>>, SegmentError> {
         match self {
             Self::File(_, lock) => {
                 let taken = lock.try_lock(byte, LockMode::Exclusive);
@@ -91,7 +103,7 @@ impl TableLock {
 
 /// The lock while it is held.
 #[derive(Debug)]
-enum Held<'a> {
+pub(super) enum Held<'a> {
     File(&'a LockFile, u64),
     Heap {
         _claim: Claim,
@@ -329,11 +341,15 @@ impl RingStore {
         let (lock, memory) = match self.object() {
             None => {
                 let lock = TableLock::Heap(self.heap_locks());
-                (lock, self.heap_table(name, || heap(&shape, settings))?)
+                let find = |table: &HeapTable| match table {
+                    HeapTable::Priorities(memory) => Some(Arc::clone(memory)),
+                    HeapTable::Claims(_) => None,
+                };
+                let make = || heap(&shape, settings);
+                (lock, self.heap_table(name, find, HeapTable::Priorities, make)?)
             }
             Some(object) => {
-                let lock = object.lock_handle()?;
-                let lock = TableLock::File(ReleasedOnFork::new(&lock), lock);
+                let lock = open_lock(object)?;
                 // A name means a whole file, so one that exists is opened without the lock.
                 if !object.has(&file_name(name)) {
                     let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
@@ -341,7 +357,9 @@ impl RingStore {
                     };
                     if !object.has(&file_name(name)) {
                         let header = TableHeader::new(&shape, self.uuid(), settings);
-                        make(object.dir(), object.path(), name, &header, &shape)?;
+                        let counters = TableHeader::new_counters();
+                        let parts = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)];
+                        make(object.dir(), object.path(), name, &parts, shape.bytes)?;
                     }
                 }
                 let memory = open(object, name, self.uuid(), lanes)?;
@@ -369,7 +387,13 @@ impl RingStore {
     pub fn tables(&self) -> Vec<TableInfo> {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
         let tables: Vec<(String, Arc<TableMemory>)> = match self.object() {
-            None => self.heap_tables(),
+            None => {
+                let priorities = |(name, table)| match table {
+                    HeapTable::Priorities(memory) => Some((name, memory)),
+                    HeapTable::Claims(_) => None,
+                };
+                self.heap_tables().into_iter().filter_map(priorities).collect()
+            }
             Some(object) => {
                 let names = object.file_names().into_iter();
                 let names = names.filter_map(|file| Some(name_of(&file)?.to_owned()));
@@ -424,12 +448,15 @@ impl UnnamedRing<'_> {
             UnnamedMemory::Heap { tables, .. } => {
                 let memory = Arc::new(heap(&shape, settings)?);
                 let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
-                tables.insert(name.to_owned(), Arc::clone(&memory));
+                let table = HeapTable::Priorities(Arc::clone(&memory));
+                tables.insert(name.to_owned(), table);
                 memory
             }
             UnnamedMemory::Files { folder, shapes } => {
                 let header = TableHeader::new(&shape, shapes.ring_uuid, settings);
-                make(folder.dir, folder.path, name, &header, &shape)?;
+                let counters = TableHeader::new_counters();
+                let parts = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)];
+                make(folder.dir, folder.path, name, &parts, shape.bytes)?;
                 let (file, access) = (file_name(name), Access::ReadWrite);
                 let fd = files::open(folder.dir, &file, folder.path, access, None)?;
                 let path = folder.path.join(file);
@@ -450,17 +477,17 @@ fn shape(lanes: u32, rows: u64) -> Result<TableShape, SegmentError> {
     })
 }
 
-fn file_name(table: &str) -> String {
+pub(super) fn file_name(table: &str) -> String {
     format!("{PREFIX}{table}{SUFFIX}")
 }
 
-fn name_of(file: &str) -> Option<&str> {
+pub(super) fn name_of(file: &str) -> Option<&str> {
     file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
 }
 
 /// Returns the byte of `ring.lck` that the holder of a table locks. Tables whose names give the
 /// same byte wait for each other, and nothing else comes of it.
-fn lock_byte(table: &str) -> u64 {
+pub(super) fn lock_byte(table: &str) -> u64 {
     TABLE_LOCKS + u64::from(crc32fast::hash(table.as_bytes()))
 }
 
@@ -495,33 +522,61 @@ fn heap(shape: &TableShape, settings: TableSettings) -> Result<TableMemory, Segm
     Ok(memory)
 }
 
-/// Writes a table under another name and renames it. The caller holds the table's lock.
-fn make(
+/// Returns the lock of the tables of a ring.
+pub(super) fn open_lock(object: &Object) -> Result<TableLock, SegmentError> {
+    let lock = object.lock_handle()?;
+    Ok(TableLock::File(ReleasedOnFork::new(&lock), lock))
+}
+
+/// Writes a table of `bytes` bytes that begins with `parts` under another name, and renames it. The
+/// caller holds the table's lock.
+pub(super) fn make(
     dir: &OwnedFd,
     path: &Path,
     name: &str,
-    header: &TableHeader,
-    shape: &TableShape,
+    parts: &[&[u8]],
+    bytes: u64,
 ) -> Result<(), SegmentError> {
     let building = format!("{}{BUILDING}", file_name(name));
     // Remove the file of a creator that was killed.
     let _ = unlinkat(dir, &building, AtFlags::empty());
     let fill = || -> Result<(), SegmentError> {
-        space::check_room(path, shape.bytes)?;
+        space::check_room(path, bytes)?;
         let mut file = files::make(dir, &building, path)?;
-        space::allocate(&mut file, &path.join(file_name(name)), shape.bytes)?;
-        let write = |parts: [&[u8]; 2]| -> std::io::Result<()> {
+        space::allocate(&mut file, &path.join(file_name(name)), bytes)?;
+        let write = || -> std::io::Result<()> {
             std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
             parts.iter().try_for_each(|part| (&file).write_all(part))
         };
-        write([bytemuck::bytes_of(header), bytemuck::bytes_of(&TableHeader::new_counters())])
-            .map_err(SegmentError::io("write", &path.join(&building)))?;
+        write().map_err(SegmentError::io("write", &path.join(&building)))?;
         rustix::fs::renameat(dir, &building, dir, file_name(name))
             .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
     };
     fill().inspect_err(|_| {
         let _ = unlinkat(dir, &building, AtFlags::empty());
     })
+}
+
+/// Reads the header of a table, which was not checked, and the size of its file.
+pub(super) fn read_header<H: bytemuck::AnyBitPattern>(
+    fd: BorrowedFd<'_>,
+    path: &Path,
+) -> Result<(H, u64), SegmentError> {
+    let mut found = vec![0; size_of::<H>()];
+    let read = rustix::io::pread(fd, &mut found, 0)
+        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
+    let bytes = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    if read < found.len() {
+        return Err(SegmentError::corrupt(path, format!("it has {bytes} bytes, too few")));
+    }
+    Ok((bytemuck::pod_read_unaligned(&found), bytes))
+}
+
+/// Returns the error of a table of another kind.
+pub(super) fn other_kind(path: &Path, what: &str) -> SegmentError {
+    let file = path.file_name().map(|file| file.to_string_lossy()).unwrap_or_default();
+    let table = name_of(&file).unwrap_or(&file).to_owned();
+    SegmentError::TableDiffers { table, what: what.to_owned() }
 }
 
 /// Opens and maps a table.
@@ -543,14 +598,10 @@ fn map(
     ring_uuid: [u8; 16],
     lanes: u32,
 ) -> Result<TableMemory, SegmentError> {
-    let mut found = [0; size_of::<TableHeader>()];
-    let read = rustix::io::pread(fd, &mut found, 0)
-        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
-    let bytes = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-    if read < found.len() {
-        return Err(SegmentError::corrupt(path, format!("it has {bytes} bytes, too few")));
+    let (header, bytes) = read_header::<TableHeader>(fd, path)?;
+    if header.kind == KIND_CLAIMS && header.magic == TABLE_MAGIC {
+        return Err(other_kind(path, "it holds claims, but priorities were requested"));
     }
-    let header: TableHeader = bytemuck::pod_read_unaligned(&found);
     let (shape, _) = header.check(path, ring_uuid, lanes)?;
     if bytes != shape.bytes {
         return Err(SegmentError::corrupt(

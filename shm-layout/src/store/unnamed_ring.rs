@@ -10,7 +10,7 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
 use crate::layout::lane_shape::LaneShapes;
 use crate::layout::limiter_table::{LimiterHeader, LimiterTable};
-use crate::layout::priority_table::TableMemory;
+use crate::store::table::HeapTable;
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
 use crate::store::ring_files::{self, LIM, RingFolder, map_limits};
@@ -33,7 +33,7 @@ pub(crate) enum UnnamedMemory<'a> {
     Heap {
         lanes: &'a [Arc<Lane>],
         limiter: Option<&'a LimiterTable>,
-        tables: &'a Mutex<BTreeMap<String, Arc<TableMemory>>>,
+        tables: &'a Mutex<BTreeMap<String, HeapTable>>,
     },
 }
 

@@ -3,11 +3,12 @@
 //! A choice offers a row for each item before the gather begins. If a row turns out to be no
 //! transition, or is overwritten meanwhile, it offers another one for the item.
 
+mod claimed;
 mod extremes;
 mod ordered;
-mod row_order;
 mod weighted;
 
+use self::claimed::ClaimedRows;
 use self::extremes::ExtremeRows;
 use self::ordered::OrderedRows;
 use self::weighted::WeightedRows;
@@ -27,6 +28,7 @@ pub(super) enum RowSelection {
     Extreme(ExtremeRows),
     Ordered(OrderedRows),
     Weighted(WeightedRows),
+    Claimed(ClaimedRows),
 }
 
 impl RowSelection {
@@ -47,6 +49,7 @@ impl RowSelection {
             Selector::LargestPriority(_) | Selector::SmallestPriority(_) => {
                 Self::Extreme(ExtremeRows::open(ring, selector, windows)?)
             }
+            Selector::Table(options) => Self::Claimed(ClaimedRows::open(ring, options, windows)?),
             Selector::Fifo | Selector::Lifo => Self::Ordered(OrderedRows::new(selector, windows)),
             Selector::Recency { .. } | Selector::Lanes(_) | Selector::LaneStrata => {
                 Self::Weighted(WeightedRows::new(selector))
@@ -61,6 +64,7 @@ impl RowSelection {
             Self::Extreme(of) => of.selector().clone(),
             Self::Ordered(of) => of.selector().clone(),
             Self::Weighted(of) => of.selector().clone(),
+            Self::Claimed(of) => of.selector().clone(),
         }
     }
 
@@ -69,7 +73,7 @@ impl RowSelection {
         match self {
             Self::Prioritised(of) => Some(of.priorities_mut()),
             Self::Extreme(of) => Some(of.priorities_mut()),
-            Self::Ordered(_) | Self::Weighted(_) => None,
+            Self::Ordered(_) | Self::Weighted(_) | Self::Claimed(_) => None,
         }
     }
 
@@ -85,7 +89,37 @@ impl RowSelection {
             Self::Prioritised(of) => of.begin(rng, (batch, items), eligibility),
             Self::Extreme(of) => of.begin(items, eligibility),
             Self::Ordered(of) => of.begin(items, eligibility),
+            Self::Claimed(of) => of.begin(items, eligibility),
             Self::Weighted(of) => Ok(of.begin(rng, (batch, items), eligibility)),
+        }
+    }
+
+    /// Ends batch number `batch`, which was drawn.
+    pub(super) fn finish(&mut self, batch: u64) {
+        if let Self::Claimed(of) = self {
+            of.finish(batch);
+        }
+    }
+
+    /// Keeps what was drawn for so many batches, for [`rewind`](Self::rewind).
+    pub(super) fn keep(&mut self, batches: usize) {
+        if let Self::Claimed(of) = self {
+            of.keep(batches);
+        }
+    }
+
+    /// Takes back what was drawn for batch number `batch` and later ones, which were not returned.
+    pub(super) fn rewind(&mut self, batch: u64) {
+        if let Self::Claimed(of) = self {
+            of.rewind(batch);
+        }
+    }
+
+    /// Returns how many rows could be claimed now. `None` if draws do not wait for rows.
+    pub(super) fn claimable(&self) -> Option<u64> {
+        match self {
+            Self::Claimed(of) => Some(of.claimable()),
+            _ => None,
         }
     }
 
@@ -96,6 +130,7 @@ impl RowSelection {
             Self::Extreme(of) => of.first_draw(item),
             Self::Ordered(of) => of.first_draw(item),
             Self::Weighted(of) => of.first_draw(item),
+            Self::Claimed(of) => of.first_draw(item),
         }
     }
 
@@ -112,6 +147,7 @@ impl RowSelection {
             Self::Weighted(of) => of.candidate(rng, eligibility, (batch, item), attempt),
             Self::Extreme(of) => Some(of.next(item, eligibility)?),
             Self::Ordered(of) => Some(of.next(item, eligibility)?),
+            Self::Claimed(of) => Some(of.next(item, eligibility)?),
         };
         let candidate = |(lane, seq)| Some(Candidate { attempt, lane: lane_number(lane)?, seq });
         Ok(found.and_then(candidate))

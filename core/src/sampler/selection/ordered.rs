@@ -1,10 +1,10 @@
 //! The oldest or the newest transitions, in order.
 
-use super::row_order::{Arrangement, RowOrder};
 use super::too_few;
 use crate::error::SampleError;
 use crate::sampler::eligibility::Eligibility;
 use crate::sampler::selector::Selector;
+use crate::table::row_order::{Arrangement, RowOrder};
 
 /// Rows of a batch in the order of their age.
 #[derive(Debug)]

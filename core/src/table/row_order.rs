@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Way in which the rows of several lanes are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrangement {
+pub(crate) enum Arrangement {
     /// The oldest row of every lane, then the next of every lane.
     OldestFirst,
     /// The newest row of every lane, then the one before it of every lane.
@@ -13,7 +13,7 @@ pub(super) enum Arrangement {
 
 /// Numbers of rows, one range of rows for each lane.
 #[derive(Debug, Default)]
-pub(super) struct RowOrder {
+pub(crate) struct RowOrder {
     ranges: Vec<Range<u64>>,
     newest_first: bool,
     /// Lanes that have rows, those with most rows first.
@@ -35,7 +35,7 @@ struct Turns {
 
 impl RowOrder {
     /// Numbers some ranges of rows, whose sum is below 2^64.
-    pub(super) fn new(arrangement: Arrangement, ranges: Vec<Range<u64>>) -> Self {
+    pub(crate) fn new(arrangement: Arrangement, ranges: Vec<Range<u64>>) -> Self {
         let len = |lane: &usize| ranges.get(*lane).map_or(0, |r| r.end.saturating_sub(r.start));
         let mut lanes: Vec<usize> = (0..ranges.len()).filter(|lane| len(lane) > 0).collect();
         lanes.sort_by_key(|lane| std::cmp::Reverse(len(lane)));
@@ -53,12 +53,12 @@ impl RowOrder {
     }
 
     /// Returns the number of rows.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
     /// Returns lane and sequence number of row number `n`. O(log lanes).
-    pub(super) fn nth(&self, n: u64) -> Option<(usize, u64)> {
+    pub(crate) fn nth(&self, n: u64) -> Option<(usize, u64)> {
         if n >= self.total {
             return None;
         }

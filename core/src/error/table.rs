@@ -1,0 +1,35 @@
+//! Errors of tables of claims.
+
+use backcast_layout::SegmentError;
+use thiserror::Error;
+
+/// Why a table of claims could not be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// A number of times that the selector does not have.
+    #[error(
+        "max_times_sampled is {times} for the selector {selector}; give 1 or more to \"consume\", \
+         and leave it out for \"epoch\", whose passes never end"
+    )]
+    BadTimes {
+        /// Word for the selector.
+        selector: &'static str,
+        /// Requested times.
+        times: u32,
+    },
+    /// Another process holds the table's lock for too long.
+    #[error(
+        "the table `{table}` is locked by another process for {waited_s} s, which takes \
+         microseconds; is that process stopped?"
+    )]
+    Busy {
+        /// Name of the table.
+        table: String,
+        /// Seconds waited.
+        waited_s: f64,
+    },
+    /// The table's file.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}

@@ -1,0 +1,169 @@
+//! Rows that this sampler claimed from a table.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::too_few;
+use crate::error::SampleError;
+use crate::ring::Ring;
+use crate::sampler::eligibility::Eligibility;
+use crate::sampler::selector::Selector;
+use crate::table::{Claims, TableOptions};
+
+/// Claimed rows of a batch, and those that are left over from batches that were not returned.
+#[derive(Debug)]
+pub(in crate::sampler) struct ClaimedRows {
+    selector: Selector,
+    windows: bool,
+    claims: Claims,
+    rows: Vec<(usize, u64)>,
+    /// Rows that were claimed and not returned; they come first.
+    held: VecDeque<(usize, u64)>,
+    /// Rows of the last batches that a thread drew ahead, with their numbers.
+    ahead: VecDeque<(u64, Vec<(usize, u64)>)>,
+    /// Maximum length of `ahead`.
+    kept: usize,
+}
+
+impl ClaimedRows {
+    pub(super) fn open(
+        ring: &Ring,
+        options: TableOptions,
+        windows: bool,
+    ) -> Result<Self, SampleError> {
+        let claims = Claims::open(ring, &options)?;
+        let (rows, held, ahead) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        let selector = Selector::Table(options);
+        Ok(Self { selector, windows, claims, rows, held, ahead, kept: 0 })
+    }
+
+    pub(super) fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// Keeps the rows of so many batches, for [`rewind`](Self::rewind).
+    pub(super) fn keep(&mut self, batches: usize) {
+        self.kept = batches;
+        self.ahead.truncate(batches);
+    }
+
+    /// Takes back the rows of batch `batch` and later ones.
+    pub(super) fn rewind(&mut self, batch: u64) {
+        while self.ahead.back().is_some_and(|(number, _)| *number >= batch) {
+            let Some((_, rows)) = self.ahead.pop_back() else { return };
+            rows.into_iter().rev().for_each(|row| self.held.push_front(row));
+        }
+    }
+
+    /// Returns how many rows could be claimed now.
+    pub(in crate::sampler) fn claimable(&self) -> u64 {
+        self.claims.claimable()
+    }
+
+    /// Claims the rows of a batch.
+    pub(super) fn begin(
+        &mut self,
+        items: usize,
+        eligibility: &mut Eligibility,
+    ) -> Result<bool, SampleError> {
+        if self.windows {
+            eligibility.build_index();
+        }
+        // The rows of a batch that failed.
+        self.rows.drain(..).rev().for_each(|row| self.held.push_front(row));
+        let candidates: Vec<_> = eligibility.ranges().candidates().collect();
+        let mut passes = None;
+        while self.rows.len() < items {
+            let missing = items - self.rows.len();
+            if let Some((lane, seq)) = self.held.pop_front() {
+                if is_newer(eligibility, (lane, seq)) {
+                    // Another process began the pass, and has seen newer rows.
+                    eligibility.refresh();
+                }
+                if eligibility.accepts(lane, seq, self.windows) {
+                    self.rows.push((lane, seq));
+                    passes = None;
+                }
+            } else if !self.claim(missing, &candidates)? {
+                // Writers wait for nothing here, so a table that renews its rows has none at all.
+                if self.is_renewed() {
+                    return Ok(false);
+                }
+                return Err(too_few(&self.selector, missing, 0));
+            } else if self.is_renewed() {
+                // Two passes without a single transition: there is none.
+                let pass = self.claims.pass();
+                let (first, changes) = passes.unwrap_or((pass, 0));
+                passes = Some((pass, changes + u32::from(first != pass)));
+                if passes.is_some_and(|(_, changes)| changes > 2) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_renewed(&self) -> bool {
+        matches!(&self.selector, Selector::Table(options) if options.settings().renewed)
+    }
+
+    /// Claims up to `want` rows, which are held then.
+    fn claim(&mut self, want: usize, candidates: &[Range<u64>]) -> Result<bool, SampleError> {
+        let Self { claims, held, .. } = self;
+        let want = want as u64;
+        Ok(claims.claim((want, want), candidates, |row| held.push_back(row))?)
+    }
+
+    pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
+        self.rows.get(item).copied()
+    }
+
+    /// Claims another row for an item whose row is overwritten.
+    pub(super) fn next(
+        &mut self,
+        item: usize,
+        eligibility: &Eligibility,
+    ) -> Result<(usize, u64), SampleError> {
+        let candidates: Vec<_> = eligibility.ranges().candidates().collect();
+        // Only as many rows as the ring has candidates: the lanes of a faulty peer may be endless.
+        for _ in 0..=eligibility.ranges().total() {
+            let found = self.held.pop_front();
+            if let Some((lane, seq)) = found {
+                if is_newer(eligibility, (lane, seq)) {
+                    // The inspection reads the ranges again, and the next attempt takes the row.
+                    self.held.push_front((lane, seq));
+                    return Ok((lane, seq));
+                }
+                if eligibility.accepts(lane, seq, self.windows) {
+                    if let Some(place) = self.rows.get_mut(item) {
+                        *place = (lane, seq);
+                    }
+                    return Ok((lane, seq));
+                }
+            } else if !self.claim(1, &candidates)? {
+                break;
+            }
+        }
+        if item < self.rows.len() {
+            self.rows.remove(item);
+        }
+        Err(too_few(&self.selector, 1, 0))
+    }
+
+    /// Ends a batch that was drawn.
+    pub(super) fn finish(&mut self, batch: u64) {
+        self.claims.count_drawn(self.rows.len() as u64);
+        if self.kept > 0 {
+            if self.ahead.len() >= self.kept {
+                self.ahead.pop_front();
+            }
+            self.ahead.push_back((batch, std::mem::take(&mut self.rows)));
+        }
+        self.rows.clear();
+    }
+}
+
+/// Returns whether a row is newer than the ranges that were read.
+fn is_newer(eligibility: &Eligibility, (lane, seq): (usize, u64)) -> bool {
+    eligibility.ranges().get(lane).is_some_and(|range| seq >= range.candidates().end)
+}

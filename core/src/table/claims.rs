@@ -1,0 +1,197 @@
+//! Claims rows of a table, pass by pass.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use backcast_layout::protocol::Words;
+use backcast_layout::protocol::claim::{MAX_PASS_ROWS, Pass};
+use backcast_layout::{ClaimSettings, ClaimTable, ClaimTableInfo};
+
+use super::options::TableOptions;
+use super::permutation::Permutation;
+use super::row_order::{Arrangement, RowOrder};
+use crate::error::TableError;
+use crate::priority::wait;
+use crate::ring::Ring;
+
+/// Longest wait for the lock of a table, which is held for microseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A table of claims, for looking at it. Samplers with [`Selector::Table`](crate::Selector::Table)
+/// draw from it.
+#[derive(Debug)]
+pub struct Table {
+    claims: Claims,
+}
+
+impl Table {
+    /// Returns its settings and counters at this moment.
+    #[must_use]
+    pub fn info(&self) -> ClaimTableInfo {
+        self.claims.table.info()
+    }
+
+    /// Returns how many rows could be claimed now, rows at which no transition starts included.
+    #[must_use]
+    pub fn claimable(&self) -> u64 {
+        self.claims.claimable()
+    }
+}
+
+impl Ring {
+    /// Opens a table of claims, or creates it. Its settings must be those it was created with.
+    pub fn table(&self, options: &TableOptions) -> Result<Table, TableError> {
+        Ok(Table { claims: Claims::open(self, options)? })
+    }
+}
+
+/// Claims of one sampler.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    table: ClaimTable,
+    ring: Ring,
+    /// Number of the pass that `order` is of.
+    pass: Option<u64>,
+    order: RowOrder,
+    shuffle: Option<Permutation>,
+}
+
+impl Claims {
+    pub(crate) fn open(ring: &Ring, options: &TableOptions) -> Result<Self, TableError> {
+        options.check()?;
+        let store = ring.store();
+        let opened = wait(PATIENCE, || store.try_claims(options.name(), options.settings()));
+        let Some(table) = opened? else { return Err(busy(options.name())) };
+        Ok(Self { table, ring: ring.clone(), pass: None, order: RowOrder::default(), shuffle: None })
+    }
+
+    /// Returns the number of the pass that rows were last claimed of.
+    pub(crate) fn pass(&self) -> Option<u64> {
+        self.pass
+    }
+
+    /// Claims up to `want` rows, and adds them to `rows`. Begins the next pass if all of this one
+    /// are claimed: over `candidates`, if `need` of them are new. Returns `false` if no row can be
+    /// claimed now.
+    pub(crate) fn claim(
+        &mut self,
+        (want, need): (u64, u64),
+        candidates: &[Range<u64>],
+        mut claimed: impl FnMut((usize, u64)),
+    ) -> Result<bool, TableError> {
+        loop {
+            let taken = self.pass.and_then(|pass| self.table.take(pass, self.order.total(), want));
+            if let Some(taken) = taken {
+                for n in taken {
+                    let n = self.shuffle.map_or(n, |shuffle| shuffle.at(n));
+                    self.order.nth(n).into_iter().for_each(&mut claimed);
+                }
+                return Ok(true);
+            }
+            if self.follow() {
+                continue;
+            }
+            let number = self.pass.unwrap_or(0);
+            let settings = self.table.settings();
+            let begun = wait(PATIENCE, || {
+                self.table.try_begin(number, |pass| self.next(settings, pass, candidates, need))
+            })?;
+            match begun {
+                Some(true) => {}
+                Some(false) => return Ok(false),
+                None => return Err(busy(self.table.name())),
+            }
+        }
+    }
+
+    /// Copies the pass that goes on, if it is another one. Returns `true` if it was.
+    fn follow(&mut self) -> bool {
+        if self.pass == Some(self.table.position().0) {
+            return false;
+        }
+        let pass = self.table.read();
+        let settings = self.table.settings();
+        let ranges = self.sound(&pass);
+        self.order = RowOrder::new(Arrangement::OldestFirst, ranges);
+        let permutation = || Permutation::new(self.order.total(), settings.seed, pass.number);
+        self.shuffle = settings.shuffled.then(permutation);
+        self.pass = Some(pass.number);
+        true
+    }
+
+    /// Returns the ranges of a pass, or empty ones if no pass can have them.
+    fn sound(&self, pass: &Pass) -> Vec<Range<u64>> {
+        let lanes = self.ring.store().lanes();
+        let most = lanes.iter().map(|lane| lane.slots()).max().unwrap_or(0);
+        let len = |rows: &Range<u64>| rows.end.checked_sub(rows.start);
+        let total = pass.ranges.iter().try_fold(0_u64, |sum, rows| {
+            let len = len(rows).filter(|len| *len <= most)?;
+            sum.checked_add(len).filter(|sum| *sum <= MAX_PASS_ROWS)
+        });
+        if total.is_some() { pass.ranges.clone() } else { vec![0..0; pass.ranges.len()] }
+    }
+
+    /// Returns the pass after one whose rows are all claimed.
+    fn next(
+        &self,
+        settings: ClaimSettings,
+        last: Pass,
+        candidates: &[Range<u64>],
+        need: u64,
+    ) -> Option<Pass> {
+        let ranges = self.sound(&last);
+        let (_, next) = self.table.position();
+        let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
+        if next < total {
+            // Not all are claimed: this process had an older copy.
+            return None;
+        }
+        if total > 0 && !settings.renewed && last.round + 1 < settings.times.into() {
+            return Some(Pass { round: last.round + 1, ranges, ..last });
+        }
+        let fresh = fresh(settings, &last.ranges, candidates);
+        let count: u64 = fresh.iter().map(|rows| rows.end - rows.start).sum();
+        let enough = count > 0 && (settings.renewed || count >= need);
+        enough.then_some(Pass { number: last.number, round: 0, ranges: fresh })
+    }
+
+    /// Returns how many rows could be claimed now.
+    pub(crate) fn claimable(&self) -> u64 {
+        let lanes = (0..self.ring.lanes()).map(|lane| {
+            let rows = self.ring.inspect_lane(lane).map_or(0..0, |found| found.rows);
+            rows.start..rows.end.saturating_sub(1).max(rows.start)
+        });
+        let (settings, pass) = (self.table.settings(), self.table.read());
+        let (number, next) = self.table.position();
+        let ranges = self.sound(&pass);
+        let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
+        let left = if number == pass.number { total.saturating_sub(next) } else { 0 };
+        let rounds = match settings {
+            ClaimSettings { renewed: false, times, .. } => {
+                u64::from(times).saturating_sub(pass.round.saturating_add(1))
+            }
+            ClaimSettings { renewed: true, .. } => 0,
+        };
+        let new = fresh(settings, &pass.ranges, &lanes.collect::<Vec<_>>());
+        let new = new.iter().map(|rows| rows.end - rows.start).sum::<u64>();
+        left.saturating_add(total.saturating_mul(rounds)).saturating_add(new)
+    }
+
+    /// Counts transitions of a batch.
+    pub(crate) fn count_drawn(&self, rows: u64) {
+        self.table.count_drawn(rows);
+    }
+}
+
+/// Returns the rows of a new pass after one over `last`.
+fn fresh(settings: ClaimSettings, last: &[Range<u64>], candidates: &[Range<u64>]) -> Vec<Range<u64>> {
+    if settings.renewed {
+        return candidates.to_vec();
+    }
+    let rows = |(last, now): (&Range<u64>, &Range<u64>)| last.end.clamp(now.start, now.end)..now.end;
+    last.iter().zip(candidates).map(rows).collect()
+}
+
+fn busy(name: &str) -> TableError {
+    TableError::Busy { table: name.to_owned(), waited_s: PATIENCE.as_secs_f64() }
+}

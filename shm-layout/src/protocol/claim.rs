@@ -1,0 +1,246 @@
+//! Claims: each row of a pass goes to one claimant, in all processes.
+//!
+//! A pass is a set of rows, a range for each lane, which are numbered from 0. One word holds the
+//! number of the pass and the next position in it. [`take`] claims positions by one atomic change
+//! of that word. A claimant that is killed afterwards loses what it claimed, and nothing else.
+//!
+//! The ranges of a pass stand in one of two banks, by the parity of its number. The holder of the
+//! table's lock begins a pass ([`begin`]): it writes the bank that the last pass does not use, then
+//! changes the word. If it is killed before that, the next holder writes the bank again. A reader
+//! ([`read`]) copies a bank and checks the word after it. The bank of a pass is overwritten only
+//! once the next pass has begun, so a torn copy is never used.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{self, Acquire};
+
+/// Bits of the position in the word; the number of the pass has the others.
+const POSITION_BITS: u32 = 40;
+/// Largest number of rows of a pass.
+pub const MAX_PASS_ROWS: u64 = (1 << POSITION_BITS) - 1;
+/// Bits of the number of a pass.
+const PASS_MASK: u64 = u64::MAX >> POSITION_BITS;
+/// Copies of a bank before a reader gives up: only faulty peers begin passes that fast.
+const READS: u32 = 64;
+
+/// Fences of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimFence {
+    /// Between looking at the word and writing a bank. Release.
+    Writing,
+    /// Reader, between copying a bank and looking at the word again. Acquire.
+    Copied,
+}
+
+/// Words of a table of claims.
+pub trait ClaimWords {
+    /// Loads the word of the pass and the position.
+    fn claim(&self, order: Ordering) -> u64;
+    /// Replaces that word if it is `current`, with acquire and release.
+    fn exchange(&self, current: u64, new: u64) -> bool;
+    /// Loads a word of a bank. 0 outside the memory.
+    fn load(&self, bank: usize, word: usize) -> u64;
+    /// Stores a word of a bank.
+    fn store(&self, bank: usize, word: usize, value: u64);
+    /// Executes a fence.
+    fn fence(&self, at: ClaimFence);
+}
+
+/// A pass as its bank has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Number of the pass.
+    pub number: u64,
+    /// Earlier passes over the same rows.
+    pub round: u64,
+    /// Rows of each lane.
+    pub ranges: Vec<Range<u64>>,
+}
+
+fn unpack(word: u64) -> (u64, u64) {
+    (word >> POSITION_BITS, word & MAX_PASS_ROWS)
+}
+
+fn bank_of(number: u64) -> usize {
+    usize::from(number & 1 == 1)
+}
+
+/// Returns the number of the pass and the next position in it.
+pub fn position(words: &impl ClaimWords) -> (u64, u64) {
+    // ORDERING: acquire, pairs with the exchange in `begin`.
+    unpack(words.claim(Acquire))
+}
+
+/// Claims up to `want` positions of a pass that has `total`. Returns `None` if all are claimed or
+/// another pass has begun.
+pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option<Range<u64>> {
+    loop {
+        // ORDERING: acquire, pairs with the exchange in `begin`.
+        let word = words.claim(Acquire);
+        let (number, first) = unpack(word);
+        let count = want.min(total.min(MAX_PASS_ROWS).checked_sub(first)?);
+        if number != pass || count == 0 {
+            return None;
+        }
+        if words.exchange(word, word + count) {
+            return Some(first..first + count);
+        }
+    }
+}
+
+/// Copies the pass that goes on now. Ranges of impossible bytes are as they stand there: the caller
+/// checks them.
+pub fn read(words: &impl ClaimWords, lanes: usize) -> Pass {
+    for _ in 0..READS {
+        let (number, _) = position(words);
+        let bank = bank_of(number);
+        let round = words.load(bank, 0);
+        let range = |lane: usize| words.load(bank, 1 + 2 * lane)..words.load(bank, 2 + 2 * lane);
+        let ranges = (0..lanes).map(range).collect();
+        words.fence(ClaimFence::Copied);
+        if position(words).0 == number {
+            return Pass { number, round, ranges };
+        }
+    }
+    Pass { ranges: vec![0..0; lanes], ..Pass::default() }
+}
+
+/// Begins the pass after `pass.number`, with the round and the ranges of `pass`. The caller holds
+/// the table's lock. Returns `false` if another pass than that number goes on.
+pub fn begin(words: &impl ClaimWords, pass: &Pass) -> bool {
+    let number = (pass.number + 1) & PASS_MASK;
+    if position(words).0 != pass.number {
+        return false;
+    }
+    words.fence(ClaimFence::Writing);
+    let bank = bank_of(number);
+    words.store(bank, 0, pass.round);
+    for (lane, rows) in pass.ranges.iter().enumerate() {
+        words.store(bank, 1 + 2 * lane, rows.start);
+        words.store(bank, 2 + 2 * lane, rows.end);
+    }
+    loop {
+        let word = words.claim(Acquire);
+        if unpack(word).0 != pass.number {
+            return false;
+        }
+        if words.exchange(word, number << POSITION_BITS) {
+            return true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heap {
+        claim: Cell<u64>,
+        banks: RefCell<[Vec<u64>; 2]>,
+        /// Stores until the process is killed.
+        left: Cell<usize>,
+    }
+
+    impl Heap {
+        fn new() -> Self {
+            let heap = Self { left: Cell::new(usize::MAX), ..Self::default() };
+            *heap.banks.borrow_mut() = [vec![0; 7], vec![0; 7]];
+            heap
+        }
+
+        fn dies(&self) -> bool {
+            self.left.set(self.left.get().saturating_sub(1));
+            self.left.get() == 0
+        }
+    }
+
+    impl ClaimWords for Heap {
+        fn claim(&self, _: Ordering) -> u64 {
+            self.claim.get()
+        }
+
+        fn exchange(&self, current: u64, new: u64) -> bool {
+            if self.dies() {
+                return true;
+            }
+            let same = self.claim.get() == current;
+            if same {
+                self.claim.set(new);
+            }
+            same
+        }
+
+        fn load(&self, bank: usize, word: usize) -> u64 {
+            self.banks.borrow()[bank].get(word).copied().unwrap_or(0)
+        }
+
+        fn store(&self, bank: usize, word: usize, value: u64) {
+            if !self.dies() {
+                self.banks.borrow_mut()[bank][word] = value;
+            }
+        }
+
+        fn fence(&self, _: ClaimFence) {}
+    }
+
+    proptest! {
+        #[test]
+        fn every_position_goes_to_one_claimant(
+            total in 0..200_u64,
+            wants in prop::collection::vec(1..40_u64, 0..40),
+        ) {
+            let heap = Heap::new();
+            prop_assert!(begin(&heap, &Pass { number: 0, round: 0, ranges: vec![0..total; 1] }));
+            let mut next = 0;
+            for want in wants {
+                match take(&heap, 1, total, want) {
+                    Some(claimed) => {
+                        prop_assert_eq!(claimed.start, next);
+                        prop_assert!(claimed.end - claimed.start <= want && claimed.end <= total);
+                        next = claimed.end;
+                    }
+                    None => prop_assert_eq!(next, total),
+                }
+            }
+            prop_assert_eq!(take(&heap, 0, total, 1), None, "of an earlier pass");
+            prop_assert_eq!(take(&heap, 2, total, 1), None, "of a later pass");
+        }
+
+        #[test]
+        fn a_killed_beginner_leaves_the_pass_before_or_the_new_one(kill in 1..12_usize) {
+            let heap = Heap::new();
+            let first = Pass { number: 0, round: 0, ranges: vec![3..9, 1..2, 0..0] };
+            begin(&heap, &first);
+            let second = Pass { number: 1, round: 1, ranges: vec![9..12, 2..2, 0..7] };
+            heap.left.set(kill);
+            begin(&heap, &second);
+            heap.left.set(usize::MAX);
+            let found = read(&heap, 3);
+            let expected = if found.number == 1 { &first } else { &second };
+            prop_assert_eq!((found.round, &found.ranges), (expected.round, &expected.ranges));
+            if found.number == 1 {
+                prop_assert!(begin(&heap, &second));
+            }
+            prop_assert_eq!(read(&heap, 3).ranges, second.ranges);
+        }
+    }
+
+    #[test]
+    fn any_word_claims_within_the_total_or_nothing() {
+        let heap = Heap::new();
+        for word in [u64::MAX, 1 << 40, (1 << 40) - 1, 7] {
+            heap.claim.set(word);
+            let (number, _) = position(&heap);
+            let claimed = take(&heap, number, 100, 9);
+            assert!(claimed.is_none_or(|rows| rows.end <= 100), "{word:x}");
+        }
+        heap.claim.set(u64::MAX);
+        let number = position(&heap).0;
+        assert!(begin(&heap, &Pass { number, round: 0, ranges: vec![0..1; 3] }));
+        assert_eq!(position(&heap), (0, 0), "numbers begin again");
+    }
+}

@@ -1,0 +1,252 @@
+//! Tables of claims of a ring: created whole under their lock, opened and listed.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::table::{
+    HeapTable, TableLock, file_name, lock_byte, make, name_of, open_lock, other_kind, read_header,
+};
+use crate::error::SegmentError;
+use crate::layout::claim_table::{
+    ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes,
+};
+use crate::layout::names::check_name;
+use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC};
+use crate::os::mapping::{Access, Mapping};
+use crate::os::space;
+use crate::protocol::claim::{self, Pass};
+use crate::store::object::Object;
+use crate::store::ring_store::RingStore;
+
+/// A table of claims: each row of a pass goes to one claimant, in all processes.
+#[derive(Debug)]
+pub struct ClaimTable {
+    // Before the store: the lock holds the object too, and the store removes it if it was the last.
+    lock: TableLock,
+    store: Arc<RingStore>,
+    memory: Arc<ClaimMemory>,
+    name: String,
+    settings: ClaimSettings,
+}
+
+/// A table of claims as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimTableInfo {
+    /// Name of the table.
+    pub name: String,
+    /// Its settings.
+    pub settings: ClaimSettings,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Passes that were begun.
+    pub passes: u64,
+    /// Transitions of batches that were drawn.
+    pub drawn: u64,
+    /// Rows of the current pass that are not claimed yet.
+    pub left: u64,
+}
+
+impl ClaimTable {
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the settings that it was created with.
+    #[must_use]
+    pub fn settings(&self) -> ClaimSettings {
+        self.settings
+    }
+
+    /// Claims up to `want` positions of a pass that has `total`; see [`claim::take`].
+    #[must_use]
+    pub fn take(&self, pass: u64, total: u64, want: u64) -> Option<std::ops::Range<u64>> {
+        claim::take(&*self.memory, pass, total, want)
+    }
+
+    /// Returns the number of the current pass and the next position in it.
+    #[must_use]
+    pub fn position(&self) -> (u64, u64) {
+        claim::position(&*self.memory)
+    }
+
+    /// Copies the current pass. Its ranges may be any numbers.
+    #[must_use]
+    pub fn read(&self) -> Pass {
+        claim::read(&*self.memory, self.memory.lanes as usize)
+    }
+
+    /// Begins the pass after `pass.number`, which `next` makes of that one, unless another process
+    /// began it. Returns `None` while another process holds the lock, and `false` if `next` has
+    /// none.
+    pub fn try_begin(
+        &self,
+        number: u64,
+        next: impl FnOnce(Pass) -> Option<Pass>,
+    ) -> Result<Option<bool>, SegmentError> {
+        let path = self.store.path().unwrap_or(Path::new("private memory"));
+        let Some(_held) = self.lock.try_lock(lock_byte(&self.name), path)? else { return Ok(None) };
+        let found = self.read();
+        if found.number != number {
+            return Ok(Some(true));
+        }
+        let Some(pass) = next(found) else { return Ok(Some(false)) };
+        if claim::begin(&*self.memory, &pass) {
+            self.memory.count_pass();
+        }
+        Ok(Some(true))
+    }
+
+    /// Counts transitions of a batch.
+    pub fn count_drawn(&self, rows: u64) {
+        self.memory.count_drawn(rows);
+    }
+
+    /// Returns its description.
+    #[must_use]
+    pub fn info(&self) -> ClaimTableInfo {
+        info(&self.name, &self.memory, self.settings)
+    }
+}
+
+fn info(name: &str, memory: &ClaimMemory, settings: ClaimSettings) -> ClaimTableInfo {
+    let (drawn, passes) = memory.counts();
+    let pass = claim::read(memory, memory.lanes as usize);
+    let rows = pass.ranges.iter().map(|rows| rows.end.saturating_sub(rows.start));
+    let left = rows.fold(0, u64::saturating_add).saturating_sub(claim::position(memory).1);
+    let (name, bytes) = (name.to_owned(), claim_bytes(memory.lanes));
+    ClaimTableInfo { name, settings, bytes, passes, drawn, left }
+}
+
+impl RingStore {
+    /// Opens a table of claims of the ring, or creates it. Returns `None` while another process
+    /// creates it: try again.
+    pub fn try_claims(
+        self: &Arc<Self>,
+        name: &str,
+        settings: ClaimSettings,
+    ) -> Result<Option<ClaimTable>, SegmentError> {
+        check_name(name)?;
+        let (lanes, bytes) = (self.spec().lanes, claim_bytes(self.spec().lanes));
+        let (lock, memory) = match self.object() {
+            None => {
+                let make = || heap(lanes, settings);
+                let find = |table: &HeapTable| match table {
+                    HeapTable::Claims(memory) => Some(Arc::clone(memory)),
+                    HeapTable::Priorities(_) => None,
+                };
+                let memory = self.heap_table(name, find, HeapTable::Claims, make)?;
+                (TableLock::Heap(self.heap_locks()), memory)
+            }
+            Some(object) => {
+                let lock = open_lock(object)?;
+                let header = ClaimHeader::new(lanes, self.uuid(), settings);
+                // A name means a whole file, so one that exists is opened without the lock.
+                if !object.has(&file_name(name)) {
+                    let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
+                        return Ok(None);
+                    };
+                    if !object.has(&file_name(name)) {
+                        make(object.dir(), object.path(), name, &[bytemuck::bytes_of(&header)], bytes)?;
+                    }
+                }
+                (lock, Arc::new(open(object, name, self.uuid(), lanes)?))
+            }
+        };
+        let found = header_of(&memory).settings();
+        if found != settings {
+            let (table, what) = (name.to_owned(), differing(found, settings));
+            return Err(SegmentError::TableDiffers { table, what });
+        }
+        let (store, name) = (Arc::clone(self), name.to_owned());
+        Ok(Some(ClaimTable { lock, store, memory, name, settings }))
+    }
+
+    /// Lists the tables of claims of the ring, by name. Tables that cannot be opened are left out.
+    #[must_use]
+    pub fn claim_tables(&self) -> Vec<ClaimTableInfo> {
+        let (uuid, lanes) = (self.uuid(), self.spec().lanes);
+        let tables: Vec<(String, Arc<ClaimMemory>)> = match self.object() {
+            None => {
+                let claims = |(name, table)| match table {
+                    HeapTable::Claims(memory) => Some((name, memory)),
+                    HeapTable::Priorities(_) => None,
+                };
+                self.heap_tables().into_iter().filter_map(claims).collect()
+            }
+            Some(object) => {
+                let names = object.file_names().into_iter();
+                let names = names.filter_map(|file| Some(name_of(&file)?.to_owned()));
+                let open = |name: String| {
+                    let memory = open(object, &name, uuid, lanes).ok()?;
+                    Some((name, Arc::new(memory)))
+                };
+                names.filter_map(open).collect()
+            }
+        };
+        let info = |(name, memory): &(String, Arc<ClaimMemory>)| {
+            info(name, memory, header_of(memory).settings())
+        };
+        let mut tables: Vec<ClaimTableInfo> = tables.iter().map(info).collect();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        tables
+    }
+}
+
+fn header_of(memory: &ClaimMemory) -> ClaimHeader {
+    bytemuck::pod_read_unaligned(&memory.map.copy(0, size_of::<ClaimHeader>()))
+}
+
+/// Returns the first difference between two settings.
+fn differing(found: ClaimSettings, asked: ClaimSettings) -> String {
+    let order = |settings: ClaimSettings| {
+        let kind = if settings.renewed { "epoch" } else { "consume" };
+        format!("{kind}, {}", if settings.shuffled { "shuffled" } else { "oldest first" })
+    };
+    if order(found) != order(asked) {
+        return format!("it is {}, but {} was requested", order(found), order(asked));
+    }
+    if found.times == asked.times {
+        return format!("its seed is {}, but {} was requested", found.seed, asked.seed);
+    }
+    format!("its max_times_sampled is {}, but {} was requested", found.times, asked.times)
+}
+
+/// Creates a table in private memory.
+fn heap(lanes: u32, settings: ClaimSettings) -> Result<ClaimMemory, SegmentError> {
+    let bytes = claim_bytes(lanes);
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let map = space::private_memory(bytes, || Mapping::heap(len))?;
+    let header = ClaimHeader::new(lanes, [0; 16], settings);
+    let words = map.words64(0, size_of::<ClaimHeader>() / 8).unwrap_or_default();
+    for (word, bytes) in words.iter().zip(bytemuck::bytes_of(&header).as_chunks().0) {
+        word.store(u64::from_ne_bytes(*bytes), Relaxed);
+    }
+    Ok(ClaimMemory { map, lanes })
+}
+
+/// Maps a table, whose header must be right in every byte.
+fn open(
+    object: &Object,
+    name: &str,
+    ring_uuid: [u8; 16],
+    lanes: u32,
+) -> Result<ClaimMemory, SegmentError> {
+    let (file, path) = (file_name(name), &object.path().join(file_name(name)));
+    let fd = object.file(&file, Access::ReadWrite, None)?;
+    let (header, bytes) = read_header::<ClaimHeader>(fd.as_fd(), path)?;
+    if header.kind == KIND_PRIORITIES && header.magic == TABLE_MAGIC {
+        return Err(other_kind(path, "it holds priorities, but claims were requested"));
+    }
+    header.check(path, ring_uuid, lanes)?;
+    if bytes != claim_bytes(lanes) {
+        let what = format!("it has {bytes} bytes, not {}", claim_bytes(lanes));
+        return Err(SegmentError::corrupt(path, what));
+    }
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite);
+    Ok(ClaimMemory { map: map.map_err(SegmentError::io("map", path))?, lanes })
+}
