@@ -57,20 +57,20 @@ mod writer;
 
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::{
-    BadExist, BadLanePolicy, Base, BaseLock, Column, ColumnError, DAEMON_SOCKET, DType, Exist,
-    HugeArray, Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper,
-    MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo, Peer, RANK_BLOCK,
-    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits,
-    ClaimSettings, ClaimTableInfo, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash, collect,
-    copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd,
-    send_with_descriptor, trunc_to_i32,
+    BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo, Column, ColumnError,
+    DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES,
+    MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo,
+    Peer, RANK_BLOCK, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel,
+    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash,
+    collect, copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld,
+    run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
-    AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError, LimitedCall,
-    LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
-    RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
+    AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError,
+    LimitedCall, LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError,
+    ReturnsError, RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -95,8 +95,8 @@ pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget,
-    GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec, SamplerState, Selector, View,
-    WindowSteps,
+    GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec, SamplerState, Selector,
+    View, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{Table, TableOptions};

@@ -61,7 +61,12 @@ impl Model {
         (end.saturating_sub(kept), end)
     }
 
-    fn sample(&self, seed: u64, spec: Selector, batch: usize) -> Result<Vec<(usize, u64)>, SampleError> {
+    fn sample(
+        &self,
+        seed: u64,
+        spec: Selector,
+        batch: usize,
+    ) -> Result<Vec<(usize, u64)>, SampleError> {
         let mut sampler = self.ring.sampler(SamplerOptions::seeded(seed).selector(spec))?;
         Ok(rows(&sampler.sample(batch)?.index()))
     }
@@ -99,7 +104,8 @@ fn orders_are_those_of_a_plain_list() -> Result<(), Box<dyn Error>> {
     for case in 0.. {
         let mut dice = StdRng::seed_from_u64(case);
         let mut model = Model::new(3 * dice.random_range(4..40))?;
-        let mut sampler = model.ring.sampler(SamplerOptions::seeded(case).priority(by_priority()))?;
+        let mut sampler =
+            model.ring.sampler(SamplerOptions::seeded(case).priority(by_priority()))?;
         let mut priorities: BTreeMap<(usize, u64), f64> = BTreeMap::new();
         let mut most = 1.0_f64;
         for _ in 0..dice.random_range(1..12) {
@@ -229,8 +235,8 @@ fn weighted_draws_match_their_probabilities() -> Result<(), Box<dyn Error>> {
     let count = |lane: usize| model.transitions().iter().filter(|row| row.0 == lane).count() as f64;
     let age = |lane: usize, seq: u64| (model.readable(lane).1 - 1 - seq) as f64;
     let weights = [1.0, 3.0, 6.0];
-    let recency = |half_life: f64| move |seed| {
-        SamplerOptions::seeded(seed).selector(Selector::Recency { half_life })
+    let recency = |half_life: f64| {
+        move |seed| SamplerOptions::seeded(seed).selector(Selector::Recency { half_life })
     };
     let lanes = |seed| SamplerOptions::seeded(seed).selector(Selector::Lanes(weights.to_vec()));
     let strata = |seed| SamplerOptions::seeded(seed).selector(Selector::LaneStrata);
@@ -358,7 +364,8 @@ fn states_continue_and_bad_settings_are_refused() -> Result<(), Box<dyn Error>> 
         assert!(refused.to_string().contains(part), "{refused} lacks {part}");
     }
     let empty = Model::new(30)?;
-    for selector in [Selector::Fifo, Selector::LaneStrata, Selector::LargestPriority(by_priority())] {
+    for selector in [Selector::Fifo, Selector::LaneStrata, Selector::LargestPriority(by_priority())]
+    {
         let refused = empty.sample(1, selector, 4).unwrap_err();
         assert!(matches!(refused, SampleError::Empty { .. }), "{refused}");
     }

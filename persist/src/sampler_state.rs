@@ -2,6 +2,7 @@
 
 use backcast_core::{
     Beta, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, PriorityOptions, SamplerState,
+    Selector, TableOptions,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -26,9 +27,12 @@ struct Saved {
     gamma: Value,
     boundary: String,
     copy: bool,
-    /// Draws by priority; absent: uniform draws.
+    /// Settings of priorities; absent: none are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<SavedPriority>,
+    /// Selector; absent: uniform draws, or draws in proportion to the priorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    selector: Option<SavedSelector>,
     /// Transitions from one window to the next; absent: 1.
     #[serde(default = "every", skip_serializing_if = "is_every")]
     stride: u32,
@@ -55,6 +59,21 @@ fn every() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_every(stride: &u32) -> bool {
     *stride == every()
+}
+
+/// JSON of a selector. The largest and the smallest priorities have their settings in `priority`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
+enum SavedSelector {
+    MaxPriority,
+    MinPriority,
+    Fifo,
+    Lifo,
+    Recency { half_life: f64 },
+    LaneWeights { weights: Vec<f64> },
+    LaneStrata,
+    Epoch { table: String, shuffle: bool, seed: u64 },
+    Consume { table: String, max_times_sampled: u32, shuffle: bool, seed: u64 },
 }
 
 /// JSON of prioritised draws.
@@ -121,7 +140,8 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
     };
     let gamma = if state.discounts { DISCOUNT.into() } else { state.gamma.into() };
     let boundary = state.boundary.as_str().to_owned();
-    let priority = state.priorities.as_ref().map(SavedPriority::of);
+    let priority = state.selector.priorities().map(SavedPriority::of);
+    let selector = SavedSelector::of(&state.selector);
     let saved = Saved {
         draws: DRAWS,
         seed,
@@ -135,6 +155,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         priority,
         stride,
         hindsight: state.hindsight.as_ref().map(SavedHindsight::of),
+        selector,
     };
     // Numbers and strings always serialise.
     serde_json::to_value(saved).unwrap_or_default()
@@ -161,6 +182,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
     let Saved { copy, priority, stride, hindsight, .. } = saved;
+    let selector = saved.selector;
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
     }
@@ -191,8 +213,70 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         stride,
         copy,
         columns,
-        priorities: priority.map(SavedPriority::options).transpose()?,
+        selector: selector_of(selector, priority.map(SavedPriority::options).transpose()?)?,
         hindsight: hindsight.map(SavedHindsight::options).transpose()?,
+    })
+}
+
+impl SavedSelector {
+    fn of(selector: &Selector) -> Option<Self> {
+        Some(match selector {
+            Selector::LargestPriority(_) => Self::MaxPriority,
+            Selector::SmallestPriority(_) => Self::MinPriority,
+            Selector::Fifo => Self::Fifo,
+            Selector::Lifo => Self::Lifo,
+            Selector::Recency { half_life } => Self::Recency { half_life: *half_life },
+            Selector::Lanes(weights) => Self::LaneWeights { weights: weights.clone() },
+            Selector::LaneStrata => Self::LaneStrata,
+            Selector::Table(options) => {
+                let (table, settings) = (options.name().to_owned(), options.settings());
+                let (shuffle, seed) = (settings.shuffled, settings.seed);
+                if settings.renewed {
+                    Self::Epoch { table, shuffle, seed }
+                } else {
+                    let max_times_sampled = settings.times;
+                    Self::Consume { table, max_times_sampled, shuffle, seed }
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Returns the selector of a state. Its settings are checked where a sampler is made of them.
+fn selector_of(
+    selector: Option<SavedSelector>,
+    priority: Option<PriorityOptions>,
+) -> Result<Selector, BadSamplerState> {
+    let bad = |problem: &str| Err(BadSamplerState { problem: problem.to_owned() });
+    let other = match (selector, priority) {
+        (None, None) => return Ok(Selector::Uniform),
+        (None, Some(options)) => return Ok(Selector::Priority(options)),
+        (Some(SavedSelector::MaxPriority), Some(options)) => {
+            return Ok(Selector::LargestPriority(options));
+        }
+        (Some(SavedSelector::MinPriority), Some(options)) => {
+            return Ok(Selector::SmallestPriority(options));
+        }
+        (Some(_), Some(_)) => return bad("it has a `priority` that its selector does not use"),
+        (Some(other), None) => other,
+    };
+    Ok(match other {
+        SavedSelector::MaxPriority | SavedSelector::MinPriority => {
+            return bad("its selector needs a `priority`");
+        }
+        SavedSelector::Fifo => Selector::Fifo,
+        SavedSelector::Lifo => Selector::Lifo,
+        SavedSelector::Recency { half_life } => Selector::Recency { half_life },
+        SavedSelector::LaneWeights { weights } => Selector::Lanes(weights),
+        SavedSelector::LaneStrata => Selector::LaneStrata,
+        SavedSelector::Epoch { table, shuffle, seed } => {
+            Selector::Table(TableOptions::epoch(&table).shuffled(shuffle).seed(seed))
+        }
+        SavedSelector::Consume { table, max_times_sampled, shuffle, seed } => {
+            let options = TableOptions::consume(&table).shuffled(shuffle).seed(seed);
+            Selector::Table(options.max_times_sampled(max_times_sampled))
+        }
     })
 }
 
@@ -295,7 +379,7 @@ mod tests {
             copy: true,
             stride: 1,
             columns: None,
-            priorities: None,
+            selector: Selector::Uniform,
             hindsight: None,
         }
     }
@@ -315,11 +399,32 @@ mod tests {
         let options = PriorityOptions::exponent(0.6).table("mine").stratified(true);
         let annealed = Beta::Annealed { from: 0.4, batches: 1 << 40 };
         for options in [options.clone(), options.beta(annealed).weights(WeightNorm::Table)] {
-            let given = SamplerState { priorities: Some(options), ..state() };
+            let given = SamplerState { selector: Selector::Priority(options), ..state() };
             let text = sampler_state_json(&given).to_string();
             assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
         }
         assert_eq!(sampler_state_json(&state()).get("priority"), None);
+    }
+
+    #[test]
+    fn selectors_come_back() {
+        let options = PriorityOptions::exponent(0.6).table("mine");
+        for selector in [
+            Selector::LargestPriority(options.clone()),
+            Selector::SmallestPriority(options),
+            Selector::Fifo,
+            Selector::Lifo,
+            Selector::Recency { half_life: 0.1 },
+            Selector::Lanes(vec![0.1, 0.0, 7.0]),
+            Selector::LaneStrata,
+            Selector::Table(TableOptions::epoch("e").seed(u64::MAX)),
+            Selector::Table(TableOptions::epoch("e").shuffled(false)),
+            Selector::Table(TableOptions::consume("c").max_times_sampled(4).shuffled(true)),
+        ] {
+            let given = SamplerState { selector, ..state() };
+            let text = sampler_state_json(&given).to_string();
+            assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
+        }
     }
 
     #[test]
@@ -377,6 +482,8 @@ mod tests {
             (with("gamma", json!("reward")), "\"reward\""),
             (with("boundary", json!("cut")), "`cut`"),
             (with("priority", json!({"exponent": 1.0})), "table"),
+            (with("selector", json!({"name": "newest"})), "newest"),
+            (with("selector", json!({"name": "max_priority"})), "needs a `priority`"),
             (with("draws", json!(2)), "version 2"),
             (with("stride", json!(-1)), "-1"),
             (

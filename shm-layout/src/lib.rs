@@ -45,6 +45,7 @@ pub use kernels::rank::{RANK_BLOCK, ranks};
 pub use kernels::shared_words::{copy_words, copy_words_each};
 pub use kernels::simd::{SimdKernel, run_simd, trunc_to_i32};
 pub use kernels::thread_pool::{ThreadPool, handoff};
+pub use layout::claim_table::ClaimSettings;
 pub use layout::claimed_lane::ClaimedLane;
 pub use layout::column::{Column, ColumnError, ColumnRecord, DType, Role};
 pub use layout::geometry::{
@@ -73,6 +74,7 @@ pub use os::page_size;
 pub use os::peer::{Peer, receive, send_with_descriptor};
 pub use os::space::SpaceLimits;
 pub use store::base_lock::{BaseLock, DAEMON_SOCKET, LockAttempt};
+pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
 pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};
@@ -80,7 +82,5 @@ pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPi
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
-pub use layout::claim_table::ClaimSettings;
-pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView, UnnamedTable};
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

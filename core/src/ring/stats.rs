@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
-use backcast_layout::{Column, LanePolicy, TableInfo};
+use backcast_layout::{ClaimTableInfo, Column, LanePolicy, TableInfo};
 
 use super::Ring;
 use super::lane_inspection::InspectedLane;
@@ -63,6 +63,8 @@ pub struct RingStats {
     pub pins: Vec<PinStats>,
     /// Tables of priorities.
     pub tables: Vec<TableInfo>,
+    /// Tables of claims.
+    pub claim_tables: Vec<ClaimTableInfo>,
     /// Whether a process may be asleep until a row is published. One that was killed in its sleep
     /// counts until the next row.
     pub rows_awaited: bool,
@@ -266,6 +268,7 @@ impl Ring {
             lane_policy: spec.policy,
             pins: self.pins(&readers),
             tables: store.tables(),
+            claim_tables: store.claim_tables(),
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),
             limiter: stats::of(store),

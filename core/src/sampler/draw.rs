@@ -111,10 +111,9 @@ impl Sampler {
         loop {
             self.eligibility.refresh();
             match (self.draw_taken(plan, arenas), &self.chosen) {
-                (
-                    Err(SampleError::TooFew { selector, wanted, .. }),
-                    Some(chosen),
-                ) if matches!(**chosen, RowSelection::Claimed(_)) => {
+                (Err(SampleError::TooFew { selector, wanted, .. }), Some(chosen))
+                    if matches!(**chosen, RowSelection::Claimed(_)) =>
+                {
                     let began = *began.get_or_insert_with(Instant::now);
                     self.await_rows((selector, wanted), began, interrupted)?;
                 }

@@ -62,7 +62,13 @@ impl Claims {
         let store = ring.store();
         let opened = wait(PATIENCE, || store.try_claims(options.name(), options.settings()));
         let Some(table) = opened? else { return Err(busy(options.name())) };
-        Ok(Self { table, ring: ring.clone(), pass: None, order: RowOrder::default(), shuffle: None })
+        Ok(Self {
+            table,
+            ring: ring.clone(),
+            pass: None,
+            order: RowOrder::default(),
+            shuffle: None,
+        })
     }
 
     /// Returns the number of the pass that rows were last claimed of.
@@ -184,11 +190,16 @@ impl Claims {
 }
 
 /// Returns the rows of a new pass after one over `last`.
-fn fresh(settings: ClaimSettings, last: &[Range<u64>], candidates: &[Range<u64>]) -> Vec<Range<u64>> {
+fn fresh(
+    settings: ClaimSettings,
+    last: &[Range<u64>],
+    candidates: &[Range<u64>],
+) -> Vec<Range<u64>> {
     if settings.renewed {
         return candidates.to_vec();
     }
-    let rows = |(last, now): (&Range<u64>, &Range<u64>)| last.end.clamp(now.start, now.end)..now.end;
+    let rows =
+        |(last, now): (&Range<u64>, &Range<u64>)| last.end.clamp(now.start, now.end)..now.end;
     last.iter().zip(candidates).map(rows).collect()
 }
 

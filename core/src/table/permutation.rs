@@ -105,8 +105,7 @@ mod tests {
                     .collect();
                 (chi(&places, seeds / len), chi(&pairs, seeds / (len * (len - 1.0))))
             };
-            let (places, pairs) =
-                statistics(&|seed, n| Permutation::new(len, 3, seed).at(n));
+            let (places, pairs) = statistics(&|seed, n| Permutation::new(len, 3, seed).at(n));
             assert!(places < limit && pairs < pairs_limit, "{len}: {places} {pairs}");
             let (_, pairs) = statistics(&|seed, n| (n + seed) % len);
             assert!(pairs > pairs_limit, "{len}: rotations pass with {pairs}");

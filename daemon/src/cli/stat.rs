@@ -16,7 +16,7 @@ use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages}
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
 use crate::objects::geometry::yes_no;
-use crate::objects::ring_report::{LaneReport, PinReport, RingReport, TableReport};
+use crate::objects::ring_report::{ClaimReport, LaneReport, PinReport, RingReport, TableReport};
 use crate::text::units;
 
 /// Describe a ring, panel or snapshot.
@@ -157,6 +157,10 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             })
             .collect::<Vec<_>>(),
     );
+    if !report.claims.is_empty() {
+        console.text("");
+        claims(&report.claims, console);
+    }
     if !report.tables.is_empty() {
         console.text("");
         tables(&report.tables, console);
@@ -192,6 +196,34 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
                 ]
             })
             .collect::<Vec<_>>(),
+    );
+}
+
+/// Prints the tables of claims.
+fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
+    let row = |table: &ClaimReport| {
+        let order = if table.shuffled { "shuffled" } else { "oldest first" };
+        vec![
+            table.name.clone(),
+            table.selector.to_owned(),
+            order.to_owned(),
+            table.max_times_sampled.to_string(),
+            units::count(table.passes),
+            units::count(table.drawn_transitions),
+            units::count(table.left_rows),
+        ]
+    };
+    console.table(
+        &[
+            ("TABLE", Align::Left),
+            ("SELECTOR", Align::Left),
+            ("ORDER", Align::Left),
+            ("TIMES", Align::Right),
+            ("PASSES", Align::Right),
+            ("DRAWN", Align::Right),
+            ("LEFT", Align::Right),
+        ],
+        &tables.iter().map(row).collect::<Vec<_>>(),
     );
 }
 

@@ -1,6 +1,6 @@
 //! Everything about one ring, as `backcast stat` and the daemon report it.
 
-use backcast_core::{LimiterSideStats, LimiterStats, RingStats};
+use backcast_core::{ClaimTableInfo, LimiterSideStats, LimiterStats, RingStats};
 use serde::Serialize;
 
 use super::catalogue::ObjectState;
@@ -23,6 +23,7 @@ pub(crate) struct RingReport {
     /// `None` if the ring has no rate limiter.
     pub(crate) limiter: Option<LimiterReport>,
     pub(crate) tables: Vec<TableReport>,
+    pub(crate) claims: Vec<ClaimReport>,
     /// `None` if the ring is not persisted.
     pub(crate) persist: Option<PersistReport>,
 }
@@ -199,6 +200,36 @@ pub(crate) struct TableReport {
     pub(crate) repairs: u64,
 }
 
+/// JSON of a table of claims.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClaimReport {
+    pub(crate) name: String,
+    pub(crate) selector: &'static str,
+    pub(crate) max_times_sampled: u32,
+    pub(crate) shuffled: bool,
+    pub(crate) seed: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) passes: u64,
+    pub(crate) drawn_transitions: u64,
+    pub(crate) left_rows: u64,
+}
+
+impl From<&ClaimTableInfo> for ClaimReport {
+    fn from(table: &ClaimTableInfo) -> Self {
+        Self {
+            name: table.name.clone(),
+            selector: if table.settings.renewed { "epoch" } else { "consume" },
+            max_times_sampled: table.settings.times,
+            shuffled: table.settings.shuffled,
+            seed: table.settings.seed,
+            size_bytes: table.bytes,
+            passes: table.passes,
+            drawn_transitions: table.drawn,
+            left_rows: table.left,
+        }
+    }
+}
+
 impl RingReport {
     pub(crate) fn new(
         ring: &RingStats,
@@ -268,6 +299,7 @@ impl RingReport {
                     repairs: table.counters.repairs,
                 })
                 .collect(),
+            claims: ring.claim_tables.iter().map(ClaimReport::from).collect(),
             persist,
         }
     }

@@ -32,6 +32,18 @@ _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 _Nan: TypeAlias = Literal["refuse", "mask"]
 _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
+_Selector: TypeAlias = Literal[
+    "uniform",
+    "fifo",
+    "lifo",
+    "max_priority",
+    "min_priority",
+    "recency",
+    "lane_weights",
+    "lane_strata",
+    "epoch",
+    "consume",
+]
 _Missing: TypeAlias = Literal["error", "mask"]
 _History: TypeAlias = int | dict[str, int | Literal["first"] | None]
 _NoLearner: TypeAlias = Literal["wait", "pass", "error"]
@@ -301,7 +313,13 @@ class ReplayBuffer:
         eps: float = 1e-06,
         stratified: bool = False,
         weights: Literal["batch", "table"] = "batch",
-        table: str = "priority",
+        table: str | None = None,
+        selector: _Selector = "uniform",
+        half_life: float | None = None,
+        lane_weights: ArrayLike | None = None,
+        max_times_sampled: int = 1,
+        shuffle: bool | None = None,
+        table_seed: int = 0,
         stride: int = 1,
         hindsight: Hindsight | None = None,
         transform: Callable[[Batch], Any] | None = None,

@@ -13,8 +13,8 @@ use crate::error::{ErrorClass, Failure};
 use crate::json;
 use crate::lease::Lease;
 use crate::sampler::{
-    BatchFunctions, Gamma, PriorityArguments, PrioritySettings, Sampler, SharedSampler,
-    WindowArguments, WindowOptions, hindsight_of,
+    BatchFunctions, Gamma, PriorityArguments, Sampler, SelectorArguments, SelectorSettings,
+    SharedSampler, WindowArguments, WindowOptions, hindsight_of,
 };
 
 impl ReplayBuffer {
@@ -89,9 +89,28 @@ impl ReplayBuffer {
     ///     Draw one transition of each of ``B`` ranges of equal priority.
     /// weights : {"batch", "table"}, default "batch"
     ///     Largest weight that the others are divided by: that of the batch, or of the table.
-    /// table : str, default "priority"
-    ///     Name of the table of priorities. Samplers of one name share theirs, in all processes,
-    ///     with one exponent and one ``eps``.
+    /// table : str, optional
+    ///     Name of the table of priorities, ``"priority"`` when left out, or of the claims of
+    ///     ``"epoch"`` and ``"consume"``, then ``"epoch"`` or ``"consume"``. Samplers of one name
+    ///     share it, in all processes, with equal settings.
+    /// selector : str, default "uniform"
+    ///     Transitions of a batch. ``"uniform"``, or in proportion to ``priority`` where that is
+    ///     given; ``"fifo"`` and ``"lifo"``: the oldest or the newest ones, in order;
+    ///     ``"max_priority"`` and ``"min_priority"``: those of largest or smallest priority;
+    ///     ``"recency"``: weights that halve every ``half_life`` rows; ``"lane_weights"``: lanes by
+    ///     weight; ``"lane_strata"``: lanes in turn; ``"epoch"``: without replacement, pass after
+    ///     pass; ``"consume"``: new ones only, each at most ``max_times_sampled`` times, for which
+    ///     draws wait.
+    /// half_life : float, optional
+    ///     Rows of a lane over which the weight of ``"recency"`` halves.
+    /// lane_weights : array_like of float, [lanes], optional
+    ///     Weights of ``"lane_weights"``, from 0 up.
+    /// max_times_sampled : int, default 1
+    ///     Passes of ``"consume"`` over the same transitions.
+    /// shuffle : bool, optional
+    ///     Order within a pass: shuffled, as ``"epoch"`` is by default, or oldest first.
+    /// table_seed : int, default 0
+    ///     Seed of the shuffled order, which all samplers of the table share.
     /// stride : int, default 1
     ///     Draw only windows that start every ``stride`` transitions of their episode: transition
     ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Rows that are
@@ -115,7 +134,7 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// ExistsError
-    ///     If the table of priorities has another exponent or ``eps``.
+    ///     If the table has other settings, or is of another kind.
     /// SampleError
     ///     If a window is longer than a lane, ``gamma`` is missing or out of range, or ``n_step``
     ///     is asked of a ring without a column ``reward`` of one ``f4`` or ``f8`` a row.
@@ -134,14 +153,16 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
-        eps=None, stratified=None, weights=None, table=None, stride=Argument::Missing,
+        eps=None, stratified=None, weights=None, table=None, selector=None, half_life=None,
+        lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None, stride=Argument::Missing,
         hindsight=None, transform=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
                              beta=0.4, eps=1e-06, stratified=False, weights='batch', \
-                             table='priority', stride=1, hindsight=None, transform=None, \
-                             state=None)")]
+                             table=None, selector='uniform', half_life=None, lane_weights=None, \
+                             max_times_sampled=1, shuffle=None, table_seed=0, stride=1, hindsight=None, \
+                             transform=None, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -160,6 +181,12 @@ impl ReplayBuffer {
         stratified: Option<Argument<bool>>,
         weights: Option<Argument<String>>,
         table: Option<Argument<String>>,
+        selector: Option<Argument<String>>,
+        half_life: Option<Argument<f64>>,
+        lane_weights: Option<&Bound<'py, PyAny>>,
+        max_times_sampled: Option<Argument<i128>>,
+        shuffle: Option<Argument<bool>>,
+        table_seed: Option<Argument<i128>>,
         stride: Argument<i128>,
         hindsight: Option<&Bound<'py, PyAny>>,
         transform: Option<&Bound<'py, PyAny>>,
@@ -169,6 +196,14 @@ impl ReplayBuffer {
         let by = PriorityArguments { priority, beta, eps, stratified, weights, table };
         let hooks = BatchFunctions::new(hindsight, transform)?;
         let hindsight = hindsight.map(hindsight_of).transpose()?;
+        let select = SelectorArguments {
+            selector,
+            half_life,
+            lane_weights,
+            max_times_sampled,
+            shuffle,
+            table_seed,
+        };
         if let Some(state) = state {
             let others = [
                 ("seed", seed.is_some()),
@@ -181,7 +216,7 @@ impl ReplayBuffer {
                 ("stride", stride.is_given()),
                 ("copy", copy.is_given()),
             ];
-            let others = others.into_iter().chain(by.given());
+            let others = others.into_iter().chain(by.given()).chain(select.given());
             if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
                 return Err(Failure::new(
                     ErrorClass::Sample,
@@ -204,8 +239,9 @@ impl ReplayBuffer {
                 return Err(Failure::new(ErrorClass::Sample, message));
             }
             let windows = WindowOptions::of(&state);
-            let by = state.priorities.clone().map(PrioritySettings::saved);
-            let open = |ring: &_| Sampler::open(ring, label, state.into(), windows, by, hooks);
+            let selected = SelectorSettings::saved(state.selector.clone());
+            let open =
+                |ring: &_| Sampler::open(ring, label, state.into(), windows, selected, hooks);
             return self.ask(py, open)?;
         }
         let seed = seed
@@ -222,13 +258,13 @@ impl ReplayBuffer {
         let asked =
             WindowArguments { history, columns, future, n_step, gamma, boundary, stride, copy };
         let windows = WindowOptions::new(asked)?;
-        let by = PrioritySettings::new(by)?;
+        let selected = SelectorSettings::new(select, by)?;
         let spec = windows.spec(seed);
         let spec = match hindsight {
             Some(hindsight) => spec.hindsight(hindsight),
             None => spec,
         };
-        self.ask(py, |ring| Sampler::open(ring, label, spec, windows, by, hooks))?
+        self.ask(py, |ring| Sampler::open(ring, label, spec, windows, selected, hooks))?
     }
 
     /// Draw transitions uniformly, unseeded; see :meth:`Sampler.sample`.

@@ -93,5 +93,20 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         tables.append(entry)?;
     }
     dict.set_item("tables", tables)?;
+    let claims = PyList::empty(py);
+    for table in &stats.claim_tables {
+        let entry = PyDict::new(py);
+        entry.set_item("name", &table.name)?;
+        entry.set_item("selector", if table.settings.renewed { "epoch" } else { "consume" })?;
+        entry.set_item("max_times_sampled", table.settings.times)?;
+        entry.set_item("shuffle", table.settings.shuffled)?;
+        entry.set_item("table_seed", table.settings.seed)?;
+        entry.set_item("bytes", table.bytes)?;
+        entry.set_item("passes", table.passes)?;
+        entry.set_item("drawn", table.drawn)?;
+        entry.set_item("left", table.left)?;
+        claims.append(entry)?;
+    }
+    dict.set_item("claims", claims)?;
     Ok(dict)
 }

@@ -2,8 +2,8 @@
 
 use backcast_core::{
     AppendError, LeaseError, LimitError, LimiterError, PriorityError, ReadError, ReaderPinsError,
-    ResizeError, RestoreError, RingError, SampleError, SchemaError, SegmentError, WaitError,
-    WriterError,
+    ResizeError, RestoreError, RingError, SampleError, SchemaError, SegmentError, TableError,
+    WaitError, WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
@@ -136,6 +136,9 @@ impl From<SampleError> for Failure {
             SampleError::Segment(error) => error.into(),
             SampleError::Priority(error) => error.into(),
             SampleError::Read(error) => error.into(),
+            SampleError::Table(TableError::Segment(error)) => error.into(),
+            SampleError::Table(TableError::Busy { .. }) => Self::new(ErrorClass::InUse, error),
+            SampleError::TimedOut { .. } => Self::new(ErrorClass::WaitTimeout, error),
             SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
             SampleError::Limited(error) => Self::new(class_of_limit(&error), error),
             error => Self::new(ErrorClass::Sample, error),

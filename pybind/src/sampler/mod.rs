@@ -7,6 +7,7 @@ mod hooks;
 mod out;
 mod priority;
 pub(crate) mod returns;
+mod selector;
 mod windows;
 
 use std::sync::Arc;
@@ -25,8 +26,9 @@ use crate::sampler::batches::{Batches, Prefetcher};
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{SamplerPlace, batch_size_of};
 pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
-pub(crate) use self::priority::{PriorityArguments, PrioritySettings};
+pub(crate) use self::priority::PriorityArguments;
 use self::priority::{SamplerPriorities, Updated, scheduled};
+pub(crate) use self::selector::{SelectorArguments, SelectorSettings};
 use self::windows::DISCOUNT;
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
@@ -51,13 +53,11 @@ impl Sampler {
         label: String,
         spec: SamplerSpec,
         windows: WindowOptions,
-        priorities: Option<PrioritySettings>,
+        selected: SelectorSettings,
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
-        let spec = match &priorities {
-            Some(settings) => spec.priority(settings.options.clone()),
-            None => spec,
-        };
+        let SelectorSettings { selector, priorities } = selected;
+        let spec = spec.selector(selector);
         let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
         let open = |settings| SamplerPriorities::open(ring, label, settings);
         let priorities = priorities.map(open).transpose()?;

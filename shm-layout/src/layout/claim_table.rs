@@ -194,10 +194,7 @@ impl ClaimMemory {
     /// Returns transitions that were drawn, and passes.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let load = |offset| self.counter(offset).map_or(0, |word| word.load(Relaxed));
-        (
-            load(offset_of!(ClaimCounterBytes, drawn)),
-            load(offset_of!(ClaimCounterBytes, passes)),
-        )
+        (load(offset_of!(ClaimCounterBytes, drawn)), load(offset_of!(ClaimCounterBytes, passes)))
     }
 
     pub(crate) fn count_drawn(&self, rows: u64) {

@@ -9,9 +9,7 @@ use super::table::{
     HeapTable, TableLock, file_name, lock_byte, make, name_of, open_lock, other_kind, read_header,
 };
 use crate::error::SegmentError;
-use crate::layout::claim_table::{
-    ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes,
-};
+use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
 use crate::layout::names::check_name;
 use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC};
 use crate::os::mapping::{Access, Mapping};
@@ -150,7 +148,13 @@ impl RingStore {
                         return Ok(None);
                     };
                     if !object.has(&file_name(name)) {
-                        make(object.dir(), object.path(), name, &[bytemuck::bytes_of(&header)], bytes)?;
+                        make(
+                            object.dir(),
+                            object.path(),
+                            name,
+                            &[bytemuck::bytes_of(&header)],
+                            bytes,
+                        )?;
                     }
                 }
                 (lock, Arc::new(open(object, name, self.uuid(), lanes)?))

@@ -10,10 +10,10 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
 use crate::layout::lane_shape::LaneShapes;
 use crate::layout::limiter_table::{LimiterHeader, LimiterTable};
-use crate::store::table::HeapTable;
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
 use crate::store::ring_files::{self, LIM, RingFolder, map_limits};
+use crate::store::table::HeapTable;
 
 /// A ring that has no name yet.
 #[derive(Debug)]

@@ -67,7 +67,11 @@ impl WeightedRows {
         rows.extend((0..items).map(|item| self.candidate(rng, eligibility, (batch, item), 0)));
         self.rows = rows;
         let drawable = |lane: usize| self.weight(lane) > 0.0;
-        eligibility.ranges().candidates().enumerate().any(|(l, rows)| drawable(l) && !rows.is_empty())
+        eligibility
+            .ranges()
+            .candidates()
+            .enumerate()
+            .any(|(l, rows)| drawable(l) && !rows.is_empty())
     }
 
     pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
@@ -169,7 +173,8 @@ fn pick(
 ) -> Option<(usize, u64)> {
     let len = |rows: &Range<u64>| rows.end.saturating_sub(rows.start) as f64;
     // A geometric series without its factor, which is the same for all ranges.
-    let mass = |age: u64, rows: &Range<u64>| -(-decay * age as f64).exp() * (-decay * len(rows)).exp_m1();
+    let mass =
+        |age: u64, rows: &Range<u64>| -(-decay * age as f64).exp() * (-decay * len(rows)).exp_m1();
     let total: f64 = ranges.clone().map(|(_, age, rows)| mass(age, &rows)).sum();
     let mut left = place.unit(OF_LANE) * total;
     let mut last = None;

@@ -1,0 +1,112 @@
+"""Selectors from Python: orders, weights, tables of claims, and states."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def buf() -> bc.ReplayBuffer:
+    """Make a ring of two lanes with 100 transitions each."""
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=1_000, lanes=2)
+    quiet = np.zeros(2, bool)
+    with buf.writer(lanes=2, autoreset_mode="next_step") as writer:
+        for t in range(101):
+            writer.append(obs=[t, t], terminated=quiet, truncated=quiet)
+    return buf
+
+
+def test_orders(buf: bc.ReplayBuffer) -> None:
+    assert buf.sampler(selector="fifo").sample(4)["obs"].tolist() == [0, 0, 1, 1]
+    assert buf.sampler(selector="lifo").sample(4)["obs"].tolist() == [99, 99, 98, 98]
+    largest = buf.sampler(selector="max_priority", priority=1.0, eps=0.0)
+    index = buf.sampler(selector="fifo").sample(200).index
+    assert largest.update_priorities(index, 1.0 + np.arange(200) % 7) == 0
+    smallest = buf.sampler(selector="min_priority", priority=1.0, eps=0.0)
+    rank = {int(i): n % 7 for n, i in enumerate(index)}
+    assert [rank[int(i)] for i in largest.sample(30).index] == [6] * 28 + [5] * 2
+    assert [rank[int(i)] for i in smallest.sample(30).index] == [0] * 29 + [1]
+    assert "weight" not in largest.sample(3)
+    with pytest.raises(bc.SampleError, match="and the ring has 200"):
+        buf.sampler(selector="lifo").sample(201)
+
+
+def test_weights(buf: bc.ReplayBuffer) -> None:
+    lanes = buf.sampler(seed=1, selector="lane_weights", lane_weights=[1, 3])
+    lane = lanes.sample(20_000).index >> 48
+    # Four standard deviations.
+    assert abs(lane.mean() - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 20_000)
+    strata = buf.sampler(seed=1, selector="lane_strata").sample(64).index >> 48
+    assert strata.sum() == 32
+    age = buf.sampler(seed=1, selector="recency", half_life=5).sample(20_000)["obs"]
+    assert abs((age >= 95).mean() - 0.5) < 4 * 0.5 / np.sqrt(20_000)
+
+
+def test_tables(buf: bc.ReplayBuffer) -> None:
+    samplers = [buf.sampler(selector="epoch", table="e", table_seed=3) for _ in range(3)]
+    drawn = np.concatenate([samplers[n % 3].sample(10).index for n in range(40)])
+    assert len(np.unique(drawn[:200])) == len(np.unique(drawn[200:])) == 200
+    assert (np.sort(drawn[:200]) != drawn[:200]).any()
+    queue = buf.sampler(selector="consume", max_times_sampled=2)
+    rows = [queue.sample(100)["obs"] for _ in range(4)]
+    assert rows[0].tolist() == rows[2].tolist() == np.repeat(np.arange(50), 2).tolist()
+    with pytest.raises(bc.WaitTimeoutError, match="consume waits for 1 new"):
+        queue.sample(1, timeout=0.01)
+    ahead = buf.sampler(selector="consume", table="ahead")
+    with ahead.batches(20, prefetch=2, limit=5) as batches:
+        first = [batch["obs"] for batch in batches]
+    second = [ahead.sample(20)["obs"] for _ in range(5)]
+    assert np.concatenate(first + second).tolist() == np.repeat(np.arange(100), 2).tolist()
+    stats = {table["name"]: table for table in buf.stats()["claims"]}
+    assert stats["e"]["selector"] == "epoch"
+    assert (stats["e"]["drawn"], stats["e"]["left"], stats["e"]["passes"]) == (400, 0, 2)
+    assert stats["consume"]["max_times_sampled"] == 2
+    with pytest.raises(bc.ExistsError, match="max_times_sampled is 2, but 3"):
+        buf.sampler(selector="consume", max_times_sampled=3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"selector": "lifo"},
+        {"selector": "recency", "half_life": 7.5},
+        {"selector": "lane_weights", "lane_weights": [0.5, 2]},
+        {"selector": "lane_strata"},
+        {"selector": "max_priority", "priority": 0.5},
+    ],
+)
+def test_states_continue(buf: bc.ReplayBuffer, given: dict[str, Any]) -> None:
+    sampler = buf.sampler(seed=5, **given)
+    sampler.sample(9)
+    state = json.loads(json.dumps(sampler.state()))
+    assert (buf.sampler(state=state).sample(9).index == sampler.sample(9).index).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"selector": "newest"}, "selector is 'newest'; give"),
+        ({"selector": "recency"}, "needs half_life"),
+        ({"selector": "recency", "half_life": -1}, "half_life is -1"),
+        ({"selector": "lane_weights"}, "needs lane_weights"),
+        ({"selector": "lane_weights", "lane_weights": [1]}, "1 lane weights for 2 lanes"),
+        ({"selector": "max_priority"}, "give priority too"),
+        ({"selector": "lifo", "priority": 0.5}, "priority is given"),
+        ({"selector": "fifo", "half_life": 3}, "half_life is given"),
+        ({"half_life": 3}, "half_life is given"),
+        ({"selector": "epoch", "max_times_sampled": 2}, "max_times_sampled is given"),
+        ({"selector": "consume", "max_times_sampled": 0}, "max_times_sampled"),
+        ({"table": "x"}, "table is given"),
+    ],
+)
+def test_bad_settings_are_refused(
+    buf: bc.ReplayBuffer, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(bc.SampleError, match=message):
+        buf.sampler(**given)
+    assert buf.stats()["claims"] == []
