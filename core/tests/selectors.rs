@@ -1,4 +1,9 @@
 //! Selectors against models slow enough to be obviously right, and their probabilities.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "small rings: counts, ages and lanes are small"
+)]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,7 +22,7 @@ const LANES: usize = 3;
 struct Model {
     ring: Ring,
     writers: Vec<Writer>,
-    /// Of every lane, whether a transition starts at its rows.
+    /// Whether a transition starts at each row, by lane.
     starts: Vec<Vec<bool>>,
     ended: Vec<bool>,
 }
@@ -227,6 +232,9 @@ fn statistic(
     Ok((chi_square(&counts, &expected), threshold(expected.len() as f64 - 1.0)))
 }
 
+/// Name, draws, weights, and whether the draws match the weights.
+type Case<'a> = (&'a str, &'a dyn Fn(u64) -> SamplerSpec, &'a dyn Fn(usize, u64) -> f64, bool);
+
 /// Every statistic stays below the threshold of p = 1e-4, and that of weights that are a little
 /// wrong does not.
 #[test]
@@ -241,13 +249,11 @@ fn weighted_draws_match_their_probabilities() -> Result<(), Box<dyn Error>> {
     let lanes = |seed| SamplerOptions::seeded(seed).selector(Selector::Lanes(weights.to_vec()));
     let strata = |seed| SamplerOptions::seeded(seed).selector(Selector::LaneStrata);
     let uniform = |seed| SamplerSpec::from(SamplerOptions::seeded(seed));
-    type Case<'a> = (&'a str, &'a dyn Fn(u64) -> SamplerSpec, &'a dyn Fn(usize, u64) -> f64, bool);
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 9] = [
         ("uniform", &uniform, &|_, _| 1.0, true),
         ("uniform over lanes", &uniform, &|lane, _| 1.0 / count(lane), false),
         ("recency 8", &recency(8.0), &|lane, seq| 0.5_f64.powf(age(lane, seq) / 8.0), true),
         ("recency 8 is not 7", &recency(8.0), &|l, s| 0.5_f64.powf(age(l, s) / 7.0), false),
-        ("recency 0.5", &recency(0.5), &|lane, seq| 0.5_f64.powf(age(lane, seq) / 0.5), true),
         ("recency 1e9", &recency(1e9), &|_, _| 1.0, true),
         ("lanes", &lanes, &|lane, _| weights[lane] / count(lane), true),
         ("lanes by row", &lanes, &|lane, _| weights[lane], false),
@@ -255,16 +261,7 @@ fn weighted_draws_match_their_probabilities() -> Result<(), Box<dyn Error>> {
         ("strata by row", &strata, &|_, _| 1.0, false),
     ];
     for (name, spec, weight, right) in cases {
-        // Expected counts below 1e-3 make the statistic meaningless, so they are left out.
-        let weight = |lane: usize, seq: u64| {
-            let w = weight(lane, seq);
-            if name == "recency 0.5" && age(lane, seq) > 12.0 { 0.0 } else { w }
-        };
-        let seeds = if name == "recency 0.5" { 0 } else { 30 };
-        if seeds == 0 {
-            continue;
-        }
-        let (found, limit) = statistic(&model, spec, &weight, seeds)?;
+        let (found, limit) = statistic(&model, spec, weight, 30)?;
         assert_eq!(found < limit, right, "{name}: chi-square {found:.1}, limit {limit:.1}");
     }
     Ok(())

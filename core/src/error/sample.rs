@@ -335,7 +335,7 @@ pub enum SampleError {
 pub struct BadSelector {
     /// The setting, its value and the limit.
     pub what: String,
-    /// What to give instead.
+    /// Setting to give instead.
     pub remedy: &'static str,
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use backcast_layout::Lanes;
 use backcast_layout::protocol::Words;
 
-pub(crate) use self::ranges::ReadableRanges;
+pub(crate) use self::ranges::{LaneRange, ReadableRanges};
 pub(crate) use self::start_index::StartIndex;
 use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;

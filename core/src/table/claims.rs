@@ -100,7 +100,7 @@ impl Claims {
             let number = self.pass.unwrap_or(0);
             let settings = self.table.settings();
             let begun = wait(PATIENCE, || {
-                self.table.try_begin(number, |pass| self.next(settings, pass, candidates, need))
+                self.table.try_begin(number, |pass| self.next(settings, &pass, candidates, need))
             })?;
             match begun {
                 Some(true) => {}
@@ -141,11 +141,11 @@ impl Claims {
     fn next(
         &self,
         settings: ClaimSettings,
-        last: Pass,
+        last: &Pass,
         candidates: &[Range<u64>],
         need: u64,
     ) -> Option<Pass> {
-        let ranges = self.sound(&last);
+        let ranges = self.sound(last);
         let (_, next) = self.table.position();
         let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
         if next < total {
@@ -153,7 +153,7 @@ impl Claims {
             return None;
         }
         if total > 0 && !settings.renewed && last.round + 1 < settings.times.into() {
-            return Some(Pass { round: last.round + 1, ranges, ..last });
+            return Some(Pass { number: last.number, round: last.round + 1, ranges });
         }
         let fresh = fresh(settings, &last.ranges, candidates);
         let count: u64 = fresh.iter().map(|rows| rows.end - rows.start).sum();

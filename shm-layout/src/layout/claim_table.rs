@@ -104,7 +104,7 @@ impl ClaimHeader {
             lane_count: lanes,
             kind: KIND_CLAIMS,
             times,
-            flags: u32::from(renewed) * RENEWED | u32::from(shuffled) * SHUFFLED,
+            flags: (u32::from(renewed) * RENEWED) | (u32::from(shuffled) * SHUFFLED),
             file_bytes: claim_bytes(lanes),
             unused: [0; 52],
             crc32: 0,

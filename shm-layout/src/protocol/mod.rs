@@ -10,7 +10,7 @@
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
 //! - [`limit`]: two processes count against each other and wait for each other's counts;
 //! - [`mod@claim`]: each row of a pass goes to one claimant;
-//! - [`sum_tree`]: draws in proportion to priorities, beside updates. [`mod@extremes`] reads it too.
+//! - [`sum_tree`]: draws in proportion to priorities, beside updates; [`mod@extremes`] reads it.
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
-use crate::sampler::eligibility::{Eligibility, MAX_REJECTIONS, number};
+use crate::sampler::eligibility::{Eligibility, LaneRange, MAX_REJECTIONS, number};
 use crate::sampler::rng::CounterRng;
 use crate::sampler::selector::Selector;
 
@@ -95,7 +95,7 @@ impl WeightedRows {
         let ranges = eligibility.ranges();
         // The lane stays that of the first attempt, so that lanes with few transitions among their
         // rows are not drawn less often.
-        let rows = |lane: usize| ranges.get(lane).map_or(0..0, |range| range.candidates());
+        let rows = |lane: usize| ranges.get(lane).map_or(0..0, LaneRange::candidates);
         let count = |lane: usize| rows(lane).end - rows(lane).start;
         let lane = self.lane(Place { attempt: 0, ..place }, turn, ranges.lanes(), count)?;
         if attempt < MAX_REJECTIONS {
