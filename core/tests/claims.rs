@@ -335,19 +335,19 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
             .map(|out| std::thread::spawn(move || batches(out.lines())))
             .collect();
         let mut out = BufReader::new(victim.stdout.take().unwrap()).lines();
-        let mut first = Vec::new();
-        for row in 0..8_000 {
-            for (lane, writer) in writers.iter_mut().enumerate() {
-                append(writer, row, (row + lane as u64) % 9 == 7);
+        let mut fill = |rows: std::ops::Range<u64>| {
+            for row in rows {
+                for (lane, writer) in writers.iter_mut().enumerate() {
+                    append(writer, row, (row + lane as u64) % 9 == 7);
+                }
             }
-            if row == 1_000 {
-                // The victim draws; it is killed in the middle of one of its next batches.
-                let lines = (0..1 + round % 7).map_while(|_| out.next());
-                first.extend(batches(lines));
-                victim.kill()?;
-                victim.wait()?;
-            }
-        }
+        };
+        fill(0..1_000);
+        // The victim draws; it is killed in the middle of one of its next batches.
+        let mut first = batches((0..=round % 7).map_while(|_| out.next()));
+        victim.kill()?;
+        victim.wait()?;
+        fill(1_000..8_000);
         first.extend(batches(out));
         std::fs::write(dir.path().join("done"), b"")?;
         let mut all = first;
