@@ -2,6 +2,10 @@
 
 /// Rounds of the Feistel network.
 const ROUNDS: u64 = 8;
+/// Rounds of a network of few bits, whose round functions have few values.
+const ROUNDS_OF_FEW: u64 = 32;
+/// Bits below which a network has few.
+const FEW_BITS: u32 = 16;
 
 /// Permutation of the numbers below `len`, decided by a key.
 ///
@@ -41,7 +45,8 @@ impl Permutation {
     fn permute(self, number: u64) -> u64 {
         let (low_mask, high_mask) = ((1 << self.low) - 1, (1 << self.high) - 1);
         let (mut low, mut high) = (number & low_mask, number >> self.low & high_mask);
-        for round in 0..ROUNDS {
+        let is_small = self.low + self.high < FEW_BITS;
+        for round in 0..if is_small { ROUNDS_OF_FEW } else { ROUNDS } {
             if round.is_multiple_of(2) {
                 high ^= mix(self.key ^ low ^ (round << 58)) & high_mask;
             } else {

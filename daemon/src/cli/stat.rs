@@ -157,10 +157,7 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             })
             .collect::<Vec<_>>(),
     );
-    if !report.claims.is_empty() {
-        console.text("");
-        claims(&report.claims, console);
-    }
+    claims(&report.claims, console);
     if !report.tables.is_empty() {
         console.text("");
         tables(&report.tables, console);
@@ -199,8 +196,12 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     );
 }
 
-/// Prints the tables of claims.
+/// Prints the tables of claims, if there are any.
 fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
+    if tables.is_empty() {
+        return;
+    }
+    console.text("");
     let row = |table: &ClaimReport| {
         let order = if table.shuffled { "shuffled" } else { "oldest first" };
         vec![

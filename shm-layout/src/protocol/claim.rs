@@ -198,14 +198,13 @@ mod tests {
             prop_assert!(begin(&heap, &all));
             let mut next = 0;
             for want in wants {
-                match take(&heap, 1, total, want) {
-                    Some(claimed) => {
-                        prop_assert_eq!(claimed.start, next);
-                        prop_assert!(claimed.end - claimed.start <= want && claimed.end <= total);
-                        next = claimed.end;
-                    }
-                    None => prop_assert_eq!(next, total),
-                }
+                let Some(claimed) = take(&heap, 1, total, want) else {
+                    prop_assert_eq!(next, total);
+                    continue;
+                };
+                prop_assert_eq!(claimed.start, next);
+                prop_assert!(claimed.end - claimed.start <= want && claimed.end <= total);
+                next = claimed.end;
             }
             prop_assert_eq!(take(&heap, 0, total, 1), None, "of an earlier pass");
             prop_assert_eq!(take(&heap, 2, total, 1), None, "of a later pass");
