@@ -327,14 +327,6 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
         let options = RingOptions::with_capacity(40_000).lanes(2).base(base);
         let ring = Ring::create("r", &schema(), options)?;
         let mut writers = [writer(&ring), writer(&ring)];
-        let mut victim = start(dir.path());
-        let mut others = [start(dir.path()), start(dir.path())];
-        let readers: Vec<_> = others
-            .iter_mut()
-            .map(|child| BufReader::new(child.stdout.take().unwrap()))
-            .map(|out| std::thread::spawn(move || batches(out.lines())))
-            .collect();
-        let mut out = BufReader::new(victim.stdout.take().unwrap()).lines();
         let mut fill = |rows: std::ops::Range<u64>| {
             for row in rows {
                 for (lane, writer) in writers.iter_mut().enumerate() {
@@ -343,11 +335,21 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
             }
         };
         fill(0..1_000);
-        // The victim draws; it is killed in the middle of one of its next batches.
+        let mut victim = start(dir.path());
+        let mut out = BufReader::new(victim.stdout.take().unwrap()).lines();
+        // Alone it has more than 100 batches, and prints these.
         let mut first = batches((0..=round % 7).map_while(|_| out.next()));
+        let mut others = [start(dir.path()), start(dir.path())];
+        let readers: Vec<_> = others
+            .iter_mut()
+            .map(|child| BufReader::new(child.stdout.take().unwrap()))
+            .map(|out| std::thread::spawn(move || batches(out.lines())))
+            .collect();
+        // All three draw, until the victim is killed in the middle of a batch.
+        fill(1_000..2_000 + 200 * (round % 5));
         victim.kill()?;
         victim.wait()?;
-        fill(1_000..8_000);
+        fill(2_000 + 200 * (round % 5)..8_000);
         first.extend(batches(out));
         std::fs::write(dir.path().join("done"), b"")?;
         let mut all = first;

@@ -133,10 +133,11 @@ impl From<LeaseError> for Failure {
 impl From<SampleError> for Failure {
     fn from(error: SampleError) -> Self {
         match error {
-            SampleError::Segment(error) => error.into(),
+            SampleError::Segment(error) | SampleError::Table(TableError::Segment(error)) => {
+                error.into()
+            }
             SampleError::Priority(error) => error.into(),
             SampleError::Read(error) => error.into(),
-            SampleError::Table(TableError::Segment(error)) => error.into(),
             SampleError::Table(TableError::Busy { .. }) => Self::new(ErrorClass::InUse, error),
             SampleError::TimedOut { .. } => Self::new(ErrorClass::WaitTimeout, error),
             SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
