@@ -93,6 +93,12 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         tables.append(entry)?;
     }
     dict.set_item("tables", tables)?;
+    dict.set_item("claims", claims(py, stats)?)?;
+    Ok(dict)
+}
+
+/// Converts the tables of claims.
+fn claims<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyList>> {
     let claims = PyList::empty(py);
     for table in &stats.claim_tables {
         let entry = PyDict::new(py);
@@ -107,6 +113,5 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("left", table.left)?;
         claims.append(entry)?;
     }
-    dict.set_item("claims", claims)?;
-    Ok(dict)
+    Ok(claims)
 }

@@ -32,8 +32,8 @@ pub(super) enum RowSelection {
 }
 
 impl RowSelection {
-    /// Opens what a selector needs. Returns `None` for uniform draws. `windows`: whether some
-    /// transitions are left out for their windows, so that these are checked before rows are ranked.
+    /// Opens what a selector needs. Returns `None` for uniform draws. `windows` says whether some
+    /// transitions are left out for their windows, which are then checked before rows are ranked.
     pub(super) fn open(
         ring: &Ring,
         selector: Selector,
