@@ -299,13 +299,24 @@ fn claimer_process() {
     }
 }
 
-fn start(dir: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+/// A process that draws; it is killed if the test fails.
+struct Learner(Child);
+
+impl Drop for Learner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(dir: &Path) -> Learner {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "claimer_process", "--nocapture"])
         .env(DIR, dir)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap()
+        .unwrap();
+    Learner(child)
 }
 
 /// Returns the rows of the whole lines that a process printed.
@@ -336,19 +347,19 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
         };
         fill(0..1_000);
         let mut victim = start(dir.path());
-        let mut out = BufReader::new(victim.stdout.take().unwrap()).lines();
+        let mut out = BufReader::new(victim.0.stdout.take().unwrap()).lines();
         // Alone it has more than 100 batches, and prints these.
         let mut first = batches((0..=round % 7).map_while(|_| out.next()));
         let mut others = [start(dir.path()), start(dir.path())];
         let readers: Vec<_> = others
             .iter_mut()
-            .map(|child| BufReader::new(child.stdout.take().unwrap()))
+            .map(|child| BufReader::new(child.0.stdout.take().unwrap()))
             .map(|out| std::thread::spawn(move || batches(out.lines())))
             .collect();
         // All three draw, until the victim is killed in the middle of a batch.
         fill(1_000..2_000 + 200 * (round % 5));
-        victim.kill()?;
-        victim.wait()?;
+        victim.0.kill()?;
+        victim.0.wait()?;
         fill(2_000 + 200 * (round % 5)..8_000);
         first.extend(batches(out));
         std::fs::write(dir.path().join("done"), b"")?;
@@ -357,7 +368,7 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
             all.extend(reader.join().expect("the reader does not panic"));
         }
         for child in &mut others {
-            assert!(child.wait()?.success());
+            assert!(child.0.wait()?.success());
         }
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for index in &all {
