@@ -1,6 +1,6 @@
 """Programs that run a fleet and say so, for tests that end them.
 
-    python fleet_parent.py NAME ACTOR [FOLDER]
+python fleet_parent.py NAME ACTOR [FOLDER]
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def main() -> None:
             pids = [actor["pid"] for actor in fleet.stats()["actors"]]
             guardian = fleet._supervisor.guardian_pid  # type: ignore[union-attr]
             print(*pids, guardian, flush=True)
-            threading.Event().wait()
+            while True:  # Python may miss a signal that arrives just before a wait.
+                threading.Event().wait(0.05)
     finally:
         buf.unlink()
         print("cleaned up", flush=True)

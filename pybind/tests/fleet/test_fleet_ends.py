@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,9 @@ def run(place: Path) -> Iterator[Callable[..., Program]]:
         program.communicate()
     for descriptor in opened:
         # Nothing is left if the test passed.
-        with pytest.MonkeyPatch.context(), open(descriptor, closefd=True) as _:
-            try:
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            except OSError:
-                pass
+        with suppress(OSError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        os.close(descriptor)
 
 
 ACTORS = ["until_stopped", "refuse_to_stop", "command"]

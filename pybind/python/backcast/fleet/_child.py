@@ -57,7 +57,9 @@ class ParentLink:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
             trace = trace.tb_next
-        shown = "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+        shown = "".join(
+            traceback.format_exception(type(error), error, trace or error.__traceback__)
+        )
         name = type(error).__name__
         text = f"{name}: {error}" if str(error) else name
         self.say(kind, text=text[:_LONGEST_TEXT], trace=shown[-_LONGEST_TRACE:])

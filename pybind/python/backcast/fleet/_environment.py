@@ -51,7 +51,7 @@ class Identity:
             SEED: str(self.seed),
             LIFE: str(self.life),
         }
-        return os.environ | dict.fromkeys(_THREADS, "1") | own | extra
+        return {**os.environ, **dict.fromkeys(_THREADS, "1"), **own, **extra}
 
     @classmethod
     def of_process(cls) -> Identity:

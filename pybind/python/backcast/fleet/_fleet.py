@@ -119,7 +119,9 @@ class Fleet:
         if name is not None and not isinstance(name, str):
             raise ArgumentTypeError(f"name is {name!r}; give a str, or leave it out")
         if progress is not None and not isinstance(progress, bool):
-            raise ArgumentTypeError(f"progress is {progress!r}; give True or False, or leave it out")
+            raise ArgumentTypeError(
+                f"progress is {progress!r}; give True or False, or leave it out"
+            )
         if dir is not None and not isinstance(dir, str | os.PathLike):
             raise ArgumentTypeError(f"dir is {dir!r}; give a path, or leave it out")
         self._dir = None if dir is None else os.path.abspath(dir)
@@ -147,7 +149,7 @@ class Fleet:
         self._tally: Tally | None = None
         self._reading = threading.Lock()
         self._line: ProgressLine | None = None
-        self._signals = ParentSignals(self._hurry)
+        self._signals = ParentSignals(self._hurry, Fleet.__exit__.__code__)
 
     @property
     def name(self) -> str:
@@ -175,10 +177,13 @@ class Fleet:
             self._reports = ReportRing(self._name, self.n, self._dir)
         except ExistsError as error:
             raise ExistsError(
-                f"the fleet's name {self._name!r} is taken ({error}); leave name= out, or give another"
+                f"the fleet's name {self._name!r} is taken ({error}); leave name= out, or give "
+                "another"
             ) from error
         self._tally = Tally(self.n, self._buffer)
-        self._supervisor = Supervisor(self._settings, self._signals.fail, self._tick)
+        self._supervisor = Supervisor(
+            self._settings, self._signals.fail, self._signals.insist, self._tick
+        )
         self._signals.install()
         try:
             self._line = progress_line(self._progress)

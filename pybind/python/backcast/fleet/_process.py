@@ -41,7 +41,7 @@ class PayloadFile:
     """Pickled function and arguments, in a file without a name that every child reads."""
 
     def __init__(self, payload: bytes) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile()
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._file.write(payload)
         self._file.flush()
 

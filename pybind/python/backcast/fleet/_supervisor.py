@@ -6,6 +6,7 @@ import os
 import selectors
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,11 @@ class Supervisor:
         self,
         settings: SupervisorSettings,
         on_failure: Callable[[FleetError], None],
+        insist: Callable[[], None],
         on_tick: Callable[[], None],
     ) -> None:
         self._settings = settings
-        self._on_failure, self._on_tick = on_failure, on_tick
+        self._on_failure, self._insist, self._on_tick = on_failure, insist, on_tick
         self._actors = [
             ActorState(rank, DeathRecord(settings.max_deaths)) for rank in range(settings.n)
         ]
@@ -129,10 +131,8 @@ class Supervisor:
         os.close(self._wake_write)
 
     def _wake(self) -> None:
-        try:
+        with suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
-        except BlockingIOError:
-            pass
 
     # The rest runs in the thread.
 
@@ -151,6 +151,7 @@ class Supervisor:
             payload.close()
             guard.close()
             self._notify()
+            self._insist()
 
     def _supervise(self, payload: PayloadFile, guard: Guard) -> None:
         next_tick_s = 0.0
@@ -212,11 +213,9 @@ class Supervisor:
                 self._take_end(actor, process)
 
     def _empty_pipe(self) -> None:
-        try:
+        with suppress(BlockingIOError):
             while os.read(self._wake_read, 4096):
                 pass
-        except BlockingIOError:
-            pass
 
     def _listen(self, actor: ActorState, process: ActorProcess) -> None:
         heard = False
