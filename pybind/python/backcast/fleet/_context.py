@@ -24,6 +24,13 @@ class Context:
     """Place of this process in its fleet, and its way to the parent.
 
     A function actor gets it as its first argument; :func:`context` gives it to any other code.
+
+    Parameters
+    ----------
+    identity : Identity
+        Place of the process, from its environment.
+    stop : threading.Event, optional
+        Set when the fleet stops.
     """
 
     def __init__(self, identity: Identity, stop: threading.Event | None = None) -> None:
@@ -107,15 +114,9 @@ class Context:
         FleetError
             If no fleet started this process.
         """
-        if return_ is None and length is None and version is None:
-            raise ArgumentTypeError(
-                "report() says nothing; give return_=, length=, version= or several of them"
-            )
-        row = {
-            "return": float("nan") if return_ is None else number_of(return_, "return_"),
-            "length": NOTHING if length is None else _count_of(length, "length"),
-            "version": NOTHING if version is None else _count_of(version, "version"),
-        }
+        self._append(_row_of(return_, length, version))
+
+    def _append(self, row: dict[str, float | int]) -> None:
         if self._writer is None:
             ring = bc.ReplayBuffer.attach(self._identity.ring, on_unlinked="ignore")
             self._writer = ring.writer()
@@ -183,7 +184,22 @@ def report(
     FleetError
         If no fleet started this process.
     """
-    context().report(return_, length, version)
+    row = _row_of(return_, length, version)
+    context()._append(row)
+
+
+def _row_of(
+    return_: float | None, length: int | None, version: int | None
+) -> dict[str, float | int]:
+    if return_ is None and length is None and version is None:
+        raise ArgumentTypeError(
+            "report() says nothing; give return_=, length=, version= or several of them"
+        )
+    return {
+        "return": float("nan") if return_ is None else number_of(return_, "return_"),
+        "length": NOTHING if length is None else _count_of(length, "length"),
+        "version": NOTHING if version is None else _count_of(version, "version"),
+    }
 
 
 def number_of(value: Any, what: str) -> float:  # noqa: ANN401 - anything is refused

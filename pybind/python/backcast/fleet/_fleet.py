@@ -269,12 +269,12 @@ class Fleet:
         ArgumentError
             If a count is invalid.
         """
-        self.check()
-        assert self._tally is not None
         count = count_of(updates, "updates", 0, ArgumentError)
         drawn = 0 if samples is None else count_of(samples, "samples", 0, ArgumentError)
         if version is not None:
             version = whole_of(version, "version", "a whole number")
+        self.check()
+        assert self._tally is not None
         self._tally.update(count, drawn, version)
 
     def check(self) -> None:
