@@ -65,10 +65,10 @@ class Wards:
 def guard(parent: int, source: int) -> None:
     """Follow the parent's lines until it says bye, or is dead."""
     wards = Wards()
-    try:
-        watched = [source, os.pidfd_open(parent)]
-    except OSError:
-        watched = [source]
+    watched = [source]
+    # Fails if the parent is gone already.
+    with suppress(OSError):
+        watched.append(os.pidfd_open(parent))
     pending = b""
     settings: dict[str, Any] = {}
     while True:
@@ -88,6 +88,9 @@ def guard(parent: int, source: int) -> None:
         if not said:
             break
     wards.end()
+    # The parent's pipe may be closed before its locks are.
+    for descriptor in watched[1:]:
+        select.select([descriptor], [], [])
     collect(settings)
 
 
