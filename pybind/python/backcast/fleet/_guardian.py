@@ -7,7 +7,7 @@ line ``bye`` ends the guardian. The end of the input, or of the parent, means th
 all groups get SIGTERM, then SIGKILL. A first line of JSON says how to remove what is left in shared
 memory.
 
-It imports neither NumPy nor this package while the parent lives, and starts in some 15 ms.
+It imports neither NumPy nor this package while the parent lives, and starts in some 40 ms.
 """
 
 from __future__ import annotations
