@@ -18,6 +18,9 @@ import traceback
 from multiprocessing import spawn
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+import backcast as bc
 from backcast.fleet import _context
 from backcast.fleet._environment import Identity
 
@@ -42,8 +45,11 @@ class ParentLink:
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
         self.stop = threading.Event()
-        signal.signal(signal.SIGTERM, self._terminated)
         threading.Thread(target=self._listen, name="fleet", daemon=True).start()
+
+    def handle_termination(self) -> None:
+        """Have SIGTERM end the function in order, from now on."""
+        signal.signal(signal.SIGTERM, self._terminated)
 
     def say(self, kind: str, **facts: str) -> None:
         """Send a message; a parent that is gone does not matter."""
@@ -100,6 +106,8 @@ def main(connection: Connection[Any, Any], payload: int) -> None:
         sys.exit(1)
     context = _context.Context(Identity.of_process(), link.stop)
     _context.use(context)
+    _load_numpy()
+    link.handle_termination()
     link.say("ready")
     try:
         function(context, *args)
@@ -110,6 +118,12 @@ def main(connection: Connection[Any, Any], payload: int) -> None:
     except BaseException as error:
         link.fail("error", error)
         sys.exit(1)
+
+
+def _load_numpy() -> None:
+    """Have the native module load NumPy's interface, which an interrupt must not end half-way."""
+    with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=2) as buf, buf.writer() as writer:
+        writer.append(x=np.zeros((), "f4"), terminated=False, truncated=False)
 
 
 def _load(payload: int) -> tuple[Callable[..., object], tuple[object, ...]]:
