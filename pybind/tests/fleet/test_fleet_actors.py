@@ -205,7 +205,9 @@ def test_a_fleet_works_in_another_thread_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("actor", "status"), [(actors.leave_with, 3), (actors.vanish_with, 4)], ids=["leaves", "vanishes"]
+    ("actor", "status"),
+    [(actors.leave_with, 3), (actors.vanish_with, 4)],
+    ids=["leaves", "vanishes"],
 )
 def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  # noqa: ANN401
     with (
