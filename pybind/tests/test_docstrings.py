@@ -14,7 +14,7 @@ from typing import Any
 import backcast as bc
 import griffe
 import pytest
-from backcast import envs, finrl, sim
+from backcast import envs, finrl, fleet, sim
 
 STUB = Path(bc.__file__).with_name("_native.pyi")
 SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
@@ -45,6 +45,7 @@ def public() -> Iterator[tuple[str, Any]]:
     parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
     parts += [(f"envs.{name}", getattr(envs, name)) for name in envs.__all__]
     parts += [(f"sim.{name}", getattr(sim, name)) for name in sim.__all__]
+    parts += [(f"fleet.{name}", getattr(fleet, name)) for name in ("Context", "context", "report")]
     parts += [(f"finrl.{made.__name__}", made) for made in (finrl.FastFinRL, finrl.VecFastFinRL)]
     shared = vars(finrl.FastFinRL.__base__)
     parts += [(f"finrl.{name}", shared[name]) for name in shared if not name.startswith("_")]

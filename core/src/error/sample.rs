@@ -312,18 +312,6 @@ pub enum SampleError {
     /// Rows that cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// No complete episode is in the ring.
-    #[error(
-        "the ring holds no complete episode ({rows} rows published, {longest} transitions in a row \
-         at most): an episode counts from its first row to its FINAL one, within capacity; wait \
-         for writers with `wait`, or create the ring with a larger capacity"
-    )]
-    NoEpisode {
-        /// Rows published over all lanes.
-        rows: u64,
-        /// Length of the longest sequence of transitions in the ring.
-        longest: u64,
-    },
     /// Error of the reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),

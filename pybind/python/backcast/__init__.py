@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from backcast._batch import Batch
 from backcast._errors import (
+    ActorError,
+    ActorTimeoutError,
     AppendError,
     ArgumentError,
     ArgumentTypeError,
@@ -28,6 +30,7 @@ from backcast._errors import (
     DaemonTimeoutError,
     EnvError,
     ExistsError,
+    FleetError,
     InUseError,
     LappedError,
     LappedWarning,
@@ -40,6 +43,7 @@ from backcast._errors import (
     RateLimitError,
     RateLimitTimeoutError,
     RateLimitWarning,
+    RestartLimitError,
     SampleError,
     SchemaError,
     SimError,
@@ -74,6 +78,8 @@ from backcast._native import (
 )
 
 __all__ = [
+    "ActorError",
+    "ActorTimeoutError",
     "AppendError",
     "ArgumentError",
     "ArgumentTypeError",
@@ -89,6 +95,8 @@ __all__ = [
     "DaemonTimeoutError",
     "EnvError",
     "ExistsError",
+    "Fleet",
+    "FleetError",
     "Hindsight",
     "InUseError",
     "LappedError",
@@ -108,6 +116,7 @@ __all__ = [
     "RateLimiter",
     "ReplayBuffer",
     "ReservedRow",
+    "RestartLimitError",
     "SampleError",
     "Sampler",
     "Schema",
@@ -130,14 +139,21 @@ __all__ = [
     "verify_snapshot",
 ]
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from backcast.fleet import Fleet
+else:
 
     def __getattr__(name: str) -> object:
         """Import a subpackage at its first use."""
+        if name == "Fleet":
+            from backcast.fleet import Fleet
+
+            return Fleet
         if name not in {
             "cleanrl",
             "envs",
             "finrl",
+            "fleet",
             "jax",
             "plot",
             "returns",

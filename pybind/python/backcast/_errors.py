@@ -138,11 +138,33 @@ class MissingExtraError(BackcastError, ImportError):
     """An optional library is not installed."""
 
 
+class FleetError(BackcastError, RuntimeError):
+    """A fleet cannot be started, or was used outside of its ``with`` block."""
+
+
+class ActorError(FleetError):
+    """An actor of a fleet raised, failed to import, or ended with an error status."""
+
+    rank: int | None = None
+    """Rank of the actor."""
+    actor_traceback: str = ""
+    """Traceback of the actor's process, as text; also a note of this error."""
+
+
+class ActorTimeoutError(FleetError, TimeoutError):
+    """An actor of a fleet did not start in time, or the actors did not finish in time."""
+
+
+class RestartLimitError(FleetError):
+    """An actor of a fleet died too often within a minute."""
+
+
 # Tracebacks and pickles name the package as the module of these classes.
 for _error in [
     BackcastError,
     *BackcastError.__subclasses__(),
     *DaemonError.__subclasses__(),
+    *FleetError.__subclasses__(),
     ArgumentTypeError,
     LappedError,
     RateLimitTimeoutError,

@@ -62,7 +62,7 @@ pub(crate) fn hindsight_of(given: &Bound<'_, PyAny>) -> Result<Hindsight, Failur
     let strategy: String = given.getattr(intern!(py, "strategy"))?.extract()?;
     let ratio: f64 = given.getattr(intern!(py, "ratio"))?.extract()?;
     let [achieved, desired] = ["achieved", "desired"]
-        .map(|name| given.getattr(name).and_then(|name| Ok(name.extract::<String>()?)));
+        .map(|name| given.getattr(name).and_then(|name| name.extract::<String>()));
     let strategy = GoalStrategy::named(&strategy).unwrap_or_default();
     Ok(Hindsight::new(strategy).ratio(ratio).columns(&achieved?, &desired?))
 }

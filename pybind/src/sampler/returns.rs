@@ -22,7 +22,11 @@ type Flat<'py> = Bound<'py, PyArray1<f64>>;
 #[pyo3(signature = (
     steps, rewards, next_values, values, terminated, truncated, mask, discounts, gamma, lam
 ))]
-#[expect(clippy::too_many_arguments, reason = "the arrays of the Python call")]
+#[expect(
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value,
+    reason = "the arguments of the Python call"
+)]
 pub(crate) fn _window_returns<'py>(
     py: Python<'py>,
     steps: usize,

@@ -12,7 +12,8 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import cli, envs, finrl, plot, sim
+from backcast import cli, envs, finrl, fleet, plot, sim
+from backcast.fleet._environment import Identity
 from daemons import serving
 from refusal import prices
 
@@ -24,13 +25,14 @@ PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in pl
 # Those of many first: single ones build upon them.
 PUBLIC += [(finrl, name) for name in sorted(finrl.__all__, reverse=True)]
 PUBLIC += [(cli, "main")]
+PUBLIC += [(fleet, name) for name in ("Context", "context", "report")]
 # Settings of markets are dataclasses, whose arguments Python itself refuses.
 PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Population")]
 
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
     *["RateLimiter", "VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
-    *["TradingVectorEnv", "TradingEnv", "Market"],
+    *["TradingVectorEnv", "TradingEnv", "Market", "Fleet"],
 }
 """Classes whose objects are made by calling them; the others name the call to use instead."""
 
@@ -194,6 +196,8 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Collector": {"env": made["PortfolioEnv"], "writer": made["Writer"]},
         "Collector.step": {"actions": np.zeros((2, 1))},
         "Collector.run": {"policy": lambda obs: np.zeros((2, 1)), "steps": 1},
+        "Fleet": {"actor": "backcast.fleet:report"},
+        "report": {"length": 1},
         "make": {"env_config": {"panel": panel}},
         "window": {"batch": made["batch"], "i": 0},
     }
@@ -300,6 +304,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "finrl.ReplayBuffer": last,
             "TickerTokenizer": finrl.TickerTokenizer(["AAA"]),
             "VecFinRLWrapper": wrapper,
+            "Fleet": bc.Fleet("backcast.fleet:report"),
+            "Context": fleet.Context(Identity("nobody", 0, 1, 0, 0)),
             "added": added,
             "added alone": alone,
             "batch": buf.sample(4, history=4),

@@ -1,0 +1,142 @@
+"""Actor of a fleet: a function, a path to one, or a command; checked before a process starts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import os
+import pickle
+import pkgutil
+import shutil
+import sys
+from dataclasses import dataclass
+from multiprocessing import spawn
+from typing import TYPE_CHECKING, Any
+
+from backcast._errors import ArgumentError, ArgumentTypeError, FleetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_WANTED = 'a function, a path such as "walk:act", or a command such as ["./walk", "--fast"]'
+
+
+@dataclass(frozen=True)
+class ActorSpec:
+    """One actor, the same for all ranks."""
+
+    label: str
+    """Name in errors."""
+    command: tuple[str, ...] | None
+    """Program and its arguments; None if it is a function."""
+    payload: bytes
+    """Pickled function, arguments and preparation; empty if it is a command."""
+
+
+def spec_of(actor: object, args: object, path: str | None) -> ActorSpec:
+    """Check an actor and its arguments.
+
+    ``path`` is the ``PATH`` of its environment.
+    """
+    if not isinstance(args, tuple | list):
+        raise ArgumentTypeError(f"args is {args!r}; give a tuple, such as ('pong', 'policy')")
+    if isinstance(actor, str):
+        _find(actor)
+        return ActorSpec(actor, None, _payload(actor, actor, args))
+    if isinstance(actor, tuple | list):
+        return _command(actor, args, path)
+    if callable(actor):
+        label = _label(actor)
+        _check_call(label, actor, args)
+        return ActorSpec(label, None, _payload(label, actor, args))
+    raise ArgumentTypeError(f"actor is {actor!r}; give {_WANTED}")
+
+
+def _label(function: Any) -> str:  # noqa: ANN401 - any callable
+    named = getattr(function, "func", function)  # functools.partial
+    name = getattr(named, "__qualname__", type(named).__qualname__)
+    return f"{getattr(named, '__module__', '?')}:{name}"
+
+
+def _command(words: Sequence[object], args: Sequence[object], path: str | None) -> ActorSpec:
+    if not words or not all(isinstance(word, str | os.PathLike) for word in words):
+        raise ArgumentTypeError(f"actor is {words!r}; a command is a list of at least one str")
+    if args:
+        raise ArgumentError(
+            f"args is {args!r}, and the actor is a command; put its arguments into the command"
+        )
+    command = tuple(os.fspath(word) for word in words if isinstance(word, str | os.PathLike))
+    if shutil.which(command[0], path=path) is None:
+        raise ArgumentError(
+            f"actor `{command[0]}` is no program that can be run; give its path, or build it"
+        )
+    return ActorSpec(os.path.basename(command[0]), command, b"")
+
+
+def _find(path: str) -> None:
+    module, colon, name = path.partition(":")
+    if not (colon and name.isidentifier() and all(p.isidentifier() for p in module.split("."))):
+        raise ArgumentError(f"actor is {path!r}; give {_WANTED}")
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    except (ImportError, ValueError) as error:
+        raise ArgumentError(
+            f"actor {path!r}: the module cannot be found ({error}); correct its package"
+        ) from error
+    if spec is None:
+        names = [found.name for found in pkgutil.iter_modules()]
+        near = difflib.get_close_matches(module, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "install it, or put it on sys.path"
+        raise ArgumentError(f"actor {path!r}: there is no module {module!r}; {hint}")
+
+
+def _check_call(label: str, function: Callable[..., object], args: Sequence[object]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # builtins
+        return
+    try:
+        signature.bind(None, *args)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"actor {label}{signature} is called with a context and {len(args)} args ({error}); "
+            "change args=, or the function's parameters"
+        ) from None
+
+
+def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
+    for at, value in enumerate(args):
+        try:
+            pickle.dumps(value)
+        except Exception as error:
+            raise ArgumentError(
+                f"args[{at}] of actor {label} is {type(value).__name__}, which cannot be sent to "
+                f"another process ({error}); give names and numbers, and make it in the actor"
+            ) from error
+    try:
+        preparation = spawn.get_preparation_data(label)
+    except RuntimeError as error:
+        raise FleetError(
+            f"a fleet of {label} is made while a process imports the main module; make it under "
+            "`if __name__ == '__main__':`"
+        ) from error
+    # It is for processes of multiprocessing, and does not pickle.
+    preparation.pop("authkey", None)
+    main = sys.modules["__main__"]
+    in_session = getattr(main, "__file__", None) is None and main.__spec__ is None
+    module = target.partition(":")[0] if isinstance(target, str) else _label(target).split(":")[0]
+    if module == "__main__" and in_session:
+        raise ArgumentError(
+            f"actor {label} was defined in a session without a file, which other processes cannot "
+            "import; put it into a module"
+        )
+    try:
+        return pickle.dumps((preparation, pickle.dumps((target, tuple(args)))))
+    except Exception as error:
+        raise ArgumentError(
+            f"actor {label} cannot be sent to another process ({error}); define it with `def` at "
+            "the top level of a module"
+        ) from error

@@ -1,0 +1,159 @@
+"""Process of a function actor: imports it, calls it, and tells the parent how it ended.
+
+The parent says when to begin and when to stop; the child says that it is ready, or what failed. A
+parent that dies closes the connection, and the child ends by itself; the guardian kills it if not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing import spawn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+import backcast as bc
+from backcast.fleet import _context
+from backcast.fleet._environment import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from types import FrameType
+
+_ORPHAN_S = 1.0
+_EXIT_ORPHANED = 70
+_LONGEST_TEXT = 4096
+_LONGEST_TRACE = 16384
+
+
+class UnknownFunctionError(Exception):
+    """The module of the actor has no such function."""
+
+
+class ParentLink:
+    """Child's end of the connection; a thread waits for the word to stop."""
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self._connection = connection
+        self.stop = threading.Event()
+        threading.Thread(target=self._listen, name="fleet", daemon=True).start()
+
+    def handle_termination(self) -> None:
+        """Have SIGTERM end the function in order, from now on."""
+        signal.signal(signal.SIGTERM, self._terminated)
+
+    def say(self, kind: str, **facts: str) -> None:
+        """Send a message; a parent that is gone does not matter."""
+        try:
+            self._connection.send_bytes(json.dumps({"kind": kind, **facts}).encode())
+        except OSError:
+            self.stop.set()
+
+    def fail(self, kind: str, error: BaseException) -> None:
+        """Send an exception with its traceback, without the frames of this module."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        shown = "".join(
+            traceback.format_exception(type(error), error, trace or error.__traceback__)
+        )
+        name = type(error).__name__
+        text = f"{name}: {error}" if str(error) else name
+        self.say(kind, text=text[:_LONGEST_TEXT], trace=shown[-_LONGEST_TRACE:])
+
+    def _listen(self) -> None:
+        try:
+            self._connection.recv_bytes()
+            self.stop.set()
+        except (EOFError, OSError):
+            self.stop.set()
+            # The thread ends with the process, if that ends in time.
+            threading.Event().wait(_ORPHAN_S)
+            os._exit(_EXIT_ORPHANED)
+
+    def _terminated(self, number: int, _frame: FrameType | None) -> NoReturn:
+        """End a function that does not look at the flag; die of a SIGTERM from elsewhere."""
+        if self.stop.is_set():
+            raise SystemExit(0)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        raise SystemExit(128 + number)
+
+
+def main(connection: Connection[Any, Any], payload: int) -> None:
+    """Run the function of `payload`, a descriptor, in this process."""
+    link = ParentLink(connection)
+    try:
+        function, args = _load(payload)
+    except UnknownFunctionError as error:
+        link.say("unknown", text=str(error))
+        sys.exit(1)
+    except SystemExit as error:
+        if not link.stop.is_set():
+            link.fail("import", error)
+        raise
+    except BaseException as error:
+        link.fail("import", error)
+        sys.exit(1)
+    context = _context.Context(Identity.of_process(), link.stop)
+    _context.use(context)
+    _load_numpy()
+    link.handle_termination()
+    link.say("ready")
+    try:
+        function(context, *args)
+    except SystemExit as error:
+        if error.code not in (None, 0) and not link.stop.is_set():
+            link.fail("error", error)
+        raise
+    except BaseException as error:
+        link.fail("error", error)
+        sys.exit(1)
+
+
+def _load_numpy() -> None:
+    """Have the native module load NumPy's interface, which an interrupt must not end half-way."""
+    with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=2) as buf, buf.writer() as writer:
+        writer.append(x=np.zeros((), "f4"), terminated=False, truncated=False)
+
+
+def _load(payload: int) -> tuple[Callable[..., object], tuple[object, ...]]:
+    """Make the parent's main module importable, then import the function."""
+    size, content = os.fstat(payload).st_size, b""
+    while len(content) < size:
+        # The offset of the descriptor is shared with other children.
+        content += os.pread(payload, size - len(content), len(content))
+    os.close(payload)
+    process = __import__("multiprocessing").process.current_process()
+    process._inheriting = True
+    try:
+        # The preparation comes first: unpickling may need the main module.
+        preparation, pickled = pickle.loads(content)
+        spawn.prepare(preparation)
+        target, args = pickle.loads(pickled)
+        function = _function(target) if isinstance(target, str) else target
+    finally:
+        del process._inheriting
+    return function, args
+
+
+def _function(path: str) -> Callable[..., object]:
+    name, _, attribute = path.partition(":")
+    module = importlib.import_module(name)
+    function = getattr(module, attribute, None)
+    if function is None:
+        near = difflib.get_close_matches(attribute, dir(module), 1)
+        hint = f"did you mean {near[0]!r}?" if near else "define it there"
+        raise UnknownFunctionError(f"module {name!r} has no {attribute!r}; {hint}")
+    if not callable(function):
+        raise UnknownFunctionError(f"{path!r} is {function!r}; give a function")
+    return function  # type: ignore[no-any-return]

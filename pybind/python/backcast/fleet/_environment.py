@@ -1,0 +1,79 @@
+"""Environment of an actor's process: who it is, and one thread for linear algebra."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backcast._errors import FleetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RING = "BACKCAST_FLEET_RING"
+RANK = "BACKCAST_FLEET_RANK"
+SIZE = "BACKCAST_FLEET_SIZE"
+SEED = "BACKCAST_FLEET_SEED"
+LIFE = "BACKCAST_FLEET_LIFE"
+
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Place of one process in a fleet, carried by its environment."""
+
+    ring: str
+    """Ring of the fleet's reports."""
+    rank: int
+    """From 0 to ``n - 1``; a restarted actor keeps it."""
+    n: int
+    """Actors in the fleet."""
+    seed: int
+    """Below 2**32; differs by rank and by life."""
+    life: int
+    """Number of earlier processes of this rank."""
+
+    def variables(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of the process: the parent's, this identity, then ``extra``."""
+        own = {
+            RING: self.ring,
+            RANK: str(self.rank),
+            SIZE: str(self.n),
+            SEED: str(self.seed),
+            LIFE: str(self.life),
+        }
+        return {**os.environ, **dict.fromkeys(_THREADS, "1"), **own, **extra}
+
+    @classmethod
+    def of_process(cls) -> Identity:
+        """Read the identity of this process.
+
+        Raises
+        ------
+        FleetError
+            If no fleet started it.
+        """
+        try:
+            numbers = [int(os.environ[name]) for name in (RANK, SIZE, SEED, LIFE)]
+            return cls(os.environ[RING], *numbers)
+        except (KeyError, ValueError) as error:
+            raise FleetError(
+                f"this process is no actor of a fleet: {RING}, {RANK}, {SIZE}, {SEED} and {LIFE} "
+                f"are not all set ({error}); start it with bc.Fleet"
+            ) from None
+
+
+def seed_of(seed: int, rank: int, life: int) -> int:
+    """Derive the seed of one process: independent streams for all ranks and lives."""
+    import numpy as np
+
+    return int(np.random.SeedSequence([seed, rank, life]).generate_state(1)[0])

@@ -1,0 +1,81 @@
+"""Errors that end a fleet: which actor, what happened, what to do."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from backcast._errors import ActorError, ActorTimeoutError, FleetError, RestartLimitError
+from backcast.fleet._restarts import WINDOW_S
+
+if TYPE_CHECKING:
+    from backcast.fleet._process import Message
+
+
+def ending(status: int) -> str:
+    """Describe an exit status as ``subprocess`` gives it."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def raised(rank: int, label: str, message: Message) -> ActorError:
+    """Make the error of an actor that sent an exception."""
+    text = str(message.get("text", "?")).replace("\n", " ")
+    if message["kind"] == "unknown":
+        return _actor_error(rank, "", f"actor {rank} ({label}) does not exist: {text}")
+    trace = str(message.get("trace", ""))
+    if message["kind"] == "import":
+        what = f"actor {rank} ({label}) cannot be imported: {text}; correct it, or install it"
+    else:
+        remedy = 'correct it, or restart actors that raise with restart="always"'
+        what = f"actor {rank} ({label}) raised {text}; {remedy}"
+    return _actor_error(rank, trace, what)
+
+
+def ended(rank: int, label: str, status: int, *, ready: bool, tail: bytes) -> ActorError:
+    """Make the error of an actor that ended without an exception, by status or signal."""
+    when = "" if ready else " before it was ready"
+    remedy = (
+        'read its log, or give restart="signal" to start it again'
+        if status < 0
+        else 'correct it, or give restart="always" to start it again'
+    )
+    what = f"actor {rank} ({label}) {ending(status)}{when}; {remedy}"
+    said = tail.decode(errors="replace").strip()
+    return _actor_error(rank, said and f"its last output on stderr:\n{said}", what)
+
+
+def _actor_error(rank: int, trace: str, what: str) -> ActorError:
+    error = ActorError(what)
+    error.rank, error.actor_traceback = rank, trace
+    if trace:
+        error.add_note(f"\nActor {rank}:\n{trace.rstrip()}")
+    return error
+
+
+def too_many(rank: int, label: str, deaths: int, last: str) -> RestartLimitError:
+    """Make the error of an actor that died too often."""
+    return RestartLimitError(
+        f"actor {rank} ({label}) died {deaths} times within {WINDOW_S:.0f} s, the last time it "
+        f"{last}; correct it, or allow more with max_deaths="
+    )
+
+
+def late(ranks: list[int], label: str, seconds: float) -> ActorTimeoutError:
+    """Make the error of actors that did not get as far as calling their function."""
+    who = ", ".join(map(str, ranks))
+    return ActorTimeoutError(
+        f"actor {who} ({label}) was not ready within {seconds:g} s, so its import hangs or is "
+        "slow; look at what its module does on import, or give a larger start_timeout="
+    )
+
+
+def not_started(rank: int, label: str, error: OSError) -> FleetError:
+    """Make the error of a process that the system refused."""
+    return FleetError(
+        f"actor {rank} ({label}) cannot be started ({error}); free memory, processes or files"
+    )

@@ -1,0 +1,401 @@
+"""`Fleet`: starts actors in processes, watches and restarts them, and stops them in every case."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import backcast as bc
+from backcast._calls import explained
+from backcast._counts import count_of, whole_of
+from backcast._errors import (
+    ActorTimeoutError,
+    ArgumentError,
+    ArgumentTypeError,
+    ExistsError,
+    FleetError,
+)
+from backcast.fleet._actor import spec_of
+from backcast.fleet._context import number_of
+from backcast.fleet._metrics import ReportRing
+from backcast.fleet._progress import ProgressLine, progress_line
+from backcast.fleet._restarts import CHOICES
+from backcast.fleet._signals import ParentSignals
+from backcast.fleet._stats import FleetStats, Tally
+from backcast.fleet._supervisor import Supervisor, SupervisorSettings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_MOST_ACTORS = 4096
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class Fleet:
+    """Processes that act, for as long as a ``with`` block lasts.
+
+    Entering the block starts ``n`` processes and returns once all of them are ready. Leaving it, by
+    its end, an exception, Ctrl-C, SIGTERM or SIGHUP, stops them: functions see
+    :attr:`backcast.fleet.Context.stopped`, are interrupted after a second, and killed after
+    ``stop_timeout``. When this process is killed, a guardian process ends them within two seconds
+    and removes rings that nobody holds any more.
+
+    An actor that raises stops the fleet: its error is raised in the main thread at once, whatever
+    it waits for, with the actor's traceback as a note.
+
+    Parameters
+    ----------
+    actor : callable, str or list of str
+        A function, called as ``actor(context, *args)`` with a :class:`backcast.fleet.Context`; the
+        path of one, ``"module:function"``; or a command. Functions are imported in new
+        interpreters, so the program needs ``if __name__ == "__main__":``. Commands find rank, seed
+        and the ring of reports in ``BACKCAST_FLEET_*``.
+    n : int, default 1
+        Actors, 1 to 4096.
+    args : tuple, default ()
+        Arguments of the function after the context: names and numbers, and anything that pickles.
+    seed : int, default 0
+        Seed from which every process gets its own, by rank and by life.
+    restart : {"signal", "always", "never"}, default "signal"
+        Ends that are followed by a restart: deaths by a signal; also exceptions and exit statuses;
+        none. The first restart waits 0.1 s, each further one twice as long, at most 5 s.
+    max_deaths : int, default 5
+        Deaths of one actor within a minute that end the fleet.
+    buffer : ReplayBuffer, optional
+        Ring that the actors fill, for :meth:`stats`.
+    name : str, optional
+        Name of the ring of reports; made up when left out.
+    env : dict of str, optional
+        Environment variables beside the parent's. Linear algebra uses one thread an actor unless
+        they say otherwise.
+    start_timeout : float, default 120.0
+        Seconds within which a function has to be imported.
+    stop_timeout : float, default 5.0
+        Seconds from the request to stop until actors are killed.
+    progress : bool, optional
+        Show a line on stderr; left out, if that is a terminal. It is live where ``rich`` is
+        installed (``pip install 'backcast[fleet]'``).
+    dir : path, optional
+        Base directory of the ring of reports; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is invalid, or the actor cannot be found or sent to another process.
+    """
+
+    @explained
+    def __init__(
+        self,
+        actor: Callable[..., object] | str | Sequence[str],
+        n: int = 1,
+        *,
+        args: tuple[Any, ...] = (),
+        seed: int = 0,
+        restart: Literal["signal", "always", "never"] = "signal",
+        max_deaths: int = 5,
+        buffer: bc.ReplayBuffer | None = None,
+        name: str | None = None,
+        env: Mapping[str, str] | None = None,
+        start_timeout: float = 120.0,
+        stop_timeout: float = 5.0,
+        progress: bool | None = None,
+        dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        count = count_of(n, "n", 1, ArgumentError)
+        if count > _MOST_ACTORS:
+            raise ArgumentError(f"n is {count}; give a whole number from 1 to {_MOST_ACTORS}")
+        if restart not in CHOICES:
+            raise _wrong_choice(restart)
+        if buffer is not None and not isinstance(buffer, bc.ReplayBuffer):
+            raise ArgumentTypeError(f"buffer is {buffer!r}; give a backcast.ReplayBuffer")
+        if name is not None and not isinstance(name, str):
+            raise ArgumentTypeError(f"name is {name!r}; give a str, or leave it out")
+        if progress is not None and not isinstance(progress, bool):
+            raise ArgumentTypeError(
+                f"progress is {progress!r}; give True or False, or leave it out"
+            )
+        if dir is not None and not isinstance(dir, str | os.PathLike):
+            raise ArgumentTypeError(f"dir is {dir!r}; give a path, or leave it out")
+        self._dir = None if dir is None else os.path.abspath(dir)
+        self._name = name if name is not None else f"fleet-{os.getpid()}-{secrets.token_hex(3)}"
+        self._buffer, self._progress = buffer, progress
+        environment = _environment_of(env)
+        if self._dir is not None:
+            # Actors look for the ring of reports where the parent made it.
+            environment.setdefault("BACKCAST_DIR", self._dir)
+        path = environment.get("PATH", os.environ.get("PATH"))
+        self._settings = SupervisorSettings(
+            spec=spec_of(actor, args, path),
+            n=count,
+            seed=_seed_of(seed),
+            restart=restart,
+            max_deaths=count_of(max_deaths, "max_deaths", 1, ArgumentError),
+            start_timeout_s=_seconds_of(start_timeout, "start_timeout"),
+            stop_timeout_s=_seconds_of(stop_timeout, "stop_timeout"),
+            environment=environment,
+            ring=self._name,
+            folders=_folders(self._dir, buffer),
+        )
+        self._supervisor: Supervisor | None = None
+        self._reports: ReportRing | None = None
+        self._tally: Tally | None = None
+        self._reading = threading.Lock()
+        self._line: ProgressLine | None = None
+        self._signals = ParentSignals(self._hurry, Fleet.__exit__.__code__)
+
+    @property
+    def name(self) -> str:
+        """Name of the ring of reports."""
+        return self._name
+
+    @property
+    def n(self) -> int:
+        """Actors of the fleet."""
+        return self._settings.n
+
+    def __enter__(self) -> Self:
+        """Start the actors, and wait until all are ready.
+
+        Raises
+        ------
+        FleetError
+            If an actor cannot be imported or started, or the block was entered before.
+        ExistsError
+            If the name is taken.
+        """
+        if self._supervisor is not None:
+            raise FleetError("the fleet was started before; make another one")
+        try:
+            self._reports = ReportRing(self._name, self.n, self._dir)
+        except ExistsError as error:
+            raise ExistsError(
+                f"the fleet's name {self._name!r} is taken ({error}); leave name= out, or give "
+                "another"
+            ) from error
+        self._tally = Tally(self.n, self._buffer)
+        self._supervisor = Supervisor(
+            self._settings, self._signals.fail, self._signals.insist, self._tick
+        )
+        self._signals.install()
+        try:
+            self._line = progress_line(self._progress)
+            self._supervisor.start()
+            self._wait_until(self._supervisor.all_started, None)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        _traceback: TracebackType | None = None,
+    ) -> None:
+        """Stop the actors; raise a failure that no other call has raised."""
+        failure = self._live().failure
+        self._end()
+        if failure is not None and error is not failure and isinstance(error, Exception | None):
+            raise failure
+        if error is None:
+            self._signals.raise_pending()
+
+    def _end(self) -> None:
+        self._signals.leave()
+        try:
+            if self._supervisor is not None:
+                self._supervisor.stop()
+            if self._line is not None:
+                self._line.close()
+            if self._reports is not None:
+                self._reports.close()
+                self._reports = None
+        finally:
+            self._signals.restore()
+
+    def _hurry(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.hurry()
+
+    def _live(self) -> Supervisor:
+        if self._supervisor is None or self._reports is None:
+            raise FleetError(
+                "the fleet does not run; use it inside of its block: with bc.Fleet(...) as fleet:"
+            )
+        return self._supervisor
+
+    def _tick(self) -> None:
+        """Read reports and show progress; runs in the supervisor's thread."""
+        if self._line is not None and self._supervisor is not None:
+            self._line.show(self._taken(self._supervisor))
+
+    def _taken(self, supervisor: Supervisor) -> FleetStats:
+        """Read the new reports, and take statistics."""
+        tally, reports = self._tally, self._reports
+        assert tally is not None
+        assert reports is not None
+        with self._reading:
+            tally.add(reports.read())
+            return tally.stats(supervisor.actors(), reports.missed)
+
+    @explained
+    def update(
+        self, updates: int = 1, *, samples: int | None = None, version: int | None = None
+    ) -> None:
+        """Count updates of the learner.
+
+        Parameters
+        ----------
+        updates : int, default 1
+            Gradient steps since the last call.
+        samples : int, optional
+            Items that they drew, for the ratio of a ring without a rate limiter.
+        version : int, optional
+            Version of the policy that was published just now, such as ``params.publish(...)``
+            returns; the age of the policy is measured from it.
+
+        Raises
+        ------
+        FleetError
+            If the fleet failed, or does not run.
+        ArgumentError
+            If a count is invalid.
+        """
+        count = count_of(updates, "updates", 0, ArgumentError)
+        drawn = 0 if samples is None else count_of(samples, "samples", 0, ArgumentError)
+        if version is not None:
+            version = whole_of(version, "version", "a whole number")
+        self.check()
+        assert self._tally is not None
+        self._tally.update(count, drawn, version)
+
+    def check(self) -> None:
+        """Raise the failure of the fleet, if there is one.
+
+        Only threads other than the main one need this: there a failure interrupts.
+
+        Raises
+        ------
+        FleetError
+            If the fleet failed, or does not run.
+        """
+        failure = self._live().failure
+        if failure is not None:
+            raise failure
+
+    @explained
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until every function has returned and every command has ended.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; without it, for ever.
+
+        Raises
+        ------
+        ActorTimeoutError
+            If actors still run when the time is over.
+        FleetError
+            If the fleet fails meanwhile, or does not run.
+        ArgumentTypeError
+            If ``timeout`` is no number.
+        """
+        seconds = None if timeout is None else _seconds_of(timeout, "timeout")
+        supervisor = self._live()
+        if not self._wait_until(supervisor.all_finished, seconds):
+            left = [str(a["rank"]) for a in supervisor.actors() if a["state"] != "finished"]
+            raise ActorTimeoutError(
+                f"actors {', '.join(left)} still run after {timeout} s; wait longer, or leave the "
+                "block to stop them"
+            )
+
+    def _wait_until(self, done: Callable[[], bool], timeout_s: float | None) -> bool:
+        supervisor = self._live()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with supervisor.changed:
+            while supervisor.failure is None and not done():
+                rest = None if deadline is None else deadline - time.monotonic()
+                if rest is not None and rest <= 0:
+                    return False
+                supervisor.changed.wait(rest)
+        self.check()
+        return True
+
+    def stats(self) -> FleetStats:
+        """Take statistics of actors and learner.
+
+        Returns
+        -------
+        dict
+            ``rows``, ``rows_per_s``: published since the start; None without ``buffer=``.
+            ``updates``, ``updates_per_s``: of :meth:`update`; rates are over 5 s.
+            ``samples_per_insert``: drawn items for each insert, from the rate limiter or
+            ``update(samples=)``. ``policy_version``: the newest. ``policy_age_versions``,
+            ``policy_age_s``: mean age of what actors acted with, over their last 100 reports.
+            ``episodes``; ``return_mean``, ``length_mean``: of the last 100. ``restarts``,
+            ``running``, ``missed_reports``, ``actors``: a dict for each, with ``pid``, ``state``,
+            ``restarts`` and ``episodes``. ``limiter``: as in ``buffer.stats()``, with the waits of
+            both sides.
+
+        Raises
+        ------
+        FleetError
+            If the fleet failed, or does not run.
+        """
+        self.check()
+        return self._taken(self._live())
+
+    def __repr__(self) -> str:
+        """Return the actor and how many there are."""
+        return f"<backcast.Fleet {self._name!r}: {self.n} x {self._settings.spec.label}>"
+
+
+def _wrong_choice(restart: object) -> ArgumentError:
+    wanted = "give " + ", ".join(f'"{choice}"' for choice in CHOICES[:-1]) + f' or "{CHOICES[-1]}"'
+    if isinstance(restart, str):
+        return ArgumentError(f"restart is {restart!r}; {wanted}")
+    return ArgumentTypeError(f"restart is {restart!r}; {wanted}")
+
+
+def _seed_of(seed: object) -> int:
+    number = whole_of(seed, "seed", "a whole number from 0 up")
+    if number < 0:
+        raise ArgumentError(f"seed is {number}; give a whole number from 0 up")
+    return number
+
+
+def _seconds_of(value: object, what: str) -> float:
+    seconds = number_of(value, what)
+    if not 0 < seconds < 1e9:
+        raise ArgumentError(f"{what} is {seconds:g}; give seconds above 0")
+    return seconds
+
+
+def _environment_of(env: object) -> dict[str, str]:
+    if env is None:
+        return {}
+    wanted = "give a dict of str, such as {'OMP_NUM_THREADS': '2'}"
+    if not isinstance(env, Mapping):
+        raise ArgumentTypeError(f"env is {env!r}; {wanted}")
+    for name, value in env.items():
+        if not isinstance(name, str) or not _VARIABLE.match(name) or not isinstance(value, str):
+            raise ArgumentTypeError(f"env has {name!r}: {value!r}; {wanted}")
+    return dict(env)
+
+
+def _folders(own: str | None, buffer: bc.ReplayBuffer | None) -> list[str]:
+    """Return the base directories in which the death of this process may leave rings."""
+    folders = [own or os.environ.get("BACKCAST_DIR") or "/dev/shm"]
+    if buffer is not None and buffer.path is not None:
+        # DIR/backcast-UID/NAME.ring
+        folders.append(str(Path(buffer.path).parent.parent))
+    return list(dict.fromkeys(os.path.abspath(folder) for folder in folders))

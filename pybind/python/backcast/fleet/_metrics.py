@@ -1,0 +1,86 @@
+"""The ring of a fleet's reports: one lane an actor, written by actors, read by the parent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import backcast as bc
+from backcast._errors import LappedError, SampleError
+from backcast.fleet._context import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = {
+    "rank": "i4",
+    "life": "i4",
+    "return": "f8",
+    "length": "i8",
+    "version": "i8",
+    "time_s": "f8",
+}
+"""``time_s`` is the system's monotonic clock, the same in every process."""
+_ROWS_PER_LANE = 4096
+
+
+@dataclass(frozen=True)
+class Report:
+    """One report; None for the parts that it does not have."""
+
+    rank: int
+    return_: float | None
+    length: int | None
+    version: int | None
+    time_s: float
+
+
+class ReportRing:
+    """Parent's handle on the ring, and how far each lane was read."""
+
+    def __init__(self, name: str, actors: int, folder: str | None) -> None:
+        """Create the ring; raises ExistsError if the name is taken."""
+        self._actors = actors
+        self._ring = bc.ReplayBuffer.create(
+            name, COLUMNS, capacity=_ROWS_PER_LANE * actors, lanes=actors, dir=folder
+        )
+        self._next = [0] * actors
+        self.missed = 0
+        """Reports that were overwritten before they were read."""
+
+    def read(self) -> list[Report]:
+        """Return the reports since the last call, lane by lane, oldest first."""
+        return [report for lane in range(self._actors) for report in self._of_lane(lane)]
+
+    def _of_lane(self, lane: int) -> Iterator[Report]:
+        low, head = self._ring.lane_span(lane)
+        while (start := max(low, self._next[lane])) < head:
+            try:
+                rows = self._ring.rows(lane, start, head - start)
+            except (LappedError, SampleError):
+                # The actor reports faster than this loop reads: the oldest rows are gone.
+                low, head = self._ring.lane_span(lane)
+                continue
+            self.missed += start - self._next[lane]
+            self._next[lane] = head
+            yield from self._parsed(rows)
+
+    def _parsed(self, rows: dict[str, Any]) -> Iterator[Report]:
+        columns = [rows[name].tolist() for name in ("rank", "return", "length", "version")]
+        for rank, return_, length, version, time_s in zip(
+            *columns, rows["time_s"].tolist(), strict=True
+        ):
+            # Any process of this user could have written here.
+            if 0 <= rank < self._actors and time_s >= 0:
+                yield Report(
+                    rank,
+                    None if return_ != return_ else return_,
+                    None if length <= NOTHING else length,
+                    None if version <= NOTHING else version,
+                    time_s,
+                )
+
+    def close(self) -> None:
+        """Remove the ring."""
+        self._ring.unlink()
+        self._ring.close()

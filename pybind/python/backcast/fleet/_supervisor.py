@@ -1,0 +1,317 @@
+"""Supervisor of a fleet: a thread that starts actors, watches, restarts and stops them."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from backcast._errors import FleetError
+from backcast.fleet import _failures
+from backcast.fleet._environment import Identity, seed_of
+from backcast.fleet._guard import Guard
+from backcast.fleet._process import ActorProcess, PayloadFile
+from backcast.fleet._restarts import DeathRecord, Restart, restarts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backcast.fleet._actor import ActorSpec
+    from backcast.fleet._process import Message
+    from backcast.fleet._stats import ActorStats
+
+_TICK_S = 0.5
+_INTERRUPT_S = 1.0
+"""Seconds between the flag and SIGTERM."""
+
+
+@dataclass(frozen=True)
+class SupervisorSettings:
+    """Settings of a fleet that concern its processes."""
+
+    spec: ActorSpec
+    n: int
+    seed: int
+    restart: Restart
+    max_deaths: int
+    start_timeout_s: float
+    stop_timeout_s: float
+    environment: dict[str, str]
+    ring: str
+    folders: list[str]
+    """Base directories that the guardian cleans up after the parent's death."""
+
+
+@dataclass
+class ActorState:
+    """One rank: its process, if it has one, and what happened to earlier ones."""
+
+    rank: int
+    deaths: DeathRecord
+    state: str = "starting"
+    process: ActorProcess | None = None
+    life: int = 0
+    started_s: float = 0.0
+    restart_at_s: float = 0.0
+    failure: Message | None = field(default=None)
+
+
+class Supervisor:
+    """Owns all processes of a fleet; only its thread touches them."""
+
+    def __init__(
+        self,
+        settings: SupervisorSettings,
+        on_failure: Callable[[FleetError], None],
+        insist: Callable[[], None],
+        on_tick: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._on_failure, self._insist, self._on_tick = on_failure, insist, on_tick
+        self._actors = [
+            ActorState(rank, DeathRecord(settings.max_deaths)) for rank in range(settings.n)
+        ]
+        self.changed = threading.Condition()
+        """Notified when an actor becomes ready or ends, and when the fleet fails."""
+        self.failure: FleetError | None = None
+        self.guardian_pid: int | None = None
+        """First guardian, for tests."""
+        self._stopping = self._hurry = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="backcast-fleet", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, which starts the actors."""
+        self._thread.start()
+
+    def actors(self) -> list[ActorStats]:
+        """Describe all actors."""
+        return [
+            {
+                "rank": actor.rank,
+                "pid": process.pid if (process := actor.process) is not None else None,
+                "state": actor.state,
+                "restarts": actor.life,
+                "episodes": 0,
+                "version": None,
+                "since_report_s": None,
+            }
+            for actor in self._actors
+        ]
+
+    def all_started(self) -> bool:
+        """Return whether every actor is past its start."""
+        return all(actor.state != "starting" for actor in self._actors)
+
+    def all_finished(self) -> bool:
+        """Return whether every function has returned, and every command ended with status 0."""
+        return all(actor.state == "finished" for actor in self._actors)
+
+    def hurry(self) -> None:
+        """Kill what still runs, instead of waiting; may be called in a signal handler."""
+        self._hurry = True
+        self._wake()
+
+    def stop(self) -> None:
+        """Stop all actors, and wait until they are gone."""
+        self._stopping = True
+        self._wake()
+        while self._thread.is_alive():
+            self._thread.join(1.0)
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._wake_write, b"!")
+
+    # The rest runs in the thread.
+
+    def _run(self) -> None:
+        payload = PayloadFile(self._settings.spec.payload)
+        guard = Guard(self._settings.folders)
+        self.guardian_pid = guard.process.pid
+        try:
+            self._supervise(payload, guard)
+        except Exception as error:
+            failure = FleetError(f"the supervisor of the fleet failed ({error!r}); report this bug")
+            failure.__cause__ = error
+            self._fail(failure)
+        finally:
+            self._stop_all()
+            payload.close()
+            guard.close()
+            self._notify()
+            self._insist()
+
+    def _supervise(self, payload: PayloadFile, guard: Guard) -> None:
+        next_tick_s = 0.0
+        while not self._stopping and self.failure is None:
+            now_s = time.monotonic()
+            for actor in self._actors:
+                due = actor.state == "waiting" and now_s >= actor.restart_at_s
+                if due or (actor.state == "starting" and actor.process is None):
+                    self._start_actor(actor, payload, guard)
+            self._check_late(now_s)
+            if now_s >= next_tick_s:
+                guard.keep_alive()
+                self._on_tick()
+                next_tick_s = now_s + _TICK_S
+            waits = [actor.restart_at_s for actor in self._actors if actor.state == "waiting"]
+            self._select(min([next_tick_s, *waits]) - time.monotonic())
+
+    def _start_actor(self, actor: ActorState, payload: PayloadFile, guard: Guard) -> None:
+        settings = self._settings
+        if actor.state == "waiting":
+            actor.life += 1
+        seed = seed_of(settings.seed, actor.rank, actor.life)
+        identity = Identity(settings.ring, actor.rank, settings.n, seed, actor.life)
+        try:
+            process = ActorProcess(settings.spec, identity, settings.environment, payload, guard)
+        except OSError as error:
+            self._fail(_failures.not_started(actor.rank, settings.spec.label, error))
+            return
+        actor.process, actor.failure = process, None
+        actor.started_s = time.monotonic()
+        self._selector.register(process.ended, selectors.EVENT_READ, actor)
+        if process.link is not None:
+            actor.state = "starting"
+            self._selector.register(process.link, selectors.EVENT_READ, actor)
+        else:
+            # A command is ready as far as anyone can tell.
+            actor.state = "running"
+            assert process.errors is not None
+            self._selector.register(process.errors, selectors.EVENT_READ, actor)
+            self._notify()
+
+    def _select(self, timeout_s: float) -> None:
+        """Wait for news of processes, and take it in."""
+        for key, _ in self._selector.select(max(0.0, timeout_s)):
+            actor: ActorState | None = key.data
+            if actor is None:
+                self._empty_pipe()
+                continue
+            process = actor.process
+            # The process may have been reaped by an earlier event of this round.
+            if process is None:
+                continue
+            if key.fileobj is process.link:
+                self._listen(actor, process)
+            elif key.fileobj == process.errors and key.fileobj != process.ended:
+                if not process.forward_errors():
+                    self._selector.unregister(process.errors)
+            elif key.fileobj == process.ended:
+                self._take_end(actor, process)
+
+    def _empty_pipe(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._wake_read, 4096):
+                pass
+
+    def _listen(self, actor: ActorState, process: ActorProcess) -> None:
+        heard = False
+        for message in process.messages():
+            heard = True
+            if message.get("kind") == "ready":
+                actor.state = "running"
+                self._notify()
+            elif message.get("kind") in {"error", "import", "unknown"}:
+                actor.failure = message
+        if not heard and process.link is not None:
+            # The end of the connection; that of the process follows.
+            self._selector.unregister(process.link)
+            process.link.close()
+            process.link = None
+
+    def _reap(self, actor: ActorState, process: ActorProcess) -> int:
+        if process.link is not None:
+            self._listen(actor, process)
+        for descriptor in (process.ended, process.link, process.errors):
+            if descriptor is not None and descriptor in self._selector.get_map():
+                self._selector.unregister(descriptor)
+        actor.process = None
+        return process.reap()
+
+    def _take_end(self, actor: ActorState, process: ActorProcess) -> None:
+        """Decide what follows the end of a process."""
+        settings, label = self._settings, self._settings.spec.label
+        status = self._reap(actor, process)
+        if self._stopping:
+            actor.state = "stopped"
+            return
+        ready = actor.state == "running"
+        message = actor.failure
+        if status == 0 and ready and message is None:
+            actor.state = "finished"
+            self._notify()
+            return
+        actor.state = "dead"
+        if message is not None:
+            error: FleetError = _failures.raised(actor.rank, label, message)
+            last = f"raised {str(message.get('text', '?')).splitlines()[0]}"
+        else:
+            error = _failures.ended(actor.rank, label, status, ready=ready, tail=process.tail)
+            last = _failures.ending(status)
+        starts = ready or status < 0
+        if not starts or not restarts(settings.restart, by_signal=status < 0):
+            self._fail(error)
+            return
+        now_s = time.monotonic()
+        wait_s = actor.deaths.add(now_s)
+        if wait_s is None:
+            self._fail(_failures.too_many(actor.rank, label, settings.max_deaths, last))
+            return
+        actor.restart_at_s = now_s + wait_s
+        actor.state = "waiting"
+        self._notify()
+
+    def _check_late(self, now_s: float) -> None:
+        limit_s = self._settings.start_timeout_s
+        late = [
+            actor.rank
+            for actor in self._actors
+            if actor.state == "starting" and actor.process and now_s - actor.started_s > limit_s
+        ]
+        if late:
+            self._fail(_failures.late(late, self._settings.spec.label, limit_s))
+
+    def _fail(self, error: FleetError) -> None:
+        if self.failure is None:
+            self.failure = error
+            self._notify()
+            self._on_failure(error)
+
+    def _notify(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def _stop_all(self) -> None:
+        """Ask politely, interrupt after a second, kill after the grace."""
+        self._stopping = True
+        begin_s = time.monotonic()
+        steps = [
+            (0.0, ActorProcess.ask_to_stop),
+            (min(_INTERRUPT_S, self._settings.stop_timeout_s / 2), ActorProcess.terminate),
+            (self._settings.stop_timeout_s, ActorProcess.kill),
+        ]
+        while running := [actor.process for actor in self._actors if actor.process is not None]:
+            passed_s = time.monotonic() - begin_s
+            while steps and (self._hurry or passed_s >= steps[0][0]):
+                act = steps.pop(0)[1]
+                for process in running:
+                    act(process)
+            rest_s = begin_s + steps[0][0] - time.monotonic() if steps else _TICK_S
+            self._select(rest_s)
+        for actor in self._actors:
+            if actor.state != "finished":
+                actor.state = "stopped"
+        self._on_tick()

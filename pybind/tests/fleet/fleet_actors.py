@@ -1,0 +1,81 @@
+"""Actors of the tests, importable in their processes; most say where they are by reports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from backcast import fleet
+from backcast.fleet import Context
+
+
+def until_stopped(context: Context) -> None:
+    context.report(return_=1.0)
+    context.wait()
+
+
+def write_down(context: Context, folder: str) -> None:
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    facts = [context.rank, context.n, context.life, context.seed, *(os.environ[x] for x in names)]
+    Path(folder, f"{context.rank}").write_text(" ".join(map(str, facts)))
+
+
+def report_all(context: Context, reports: int) -> None:
+    for number in range(reports):
+        fleet.report(return_=float(number), length=10 * context.rank, version=number)
+
+
+def raise_at(context: Context, step: int) -> None:
+    for number in range(step + 1):
+        if context.rank == 1 and number == step:
+            raise ValueError(f"no bananas in step {number}")
+    context.wait()
+
+
+def raise_in_first_lives(context: Context, lives: int) -> None:
+    context.report(length=context.life)
+    if context.life < lives:
+        raise ValueError("not yet")
+
+
+def die_in_first_lives(context: Context, lives: int) -> None:
+    context.report(length=context.life)
+    if context.life < lives:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave_with(context: Context, status: int) -> None:
+    sys.exit(status)
+
+
+def vanish_with(context: Context, status: int) -> None:
+    os._exit(status)
+
+
+def never_look_at_the_flag(context: Context, folder: str) -> None:
+    context.report(length=0)
+    try:
+        threading.Event().wait()
+    finally:
+        Path(folder, "interrupted").touch()
+
+
+def refuse_to_stop(context: Context) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    context.report(length=0)
+    threading.Event().wait()
+
+
+def with_a_grandchild(context: Context, folder: str) -> None:
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path(folder, f"grandchild-{os.getpid()}").touch()
+        threading.Event().wait()
+    context.wait()
+
+
+not_a_function = 7

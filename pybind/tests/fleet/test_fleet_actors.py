@@ -1,0 +1,254 @@
+"""Actors: what they are given, how they end, when they are restarted, what they report."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import fleet_actors as actors
+import pytest
+from backcast import fleet as fleet_module
+from backcast.fleet._restarts import DeathRecord
+from backcast.fleet._stats import Published
+
+WATCHDOG_S = 120
+
+
+@pytest.fixture(autouse=True)
+def directory(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BACKCAST_DIR", str(place))
+    return place
+
+
+def pids(fleet: bc.Fleet) -> list[int]:
+    return [pid for actor in fleet.stats()["actors"] if (pid := actor["pid"]) is not None]
+
+
+def test_actors_get_rank_seed_and_one_thread(tmp_path: Path) -> None:
+    with bc.Fleet(actors.write_down, 3, args=(str(tmp_path),), seed=7) as fleet:
+        fleet.wait(WATCHDOG_S)
+    facts = [(tmp_path / str(rank)).read_text().split() for rank in range(3)]
+    assert [fact[:3] for fact in facts] == [[str(rank), "3", "0"] for rank in range(3)]
+    assert all(fact[4:] == ["1", "1", "1"] for fact in facts)
+    seeds = [int(fact[3]) for fact in facts]
+    assert len(set(seeds)) == 3
+    with bc.Fleet(actors.write_down, 3, args=(str(tmp_path),), seed=7) as fleet:
+        fleet.wait(WATCHDOG_S)
+    again = [int((tmp_path / str(rank)).read_text().split()[3]) for rank in range(3)]
+    assert again == seeds, "equal seeds, equal runs"
+
+
+def test_an_environment_of_the_caller_wins(tmp_path: Path) -> None:
+    env = {"OMP_NUM_THREADS": "2"}
+    with bc.Fleet(actors.write_down, args=(str(tmp_path),), env=env) as fleet:
+        fleet.wait(WATCHDOG_S)
+    assert (tmp_path / "0").read_text().split()[4:] == ["2", "1", "1"]
+
+
+def test_an_actor_may_be_a_path_to_a_function(tmp_path: Path) -> None:
+    with bc.Fleet("fleet_actors:write_down", 2, args=(str(tmp_path),)) as fleet:
+        fleet.wait(WATCHDOG_S)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+def test_a_command_has_its_place_in_the_environment_and_can_report(tmp_path: Path) -> None:
+    code = "from backcast import fleet; c = fleet.context(); c.report(return_=c.rank, version=3)"
+    with bc.Fleet([sys.executable, "-c", code], 2) as fleet:
+        fleet.wait(WATCHDOG_S)
+        stats = fleet.stats()
+    assert (stats["episodes"], stats["return_mean"]) == (2, 0.5)
+
+
+def test_reports_become_statistics() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    with bc.Fleet(actors.report_all, 2, args=(150,), buffer=buf) as fleet, buf.writer() as writer:
+        fleet.wait(WATCHDOG_S)
+        for _ in range(10):
+            writer.append(obs=1, terminated=False, truncated=False)
+        fleet.update(5, samples=80, version=9)
+        stats = fleet.stats()
+    assert (stats["episodes"], stats["missed_reports"]) == (300, 0)
+    assert [actor["episodes"] for actor in stats["actors"]] == [150, 150]
+    assert [actor["state"] for actor in stats["actors"]] == ["finished"] * 2
+    assert [actor["version"] for actor in stats["actors"]] == [149, 149]
+    # The last hundred, in the order in which they were read.
+    assert stats["return_last"] == 149.0
+    assert (stats["rows"], stats["updates"], stats["samples_per_insert"]) == (10, 5, 8.0)
+    assert stats["policy_version"] == 9
+    assert stats["limiter"] is None
+
+
+def test_the_waits_of_a_rate_limiter_are_among_the_statistics() -> None:
+    limits = bc.RateLimiter(samples_per_insert=2, min_size=5, error_buffer=10)
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, limiter=limits)
+    with bc.Fleet(actors.until_stopped, buffer=buf) as fleet, buf.writer() as writer:
+        for _ in range(10):
+            writer.append(obs=1, terminated=False, truncated=False)
+        buf.sample(9)
+        stats = fleet.stats()
+    assert stats["samples_per_insert"] == 1.0
+    assert stats["limiter"] is not None
+    assert set(stats["limiter"]) >= {"writers", "samplers", "waiters"}
+
+
+def test_the_age_of_a_policy_is_counted_from_when_it_was_replaced() -> None:
+    published = Published()
+    assert published.age(0, 1.0) is None
+    for version, time_s in ((0, 10.0), (1, 20.0), (4, 30.0)):
+        published.add(version, time_s)
+    assert published.newest == 4
+    assert published.age(0, 15.0) == (0, 5.0)
+    assert published.age(0, 31.0) == (4, 21.0)
+    assert published.age(1, 29.0) == (0, 9.0)
+    assert published.age(4, 29.9) == (0, 0.0), "read before the learner noted it"
+    assert published.age(3, 40.0) is None, "never published"
+
+
+def test_a_killed_actor_is_restarted_with_its_rank_and_another_seed() -> None:
+    with bc.Fleet(actors.until_stopped, 2) as fleet:
+        first = pids(fleet)
+        os.kill(first[1], signal.SIGKILL)
+        while fleet.stats()["actors"][1]["restarts"] < 1 or fleet.stats()["running"] < 2:
+            threading.Event().wait(0.01)
+        second = pids(fleet)
+        stats = fleet.stats()
+    assert second[0] == first[0]
+    assert second[1] != first[1]
+    assert [actor["restarts"] for actor in stats["actors"]] == [0, 1]
+    assert stats["restarts"] == 1
+
+
+@pytest.mark.parametrize("restart", ["signal", "always"])
+def test_deaths_by_a_signal_are_followed_by_restarts(restart: Any) -> None:  # noqa: ANN401
+    with bc.Fleet(actors.die_in_first_lives, args=(3,), restart=restart) as fleet:
+        fleet.wait(WATCHDOG_S)
+        assert fleet.stats()["restarts"] == 3
+
+
+def test_exceptions_are_followed_by_restarts_if_that_is_wanted() -> None:
+    with bc.Fleet(actors.raise_in_first_lives, args=(2,), restart="always") as fleet:
+        fleet.wait(WATCHDOG_S)
+        assert fleet.stats()["restarts"] == 2
+
+
+def test_without_restarts_a_death_ends_the_fleet() -> None:
+    with (
+        pytest.raises(bc.ActorError, match=r"actor 0 \(.*\) was killed by SIGKILL; .*restart="),
+        bc.Fleet(actors.die_in_first_lives, args=(1,), restart="never") as fleet,
+    ):
+        fleet.wait(WATCHDOG_S)
+
+
+def test_five_deaths_within_a_minute_end_the_fleet() -> None:
+    words = r"actor 0 \(.*\) died 5 times within 60 s, .* killed by SIGKILL; .*max_deaths="
+    with (
+        pytest.raises(bc.RestartLimitError, match=words),
+        bc.Fleet(actors.die_in_first_lives, args=(9,)) as fleet,
+    ):
+        fleet.wait(WATCHDOG_S)
+
+
+def test_restarts_wait_longer_with_every_death_of_the_last_minute() -> None:
+    deaths = DeathRecord(limit=5)
+    assert [deaths.add(now) for now in (0.0, 1.0, 2.0, 3.0)] == [0.1, 0.2, 0.4, 0.8]
+    assert deaths.add(61.5) == 0.4, "two of them are over a minute old"
+    assert [deaths.add(61.6), deaths.add(61.7)] == [0.8, None]
+
+
+def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:
+    with (
+        pytest.raises(bc.ActorError) as raised,
+        bc.Fleet(actors.raise_at, 2, args=(10_000,)),
+    ):
+        # Waits for ever, as a draw does that no actor allows any more.
+        threading.Event().wait()
+    error = raised.value
+    assert "actor 1 (fleet_actors:raise_at) raised ValueError: no bananas in step 10000" in str(
+        error
+    )
+    assert "; " in str(error)
+    assert error.rank == 1
+    assert 'raise ValueError(f"no bananas in step {number}")' in error.actor_traceback
+    assert "_child.py" not in error.actor_traceback
+    assert error.actor_traceback.strip() in error.__notes__[0]
+
+
+def test_a_failure_that_was_swallowed_is_raised_at_the_end() -> None:
+    with (
+        pytest.raises(bc.ActorError, match="no bananas"),
+        bc.Fleet(actors.raise_at, 2, args=(3,)),
+        suppress(bc.FleetError),
+    ):
+        threading.Event().wait()
+
+
+def test_a_fleet_works_in_another_thread_too() -> None:
+    caught: list[BaseException] = []
+
+    def learn() -> None:
+        try:
+            with bc.Fleet(actors.raise_at, 2, args=(3,)) as fleet:
+                fleet.wait(WATCHDOG_S)
+        except bc.BackcastError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    thread.join()
+    assert [type(error) for error in caught] == [bc.ActorError]
+
+
+@pytest.mark.parametrize(
+    ("actor", "status"),
+    [(actors.leave_with, 3), (actors.vanish_with, 4)],
+    ids=["leaves", "vanishes"],
+)
+def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  # noqa: ANN401
+    with (
+        pytest.raises(bc.ActorError, match=rf"actor 0 .*{status}; "),
+        bc.Fleet(actor, args=(status,)) as fleet,
+    ):
+        fleet.wait(WATCHDOG_S)
+
+
+def test_the_error_of_a_command_has_its_last_output(capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["/bin/sh", "-c", "echo out of bananas >&2; exit 3"]
+    with (
+        pytest.raises(bc.ActorError, match=r"actor 0 \(sh\) ended with status 3; ") as raised,
+        bc.Fleet(command) as fleet,
+    ):
+        fleet.wait(WATCHDOG_S)
+    assert "out of bananas" in raised.value.actor_traceback
+
+
+def test_an_actor_that_ignores_the_flag_is_interrupted(tmp_path: Path) -> None:
+    with bc.Fleet(actors.never_look_at_the_flag, args=(str(tmp_path),)) as fleet:
+        while fleet.stats()["actors"][0]["since_report_s"] is None:
+            threading.Event().wait(0.01)
+    assert (tmp_path / "interrupted").exists()
+
+
+def test_an_actor_that_refuses_to_stop_is_killed() -> None:
+    with bc.Fleet(actors.refuse_to_stop, stop_timeout=0.2) as fleet:
+        [pid] = pids(fleet)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_signal_handlers_return() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    with bc.Fleet(actors.until_stopped):
+        pass
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_report_outside_of_a_fleet_is_refused() -> None:
+    with pytest.raises(bc.FleetError, match=r"no actor of a fleet.*BACKCAST_FLEET_RING.*; "):
+        fleet_module.report(return_=1.0)

@@ -1,0 +1,149 @@
+"""Ends of a fleet: signals, kills and exceptions leave no process and no shared memory."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from backcast.fleet import _guardian
+
+WATCHDOG_S = 120
+PROGRAM = Path(__file__).with_name("fleet_parent.py")
+
+Program = tuple["subprocess.Popen[str]", list[int]]
+
+
+def gone(descriptors: list[int]) -> None:
+    """Wait until all these processes have ended; the watchdog fails the test."""
+    left = set(descriptors)
+    while left:
+        ended, _, _ = select.select(list(left), [], [], WATCHDOG_S)
+        assert ended, "processes are left"
+        left -= set(ended)
+
+
+@pytest.fixture
+def run(place: Path) -> Iterator[Callable[..., Program]]:
+    """Give a function that starts the program; returns it, and pidfds of its processes."""
+    programs: list[subprocess.Popen[str]] = []
+    opened: list[int] = []
+
+    def start(*arguments: str) -> Program:
+        program = subprocess.Popen(
+            [sys.executable, PROGRAM, "held", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"BACKCAST_DIR": str(place)},
+        )
+        programs.append(program)
+        assert program.stdout is not None
+        said = program.stdout.readline()
+        if not said:
+            pytest.fail(program.communicate()[1])
+        descriptors = [os.pidfd_open(int(pid)) for pid in said.split()]
+        opened.extend(descriptors)
+        return program, descriptors
+
+    yield start
+    for program in programs:
+        program.kill()
+        program.communicate()
+    for descriptor in opened:
+        # Nothing is left if the test passed.
+        with suppress(OSError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        os.close(descriptor)
+
+
+ACTORS = ["until_stopped", "refuse_to_stop", "command"]
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_a_killed_parent_leaves_no_process_and_no_shared_memory(
+    run: Callable[..., Program], place: Path, actor: str
+) -> None:
+    program, descriptors = run(actor)
+    program.kill()
+    # Two actors and the guardian, which ends last and removes the rings.
+    gone(descriptors)
+    assert not list(place.rglob("*.ring"))
+
+
+def test_the_guardian_is_quicker_than_two_seconds() -> None:
+    assert _guardian.POLITE_S <= 1.0, "the rest is for the processes to end"
+
+
+def test_processes_of_an_actor_end_with_a_killed_parent(
+    run: Callable[..., Program], tmp_path: Path
+) -> None:
+    program, descriptors = run("with_a_grandchild", str(tmp_path))
+    while len(names := [path.name for path in tmp_path.iterdir()]) < 2:
+        assert program.poll() is None
+        select.select([], [], [], 0.01)
+    grandchildren = [os.pidfd_open(int(name.split("-")[1])) for name in names]
+    program.kill()
+    gone([*descriptors, *grandchildren])
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGINT, -signal.SIGINT),
+        (signal.SIGTERM, 128 + signal.SIGTERM),
+        (signal.SIGHUP, 128 + signal.SIGHUP),
+    ],
+)
+def test_a_signal_leaves_the_block_and_stops_all_actors(
+    run: Callable[..., Program], number: signal.Signals, status: int
+) -> None:
+    program, descriptors = run("until_stopped")
+    program.send_signal(number)
+    said, errors = program.communicate(timeout=WATCHDOG_S)
+    assert (said, program.returncode) == ("cleaned up\n", status), errors
+    gone(descriptors)
+
+
+def test_a_second_signal_kills_actors_that_do_not_stop(run: Callable[..., Program]) -> None:
+    program, descriptors = run("refuse_to_stop")
+    program.send_signal(signal.SIGTERM)
+    program.send_signal(signal.SIGINT)
+    program.communicate(timeout=WATCHDOG_S)
+    gone(descriptors)
+
+
+def test_a_killed_guardian_is_replaced(run: Callable[..., Program], place: Path) -> None:
+    program, descriptors = run("command")
+    signal.pidfd_send_signal(descriptors[-1], signal.SIGKILL)
+    gone(descriptors[-1:])
+    # The next one is a child of the program whose command line names its script.
+    while not (found := guardians(program.pid)):
+        assert program.poll() is None
+        select.select([], [], [], 0.01)
+    [successor] = map(os.pidfd_open, found)
+    program.kill()
+    gone([*descriptors, successor])
+    os.close(successor)
+    assert not list(place.rglob("*.ring"))
+
+
+def guardians(parent: int) -> list[int]:
+    """Find living guardians by what /proc says, once they read their input."""
+    found = []
+    children = Path(f"/proc/{parent}/task").glob("*/children")
+    for pid in {pid for task in children for pid in task.read_text().split()}:
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if b"_guardian.py" in line and state != "Z":
+            found.append(int(pid))
+    return found
