@@ -154,15 +154,15 @@ impl ReplayBuffer {
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
         eps=None, stratified=None, weights=None, table=None, selector=None, half_life=None,
-        lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None, stride=Argument::Missing,
-        hindsight=None, transform=None, state=None
+        lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None,
+        stride=Argument::Missing, hindsight=None, transform=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
                              beta=0.4, eps=1e-06, stratified=False, weights='batch', \
                              table=None, selector='uniform', half_life=None, lane_weights=None, \
-                             max_times_sampled=1, shuffle=None, table_seed=0, stride=1, hindsight=None, \
-                             transform=None, state=None)")]
+                             max_times_sampled=1, shuffle=None, table_seed=0, stride=1, \
+                             hindsight=None, transform=None, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
