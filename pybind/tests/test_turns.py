@@ -43,8 +43,6 @@ CALLS = {
     "extend": "w.extend(obs=[1.0] * 3, terminated=[False] * 3, truncated=[False] * 3)",
     "reserve": "w.reserve()",
     "restart": "w.restart()",
-    "close": "w.close()",
-    "the end of a with block": "w.__exit__(None, None, None)",
 }
 
 
@@ -113,3 +111,11 @@ def test_a_closed_writer_says_so_when_asked_for_its_counters() -> None:
         for name in ("rows_written", "rows_dropped"):
             with pytest.raises(bc.ClosedError, match="call `writer` again"):
                 getattr(writer, name)
+
+
+@pytest.mark.parametrize("call", ["w.close()", "w.__exit__(None, None, None)"])
+def test_a_close_ends_the_wait_of_another_thread(start: Callable[..., Child], call: str) -> None:
+    child = start(WAITING + f"{call}\nwaiter.join()\nprint('closed')\n")
+    out, err = child.communicate()
+    assert (out, child.returncode) == ("closed\n", 0), err
+    assert "ClosedError: the writer of ring 'turns' was closed while this call waited" in err
