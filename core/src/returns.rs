@@ -291,7 +291,7 @@ mod tests {
                 let mask = (0..steps).map(|at| at >= from.min(steps - 1) && at <= from + to);
                 Slow {
                     rewards,
-                    // What is behind a terminated transition is not read.
+                    // The place behind a terminated transition is not read.
                     next_values: next_values
                         .into_iter()
                         .zip(&terminated)

@@ -291,7 +291,7 @@ fn claimer_process() {
                 std::io::stdout().write_all((rows.join(" ") + " ;\n").as_bytes()).unwrap();
             }
             Err(SampleError::TimedOut { .. }) if done && batch == 1 => return,
-            // What is left is less than a batch of each process.
+            // Fewer rows are left than a batch of each process.
             Err(SampleError::TimedOut { .. }) if done => batch = 1,
             Err(SampleError::TimedOut { .. }) => {}
             Err(error) => panic!("{error}"),
@@ -348,7 +348,7 @@ fn a_killed_process_loses_at_most_its_batch() -> Result<(), Box<dyn Error>> {
         fill(0..1_000);
         let mut victim = start(dir.path());
         let mut out = BufReader::new(victim.0.stdout.take().unwrap()).lines();
-        // Alone it has more than 100 batches, and prints these.
+        // The victim alone draws more than 100 batches, and prints them.
         let mut first = batches((0..=round % 7).map_while(|_| out.next()));
         let mut others = [start(dir.path()), start(dir.path())];
         let readers: Vec<_> = others

@@ -121,7 +121,7 @@ fn orders_are_those_of_a_plain_list() -> Result<(), Box<dyn Error>> {
             if transitions.is_empty() {
                 continue;
             }
-            // What entered before this update has the largest priority of that time.
+            // Rows that entered before this update have the largest priority of that time.
             sampler.update_priorities(&[], &[])?;
             for row in &transitions {
                 priorities.entry(*row).or_insert(most);
@@ -160,8 +160,8 @@ fn orders_are_those_of_a_plain_list() -> Result<(), Box<dyn Error>> {
             };
             check(Selector::Fifo, &|row| oldest(row) as f64);
             check(Selector::Lifo, &|row| age(row) as f64);
-            check(Selector::LargestPriority(by_priority()), &|row| -priority(row));
-            check(Selector::SmallestPriority(by_priority()), &priority);
+            check(Selector::MaxPriority(by_priority()), &|row| -priority(row));
+            check(Selector::MinPriority(by_priority()), &priority);
             checked += 4;
         }
         if checked >= cases {
@@ -182,9 +182,9 @@ fn orders_keep_whole_windows_only_where_the_boundary_asks() -> Result<(), Box<dy
     for selector in [
         Selector::Fifo,
         Selector::Lifo,
-        Selector::LargestPriority(by_priority()),
+        Selector::MaxPriority(by_priority()),
         Selector::Recency { half_life: 5.0 },
-        Selector::Lanes(vec![1.0, 2.0, 0.0]),
+        Selector::LaneWeights(vec![1.0, 2.0, 0.0]),
         Selector::LaneStrata,
     ] {
         let options = SamplerOptions::seeded(1).history(4).boundary(Boundary::Reject);
@@ -246,7 +246,8 @@ fn weighted_draws_match_their_probabilities() -> Result<(), Box<dyn Error>> {
     let recency = |half_life: f64| {
         move |seed| SamplerOptions::seeded(seed).selector(Selector::Recency { half_life })
     };
-    let lanes = |seed| SamplerOptions::seeded(seed).selector(Selector::Lanes(weights.to_vec()));
+    let lanes =
+        |seed| SamplerOptions::seeded(seed).selector(Selector::LaneWeights(weights.to_vec()));
     let strata = |seed| SamplerOptions::seeded(seed).selector(Selector::LaneStrata);
     let uniform = |seed| SamplerSpec::from(SamplerOptions::seeded(seed));
     let cases: [Case<'_>; 9] = [
@@ -320,7 +321,7 @@ fn rare_transitions_are_drawn_by_their_weights() -> Result<(), Box<dyn Error>> {
     assert!(found < limit, "chi-square {found:.1}, limit {limit:.1}");
     let (found, limit) = statistic(&model, &recency, &wrong, 10)?;
     assert!(found > limit, "chi-square {found:.1}, limit {limit:.1}");
-    let lanes = spec(Selector::Lanes(vec![1.0, 3.0, 5.0]));
+    let lanes = spec(Selector::LaneWeights(vec![1.0, 3.0, 5.0]));
     let by_lane = |l: usize, s: u64| if eligible(l, s) { [1.0, 3.0, 0.0][l] } else { 0.0 };
     let (found, limit) = statistic(&model, &lanes, &by_lane, 10)?;
     assert!(found < limit, "chi-square {found:.1}, limit {limit:.1}");
@@ -337,9 +338,9 @@ fn states_continue_and_bad_settings_are_refused() -> Result<(), Box<dyn Error>> 
         Selector::Fifo,
         Selector::Lifo,
         Selector::Recency { half_life: 9.5 },
-        Selector::Lanes(vec![0.5, 0.0, 2.0]),
+        Selector::LaneWeights(vec![0.5, 0.0, 2.0]),
         Selector::LaneStrata,
-        Selector::SmallestPriority(by_priority()),
+        Selector::MinPriority(by_priority()),
     ] {
         let mut sampler =
             model.ring.sampler(SamplerOptions::seeded(3).selector(selector.clone()))?;
@@ -352,21 +353,20 @@ fn states_continue_and_bad_settings_are_refused() -> Result<(), Box<dyn Error>> 
     for (selector, part) in [
         (Selector::Recency { half_life: 0.0 }, "half_life is 0"),
         (Selector::Recency { half_life: f64::NAN }, "half_life is NaN"),
-        (Selector::Lanes(vec![1.0]), "1 lane weights for 3 lanes"),
-        (Selector::Lanes(vec![1.0, -2.0, 1.0]), "lane 1 is -2"),
-        (Selector::Lanes(vec![1.0, f64::INFINITY, 1.0]), "lane 1 is inf"),
-        (Selector::Lanes(vec![0.0; 3]), "add up to 0"),
+        (Selector::LaneWeights(vec![1.0]), "1 lane weights for 3 lanes"),
+        (Selector::LaneWeights(vec![1.0, -2.0, 1.0]), "lane 1 is -2"),
+        (Selector::LaneWeights(vec![1.0, f64::INFINITY, 1.0]), "lane 1 is inf"),
+        (Selector::LaneWeights(vec![0.0; 3]), "add up to 0"),
     ] {
         let refused = model.ring.sampler(SamplerOptions::seeded(3).selector(selector)).unwrap_err();
         assert!(refused.to_string().contains(part), "{refused} lacks {part}");
     }
     let empty = Model::new(30)?;
-    for selector in [Selector::Fifo, Selector::LaneStrata, Selector::LargestPriority(by_priority())]
-    {
+    for selector in [Selector::Fifo, Selector::LaneStrata, Selector::MaxPriority(by_priority())] {
         let refused = empty.sample(1, selector, 4).unwrap_err();
         assert!(matches!(refused, SampleError::Empty { .. }), "{refused}");
     }
-    let lone = Selector::Lanes(vec![1.0, 0.0, 0.0]);
+    let lone = Selector::LaneWeights(vec![1.0, 0.0, 0.0]);
     let mut model = Model::new(30)?;
     for _ in 0..5 {
         model.append(1, false)?;

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use backcast_core::{PriorityError, RestoreError, RingError, SchemaError};
+use backcast_core::{LimiterError, PriorityError, RestoreError, RingError, SchemaError};
 use thiserror::Error;
 
 use crate::damage::{Damage, DamageKind};
@@ -172,6 +172,9 @@ pub enum SaveError {
     /// A table of priorities could not be read.
     #[error(transparent)]
     Table(#[from] PriorityError),
+    /// The rate limiter could not be read.
+    #[error(transparent)]
+    Limiter(#[from] LimiterError),
     /// The state is too large for a manifest.
     #[error(
         "the state has {bytes} bytes as JSON, the limit is {limit}; save it in a file of its own"

@@ -221,12 +221,12 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
 impl SavedSelector {
     fn of(selector: &Selector) -> Option<Self> {
         Some(match selector {
-            Selector::LargestPriority(_) => Self::MaxPriority,
-            Selector::SmallestPriority(_) => Self::MinPriority,
+            Selector::MaxPriority(_) => Self::MaxPriority,
+            Selector::MinPriority(_) => Self::MinPriority,
             Selector::Fifo => Self::Fifo,
             Selector::Lifo => Self::Lifo,
             Selector::Recency { half_life } => Self::Recency { half_life: *half_life },
-            Selector::Lanes(weights) => Self::LaneWeights { weights: weights.clone() },
+            Selector::LaneWeights(weights) => Self::LaneWeights { weights: weights.clone() },
             Selector::LaneStrata => Self::LaneStrata,
             Selector::Table(options) => {
                 let (table, settings) = (options.name().to_owned(), options.settings());
@@ -253,10 +253,10 @@ fn selector_of(
         (None, None) => return Ok(Selector::Uniform),
         (None, Some(options)) => return Ok(Selector::Priority(options)),
         (Some(SavedSelector::MaxPriority), Some(options)) => {
-            return Ok(Selector::LargestPriority(options));
+            return Ok(Selector::MaxPriority(options));
         }
         (Some(SavedSelector::MinPriority), Some(options)) => {
-            return Ok(Selector::SmallestPriority(options));
+            return Ok(Selector::MinPriority(options));
         }
         (Some(_), Some(_)) => return bad("it has a `priority` that its selector does not use"),
         (Some(other), None) => other,
@@ -268,7 +268,7 @@ fn selector_of(
         SavedSelector::Fifo => Selector::Fifo,
         SavedSelector::Lifo => Selector::Lifo,
         SavedSelector::Recency { half_life } => Selector::Recency { half_life },
-        SavedSelector::LaneWeights { weights } => Selector::Lanes(weights),
+        SavedSelector::LaneWeights { weights } => Selector::LaneWeights(weights),
         SavedSelector::LaneStrata => Selector::LaneStrata,
         SavedSelector::Epoch { table, shuffle, seed } => {
             Selector::Table(TableOptions::epoch(&table).shuffled(shuffle).seed(seed))
@@ -410,12 +410,12 @@ mod tests {
     fn selectors_come_back() {
         let options = PriorityOptions::exponent(0.6).table("mine");
         for selector in [
-            Selector::LargestPriority(options.clone()),
-            Selector::SmallestPriority(options),
+            Selector::MaxPriority(options.clone()),
+            Selector::MinPriority(options),
             Selector::Fifo,
             Selector::Lifo,
             Selector::Recency { half_life: 0.1 },
-            Selector::Lanes(vec![0.1, 0.0, 7.0]),
+            Selector::LaneWeights(vec![0.1, 0.0, 7.0]),
             Selector::LaneStrata,
             Selector::Table(TableOptions::epoch("e").seed(u64::MAX)),
             Selector::Table(TableOptions::epoch("e").shuffled(false)),

@@ -236,7 +236,7 @@ impl Store {
             lanes,
             state: options.state,
             tables: tables.saved.clone(),
-            limiters: SavedLimiter::of(ring).into_iter().collect(),
+            limiters: SavedLimiter::of(ring)?.into_iter().collect(),
         };
         let rows = snapshot.rows();
         next.snapshots.retain(|old| old.label != label);

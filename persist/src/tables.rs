@@ -40,7 +40,8 @@ pub(crate) fn save<'a>(
 ) -> Result<TableFiles<'a>, SaveError> {
     let rows_per_batch = layout.rows_per_batch(batch_bytes);
     let mut files = TableFiles { saved: Vec::new(), writers: Vec::new() };
-    for mut state in ring.table_states()? {
+    for state in ring.table_states()? {
+        let mut state = state?;
         let about = table_about(&folder.name, &hex(ring.uuid()), &state.name);
         let dir = &folder.chunks;
         let mut chunks = ChunkWriter::new(storage, dir, generation, layout, &about, file_bytes);

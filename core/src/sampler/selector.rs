@@ -36,10 +36,10 @@ pub enum Selector {
     /// The `B` transitions of largest priority, largest first. Of equal ones the order is fixed and
     /// has no meaning. O(rows) a batch where priorities are alike, far less where few stand out.
     /// Exponent, eps and name of the table count, not the importance weights.
-    LargestPriority(PriorityOptions),
+    MaxPriority(PriorityOptions),
     /// The `B` transitions of smallest priority, smallest first; see
-    /// [`LargestPriority`](Self::LargestPriority).
-    SmallestPriority(PriorityOptions),
+    /// [`MaxPriority`](Self::MaxPriority).
+    MinPriority(PriorityOptions),
     /// The `B` oldest transitions, oldest first. Lanes take turns: the oldest of each, then the
     /// next of each.
     Fifo,
@@ -53,7 +53,7 @@ pub enum Selector {
     },
     /// With replacement: a lane in proportion to its weight, among lanes with transitions, then a
     /// transition of it uniformly. One weight for each lane, from 0 up, one of them above 0.
-    Lanes(Vec<f64>),
+    LaneWeights(Vec<f64>),
     /// With replacement: every lane with transitions in turn, from batch to batch, then a
     /// transition of it uniformly.
     LaneStrata,
@@ -68,12 +68,12 @@ impl Selector {
         match self {
             Self::Uniform => "uniform",
             Self::Priority(_) => "priority",
-            Self::LargestPriority(_) => "max_priority",
-            Self::SmallestPriority(_) => "min_priority",
+            Self::MaxPriority(_) => "max_priority",
+            Self::MinPriority(_) => "min_priority",
             Self::Fifo => "fifo",
             Self::Lifo => "lifo",
             Self::Recency { .. } => "recency",
-            Self::Lanes(_) => "lane_weights",
+            Self::LaneWeights(_) => "lane_weights",
             Self::LaneStrata => "lane_strata",
             Self::Table(options) => options.kind(),
         }
@@ -83,9 +83,9 @@ impl Selector {
     #[must_use]
     pub fn priorities(&self) -> Option<&PriorityOptions> {
         match self {
-            Self::Priority(options)
-            | Self::LargestPriority(options)
-            | Self::SmallestPriority(options) => Some(options),
+            Self::Priority(options) | Self::MaxPriority(options) | Self::MinPriority(options) => {
+                Some(options)
+            }
             _ => None,
         }
     }
@@ -98,11 +98,11 @@ impl Selector {
                 format!("half_life is {half_life}, and it is a number of rows above 0"),
                 "give the rows over which a transition's weight halves, such as 10_000",
             ),
-            Self::Lanes(weights) if weights.len() != ring.lanes() as usize => refuse(
+            Self::LaneWeights(weights) if weights.len() != ring.lanes() as usize => refuse(
                 format!("{} lane weights for {} lanes", weights.len(), ring.lanes()),
                 "give one weight for each lane",
             ),
-            Self::Lanes(weights) => {
+            Self::LaneWeights(weights) => {
                 let bad = |weight: &f64| !(weight.is_finite() && *weight >= 0.0);
                 if let Some((lane, weight)) = weights.iter().enumerate().find(|(_, w)| bad(w)) {
                     return refuse(

@@ -16,9 +16,6 @@ use super::{
 };
 use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_length};
 
-/// Maximum number of agents.
-const MOST_AGENTS: usize = 1_024;
-
 /// `K` agents that trade with each other and with the background agents of one market.
 ///
 /// All agents decide at once, as in the parallel API of `PettingZoo`. Their requests arrive in the
@@ -58,6 +55,9 @@ pub struct MultiAgentTradingEnv {
 }
 
 impl MultiAgentTradingEnv {
+    /// Maximum number of agents.
+    pub const MOST_AGENTS: usize = 1_024;
+
     /// Builds an environment; reset it before the first step.
     ///
     /// `agents` take the place of `config.agent`, which is not read. `config.reward` builds one
@@ -70,8 +70,8 @@ impl MultiAgentTradingEnv {
         agents: Vec<ExternalAgentConfig>,
     ) -> Result<Self, TradingError> {
         let count = agents.len();
-        if !(1..=MOST_AGENTS).contains(&count) {
-            return Err(TradingError::BadAgentCount { agents: count, limit: MOST_AGENTS });
+        if !(1..=Self::MOST_AGENTS).contains(&count) {
+            return Err(TradingError::BadAgentCount { agents: count, limit: Self::MOST_AGENTS });
         }
         let setup = Arc::new(TradingSetup::with_agents(config, agents)?);
         let seed = setup.config.seed.unwrap_or_else(rand::random);

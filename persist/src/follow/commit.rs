@@ -100,7 +100,7 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     let bytes = merge(store.storage(), &folder.chunks, &mut merged, saved, &layout, options);
     done.bytes_written += bytes.unwrap_or_default();
 
-    let snapshot = live(ring, saved, &done.lanes);
+    let snapshot = live(ring, saved, &done.lanes)?;
     name_live(&mut next, snapshot);
     next.prune(unix_ns());
     let garbage = garbage(&slots, &next);
@@ -180,18 +180,22 @@ fn copy_new(
 
 /// Returns the snapshot of the ring's rows that are in files. It has no tables of priorities, which
 /// would be written whole at every step.
-fn live(ring: &Ring, saved: &SavedRing, lanes: &[FollowedLane]) -> SavedSnapshot {
+fn live(
+    ring: &Ring,
+    saved: &SavedRing,
+    lanes: &[FollowedLane],
+) -> Result<SavedSnapshot, SaveError> {
     let keeps = |lane: &FollowedLane| lane.next.saturating_sub(saved.lane_capacity)..lane.next;
     let cut: Vec<Range<u64>> = lanes.iter().map(keeps).collect();
-    SavedSnapshot {
+    Ok(SavedSnapshot {
         label: LIVE.to_owned(),
         unix_ns: unix_ns(),
         ring: saved.uuid.clone(),
         lanes: without_gaps(&cut, &saved.covered()),
         state: Value::Null,
         tables: Vec::new(),
-        limiters: SavedLimiter::of(ring).into_iter().collect(),
-    }
+        limiters: SavedLimiter::of(ring)?.into_iter().collect(),
+    })
 }
 
 /// Replaces the previous live snapshot. A snapshot of another ring is kept as `before`, in case the

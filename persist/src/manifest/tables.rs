@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use backcast_core::{DType, LimiterCounts, NoLearner, RateLimiter, Ring, TableSettings};
+use backcast_core::{
+    DType, LimiterCounts, LimiterError, NoLearner, RateLimiter, Ring, TableSettings,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{SavedBatch, SavedChunk};
@@ -57,14 +59,14 @@ impl SavedTable {
 }
 
 impl SavedLimiter {
-    /// Returns the limiter of a ring, if it has one with valid limits.
-    pub(crate) fn of(ring: &Ring) -> Option<Self> {
-        let limiter = ring.limiter()?;
-        let (limits, counts) = (limiter.limits().ok()?, limiter.counts());
+    /// Returns the limiter of a ring, if it has one.
+    pub(crate) fn of(ring: &Ring) -> Result<Option<Self>, LimiterError> {
+        let Some(limiter) = ring.limiter() else { return Ok(None) };
+        let (limits, counts) = (limiter.limits()?, limiter.counts());
         let (min_diff, max_diff) = limits.error_band();
         let finite = |end: f64| end.is_finite().then_some(end);
         let LimiterCounts { inserts, samples, deletes } = counts;
-        Some(Self {
+        Ok(Some(Self {
             samples_per_insert: limits.samples_per_insert(),
             min_size: limits.min_size_to_sample(),
             min_diff: finite(min_diff),
@@ -74,7 +76,7 @@ impl SavedLimiter {
             inserts,
             samples,
             deletes,
-        })
+        }))
     }
 
     /// Returns the limits, or `None` if they are not valid ones. A ring checks them against its

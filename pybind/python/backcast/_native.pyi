@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import (
     Any,
+    ClassVar,
     Literal,
     Never,
     NoReturn,
@@ -1117,6 +1118,7 @@ class TradingBatch:
 
 @final
 class SharedMarket:
+    MOST_AGENTS: ClassVar[int]
     def __new__(
         cls,
         agents: dict[str, dict[str, Any]],

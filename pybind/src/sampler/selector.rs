@@ -101,8 +101,8 @@ impl SelectorSettings {
                 })?;
                 let options = priorities.options.clone();
                 let selector = match word {
-                    "max_priority" => Selector::LargestPriority(options),
-                    _ => Selector::SmallestPriority(options),
+                    "max_priority" => Selector::MaxPriority(options),
+                    _ => Selector::MinPriority(options),
                 };
                 Ok(Self { selector, priorities: Some(priorities) })
             }
@@ -128,29 +128,18 @@ impl SelectorSettings {
                 let weights = weights.cast::<PyArrayDyn<f64>>().map_err(PyErr::from)?;
                 let weights = weights.readonly();
                 let weights = weights.as_slice().map_err(|error| target.refuse(error))?;
-                alone(Selector::Lanes(weights.to_vec()))
+                alone(Selector::LaneWeights(weights.to_vec()))
             }
             "epoch" | "consume" => {
                 let name = match table {
                     Some(table) => table.get("table", "the name of a table")?,
                     None => word.to_owned(),
                 };
-                let mut options = match word {
+                let options = match word {
                     "epoch" => TableOptions::epoch(&name),
                     _ => TableOptions::consume(&name),
                 };
-                if let Some(times) = times {
-                    let wanted = "a whole number from 1 up";
-                    let times = whole(times, "max_times_sampled", wanted, ErrorClass::Sample)?;
-                    options = options.max_times_sampled(u32::try_from(times).unwrap_or(u32::MAX));
-                }
-                if let Some(shuffle) = shuffle {
-                    options = options.shuffled(shuffle.get("shuffle", "True or False")?);
-                }
-                if let Some(seed) = seed {
-                    let wanted = "a whole number from 0 up, of at most 64 bits";
-                    options = options.seed(whole(seed, "table_seed", wanted, ErrorClass::Sample)?);
-                }
+                let options = table_of(options, times, shuffle, seed)?;
                 alone(Selector::Table(options))
             }
             other => Err(refuse(format!("selector is '{other}'; give {SELECTORS}"))),
@@ -162,4 +151,28 @@ impl SelectorSettings {
         let priorities = selector.priorities().cloned().map(PrioritySettings::saved);
         Self { selector, priorities }
     }
+}
+
+/// Reads the keywords of a table.
+fn table_of(
+    mut options: TableOptions,
+    times: Option<Argument<i128>>,
+    shuffle: Option<Argument<bool>>,
+    seed: Option<Argument<i128>>,
+) -> Result<TableOptions, Failure> {
+    if let Some(times) = times {
+        let wanted = "a whole number from 1 to 4294967295";
+        let times = whole(times, "max_times_sampled", wanted, ErrorClass::Sample)?;
+        let times = u32::try_from(times)
+            .map_err(|_| refuse(format!("max_times_sampled is {times}; give {wanted}")))?;
+        options = options.max_times_sampled(times);
+    }
+    if let Some(shuffle) = shuffle {
+        options = options.shuffled(shuffle.get("shuffle", "True or False")?);
+    }
+    if let Some(seed) = seed {
+        let wanted = "a whole number from 0 up, of at most 64 bits";
+        options = options.seed(whole(seed, "table_seed", wanted, ErrorClass::Sample)?);
+    }
+    Ok(options)
 }

@@ -46,6 +46,31 @@ def test_every_dtype_and_episode_comes_back(place: Path, tmp_path: Path, steps: 
                 np.testing.assert_array_equal(drawn[0].mask, drawn[1].mask)
 
 
+def test_priorities_and_rate_limits_come_back(place: Path, tmp_path: Path) -> None:
+    limits = bc.RateLimiter(samples_per_insert=8, min_size=50, error_buffer=5_000)
+    columns = {"obs": "f4", "reward": "f4"}
+    with bc.ReplayBuffer.create("aim", columns, capacity=500, limiter=limits, dir=place) as buf:
+        with buf.writer() as writer:
+            for t in range(300):
+                writer.append(obs=t, reward=t, terminated=False, truncated=False)
+        sampler = buf.sampler(seed=1, priority=0.7, beta=0.5)
+        batch = sampler.sample(64)
+        sampler.update_priorities(batch.index, np.arange(64.0))
+        buf.snapshot("a", store=tmp_path, state=sampler.state())
+        seen = buf.stats()["limiter"]
+        [saved] = bc.snapshots("aim", store=tmp_path)
+        with bc.ReplayBuffer.load("aim@a", "again", store=tmp_path, dir=place) as again:
+            counted = again.stats()["limiter"]
+            assert {k: counted[k] for k in ("inserts", "samples")} == {
+                k: seen[k] for k in ("inserts", "samples")
+            }
+            drawn = [one.sampler(state=saved["state"]).sample(64) for one in (buf, again)]
+        assert set(drawn[0].index) != set(batch.index)
+        np.testing.assert_array_equal(drawn[0].index, drawn[1].index)
+        np.testing.assert_array_equal(drawn[0]["weight"], drawn[1]["weight"])
+        assert len(np.unique(drawn[0]["weight"])) > 5
+
+
 def test_a_writer_goes_on_with_a_new_episode_that_continues_nothing(
     place: Path, tmp_path: Path
 ) -> None:

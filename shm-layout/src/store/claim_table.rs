@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::table::{
-    HeapTable, TableLock, file_name, lock_byte, make, name_of, open_lock, other_kind, read_header,
+use super::table_file::{
+    HeapTable, TableLock, file_name, is_there, listed, lock_byte, open_lock, other_kind,
+    read_header,
 };
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
@@ -142,20 +143,9 @@ impl RingStore {
             Some(object) => {
                 let lock = open_lock(object)?;
                 let header = ClaimHeader::new(lanes, self.uuid(), settings);
-                // A name means a whole file, so one that exists is opened without the lock.
-                if !object.has(&file_name(name)) {
-                    let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
-                        return Ok(None);
-                    };
-                    if !object.has(&file_name(name)) {
-                        make(
-                            object.dir(),
-                            object.path(),
-                            name,
-                            &[bytemuck::bytes_of(&header)],
-                            bytes,
-                        )?;
-                    }
+                let parts = [bytemuck::bytes_of(&header)];
+                if !is_there(object, &lock, name, &parts, bytes)? {
+                    return Ok(None);
                 }
                 (lock, Arc::new(open(object, name, self.uuid(), lanes)?))
             }
@@ -173,30 +163,15 @@ impl RingStore {
     #[must_use]
     pub fn claim_tables(&self) -> Vec<ClaimTableInfo> {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
-        let tables: Vec<(String, Arc<ClaimMemory>)> = match self.object() {
-            None => {
-                let claims = |(name, table)| match table {
-                    HeapTable::Claims(memory) => Some((name, memory)),
-                    HeapTable::Priorities(_) => None,
-                };
-                self.heap_tables().into_iter().filter_map(claims).collect()
-            }
-            Some(object) => {
-                let names = object.file_names().into_iter();
-                let names = names.filter_map(|file| Some(name_of(&file)?.to_owned()));
-                let open = |name: String| {
-                    let memory = open(object, &name, uuid, lanes).ok()?;
-                    Some((name, Arc::new(memory)))
-                };
-                names.filter_map(open).collect()
-            }
+        let of_heap = |table| match table {
+            HeapTable::Claims(memory) => Some(memory),
+            HeapTable::Priorities(_) => None,
         };
-        let info = |(name, memory): &(String, Arc<ClaimMemory>)| {
-            info(name, memory, header_of(memory).settings())
+        let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
+        let info = |(name, memory): (String, Arc<ClaimMemory>)| {
+            info(&name, &memory, header_of(&memory).settings())
         };
-        let mut tables: Vec<ClaimTableInfo> = tables.iter().map(info).collect();
-        tables.sort_by(|a, b| a.name.cmp(&b.name));
-        tables
+        tables.into_iter().filter_map(Result::ok).map(info).collect()
     }
 }
 

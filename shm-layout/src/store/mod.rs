@@ -14,4 +14,5 @@ pub(crate) mod ring_files;
 pub(crate) mod ring_store;
 pub(crate) mod sealed_segment;
 pub(crate) mod table;
+pub(crate) mod table_file;
 pub(crate) mod unnamed_ring;

@@ -33,7 +33,7 @@ use crate::store::object::Object;
 use crate::store::relocation;
 use crate::store::ring_creation::RingCreation;
 use crate::store::ring_files::{self, CTL, SNAPSHOT_FILE};
-use crate::store::table::HeapTable;
+use crate::store::table_file::HeapTable;
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// Byte that the writer of lane 0 locks; lane L locks the L-th after it.

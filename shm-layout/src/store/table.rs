@@ -1,22 +1,21 @@
-//! Tables of priorities of a ring: created whole under their lock, opened and listed.
+//! Tables of priorities of a ring: read, changed under their lock, listed, restored.
 
-use std::io::Write;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
-use rustix::fs::{AtFlags, unlinkat};
-
+use super::table_file::{
+    HeapTable, Held, TableLock, file_name, is_there, listed, lock_byte, make, open_lock,
+    other_kind, read_header,
+};
 use crate::error::SegmentError;
-use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
+use crate::layout::claim_table::KIND_CLAIMS;
 use crate::layout::names::check_name;
 use crate::layout::priority_table::{
     TABLE_MAGIC, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
 };
-use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
-use crate::os::fork_release::ReleasedOnFork;
 use crate::os::mapping::{Access, Mapping};
 use crate::os::{files, lock_holders, space};
 use crate::protocol::extremes::{Extreme, extremes};
@@ -24,14 +23,6 @@ use crate::protocol::sum_tree::{self, Descent, FAN_OUT, LeafChange};
 use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
-
-/// First of the bytes that holders of tables lock. A table locks the one after it that its name
-/// gives.
-const TABLE_LOCKS: u64 = 1 << 33;
-const PREFIX: &str = "table-";
-const SUFFIX: &str = ".dat";
-/// Suffix of a table that is being written.
-const BUILDING: &str = ".building";
 
 /// Words of a table, for reading: without a lock, and while other processes change them.
 #[derive(Debug)]
@@ -67,57 +58,6 @@ impl Deref for TableGuard<'_> {
 
     fn deref(&self) -> &TableView {
         self.view
-    }
-}
-
-/// A table of a ring on the heap.
-#[derive(Clone, Debug)]
-pub(crate) enum HeapTable {
-    Priorities(Arc<TableMemory>),
-    Claims(Arc<ClaimMemory>),
-}
-
-/// Lock of a table.
-#[derive(Debug)]
-pub(super) enum TableLock {
-    File(#[expect(dead_code, reason = "goes before the lock")] ReleasedOnFork, LockFile),
-    Heap(HeapLocks),
-}
-
-impl TableLock {
-    pub(super) fn try_lock(
-        &self,
-        byte: u64,
-        path: &Path,
-    ) -> Result<Option<Held<'_>>, SegmentError> {
-        match self {
-            Self::File(_, lock) => {
-                let taken = lock.try_lock(byte, LockMode::Exclusive);
-                let taken = taken.map_err(SegmentError::io("lock", path))?;
-                Ok(taken.then_some(Held::File(lock, byte)))
-            }
-            Self::Heap(locks) => Ok(locks.claim(byte).map(|claim| Held::Heap { _claim: claim })),
-        }
-    }
-}
-
-/// The lock while it is held.
-#[derive(Debug)]
-pub(super) enum Held<'a> {
-    File(&'a LockFile, u64),
-    Heap {
-        _claim: Claim,
-    },
-    /// A table that no other handle knows yet.
-    Unnamed,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if let Held::File(lock, byte) = self {
-            // A range that is locked can be unlocked; the kernel does it when the process ends.
-            let _ = lock.unlock(*byte);
-        }
     }
 }
 
@@ -350,20 +290,13 @@ impl RingStore {
             }
             Some(object) => {
                 let lock = open_lock(object)?;
-                // A name means a whole file, so one that exists is opened without the lock.
-                if !object.has(&file_name(name)) {
-                    let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
-                        return Ok(None);
-                    };
-                    if !object.has(&file_name(name)) {
-                        let header = TableHeader::new(&shape, self.uuid(), settings);
-                        let counters = TableHeader::new_counters();
-                        let parts = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)];
-                        make(object.dir(), object.path(), name, &parts, shape.bytes)?;
-                    }
+                let header = TableHeader::new(&shape, self.uuid(), settings);
+                let counters = TableHeader::new_counters();
+                let parts = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)];
+                if !is_there(object, &lock, name, &parts, shape.bytes)? {
+                    return Ok(None);
                 }
-                let memory = open(object, name, self.uuid(), lanes)?;
-                (lock, Arc::new(memory))
+                (lock, Arc::new(open(object, name, self.uuid(), lanes)?))
             }
         };
         let found = settings_of(&memory);
@@ -382,28 +315,26 @@ impl RingStore {
         Ok(Some(table))
     }
 
-    /// Lists the tables of the ring, by name. Tables that cannot be opened are left out.
+    /// Lists the tables of priorities of the ring, by name. Tables that cannot be opened are left
+    /// out.
     #[must_use]
     pub fn tables(&self) -> Vec<TableInfo> {
+        self.each_table().into_iter().filter_map(Result::ok).collect()
+    }
+
+    /// Lists the tables like [`tables`](Self::tables), or returns the error of one that cannot be
+    /// opened.
+    pub fn whole_tables(&self) -> Result<Vec<TableInfo>, SegmentError> {
+        self.each_table().into_iter().collect()
+    }
+
+    fn each_table(&self) -> Vec<Result<TableInfo, SegmentError>> {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
-        let tables: Vec<(String, Arc<TableMemory>)> = match self.object() {
-            None => {
-                let priorities = |(name, table)| match table {
-                    HeapTable::Priorities(memory) => Some((name, memory)),
-                    HeapTable::Claims(_) => None,
-                };
-                self.heap_tables().into_iter().filter_map(priorities).collect()
-            }
-            Some(object) => {
-                let names = object.file_names().into_iter();
-                let names = names.filter_map(|file| Some(name_of(&file)?.to_owned()));
-                let open = |name: String| {
-                    let memory = open(object, &name, uuid, lanes).ok()?;
-                    Some((name, Arc::new(memory)))
-                };
-                names.filter_map(open).collect()
-            }
+        let of_heap = |table| match table {
+            HeapTable::Priorities(memory) => Some(memory),
+            HeapTable::Claims(_) => None,
         };
+        let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
         let info = |(name, memory): (String, Arc<TableMemory>)| TableInfo {
             name,
             settings: settings_of(&memory),
@@ -413,9 +344,7 @@ impl RingStore {
             largest: memory.largest(),
             counters: memory.counters(),
         };
-        let mut tables: Vec<TableInfo> = tables.into_iter().map(info).collect();
-        tables.sort_by(|a, b| a.name.cmp(&b.name));
-        tables
+        tables.into_iter().map(|table| table.map(info)).collect()
     }
 }
 
@@ -477,20 +406,6 @@ fn shape(lanes: u32, rows: u64) -> Result<TableShape, SegmentError> {
     })
 }
 
-pub(super) fn file_name(table: &str) -> String {
-    format!("{PREFIX}{table}{SUFFIX}")
-}
-
-pub(super) fn name_of(file: &str) -> Option<&str> {
-    file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
-}
-
-/// Returns the byte of `ring.lck` that the holder of a table locks. Tables whose names give the
-/// same byte wait for each other, and nothing else comes of it.
-pub(super) fn lock_byte(table: &str) -> u64 {
-    TABLE_LOCKS + u64::from(crc32fast::hash(table.as_bytes()))
-}
-
 /// Returns the settings in the header of mapped memory, which was checked when it was opened.
 fn settings_of(memory: &TableMemory) -> TableSettings {
     let header = memory.map.copy(0, size_of::<TableHeader>());
@@ -520,63 +435,6 @@ fn heap(shape: &TableShape, settings: TableSettings) -> Result<TableMemory, Segm
         memory.store(at, word, Relaxed);
     }
     Ok(memory)
-}
-
-/// Returns the lock of the tables of a ring.
-pub(super) fn open_lock(object: &Object) -> Result<TableLock, SegmentError> {
-    let lock = object.lock_handle()?;
-    Ok(TableLock::File(ReleasedOnFork::new(&lock), lock))
-}
-
-/// Writes a table of `bytes` bytes that begins with `parts` under another name, and renames it. The
-/// caller holds the table's lock.
-pub(super) fn make(
-    dir: &OwnedFd,
-    path: &Path,
-    name: &str,
-    parts: &[&[u8]],
-    bytes: u64,
-) -> Result<(), SegmentError> {
-    let building = format!("{}{BUILDING}", file_name(name));
-    // Remove the file of a creator that was killed.
-    let _ = unlinkat(dir, &building, AtFlags::empty());
-    let fill = || -> Result<(), SegmentError> {
-        space::check_room(path, bytes)?;
-        let mut file = files::make(dir, &building, path)?;
-        space::allocate(&mut file, &path.join(file_name(name)), bytes)?;
-        let write = || -> std::io::Result<()> {
-            std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
-            parts.iter().try_for_each(|part| (&file).write_all(part))
-        };
-        write().map_err(SegmentError::io("write", &path.join(&building)))?;
-        rustix::fs::renameat(dir, &building, dir, file_name(name))
-            .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
-    };
-    fill().inspect_err(|_| {
-        let _ = unlinkat(dir, &building, AtFlags::empty());
-    })
-}
-
-/// Reads the header of a table, which was not checked, and the size of its file.
-pub(super) fn read_header<H: bytemuck::AnyBitPattern>(
-    fd: BorrowedFd<'_>,
-    path: &Path,
-) -> Result<(H, u64), SegmentError> {
-    let mut found = vec![0; size_of::<H>()];
-    let read = rustix::io::pread(fd, &mut found, 0)
-        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
-    let bytes = rustix::fs::fstat(fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-    if read < found.len() {
-        return Err(SegmentError::corrupt(path, format!("it has {bytes} bytes, too few")));
-    }
-    Ok((bytemuck::pod_read_unaligned(&found), bytes))
-}
-
-/// Returns the error of a table of another kind.
-pub(super) fn other_kind(path: &Path, what: &str) -> SegmentError {
-    let file = path.file_name().map(|file| file.to_string_lossy()).unwrap_or_default();
-    let table = name_of(&file).unwrap_or(&file).to_owned();
-    SegmentError::TableDiffers { table, what: what.to_owned() }
 }
 
 /// Opens and maps a table.

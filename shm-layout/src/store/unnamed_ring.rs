@@ -13,7 +13,7 @@ use crate::layout::limiter_table::{LimiterHeader, LimiterTable};
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
 use crate::store::ring_files::{self, LIM, RingFolder, map_limits};
-use crate::store::table::HeapTable;
+use crate::store::table_file::HeapTable;
 
 /// A ring that has no name yet.
 #[derive(Debug)]

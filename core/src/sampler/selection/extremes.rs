@@ -31,7 +31,7 @@ impl ExtremeRows {
         windows: bool,
     ) -> Result<Self, SampleError> {
         let extreme = match selector {
-            Selector::SmallestPriority(_) => Extreme::Smallest,
+            Selector::MinPriority(_) => Extreme::Smallest,
             _ => Extreme::Largest,
         };
         let options = selector.priorities().ok_or(PriorityError::NotPrioritised)?;

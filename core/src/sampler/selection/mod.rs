@@ -46,12 +46,12 @@ impl RowSelection {
             Selector::Priority(options) => {
                 Self::Prioritised(PrioritisedDraws::open(ring, options, columns)?)
             }
-            Selector::LargestPriority(_) | Selector::SmallestPriority(_) => {
+            Selector::MaxPriority(_) | Selector::MinPriority(_) => {
                 Self::Extreme(ExtremeRows::open(ring, selector, windows)?)
             }
             Selector::Table(options) => Self::Claimed(ClaimedRows::open(ring, options, windows)?),
             Selector::Fifo | Selector::Lifo => Self::Ordered(OrderedRows::new(selector, windows)),
-            Selector::Recency { .. } | Selector::Lanes(_) | Selector::LaneStrata => {
+            Selector::Recency { .. } | Selector::LaneWeights(_) | Selector::LaneStrata => {
                 Self::Weighted(WeightedRows::new(selector))
             }
         }))

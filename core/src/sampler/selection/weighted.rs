@@ -140,7 +140,7 @@ impl WeightedRows {
 
     fn weight(&self, lane: usize) -> f64 {
         match &self.selector {
-            Selector::Lanes(weights) => weights.get(lane).copied().unwrap_or(0.0),
+            Selector::LaneWeights(weights) => weights.get(lane).copied().unwrap_or(0.0),
             _ => 1.0,
         }
     }

@@ -17,13 +17,13 @@ from backcast._errors import MissingExtraError
 from backcast._native import EpisodeState, RewardInput
 
 try:
-    from backcast.envs._agents import AgentSettings, parallel_trading_env
+    from backcast.envs._agents import parallel_trading_env
     from backcast.envs._collector import Collector
     from backcast.envs._registration import make
     from backcast.envs._single import PortfolioEnv
     from backcast.envs._trading import TradingFeature
     from backcast.envs._trading_env import TradingEnv, TradingVectorEnv
-    from backcast.envs._trading_settings import TradingSettings
+    from backcast.envs._trading_settings import AgentSettings, TradingSettings
     from backcast.envs._vector import PortfolioVectorEnv
 except ImportError as _error:
     if _error.name is None or _error.name.partition(".")[0] != "gymnasium":

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from backcast import ArgumentTypeError, EnvError, MissingExtraError
 from backcast._calls import explained
+from backcast._native import SharedMarket
 from backcast.envs._trading import check_render_mode
-from backcast.envs._trading_settings import Actions, TradingSettings, checked
+from backcast.envs._trading_settings import AgentSettings, TradingSettings, checked
 
 if TYPE_CHECKING:
     from backcast.envs._parallel import ParallelTradingEnv
-
-#: Agents that one market takes.
-MOST_AGENTS = 1_024
-
-
-class AgentSettings(TypedDict, total=False):
-    """Settings of one agent of several, all of them keywords with a default.
-
-    Attributes
-    ----------
-    actions, order_size, max_slippage, max_offset, allow_short, latency_ticks : object
-        Actions of the agent, what they order, and when it arrives: see :class:`TradingSettings`.
-    initial_cash, initial_shares, long_limit, short_limit, order_limit : object
-        Account of the agent and its limits: see :class:`TradingSettings`.
-    """
-
-    actions: Actions
-    order_size: int
-    max_slippage: int
-    max_offset: int
-    allow_short: bool
-    latency_ticks: int
-    initial_cash: float
-    initial_shares: int
-    long_limit: int
-    short_limit: int
-    order_limit: int
 
 
 @explained
@@ -135,6 +109,7 @@ def _by_name(
             f"agents is {agents!r}; give a number of agents, or a dict of settings by name"
         )
     count = agents.__index__()
-    if not 1 <= count <= MOST_AGENTS:
-        raise EnvError(f"agents is {count}; give a whole number from 1 to {MOST_AGENTS}")
+    most = SharedMarket.MOST_AGENTS
+    if not 1 <= count <= most:
+        raise EnvError(f"agents is {count}; give a whole number from 1 to {most}")
     return {f"agent_{number}": dict(shared) for number in range(count)}

@@ -16,7 +16,31 @@ Actions = Literal["discrete", "discrete_limit", "discrete_target", "target", "or
 Preset = Literal["calm", "normal", "stressed", "flash", "teaching"]
 
 
-class TradingSettings(TypedDict, total=False):
+class AgentSettings(TypedDict, total=False):
+    """Settings of one agent of several, all of them keywords with a default.
+
+    Attributes
+    ----------
+    actions, order_size, max_slippage, max_offset, allow_short, latency_ticks : object
+        Actions of the agent, what they order, and when it arrives: see :class:`TradingSettings`.
+    initial_cash, initial_shares, long_limit, short_limit, order_limit : object
+        Account of the agent and its limits: see :class:`TradingSettings`.
+    """
+
+    actions: Actions
+    order_size: int
+    max_slippage: int
+    max_offset: int
+    allow_short: bool
+    latency_ticks: int
+    initial_cash: float
+    initial_shares: int
+    long_limit: int
+    short_limit: int
+    order_limit: int
+
+
+class TradingSettings(AgentSettings, total=False):
     """Settings of a trading environment, all of them keywords with a default.
 
     Amounts of money are in currency units.
@@ -88,17 +112,6 @@ class TradingSettings(TypedDict, total=False):
 
     preset: Preset
     market: MarketConfig | Mapping[str, Any] | None
-    actions: Actions
-    order_size: int
-    max_slippage: int
-    max_offset: int
-    allow_short: bool
-    latency_ticks: int
-    initial_cash: float
-    initial_shares: int
-    long_limit: int
-    short_limit: int
-    order_limit: int
     max_ticks: int
     max_episode_steps: int | None
     warmup_ticks: int

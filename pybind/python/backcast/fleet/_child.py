@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -133,8 +133,8 @@ def _load(payload: int) -> tuple[Callable[..., object], tuple[object, ...]]:
         # The offset of the descriptor is shared with other children.
         content += os.pread(payload, size - len(content), len(content))
     os.close(payload)
-    process = __import__("multiprocessing").process.current_process()
-    process._inheriting = True
+    current = process.current_process()
+    current._inheriting = True  # type: ignore[attr-defined]
     try:
         # The preparation comes first: unpickling may need the main module.
         preparation, pickled = pickle.loads(content)
@@ -142,7 +142,7 @@ def _load(payload: int) -> tuple[Callable[..., object], tuple[object, ...]]:
         target, args = pickle.loads(pickled)
         function = _function(target) if isinstance(target, str) else target
     finally:
-        del process._inheriting
+        del current._inheriting  # type: ignore[attr-defined]
     return function, args
 
 

@@ -22,6 +22,8 @@ COLUMNS = {
 }
 """``time_s`` is the system's monotonic clock, the same in every process."""
 _ROWS_PER_LANE = 4096
+_ATTEMPTS = 16
+"""Reads of a lane beside its writer; what they miss is read at the next tick."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +55,20 @@ class ReportRing:
         return [report for lane in range(self._actors) for report in self._of_lane(lane)]
 
     def _of_lane(self, lane: int) -> Iterator[Report]:
-        low, head = self._ring.lane_span(lane)
-        while (start := max(low, self._next[lane])) < head:
+        for _ in range(_ATTEMPTS):
+            low, head = self._ring.lane_span(lane)
+            start = max(low, self._next[lane])
+            if start >= head:
+                return
             try:
                 rows = self._ring.rows(lane, start, head - start)
             except (LappedError, SampleError):
                 # The actor reports faster than this loop reads: the oldest rows are gone.
-                low, head = self._ring.lane_span(lane)
                 continue
             self.missed += start - self._next[lane]
             self._next[lane] = head
             yield from self._parsed(rows)
+            return
 
     def _parsed(self, rows: dict[str, Any]) -> Iterator[Report]:
         columns = [rows[name].tolist() for name in ("rank", "return", "length", "version")]

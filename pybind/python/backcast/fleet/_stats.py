@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from backcast import ReplayBuffer
     from backcast.fleet._metrics import Report
@@ -105,7 +105,7 @@ class Tally:
         self._returns: deque[float] = deque(maxlen=_RECENT)
         self._lengths: deque[int] = deque(maxlen=_RECENT)
         self._ages: deque[tuple[int, float]] = deque(maxlen=_RECENT)
-        self._first_rows = self._rows() or 0
+        self._first_rows = 0 if buffer is None else _rows(buffer.stats())
         # Time, rows and updates, oldest first.
         self._points: deque[tuple[float, int, int]] = deque([(self._started_s, 0, 0)])
 
@@ -138,17 +138,12 @@ class Tally:
             if age is not None:
                 self._ages.append(age)
 
-    def _rows(self) -> int | None:
-        if self._buffer is None:
-            return None
-        return sum(int(lane["head"]) for lane in self._buffer.stats()["lane_stats"])
-
     def stats(self, actors: list[ActorStats], missed: int) -> FleetStats:
         """Take the statistics; ``actors`` has what the processes show."""
-        rows, now_s = self._rows(), time.monotonic()
-        limiter = None if self._buffer is None else self._buffer.stats().get("limiter")
+        ring, now_s = None if self._buffer is None else self._buffer.stats(), time.monotonic()
+        limiter = None if ring is None else ring.get("limiter")
+        new_rows = None if ring is None else _rows(ring) - self._first_rows
         with self._lock:
-            new_rows = None if rows is None else rows - self._first_rows
             rows_per_s, updates_per_s = self._rates(now_s, new_rows or 0)
             for shown in actors:
                 seen = self._actors[shown["rank"]]
@@ -160,7 +155,7 @@ class Tally:
                 "running": sum(actor["state"] == "running" for actor in actors),
                 "restarts": sum(actor["restarts"] for actor in actors),
                 "rows": new_rows,
-                "rows_per_s": None if rows is None else rows_per_s,
+                "rows_per_s": None if ring is None else rows_per_s,
                 "updates": self._updates,
                 "updates_per_s": updates_per_s,
                 "samples_per_insert": self._ratio(new_rows, limiter),
@@ -190,6 +185,11 @@ class Tally:
         if limiter is not None:
             return limiter["samples"] / limiter["inserts"] if limiter["inserts"] else None
         return self._samples / rows if rows and self._samples else None
+
+
+def _rows(ring: Mapping[str, Any]) -> int:
+    """Return the rows published in all lanes, by the statistics of a ring."""
+    return sum(int(lane["head"]) for lane in ring["lane_stats"])
 
 
 def _mean(values: Iterable[float]) -> float | None:

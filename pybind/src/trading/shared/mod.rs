@@ -69,6 +69,10 @@ struct AgentForm {
 
 #[pymethods]
 impl SharedMarket {
+    /// Maximum number of agents.
+    #[classattr]
+    const MOST_AGENTS: usize = MultiAgentTradingEnv::MOST_AGENTS;
+
     #[new]
     #[pyo3(signature = (agents, settings, *, trails=false))]
     fn new(
