@@ -183,3 +183,23 @@ fn a_manifest_with_impossible_priorities_or_limits_is_damaged() {
     fs::write(&path, good).unwrap();
     load(&place, &store, "pong", "loaded");
 }
+
+#[test]
+fn a_damaged_table_is_an_error_of_the_save_and_not_left_out() {
+    let (place, schema) = (Place::new(), schema());
+    let options = RingOptions::with_capacity(300).base(place.base());
+    let (store, ring) = (place.store(), Ring::create("aim", &schema, options).unwrap());
+    append(&mut writer(&ring), &schema, 1, 50, 3);
+    set(&ring, &PriorityOptions::exponent(0.6));
+    let table = ring.path().unwrap().join("table-priority.dat");
+    let good = fs::read(&table).unwrap();
+    // A byte of the exponent, which the checksum covers.
+    let mut bad = good.clone();
+    bad[0x40] ^= 1;
+    fs::write(&table, &bad).unwrap();
+    let refused = store.save(&ring, "a", SaveOptions::default()).unwrap_err().to_string();
+    assert!(refused.contains("table-priority.dat"), "{refused}");
+    assert!(store.snapshot("aim@a").is_err(), "a snapshot without priorities was saved");
+    fs::write(&table, good).unwrap();
+    store.save(&ring, "a", SaveOptions::default()).unwrap();
+}
