@@ -1,8 +1,7 @@
 //! Claims lanes for a writer: free ones, each where its last writer left it.
 
+use std::process;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use std::{process, thread};
 
 use backcast_layout::protocol::{ImpossibleCounters, LaneWriter};
 use backcast_layout::{ClaimedLane, Column};
@@ -19,34 +18,15 @@ use crate::writer::episode_clock::EpisodeClock;
 use crate::writer::lease_backoff::LeaseBackoff;
 use crate::writer::options::WriterOptions;
 
-/// Maximum wait for a resize that holds the requested lanes, and the pause between attempts.
-const RELOCATION_WAIT: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(1);
-
 impl Ring {
-    /// Claims lanes and returns their writer. The kernel releases them if this process dies.
+    /// Claims lanes and returns their writer. The kernel releases them if this process dies. Waits
+    /// up to 5 s for a process that relocates a lane of a resized ring.
     pub fn writer(&self, options: WriterOptions) -> Result<Writer, WriterError> {
-        Writer::new(self, options)
+        Writer::claim(self, options)
     }
 }
 
 impl Writer {
-    fn new(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
-        let since = Instant::now();
-        loop {
-            let before = (ring.store().is_being_resized(), ring.store().resizes());
-            let claimed = Self::claim(ring, options);
-            let taken = matches!(claimed, Err(WriterError::LanesTaken { .. }));
-            // A process that resizes holds a lane without a writer while it relocates it.
-            let resized =
-                before != (false, ring.store().resizes()) || ring.store().is_being_resized();
-            if !taken || !resized || since.elapsed() > RELOCATION_WAIT {
-                return claimed;
-            }
-            thread::sleep(NAP);
-        }
-    }
-
     fn claim(ring: &Ring, options: WriterOptions) -> Result<Self, WriterError> {
         let asked = options.lanes;
         let count = ring.lanes();

@@ -12,7 +12,10 @@ impl From<SegmentError> for Refusal {
         let code = match &error {
             E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => Code::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } => Code::Exists,
-            E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => Code::InUse,
+            E::InUse { .. }
+            | E::BeingResized { .. }
+            | E::LaneRelocating { .. }
+            | E::ResizeUnfinished { .. } => Code::InUse,
             E::NoSpace { .. } => Code::NoSpace,
             E::BadName { .. }
             | E::Limit { .. }

@@ -19,9 +19,10 @@ impl From<SegmentError> for Failure {
             E::AlreadyExists { .. } | E::Different { .. } | E::TableDiffers { .. } => {
                 ErrorClass::Exists
             }
-            E::InUse { .. } | E::BeingResized { .. } | E::ResizeUnfinished { .. } => {
-                ErrorClass::InUse
-            }
+            E::InUse { .. }
+            | E::BeingResized { .. }
+            | E::LaneRelocating { .. }
+            | E::ResizeUnfinished { .. } => ErrorClass::InUse,
             E::NoSpace { .. } => ErrorClass::Space,
             E::BadName { .. }
             | E::Limit { .. }

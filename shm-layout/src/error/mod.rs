@@ -6,6 +6,7 @@ mod sizes;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -140,6 +141,19 @@ pub enum SegmentError {
     BeingResized {
         /// Name of the ring.
         name: String,
+    },
+    /// A resize has not finished the relocation of a lane.
+    #[error(
+        "lane {lane} of `{name}` is being relocated by a resize, for over {waited:?}: the process \
+         that resizes is stopped or very slow; let it continue, or end it, and try again"
+    )]
+    LaneRelocating {
+        /// Name of the ring.
+        name: String,
+        /// The lane.
+        lane: u32,
+        /// Duration of the wait.
+        waited: Duration,
     },
     /// A resize to another size is not finished.
     #[error(

@@ -63,13 +63,14 @@ impl LockFile {
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
-    /// Returns whether another handle, in any process, holds one of the bytes. Does not lock it.
-    pub(crate) fn any_held_elsewhere(&self, bytes: &Range<u64>) -> io::Result<bool> {
+    /// Returns whether another handle, in any process, holds one of the bytes exclusively. Does not
+    /// lock it.
+    pub(crate) fn any_held_exclusively(&self, bytes: &Range<u64>) -> io::Result<bool> {
         let Some(len) = bytes.end.checked_sub(bytes.start).filter(|len| *len > 0) else {
             return Ok(false);
         };
         let len = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let found = self.control_range(libc::F_OFD_GETLK, libc::F_WRLCK, bytes.start, len)?;
+        let found = self.control_range(libc::F_OFD_GETLK, libc::F_RDLCK, bytes.start, len)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
@@ -143,9 +144,9 @@ impl LockFile {
         portable::held_elsewhere(&self.fd, byte)
     }
 
-    pub(crate) fn any_held_elsewhere(&self, bytes: &Range<u64>) -> io::Result<bool> {
+    pub(crate) fn any_held_exclusively(&self, bytes: &Range<u64>) -> io::Result<bool> {
         for byte in bytes.clone() {
-            if self.held_elsewhere(byte)? {
+            if self.held_exclusively(byte)? {
                 return Ok(true);
             }
         }
@@ -153,8 +154,7 @@ impl LockFile {
     }
 
     pub(crate) fn held_exclusively(&self, byte: u64) -> io::Result<bool> {
-        // Takes the lock for a moment, since `flock` cannot be queried.
-        self.try_lock(byte, LockMode::Shared).map(|joined| !joined)
+        portable::held_exclusively(&self.fd, byte)
     }
 }
 
@@ -276,9 +276,15 @@ mod portable {
         }
     }
 
+    // `flock` cannot be queried, so both take the lock for a moment.
     pub(super) fn held_elsewhere(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
         let file = open(lock, byte)?;
         Ok(!attempt(&file, FlockOperation::NonBlockingLockExclusive)?)
+    }
+
+    pub(super) fn held_exclusively(lock: &OwnedFd, byte: u64) -> io::Result<bool> {
+        let file = open(lock, byte)?;
+        Ok(!attempt(&file, FlockOperation::NonBlockingLockShared)?)
     }
 
     fn open(lock: &OwnedFd, byte: u64) -> io::Result<File> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Kind;
 use crate::error::SegmentError;
@@ -36,8 +36,12 @@ use crate::store::ring_files::{self, CTL, SNAPSHOT_FILE};
 use crate::store::table_file::HeapTable;
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
-/// Byte that the writer of lane 0 locks; lane L locks the L-th after it.
+/// Byte that the writer of lane 0 locks; that of lane L locks the L-th after it. A process that
+/// relocates a lane without a writer locks its byte too, shared.
 const LANE_LOCKS: u64 = 4096;
+/// Maximum wait of a new writer for the relocation of its lane, and the pause between two looks.
+const RELOCATION_WAIT: Duration = Duration::from_secs(5);
+const RELOCATION_PAUSE: Duration = Duration::from_millis(1);
 /// Byte that every sampler of a ring with a limiter locks, shared.
 const SAMPLERS_LOCK: u64 = 4;
 /// Byte that the process that changes the limits locks.
@@ -509,12 +513,13 @@ impl RingStore {
         unlinked
     }
 
-    /// Claims a lane for writing. Returns `None` if another writer has it, and in a snapshot.
+    /// Claims a lane for writing. Returns `None` if another writer has it, and in a snapshot. Waits
+    /// up to 5 s for a process that relocates the lane.
     pub fn claim_lane(&self, lane: u32) -> Result<Option<ClaimedLane>, SegmentError> {
         if self.spec.snapshot {
             return Ok(None);
         }
-        let Some(claim) = self.hold_lane(lane)? else { return Ok(None) };
+        let Some(claim) = self.lock_for_writer(lane, RELOCATION_WAIT)? else { return Ok(None) };
         let memory = match &self.place {
             RingBacking::Named { object, shapes, .. } => {
                 relocation::settled(object, shapes, lane, self.resizes())?.into()
@@ -569,7 +574,11 @@ impl RingStore {
     /// Returns whether a writer, in any process, holds the lane.
     #[must_use]
     pub fn lane_held(&self, lane: u32) -> bool {
-        self.held(LANE_LOCKS + u64::from(lane))
+        let byte = LANE_LOCKS + u64::from(lane);
+        match &self.place {
+            RingBacking::Named { locks, .. } => locks.held_exclusively(byte).unwrap_or(false),
+            RingBacking::Heap { locks, .. } => locks.held(byte),
+        }
     }
 
     /// Claims a free reader slot. Returns `None` if all are taken, or if the ring has lost its
@@ -612,7 +621,7 @@ impl RingStore {
         let Some(table) = &self.limiter else { return Ok(false) };
         for _ in 0..LIMITS_ATTEMPTS {
             // Held until the limits are in force. The kernel releases it if this process dies.
-            if let Some(_claim) = self.claim(LIMITS_LOCK, Claim::File)? {
+            if let Some(_claim) = self.claim(LIMITS_LOCK, LockMode::Exclusive, Claim::File)? {
                 table.change(limits);
                 return Ok(true);
             }
@@ -654,7 +663,7 @@ impl RingStore {
     pub fn has_writer(&self) -> bool {
         let bytes = LANE_LOCKS..LANE_LOCKS + u64::from(self.spec.lanes);
         match &self.place {
-            RingBacking::Named { locks, .. } => locks.any_held_elsewhere(&bytes).unwrap_or(false),
+            RingBacking::Named { locks, .. } => locks.any_held_exclusively(&bytes).unwrap_or(false),
             RingBacking::Heap { locks, .. } => locks.any_held(&bytes),
         }
     }
@@ -674,9 +683,35 @@ impl RingStore {
         self.readers.count_resizes(resizes);
     }
 
-    /// Locks a lane that has no writer, so that none claims it.
-    pub(crate) fn hold_lane(&self, lane: u32) -> Result<Option<Claim>, SegmentError> {
-        self.claim(LANE_LOCKS + u64::from(lane), |lock| {
+    /// Locks a lane that has no writer, so that none claims it while it is relocated. The caller
+    /// holds the lock for resizing, so that no other process relocates the lane.
+    pub(crate) fn lock_for_relocation(&self, lane: u32) -> Result<Option<Claim>, SegmentError> {
+        self.lock_lane(lane, LockMode::Shared)
+    }
+
+    /// Locks a lane for its writer. Waits up to `limit` while another process relocates it. Returns
+    /// `None` if another writer has it.
+    pub(crate) fn lock_for_writer(
+        &self,
+        lane: u32,
+        limit: Duration,
+    ) -> Result<Option<Claim>, SegmentError> {
+        let begin = Instant::now();
+        loop {
+            let claim = self.lock_lane(lane, LockMode::Exclusive)?;
+            if claim.is_some() || self.lane_held(lane) {
+                return Ok(claim);
+            }
+            if begin.elapsed() >= limit {
+                let name = self.name().unwrap_or_default().to_owned();
+                return Err(SegmentError::LaneRelocating { name, lane, waited: limit });
+            }
+            thread::sleep(RELOCATION_PAUSE);
+        }
+    }
+
+    fn lock_lane(&self, lane: u32, mode: LockMode) -> Result<Option<Claim>, SegmentError> {
+        self.claim(LANE_LOCKS + u64::from(lane), mode, |lock| {
             Claim::OwnFile(ReleasedOnFork::new(&lock), lock)
         })
     }
@@ -695,14 +730,14 @@ impl RingStore {
     fn claim(
         &self,
         byte: u64,
+        mode: LockMode,
         of_file: impl FnOnce(LockFile) -> Claim,
     ) -> Result<Option<Claim>, SegmentError> {
         match &self.place {
             RingBacking::Named { object, .. } => {
                 let lock = object.lock_handle()?;
-                let taken = lock
-                    .try_lock(byte, LockMode::Exclusive)
-                    .map_err(SegmentError::io("lock", object.path()))?;
+                let taken =
+                    lock.try_lock(byte, mode).map_err(SegmentError::io("lock", object.path()))?;
                 Ok(taken.then(|| of_file(lock)))
             }
             RingBacking::Heap { locks, .. } => Ok(locks.claim(byte)),
@@ -729,7 +764,7 @@ impl ReaderSlots for SlotsOfRing<'_> {
     }
 
     fn try_claim(&self, slot: u32) -> Result<Option<Claim>, SegmentError> {
-        self.0.claim(READER_LOCKS + u64::from(slot), Claim::File)
+        self.0.claim(READER_LOCKS + u64::from(slot), LockMode::Exclusive, Claim::File)
     }
 
     fn clear_pins(&self, slot: u32) {

@@ -60,7 +60,7 @@ pub(super) fn remove_leftovers(store: &RingStore) -> Result<Vec<u32>, SegmentErr
     let mut left = Vec::new();
     for lane in (0..store.spec().lanes).filter(|lane| object.has(&next_file(*lane))) {
         match relocated(lane) {
-            Ok(true) => match store.hold_lane(lane)? {
+            Ok(true) => match store.lock_for_relocation(lane)? {
                 // Its holder may have renamed it first.
                 Some(_held) if matches!(relocated(lane), Ok(true)) => rename(object, lane),
                 Some(_) => {}
@@ -116,7 +116,7 @@ mod tests {
 
     /// Relocates a lane like a writer, but does not rename the new file. The lane stays held.
     fn moves(store: &RingStore) -> Claim {
-        let held = store.hold_lane(0).unwrap().unwrap();
+        let held = store.lock_for_writer(0, Duration::ZERO).unwrap().unwrap();
         let [old, new] =
             [lane_file(0), next_file(0)].map(|name| file(store, &name, Access::ReadWrite).unwrap());
         let widths = old.widths();
@@ -146,6 +146,29 @@ mod tests {
             drop(resizing);
             assert!(file(&store, &next_file(0), Access::ReadOnly).is_err(), "{killed}");
         }
+    }
+
+    #[test]
+    fn a_writer_waits_for_a_relocation_and_is_refused_by_another_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = notified_store(&Base::at(dir.path()));
+        let relocating = store.lock_for_relocation(0).unwrap().unwrap();
+        assert!(!store.lane_held(0) && !store.has_writer(), "nobody writes");
+        let error = store.lock_for_writer(0, Duration::ZERO).unwrap_err();
+        assert!(matches!(error, SegmentError::LaneRelocating { lane: 0, .. }), "{error}");
+        thread::scope(|scope| {
+            let (sender, claimed) = std::sync::mpsc::channel();
+            let store = &store;
+            scope.spawn(move || sender.send(store.claim_lane(0).unwrap()));
+            // A claim that does not wait answers at once.
+            let early = claimed.recv_timeout(Duration::from_millis(20));
+            assert!(early.is_err(), "{early:?}");
+            drop(relocating);
+            let _writer = claimed.recv().unwrap().expect("no other writer has the lane");
+            assert!(store.lane_held(0) && store.has_writer());
+            assert!(store.claim_lane(0).unwrap().is_none());
+            assert!(store.lock_for_relocation(0).unwrap().is_none(), "it relocates itself");
+        });
     }
 
     #[test]

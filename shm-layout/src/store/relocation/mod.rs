@@ -255,7 +255,7 @@ fn settle(
 ) -> Result<Vec<u32>, SegmentError> {
     store.follow()?;
     for lane in pending(store, resizes) {
-        if let Some(_held) = store.hold_lane(lane)? {
+        if let Some(_held) = store.lock_for_relocation(lane)? {
             drop(settled(object, shapes, lane, resizes)?);
         }
     }
@@ -271,12 +271,6 @@ fn pending(store: &RingStore, resizes: u32) -> Vec<u32> {
 }
 
 impl RingStore {
-    /// Returns whether a process resizes the ring. It may hold any lane for a moment.
-    #[must_use]
-    pub fn is_being_resized(&self) -> bool {
-        self.held(RESIZE_LOCK)
-    }
-
     /// Relocates a lane to the larger file that a resize made for it. Its writer continues in the
     /// returned lane. The result is `true` if it was relocated, `false` if there is no such file.
     /// Takes as long as copying the rows published since the resize began.
