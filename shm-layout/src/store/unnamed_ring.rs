@@ -137,10 +137,11 @@ impl UnnamedLane {
     /// Stores the next rows: `columns` has the bytes of every column of the file.
     ///
     /// # Panics
-    /// If `rows` exceeds the missing rows, `columns` has fewer columns than the file, or a column's
-    /// length is not that of the rows.
+    /// If `rows` exceeds the missing rows, `columns` does not have as many columns as the file, or
+    /// a column's length is not that of the rows.
     pub fn store(&mut self, rows: u64, columns: &[&[u8]]) {
         assert!(rows <= self.rows.end - self.next, "{rows} rows are more than are missing");
+        assert_eq!(columns.len(), self.memory.columns().len(), "the columns are those of the file");
         let slot = self.next % self.memory.slots();
         for (number, bytes) in columns.iter().enumerate() {
             self.memory.store_rows(number, slot, rows, bytes);
@@ -156,5 +157,37 @@ impl UnnamedLane {
         // unreadable: it announces rows up to a lap after the first one.
         let reserved = if start == 0 { end } else { start + self.memory.slots() };
         self.memory.restore_counters(end, reserved);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use crate::layout::counted;
+    use crate::store::ring_store::RingStore;
+
+    use super::*;
+
+    /// Stores a row in an unnamed lane of two columns. Returns whether the lane accepted it.
+    fn accepts(columns: &[&[u8]]) -> bool {
+        let mut accepted = None;
+        let filled = RingStore::heap_filled::<SegmentError>(&counted::spec(&[4, 8], 64), |ring| {
+            let mut lane = ring.lane(0, 0..1)?.unwrap();
+            accepted = Some(catch_unwind(AssertUnwindSafe(|| lane.store(1, columns))).is_ok());
+            assert_eq!(lane.missing().is_empty(), accepted == Some(true));
+            Ok(())
+        });
+        filled.unwrap();
+        accepted.unwrap()
+    }
+
+    #[test]
+    fn a_row_needs_every_column_of_the_file() {
+        let (narrow, wide) = ([1; 4], [2; 8]);
+        assert!(accepts(&[&narrow, &wide]));
+        assert!(!accepts(&[&narrow]), "one column fewer");
+        assert!(!accepts(&[&narrow, &wide, &wide]), "one column more");
+        assert!(!accepts(&[]));
     }
 }
