@@ -18,7 +18,7 @@ use self::sizes::object_at;
 /// State of an object that exists and that this build cannot attach to.
 pub const OTHER_VERSION: &str = "another version of Backcast made it";
 
-/// Why a named object could not be created, attached, listed or removed.
+/// Error of creating, attaching to, listing or removing a named object.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SegmentError {
@@ -49,7 +49,7 @@ pub enum SegmentError {
         kind: Kind,
         /// Requested name.
         name: String,
-        /// Held by a process, persistent, or [`OTHER_VERSION`].
+        /// Reason why the name is taken, such as `"it is persistent"` or [`OTHER_VERSION`].
         state: &'static str,
     },
     /// The object exists, but differs from the requested one.
@@ -229,7 +229,7 @@ pub enum SegmentError {
         /// Bytes found and bytes expected.
         what: String,
     },
-    /// Written by another layout version.
+    /// Another layout version wrote the file.
     #[error(
         "{path} has layout version {found}, this build reads {supported}; \
          use the same Backcast version in every process, or create it anew"

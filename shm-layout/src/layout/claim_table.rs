@@ -1,4 +1,4 @@
-//! `table-NAME.dat` of kind 2: who may still draw which rows.
+//! `table-NAME.dat` of kind 2: the rows of a pass, and how many of them are claimed.
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -140,7 +140,7 @@ impl ClaimHeader {
     }
 }
 
-/// Returns the bytes of the file of a ring with so many lanes.
+/// Returns the bytes of the file of a ring with `lanes` lanes.
 pub(crate) fn claim_bytes(lanes: u32) -> u64 {
     HEADER_BYTES + 2 * WORD * (BANK_WORDS + 2 * u64::from(lanes))
 }
@@ -173,13 +173,13 @@ impl ClaimMemory {
         word.map_or(0, |word| word.load(order))
     }
 
-    /// Replaces that word if it is `current`.
+    /// Replaces the word of the pass and the position if it is `current`.
     pub(crate) fn exchange_claim(&self, current: u64, new: u64, order: Ordering) -> bool {
         let word = self.counter(offset_of!(ClaimCounterBytes, claim));
         word.is_none_or(|word| word.compare_exchange(current, new, order, Relaxed).is_ok())
     }
 
-    /// Loads a word of a bank. 0 outside the memory.
+    /// Loads a word of a bank. Returns 0 outside the memory.
     pub(crate) fn load_bank(&self, bank: usize, word: usize) -> u64 {
         self.bank(bank, word).map_or(0, |word| word.load(Relaxed))
     }
@@ -191,7 +191,7 @@ impl ClaimMemory {
         }
     }
 
-    /// Returns transitions that were drawn, and passes.
+    /// Returns the numbers of drawn transitions and of begun passes.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let load = |offset| self.counter(offset).map_or(0, |word| word.load(Relaxed));
         (load(offset_of!(ClaimCounterBytes, drawn)), load(offset_of!(ClaimCounterBytes, passes)))

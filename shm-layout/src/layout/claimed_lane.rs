@@ -14,7 +14,7 @@ use crate::os::byte_lock::Claim;
 /// A lane claimed by its one writer. Dropping it releases the lane.
 #[derive(Debug)]
 pub struct ClaimedLane {
-    // Before the claim: the memory is unmapped while the lane is still claimed.
+    // Declared before the claim: the memory is unmapped while the lane is still claimed.
     lane: Arc<Lane>,
     _claim: Claim,
 }
@@ -122,7 +122,7 @@ impl ClaimedLane {
         if lane.memory.writable() { Self { lane, ..self } } else { self }
     }
 
-    /// Counts a lease that made the writer wait, drop or fail.
+    /// Counts a stall: an append that a lease made wait, drop its row or fail.
     pub fn count_stall(&self) {
         self.add(Counter::STALLS, 1);
     }

@@ -182,7 +182,7 @@ impl FromStr for Role {
     }
 }
 
-/// Why a column is refused.
+/// Error of a refused column.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ColumnError {

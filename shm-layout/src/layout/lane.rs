@@ -89,7 +89,7 @@ pub(crate) fn columns(geometry: &Geometry) -> io::Result<Columns> {
     places.collect()
 }
 
-/// Checks that memory has room for the header of a lane, as every geometry gives it.
+/// Checks that memory has room for the header of a lane. Every geometry provides it.
 fn checked_for_header(memory: Mapping) -> io::Result<Mapping> {
     let there = memory.len() >= size_of::<LaneHeader>();
     there.then_some(memory).ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use crate::error::SegmentError;
 use crate::layout::superblock::{ENDIAN_TAG, LAYOUT_VERSION};
 
-/// Fields of every first header of a file that tell its origin.
+/// Fields of a file's first header that tell its origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) magic: [u8; 8],

@@ -10,7 +10,7 @@ use crate::layout::tables::abi_fingerprint;
 
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
-/// First bytes of `ring.ctl`: damaged by a text-mode copy, like PNG's.
+/// First bytes of `ring.ctl`. As in PNG, a copy in text mode changes them, which reveals it.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
 pub const LAYOUT_VERSION: u32 = 7;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use crate::os::byte_lock::LockFile;
 
-/// Marks an unused entry.
+/// Value of an unused entry.
 const FREE: i32 = -1;
 
 /// Entry of a list that only grows.
@@ -25,7 +25,7 @@ struct ListedDescriptor {
 /// Newest entry.
 static LISTED: AtomicPtr<ListedDescriptor> = AtomicPtr::new(ptr::null_mut());
 
-/// A lock that forked children release. Must be dropped before the lock.
+/// Entry of a lock that forked children release. Must be dropped before the lock itself.
 #[derive(Debug)]
 pub(crate) struct ReleasedOnFork(&'static AtomicI32);
 

@@ -4,7 +4,8 @@
 //! Most systems give shared memory no huge pages by default. A process may request that the pages
 //! of a range become one huge page (`MADV_COLLAPSE`, Linux 6.1). A single page in the range is
 //! enough, and the rest is filled with zeros, so the small pages are never allocated.
-//! `docs/decisions/0019-huge-pages-at-creation.md` says why at creation, and why by default.
+//! `docs/decisions/0019-huge-pages-at-creation.md` gives the reasons for requesting them at
+//! creation, and by default.
 
 use std::fs::File;
 #[cfg(target_os = "linux")]

@@ -15,7 +15,8 @@ const PARTS: usize = 8;
 /// Blocks mapped twice in a row. From any block on, all blocks are contiguous in memory, so a
 /// sliding window needs no copy.
 ///
-/// On huge pages where the system grants them. A forked child shares the memory with its parent.
+/// The blocks are on huge pages where the system grants them. A forked child shares the memory with
+/// its parent.
 #[derive(Debug)]
 pub struct MirroredBlocks {
     memory: Mapping,
@@ -106,7 +107,7 @@ fn nameless() -> io::Result<OwnedFd> {
     named_and_forgotten()
 }
 
-/// Creates memory under a name and removes the name at once.
+/// Creates memory under a name and unlinks the name immediately.
 #[cfg(any(test, not(target_os = "linux")))]
 fn named_and_forgotten() -> io::Result<OwnedFd> {
     use rustix::shm::{Mode, OFlags, open, unlink};

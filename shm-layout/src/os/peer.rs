@@ -20,7 +20,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Asks the kernel about a connected socket.
+    /// Returns the process at the other end of a connected socket.
     #[cfg(target_os = "linux")]
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let found = rustix::net::sockopt::socket_peercred(socket)?;
@@ -28,7 +28,7 @@ impl Peer {
         Ok(Self { uid: found.uid.as_raw(), pid })
     }
 
-    /// Asks the kernel about a connected socket. No test runs on these systems.
+    /// Returns the process at the other end of a connected socket. No test runs on these systems.
     #[cfg(not(target_os = "linux"))]
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         use std::os::fd::AsRawFd;

@@ -35,7 +35,7 @@ pub enum ClaimFence {
 pub trait ClaimWords {
     /// Loads the word of the pass and the position.
     fn claim(&self, order: Ordering) -> u64;
-    /// Replaces that word if it is `current`, with acquire and release.
+    /// Replaces the word of the pass and the position if it is `current`, with acquire and release.
     fn exchange(&self, current: u64, new: u64) -> bool;
     /// Loads a word of a bank. 0 outside the memory.
     fn load(&self, bank: usize, word: usize) -> u64;
@@ -50,7 +50,7 @@ pub trait ClaimWords {
 pub struct Pass {
     /// Number of the pass.
     pub number: u64,
-    /// Earlier passes over the same rows.
+    /// Number of earlier passes over the same rows.
     pub round: u64,
     /// Rows of each lane.
     pub ranges: Vec<Range<u64>>,
@@ -87,7 +87,7 @@ pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option
     }
 }
 
-/// Copies the pass that goes on now. Ranges of impossible bytes are as they stand there: the caller
+/// Copies the current pass. The ranges are returned as stored, also impossible ones: the caller
 /// checks them.
 pub fn read(words: &impl ClaimWords, lanes: usize) -> Pass {
     for _ in 0..READS {
@@ -105,7 +105,7 @@ pub fn read(words: &impl ClaimWords, lanes: usize) -> Pass {
 }
 
 /// Begins the pass after `pass.number`, with the round and the ranges of `pass`. The caller holds
-/// the table's lock. Returns `false` if another pass than that number goes on.
+/// the table's lock. Returns `false` if that is not the current pass.
 pub fn begin(words: &impl ClaimWords, pass: &Pass) -> bool {
     let number = (pass.number + 1) & PASS_MASK;
     if position(words).0 != pass.number {

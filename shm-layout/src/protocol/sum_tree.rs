@@ -217,7 +217,7 @@ pub fn is_unchanged(tree: &impl TreeWords, shape: &TreeShape, changes: u64) -> b
 }
 
 /// Moves draws down to their leaves, all of them one level at a time, so that the processor fetches
-/// several cache lines of a level at once. Takes no lock.
+/// several cache lines of a level in parallel. Takes no lock.
 pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) {
     for (depth, level) in shape.levels.iter().enumerate().rev() {
         let below = depth.checked_sub(1).and_then(|below| shape.levels.get(below));

@@ -78,9 +78,9 @@ impl ClaimTable {
         claim::read(&*self.memory, self.memory.lanes as usize)
     }
 
-    /// Begins the pass after `pass.number`, which `next` makes of that one, unless another process
-    /// began it. Returns `None` while another process holds the lock, and `false` if `next` has
-    /// none.
+    /// Begins the pass after pass `number`, which `next` computes from that one, unless another
+    /// process has begun it. Returns `None` while another process holds the lock, and `false` if
+    /// `next` returns no pass.
     pub fn try_begin(
         &self,
         number: u64,

@@ -34,7 +34,7 @@ struct Held {
     total: usize,
 }
 
-/// Why rows could not be frozen.
+/// Error of freezing rows.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaderPinsError {

@@ -260,7 +260,7 @@ impl TableView {
         extremes(&*self.memory, &self.memory.shape.tree, extreme, want, accepts)
     }
 
-    /// Takes draws down to their leaves.
+    /// Moves draws down to their leaves.
     pub fn descend(&self, draws: &mut [Descent]) {
         sum_tree::descend(&*self.memory, &self.memory.shape.tree, draws);
     }

@@ -1,4 +1,4 @@
-//! Files of the tables of a ring: their names, their locks, created whole, listed.
+//! Files of the tables of a ring: names, locks, creation and listing.
 
 use std::io::Write;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -84,7 +84,7 @@ fn name_of(file: &str) -> Option<&str> {
 }
 
 /// Returns the byte of `ring.lck` that the holder of a table locks. Tables whose names give the
-/// same byte wait for each other, and nothing else comes of it.
+/// same byte wait for each other, which has no other effect.
 pub(super) fn lock_byte(table: &str) -> u64 {
     TABLE_LOCKS + u64::from(crc32fast::hash(table.as_bytes()))
 }
@@ -114,7 +114,7 @@ pub(super) fn is_there(
     Ok(true)
 }
 
-/// A table with its name, or why it cannot be opened.
+/// A table with its name, or the error of opening it.
 type Listed<T> = Result<(String, Arc<T>), SegmentError>;
 
 /// Opens all tables of one kind, by name.

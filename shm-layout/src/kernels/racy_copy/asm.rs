@@ -4,8 +4,8 @@
 //! other process writes; assembly does not. Each byte of a copy is one that was stored there at
 //! some time.
 //!
-//! `docs/decisions/0016-rows-are-copied-in-assembly.md` says why, and why not every copy calls the
-//! C library.
+//! `docs/decisions/0016-rows-are-copied-in-assembly.md` gives the reasons, also why not every copy
+//! calls the C library.
 
 #[cfg(any(test, target_arch = "x86_64"))]
 use crate::kernels::prefetch::LINE;

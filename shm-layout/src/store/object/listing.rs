@@ -23,8 +23,8 @@ use crate::store::memfd;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub struct ObjectInfo {
-    /// Name. Empty for an object that is being created or removed, or was when its creator or
-    /// remover died.
+    /// Name. Empty while the object is being created or removed, also after the process that did so
+    /// died.
     pub name: String,
     /// Ring or panel.
     pub kind: Kind,

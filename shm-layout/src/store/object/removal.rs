@@ -43,9 +43,9 @@ pub fn remove(
     Ok(info)
 }
 
-/// Removes an object without holders if `sure` returns true. It is called once no process can
-/// attach any more; until it returns, the object counts as absent. Returns `None` if it returned
-/// false.
+/// Removes an object without holders if `sure` returns true. `sure` is called when no process can
+/// attach any more; until it returns, the object counts as absent. Returns `None` if `sure`
+/// returned false.
 pub fn remove_unheld(
     base: &Base,
     kind: Kind,

@@ -160,7 +160,7 @@ mod tests {
             let (sender, claimed) = std::sync::mpsc::channel();
             let store = &store;
             scope.spawn(move || sender.send(store.claim_lane(0).unwrap()));
-            // A claim that does not wait answers at once.
+            // A claim that did not wait for the relocation would return within 20 ms.
             let early = claimed.recv_timeout(Duration::from_millis(20));
             assert!(early.is_err(), "{early:?}");
             drop(relocating);

@@ -38,7 +38,7 @@ use crate::store::ring_store::RingStore;
 pub(crate) const RESIZE_LOCK: u64 = 2;
 /// Approximate bytes copied at a time, which stay in L1 and L2.
 const BLOCK_BYTES: usize = 128 * 1024;
-/// The copies beside the writers end after a round of fewer rows, or after this many rounds.
+/// Rows of a round below which the copies beside the writers end, and the maximum number of rounds.
 const FEW_ROWS: u64 = 256;
 const ROUNDS: u32 = 8;
 
