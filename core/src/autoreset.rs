@@ -10,14 +10,14 @@ use thiserror::Error;
 /// These are the three modes of Gymnasium's vector environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoresetMode {
-    /// In the step after the end. That step ignores its action. The append of the observation that
-    /// it began with writes the FINAL row.
+    /// Resets in the step after the end. That step ignores its action. The append of the
+    /// observation that it began with writes the FINAL row.
     #[default]
     NextStep,
-    /// In the same step. The returned observation is the first of the next episode, and the final
-    /// one is given separately.
+    /// Resets in the same step. The returned observation is the first of the next episode, and the
+    /// final one is given separately.
     SameStep,
-    /// Never: the caller resets.
+    /// Never resets: the caller does.
     Disabled,
 }
 

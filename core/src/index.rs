@@ -19,7 +19,7 @@ impl RowIndex {
     /// row's index.
     pub const NONE: Self = Self(-1);
 
-    /// Returns the index of row `seq` of `lane`. Both are truncated to their bits.
+    /// Returns the index of row `seq` of `lane`. Truncates `lane` to 15 bits and `seq` to 48 bits.
     #[must_use]
     pub fn new(lane: u32, seq: u64) -> Self {
         Self(i64::from(lane & 0x7fff) << 48 | (seq & (MAX_SEQ - 1)).cast_signed())

@@ -144,7 +144,7 @@ struct Transition {
     reward: f64,
     /// 0 if the transition terminated.
     discount: f64,
-    /// 0 if the transition terminated: what would be read there may be no number.
+    /// 0 if the transition terminated: the value at that place is not read.
     next_value: f64,
 }
 

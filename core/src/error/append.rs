@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::limiter::LimitError;
 use crate::autoreset::AutoresetMode;
 
-/// Why a step was not appended. Nothing has changed.
+/// Error of appending steps. Except for [`After`](Self::After), nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppendError {
@@ -17,7 +17,7 @@ pub enum AppendError {
         appended: usize,
         /// Steps of the call.
         asked: usize,
-        /// Why the next step was not appended.
+        /// Error of the next step.
         source: Box<AppendError>,
     },
     /// A column of the schema is not in the step.
@@ -176,7 +176,7 @@ pub enum AppendError {
         /// The name that the ring had.
         ring: String,
     },
-    /// The rate limiter.
+    /// Error of the rate limiter.
     #[error(transparent)]
     Limited(#[from] LimitError),
     /// The caller interrupted the wait for a lease.

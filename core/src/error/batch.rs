@@ -3,7 +3,7 @@
 use backcast_layout::DType;
 use thiserror::Error;
 
-/// Why a batch has no such column.
+/// Error of reading a column of a batch.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchError {

@@ -36,7 +36,7 @@ impl HeldLane {
     }
 }
 
-/// Why a writer cannot be made.
+/// Error of creating a writer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriterError {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why goals cannot be relabelled in hindsight.
+/// Error of relabelling goals in hindsight.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HindsightError {

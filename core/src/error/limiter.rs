@@ -5,7 +5,7 @@ use std::fmt;
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
-/// Why limits are refused. The limits in force have not changed.
+/// Error of reading or setting limits. The limits in force have not changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LimiterError {
@@ -159,7 +159,7 @@ impl fmt::Display for LimiterWait {
     }
 }
 
-/// Why the rate limiter ended a wait, or refused it. The call had no effect.
+/// Error of a wait for the rate limiter. The call had no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {

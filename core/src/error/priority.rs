@@ -3,7 +3,7 @@
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
-/// Why priorities could not be used or set.
+/// Error of using or setting priorities.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PriorityError {

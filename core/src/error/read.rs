@@ -3,7 +3,7 @@
 use backcast_layout::{ReaderPinsError, SegmentError, binary_size};
 use thiserror::Error;
 
-/// Why rows could not be leased. Nothing is pinned.
+/// Error of leasing rows. Nothing is pinned.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LeaseError {
@@ -97,7 +97,7 @@ pub enum LeaseError {
     Segment(#[from] SegmentError),
 }
 
-/// Why rows could not be read.
+/// Error of reading rows.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::ring::RingError;
 
-/// Why a ring could not be made with rows in it.
+/// Error of creating a ring with rows in it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -22,7 +22,7 @@ pub enum RestoreError {
         kind: Kind,
         /// Requested name.
         name: String,
-        /// Held by a process, or persistent.
+        /// Reason why the name is taken, as in [`SegmentError::AlreadyExists`].
         state: &'static str,
     },
     /// A lane that the ring lacks.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why returns could not be computed. Nothing was written.
+/// Error of computing returns. Nothing was written.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ReturnsError {

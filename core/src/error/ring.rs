@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::limiter::LimiterError;
 use super::schema::SchemaError;
 
-/// Why a ring cannot be created or attached to.
+/// Error of creating a ring or attaching to one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -16,7 +16,7 @@ pub enum RingError {
     /// Error of the ring's schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// Its rate limiter.
+    /// Error of the ring's rate limiter.
     #[error(transparent)]
     Limiter(#[from] LimiterError),
     /// Lanes too short to hold a transition, which takes two rows.
@@ -36,7 +36,7 @@ pub enum RingError {
     },
 }
 
-/// Why a ring could not be resized.
+/// Error of resizing a ring.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResizeError {

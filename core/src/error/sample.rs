@@ -9,7 +9,7 @@ use super::priority::PriorityError;
 use super::read::ReadError;
 use super::table::TableError;
 
-/// Why a batch could not be drawn.
+/// Error of drawing a batch.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SampleError {
@@ -200,7 +200,7 @@ pub enum SampleError {
         /// Milliseconds waited.
         waited_ms: u128,
     },
-    /// A table of claims.
+    /// Error of a table of claims.
     #[error(transparent)]
     Table(#[from] TableError),
     /// A selector with a setting out of range.
@@ -300,16 +300,16 @@ pub enum SampleError {
         /// Bytes needed.
         expected: usize,
     },
-    /// The rate limiter.
+    /// Error of the rate limiter.
     #[error(transparent)]
     Limited(#[from] LimitError),
-    /// Priorities that cannot be used.
+    /// Error of the priorities.
     #[error(transparent)]
     Priority(#[from] PriorityError),
-    /// Goals that cannot be relabelled.
+    /// Error of relabelling goals.
     #[error(transparent)]
     Hindsight(#[from] HindsightError),
-    /// Rows that cannot be read.
+    /// Error of reading rows.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Error of the reader's slot.

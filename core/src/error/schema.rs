@@ -3,7 +3,7 @@
 use backcast_layout::ColumnError;
 use thiserror::Error;
 
-/// Why columns do not form a schema.
+/// Error of columns that do not form a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaError {

@@ -3,11 +3,11 @@
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
-/// Why a table of claims could not be used.
+/// Error of using a table of claims.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// A number of times that the selector does not have.
+    /// `max_times_sampled` is out of range for the selector.
     #[error(
         "max_times_sampled is {times} for the selector {selector}; give 1 or more to \"consume\", \
          and leave it out for \"epoch\", whose passes never end"
@@ -29,7 +29,7 @@ pub enum TableError {
         /// Seconds waited.
         waited_s: f64,
     },
-    /// The table's file.
+    /// Error of the table's file.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }

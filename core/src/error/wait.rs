@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a wait failed.
+/// Error of a wait.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {

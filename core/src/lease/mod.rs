@@ -16,8 +16,9 @@ use crate::schema::USER;
 /// Consecutive rows of one lane, pinned and read in place. Dropping it unblocks writers.
 ///
 /// The writer overwrites no row from its first one on. A lease of the oldest rows of a full lane
-/// stops the writer at its next row. A lease of new rows stops it after about as many rows as the
-/// lane keeps. The lane policy of the ring determines what the writer does then.
+/// stops the writer after `slots - capacity` further rows. A lease of new rows stops it after about
+/// as many rows as the lane keeps. The lane policy of the ring determines what the writer does
+/// then.
 #[derive(Debug)]
 pub struct Lease {
     // Before the ring: the pin holds the ring too, and its last handle removes it.

@@ -29,7 +29,7 @@ pub struct LimiterWaiter {
     pub slot: Option<u32>,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
-    /// When the wait began, milliseconds since 1970.
+    /// Beginning of the wait, in milliseconds since 1970.
     pub since_unix_ms: u64,
     /// Count of the other side that it waits for.
     pub needed: u64,

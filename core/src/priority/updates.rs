@@ -108,8 +108,8 @@ impl Priorities {
         looks.map(|InspectedLane { memory, rows }| (memory, rows)).unzip()
     }
 
-    /// Lets new rows enter, unless another process is at it: that one lets them enter too. Waits
-    /// only if no row has a priority yet.
+    /// Gives leaves to new rows, unless another process holds the lock: the next draw does it then.
+    /// Waits only if all leaves are 0.
     pub(crate) fn refresh<'a>(
         &mut self,
         lanes: &[Arc<Lane>],
@@ -124,7 +124,7 @@ impl Priorities {
         if entered.is_none() && !limit.is_zero() { Err(self.busy(limit)) } else { Ok(()) }
     }
 
-    /// Returns the error of a table that another process kept locked for so long.
+    /// Returns the error of a table that another process kept locked for `waited`.
     #[must_use]
     pub fn busy(&self, waited: Duration) -> PriorityError {
         busy(&self.table, waited)
@@ -135,9 +135,9 @@ impl Priorities {
         &self.table
     }
 
-    /// Reads one state of the table. A read that a change was made meanwhile is repeated, a few
-    /// times without the lock, then with it. Where another process keeps the lock for longer than a
-    /// change takes, the read is of whatever is there.
+    /// Reads one state of the table. If a change was made meanwhile, the read is repeated, a few
+    /// times without the lock, then with it. If another process keeps the lock for too long, the
+    /// last read may mix several states.
     pub(crate) fn consistent<R>(
         &mut self,
         mut read: impl FnMut(&TableView) -> R,
@@ -154,7 +154,8 @@ impl Priorities {
         Ok(found.unwrap_or_else(|| read(&self.table)))
     }
 
-    /// Returns the value of the leaf of a row, or of a new row's for one that has none.
+    /// Returns the value of the leaf of a row. For a row without one, returns the value that new
+    /// rows get.
     pub(crate) fn leaf_of_row(&self, index: i64) -> u64 {
         let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
         let (entered, expired) = self.table.lane(lane);
@@ -163,8 +164,8 @@ impl Priorities {
         if value > 0 { value } else { self.table.largest() }
     }
 
-    /// Returns the sum of all leaves as the tree has it and as the leaves themselves have, and how
-    /// many leaves are not 0, while no other process changes the table. O(rows).
+    /// Returns the total of the tree, the sum of its leaves, and the number of leaves that are not
+    /// 0, while no other process changes the table. O(rows).
     pub fn audit_locked(&mut self) -> Result<(u128, u128, u64), PriorityError> {
         let audited = locked(&mut self.table, PATIENCE, |guard| {
             let leaves = u64::from(guard.lanes()).saturating_mul(guard.lane_leaves());
@@ -201,7 +202,7 @@ fn open(ring: &Ring, name: &str, settings: TableSettings) -> Result<PriorityTabl
     })
 }
 
-/// Does some work with the lock of an existing table.
+/// Runs `work` with the lock of an existing table.
 pub(super) fn locked_table<R>(
     ring: &Ring,
     name: &str,
@@ -213,7 +214,7 @@ pub(super) fn locked_table<R>(
     done.ok_or_else(|| busy(&table, PATIENCE))
 }
 
-/// Returns the error of a table that another process kept locked for so long.
+/// Returns the error of a table that another process kept locked for `waited`.
 fn busy(table: &PriorityTable, waited: Duration) -> PriorityError {
     let holder = match table.lock_holders().first() {
         Some(pid) => format!("process {pid}"),
@@ -258,7 +259,7 @@ fn check_index(position: usize, index: i64, rows: &[Range<u64>]) -> Result<(), P
     Err(PriorityError::BadIndex { position, index, lane, seq, reason })
 }
 
-/// Does some work with the table's lock. Returns `None` if another process has it for longer than
+/// Runs `work` with the table's lock. Returns `None` if another process has it for longer than
 /// `limit`.
 fn locked<R>(
     table: &mut PriorityTable,
@@ -272,7 +273,7 @@ fn locked<R>(
     })
 }
 
-/// Repeats an attempt until it gives something, for at most `limit`, at ever longer intervals.
+/// Repeats an attempt until it returns a result, for at most `limit`, at ever longer intervals.
 pub(crate) fn wait<T, E>(
     limit: Duration,
     mut attempt: impl FnMut() -> Result<Option<T>, E>,

@@ -125,7 +125,7 @@ pub(crate) enum WaitStopped {
 }
 
 impl WaitStopped {
-    /// Converts to the error of a wait. `timed_out` makes it of the number reached and the
+    /// Converts to the error of a wait. `timed_out` makes it from the number reached and the
     /// milliseconds waited.
     fn or(self, timed_out: impl FnOnce(u64, u128) -> WaitError) -> WaitError {
         match self {

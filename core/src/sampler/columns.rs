@@ -218,7 +218,7 @@ impl SamplerSpec {
 /// The windows of a schema's columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SelectedColumns {
-    /// In the order of the schema; `None` for columns that are left out.
+    /// Windows in the order of the schema; `None` for columns that are left out.
     windows: Vec<Option<ColumnWindow>>,
     /// Windows of `terminated` and `truncated`.
     flags: [Option<ColumnWindow>; 2],

@@ -11,7 +11,7 @@ use super::selection::RowSelection;
 use super::{FREQUENT, Sampler, check_arenas};
 use crate::error::SampleError;
 
-/// Looks at the rows of a ring in which no row has a priority.
+/// Maximum attempts to begin a batch while no row has a priority.
 const LOOKS: u32 = 16;
 
 impl Sampler {
@@ -66,8 +66,8 @@ impl Sampler {
         self.sample_into_since(plan, arenas, None, interrupted)
     }
 
-    /// Draws like [`sample_into_until`](Self::sample_into_until). A wait that was interrupted goes
-    /// on as since its beginning.
+    /// Draws like [`sample_into_until`](Self::sample_into_until). A wait that continues an
+    /// interrupted one counts from `since`.
     pub(super) fn sample_into_since(
         &mut self,
         plan: &BatchPlan,
@@ -140,8 +140,8 @@ impl Sampler {
         Ok(gathered.attempts)
     }
 
-    /// Begins a batch of a selector. A process that was stopped between the look at the rows and
-    /// the entering of their priorities finds all of them overwritten, and looks again.
+    /// Begins a batch of a selector. If this process was stopped after it read the ranges, all rows
+    /// may be overwritten before they get leaves: the ranges are read again.
     fn begin_chosen(&mut self, items: usize) -> Result<(), SampleError> {
         let Some(chosen) = &mut self.chosen else { return Ok(()) };
         let looks = if chosen.priorities_mut().is_some() { LOOKS } else { 1 };

@@ -31,7 +31,7 @@ pub(crate) const NO_DRAW: (usize, u64) = (NO_LANE, 0);
 /// A row that an attempt drew for an item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    /// Counted from 0.
+    /// Number of the attempt, counted from 0.
     pub(crate) attempt: u32,
     pub(crate) lane: u32,
     pub(crate) seq: u64,

@@ -36,7 +36,7 @@ impl GoalStrategy {
         }
     }
 
-    /// Returns the strategy of a word.
+    /// Returns the strategy that `word` names.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         [Self::Future, Self::Final, Self::Episode].into_iter().find(|of| of.as_str() == word)

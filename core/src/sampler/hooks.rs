@@ -19,7 +19,7 @@ type Rewards = dyn FnMut(&Goals<'_>, &mut [f64]) + Send;
 /// Function that computes the rewards of relabelled transitions.
 enum RewardSource {
     Missing,
-    /// The caller computes them of the batch.
+    /// The caller computes them from the batch.
     Caller,
     Function(Box<Rewards>),
 }
@@ -89,8 +89,8 @@ impl Sampler {
         self
     }
 
-    /// Leaves the rewards of relabelled transitions as they are stored: the caller computes them of
-    /// the batch, where `relabelled` is set.
+    /// Leaves the rewards of relabelled transitions as they are stored: the caller computes them
+    /// from the batch, where `relabelled` is set.
     #[must_use]
     pub fn rewards_by_caller(mut self) -> Self {
         self.hooks.rewards = RewardSource::Caller;

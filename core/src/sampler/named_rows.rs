@@ -41,8 +41,8 @@ impl Sampler {
     /// Copies the transitions that `index` names and the ring still holds into a new batch, and
     /// returns which were found. Items that were not found are zero, except their `index`.
     ///
-    /// Not found are rows that were overwritten, dropped, or not published yet, rows at which no
-    /// transition starts, and rows whose window the boundary refuses.
+    /// A row is not found if it was overwritten, dropped, or not published yet, if no transition
+    /// starts at it, or if the boundary refuses its window.
     pub fn gather_present(&mut self, index: &[i64]) -> Result<(Batch, Vec<bool>), SampleError> {
         let plan = self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;

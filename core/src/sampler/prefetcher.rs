@@ -286,7 +286,7 @@ impl<M: BatchBuffers> Batches<M> {
         if matches!(self.state, State::Idle(_))
             && let State::Idle(mut sampler) = std::mem::replace(&mut self.state, State::Gone)
         {
-            // Those that wait, the one in work, and the one that was returned last.
+            // Batches that wait, the one being drawn, and the one returned last.
             sampler.keep(self.prefetch + 2);
             let plan = Arc::clone(&self.plan);
             match Running::start(sampler, plan, self.make, self.left, self.prefetch) {

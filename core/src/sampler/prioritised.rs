@@ -49,8 +49,8 @@ impl Stratum {
     }
 }
 
-/// Returns the share that an attempt for an item draws from. After many attempts it is all, since
-/// the rows of a share may all be of the kind that is rejected.
+/// Returns the share that an attempt for an item draws from. After many attempts it is the whole,
+/// since all rows of a share may be rejected.
 fn stratum(
     options: &PriorityOptions,
     total: u64,

@@ -28,12 +28,12 @@ use crate::table::TableOptions;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Selector {
-    /// Uniform over all transitions, with replacement.
+    /// Draws uniformly over all transitions, with replacement.
     #[default]
     Uniform,
-    /// In proportion to priorities, with replacement.
+    /// Draws in proportion to priorities, with replacement.
     Priority(PriorityOptions),
-    /// The `B` transitions of largest priority, largest first. Of equal ones the order is fixed and
+    /// The `B` transitions of largest priority, largest first. The order of equal ones is fixed and
     /// has no meaning. O(rows) a batch where priorities are alike, far less where few stand out.
     /// Exponent, eps and name of the table count, not the importance weights.
     MaxPriority(PriorityOptions),
@@ -45,19 +45,19 @@ pub enum Selector {
     Fifo,
     /// The `B` newest transitions, newest first. Lanes take turns.
     Lifo,
-    /// With replacement, in proportion to `0.5 ^ (age / half_life)`, where `age` counts the newer
-    /// rows of the same lane.
+    /// Draws with replacement, in proportion to `0.5 ^ (age / half_life)`, where `age` counts the
+    /// newer rows of the same lane.
     Recency {
         /// Rows over which the weight halves, above 0.
         half_life: f64,
     },
-    /// With replacement: a lane in proportion to its weight, among lanes with transitions, then a
-    /// transition of it uniformly. One weight for each lane, from 0 up, one of them above 0.
+    /// Draws with replacement: a lane in proportion to its weight, among lanes with transitions,
+    /// then a transition of it uniformly. One weight for each lane, from 0 up, one of them above 0.
     LaneWeights(Vec<f64>),
-    /// With replacement: every lane with transitions in turn, from batch to batch, then a
+    /// Draws with replacement: every lane with transitions in turn, from batch to batch, then a
     /// transition of it uniformly.
     LaneStrata,
-    /// Without replacement: each row goes to one of all samplers that name the table.
+    /// Draws without replacement: each row goes to one of all samplers that name the table.
     Table(TableOptions),
 }
 

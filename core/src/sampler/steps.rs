@@ -18,7 +18,7 @@ pub struct WindowSteps<T> {
 }
 
 impl Batch {
-    /// Returns rewards, ends and masks of the windows of this batch, of a column `reward` of one
+    /// Returns rewards, ends and masks of the windows of this batch. The column `reward` has one
     /// `T` a row. All of `reward`, `terminated` and `truncated` need the longest window.
     pub fn window_steps<T: Real>(&self) -> Result<WindowSteps<T>, BatchError> {
         let rewards = self.joined::<T>("reward")?;

@@ -17,7 +17,7 @@ use crate::ring::Ring;
 /// Longest wait for the lock of a table, which is held for microseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A table of claims, for looking at it. Samplers with [`Selector::Table`](crate::Selector::Table)
+/// A table of claims, to be inspected. Samplers with [`Selector::Table`](crate::Selector::Table)
 /// draw from it.
 #[derive(Debug)]
 pub struct Table {
@@ -71,7 +71,7 @@ impl Claims {
         })
     }
 
-    /// Returns the number of the pass that rows were last claimed of.
+    /// Returns the number of the pass from which rows were last claimed.
     pub(crate) fn pass(&self) -> Option<u64> {
         self.pass
     }
@@ -110,7 +110,7 @@ impl Claims {
         }
     }
 
-    /// Copies the pass that goes on, if it is another one. Returns `true` if it was.
+    /// Copies the current pass, unless it was copied before. Returns whether it copied one.
     fn follow(&mut self) -> bool {
         if self.pass == Some(self.table.position().0) {
             return false;

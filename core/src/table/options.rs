@@ -59,8 +59,8 @@ impl TableOptions {
         Self { name: name.to_owned(), settings }
     }
 
-    /// Sets how often each transition is drawn at most: so many passes are made over the new ones,
-    /// before those that were published meanwhile follow.
+    /// Sets the maximum draws of each transition. Samplers make `times` passes over the new
+    /// transitions before they take later ones.
     #[must_use]
     pub fn max_times_sampled(mut self, times: u32) -> Self {
         self.settings.times = times;

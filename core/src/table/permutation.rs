@@ -80,7 +80,8 @@ mod tests {
     }
 
     /// Each number is equally often at each position, and pairs at neighbouring positions are
-    /// equally frequent. Statistics below p = 1e-4; those of rotations, which only shift, are not.
+    /// equally frequent. Their statistics are below the limits for p = 1e-4. Those of rotations,
+    /// which only shift, exceed them.
     #[test]
     fn positions_and_neighbours_are_uniform() {
         const SEEDS: u64 = 20_000;

@@ -337,7 +337,7 @@ pub(in crate::sampler) mod tests {
         append(0..slots);
         let options = SamplerOptions::seeded(5).boundary(Boundary::Mask);
         let mut sampler = ring.sampler(options).unwrap();
-        // Once around and a half: every slot holds a later row than the one that was drawn.
+        // One and a half laps: every slot holds a later row than the one that was drawn.
         BEFORE_THE_COPY.set(Some(Box::new(move || append(slots..2 * slots + slots / 2))));
         let batch = sampler.sample(64).unwrap();
         assert!(BEFORE_THE_COPY.take().is_none(), "no item was regular");

@@ -306,7 +306,8 @@ impl Sampler {
         Ok(Inspection::Found)
     }
 
-    /// Returns whether the boundary accepts this window, and the stride its place if it was drawn.
+    /// Returns whether the boundary accepts this window, and for a draw whether the stride allows
+    /// its transition.
     fn suits(&self, request: BatchRequest<'_>, window: Window, headers: RowHeaders<'_>) -> bool {
         let drawn = matches!(request, BatchRequest::Draws(_));
         let step = headers.step(window.seq).map_or(0, u64::from);

@@ -31,7 +31,7 @@ pub(crate) enum MissingRows {
     Blank,
 }
 
-/// Why a batch is not finished.
+/// Reason why a batch is not finished.
 pub(super) enum Stopped {
     /// Lanes were relocated: the batch is gathered again.
     Moved,

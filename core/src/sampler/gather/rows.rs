@@ -42,7 +42,7 @@ impl Ring {
         targets: &mut [GatherTarget<'_>],
     ) -> Result<u64, ReadError> {
         let wanted = rows.iter().map(|(_, seq)| *seq).min().unwrap_or(u64::MAX);
-        // A lane that was relocated still has its rows, in other memory.
+        // Rows of a relocated lane look overwritten in the old memory: retry in the new one.
         let gone = |done: &Result<u64, ReadError>| matches!(done, Ok(whole) if *whole > wanted);
         self.unless_relocated(|| self.gather_rows_once(lane, rows, targets), gone)
     }

@@ -1,5 +1,5 @@
-//! How far ahead a gather prefetches: one micro-batch, at once or between the copies of the one
-//! before, by how long its copies are.
+//! Prefetch distance of a gather: one micro-batch. The length of its copies decides whether
+//! prefetches are eager or interleaved with copies.
 
 use super::segments::Segments;
 
@@ -13,12 +13,12 @@ pub(super) const QUICK: usize = 64;
 /// Bytes from which on prefetches are issued between the cache lines of a copy and not before it.
 pub(super) const LONG: usize = 1 << 10;
 
-/// When the rows of a micro-batch are prefetched.
+/// Time at which the rows of a micro-batch are prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrefetchPolicy {
-    /// Item by item, as they are selected.
+    /// Prefetches item by item, as items are selected.
     Eager,
-    /// Between the copies of the micro-batch before.
+    /// Prefetches between the copies of the micro-batch before.
     Interleaved,
 }
 

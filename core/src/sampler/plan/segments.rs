@@ -96,8 +96,8 @@ impl Segments {
         self.list.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
-    /// Returns the range, of `lines` cache lines of another item, that is prefetched while a slice
-    /// is copied; `None` for a quick copy.
+    /// Returns which of another item's `lines` cache lines are prefetched while `slice` is copied.
+    /// Returns `None` for a quick copy.
     #[inline]
     pub(crate) fn lines_meanwhile(
         &self,

@@ -41,7 +41,7 @@ impl ClaimedRows {
         &self.selector
     }
 
-    /// Keeps the rows of so many batches, for [`rewind`](Self::rewind).
+    /// Keeps the rows of up to `batches` batches, for [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
         self.kept = batches;
         self.ahead.truncate(batches);
@@ -85,7 +85,8 @@ impl ClaimedRows {
                     passes = None;
                 }
             } else if !self.claim(missing, &candidates)? {
-                // Writers wait for nothing here, so a table that renews its rows has none at all.
+                // A table of renewed passes does not wait for writers: without candidates there is
+                // nothing to draw.
                 if self.is_renewed() {
                     return Ok(false);
                 }

@@ -100,7 +100,8 @@ impl ExtremeRows {
                 let (lane, seq) = view.row_of(leaf);
                 (lane as usize, seq)
             };
-            // A leaf that is not 0 means a transition, so only windows are left to check.
+            // A nonzero leaf is a row at which a transition starts. It must still be readable, and
+            // its windows must fit.
             let leaves = view.extremes(*extreme, want, |leaf| {
                 let row @ (lane, seq) = row_of(leaf);
                 let readable = eligibility.ranges().get(lane).is_some_and(|range| {

@@ -101,7 +101,7 @@ impl RowSelection {
         }
     }
 
-    /// Keeps what was drawn for so many batches, for [`rewind`](Self::rewind).
+    /// Keeps the draws of up to `batches` batches, for [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
         if let Self::Claimed(of) = self {
             of.keep(batches);
@@ -134,7 +134,8 @@ impl RowSelection {
         }
     }
 
-    /// Returns the row that an attempt offers for an item, or `None` if the next attempt has to.
+    /// Returns the candidate row of an item in an attempt. Returns `None` if the attempt found no
+    /// row.
     pub(super) fn candidate(
         &mut self,
         rng: &CounterRng,

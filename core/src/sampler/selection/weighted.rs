@@ -9,8 +9,8 @@ use crate::sampler::selector::Selector;
 
 /// Bits of the uniform numbers.
 const BITS: u32 = 53;
-/// Set in the attempt of the number that chooses a lane, which is thus independent of the one that
-/// chooses a row.
+/// Bit set in the attempt of the random number that chooses a lane, which makes it independent of
+/// the one that chooses a row.
 const OF_LANE: u32 = 1 << 31;
 
 /// Rows of a batch that are drawn by the weight of their lane or their age.
@@ -31,7 +31,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Returns a number from 0 up to, and without, 1.
+    /// Returns a uniform number in `0..1`.
     #[expect(clippy::cast_precision_loss, reason = "53 bits")]
     fn unit(self, kind: u32) -> f64 {
         let below = self.rng.below(1 << BITS, self.batch, self.item, self.attempt | kind);
@@ -39,7 +39,7 @@ impl Place<'_> {
         below.unwrap_or(0) as f64 / (1_u64 << BITS) as f64
     }
 
-    /// Returns a number below `bound`, or `None` if the next attempt has to draw it.
+    /// Returns a uniform number below `bound`, or `None` if this attempt is rejected.
     fn below(self, bound: u64) -> Option<u64> {
         self.rng.below(bound, self.batch, self.item, self.attempt).filter(|_| bound > 0)
     }
