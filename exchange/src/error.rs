@@ -7,7 +7,7 @@ use backcast_core::{DType, ReadError, RestoreError, SchemaError};
 use backcast_files::BadDescription;
 use thiserror::Error;
 
-/// Why an export failed.
+/// Error of an export.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -139,7 +139,7 @@ impl ExportError {
     }
 }
 
-/// Why writing a file ended: the file system, or everything else.
+/// Error of writing a file: of the file system, or of any other part of the export.
 #[derive(Debug)]
 pub(crate) enum WriteFailure {
     Io(io::Error),
@@ -158,7 +158,7 @@ impl From<ExportError> for WriteFailure {
     }
 }
 
-/// Why an import failed.
+/// Error of an import.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -271,7 +271,7 @@ pub enum ImportError {
         /// Rows that the file needs, with all lanes as long as its longest one.
         rows: u64,
     },
-    /// The ring could not be made.
+    /// Error of creating the ring.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// The caller asked to stop.

@@ -187,7 +187,7 @@ fn lock(to: &Path, folder: &Path) -> Result<StagingLock, ExportError> {
     Err(ExportError::Busy { path: to.to_owned() })
 }
 
-/// Why a staging folder cannot be locked.
+/// Error of locking a staging folder.
 enum NotLocked {
     /// Another process or thread has locked it.
     Busy,
@@ -299,8 +299,8 @@ fn remove_staging(staging: &Path, to: &Path) -> bool {
     true
 }
 
-/// Refuses to replace a file or folder that an export of this format cannot have written. A link is
-/// replaced as a link.
+/// Refuses to replace a file or folder that an export of this format cannot have written. A
+/// symbolic link is replaced itself; its target is left alone.
 fn check_replaceable(to: &Path, format: Format) -> Result<(), ExportError> {
     let Ok(found) = to.symlink_metadata() else { return Ok(()) };
     let refused = |why: String| Err(ExportError::NotReplaced { path: to.to_owned(), why });

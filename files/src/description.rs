@@ -6,8 +6,8 @@ use backcast_core::{Capacity, Column, LanePolicy, Ring, RingOptions, Role, Schem
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A ring without its rows. A file's description is not trusted until [`schema`](Self::schema) and
-/// [`options`](Self::options) have checked it.
+/// Description of a ring, without its rows. A file's description is not trusted until
+/// [`schema`](Self::schema) and [`options`](Self::options) have checked it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingDescription {

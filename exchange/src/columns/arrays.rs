@@ -105,7 +105,7 @@ fn numbers<T: ArrowPrimitiveType<Native: Pod>>(bytes: &[u8]) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(numbers.into(), None))
 }
 
-/// Why an array does not fit a column.
+/// Mismatch between an array and a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ArrayMismatch {
     /// The elements have another type.
@@ -183,7 +183,7 @@ fn elements_of(array: &dyn Array, items: usize) -> Result<ArrayRef, ArrayMismatc
                 same_lengths(offsets.windows(2).map(|pair| pair[1] - pair[0]), items)?;
                 list.values().slice(from, to - from)
             }
-            // A single leaf is read inside its enclosing structs.
+            // The Parquet reader returns a single leaf wrapped in its enclosing structs.
             DataType::Struct(fields) if fields.len() == 1 && array.null_count() == 0 => {
                 Arc::clone(array.as_struct().column(0))
             }

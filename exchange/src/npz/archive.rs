@@ -17,7 +17,7 @@ const MAX_RATIO: u64 = 1000;
 /// Unpacked bytes that a file of any size may have.
 const SMALL_BYTES: u64 = 256 << 20;
 
-/// Names of other programs for the same arrays.
+/// Ring columns, each with the names that other libraries give the same array.
 const NAMES: [(&str, &[&str]); 6] = [
     ("obs", &["observations", "observation", "states"]),
     ("action", &["actions"]),

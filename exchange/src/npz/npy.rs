@@ -7,7 +7,7 @@ use backcast_core::DType;
 /// Maximum bytes of a header.
 const MAX_HEADER: usize = 1 << 16;
 
-/// Why an array cannot be read.
+/// Error of reading an array.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NpyError {
     /// The data is cut or not an array.
