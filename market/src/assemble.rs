@@ -276,7 +276,8 @@ impl PanelData {
     /// Keeps the panel in this process.
     ///
     /// # Panics
-    /// Without enough memory; [`try_into_heap`](Self::try_into_heap) returns an error instead.
+    /// If there is too little memory; [`try_into_heap`](Self::try_into_heap) returns an error
+    /// instead.
     #[must_use]
     pub fn into_heap(self) -> Panel {
         self.try_into_heap().expect("memory for the panel")

@@ -75,12 +75,12 @@ impl PanelShape {
     }
 }
 
-/// Returns whether `day` is marked in one ticker's words.
+/// Returns whether a ticker is listed on `day`; `words` are its listed bits.
 pub(crate) fn is_listed(words: &[AtomicU64], day: usize) -> bool {
     words[day / WORD_BITS].load(Relaxed) >> (day % WORD_BITS) & 1 == 1
 }
 
-/// Copies the marks of `days` from one ticker's words.
+/// Copies the listed bits of `days` from one ticker's words.
 pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bool]) {
     let mut bits = 0;
     for (index, (day, mark)) in days.zip(out).enumerate() {
@@ -92,7 +92,8 @@ pub(crate) fn copy_listed(words: &[AtomicU64], days: Range<usize>, out: &mut [bo
     }
 }
 
-/// Copies the marks of `out.len()` days from `first` on as numbers: 1 for a row, 0 for none.
+/// Copies the listed bits of `out.len()` days from `first` on as numbers: 1 if the day has a row,
+/// else 0.
 pub(crate) fn copy_listed_bits(words: &[AtomicU64], first: usize, out: &mut [i32]) {
     for (at, part) in out.chunks_mut(WORD_BITS).enumerate() {
         let bits = listed_bits(words, first + at * WORD_BITS, part.len());
@@ -102,8 +103,8 @@ pub(crate) fn copy_listed_bits(words: &[AtomicU64], first: usize, out: &mut [i32
     }
 }
 
-/// Returns whether `days` days from `first` on are all marked. Usually they are, so whole words are
-/// compared.
+/// Returns whether the ticker is listed on all `days` days from `first` on. Usually they are, so
+/// whole words are compared.
 #[inline]
 pub(crate) fn are_listed(words: &[AtomicU64], first: usize, days: usize) -> bool {
     (0..days).step_by(WORD_BITS).all(|at| {
@@ -112,8 +113,8 @@ pub(crate) fn are_listed(words: &[AtomicU64], first: usize, days: usize) -> bool
     })
 }
 
-/// Returns the marks of `days` days from `day` on, at most 64, in the low bits. Higher bits are
-/// unspecified.
+/// Returns the listed bits of `days` days from `day` on, at most 64, in the low bits. Higher bits
+/// are unspecified.
 #[inline]
 fn listed_bits(words: &[AtomicU64], day: usize, days: usize) -> u64 {
     let (word, shift) = (day / WORD_BITS, day % WORD_BITS);
@@ -124,7 +125,7 @@ fn listed_bits(words: &[AtomicU64], day: usize, days: usize) -> u64 {
     bits
 }
 
-/// Returns the longest run of marked days; the first one, if several are equally long.
+/// Returns the longest run of listed days; the first one, if several are equally long.
 pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
     let (mut longest, mut run, mut day) = (0..0, 0..0, 0);
     while day < days {
@@ -135,7 +136,7 @@ pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
             day += (bits.trailing_zeros() as usize).min(count);
             continue;
         }
-        // Marked days that begin where the run ends extend it.
+        // Listed days that begin where the run ends extend it.
         run = if run.end == day { run.start } else { day }..day + marked;
         day = run.end;
         if run.len() > longest.len() {
@@ -145,7 +146,7 @@ pub(crate) fn longest_run(words: &[AtomicU64], days: usize) -> Range<usize> {
     longest
 }
 
-/// Marks `day` in one ticker's words.
+/// Sets the listed bit of `day` in one ticker's words.
 pub(crate) fn mark_listed(words: &mut [u64], day: usize) {
     words[day / WORD_BITS] |= 1 << (day % WORD_BITS);
 }
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_longest_run_is_that_of_a_day_by_day_count() {
-        // Days without a mark, which lie at, before and after the ends of words.
+        // Days without a row, which lie at, before and after the ends of words.
         let gaps =
             [&[][..], &[0], &[63, 64], &[64], &[65, 130], &[1, 63, 127], &[128, 191], &[191]];
         for (days, gaps) in (0..=192).flat_map(|days| gaps.map(|gaps| (days, gaps))) {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::load_error::PanelLoadError;
 
-/// Why loading, sharing or attaching a panel failed.
+/// Error of loading, sharing or attaching a panel.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PanelError {
@@ -55,12 +55,12 @@ pub enum PanelError {
         /// Problem.
         problem: String,
     },
-    /// The segment layer failed.
+    /// Error of the panel's segment.
     #[error(transparent)]
     Segment(#[from] SegmentError),
 }
 
-/// Why windows of a panel were refused. Nothing was written.
+/// Error of refused windows of a panel. Nothing was written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowError {

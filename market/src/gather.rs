@@ -317,7 +317,7 @@ impl<'a> WindowSource<'a> {
         self.shape.row(window.ticker as usize, day) * size_of::<f32>()
     }
 
-    /// Returns the marks of a window's ticker.
+    /// Returns the listed bits of a window's ticker.
     #[inline]
     fn marks_of(&self, window: CellWindow) -> &'a [AtomicU64] {
         &self.marks[window.ticker as usize * self.shape.listed_stride()..]

@@ -25,7 +25,7 @@ impl Display for RowPlace {
     }
 }
 
-/// Why a panel cannot hold the number of a cell.
+/// Reason why a panel cannot hold the number of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NumberProblem {
@@ -165,7 +165,7 @@ impl FileFormat {
     }
 }
 
-/// Why a file cannot be loaded as a panel. Nothing was created.
+/// Error of loading a file as a panel. Nothing was created.
 ///
 /// Columns carry the file's names. See [`RowPlace`] for how rows are counted.
 #[derive(Debug, Error)]
@@ -500,7 +500,7 @@ pub enum PanelLoadError {
         columns: usize,
         /// Rows in the data.
         rows: usize,
-        /// Maximum number of values of a panel with so many rows, or that memory allows.
+        /// Maximum number of values of a panel with `rows` rows, or that memory allows.
         limit: u64,
     },
 }

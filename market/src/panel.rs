@@ -270,7 +270,7 @@ impl Panel {
         self.0.words(self.0.shape.singles_offset(), self.0.shape.single_words())
     }
 
-    /// Returns the row bits of one ticker.
+    /// Returns the listed bits of one ticker.
     pub(crate) fn marks(&self, ticker: usize) -> &[AtomicU64] {
         self.0.marks(ticker)
     }
@@ -281,14 +281,14 @@ impl Panel {
         &self.0.unbroken
     }
 
-    /// Returns the row bits of all tickers, [`PanelShape::listed_stride`] words each.
+    /// Returns the listed bits of all tickers, [`PanelShape::listed_stride`] words each.
     pub(crate) fn all_marks(&self) -> &[AtomicU64] {
         self.0.words(self.0.shape.listed_offset(), self.0.shape.listed_words())
     }
 }
 
 impl PanelInner {
-    /// Returns the row bits of one ticker.
+    /// Returns the listed bits of one ticker.
     fn marks(&self, ticker: usize) -> &[AtomicU64] {
         let stride = self.shape.listed_stride();
         self.words(self.shape.listed_offset() + ticker * stride * 8, stride)

@@ -22,7 +22,7 @@ pub enum UnknownTicker {
     Unk,
 }
 
-/// Why encoding or decoding failed. Except for [`Full`](Self::Full), the vocabulary is unchanged.
+/// Error of encoding or decoding. Except for [`Full`](Self::Full), the vocabulary is unchanged.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenError {

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// Maximum bytes of a file that are read.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Why saving or loading a tokenizer failed. File and tokenizer are unchanged.
+/// Error of saving or loading a tokenizer. File and tokenizer are unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenFileError {

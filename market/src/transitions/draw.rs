@@ -29,7 +29,7 @@ impl DrawStream {
         Self::resumed(seed, 0)
     }
 
-    /// Returns the stream of a seed after some batches.
+    /// Returns the stream of a seed after `batches` batches.
     pub(crate) fn resumed(seed: u64, batches: u64) -> Self {
         Self { seed, batches, rng: CounterRng::seeded(seed) }
     }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::error::{PanelError, WindowError};
 
-/// Why a call on a ring of transitions failed. Nothing was added, removed or drawn.
+/// Error of a call on a ring of transitions. Nothing was added, removed or drawn.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TransitionError {
@@ -237,10 +237,10 @@ pub enum TransitionError {
         /// This buffer's value.
         expected: String,
     },
-    /// The ring failed.
+    /// Error of the ring.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// No lane to add to.
+    /// Error of claiming a lane.
     #[error(transparent)]
     Writer(#[from] WriterError),
     /// The ring refused to append.

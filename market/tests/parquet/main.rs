@@ -75,7 +75,7 @@ fn load(columns: Columns) -> Result<Panel, PanelError> {
     load_with(columns, &PanelOptions::default())
 }
 
-/// Why it is no panel, and the whole message.
+/// Reason why it is no panel, and the whole message.
 fn refusal(columns: Columns, options: &PanelOptions) -> (PanelLoadError, String) {
     match load_with(columns, options) {
         Err(error) => {
