@@ -24,7 +24,7 @@ pub enum StreamRole {
     Analyst = 6,
     /// Draws of one user agent.
     User = 7,
-    /// Free for programs built on the crate.
+    /// Draws of programs built on the crate.
     Other = 8,
     /// Order in which the requests of slots arrive in one tick.
     SlotTurn = 9,

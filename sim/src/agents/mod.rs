@@ -184,7 +184,7 @@ impl Agents {
     }
 }
 
-/// Shortens a mean wait by the market's arousal.
+/// Divides a mean wait by the market's arousal. The result is at least one tick.
 #[inline]
 fn paced(wait: f64, tape: &Tape) -> f64 {
     (wait / tape.arousal).max(1.0)

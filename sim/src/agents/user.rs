@@ -25,7 +25,7 @@ impl<T: Agent + Clone + 'static> CloneAgent for T {
 /// A user agent acts in the ticks that it has chosen, after the orders of slots and before the
 /// background agents. User agents act in the order in which they were added.
 pub trait Agent: CloneAgent + std::fmt::Debug + Send + Sync {
-    /// Returns to the state before the first tick.
+    /// Resets the agent to its state before the first tick.
     fn reset(&mut self);
 
     /// Acts, and returns the ticks until the next call; 0 counts as 1.

@@ -1,8 +1,8 @@
 //! Limit order book of one symbol: price-time priority over a window of levels.
 //!
-//! A level is an entry of a fixed array; its price is `base + index`. Two bitmaps mark the occupied
-//! levels of each side, so that the best price is found without a scan. Orders live in a slab and
-//! are linked into their level oldest first. Nothing is allocated after [`Book::new`].
+//! A level is an entry of a fixed array; its price is `base + index`. A bitmap per side marks the
+//! occupied levels, so that the best price is found without a scan. Orders live in a slab and are
+//! linked into their level oldest first. Nothing is allocated after [`Book::new`].
 
 pub(crate) mod auction;
 mod bitmap;
@@ -12,7 +12,7 @@ use bitmap::Bitmap;
 /// Highest lower end of a window, in ticks: price times shares times cash units fits an `i64`.
 pub(crate) const MAX_PRICE: i32 = 90_000_000;
 
-/// Marks the end of a chain of orders.
+/// Value that ends a chain of orders.
 const NIL: u16 = u16::MAX;
 
 /// Side of an order.
@@ -54,7 +54,7 @@ pub enum OrderKind {
     Limit,
     /// Is dropped: a marketable limit order, immediate or cancel.
     Marketable,
-    /// Rests; the whole order is refused if any part would trade at once.
+    /// Rests; the whole order is refused if any part would trade on arrival.
     PostOnly,
 }
 
@@ -142,7 +142,7 @@ pub struct BookFill {
     pub maker_left: i32,
 }
 
-/// Why an order left the book without a trade.
+/// Reason why an order left the book without a trade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Removal {
     /// Its owner cancelled it.
@@ -174,10 +174,10 @@ pub struct BookOutcome {
     pub id: u32,
 }
 
-/// Why the book refused a new order. Nothing has changed.
+/// Reason for the refusal of a new order. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BookReject {
-    /// A post-only order would have traded at once.
+    /// A post-only order would have traded on arrival.
     WouldTrade,
     /// The price is outside the window of levels.
     OutOfWindow,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why no market can be built from a configuration. Nothing has run.
+/// Error of building a market from a configuration. Nothing has run.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {

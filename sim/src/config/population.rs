@@ -77,7 +77,7 @@ pub struct MakerConfig {
     pub flow_shift: f64,
     /// Distance between the levels of a quote.
     pub level_step: f64,
-    /// Shares at the first level. Each further level has half of it more.
+    /// Shares at the first level. Each further level adds half of `size`.
     pub size: f64,
 }
 

@@ -25,9 +25,9 @@ pub const DECAY_FROM: f64 = 0.05;
 /// Half the difference of log mid-prices between a buying and a selling clone, at two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// At the end of the parent order.
+    /// Value at the end of the parent order.
     pub at_end: f64,
-    /// [`DECAY_SPANS`] durations after the end; NaN if not measured.
+    /// Value [`DECAY_SPANS`] durations after the end; NaN if not measured.
     pub later: f64,
 }
 

@@ -53,7 +53,7 @@ pub struct Feature {
     pub missing: f32,
 }
 
-/// Why a market cannot be observed.
+/// Error of observing a market.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObserveError {

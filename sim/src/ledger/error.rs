@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why an order was refused. Nothing has changed.
+/// Reason for the refusal of an order. Nothing has changed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OrderReject {
@@ -67,7 +67,7 @@ pub enum OrderReject {
         /// Maximum number of open orders.
         limit: u32,
     },
-    /// A post-only order would have traded at once.
+    /// A post-only order would have traded on arrival.
     #[error("a post-only order at {price} ticks would trade at once; quote further away")]
     WouldTrade {
         /// Price in ticks.

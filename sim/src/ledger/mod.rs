@@ -368,7 +368,7 @@ impl Ledger {
         self.shift(trade.maker, symbol, |holding| holding.position -= sign * trade.quantity);
     }
 
-    /// Enters an order that now rests in the book.
+    /// Adds an order that rests in the book now to the account.
     #[inline]
     pub(crate) fn opened(&mut self, account: u16, symbol: u16, resting: Resting) {
         self.accounts[usize::from(account)].reserved += self.reserve(resting, resting.quantity);

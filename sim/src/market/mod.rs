@@ -29,10 +29,10 @@ struct User {
 /// A simulated market.
 ///
 /// One tick stands for one second. In a tick, in this order: news and fundamentals move; requests
-/// from slots arrive, slot by slot in an order drawn anew for every tick; user agents act; due
-/// background agents act, in a random order; borrowing is charged; the tape closes the tick.
-/// Everything after [`Market::new`] is free of allocation, unless a user agent allocates or a log
-/// of the book grows.
+/// from slots arrive, slot by slot in an order drawn anew for every tick; user agents act; then,
+/// symbol by symbol: due background agents act, in a random order; the tape closes the tick;
+/// borrowing is charged, every [`BORROW_INTERVAL`] ticks. Everything after [`Market::new`] is free
+/// of allocation, unless a user agent allocates or a log of the book grows.
 #[derive(Debug)]
 pub struct Market {
     config: Arc<MarketConfig>,
@@ -253,8 +253,8 @@ impl Market {
     /// Returns the request's number, which its [`SlotReport`] carries.
     ///
     /// # Errors
-    /// [`OrderReject`] for what is wrong at once: an unknown slot or symbol, a quantity out of
-    /// range, a full queue. Limits that depend on the state are checked on arrival.
+    /// [`OrderReject`] for an unknown slot or symbol, a price below 1, a quantity out of range, or
+    /// a full queue. Limits that depend on the state are checked on arrival.
     pub fn send(
         &mut self,
         slot: usize,

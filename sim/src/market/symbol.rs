@@ -121,7 +121,7 @@ impl SymbolModel {
         }
     }
 
-    /// Enters the closed tick of `tape` into the candles, and advances the analyst's error.
+    /// Adds the closed tick of `tape` to the candles, and advances the analyst's error.
     #[inline]
     pub(super) fn end_tick(&mut self, config: &MarketConfig, tape: &Tape) {
         let Tape { high, low, last_price, volume, .. } = *tape;

@@ -21,7 +21,7 @@ pub enum SlotRequest {
     Submit {
         /// Side.
         side: Side,
-        /// Behaviour of the part that does not trade at once.
+        /// Behaviour of the part that does not trade on arrival.
         kind: OrderKind,
         /// Worst acceptable price in ticks. A marketable order may name `i32::MAX` or 1.
         price: i32,
@@ -173,7 +173,7 @@ impl Slot {
         self.sent = 0;
     }
 
-    /// Enters a fill. `position` is the position before it.
+    /// Records a fill. `position` is the position before it.
     pub(crate) fn filled(&mut self, fill: SlotFill, position: i32) {
         let basis = &mut self.bases[usize::from(fill.symbol)];
         let notional = |shares: i64| i64::from(fill.price) * shares * CASH_PER_TICK;
