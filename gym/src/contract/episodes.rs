@@ -141,7 +141,7 @@ impl Episodes {
         self.ended[env] = false;
     }
 
-    /// Enters the outcome of a step of `env`. Calls `metrics` if the episode ended.
+    /// Records the outcome of a step of `env`. Calls `metrics` if the episode ended.
     #[inline]
     pub(crate) fn enter(
         &mut self,

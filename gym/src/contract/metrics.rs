@@ -55,7 +55,7 @@ impl EpisodeSums {
         Self { steps_a_year, first: value, last: value, peak: value, ..Self::default() }
     }
 
-    /// Enters one step that ends at `value`.
+    /// Adds one step that ends at `value` to the sums.
     pub(crate) fn arrive(&mut self, value: f64) {
         let gain = if self.last > 0.0 { value / self.last - 1.0 } else { 0.0 };
         self.returns += gain;

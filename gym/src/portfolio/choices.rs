@@ -8,10 +8,10 @@ choice!(
         /// The close. Also written `deterministic`, as in `fast_finrl`.
         #[default]
         Default = "default" or "deterministic",
-        /// Drawn uniformly from low to high.
+        /// A price drawn uniformly from low to high.
         Uniform = "uniform",
-        /// Drawn to the trader's disadvantage. A sale lies between the low and the lesser of open
-        /// and close; a purchase between the greater of the two and the high.
+        /// A price drawn to the trader's disadvantage. A sale lies between the low and the lesser
+        /// of open and close; a purchase between the greater of the two and the high.
         AdvUniform = "adv_uniform",
     }
 );

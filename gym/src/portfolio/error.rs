@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::contract::EpisodeError;
 
-/// Building, resetting or stepping a portfolio environment failed.
+/// Error of building, resetting or stepping a portfolio environment.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum PortfolioError {

@@ -42,7 +42,7 @@ impl OwnPrices {
         }
     }
 
-    /// Enters the prices of a portfolio's day; tickers without a row keep their close.
+    /// Stores the prices of a portfolio's day; tickers without a row keep their close.
     pub(crate) fn enter(&mut self, today: Prices<'_>, mine: Range<usize>) {
         self.opens[mine.clone()].copy_from_slice(today.open);
         let prices = today.closes.iter().zip(today.open);

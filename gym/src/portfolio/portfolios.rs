@@ -327,7 +327,7 @@ impl Portfolios {
             cash + if setup.rules.valued_at_close { at_close } else { at_open };
     }
 
-    /// Enters the day into the record of the episode.
+    /// Appends the day to the record of the episode.
     fn log(&mut self, sub: &SubEnv<'_>) {
         let (env, tickers) = (sub.env, sub.tickers.len());
         if let Some(record) = self.records.get_mut(env) {

@@ -88,7 +88,7 @@ impl EpisodeHistory {
     }
 
     pub(crate) fn enter_fills(&mut self, fills: &[PortfolioFill]) {
-        // `arrive` has entered the day after the step already.
+        // `arrive` has already added the day after the step.
         let step = u32::try_from(self.steps().saturating_sub(1)).unwrap_or(u32::MAX);
         self.fills.extend(fills.iter().map(|&fill| (step, fill)));
     }

@@ -9,7 +9,7 @@ impl PortfolioAccount<'_> {
     /// waits for the next row.
     ///
     /// `before`: shares held before today's orders, if the checked price may be older than the
-    /// orders. Holdings that have grown since are left out; empty leaves out none.
+    /// orders. Holdings that have grown since are left out; an empty slice leaves out none.
     pub(crate) fn stop_losses(&mut self, open: &[f64], before: &[i32]) {
         let rules = self.today.rules;
         for (ticker, &open) in open.iter().enumerate() {

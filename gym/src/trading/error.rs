@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::actions::ActionScheme;
 use crate::contract::EpisodeError;
 
-/// Building, resetting or stepping a trading environment failed.
+/// Error of building, resetting or stepping a trading environment.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TradingError {
@@ -56,21 +56,21 @@ pub enum TradingError {
         /// Order limit of the account.
         limit: i32,
     },
-    /// More requests on their way at once than a slot holds.
+    /// More requests in flight than a slot holds.
     #[error(
         "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at \
          once, but \
          a slot holds {limit}; lower `latency_ticks` or raise `frame_skip`"
     )]
     TooManyInFlight {
-        /// Requests on their way at most.
+        /// Maximum requests in flight.
         requests: u64,
         /// Requests that a slot holds.
         limit: u64,
         /// Latency in ticks.
         latency_ticks: u32,
     },
-    /// A number that the action scheme does not have.
+    /// A number outside the range of the action scheme.
     #[error(
         "the action of environment {env} is {value}, but must be {} from {low} to {high} for \
          \"{scheme}\"",

@@ -283,7 +283,8 @@ impl ExternalAgent {
         let request = SlotRequest::Submit { side, kind, price, quantity };
         match market.send(self.slot, symbol, request) {
             Ok(_) => sent.requests += 1,
-            // The checks of the configuration leave no reason; counted so that none is hidden.
+            // The checks of the configuration rule out every refusal. It is counted all the same,
+            // so that none is hidden.
             Err(_) => sent.masked += 1,
         }
     }

@@ -18,10 +18,10 @@ use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_le
 
 /// `K` agents that trade with each other and with the background agents of one market.
 ///
-/// All agents decide at once, as in the parallel API of `PettingZoo`. Their requests arrive in the
-/// next tick, or `latency_ticks` later, before the background agents: agent by agent, in an order
-/// that is drawn anew for every tick. It depends on the episode seed, the tick and the agents'
-/// numbers alone, so none has an advantage, and another agent does not change who of two is
+/// All agents decide simultaneously, as in the parallel API of `PettingZoo`. Their requests arrive
+/// in the next tick, or `latency_ticks` later, before the background agents: agent by agent, in an
+/// order that is drawn anew for every tick. It depends on the episode seed, the tick and the
+/// agents' numbers alone, so none has an advantage, and another agent does not change who of two is
 /// first.
 ///
 /// Each agent has an account, an action scheme, observations and rewards of its own. An agent that
@@ -107,8 +107,8 @@ impl MultiAgentTradingEnv {
     /// Takes one decision of every active agent and writes the observations of all, `[K, F]`.
     ///
     /// `actions`: the numbers of all agents, one agent after the other, those of an agent that was
-    /// terminated included; they are not read. [`action_range`](Self::action_range) tells which
-    /// are whose.
+    /// terminated included; they are not read. [`action_range`](Self::action_range) is the range of
+    /// one agent's numbers.
     ///
     /// # Errors
     /// [`TradingError`] before anything changes: a wrong length, a number outside the bounds of an

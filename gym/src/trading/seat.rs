@@ -16,9 +16,8 @@ const FILLS: usize = 64;
 /// Trading days of a year, for annualised metrics.
 const DAYS_A_YEAR: f64 = 252.0;
 
-/// The agent of one slot. The market is the caller's, who runs it between
-/// [`decide`](Self::decide) and [`arrive`](Self::arrive). After a termination the agent only
-/// [leaves](Self::leave).
+/// The agent of one slot. The caller owns the market and runs it between [`decide`](Self::decide)
+/// and [`arrive`](Self::arrive). After a termination the agent only [leaves](Self::leave).
 #[derive(Clone, Debug)]
 pub(super) struct AgentSeat {
     agent: ExternalAgent,
@@ -115,7 +114,7 @@ impl AgentSeat {
         }
     }
 
-    /// Enters the fills of the tick that the market has just run.
+    /// Adds the fills of the last tick to those of the step.
     #[inline]
     pub(super) fn watch(&mut self, market: &Market) {
         for fill in market.fills(self.agent.slot()).unwrap_or_default() {

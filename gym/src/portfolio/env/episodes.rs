@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 192 << 10;
 #[derive(Clone, Copy)]
 enum EpisodeStart {
     On(usize),
-    /// Drawn from the days after the first `n`.
+    /// A day drawn from those after the first `n`.
     Drawn(usize),
 }
 
