@@ -28,7 +28,7 @@ pub(crate) struct RowCopier<'a, 'c, 'p> {
     pub(crate) done: Progress,
 }
 
-/// Why a batch was not written.
+/// Reason why a batch was not written.
 enum NotWritten {
     Read(ReadError),
     Store(StoreError),

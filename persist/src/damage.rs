@@ -35,7 +35,7 @@ pub enum DamageKind {
     },
     /// A manifest is cut, changed or invalid.
     Manifest {
-        /// Why it is invalid.
+        /// Description of the problem.
         problem: String,
     },
     /// Rows have other sequence numbers.

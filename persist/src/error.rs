@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::damage::{Damage, DamageKind};
 
-/// Why a store cannot be used.
+/// Error of using a store.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -123,7 +123,7 @@ pub enum StoreError {
     NoPlace,
 }
 
-/// Why a ring was not saved. Earlier snapshots are unchanged.
+/// Error of saving a ring. Earlier snapshots are unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -169,10 +169,10 @@ pub enum SaveError {
         /// Error of the read.
         problem: String,
     },
-    /// A table of priorities could not be read.
+    /// Error of reading a table of priorities.
     #[error(transparent)]
     Table(#[from] PriorityError),
-    /// The rate limiter could not be read.
+    /// Error of reading the rate limiter.
     #[error(transparent)]
     Limiter(#[from] LimiterError),
     /// The state is too large for a manifest.
@@ -208,7 +208,7 @@ pub enum SaveError {
     Cancelled,
 }
 
-/// Why a snapshot was not loaded. No ring was made or replaced.
+/// Error of loading a snapshot. No ring was made or replaced.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -223,10 +223,10 @@ pub enum LoadError {
         /// Damage found.
         damage: Damage,
     },
-    /// The ring could not be made.
+    /// Error of creating the ring.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The ring could not be filled.
+    /// Error of filling the ring.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// The saved columns are not a valid schema.
@@ -246,7 +246,7 @@ pub enum LoadError {
     Cancelled,
 }
 
-/// Why a ring was not filled.
+/// Error of filling a ring.
 pub(crate) enum NotFilled {
     Damaged(Damage),
     Other(LoadError),

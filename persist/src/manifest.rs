@@ -26,7 +26,7 @@ pub(crate) struct Manifest {
     pub(crate) generation: u64,
     pub(crate) name: String,
     pub(crate) rings: Vec<SavedRing>,
-    /// Oldest first.
+    /// Snapshots, oldest first.
     pub(crate) snapshots: Vec<SavedSnapshot>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct SavedRing {
     pub(crate) lane_policy: String,
     pub(crate) lease_timeout_ms: u64,
     pub(crate) reader_slots: u32,
-    /// `None` if the ring is not followed.
+    /// State of the follower; `None` if the ring is not followed.
     pub(crate) follow: Option<Followed>,
     pub(crate) chunks: Vec<SavedChunk>,
 }

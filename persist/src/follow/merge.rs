@@ -20,7 +20,7 @@ const FILES: usize = 8;
 /// larger.
 const SMALLEST_BYTES: u64 = 4096;
 
-/// Why files were not merged. They are unchanged.
+/// Error of merging files. They are unchanged.
 #[derive(Debug)]
 pub(super) enum MergeError {
     Damaged,
