@@ -30,7 +30,7 @@ struct Written {
     path: PathBuf,
 }
 
-/// Why pages are not written.
+/// Error of writing pages.
 #[derive(Debug, Error)]
 enum ManError {
     #[error(

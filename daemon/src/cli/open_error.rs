@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::outcome::{Exit, Fails};
 
-/// Why an object cannot be opened.
+/// Error of opening an object.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
     #[error("`{name}` was replaced while it was being opened; try again")]

@@ -141,8 +141,8 @@ impl From<RingError> for CommandError {
     }
 }
 
-/// Converts an error of a new ring's content. `None`: it has no remedy here; its own message is
-/// printed.
+/// Converts an error of a new ring's content. Returns an error without a remedy here unchanged: its
+/// own message is printed.
 pub(super) fn of_restore(error: RestoreError) -> Result<CommandError, RestoreError> {
     match error {
         RestoreError::Ring(error) => Ok(error.into()),

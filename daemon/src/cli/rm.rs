@@ -15,7 +15,7 @@ use crate::objects::holders;
 
 /// Remove a ring, panel or snapshot by name.
 ///
-/// Refuses while a process holds it. With --force the name goes at once; processes that have it
+/// Refuses while a process holds it. --force removes the name immediately; processes that have it
 /// open keep their memory until they close it. NAME@LABEL removes a snapshot and the files that no
 /// other snapshot needs.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     store: StoreArg,
 }
 
-/// Why an object is not removed.
+/// Error of removing an object.
 #[derive(Debug, Error)]
 enum RmError {
     #[error(

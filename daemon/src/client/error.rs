@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::protocol::{Code, NameTaken, OverBudget, Refusal};
 
-/// Why a request to the daemon failed.
+/// Error of a request to the daemon.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {

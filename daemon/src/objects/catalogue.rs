@@ -50,11 +50,11 @@ impl Display for ObjectState {
 pub(crate) enum Content {
     Ring(Box<RingStats>),
     Panel(Panel),
-    /// Why it could not be opened.
+    /// Error of opening the object.
     Damaged(String),
-    /// Why this user may not open it.
+    /// Reason why this user may not open the object.
     Denied(String),
-    /// Not opened: opening and closing would remove an orphan.
+    /// The object was not opened, since closing it would remove an orphan.
     Unopened,
 }
 
@@ -103,7 +103,7 @@ impl Entry {
     }
 }
 
-/// Why an object cannot be opened.
+/// Error of an object that cannot be opened.
 struct Unopenable {
     why: String,
     /// True if the system refuses access, or other users have access; the content is then unknown.

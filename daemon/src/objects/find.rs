@@ -11,7 +11,7 @@ use super::evicted;
 use crate::protocol::Holder;
 use crate::text::parse::nearest;
 
-/// Why no object was found, or cannot be joined.
+/// Error of finding or joining an object.
 #[derive(Debug, Error)]
 pub(crate) enum FindError {
     #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]

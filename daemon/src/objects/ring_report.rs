@@ -154,7 +154,7 @@ impl From<&LimiterStats> for LimiterReport {
 }
 
 impl LimiterReport {
-    /// Returns the limits, the counts and who waits for what, for people.
+    /// Returns the limits, the counts and the waiting processes, in words.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         let Self { inserts, samples, may_insert, may_sample, .. } = self;
         let waiters = self.waiters.iter().map(|waiter| {

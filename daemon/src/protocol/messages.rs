@@ -283,7 +283,7 @@ pub(crate) enum Answer {
     Working(bool),
 }
 
-/// Why the daemon refused a request.
+/// Refusal of a request by the daemon.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Refusal {
     pub(crate) code: Code,
@@ -382,9 +382,9 @@ pub struct NameTaken {
     pub kind: String,
     /// Name of the object.
     pub name: String,
-    /// Why it counts as existing. `None` if attaching was requested.
+    /// Reason why it counts as existing. `None` if attaching was requested.
     pub state: Option<String>,
-    /// How it differs from the request to attach.
+    /// Difference from the request to attach.
     pub difference: Option<String>,
 }
 
@@ -533,7 +533,7 @@ pub struct ListedObject {
     pub rows: Option<u64>,
     /// Transitions to draw from.
     pub transitions: Option<u64>,
-    /// Why it is damaged.
+    /// Description of the damage.
     pub error: Option<String>,
 }
 

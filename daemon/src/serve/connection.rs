@@ -107,7 +107,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, limiter: &Arc<Connectio
         }
     };
     add(&shared.tally.connections, 1);
-    // Before reading a byte.
+    // Check the user before reading a byte.
     let peer = Peer::of(&socket);
     if !may_ask(peer.as_ref().ok()) {
         add(&shared.tally.strangers_refused, 1);
@@ -207,7 +207,7 @@ fn work(shared: &Shared, socket: &UnixStream, line: &[u8]) -> Result<Reply, Refu
 }
 
 fn read(line: &[u8]) -> Result<Ask, Refusal> {
-    // First, because another version may give the rest any meaning.
+    // Parse the version first, because another version may give the rest any meaning.
     #[derive(serde::Deserialize)]
     struct Version {
         protocol: u32,

@@ -37,7 +37,7 @@ pub(crate) fn create(shared: &Shared, ask: &CreateAsk) -> Result<(Granted, Ring)
         if let Some(mode) = persist {
             persist::ask(dir, mode).map_err(|why| Refusal::new(Code::Storage, why))?;
         }
-        // Not at the next sweep: rows may be published before.
+        // Start the follower now and not at the next sweep, before which rows may be published.
         let observed = Observed::open(&shared.base, &ask.name)?;
         if let Err(why) = shared.keeper().tend(&ask.name, &observed, &shared.persist()) {
             tracing::warn!(ring = %ask.name, why, "cannot follow a new ring");
@@ -53,7 +53,8 @@ struct RingRequest<'a> {
     asked_bytes: u64,
 }
 
-/// Returns the ring and whether it was created.
+/// Creates the ring within the budget, or attaches to an existing or evicted one. Returns whether
+/// it was created.
 fn make(
     shared: &Shared,
     live: CurrentSettings,

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::budget::BadBudget;
 
-/// Why a daemon does not start. Nothing was changed.
+/// Error of starting a daemon. Nothing was changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -136,7 +136,7 @@ pub enum ServeError {
     /// The budget is invalid.
     #[error(transparent)]
     Budget(#[from] BadBudget),
-    /// The base directory.
+    /// Error of the base directory.
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The system refused a thread, a pipe or a signal handler.

@@ -103,7 +103,7 @@ fn sweep(shared: &Shared, complained: &mut HashSet<String>) {
     shared.keeper().forget_unseen();
 }
 
-/// Number of cleared pins, and why the ring could not be followed.
+/// Number of cleared pins, and the reason why the ring could not be followed.
 type LookedAfter = (u64, Result<(), String>);
 
 fn look_after(

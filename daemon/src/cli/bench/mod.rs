@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 700,
           value_parser = parse::whole(16..=1_048_576_u32))]
     row_bytes: u32,
-    /// Lanes written at once, 1 to 64.
+    /// Lanes written together, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = parse::whole(1..=64_u32))]
     lanes: u32,

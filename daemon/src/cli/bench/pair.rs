@@ -28,7 +28,7 @@ const APPENDS: u64 = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
 const PIECE: Duration = Duration::from_millis(20);
 
-/// Why the second process failed.
+/// Error of the second process.
 #[derive(Debug, Error)]
 pub(crate) enum PairError {
     #[error(
@@ -88,7 +88,7 @@ impl Second {
             })?;
         let (say, lines) = channel();
         if let Some(out) = process.stdout.take() {
-            // Ends with the pipe, which closes with the process.
+            // The thread ends when the pipe closes, which the end of the process causes.
             std::thread::spawn(move || {
                 BufReader::new(out).lines().map_while(Result::ok).try_for_each(|l| say.send(l))
             });

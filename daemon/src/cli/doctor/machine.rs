@@ -1,4 +1,4 @@
-//! Facts of a machine that the checks use: a trait, this machine, and a written one for tests.
+//! Facts of a machine that the checks use: a trait, this machine, and a fake one for tests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -66,7 +66,7 @@ impl MachineFacts for ThisMachine {
     }
 }
 
-/// A machine of written facts; everything else is missing.
+/// A fake machine with given facts; everything else is missing.
 #[cfg(test)]
 pub(crate) mod fake {
     use std::collections::BTreeMap;

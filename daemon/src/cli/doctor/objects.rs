@@ -20,7 +20,7 @@ pub(crate) struct ObjectSummary {
     remnants: Vec<(String, u64)>,
     damaged: Vec<(String, String)>,
     denied: Vec<(String, String)>,
-    /// Why the directory cannot be listed.
+    /// Error of listing the directory.
     unlisted: Option<String>,
 }
 

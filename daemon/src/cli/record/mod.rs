@@ -26,7 +26,7 @@ use crate::cli::watch::Watch;
 use crate::text::parse::whole;
 use crate::text::units;
 
-/// Maximum count of numbers in one simulation, which are in memory at once: 1 GiB.
+/// Maximum count of numbers in one simulation, which are all in memory: 1 GiB.
 const MOST_VALUES: u64 = 1 << 28;
 
 /// Record simulated markets in a ring or a Parquet panel.

@@ -1,4 +1,4 @@
-//! Full-screen views: takes and restores the terminal, reads its keys.
+//! Full-screen views: switches and restores the terminal, reads its keys.
 
 pub(crate) mod keys;
 pub(crate) mod screen;

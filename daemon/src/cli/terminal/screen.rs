@@ -1,4 +1,4 @@
-//! Takes the terminal for a view, and restores it however the view ends.
+//! Switches the terminal to a full-screen view, and restores it however the view ends.
 
 use std::cell::Cell;
 use std::io::{self, BufWriter, Write};
@@ -100,7 +100,8 @@ impl Drop for Restoring<'_> {
 }
 
 impl<'a> Screen<'a> {
-    /// Takes the terminal. `signals` end waits for its output.
+    /// Switches the terminal to raw mode and the alternate screen. A signal ends a wait for the
+    /// terminal.
     pub(crate) fn enter(out: &'a mut dyn Stream, signals: &'a Signals) -> io::Result<Self> {
         let size = size();
         enable_raw_mode()?;

@@ -56,7 +56,7 @@ pub(crate) struct RingFrame {
     pub(crate) persist_behind_rows: Option<u64>,
     /// Maximum age of those rows.
     pub(crate) persist_behind_s: Option<f64>,
-    /// Why rows cannot be persisted at the moment.
+    /// Error that keeps rows from being persisted at the moment.
     pub(crate) persist_error: Option<String>,
     pub(crate) lanes: Vec<LaneFrame>,
 }

@@ -15,9 +15,9 @@ use crate::cli::terminal::{HUNG_UP, is_gone};
 const FRAMES: u32 = 10;
 /// Time between two frames.
 const INTERVAL: Duration = Duration::from_millis(1_000 / FRAMES as u64);
-/// Ticks a second at most.
+/// Maximum speed, in ticks a second.
 const FASTEST: f64 = 100_000.0;
-/// Ticks a second at least.
+/// Minimum speed, in ticks a second.
 const SLOWEST: f64 = 1.0;
 
 /// Speed of the market, in ticks a second.
@@ -25,7 +25,7 @@ const SLOWEST: f64 = 1.0;
 pub(super) struct Pace {
     ticks_a_second: f64,
     paused: bool,
-    /// Part of a tick that is still owed.
+    /// Fraction of a tick that is not run yet.
     owed: f64,
 }
 

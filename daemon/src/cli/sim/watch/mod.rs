@@ -45,7 +45,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "TICKS", default_value_t = 1_200,
           value_parser = whole(0..=1_000_000_000_u64))]
     ticks: u64,
-    /// End after so many frames, ten a second.
+    /// Number of frames to show, ten a second; then end.
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=1_000_000_000_u64))]
     frames: Option<u64>,
     /// Print the frames as text, without waiting between them, also on a terminal.

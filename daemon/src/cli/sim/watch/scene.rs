@@ -46,7 +46,7 @@ pub(super) struct MarketFrame {
     pub(super) volume_shares_per_tick: f64,
     /// Factor on the rates at which agents act.
     pub(super) arousal: f64,
-    /// From the best price outwards.
+    /// Levels from the best price outwards.
     pub(super) bids: Vec<LevelFrame>,
     pub(super) asks: Vec<LevelFrame>,
     /// Incoming orders that traded, newest first.
@@ -67,7 +67,7 @@ pub(super) struct TradeFrame {
     pub(super) tick: u64,
     /// `buy` or `sell`.
     pub(super) side: &'static str,
-    /// Mean over its fills.
+    /// Mean price over its fills.
     pub(super) price: f64,
     pub(super) shares: i32,
     /// Archetype that sent it; null in a call auction.
