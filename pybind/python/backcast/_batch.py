@@ -25,7 +25,7 @@ class Batch(dict[str, Any]):
     __slots__ = ("_memory",)
 
     def __reduce__(self) -> tuple[type[Batch], tuple[dict[str, Any]]]:
-        """Pickle and copy the arrays alone."""
+        """Pickle and copy the arrays without ``_memory``."""
         return type(self), (dict(self),)
 
     def __missing__(self, key: object) -> NoReturn:
@@ -35,7 +35,7 @@ class Batch(dict[str, Any]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say how columns are read."""
+            """Raise an error that says how to read a column."""
             hint = f'; write batch["{name}"]' if name in self else ""
             message = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
             raise AttributeError(message, name=name, obj=self)
@@ -147,7 +147,7 @@ def _arrays(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _array_of(tensor: Any) -> Any:  # noqa: ANN401
-    """Return an array over a tensor's memory; of bfloat16 as the columns of rings are."""
+    """Return an array over a tensor's memory; bfloat16 gets the dtype of such columns."""
     if str(tensor.dtype) != "torch.bfloat16":
         return tensor.numpy()
     import torch

@@ -68,7 +68,7 @@ class RateLimitError(BackcastError, RuntimeError):
 
 
 class RateLimitTimeoutError(RateLimitError, TimeoutError):
-    """A rate limiter held an append or a draw back for too long; says who waits for what."""
+    """A rate limiter held an append or a draw back for too long; says what each side waits for."""
 
 
 class LeaseError(BackcastError, ValueError):

@@ -41,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader left early, as `head` does: that is its right. Python would report the pipe
-        # once more while it flushes at exit, so unwritten output is dropped.
+        # The reader closed the pipe early, as `head` does. Python would report the pipe once more
+        # while it flushes at exit, so unwritten output is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status

@@ -26,7 +26,7 @@ use crate::error::{ErrorClass, Failure, bad_argument, refuses_value};
 /// conversion.
 pub(crate) enum Argument<T> {
     Value(T),
-    /// Left out.
+    /// The caller left the argument out.
     Missing,
     /// Value of another type. Kept as an object, because its `repr` may run any code.
     WrongType(Py<PyAny>),
@@ -125,8 +125,8 @@ impl<'a, 'py, T: FromArgument> FromPyObject<'a, 'py> for Argument<T> {
     }
 }
 
-/// Returns whether a value is a bool of Python or NumPy. As a number it is a slip, which Python
-/// would read as 1 or 0.
+/// Returns whether a value is a bool of Python or NumPy. As a number it is probably a mistake,
+/// which Python would read as 1 or 0.
 fn is_bool(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     if value.is_exact_instance_of::<PyInt>() || value.is_exact_instance_of::<PyFloat>() {

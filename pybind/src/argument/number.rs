@@ -59,7 +59,7 @@ pub(crate) fn seconds_of(what: &str, given: Argument<f64>) -> Result<Duration, F
     seconds_as(what, given, "seconds from 0 up")
 }
 
-/// Reads the longest wait of a call, in seconds.
+/// Reads the `timeout` argument, in seconds. `None` waits without end.
 pub(crate) fn timeout_of(given: Option<Argument<f64>>) -> Result<Option<Duration>, Failure> {
     let wanted = "seconds from 0 up, or None to wait without end";
     given.map(|given| seconds_as("timeout", given, wanted)).transpose()

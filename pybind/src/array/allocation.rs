@@ -12,7 +12,7 @@ use crate::error::{ErrorClass, Failure};
 #[derive(Clone, Copy)]
 pub(crate) struct Allocator {
     pub(crate) class: ErrorClass,
-    /// Says what the caller can do.
+    /// Remedy for the caller.
     pub(crate) remedy: &'static str,
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
             ),
         ))
     };
-    // NumPy reads None as float64. In a schema it is a slip.
+    // NumPy reads None as float64. In a schema it is probably a mistake.
     if value.is_none() {
         return Err(refused()?);
     }
@@ -466,7 +466,7 @@ fn limits(dtype: DType) -> Option<(i128, i128)> {
 enum Whole<'py> {
     /// Integers within the limits.
     Fit,
-    /// Integers, the first of which beyond the limits is held.
+    /// Integers, with the first one beyond the limits.
     Odd(Bound<'py, PyAny>),
     /// Values that are not integers.
     Not,

@@ -195,11 +195,11 @@ impl FillGuard<'_> {
             // SAFETY:
             // - In bounds, alive: `ReusedArrays::try_fill` checked that the array has so many bytes
             //   of its own in one piece, and its `ReusedArrays`, which `busy` borrows, keeps it;
-            //   NumPy does not resize an array that somebody refers to, unless told to ignore that,
+            //   NumPy does not resize an array with other references, unless `refcheck` is off,
             //   which is the Python caller's to answer for.
             // - Alone: `FreshArray` made each of the arrays with memory of its own, `busy` keeps
             //   every other call from filling them, and this is borrowed for the slices.
-            // - Every byte is a valid `u8`, whoever wrote it.
+            // - Every byte is a valid `u8`, whatever wrote it.
             unsafe { slice::from_raw_parts_mut(place, bytes) }
         };
         self.places.map(|place| place.map(slice))
@@ -254,9 +254,9 @@ pub(crate) fn read_only_view<'py>(
     //   them from the lease's own length and widths, `portfolio/history.rs` from what its arena was
     //   made for). It becomes the base object, whose reference the second call steals, so it lives
     //   as long as the array, and NumPy gives views of the array the same base.
-    // - Written meanwhile: leased rows by nobody. An arena by its environment's next call, as all
-    //   arrays that are filled again; no Rust code reads the array's bytes then but in a call that
-    //   the array is an argument of.
+    // - Written meanwhile: leased rows are never overwritten. An arena is written by its
+    //   environment's next call, as are all arrays that are filled again; no Rust code reads the
+    //   array's bytes then but in a call that the array is an argument of.
     // - Read-only: no flag allows writing, and NumPy refuses to set it on memory whose base object
     //   is not a writable buffer; the pages of a shared ring are mapped for reading only besides.
     // - The interpreter is attached: `py` is its token.
@@ -301,8 +301,8 @@ pub(crate) fn row_view<'py>(
     //   stays mapped while `memory` lives, which becomes the base object, whose reference the
     //   second call steals, so it lives as long as the array and all views of it.
     // - Written by NumPy: the row is announced and not published, and its window is detached before
-    //   it is, unless nobody refers to the array any more (`writer/reserved_row`). No Rust
-    //   reference to it exists.
+    //   it is, unless no reference to the array is left (`writer/reserved_row`). No Rust reference
+    //   to it exists.
     // - Aligned: columns begin on multiples of 8, and an element's size divides a row's.
     // - The interpreter is attached: `py` is its token.
     unsafe {
@@ -381,7 +381,7 @@ pub(crate) fn array_over<'py>(
     //   above), all of them written when it was made, and begins on a cache line.
     // - Alive: the block's bytes lie on the heap, so that moving it into `owner` left them where
     //   they are; `owner` is the array's base, and NumPy drops a base after its array. No Rust code
-    //   touches them through `owner`, whose field is read by nobody.
+    //   touches them through `owner`, whose field is never read.
     // - The interpreter is attached: `py` is its token.
     unsafe {
         let class = get_type_object(py, NpyTypes::PyArray_Type);
@@ -413,7 +413,7 @@ pub(crate) enum LendError {
     Size,
     /// Shares memory with another array of the same call.
     Overlapping,
-    /// Being filled by a call of another thread or by an iterator.
+    /// A call of another thread or an iterator is filling it.
     Busy,
 }
 
@@ -461,7 +461,7 @@ pub(crate) struct LentArrays {
 }
 
 // SAFETY: the pointers are to the arrays' own bytes, which the arrays keep alive wherever this
-// goes, and which `LentArrays::of` made sure nobody else fills.
+// goes, and which no other call fills, as `LentArrays::of` has checked.
 unsafe impl Send for LentArrays {}
 
 impl LentArrays {
@@ -515,13 +515,13 @@ impl BatchBuffers for LentArrays {
         let slice = |(place, bytes): &(*mut u8, usize)| {
             // SAFETY:
             // - In bounds, alive: `of` checked that the array has `bytes` bytes in one piece, and
-            //   `arrays` keeps it; NumPy does not resize an array that somebody refers to, unless
-            //   told to ignore that, which is the Python caller's to answer for.
+            //   `arrays` keeps it; NumPy does not resize an array with other references, unless
+            //   `refcheck` is off, which is the Python caller's to answer for.
             // - Alone: no other `LentArrays` names any of these bytes (`FILLED`, checked by `of`),
             //   this one is borrowed for the slices, and they do not overlap one another. Rust
             //   reads arrays only through `bytes_of`, within calls that the array is an argument
             //   of.
-            // - Every byte is a valid `u8`, whoever wrote it.
+            // - Every byte is a valid `u8`, whatever wrote it.
             unsafe { slice::from_raw_parts_mut(*place, *bytes) }
         };
         self.places.iter().map(slice).collect()
@@ -559,7 +559,7 @@ pub(crate) fn bytes_of<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Option<&'a [
     // SAFETY:
     // - In bounds: the array is C-contiguous (checked above), so its `len` bytes follow one another
     //   from `data`; they live as long as the array, which the caller's `Bound` holds for `'a`.
-    //   NumPy does not resize an array that somebody else refers to, unless told to ignore that
+    //   NumPy does not resize an array with other references, unless `refcheck` is off
     //   (`resize(refcheck=False)`), which is the Python caller's to answer for.
     // - Plain bytes: no Python objects among them (checked above), and any byte is a valid `u8`.
     // - Not written meanwhile: no Rust code writes to an array that it was lent for reading; Python

@@ -1,4 +1,5 @@
-//! The `capacity` argument, and a warning of rings that take much more memory.
+//! The `capacity` argument, and a warning about rings that take over twice the memory of their
+//! rows.
 
 use backcast_core::{Capacity, Ring};
 use pyo3::exceptions::PyUserWarning;

@@ -33,7 +33,7 @@ impl ReplayBuffer {
     ///     equal share, rounded up, and an episode of n transitions takes n + 1 rows: a lane of one
     ///     row never holds a transition.
     /// lanes : int, default 1
-    ///     Independent single-writer rings, one per environment; 1 to 4096.
+    ///     Single-writer ring buffers of rows, one per environment; 1 to 4096.
     /// exist : {"error", "attach", "replace"}, default "error"
     ///     Policy when the name is taken by a ring that is in use or persistent. Any other ring of
     ///     that name is removed.
@@ -43,7 +43,7 @@ impl ReplayBuffer {
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
     ///     Policy of a writer when a lease freezes the rows it would overwrite: wait, once per
     ///     lease and ``lease_timeout`` at most, and then drop the new row and mark a gap; drop it
-    ///     at once; raise. ``"overwrite"`` grants no leases.
+    ///     immediately; raise. ``"overwrite"`` grants no leases.
     /// lease_timeout : float, optional
     ///     Seconds a writer waits for a lease; 1.0 when left out. Only with ``"block"``.
     /// reader_slots : int, default 64

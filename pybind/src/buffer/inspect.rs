@@ -68,7 +68,8 @@ impl ReplayBuffer {
     /// WaitTimeoutError
     ///     If the time ran out; the message gives the number of transitions or rows.
     /// ArgumentError
-    ///     If neither or both are given, a number is negative, or the ring can never hold so many.
+    ///     If neither or both are given, a number is negative, or the ring can never hold that
+    ///     many.
     /// ClosedError
     ///     If the buffer was closed.
     /// NotFoundError
@@ -136,7 +137,7 @@ impl ReplayBuffer {
     /// dict
     ///     Counters of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are
     ///     in rows, or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken
-    ///     without stopping anybody, O(lanes + readers). ``unlinked`` is True once the ring was
+    ///     without stopping any process, O(lanes + readers). ``unlinked`` is True once the ring was
     ///     removed or replaced: no process can attach to it any more.
     ///
     /// Raises
@@ -173,7 +174,7 @@ impl ReplayBuffer {
         self.schema.clone()
     }
 
-    /// Independent single-writer rings in it.
+    /// Number of lanes: single-writer ring buffers of rows.
     #[getter]
     fn lanes(&self) -> Result<u32, Failure> {
         self.ring.with(|ring| Ok(ring.lanes()))

@@ -81,8 +81,8 @@ impl ReplayBuffer {
     ///     so far, at first 1.
     /// beta : float, pair or function, default 0.4
     ///     Exponent of the importance weights ``batch["weight"]``, 0 to 1. A pair ``(first,
-    ///     batches)`` grows linearly from ``first`` to 1 over so many batches; a function is called
-    ///     with the number of the batch.
+    ///     batches)`` grows linearly from ``first`` to 1 over ``batches`` batches; a function is
+    ///     called with the number of the batch.
     /// eps : float, default 1e-6
     ///     Added to every priority.
     /// stratified : bool, default False
@@ -309,7 +309,8 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// RateLimitTimeoutError
-    ///     If the limiter held the draw back for ``timeout`` seconds; it says who waits for what.
+    ///     If the limiter held the draw back for ``timeout`` seconds; it says what each side waits
+    ///     for.
     /// SampleError
     ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or a
     ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does

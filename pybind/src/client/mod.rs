@@ -71,7 +71,7 @@ pub(crate) struct Client {
 /// dir : path, optional
 ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
 /// timeout : float, default 5.0
-///     Seconds that the daemon may be silent. While it makes a large ring it is not.
+///     Seconds that the daemon may be silent. While it makes a large ring, it reports progress.
 /// socket : path, optional
 ///     The daemon's socket, for processes that do not see the directory, such as in a container.
 ///

@@ -36,7 +36,7 @@ impl Client {
     /// persistent : bool, default False
     ///     Keep the ring when no process holds it.
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
-    ///     Policy of a writer for a lease in its way.
+    ///     Policy of a writer that a lease blocks.
     /// lease_timeout : float, optional
     ///     Seconds that it waits for one, with ``"block"``.
     /// reader_slots : int, default 64

@@ -27,7 +27,7 @@ pub(super) const MAX_BATCH: u32 = 1 << 24;
 /// Place of a core sampler.
 pub(super) enum SamplerPlace {
     Here(Box<CoreSampler>),
-    /// Lent to the iterator that draws ahead.
+    /// The sampler is lent to the iterator that draws ahead.
     Prefetcher(Weak<Handle<Prefetcher>>),
 }
 

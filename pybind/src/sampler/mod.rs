@@ -130,7 +130,8 @@ impl Sampler {
     /// Raises
     /// ------
     /// RateLimitTimeoutError
-    ///     If the limiter held the draw back for ``timeout`` seconds; it says who waits for what.
+    ///     If the limiter held the draw back for ``timeout`` seconds; it says what each side waits
+    ///     for.
     /// RateLimitError
     ///     If the error band has no room for the batch.
     /// SampleError

@@ -206,7 +206,7 @@ fn checked<'py>(
     ))
 }
 
-/// Refuses keys that a batch does not have: they are slips and would never be filled.
+/// Refuses keys that a batch does not have: they are probably mistakes and would never be filled.
 fn check_keys(dict: &Bound<'_, PyDict>, prefix: &str, known: &[&str]) -> Result<(), Failure> {
     for (key, value) in dict {
         let key = format!("{prefix}{}", text_of(&key)?);

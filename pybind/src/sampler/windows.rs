@@ -21,7 +21,7 @@ const REST: &str = "*";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WindowOptions {
     pub(super) history: Option<u32>,
-    /// In place of one history for all columns.
+    /// Windows of single columns, instead of one history for all.
     pub(super) columns: Option<ColumnWindows>,
     pub(super) future: u32,
     pub(super) n_step: Option<u32>,

@@ -278,7 +278,7 @@ impl Floor {
     /// quantity : int
     ///     Shares.
     /// price : int, optional
-    ///     Limit in price ticks; None buys at once at any price.
+    ///     Limit in price ticks; None buys immediately at any price.
     /// symbol : int, default 0
     ///     Symbol.
     ///
@@ -304,7 +304,7 @@ impl Floor {
     /// quantity : int
     ///     Shares.
     /// price : int, optional
-    ///     Limit in price ticks; None sells at once at any price.
+    ///     Limit in price ticks; None sells immediately at any price.
     /// symbol : int, default 0
     ///     Symbol.
     ///

@@ -64,7 +64,7 @@ impl Recorder {
         })
     }
 
-    /// Enters the tick that has just ended.
+    /// Records the tick that has just ended.
     pub(super) fn look(&mut self, market: &Market) {
         self.ticks += 1;
         let now = market.now() as i64;

@@ -213,7 +213,7 @@ impl TradingBatch {
 }
 
 impl Stepped {
-    /// Enters the state after a call into the trails.
+    /// Records the state after a call in the trails.
     fn look(&mut self) {
         if let Some(trails) = &mut self.trails {
             for env in 0..self.env.num_envs() {

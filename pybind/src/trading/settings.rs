@@ -285,7 +285,7 @@ fn as_env_error(failure: Failure) -> Failure {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownOptions {
     Refused,
-    /// Ignored, unless their names are almost those of known ones.
+    /// They are ignored, unless their names are almost those of known ones.
     Ignored,
 }
 

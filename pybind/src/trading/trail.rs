@@ -31,7 +31,7 @@ impl Trails {
         Self(vec![Trail::default(); agents])
     }
 
-    /// Enters the state of one agent after a reset or step. A new episode begins a new trail.
+    /// Records the state of one agent after a reset or step. A new episode begins a new trail.
     pub(super) fn look(&mut self, agent: usize, state: &EpisodeState, began: bool) {
         let trail = &mut self.0[agent];
         if began || trail.points.is_empty() {

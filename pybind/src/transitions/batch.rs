@@ -85,7 +85,7 @@ fn market_bytes(plan: &MarketPlan) -> Option<[usize; 2]> {
     Some([arena?, mask?])
 }
 
-/// Number of the column of outcomes among those of the transitions.
+/// Index of the column `outcome` in [`columns`].
 const OUTCOME: usize = 7;
 
 /// Returns the columns of a batch after arenas and masks: name, dtype and axes after `B`.

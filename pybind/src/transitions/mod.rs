@@ -56,7 +56,7 @@ use crate::transitions::states::{ArgumentNames, Arguments, TickerLists, read, si
 #[pyclass(module = "backcast._native", name = "TransitionRing", frozen)]
 pub(crate) struct TransitionRing {
     ring: Handle<CoreRing>,
-    /// Locked briefly, also with the ring locked; never while waiting or running Python code.
+    /// Lock held briefly, also with the ring locked; never while waiting or running Python code.
     state: Mutex<State>,
     /// Options for making an empty private ring of other sizes.
     empty_ring: Option<EmptyRing>,
@@ -75,7 +75,7 @@ struct State {
     shape: Arc<TransitionShape>,
     /// Whether nothing was added since the ring was made or cleared.
     empty: bool,
-    /// Lent to the thread that adds; concurrent adders allocate their own.
+    /// Scratch memory, lent to the thread that adds; concurrent adders allocate their own.
     memory: Option<Scratch>,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Writer {
     pub(crate) row: Mutex<Option<Arc<reserved_row::Opened>>>,
     /// Dtype of the indices that an append returns.
     index: Py<PyArrayDescr>,
-    /// Kept outside the handle, which an append that waits for a lease holds for long.
+    /// Counts, outside the handle: an append that waits for a lease holds the handle for long.
     counts: Arc<WriterCounts>,
     /// Report of a wait for the rate limiter that takes long.
     long: Option<Arc<LongWait>>,
@@ -187,8 +187,8 @@ impl Writer {
     ///     If a column is missing, unknown, doubled, or of another dtype or shape, or an end lacks
     ///     its observation.
     /// RateLimitTimeoutError
-    ///     If the ring's limiter held the append back for the writer's ``timeout``; it says who
-    ///     waits for what.
+    ///     If the ring's limiter held the append back for the writer's ``timeout``; it says what
+    ///     each side waits for.
     /// RateLimitError
     ///     If the error band has no room for the transitions of one append, or no sampler lives and
     ///     the limiter says ``no_learner="error"``.
@@ -198,7 +198,7 @@ impl Writer {
     /// Warns
     /// -----
     /// RateLimitWarning
-    ///     Once per wait for the limiter of more than 10 s: who waits for what.
+    ///     Once per wait for the limiter of more than 10 s: says what each side waits for.
     /// WriterWarning
     ///     Once, if episodes begin as they hardly do in this autoreset mode
     ///     (``stats()["suspect_resets"]`` counts them), and once if over 5 % of the appends cut an

@@ -1,7 +1,7 @@
 """Actor process: steps environments with a random policy and appends the transitions.
 
 It is given names and numbers only, attaches to the panel and the ring by name, and owns as many
-lanes as it has environments. Its death, however sudden, takes nothing down with it.
+lanes as it has environments. Its death, even by SIGKILL, stops no other process.
 """
 
 from __future__ import annotations

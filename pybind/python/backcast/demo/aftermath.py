@@ -1,9 +1,9 @@
 """Checks of the lanes of a killed actor, before and after its successor continues them.
 
-Nothing is asked of the dead: everything is read from the ring. Allowed to be lost are the row that
-the dead actor was appending, in the lanes where it was not published yet, and, per lane, its last
-transition, which has no next row because the successor process begins a new episode (GAP). An
-append goes to every lane, so lanes that lag by more than one append have lost more than that.
+Everything is read from the ring. A dead actor may lose the row that it was appending, in the lanes
+where it was not published yet, and the last transition of each lane, which has no next row because
+the successor process begins a new episode (GAP). An append goes to every lane, so lanes that lag by
+more than one append have lost more than that.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def continues(rows: dict[str, Any]) -> NDArray[np.bool_]:
 
 
 def summary(deaths: Sequence[Aftermath]) -> dict[str, int]:
-    """Add several deaths up for the report."""
+    """Sum the reports of several deaths."""
     return {
         "killed_actors": len(deaths),
         "adopted_lanes": sum(len(death.adopted) for death in deaths),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 POLICIES = ("learned", "buy and hold", "random")
 INITIAL_AMOUNT = 100_000.0
 COST = 0.001
-# Shares that an action of 1 trades: enough to move the whole account at once.
+# Shares that an action of 1 trades: enough to move the whole account in one step.
 _HMAX = 100_000
 _DAYS_AT_ONCE = 256
 

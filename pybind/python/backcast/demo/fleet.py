@@ -31,9 +31,9 @@ class ChildFailedError(Exception):
     """A child process ended before it was asked to."""
 
 
-# Ctrl-C, the end that a service manager asks for, and a terminal that closes.
+# Signals of Ctrl-C, of a service manager that stops the run, and of a terminal that closes.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# What a terminal sends to all processes in it.
+# Signals that a terminal sends to all processes in it.
 _OF_TERMINALS = frozenset({signal.SIGINT, signal.SIGHUP})
 
 
@@ -130,7 +130,7 @@ class Fleet:
         news: list[tuple[Child, Message]] = []
         ended = []
         for child in self.children:
-            # The status first, so that no last message of a child is missed.
+            # Read the status first, so that no last message of a child is missed.
             if child.process.exitcode is not None:
                 ended.append(child)
             news += [(child, message) for message in child.messages()]

@@ -70,14 +70,14 @@ class Progress:
         self._printed_s = 0.0
 
     def __enter__(self) -> Progress:
-        """Take the terminal."""
+        """Start the live table on a terminal."""
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the terminal back."""
+        """Stop the live table and restore the terminal."""
         if self._live is not None:
             self._live.stop()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AUTORESET_MODES: tuple[AutoresetMode, ...] = ("next_step", "same_step")
 _START_SECONDS = 60.0
 _FRAME_SECONDS = 0.25
-# A successor's first row is read before the lane comes round to it again.
+# A successor's first row is read before the lane overwrites it.
 _WATCH_SECONDS = 0.005
 
 

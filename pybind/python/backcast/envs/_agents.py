@@ -24,9 +24,10 @@ def parallel_trading_env(
 ) -> ParallelTradingEnv:
     """Make an environment in which several agents trade in one simulated market.
 
-    It is a ``ParallelEnv`` of PettingZoo: all agents decide at once. Their orders arrive in the
-    next tick, or ``latency_ticks`` later, before those of the background agents, in an order that
-    is drawn for every tick. They trade with each other and with the background agents in one book.
+    It is a ``ParallelEnv`` of PettingZoo: all agents decide simultaneously. Their orders arrive in
+    the next tick, or ``latency_ticks`` later, before those of the background agents, in an order
+    that is drawn for every tick. They trade with each other and with the background agents in one
+    book.
 
     An agent that goes bankrupt or gets a margin call is terminated and leaves: its open orders are
     cancelled in the next step, and the others go on. The time limit truncates all that are left.

@@ -157,7 +157,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     In the step that ends an episode infos hold its ``metrics``, with masks:
     ``return``, ``sharpe`` and ``sortino`` (annualised), ``max_drawdown``, ``turnover`` (of the
     first value), ``costs`` (fees and slippage), ``trades``, ``stop_losses``, ``final_value`` and
-    ``length``, all at the close. Of episodes that something else cuts, ``metrics_so_far`` tells.
+    ``length``, all at the close. ``metrics_so_far`` has the metrics of episodes that something else
+    cuts.
 
     A sale is not executed if neither its proceeds nor the cash cover the fixed fee.
 

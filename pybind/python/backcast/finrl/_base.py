@@ -155,12 +155,12 @@ class FinRLEnv(Generic[Shown]):
 
     @property
     def stop_loss_calculation(self) -> str:
-        """The price that a stop loss looks at."""
+        """The price that a stop loss compares."""
         return str(self._settings["stop_loss_calculation"])
 
     @property
     def bidding(self) -> str:
-        """How prices of orders are found."""
+        """The rule that sets the prices of orders."""
         return str(self._settings["bidding"])
 
     @property
@@ -234,7 +234,7 @@ class FinRLEnv(Generic[Shown]):
         return list(self._macro)
 
     def get_indicator_names(self) -> list[str]:
-        """Name the indicators, in the one order that they have everywhere.
+        """Name the indicators, in the order that all states and windows use.
 
         Returns
         -------
@@ -355,7 +355,7 @@ class FinRLEnv(Generic[Shown]):
         Raises
         ------
         EnvError
-            If there is no such ticker or day, or a ticker is called as a part of the answer is:
+            If there is no such ticker or day, or a ticker has the name of a part of the result:
             ``indicator_names``, ``h`` or ``future``.
 
         Notes

@@ -191,7 +191,7 @@ class DrawnTransitions(StoredTransitions):
         ------
         SampleError
             If the transition is not stored, or one of its tickers has the name of a part of the
-            answer: ``indicator_names``, ``h`` or ``future``.
+            result: ``indicator_names``, ``h`` or ``future``.
         """
         if not isinstance(next_state, bool | np.bool_):
             raise ArgumentTypeError(f"next_state is {next_state!r}; give True or False")

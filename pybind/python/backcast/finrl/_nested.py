@@ -25,13 +25,13 @@ class History(dict[str, Any]):
     """The days before, by kind of ticker: ``market`` and ``macro``.
 
     ``past`` is another name of ``market`` in everything that takes a key: ``[]``, ``in``, ``get``,
-    ``setdefault``, ``pop``, ``update``, assignment and ``del``. What lists keys has the two that
-    are there: iteration, ``len``, ``keys``, ``items``, comparison. Copies, pickled ones too, and
-    what ``|`` makes are the same; ``dict(history)`` is a plain one.
+    ``setdefault``, ``pop``, ``update``, assignment and ``del``. Iteration, ``len``, ``keys``,
+    ``items`` and comparison show only these two keys. Copies, also pickled ones, and results of
+    ``|`` behave alike; ``dict(history)`` is a plain dict.
     """
 
     def __missing__(self, key: str) -> Any:  # noqa: ANN401
-        """Answer the name that a page uses for the tickers traded."""
+        """Return ``market`` for ``past``, and refuse other missing keys."""
         if key == "past":
             return self["market"]
         raise KeyError(key)
@@ -96,7 +96,7 @@ class NestedObservations:
         self._columns = slice(first, end) if neighbours else np.array(columns, np.intp)
 
     def of_step(self, raw: Mapping[str, NDArray[Any]], tokens: NDArray[np.int32]) -> dict[str, Any]:
-        """Put an observation together of the portfolios' numbers and the market before them."""
+        """Assemble an observation from the portfolios' numbers and the market before them."""
         single = np.float32
         count = self.num_tickers
         both = np.concatenate([tokens, self._macro], axis=1)
@@ -137,7 +137,7 @@ class NestedObservations:
         }
 
     def of_sample(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Rearrange a side of a batch as observations are."""
+        """Rearrange one side of a batch in the form of observations."""
         tokens = state["tokens"].astype(np.int32)
         size, macro = len(tokens), state["macro"]
         macro_tics = np.tile(self._macro[0], (size, 1))
@@ -178,7 +178,7 @@ class NestedObservations:
         tokens: NDArray[np.int32],
         final: NDArray[np.object_],
     ) -> NDArray[np.object_]:
-        """Show the observations in which episodes ended, by portfolio."""
+        """Return the last observations of ended episodes, by portfolio."""
         shown = self.of_step(raw, tokens)
         rows = np.full(len(final), None, object)
         for at, last in enumerate(final):
@@ -187,7 +187,7 @@ class NestedObservations:
         return rows
 
     def space(self) -> spaces.Dict:
-        """Give the space of one portfolio's observations."""
+        """Return the space of one portfolio's observations."""
         tickers, shown = self.num_tickers, self._shown
         macro, days = self._macro.shape[1], self.history_length
 
@@ -232,7 +232,7 @@ class NestedObservations:
 def with_final(
     raw: Mapping[str, NDArray[Any]], final: NDArray[np.object_]
 ) -> dict[str, NDArray[Any]]:
-    """Give the observations in which episodes ended, where they did."""
+    """Return observations with the final ones in the places of ended episodes."""
     arrived = {key: values.copy() for key, values in raw.items()}
     for at, last in enumerate(final):
         if last is not None:

@@ -33,7 +33,7 @@ class VecReplayBuffer(DrawnTransitions):
         Environment of the states. Any object with ``panel``, ``n_tickers()``,
         ``get_macro_tickers()`` and ``get_indicator_names()`` will do.
     capacity : int, default 1000000
-        Transitions kept. Their memory is taken at once.
+        Transitions kept. Their memory is allocated immediately.
     batch_size : int, default 256
         Transitions of a batch, unless ``sample`` says otherwise.
     seed : int, default 42
@@ -47,7 +47,7 @@ class VecReplayBuffer(DrawnTransitions):
     name : str, optional
         Name that other processes attach to; private to this one when left out.
     n_adders : int, default 1
-        Processes that add at once, each to an equal share of the capacity.
+        Processes that add at the same time, each to an equal share of the capacity.
     exist : {"error", "attach", "replace"}
         Policy when the name is taken.
     persistent : bool

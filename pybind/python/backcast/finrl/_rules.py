@@ -48,7 +48,7 @@ def check_source(source: Any, what: str) -> None:  # noqa: ANN401
 
 
 def names_of(what: str, names: Iterable[str]) -> list[str]:
-    """Read a list of names; a lone one is a slip."""
+    """Read a list of names, and refuse a lone one."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ArgumentTypeError(f'{what} is {names!r}; give a list of names, ["AAPL", "MSFT"]')
     listed = list(names)
@@ -68,7 +68,7 @@ def format_of(name: str) -> Literal["vec", "json"]:
 
 
 def refuse_parts(tickers: Iterable[str], error: type[BackcastError]) -> None:
-    """Refuse tickers under whose name a window has something else."""
+    """Refuse tickers with the name of another part of a window."""
     for name in tickers:
         if name in WINDOW_PARTS:
             raise error(
@@ -108,7 +108,7 @@ def seeds_of(seeds: Any, count: int) -> list[int | None]:  # noqa: ANN401
 
 
 def check_window(days: int, what: str, panel: Panel, error: type[BackcastError]) -> None:
-    """Refuse windows of many times the market: one may reach beyond it, but so far it is a slip."""
+    """Refuse windows many times longer than the market, which are probably a mistake."""
     longest = panel.longest_window
     if days > longest:
         raise error(
@@ -159,7 +159,7 @@ def refuse_masked(value: Any, what: str, error: type[BackcastError]) -> None:  #
 def pairs_of(
     action: ArrayLike, shape: tuple[int, int, int], ignored: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
-    """Read the wrapper's actions, whose first numbers the environment judges as well.
+    """Read the wrapper's actions, whose first numbers the environment checks as well.
 
     Actions of `ignored` portfolios, which are about to begin an episode, are not checked.
     """

@@ -15,5 +15,5 @@ class Sample(tuple[Any, ...]):
     _memory: object
 
     def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[list[Any]]]:
-        """Pickle the parts alone."""
+        """Pickle the arrays without the memory of the batch."""
         return tuple, (list(self),)

@@ -143,7 +143,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         *,
         spread: bool = True,
     ) -> Step:
-        """Reset portfolios, all or those of a mask; the others keep what their last step said.
+        """Reset portfolios, all or those of a mask; the others keep the results of their last step.
 
         `spread`: portfolio i has stream i of one seed for all; else seed ``seed + i``.
         """
@@ -168,7 +168,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         return seen
 
     def _note_ends(self, infos: dict[str, Any]) -> None:
-        """Note what episodes trade that began in this step: where one ended in it, or before it."""
+        """Note the tickers of episodes that this step began, after ends in it or before it."""
         self._tokens_before = self._tokens
         if self._vary:
             self._note_tickers()
@@ -179,7 +179,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         self._tokens, self._tickers = self._batch.tokens_of, None
 
     def _names(self) -> Shared:
-        """Name the traded tickers, once asked for: a wrapper needs no names."""
+        """Return the names of the traded tickers, made at the first request."""
         if self._tickers is None:
             self._tickers = self._names_of(self._tokens)
         return self._tickers

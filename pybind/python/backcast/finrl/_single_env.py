@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FastFinRL(FinRLEnv[State]):
-    """One portfolio over a market; with equal settings, seeds and actions a row of the other class.
+    """One portfolio over a market, equal to a row of the other class with the same settings.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class FastFinRL(FinRLEnv[State]):
         Orders are filled at the close, at a price drawn between low and high, or at one drawn to
         the trader's disadvantage.
     stop_loss_calculation : {"close", "low"}
-        The price that a stop loss looks at.
+        The price that a stop loss compares.
     initial_seed : int, default 0
         Seed of the random numbers if the first reset has none; -1: random.
     tech_indicator_list : sequence of str, optional
@@ -59,8 +59,8 @@ class FastFinRL(FinRLEnv[State]):
     shuffle_tickers : bool, default False
         Draw them instead, in every episode, until a reset names others.
     stop_loss_day : {"same", "next"}
-        Look at stop losses right after the orders of a day, as FastFinRL's single class does, or
-        on the next day before it is observed, which is look-ahead.
+        Check stop losses right after the orders of a day, as FastFinRL's single class does, or on
+        the next day before it is observed, which is look-ahead.
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional

@@ -27,7 +27,7 @@ class ReplayBuffer(VecReplayBuffer):
     env : FastFinRL
         Environment of the states.
     capacity : int, default 1000000
-        Transitions kept. Their memory is taken at once.
+        Transitions kept. Their memory is allocated immediately.
     batch_size : int, default 256
         Transitions of a batch, unless ``sample`` says otherwise.
     seed : int, default 42
@@ -41,7 +41,7 @@ class ReplayBuffer(VecReplayBuffer):
     name : str, optional
         Name that other processes attach to; private to this one when left out.
     n_adders : int, default 1
-        Processes that add at once, each to an equal share of the capacity.
+        Processes that add at the same time, each to an equal share of the capacity.
     exist : {"error", "attach", "replace"}
         Policy when the name is taken.
     persistent : bool

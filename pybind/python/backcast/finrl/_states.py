@@ -47,7 +47,7 @@ def state_of(
     counts: dict[str, NDArray[Any]],
     fixed: dict[str, Any],
 ) -> State:
-    """Put a state together of the observation's arrays and the environment's lists."""
+    """Assemble a state from the observation's arrays and the environment's lists."""
     reward, terminated, truncated = outcome
     return {
         **obs,
@@ -63,7 +63,7 @@ def state_of(
 
 
 def rows_of(state: State) -> list[State]:
-    """Take a state apart, one dict per portfolio; single numbers become Python's."""
+    """Split a state into one dict per portfolio; single numbers become Python's."""
     count = len(state["day"])
     return [row_of(state, at) for at in range(count)]
 

@@ -44,7 +44,7 @@ class StoredTransitions:
 
     @explained
     def capacity(self) -> int:
-        """Say how many transitions are kept at most.
+        """Return the maximum number of transitions.
 
         Returns
         -------
@@ -64,13 +64,13 @@ class StoredTransitions:
         Raises
         ------
         InUseError
-            If others that live hold places for adders: they have to close their buffer first.
+            If other live processes hold places for adders: they have to close their buffer first.
         """
         self._ring.clear()
 
     @explained
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save transitions and the state of the draws to a file, which is replaced at once.
+        """Save transitions and the state of the draws to a file, which is replaced atomically.
 
         Parameters
         ----------

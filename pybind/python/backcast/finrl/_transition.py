@@ -63,7 +63,7 @@ class StoredTransition(VecStoredTransition):
     Parameters
     ----------
     env_id : int
-        0, but of a shared buffer that a vector of environments adds to as well.
+        0, except in a shared buffer to which a vector of environments adds too.
     state_day, next_state_day : int
         Days of the market.
     tickers : list of str

@@ -57,7 +57,7 @@ class VecFastFinRL(SeenPortfolios):
         Orders are filled at the close, at a price drawn between low and high, or at one drawn to
         the trader's disadvantage.
     stop_loss_calculation : {"close", "low"}
-        The price that a stop loss looks at.
+        The price that a stop loss compares.
     initial_seed : int, default 0
         Seed of the random numbers if the first reset has none; -1: random.
     tech_indicator_list : sequence of str, optional
@@ -74,8 +74,8 @@ class VecFastFinRL(SeenPortfolios):
     shuffle_tickers : bool, default False
         Draw them instead, for every episode of every portfolio.
     stop_loss_day : {"same", "next"}
-        Look at stop losses right after the orders of a day, or on the next day before it is
-        observed, as FastFinRL's vectorised class does, which is look-ahead.
+        Check stop losses right after the orders of a day, or on the next day before it is observed,
+        as FastFinRL's vectorised class does, which is look-ahead.
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional
@@ -127,10 +127,10 @@ class VecFastFinRL(SeenPortfolios):
     Differences from FastFinRL, besides the look-ahead: in the step that ends an episode ``reward``,
     ``done`` and ``terminal`` are those of the end; with `auto_reset` the rest is the first state of
     the next episode, and ``final_obs`` has every portfolio's state as it was before the resets, to
-    store as next state; ``metrics`` has what the episodes came to. A ticker without a row has an
-    open of 0, is not traded, and is worth its last close. Actions out of range are refused. Random
-    numbers of a portfolio depend on the seed and its position alone. An episode that is done may be
-    stepped on without `auto_reset`, up to the last day.
+    store as next state; ``metrics`` has the metrics of the ended episodes. A ticker without a row
+    has an open of 0, is not traded, and is worth its last close. Actions out of range are refused.
+    Random numbers of a portfolio depend on the seed and its position alone. An episode that is done
+    may be stepped on without `auto_reset`, up to the last day.
 
     Examples
     --------

@@ -66,7 +66,7 @@ class VecFinRLWrapper(WatchedPortfolios):
     bidding : {"adv_uniform", "uniform", "default"}
         See :class:`VecFastFinRL`, which has another default.
     stop_loss_calculation : {"close", "low"}
-        The price that a stop loss looks at.
+        The price that a stop loss compares.
     initial_seed : int, default 0
         Seed of the random numbers if the first reset has none; -1: random.
     tech_indicator_list : sequence of str, optional
@@ -196,7 +196,7 @@ class VecFinRLWrapper(WatchedPortfolios):
             **settings,
         )
         check_window(self.history_length, "history_length", self.env.panel, EnvError)
-        # An episode that begins with no more cash than the threshold would be over at once, and
+        # An episode that begins with no more cash than the threshold would end immediately, and
         # `step` would ask for a reset; with `play_on` it is played.
         play_on = self.env.failure_threshold >= self.env.initial_amount
         self.env._wrap(word_of(self.autoreset_mode), play_on)
@@ -244,10 +244,10 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         seed : int, array of int or sequence of (int or None), optional
-            One for all, with which portfolio i has seed ``seed + i``, or one for each: Gymnasium's
-            way, which :meth:`VecFastFinRL.reset` has not. The streams go on without, the first time
-            from ``initial_seed``. What :meth:`sample_actions` draws is
-            seeded too: by the one, or by the first of a sequence that is no None.
+            One for all, with which portfolio i has seed ``seed + i``, or one for each: as in
+            Gymnasium, unlike :meth:`VecFastFinRL.reset`. The streams go on without, the first time
+            from ``initial_seed``. What :meth:`sample_actions` draws is seeded too: by the one, or
+            by the first of a sequence that is no None.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
             they are. ``"start_day"``: an int or int array ``[N]``, where to begin.

@@ -1,4 +1,4 @@
-"""Actor's side of a fleet: who this process is, whether to stop, and reports to the parent."""
+"""Actor's side of a fleet: its identity, the request to stop, and reports to the parent."""
 
 from __future__ import annotations
 

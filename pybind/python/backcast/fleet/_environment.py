@@ -1,4 +1,4 @@
-"""Environment of an actor's process: who it is, and one thread for linear algebra."""
+"""Environment of an actor's process: its identity, and one thread for linear algebra."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Identity:
     ring: str
     """Ring of the fleet's reports."""
     rank: int
-    """From 0 to ``n - 1``; a restarted actor keeps it."""
+    """Rank from 0 to ``n - 1``; a restarted actor keeps it."""
     n: int
     """Actors in the fleet."""
     seed: int
-    """Below 2**32; differs by rank and by life."""
+    """Seed below 2**32; differs by rank and by life."""
     life: int
     """Number of earlier processes of this rank."""
 

@@ -45,10 +45,10 @@ class Fleet:
     its end, an exception, Ctrl-C, SIGTERM or SIGHUP, stops them: functions see
     :attr:`backcast.fleet.Context.stopped`, are interrupted after a second, and killed after
     ``stop_timeout``. When this process is killed, a guardian process ends them within two seconds
-    and removes rings that nobody holds any more.
+    and removes rings that no process holds any more.
 
-    An actor that raises stops the fleet: its error is raised in the main thread at once, whatever
-    it waits for, with the actor's traceback as a note.
+    An actor that raises stops the fleet: its error is raised in the main thread immediately,
+    whatever it waits for, with the actor's traceback as a note.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class Guard:
             self._start()
 
     def add(self, pid: int) -> None:
-        """Have the group of this process ended with the parent."""
+        """Have the guardian end the group of this process when the parent dies."""
         self._known.add(pid)
         self._say(f"+{pid}")
 

@@ -105,7 +105,7 @@ def collect(settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    # The parent's terminal and its keys are not for the guardian.
+    # Signals that are meant for the parent must not end the guardian.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     guard(int(sys.argv[1]), sys.stdin.fileno())

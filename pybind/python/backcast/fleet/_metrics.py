@@ -23,7 +23,7 @@ COLUMNS = {
 """``time_s`` is the system's monotonic clock, the same in every process."""
 _ROWS_PER_LANE = 4096
 _ATTEMPTS = 16
-"""Reads of a lane beside its writer; what they miss is read at the next tick."""
+"""Attempts to read a lane beside its writer; the next tick reads what they miss."""
 
 
 @dataclass(frozen=True)

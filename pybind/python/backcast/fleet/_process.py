@@ -158,7 +158,7 @@ class ActorProcess:
     def reap(self) -> int:
         """Collect the exit status of a process that has ended, and end the rest of its group.
 
-        The group keeps its number until the status is collected, so no stranger is killed.
+        The group keeps its number until the status is collected, so no other process is killed.
         """
         self.kill()
         self._guard.remove(self.pid)

@@ -51,7 +51,7 @@ class ParentSignals:
         self._armed = True
 
     def fail(self, failure: FleetError) -> None:
-        """Raise a failure in the main thread, at once; called from another thread."""
+        """Raise a failure in the main thread immediately; called from another thread."""
         self._failure = failure
         self._interrupt()
 
@@ -78,14 +78,14 @@ class ParentSignals:
             self._armed = False
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         for number, handler in self._before.items():
             # None stands for a handler that was not made in Python, which cannot be set again.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
     def raise_pending(self) -> None:
-        """Raise what a signal during the stop asked for."""
+        """Raise the exception that a signal during the stop asked for."""
         if self._pending == signal.SIGINT:
             raise KeyboardInterrupt
         if self._pending:

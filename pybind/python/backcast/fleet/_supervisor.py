@@ -108,7 +108,7 @@ class Supervisor:
         ]
 
     def all_started(self) -> bool:
-        """Return whether every actor is past its start."""
+        """Return whether every actor has started."""
         return all(actor.state != "starting" for actor in self._actors)
 
     def all_finished(self) -> bool:
@@ -187,14 +187,14 @@ class Supervisor:
             actor.state = "starting"
             self._selector.register(process.link, selectors.EVENT_READ, actor)
         else:
-            # A command is ready as far as anyone can tell.
+            # A command does not report that it is ready.
             actor.state = "running"
             assert process.errors is not None
             self._selector.register(process.errors, selectors.EVENT_READ, actor)
             self._notify()
 
     def _select(self, timeout_s: float) -> None:
-        """Wait for news of processes, and take it in."""
+        """Wait for events of processes, and handle them."""
         for key, _ in self._selector.select(max(0.0, timeout_s)):
             actor: ActorState | None = key.data
             if actor is None:
@@ -295,7 +295,7 @@ class Supervisor:
             self.changed.notify_all()
 
     def _stop_all(self) -> None:
-        """Ask politely, interrupt after a second, kill after the grace."""
+        """Ask actors to stop, send SIGTERM after a second, and SIGKILL after ``stop_timeout``."""
         self._stopping = True
         begin_s = time.monotonic()
         steps = [

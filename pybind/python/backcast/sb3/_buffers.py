@@ -66,8 +66,8 @@ class ReplayBuffer(OnRing):
     seed : int, optional
         Seed of the sampler; by default drawn from NumPy's global generator, which SB3 seeds.
     frames : int, optional
-        Observations are stacks of so many frames along the first axis, the newest last; each frame
-        is stored once. A stack that is not shifted by one frame a step is refused.
+        Frames that an observation stacks along the first axis, the newest last; each frame is
+        stored once. A stack that is not shifted by one frame a step is refused.
     padding : {"zero", "reset"}
         Frames before an episode's first: zeros (``VecFrameStack``), or the first one again
         (``gymnasium.wrappers.FrameStackObservation``).
@@ -75,7 +75,7 @@ class ReplayBuffer(OnRing):
     Notes
     -----
     A transition can be drawn once its successor is in the ring, so the newest one of each lane is
-    drawn one step later than from SB3's buffer; ``sampling="sb3"`` draws it at once.
+    drawn one step later than from SB3's buffer; ``sampling="sb3"`` draws it immediately.
 
     SB3's arrays, ``observations`` and so on, can be indexed as ``[step, environment]``: what comes
     is a copy. Writing is refused, but for ``dones[pos - 1] = True``, which ends the episodes
@@ -317,7 +317,7 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
             "persistent": persistent,
             "dir": dir,
         }
-        # Which calls our constructor, between its own and the base's.
+        # This calls our constructor, between its own and the base's.
         Sb3HerReplayBuffer.__init__(
             self,
             buffer_size,

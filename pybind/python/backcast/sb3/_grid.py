@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Grid:
-    """Where the columns of one buffer look transitions up, the last ones kept."""
+    """Reader of one buffer's transitions for its columns; keeps the last ones read."""
 
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
@@ -130,7 +130,7 @@ class Column:
 
 
 def refuse_writes() -> NoReturn:
-    """Say why a transition is not changed."""
+    """Raise the error of an assignment to a transition."""
     raise ArgumentError(
         "rows of a ring are written once, and other processes may be reading them; only the newest "
         "transition's dones can be set to True, which ends its episode there"

@@ -69,7 +69,7 @@ class OnRing(sb3.ReplayBuffer):
                 "environment, here and in other processes"
             )
         stacked = None if frames is None else Frames.of(observation_space, frames, padding)
-        # Past SB3's constructors, which would allocate arrays.
+        # Skips SB3's constructors, which would allocate arrays.
         sb3.BaseBuffer.__init__(
             self, buffer_size, observation_space, action_space, device=device, n_envs=n_envs
         )
@@ -112,7 +112,7 @@ class OnRing(sb3.ReplayBuffer):
 
     @property
     def pos(self) -> int:
-        """Where the next step goes, 0 to ``buffer_size - 1``, as in SB3."""
+        """Position of the next step, 0 to ``buffer_size - 1``, as in SB3."""
         stored = self.__dict__.get("_stored")
         return 0 if stored is None else stored.added % stored.steps
 
@@ -156,7 +156,7 @@ class OnRing(sb3.ReplayBuffer):
             )
 
     def _set_columns(self) -> None:
-        """Put in the place of SB3's arrays what reads the ring."""
+        """Replace SB3's arrays by columns that read the ring."""
         grid = Grid(self._stored)
         self.observations = self._obs_column(grid, "obs")
         self.next_observations = self._obs_column(grid, "next_obs")
@@ -197,8 +197,8 @@ class OnRing(sb3.ReplayBuffer):
         Raises
         ------
         ArgumentError
-            If the shapes are others, an info speaks of a time limit where nothing is done, or a
-            stack of frames is not shifted by one; nothing was stored.
+            If the shapes are others, an info has a time limit where nothing is done, or a stack of
+            frames is not shifted by one; nothing was stored.
         """
         if len(infos) != self.n_envs:
             raise ArgumentError(f"infos has {len(infos)} entries; give {self.n_envs}, one a lane")

@@ -117,7 +117,7 @@ class Stored:
         self._complete = self._complete | lanes
 
     def _part(self, obs: Any) -> Any:
-        """Return what of observations the ring holds: the newest frames of stacks."""
+        """Return the part of observations that the ring holds: the newest frames of stacks."""
         return obs if self.frames is None else self.frames.split(obs)[:, -1]
 
     def _begun(self, obs: NDArray[Any]) -> NDArray[np.bool_]:
@@ -151,7 +151,7 @@ class Stored:
     def _append_newest(self) -> None:
         """Append the newest transitions to their lanes again, and end their episodes there.
 
-        A frame alone shows no stack, so those of stacks are left out.
+        A single frame shows no stack, so those of stacks are left out.
         """
         self._repeat = False
         newest, self._newest = self._newest, None
@@ -352,7 +352,7 @@ _PRIVATE = "backcast-sb3-"
 
 
 def _saved(ring: ReplayBuffer) -> dict[str, NDArray[np.uint8]]:
-    """Save a ring and return the files, mapped; they are gone when the arrays are."""
+    """Save a ring and return the files, mapped; they live as long as the arrays."""
     with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
         store = Path(folder)
         ring.snapshot(_LABEL, name=_SNAPSHOT, store=store)
@@ -389,7 +389,7 @@ def _loaded(
 
 
 def _holds_rows(name: str, folder: str | None) -> bool:
-    """Tell whether there is more in a ring than a learner's constructor left."""
+    """Return whether rows were published in a ring."""
     with ReplayBuffer.attach(name, dir=folder) as ring:
         return bool(ring.stats()["rows_published"])
 

@@ -33,7 +33,7 @@ class VecEnv(base_vec_env.VecEnv):
     Notes
     -----
     ``infos[i]`` has ``terminal_observation`` where an episode ended, ``TimeLimit.truncated``, and
-    what the environment said of sub-environment i. Rewards are float32, as SB3 has them.
+    the environment's info of sub-environment i. Rewards are float32, as SB3 has them.
     ``VecMonitor`` adds returns and lengths of episodes.
 
     Examples
@@ -127,7 +127,7 @@ class VecEnv(base_vec_env.VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of each sub-environment; one of the whole where it has no parts."""
+        """Return an attribute of each sub-environment, or of the whole if it has no parts."""
         chosen = list(self._get_indices(indices))
         inner: Any = self.env.unwrapped
         if hasattr(inner, "get_attr"):
@@ -164,7 +164,7 @@ class VecEnv(base_vec_env.VecEnv):
         return [values[at] for at in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Tell which sub-environments are wrapped so."""
+        """Return which sub-environments are wrapped in this class."""
         chosen = list(self._get_indices(indices))
         from stable_baselines3.common.env_util import is_wrapped
 
@@ -192,7 +192,7 @@ def _one_by_one(infos: dict[str, Any], count: int) -> list[dict[str, Any]]:
         elif isinstance(values, np.ndarray | list | tuple) and len(values) == count:
             parts = values
         else:
-            # Said of all of them together.
+            # One value for all of them.
             parts = [values] * count
         for at in range(count):
             if there is None or there[at]:

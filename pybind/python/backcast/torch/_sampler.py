@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-# A linear layer takes a copy of so many bytes of floats faster than a strided view. Integers are
+# Bytes of floats up to which a linear layer takes a copy faster than a strided view. Integers are
 # converted first, which reads a view as fast.
 _SMALL = 1 << 20
 
@@ -92,7 +92,7 @@ class Sampler:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return torch.device("cpu") if self._device is None else self._device
 
     @explained
@@ -121,11 +121,11 @@ class Sampler:
         return Loader(self, batch_size, prefetch=prefetch, limit=limit)
 
     def state(self) -> dict[str, Any]:
-        """Say where the sampler is; see :meth:`backcast.Sampler.state`."""
+        """Return the position in the stream of draws; see :meth:`backcast.Sampler.state`."""
         return self._sampler.state()
 
     def close(self) -> None:
-        """Let go of the ring."""
+        """Release the ring."""
         self._sampler.close()
 
     def __enter__(self) -> Sampler:

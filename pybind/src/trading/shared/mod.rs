@@ -186,7 +186,7 @@ impl SharedMarket {
 }
 
 impl Shared {
-    /// Enters the state after a call into the trails.
+    /// Records the state after a call in the trails.
     fn look(&mut self, began: bool) {
         if let Some(trails) = &mut self.trails {
             for agent in 0..self.env.agents() {
@@ -271,7 +271,7 @@ fn worded(names: &[String], error: &TradingError) -> Failure {
     }
 }
 
-/// Says in an error which agent it is about.
+/// Adds the name of its agent to an error.
 fn about(name: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Typed(class, message) => Failure::new(class, format!("agent '{name}': {message}")),

@@ -49,7 +49,7 @@ pub(crate) struct RowMemory {
 pub(crate) struct ReservedRow {
     writer: Py<Writer>,
     open: Arc<Opened>,
-    /// Known after the commit.
+    /// Index of the row, known after the commit.
     index: Mutex<Option<i64>>,
 }
 
