@@ -1,6 +1,6 @@
 //! Makes foreign text safe to show.
 
-/// Replaces control characters, except line breaks, by U+FFFD.
+/// Replaces control characters, except line feeds, by U+FFFD.
 ///
 /// Names and messages may come from files that other programs wrote. An escape sequence in them
 /// must not reach a terminal.

@@ -358,8 +358,8 @@ impl ColumnRecord {
         }
     }
 
-    /// Returns the column that a record describes. Checks every field. Returns `None` if this build
-    /// writes no record with these values.
+    /// Returns the column that a record describes. Returns `None` if its dtype, role, name or shape
+    /// is not valid.
     pub(crate) fn column(&self) -> Option<Column> {
         let dtype = DType::ALL.into_iter().find(|d| *d as u8 == self.dtype)?;
         let role = [Role::Obs, Role::Step].into_iter().find(|r| *r as u8 == self.role)?;

@@ -20,8 +20,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Refuses a header that this build did not write, on this host, since its last boot. `magic`
-    /// is what the file must begin with, `crc32` the checksum computed from its header.
+    /// Refuses a damaged header, and one of another layout version, byte order or boot of the host.
+    /// `magic` holds the expected first bytes, `crc32` the checksum computed from the header.
     pub(crate) fn check(self, path: &Path, magic: [u8; 8], crc32: u32) -> Result<(), SegmentError> {
         let corrupt = |what: String| Err(SegmentError::corrupt(path, what));
         if self.magic != magic {
