@@ -10,8 +10,8 @@ use thiserror::Error;
 /// These are the three modes of Gymnasium's vector environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AutoresetMode {
-    /// Resets in the step after the end. That step ignores its action. The append of the
-    /// observation that it began with writes the FINAL row.
+    /// Resets in the step after the end. That step ignores its action. Its append writes the FINAL
+    /// row, from the last observation of the episode.
     #[default]
     NextStep,
     /// Resets in the same step. The returned observation is the first of the next episode, and the

@@ -15,7 +15,7 @@ const HEADERS: usize = 1024;
 /// Maximum changes of one commit.
 const CHANGES: usize = 1 << 15;
 
-/// Memory for entering rows, kept from one draw to the next.
+/// Scratch memory of [`enter`], kept from one draw to the next.
 #[derive(Debug, Default)]
 pub(super) struct EnterScratch {
     changes: Vec<LeafChange>,

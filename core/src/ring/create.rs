@@ -56,7 +56,8 @@ impl Ring {
         Ok(keeper.lock().unwrap_or_else(PoisonError::into_inner).keep(self.store())?)
     }
 
-    /// Returns the bytes that [`create`](Self::create) would allocate. Makes the same checks first.
+    /// Returns the bytes that [`create`](Self::create) would allocate. Checks sizes and limits
+    /// first.
     pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
         let spec = spec(schema, options, page_size())?;
         Ok(Geometry::of(&spec, page_size())?.total_bytes(spec.lanes))

@@ -109,7 +109,7 @@ impl Eligibility {
         built
     }
 
-    /// Returns whether an attempt of this number can draw nothing at all.
+    /// Returns whether attempt number `attempt` has nothing to draw.
     pub(crate) fn is_empty(&self, attempt: u32) -> bool {
         self.ranges.total() == 0 || (attempt >= MAX_REJECTIONS && self.starts.total() == 0)
     }

@@ -13,7 +13,7 @@ use crate::ring::wait::WaitStopped;
 
 impl Sampler {
     /// Sets the maximum wait for the rate limiter, and for new rows of a table that consumes them.
-    /// `None` waits without a limit. Other draws do not wait.
+    /// `None` waits without a limit. Other waits of a draw are not affected.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
         if let Some(gate) = &mut self.gate {

@@ -13,7 +13,7 @@ pub struct WriterCounts {
 
 impl WriterCounts {
     /// Returns [`Writer::rows_written`](crate::Writer::rows_written) while an append waits for a
-    /// lease. Returns `None` at other times, when a call of the writer does not wait long.
+    /// lease. Returns `None` at other times.
     #[must_use]
     pub fn rows_written_before_the_wait(&self) -> Option<u64> {
         self.waits_at.load(Relaxed).checked_sub(1)

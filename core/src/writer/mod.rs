@@ -95,19 +95,20 @@ impl Writer {
     /// [`LaneStats::cuts`](crate::LaneStats::cuts) counts it.
     ///
     /// Waits while the ring's rate limiter holds it back, at most
-    /// [`WriterOptions::timeout`](crate::WriterOptions::timeout), and while a lease blocks a row, by
-    /// the lane policy. A lane whose rows were dropped in the end returns [`RowIndex::NONE`], and
-    /// its next row is marked GAP. In next-step mode the FINAL row of an episode is dropped with
-    /// the row that ended it, even if it comes later. If only the FINAL row is dropped, the row
-    /// that ended the episode stays, and no transition begins with it, since it has no successor.
+    /// [`WriterOptions::timeout`](crate::WriterOptions::timeout), and while a lease blocks a row,
+    /// by the lane policy. A lane whose rows were dropped in the end returns [`RowIndex::NONE`],
+    /// and its next row is marked GAP. In next-step mode the FINAL row of an episode is dropped
+    /// with the row that ended it, even if it comes later. If only the FINAL row is dropped, the
+    /// row that ended the episode stays, and no transition begins with it, since it has no
+    /// successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         self.append_until(step, &mut || false)
     }
 
-    /// Appends one step like [`append`](Self::append). While it waits, `interrupted` is called every
-    /// few milliseconds for a lease, and 10 times a second for the rate limiter; it ends the wait
-    /// by returning `true`. Nothing is appended then.
+    /// Appends one step like [`append`](Self::append). While it waits, `interrupted` is called
+    /// every few milliseconds for a lease, and 10 times a second for the rate limiter; it ends the
+    /// wait by returning `true`. Nothing is appended then.
     pub fn append_until(
         &mut self,
         step: &Step<'_>,
