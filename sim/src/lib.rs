@@ -18,7 +18,7 @@
 //!
 //! let mut again = Market::new(&Preset::Normal.config(), 7)?;
 //! again.run(301);
-//! assert_ne!(again.state_hash(), market.state_hash()); // nobody bought
+//! assert_ne!(again.state_hash(), market.state_hash()); // without the order
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -105,8 +105,8 @@ impl RandomStream {
         -mean * self.unit().ln()
     }
 
-    /// Draws a whole number of ticks, at least 1, whose mean is `mean` (at least 1): a rounded-up
-    /// exponential wait.
+    /// Draws a whole number of ticks, at least 1: a rounded-up exponential wait whose mean is close
+    /// to `mean`, which is at least 1.
     #[inline]
     pub fn wait(&mut self, mean: f64) -> u64 {
         self.exponential((mean - 0.5).max(0.1)).ceil().clamp(1.0, 1e9) as u64

@@ -61,7 +61,7 @@ pub struct DepthPoint {
     pub shares: f64,
 }
 
-/// All curves, averaged over the seeds.
+/// All curves, of one seed or averaged over the seeds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Curves {
     /// Density of 60 s returns in standard deviations. The outermost bins hold all returns beyond

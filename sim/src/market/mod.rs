@@ -159,7 +159,7 @@ impl Market {
         Ok(())
     }
 
-    /// Returns to tick 0 of episode `seed`. Equal to a fresh market of that seed, without
+    /// Restarts at tick 0 of episode `seed`. The market then equals a fresh one of that seed. No
     /// allocation.
     pub fn reset(&mut self, seed: u64) {
         self.seed = seed;
@@ -294,7 +294,7 @@ impl Market {
     /// Processes the requests that arrive in this tick, slot by slot.
     ///
     /// A slot's turn depends on the seed, the tick and its number alone: no slot has an advantage
-    /// over many ticks, and another slot does not change who of two is first.
+    /// over many ticks, and another slot does not change which of two is first.
     fn deliver(&mut self) {
         let tick_key = mix(self.slot_key ^ self.now);
         for (turn, slot) in &mut self.slot_turns {

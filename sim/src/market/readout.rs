@@ -155,7 +155,7 @@ impl Market {
     }
 
     /// Fills `levels` with the occupied levels of one side from the touch outwards, and zeroes the
-    /// rest. Returns the number of occupied levels.
+    /// rest. Returns the number of levels filled.
     pub fn depth(&self, symbol: u16, side: Side, levels: &mut [DepthLevel]) -> usize {
         levels.fill(DepthLevel::default());
         let mut count = 0;
