@@ -170,7 +170,7 @@ impl RiskAdjustedReward {
         }
     }
 
-    /// Changes the unit.
+    /// Sets the unit of the reward.
     #[must_use]
     pub fn with_scale(mut self, scale: RewardScale) -> Self {
         self.scale = scale;

@@ -30,7 +30,8 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 /// of it is returned or counted. Equal episode seeds give equal episodes. An episode is terminated
 /// by bankruptcy or a margin call, and truncated after `max_ticks` ticks; both can be true.
 ///
-/// A step allocates nothing, nor does a reset. A copy continues as the original would.
+/// [`step_into`](Self::step_into) and [`reset_into`](Self::reset_into) allocate nothing. A copy
+/// continues as the original would.
 #[derive(Clone, Debug)]
 pub struct TradingEnv {
     setup: Arc<TradingSetup>,
