@@ -159,7 +159,7 @@ impl<W: Write + Send> PanelFileWriter<W> {
         Ok(self.rows)
     }
 
-    /// Returns the days of the rows.
+    /// Checks the rows, and returns their days.
     fn check(&self, rows: &TickerDays<'_>) -> Result<Range<i32>, PanelWriteError> {
         let TickerDays { ticker, first_day, columns } = *rows;
         let ticker = || ticker.to_owned();
