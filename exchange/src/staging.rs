@@ -111,7 +111,7 @@ pub struct UnfinishedExport {
 pub fn unfinished_exports(folder: &Path) -> io::Result<Vec<UnfinishedExport>> {
     visit_unfinished(folder, |staging, _| {
         if !exists(&staging.join(NEW)) && !exists(&staging.join(OLD)) {
-            // It may have been empty, and then has a lock of this call's.
+            // Locking an empty folder made this lock file.
             let _ = fs::remove_file(staging.join(LOCK));
         }
         true
