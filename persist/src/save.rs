@@ -128,10 +128,9 @@ pub struct SaveReport {
 
 impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile: the snapshot has the rows that were
-    /// published when the save began, its tables of priorities and the counts of its rate limiter.
-    /// It shares rows with earlier snapshots of the ring. When this
-    /// returns, the snapshot is on disk. After an error or a kill at any moment, earlier snapshots
-    /// are unchanged.
+    /// published when the save began, the tables of priorities and the counts of the rate limiter.
+    /// It shares rows with earlier snapshots of the ring. When this returns, the snapshot is on
+    /// disk. After an error or a kill at any moment, earlier snapshots are unchanged.
     ///
     /// Needs memory for one batch. O(bytes not yet saved).
     pub fn save(

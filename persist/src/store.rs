@@ -152,8 +152,8 @@ impl Store {
         self.remove_within(spec, Duration::from_secs(60), || ControlFlow::Continue(()))
     }
 
-    /// Removes like [`remove`](Self::remove), with a maximum wait for a process that saves under the same
-    /// name. `waiting` is called repeatedly and may end the wait.
+    /// Removes like [`remove`](Self::remove), with a maximum wait for a process that saves under
+    /// the same name. `waiting` is called repeatedly and may end the wait.
     pub fn remove_within(
         &self,
         spec: &str,

@@ -214,8 +214,8 @@ impl Following {
         }
     }
 
-    /// Returns the rows that writers overwrote before they were copied. Together with rows on disk,
-    /// rows behind, and rows from before the ring was followed, they are all published rows.
+    /// Returns the rows that writers overwrote before they were copied. Every published row is
+    /// lapped, persisted, behind, or from before the ring was followed.
     #[must_use]
     pub fn rows_lapped(&self) -> u64 {
         match &self.done {
@@ -233,7 +233,8 @@ impl Following {
         }
     }
 
-    /// Returns the published rows that are on disk or lapped.
+    /// Returns the published rows that are persisted, lapped, or from before the ring was followed.
+    /// In periodic mode, the rows published at the last snapshot.
     #[must_use]
     pub fn rows_done(&self) -> u64 {
         match &self.done {

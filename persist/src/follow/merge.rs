@@ -43,7 +43,7 @@ impl From<Damage> for MergeError {
 /// Checks every byte. Returns the bytes written.
 ///
 /// Each row is written again once per kind. Only slow rings have this cost; fast ones fill large
-/// files at once.
+/// files from the start.
 pub(super) fn merge(
     storage: &dyn Storage,
     dir: &Path,

@@ -36,7 +36,7 @@ pub struct FollowState {
     pub rows_lapped: u64,
     /// Rows published before the ring was followed.
     pub rows_before: u64,
-    /// Published rows that are on disk or lapped.
+    /// Published rows that are not behind.
     pub rows_done: u64,
     /// Bytes written by this thread.
     pub bytes_written: u64,

@@ -79,8 +79,8 @@ impl SavedLimiter {
         }))
     }
 
-    /// Returns the limits, or `None` if they are not valid ones. A ring checks them against its
-    /// capacity.
+    /// Returns the limits, or `None` if `no_learner` is not a known word. The ring checks the
+    /// numbers.
     pub(crate) fn limits(&self) -> Option<RateLimiter> {
         let no_learner: NoLearner = self.no_learner.parse().ok()?;
         let min_diff = self.min_diff.unwrap_or(f64::NEG_INFINITY);
