@@ -140,8 +140,8 @@ fn unreadable(folder: &Path, source: io::Error) -> FolderError {
     FolderError { path: folder.to_owned(), source }
 }
 
-/// Finishes resizes in rings without writers. Rings that cannot be opened are skipped; `backcast
-/// stat` tells about them.
+/// Finishes resizes of killed processes, in lanes without a writer. Skips rings that cannot be
+/// opened; `backcast stat` reports them.
 fn finish_resizes(base: &Base) -> Result<(), CommandError> {
     let is_ring = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building;
     for info in backcast_core::list(base)?.into_iter().filter(is_ring) {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::budget::BadBudget;
 
-/// Error of starting a daemon. Nothing was changed.
+/// Error of starting a daemon. No ring was changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {

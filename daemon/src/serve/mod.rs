@@ -76,8 +76,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon for `base`, and creates the directory if it is missing. An error changes
-    /// nothing.
+    /// Starts a daemon for `base`, and creates the directory if it is missing. An error changes no
+    /// ring.
     pub fn start(base: &Base, options: &ServeOptions) -> Result<Self, ServeError> {
         options.check()?;
         let lock = match BaseLock::claim(base)? {

@@ -61,7 +61,7 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal>
     })
 }
 
-/// Returns the capacity that fits the budget. The caller has the turn.
+/// Returns the capacity that fits the budget. The caller holds the lock of `Shared::turn`.
 fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<Capacity, Refusal> {
     let more = ring.planned_resize_bytes(asked)?;
     if more == 0 {

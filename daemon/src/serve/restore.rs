@@ -25,7 +25,7 @@ pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
     }
 }
 
-/// Restores an evicted ring. The caller has the turn.
+/// Restores an evicted ring. The caller holds the lock of `Shared::turn`.
 pub(crate) fn bring_back(
     shared: &Shared,
     name: &str,

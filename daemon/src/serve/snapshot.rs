@@ -59,7 +59,7 @@ pub(crate) fn load(shared: &Shared, ask: &LoadAsk) -> Result<(Granted, Ring), Re
     Ok((granted(name, &ring, true, ring.stats().bytes_allocated), ring))
 }
 
-/// Loads a snapshot if it fits the budget. The caller has the turn.
+/// Loads a snapshot if it fits the budget. The caller holds the lock of `Shared::turn`.
 pub(crate) fn loaded(
     shared: &Shared,
     store: &Store,

@@ -25,9 +25,9 @@ use view::Palette;
 
 /// Watch rings: fill, rates, readers, leases, lane by lane.
 ///
-/// On a terminal a live view, with keys (? shows them); anywhere else one table over one interval.
-/// New rings appear, removed ones go. Nothing is held between two readings, so watching keeps no
-/// ring alive.
+/// Shows a live view on a terminal, with keys (? lists them); anywhere else prints one table over
+/// one interval. New rings appear, removed ones go. Nothing is held between two readings, so
+/// watching keeps no ring alive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -17,8 +17,8 @@ pub(crate) const MODE: &str = "persist";
 /// Key of whether the ring was in memfds.
 pub(crate) const MEMFD: &str = "memfd";
 
-/// Evicts the least recently used ring that is persistent and not held. Returns false if there is
-/// none. The caller has the turn.
+/// Evicts the least recently used ring that is persistent, not held and not `but`. Returns false if
+/// there is none. The caller holds the lock of `Shared::turn`.
 pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     let mut idle: Vec<(u64, ObjectInfo)> = list(&shared.base)?
         .into_iter()

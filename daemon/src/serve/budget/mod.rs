@@ -1,5 +1,5 @@
-//! Memory budget of all objects of a base directory: its size here, which request fits in
-//! [`room`], which ring makes room in [`evict`].
+//! Memory budget of all objects of a base directory. [`room`] decides whether a request fits,
+//! [`evict`] which ring makes room for it.
 
 pub(super) mod evict;
 pub(super) mod room;

@@ -8,7 +8,7 @@ use crate::protocol::{Code, Refusal};
 use crate::serve::shared::{CurrentSettings, Shared, add};
 
 /// Makes room for a ring by removing orphans and, if configured, by evicting other rings. The
-/// caller has the turn.
+/// caller holds the lock of `Shared::turn`.
 pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
     let (base, live) = (&shared.base, shared.live());
     if fits(&live, &list(base)?, asked_bytes) {

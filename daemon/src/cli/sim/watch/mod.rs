@@ -18,7 +18,7 @@ use scene::Scene;
 
 /// Watch a simulated market: price, order book, trades, totals of its agents.
 ///
-/// On a terminal of 80 x 24 or more a live view, which keys make faster, slower or pause. Elsewhere
+/// Shows a live view on a terminal of 80 x 24 or more; keys change its speed or pause it. Elsewhere
 /// --frames is needed: each frame is 23 lines of text, or one JSON object with --json. The market
 /// belongs to the command and ends with it; equal seeds show equal markets.
 #[derive(Debug, clap::Args)]
