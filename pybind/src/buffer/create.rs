@@ -38,8 +38,8 @@ impl ReplayBuffer {
     ///     Policy when the name is taken by a ring that is in use or persistent. Any other ring of
     ///     that name is removed.
     /// persistent : bool, default False
-    ///     Keep the ring when no process holds it. One that is attached to has to be kept already;
-    ///     private memory cannot be.
+    ///     Keep the ring when no process holds it. A ring that is attached to has to be persistent
+    ///     already; private memory cannot be persistent.
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
     ///     Policy of a writer when a lease freezes the rows it would overwrite: wait, once per
     ///     lease and ``lease_timeout`` at most, and then drop the new row and mark a gap; drop it

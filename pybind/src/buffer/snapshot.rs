@@ -143,7 +143,7 @@ impl ReplayBuffer {
     /// ExistsError
     ///     If there is a snapshot of that label.
     /// ArgumentError
-    ///     If a name or the state cannot be.
+    ///     If a name is not valid, or the state is no JSON value.
     /// InUseError
     ///     If another process is still saving under that name after ``timeout``.
     /// SpaceError

@@ -105,7 +105,8 @@ impl TickerTokenizer {
         Ok(self.0.encode(&[name])?.first().copied().unwrap_or_default())
     }
 
-    /// The tokens of many tickers, as :meth:`encode`; on an error none is added.
+    /// The tokens of many tickers, as :meth:`encode`; an error adds none, unless there are too
+    /// many.
     ///
     /// Parameters
     /// ----------

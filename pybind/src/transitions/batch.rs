@@ -251,8 +251,8 @@ impl MarketMemory {
             && self.is_whole(py, &found.batch)
     }
 
-    /// Returns whether the arrays have their original sizes. NumPy resizes
-    /// arrays that are in use only if `refcheck` is off.
+    /// Returns whether the arrays have their original sizes. NumPy resizes arrays that are in use
+    /// only if `refcheck` is off.
     fn is_whole(&self, py: Python<'_>, batch: &TransitionBatch) -> bool {
         let Some(markets) = market_bytes(&self.plan) else { return false };
         let markets = markets.into_iter().cycle().take(columns_at(&self.plan));

@@ -46,8 +46,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
     obs : {"dict", "flat"}
         A dict of arrays, or one float32 array of the same numbers.
     max_episode_steps : int, optional
-        Steps after which an episode is truncated. ``gym.make`` uses its ``TimeLimit`` instead, of
-        which this environment learns nothing: ask it for :meth:`metrics_so_far` then.
+        Steps after which an episode is truncated. ``gym.make`` uses its ``TimeLimit`` instead,
+        which this environment does not see: call :meth:`metrics_so_far` then.
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
@@ -74,7 +74,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
         Compare it right after the orders of a day, or on the next day before it is observed, which
-        is look-ahead: cash and shares then tell what its close did.
+        is look-ahead: cash and shares then depend on its close.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.
@@ -92,12 +92,12 @@ class PortfolioEnv(gym.Env[Any, Any]):
     macro_tickers : sequence of str, optional
         Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
     days : (int, int), optional
-        Days of the panel to live on, half open; all when left out.
+        Days of the panel to use, half open; all when left out.
     indicator_lag : int, default 1
         Days by which the indicators are older than the open. 0 is look-ahead.
     valuation : {"open", "close"}, optional
-        At which price of its day an observation's ``total_asset`` values holdings: the open, unless
-        `indicator_lag` is 0. The close is look-ahead.
+        Price of its day at which an observation's ``total_asset`` values holdings. By default the
+        open, or the close if `indicator_lag` is 0. The close is look-ahead.
     history : int, default 0
         Days before the current one to show, ``H``: every column of the panel.
     history_length : int, default 0
@@ -241,7 +241,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         Raises
         ------
         EnvError
-            If the seed or day cannot be; nothing has changed then.
+            If the seed or day is not valid; nothing has changed then.
         """
         result = self._batch.reset(seed=seed, options=options)
         # Days are drawn in Rust; `np_random` is seeded for callers that draw from it.

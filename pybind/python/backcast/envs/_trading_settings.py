@@ -22,7 +22,7 @@ class AgentSettings(TypedDict, total=False):
     Attributes
     ----------
     actions, order_size, max_slippage, max_offset, allow_short, latency_ticks : object
-        Actions of the agent, what they order, and when it arrives: see :class:`TradingSettings`.
+        Actions of the agent, their orders, and the delay of these: see :class:`TradingSettings`.
     initial_cash, initial_shares, long_limit, short_limit, order_limit : object
         Account of the agent and its limits: see :class:`TradingSettings`.
     """

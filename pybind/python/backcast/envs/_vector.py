@@ -92,7 +92,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
         Compare it right after the orders of a day, or on the next day before it is observed, which
-        is look-ahead: cash and shares then tell what its close did.
+        is look-ahead: cash and shares then depend on its close.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.
@@ -110,12 +110,12 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     macro_tickers : sequence of str, optional
         Macro tickers of the panel whose opens and indicators are shown, ``M`` of them.
     days : (int, int), optional
-        Days of the panel to live on, half open; all when left out.
+        Days of the panel to use, half open; all when left out.
     indicator_lag : int, default 1
         Days by which the indicators are older than the open. 0 is look-ahead.
     valuation : {"open", "close"}, optional
-        At which price of its day an observation's ``total_asset`` values holdings: the open, unless
-        `indicator_lag` is 0. The close is look-ahead.
+        Price of its day at which an observation's ``total_asset`` values holdings. By default the
+        open, or the close if `indicator_lag` is 0. The close is look-ahead.
     history : int, default 0
         Days before the current one to show, ``H``: every column of the panel.
     history_length : int, default 0
@@ -293,7 +293,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         ----------
         seed : int, array of int or sequence of (int or None), optional
             An int s seeds portfolio i with ``s + i``; a sequence has one entry per portfolio. None
-            goes on in the stream of random numbers that a portfolio has.
+            continues the portfolio's stream of random numbers.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others keep their
             state and observation. ``"start_day"``: an int or int array ``[N]``, where to begin
@@ -307,12 +307,13 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Raises
         ------
         EnvError
-            If a seed, mask or day cannot be; nothing has changed then.
+            If a seed, mask or day is not valid; nothing has changed then.
         TypeError
             If the mask is no array of booleans.
         """
         result = self._batch.reset(seed=seed, options=options)
-        # `np_random` belongs to the whole; portfolios have streams of their own, in Rust.
+        # `np_random` belongs to the vector environment; portfolios have streams of their own, in
+        # Rust.
         if isinstance(seed, int | np.integer):
             super().reset(seed=int(seed))
         return result

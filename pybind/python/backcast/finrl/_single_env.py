@@ -64,11 +64,12 @@ class FastFinRL(FinRLEnv[State]):
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional
-        At which price ``total_asset`` values holdings: the open, unless `indicator_lag` is 0.
+        Price at which ``total_asset`` values holdings. By default the open, or the close if
+        `indicator_lag` is 0.
     history_length : int, default 0
         Days with a row of every ticker before the first of an episode, where the data allow it.
     days : (int, int), optional
-        Days to live on, half open; all when left out.
+        Days to use, half open; all when left out.
     max_episode_steps : int, optional
         Steps after which an episode is done.
     ticker_costs : mapping of str to (float, float), optional

@@ -79,11 +79,12 @@ class VecFastFinRL(SeenPortfolios):
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional
-        At which price ``total_asset`` values holdings: the open, unless `indicator_lag` is 0.
+        Price at which ``total_asset`` values holdings. By default the open, or the close if
+        `indicator_lag` is 0.
     history_length : int, default 0
         Days with a row of every ticker before the first of an episode, where the data allow it.
     days : (int, int), optional
-        Days to live on, half open; all when left out.
+        Days to use, half open; all when left out.
     max_episode_steps : int, optional
         Steps after which an episode is done.
     ticker_costs : mapping of str to (float, float), optional
@@ -255,7 +256,7 @@ class VecFastFinRL(SeenPortfolios):
         Raises
         ------
         EnvError
-            If a ticker, seed or day cannot be; nothing has changed then.
+            If a ticker, seed or day is not valid; nothing has changed then.
         """
         if tickers is not None and tickers_list is not None:
             raise ArgumentTypeError("reset() got `tickers_list` and `tickers`; keep one of them")

@@ -260,7 +260,7 @@ class VecFinRLWrapper(WatchedPortfolios):
         Raises
         ------
         EnvError
-            If a seed, mask or day cannot be; nothing has changed then.
+            If a seed, mask or day is not valid; nothing has changed then.
         ClosedError
             If the wrapper was closed.
         """

@@ -151,7 +151,7 @@ class Stored:
     def _append_newest(self) -> None:
         """Append the newest transitions to their lanes again, and end their episodes there.
 
-        A single frame shows no stack, so those of stacks are left out.
+        Transitions of stacked frames are left out: a single frame shows no stack.
         """
         self._repeat = False
         newest, self._newest = self._newest, None
