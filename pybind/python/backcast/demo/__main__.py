@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (bc.BackcastError, ChildFailedError, DataMissingError, UnusablePanelError) as error:
             return _fail(str(error))
         except OSError as error:
-            # Nothing can be written to a terminal that has closed: SIGHUP has said so.
+            # Nothing can be written to a terminal that has closed, which SIGHUP reports.
             if interrupts.received is not None:
                 return _interrupted(interrupts.received.name)
             return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")

@@ -38,7 +38,7 @@ _OF_TERMINALS = frozenset({signal.SIGINT, signal.SIGHUP})
 
 
 class InterruptedRunError(Exception):
-    """Ctrl-C, SIGTERM or SIGHUP."""
+    """Ctrl-C, SIGTERM or SIGHUP interrupted the run."""
 
 
 class Interrupts:

@@ -65,7 +65,7 @@ class Tally:
         self.rows_checked += int(mask.sum()) + int(future_mask.sum())
 
     def report(self) -> dict[str, Any]:
-        """Give the numbers that the parent shows during the run."""
+        """Return the numbers that the parent shows during the run."""
         return {
             "batches": self.batches,
             "batches_per_s": self.batches_per_s,

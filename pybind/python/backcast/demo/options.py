@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str] | None = None) -> Options:
-    """Read the command line; exits with status 2 and a reason when it makes no sense."""
+    """Read the command line; exit with status 2 and a reason if it is not valid."""
     parser = _parser()
     given, unknown = parser.parse_known_args(argv)
     if unknown:

@@ -95,7 +95,7 @@ class Progress:
 
 
 def line(frame: Frame) -> str:
-    """Put a frame in one line."""
+    """Format a frame as one line."""
     each = " ".join(f"{actor.name.split()[-1]}:{count(actor.rows_per_s)}" for actor in frame.actors)
     return (
         f"{frame.elapsed_s:5.1f} s  {count(frame.rows_per_s)} rows/s ({each})  "
@@ -105,7 +105,7 @@ def line(frame: Frame) -> str:
 
 
 def table(frame: Frame) -> Group:
-    """Lay a frame out for a terminal."""
+    """Format a frame as a table for a terminal."""
     grid = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("process", "pid", "lanes", "autoreset"):
         grid.add_column(title)

@@ -129,7 +129,7 @@ class Run:
         self._learner_ready = False
 
     def __call__(self, progress: Progress) -> None:
-        """Run for the time asked; fills the session. Every child has ended on return."""
+        """Run for the requested time and fill the session. Every child has ended on return."""
         with self._fleet:
             for slot in self._slots:
                 self._start_actor(slot, slot.name)

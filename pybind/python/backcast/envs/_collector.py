@@ -197,7 +197,7 @@ class Collector:
         self._keep(obs, begun=chosen is None or bool(chosen.all()))
 
     def _notice_resets(self) -> None:
-        """Begin episodes where other code reset the environment since the last call."""
+        """Begin episodes where other code reset the environment; raise if it cannot be seen."""
         if self._watch.unseen:
             self.finish()
             self._watch.forget()
@@ -348,7 +348,7 @@ class Collector:
         infos: Any,  # noqa: ANN401
         ended: NDArray[np.bool_],
     ) -> tuple[Any, Any]:
-        """Reset what has ended; return what to act on, and infos with the final observations."""
+        """Reset ended environments; return the next observations, and infos with the final ones."""
         environment: Any = self._env
         if not self._vector:
             # The reset may write to the arrays that the step returned.

@@ -58,7 +58,7 @@ def trading_batch(
 
 
 def check_render_mode(render_mode: str | None) -> None:
-    """Refuse a form of pictures that there is not."""
+    """Refuse an unknown form of pictures."""
     if render_mode not in (None, *RENDER_MODES):
         words = " or ".join(f'"{mode}"' for mode in RENDER_MODES)
         raise EnvError(f"render_mode is {render_mode!r}; write {words}, or leave it None")

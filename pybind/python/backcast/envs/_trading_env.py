@@ -279,7 +279,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
         ----------
         seed : int, array of int or sequence of (int or None), optional
             An int s seeds environment i with ``s + i``; a sequence has one entry for each. None
-            draws the next episode seed of the stream that an environment has.
+            draws the next episode seed of each environment's stream.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which environments to reset; the others keep their
             state and observation. ``"episode_seed"``: environment i plays episode i of that seed.
@@ -299,7 +299,8 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
             If the mask is no array of booleans.
         """
         result = self._batch.reset(seed=seed, options=options)
-        # `np_random` belongs to the whole; environments have streams of their own, in Rust.
+        # `np_random` belongs to the vector environment; its environments have streams of their own,
+        # in Rust.
         if isinstance(seed, int | np.integer):
             VectorEnv.reset(self, seed=int(seed))
         return result

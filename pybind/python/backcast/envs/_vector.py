@@ -141,11 +141,11 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     -----
     Actions are float32 or float64 ``[N, T]`` from -1 (sell ``hmax`` shares) to 1 (buy as many). An
     observation has ``day`` int32 ``[N, 1]``, ``cash`` float64 ``[N, 1]``, ``shares`` int32
-    ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N, 1]`` (valued at
-    the open),
-    ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has indicators,
-    ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64 ``[N, M]`` and
-    ``macro_indicators`` float64 ``[N, M, K]``. Flat: float32 ``[N, T(3 + K) + M(1 + K) + 3]``.
+    ``[N, T]``, ``avg_buy_price`` float64 ``[N, T]``, ``total_asset`` float64 ``[N, 1]`` (see
+    `valuation`), ``open`` float64 ``[N, T]`` (0 where not listed) and, where the panel has
+    indicators, ``indicators`` float64 ``[N, T, K]``; with macro tickers ``macro_open`` float64
+    ``[N, M]`` and ``macro_indicators`` float64 ``[N, M, K]``. Flat: float32
+    ``[N, T(3 + K) + M(1 + K) + 3]``.
 
     With `history` there are ``history`` float32 ``[N, T + M, H, C]`` of day-H to day-1, oldest
     first, macro tickers behind the others, columns as in the panel, and ``history_mask`` bool

@@ -119,7 +119,7 @@ class FinRLEnv(Generic[Shown]):
 
     @property
     def days(self) -> tuple[int, int]:
-        """The first day of the environment's, and one past the last."""
+        """First day of the environment, and one past the last."""
         start, end = self._settings["days"] or (0, self._panel.n_days)
         return int(start), int(end)
 

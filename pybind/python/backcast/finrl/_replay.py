@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class VecReplayBuffer(DrawnTransitions):
     """Transitions of a vector of environments, with the market around them.
 
-    Stored are days, tickers and portfolios, in a ring that other processes can share; prices and
-    indicators are looked up in the environment's panel when a batch is drawn. In order of addition,
-    the oldest is overwritten first.
+    The buffer stores days, tickers and portfolios, in a ring that other processes can share; prices
+    and indicators are looked up in the environment's panel when a batch is drawn. In order of
+    addition, the oldest is overwritten first.
 
     Parameters
     ----------

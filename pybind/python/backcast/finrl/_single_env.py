@@ -33,8 +33,8 @@ class FastFinRL(FinRLEnv[State]):
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
-        An episode is done when the portfolio, valued at the close, falls to this or below. Where it
-        begins there, a warning says so, and each step is done that does not end above.
+        An episode is done when the portfolio, valued at the close, falls to this or below. If it
+        begins there, a warning is issued, and every step that does not end above is done.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
@@ -225,8 +225,8 @@ class FastFinRL(FinRLEnv[State]):
         Raises
         ------
         EnvError
-            If a ticker, seed or day cannot be, or a shift leaves no day, for no choice of tickers
-            where they are drawn; nothing has changed then.
+            If a ticker, seed or day is not valid, or the shift leaves no day (where tickers are
+            drawn, for any choice of them); nothing has changed then.
         """
         batch = self._batch
         assert batch is not None

@@ -45,8 +45,8 @@ class VecFastFinRL(SeenPortfolios):
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
-        An episode is done when the portfolio, valued at the close, falls to this or below. Where it
-        begins there, a warning says so, and each step is done that does not end above.
+        An episode is done when the portfolio, valued at the close, falls to this or below. If it
+        begins there, a warning is issued, and every step that does not end above is done.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
@@ -246,7 +246,7 @@ class VecFastFinRL(SeenPortfolios):
         options : mapping, optional
             ``"start_day"``: an int or int array ``[N]``, where to begin instead of on a drawn day.
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
-            they are and show what their last step said, ``reward`` and ``done`` too.
+            they are and show the results of their last step, ``reward`` and ``done`` too.
 
         Returns
         -------

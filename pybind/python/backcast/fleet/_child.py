@@ -40,7 +40,7 @@ class UnknownFunctionError(Exception):
 
 
 class ParentLink:
-    """Child's end of the connection; a thread waits for the word to stop."""
+    """Child's end of the connection; a thread waits for the request to stop."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
@@ -81,7 +81,7 @@ class ParentLink:
             os._exit(_EXIT_ORPHANED)
 
     def _terminated(self, number: int, _frame: FrameType | None) -> NoReturn:
-        """End a function that does not look at the flag; die of a SIGTERM from elsewhere."""
+        """End a function that does not check the flag; die of a SIGTERM from elsewhere."""
         if self.stop.is_set():
             raise SystemExit(0)
         signal.signal(number, signal.SIG_DFL)

@@ -21,7 +21,7 @@ _MOST = 2**63 - 1
 
 
 class Context:
-    """Place of this process in its fleet, and its way to the parent.
+    """Place of this process in its fleet, and its reports to the parent.
 
     A function actor gets it as its first argument; :func:`context` gives it to any other code.
 
@@ -50,7 +50,7 @@ class Context:
 
     @property
     def seed(self) -> int:
-        """Seed of this process, below 2**32: of the fleet's seed, the rank and the life."""
+        """Seed of this process, below 2**32, from the fleet's seed, the rank and the life."""
         return self._identity.seed
 
     @property

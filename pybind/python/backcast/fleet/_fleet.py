@@ -71,7 +71,7 @@ class Fleet:
     buffer : ReplayBuffer, optional
         Ring that the actors fill, for :meth:`stats`.
     name : str, optional
-        Name of the ring of reports; made up when left out.
+        Name of the ring of reports; generated when left out.
     env : dict of str, optional
         Environment variables beside the parent's. Linear algebra uses one thread an actor unless
         they say otherwise.

@@ -19,11 +19,11 @@ class ProgressLine(Protocol):
         """Show these statistics."""
 
     def close(self) -> None:
-        """Show no more."""
+        """End the display."""
 
 
 def progress_line(wanted: bool | None) -> ProgressLine:
-    """Make a display: none if it is not wanted, or, left open, if stderr is no terminal."""
+    """Make a display, a silent one if `wanted` is False, or None and stderr is no terminal."""
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if wanted is False or sys.stderr is None or (wanted is None and not terminal):
         return SilentLine()

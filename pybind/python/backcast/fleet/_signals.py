@@ -43,7 +43,7 @@ class ParentSignals:
             return
         self._before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            # A handler of the program's own stays, and so does `nohup`.
+            # A handler that the program has set stays, and so does the ignored SIGHUP of `nohup`.
             if signal.getsignal(number) is signal.SIG_DFL:
                 self._before[number] = signal.SIG_DFL
                 signal.signal(number, self._ended)

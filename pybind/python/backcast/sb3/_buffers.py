@@ -77,9 +77,9 @@ class ReplayBuffer(OnRing):
     A transition can be drawn once its successor is in the ring, so the newest one of each lane is
     drawn one step later than from SB3's buffer; ``sampling="sb3"`` draws it immediately.
 
-    SB3's arrays, ``observations`` and so on, can be indexed as ``[step, environment]``: what comes
-    is a copy. Writing is refused, but for ``dones[pos - 1] = True``, which ends the episodes
-    there as a time limit would.
+    SB3's arrays, ``observations`` and so on, can be indexed as ``[step, environment]``: the result
+    is a copy. Writing is refused, but for ``dones[pos - 1] = True``, which ends the episodes there
+    as a time limit would.
 
     It pickles with its rows, so ``save_replay_buffer`` and ``load_replay_buffer`` work; a loaded
     buffer draws what the saved one would have drawn.
@@ -282,10 +282,10 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
 class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     """SB3's ``HerReplayBuffer`` over a ring.
 
-    Goals are drawn and rewards computed by SB3's own code, from episodes that were added here: it
-    knows nothing of those that other processes write. Of the arguments of
-    :class:`DictReplayBuffer` it takes all but `sampling` and `seed`, and SB3's `n_sampled_goal`,
-    `goal_selection_strategy` and `copy_info_dict`.
+    Goals are drawn and rewards computed by SB3's own code, from episodes that were added here.
+    Episodes that other processes write are not used. Of the arguments of :class:`DictReplayBuffer`
+    it takes all but `sampling` and `seed`, and SB3's `n_sampled_goal`, `goal_selection_strategy`
+    and `copy_info_dict`.
     """
 
     def __init__(

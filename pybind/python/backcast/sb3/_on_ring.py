@@ -133,7 +133,7 @@ class OnRing(sb3.ReplayBuffer):
             refuse_writes()
 
     def size(self) -> int:
-        """Return the steps that can be drawn, as in SB3: transitions by ``n_envs``.
+        """Return the steps that can be drawn, as in SB3: transitions divided by ``n_envs``.
 
         With ``sampling="ring"`` those of other processes count too.
         """
@@ -197,7 +197,7 @@ class OnRing(sb3.ReplayBuffer):
         Raises
         ------
         ArgumentError
-            If the shapes are others, an info has a time limit where nothing is done, or a stack of
+            If a shape is wrong, an info has a time limit where nothing is done, or a stack of
             frames is not shifted by one; nothing was stored.
         """
         if len(infos) != self.n_envs:

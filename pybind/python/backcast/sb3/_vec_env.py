@@ -127,7 +127,7 @@ class VecEnv(base_vec_env.VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of each sub-environment, or of the whole if it has no parts."""
+        """Return an attribute of each sub-environment, else that of the vector environment."""
         chosen = list(self._get_indices(indices))
         inner: Any = self.env.unwrapped
         if hasattr(inner, "get_attr"):
@@ -136,7 +136,7 @@ class VecEnv(base_vec_env.VecEnv):
         return [getattr(self.env, attr_name)] * len(chosen)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Set an attribute of all sub-environments, where the environment lets them be set."""
+        """Set an attribute of all sub-environments, if the environment allows it."""
         inner: Any = self.env.unwrapped
         chosen = list(self._get_indices(indices))
         if not hasattr(inner, "set_attr") or len(chosen) != self.num_envs:

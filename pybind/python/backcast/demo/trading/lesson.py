@@ -28,7 +28,7 @@ _MOST = 4.0
 
 
 def checksums(obs: NDArray[np.float32], mid: Array) -> NDArray[np.uint64]:
-    """Add the words of a row up, modulo 2^64."""
+    """Sum the words of a row modulo 2^64."""
     words = np.asarray(obs, np.float32).view(np.uint32).sum(axis=-1, dtype=np.uint64)
     return np.asarray(words + np.asarray(mid, np.float64).view(np.uint64))
 
