@@ -86,8 +86,8 @@ impl TradingSetup {
         Ok(())
     }
 
-    /// Brings `market` to the end of the warm-up of a new episode. Its seed comes from checked
-    /// `options` or from `stream`; the number is that of its warm snapshot.
+    /// Brings `market` to the end of the warm-up of a new episode. Returns the episode's seed, from
+    /// checked `options` or from `stream`, and the number of its warm snapshot.
     pub(super) fn begin(
         &self,
         market: &mut Market,
