@@ -13,8 +13,7 @@ use crate::handle::contention::{Interruption, wait};
 /// Value that its Python object may close. A forked child must neither use nor drop it.
 #[derive(Debug)]
 pub(crate) struct Handle<T> {
-    /// A lock that is fair from time to time, so that a thread that retries immediately starves no
-    /// other.
+    /// An eventually fair lock, so that a thread that retries immediately starves no other.
     value: Mutex<Option<T>>,
     /// Name in errors, such as "ring pong".
     label: String,
