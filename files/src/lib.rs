@@ -4,7 +4,8 @@
 //! - [`RingDescription`]: describes a ring in a file of its rows;
 //! - [`Progress`], [`OnProgress`]: count what long work has done; the callback may stop it;
 //! - [`parquet`]: checks Parquet files before they are decoded;
-//! - [`catch_panics`]: turns panics of decoders into errors.
+//! - [`catch_panics`]: turns panics of decoders into errors;
+//! - [`unpacked_limit`]: limits what a file of a given size may unpack to.
 //!
 //! ```
 //! use std::io::{self, Write};
@@ -22,8 +23,10 @@ mod description;
 mod panics;
 pub mod parquet;
 mod progress;
+mod unpacked_limit;
 
 pub use atomic::write_atomically;
 pub use description::{BadDescription, ColumnDescription, RingDescription};
 pub use panics::catch_panics;
 pub use progress::{OnProgress, Progress};
+pub use unpacked_limit::unpacked_limit;

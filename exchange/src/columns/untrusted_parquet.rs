@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use backcast_core::DType;
-use backcast_files::catch_panics;
 use backcast_files::parquet::{ColumnChunk, FileSource, byte_range, read_footer};
+use backcast_files::{catch_panics, unpacked_limit};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
 };
@@ -22,11 +22,6 @@ use super::arrays::{self, ArrayMismatch};
 use super::leaves::{self, FileLeaf};
 use crate::error::ImportError;
 
-/// Maximum ratio of unpacked bytes to the file's size, for files that unpack to more than
-/// [`SMALL_BYTES`].
-const MAX_RATIO: u64 = 1000;
-/// Unpacked bytes that a file of any size may have.
-const SMALL_BYTES: u64 = 256 << 20;
 const MAGIC: &[u8] = b"PAR1";
 
 /// An open file whose footer was decoded and whose column chunks lie within the file.
@@ -101,7 +96,7 @@ impl UntrustedParquet {
     /// Refuses a file that claims more rows of `row_bytes` bytes than a file of its size can hold.
     pub(crate) fn check_unpacked(&self, row_bytes: u64) -> Result<(), ImportError> {
         let unpacked = self.rows().saturating_mul(row_bytes);
-        let limit = SMALL_BYTES.max(self.source.len().saturating_mul(MAX_RATIO));
+        let limit = unpacked_limit(self.source.len());
         if unpacked <= limit {
             return Ok(());
         }

@@ -4,18 +4,12 @@ use std::fs::File;
 use std::path::Path;
 
 use backcast_core::DType;
-use backcast_files::catch_panics;
+use backcast_files::{catch_panics, unpacked_limit};
 use zip::ZipArchive;
 
 use super::npy::{self, NpyError};
 use crate::error::ImportError;
 use crate::leave_out::{self, LeaveOut};
-
-/// Maximum ratio of unpacked bytes to the file's size, for files that unpack to more than
-/// [`SMALL_BYTES`].
-const MAX_RATIO: u64 = 1000;
-/// Unpacked bytes that a file of any size may have.
-const SMALL_BYTES: u64 = 256 << 20;
 
 /// Ring columns, each with the names that other libraries give the same array.
 const NAMES: [(&str, &[&str]); 6] = [
@@ -43,7 +37,7 @@ pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>,
     let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let file_bytes = file.metadata().map_err(unreadable)?.len();
-    let limit = SMALL_BYTES.max(file_bytes.saturating_mul(MAX_RATIO));
+    let limit = unpacked_limit(file_bytes);
     let damaged = |part: &str, what: String| ImportError::Damaged {
         path: path.to_owned(),
         part: part.to_owned(),

@@ -11,8 +11,8 @@ use std::{fs::File, io, path::Path, sync::Arc};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, Field, Fields};
-use backcast_files::catch_panics;
 use backcast_files::parquet::{ColumnChunk, FileSource, byte_range, read_footer};
+use backcast_files::{catch_panics, unpacked_limit};
 use parquet::{
     arrow::{
         ProjectionMask,
@@ -38,10 +38,6 @@ use crate::{
     options::PanelOptions,
 };
 
-/// Maximum ratio of unpacked size to file size, for files that unpack to more than [`SMALL_BYTES`].
-const MOST_UNPACKED: u64 = 1000;
-/// Unpacked bytes that a file of any size may have.
-const SMALL_BYTES: u64 = 256 << 20;
 const MAGIC_BYTES: usize = 4;
 /// Bytes of the shortest file: both magics and the footer's length.
 const LEAST_BYTES: u64 = 12;
@@ -214,7 +210,7 @@ impl ParquetFile {
         let columns = header.columns.len();
         let numbers = rows.saturating_mul(columns as u64);
         let bytes = unpacked.max(numbers.saturating_mul(8));
-        let limit = SMALL_BYTES.max(self.source.len().saturating_mul(MOST_UNPACKED));
+        let limit = unpacked_limit(self.source.len());
         if bytes > limit || numbers > MAX_VALUES {
             return Err(PanelLoadError::Bomb { rows, columns: self.columns.len(), bytes, limit });
         }
