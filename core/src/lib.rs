@@ -40,7 +40,6 @@
 
 mod autoreset;
 mod element;
-mod episode;
 mod error;
 mod index;
 mod lease;
@@ -49,6 +48,7 @@ mod priority;
 mod reader;
 mod returns;
 mod ring;
+mod row_flags;
 mod row_header;
 mod sampler;
 mod schema;
@@ -66,7 +66,6 @@ pub use backcast_layout::{
     run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
-pub use episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use error::{
     AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError,
     LimitedCall, LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError,
@@ -92,6 +91,7 @@ pub use ring::resize::{ResizeProgress, Resized};
 pub use ring::restore::Filling;
 pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
+pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget,

@@ -5,7 +5,7 @@ use backcast_layout::protocol::Words;
 use backcast_layout::{Column, ColumnError, DType, Role};
 use bytemuck::{Pod, Zeroable};
 
-use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
+use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 
 /// Number of the headers' column in a lane's file.
 pub(crate) const ROW_HEADERS: usize = 0;

@@ -7,9 +7,9 @@ use backcast_layout::{RingStore, SegmentError, UnnamedLane, UnnamedRing, page_si
 use super::Ring;
 use super::create::spec;
 use super::options::RingOptions;
-use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::error::RestoreError;
 use crate::limiter::limits::LimiterCounts;
+use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::row_header::{PARTS, RowHeader};
 use crate::schema::Schema;
 

@@ -16,8 +16,8 @@ pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
 use super::columns::{ColumnWindow, SelectedColumns};
 use super::options::{Boundary, SamplerOptions};
 use super::window::WindowExtent;
-use crate::episode::{TERMINATED, TRUNCATED};
 use crate::error::SampleError;
+use crate::row_flags::{TERMINATED, TRUNCATED};
 use crate::schema::{Schema, USER};
 
 /// One contiguous array in C order; the first axis is the batch.

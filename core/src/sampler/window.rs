@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::episode::{FINAL, GAP};
+use crate::row_flags::{FINAL, GAP};
 use crate::row_header::RowHeader;
 
 /// Number of transitions that a window may have before and after the drawn one.

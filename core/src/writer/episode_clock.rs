@@ -3,7 +3,7 @@
 //! An episode of n transitions takes n + 1 rows in every autoreset mode; the last is FINAL.
 
 use crate::autoreset::AutoresetMode;
-use crate::episode::{FINAL, GAP, TERMINATED, TRUNCATED};
+use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 use crate::row_header::RowHeader;
 
 /// State of a lane between two appends.

@@ -11,8 +11,8 @@ use backcast_layout::protocol::{Words, has_relocated, still_whole};
 use backcast_layout::{Lane, Lanes};
 
 use super::ranges::ReadableRanges;
-use crate::episode::{FINAL, GAP};
 use crate::ring::lane_inspection::readable;
+use crate::row_flags::{FINAL, GAP};
 use crate::row_header::RowHeader;
 use crate::sampler::window::StrideRule;
 

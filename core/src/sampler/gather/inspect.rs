@@ -8,9 +8,9 @@ use backcast_layout::Lane;
 use backcast_layout::protocol::{Words, still_whole};
 
 use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, Stopped};
-use crate::episode::FINAL;
 use crate::error::SampleError;
 use crate::index::RowIndex;
+use crate::row_flags::FINAL;
 use crate::row_header::RowHeader;
 use crate::sampler::Sampler;
 use crate::sampler::eligibility::{Candidate, MAX_REJECTIONS, number};

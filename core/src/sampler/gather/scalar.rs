@@ -4,8 +4,8 @@ use backcast_layout::protocol::Words;
 
 use super::arena_writer::{ArenaWriter, Return, Scratch, write_real};
 use super::inspect::IrregularItem;
-use crate::episode::TERMINATED;
 use crate::ring::copy_rows::clean_bools;
+use crate::row_flags::TERMINATED;
 use crate::sampler::plan::{ArenaField, Source};
 use crate::sampler::window::{RowHeaders, Window};
 
