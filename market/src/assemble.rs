@@ -6,7 +6,7 @@ use backcast_layout::{Base, Exist};
 
 use crate::{
     blocks::{MAX_VALUES, PanelShape, mark_listed},
-    chunk::{BadCell, BadCellKind, Chunk, Tickers},
+    chunk::{BadCell, BadCellKind, Chunk, Tickers, to_single},
     date::Date,
     error::PanelError,
     header::FileHeader,
@@ -15,7 +15,6 @@ use crate::{
     options::{NanPolicy, PanelOptions},
     panel::Panel,
     symbols::PriceColumn,
-    to_single,
 };
 
 /// Largest ratio of (ticker, day) pairs to rows of a large table; a sparser one would waste memory.

@@ -2,9 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use crate::{
-    date::Date, load_error::NumberProblem, options::PanelOptions, symbols::CASH, to_single,
-};
+use crate::{date::Date, load_error::NumberProblem, options::PanelOptions, symbols::CASH};
 
 /// Rows in a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
@@ -158,4 +156,10 @@ impl<'a> Tickers<'a> {
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }
+}
+
+/// Returns a value in the single precision of a panel's copy.
+#[expect(clippy::cast_possible_truncation, reason = "the copy is in single precision")]
+pub(crate) fn to_single(value: f64) -> f32 {
+    value as f32
 }

@@ -74,8 +74,3 @@ pub use transitions::{
     TransitionOutcome, TransitionRing, TransitionShape, TransitionSide, Windows,
 };
 pub use windows::WindowPlan;
-
-#[expect(clippy::cast_possible_truncation, reason = "the copy is in single precision")]
-fn to_single(value: f64) -> f32 {
-    value as f32
-}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,15 +176,6 @@ def circles(graph: Graph) -> list[set[str]]:
         if len(circle) > 1:
             found[circle] = None
     return [set(circle) for circle in found]
-
-
-def merged(graph: Graph, parts: dict[str, str]) -> Graph:
-    """Return the graph with some nodes counted as parts of others."""
-    result: defaultdict[str, set[str]] = defaultdict(set)
-    for node, targets in graph.items():
-        whole = parts.get(node, node)
-        result[whole] |= {parts.get(target, target) for target in targets} - {whole}
-    return dict(result)
 
 
 def files_with_unsafe(crate: Path) -> set[str]:
