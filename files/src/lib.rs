@@ -1,6 +1,7 @@
 //! Building blocks for files: atomic writes, and safe reading of untrusted Parquet.
 //!
 //! - [`write_atomically`]: replaces a file, whole or not at all;
+//! - [`arrow_field`]: a column's field in Arrow files and Parquet tables;
 //! - [`RingDescription`]: describes a ring in a file of its rows;
 //! - [`Progress`], [`OnProgress`]: count what long work has done; the callback may stop it;
 //! - [`parquet`]: checks Parquet files before they are decoded;
@@ -18,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arrow_field;
 mod atomic;
 mod description;
 mod panics;
@@ -25,6 +27,7 @@ pub mod parquet;
 mod progress;
 mod unpacked_limit;
 
+pub use arrow_field::{arrow_field, arrow_item, arrow_length, arrow_type};
 pub use atomic::write_atomically;
 pub use description::{BadDescription, ColumnDescription, RingDescription};
 pub use panics::catch_panics;

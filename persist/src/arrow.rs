@@ -10,11 +10,11 @@ use arrow_ipc::{
     Block, Buffer, FieldNode, FooterBuilder, MessageBuilder, MessageHeader, MetadataVersion,
     RecordBatchBuilder,
 };
-use arrow_schema::{DataType, Field, Schema};
-use backcast_core::DType;
+use arrow_schema::{Field, Schema};
+use backcast_files::arrow_field;
 use flatbuffers::FlatBufferBuilder;
 
-use crate::layout::{ALIGN, BatchLayout, BodyPlace, FileColumn};
+use crate::layout::{ALIGN, BatchLayout, BodyPlace};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// Marker before the length of a message.
@@ -28,42 +28,13 @@ pub(crate) struct BatchBlock {
     pub(crate) body_bytes: u64,
 }
 
-fn data_type(dtype: DType) -> DataType {
-    match dtype {
-        DType::Bool => DataType::Boolean,
-        DType::U8 => DataType::UInt8,
-        // Arrow has no type for the bits of bfloat16; the manifest names it.
-        DType::U16 | DType::BF16 => DataType::UInt16,
-        DType::U32 => DataType::UInt32,
-        DType::U64 => DataType::UInt64,
-        DType::I8 => DataType::Int8,
-        DType::I16 => DataType::Int16,
-        DType::I32 => DataType::Int32,
-        DType::I64 => DataType::Int64,
-        DType::F16 => DataType::Float16,
-        DType::F32 => DataType::Float32,
-        DType::F64 => DataType::Float64,
-    }
-}
-
-fn field(column: &FileColumn) -> Field {
-    let item = data_type(column.dtype);
-    if column.shape.is_empty() {
-        return Field::new(&column.name, item, false);
-    }
-    // A row has at most 2^30 bytes.
-    let items = i32::try_from(column.items).unwrap_or(i32::MAX);
-    let shape = serde_json::json!({ "shape": column.shape }).to_string();
-    Field::new(&column.name, DataType::new_fixed_size_list(item, items, false), false)
-        .with_metadata(HashMap::from([
-            ("ARROW:extension:name".to_owned(), "arrow.fixed_shape_tensor".to_owned()),
-            ("ARROW:extension:metadata".to_owned(), shape),
-        ]))
-}
-
 /// Returns the schema of a file with the metadata `about`.
 pub(crate) fn schema(layout: &BatchLayout, about: &[(&str, String)]) -> Schema {
-    let fields: Vec<Field> = layout.columns.iter().map(field).collect();
+    let fields: Vec<Field> = layout
+        .columns
+        .iter()
+        .map(|column| arrow_field(&column.name, column.dtype, &column.shape))
+        .collect();
     let about = about.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
     Schema::new_with_metadata(fields, about.collect::<HashMap<_, _>>())
 }

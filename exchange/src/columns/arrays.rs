@@ -1,6 +1,5 @@
 //! Converts the bytes of columns to Arrow arrays and back.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -11,10 +10,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, PrimitiveArray};
 use arrow_schema::{DataType, Field};
 use backcast_core::{Column, DType};
+use backcast_files::{arrow_field, arrow_item, arrow_length, arrow_type};
 use bytemuck::Pod;
-
-/// Arrow extension type for lists that are arrays of a fixed shape.
-const TENSOR: &str = "arrow.fixed_shape_tensor";
 
 /// Calls a generic function with the Arrow type of a numeric `dtype`.
 macro_rules! of_number {
@@ -36,49 +33,9 @@ macro_rules! of_number {
     };
 }
 
-/// Returns the Arrow type of an element.
-pub(crate) fn element_type(dtype: DType) -> DataType {
-    match dtype {
-        DType::Bool => DataType::Boolean,
-        DType::U8 => DataType::UInt8,
-        // Arrow has no type for the bits of bfloat16; the table's description names it.
-        DType::U16 | DType::BF16 => DataType::UInt16,
-        DType::U32 => DataType::UInt32,
-        DType::U64 => DataType::UInt64,
-        DType::I8 => DataType::Int8,
-        DType::I16 => DataType::Int16,
-        DType::I32 => DataType::Int32,
-        DType::I64 => DataType::Int64,
-        DType::F16 => DataType::Float16,
-        DType::F32 => DataType::Float32,
-        DType::F64 => DataType::Float64,
-    }
-}
-
 /// Returns the field of a column: a scalar, or a fixed-size list with the shape in its metadata.
 pub(crate) fn field(column: &Column) -> Field {
-    field_of(column.name(), column.dtype(), column.shape())
-}
-
-pub(crate) fn field_of(name: &str, dtype: DType, shape: &[u32]) -> Field {
-    if shape.is_empty() {
-        return Field::new(name, element_type(dtype), false);
-    }
-    let list = DataType::FixedSizeList(item(dtype), length(shape));
-    let shape = serde_json::json!({ "shape": shape }).to_string();
-    Field::new(name, list, false).with_metadata(HashMap::from([
-        ("ARROW:extension:name".to_owned(), TENSOR.to_owned()),
-        ("ARROW:extension:metadata".to_owned(), shape),
-    ]))
-}
-
-fn item(dtype: DType) -> Arc<Field> {
-    Arc::new(Field::new("item", element_type(dtype), false))
-}
-
-/// Returns the elements per row; a column has at most 2^30.
-fn length(shape: &[u32]) -> i32 {
-    i32::try_from(shape.iter().map(|axis| u64::from(*axis)).product::<u64>()).unwrap_or(i32::MAX)
+    arrow_field(column.name(), column.dtype(), column.shape())
 }
 
 /// Makes an array of a column's rows, given in C order.
@@ -94,9 +51,10 @@ fn list(dtype: DType, shape: &[u32], elements: ArrayRef) -> ArrayRef {
     if shape.is_empty() {
         return elements;
     }
-    let empty = || Arc::new(FixedSizeListArray::new_null(item(dtype), length(shape), 0));
+    let empty =
+        || Arc::new(FixedSizeListArray::new_null(arrow_item(dtype), arrow_length(shape), 0));
     // Fails only if the length is not a multiple of the shape's; callers pass whole rows.
-    FixedSizeListArray::try_new(item(dtype), length(shape), elements, None)
+    FixedSizeListArray::try_new(arrow_item(dtype), arrow_length(shape), elements, None)
         .map_or_else(|_| empty() as ArrayRef, |list| Arc::new(list))
 }
 
@@ -127,7 +85,7 @@ pub(crate) fn append_bytes(
 ) -> Result<(), ArrayMismatch> {
     let rows = array.len();
     let elements = elements_of(array, if scalar { 1 } else { items })?;
-    if elements.data_type() != &element_type(dtype) {
+    if elements.data_type() != &arrow_type(dtype) {
         return Err(ArrayMismatch::Type(elements.data_type().clone()));
     }
     if let Some(at) = (elements.null_count() > 0)
@@ -242,7 +200,7 @@ mod tests {
                 out.clear();
                 append_bytes(part.as_ref(), dtype, items, scalar, &mut out).unwrap();
                 assert_eq!(out, given[row..3 * row], "{dtype} {shape:?}");
-                let field = field_of("x", dtype, shape);
+                let field = arrow_field("x", dtype, shape);
                 assert_eq!(field.data_type(), made.data_type());
             }
         }

@@ -2,8 +2,7 @@
 
 use arrow_schema::{DataType, Field, Schema};
 use backcast_core::DType;
-
-use super::arrays;
+use backcast_files::arrow_type;
 
 /// Maximum nesting of structs.
 const MAX_DEPTH: usize = 16;
@@ -77,7 +76,7 @@ fn visit(
             visit(inner, path, None, shape_key, found);
         }
         other => {
-            let dtype = DType::ALL.into_iter().find(|dtype| arrays::element_type(*dtype) == *other);
+            let dtype = DType::ALL.into_iter().find(|dtype| arrow_type(*dtype) == *other);
             let dtype = dtype.ok_or_else(|| format!("{other}"));
             found.push(FileLeaf { number, path: path.clone(), dtype, axes, noted: None });
         }

@@ -8,7 +8,7 @@ use std::io;
 
 use parquet::errors::ParquetError;
 
-pub(crate) use arrays::{array, field, field_of};
+pub(crate) use arrays::{array, field};
 pub(crate) use leaves::FileLeaf;
 pub(crate) use untrusted_parquet::{LeafLayout, UntrustedParquet};
 

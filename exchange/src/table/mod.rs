@@ -7,8 +7,9 @@ mod write;
 
 use arrow_schema::{Field, Schema as ArrowSchema};
 use backcast_core::{DType, Schema};
+use backcast_files::arrow_field;
 
-use crate::columns::{field, field_of};
+use crate::columns::field;
 
 pub(crate) use read::read;
 pub(crate) use write::write;
@@ -24,7 +25,7 @@ const BUILT_IN: [(&str, DType); 5] = [
 
 /// Returns the columns of the table of a ring.
 fn schema(of: &Schema) -> ArrowSchema {
-    let built_in = BUILT_IN.iter().map(|(name, dtype)| field_of(name, *dtype, &[]));
+    let built_in = BUILT_IN.iter().map(|(name, dtype)| arrow_field(name, *dtype, &[]));
     let fields: Vec<Field> = built_in.chain(of.columns().iter().map(field)).collect();
     ArrowSchema::new(fields)
 }
