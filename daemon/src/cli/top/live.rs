@@ -1,92 +1,57 @@
-//! Loop of the live view: read, draw, apply keys.
+//! Rings as a live view.
 
-use std::io;
-use std::time::{Duration, Instant};
+use ratatui::Frame as Canvas;
 
 use super::app::App;
 use super::newest::Newest;
 use super::reading::Observer;
 use super::view::{self, Palette};
-use crate::cli::console::Stream;
-use crate::cli::signals::{Resizes, Signals};
-use crate::cli::terminal::keys::{KeyWait, Keyboard};
-use crate::cli::terminal::screen::Screen;
-use crate::cli::terminal::{HUNG_UP, is_gone};
+use crate::cli::terminal::keys::Action;
+use crate::cli::terminal::live::LiveView;
 
 /// Rows to copy for the page of a lane: more than most terminals show.
 const NEWEST_ROWS: u64 = 64;
-/// Interval of checks for signals.
-const PIECE: Duration = Duration::from_millis(50);
 
-/// Shows the rings until a key, a signal or the end of the terminal. Returns the exit status of a
-/// signal or a closed terminal.
-pub(crate) fn run(
-    observer: &Observer<'_>,
-    interval: Duration,
+/// View of the rings that an observer reads.
+pub(super) struct TopView<'a> {
+    observer: &'a Observer<'a>,
+    app: App,
+    place: String,
     palette: Palette,
-    out: &mut dyn Stream,
-) -> io::Result<Option<u8>> {
-    let signals = Signals::listen()?;
-    match show(observer, interval, palette, out, &signals) {
-        // The signal explains the failure of the terminal.
-        Err(_) if signals.status().is_some() => Ok(signals.status()),
-        Err(error) if is_gone(&error) => Ok(Some(HUNG_UP)),
-        ended => ended,
+}
+
+impl<'a> TopView<'a> {
+    pub(super) fn new(observer: &'a Observer<'a>, palette: Palette) -> Self {
+        let place = observer.base().path().display().to_string();
+        Self { observer, app: App::new(), place, palette }
+    }
+
+    fn read_newest(&mut self) {
+        let base = self.observer.base();
+        let rows = self.app.wants_rows();
+        self.app.newest = rows.map(|(ring, lane)| Newest::read(base, ring, lane, NEWEST_ROWS));
     }
 }
 
-fn show(
-    observer: &Observer<'_>,
-    interval: Duration,
-    palette: Palette,
-    out: &mut dyn Stream,
-    signals: &Signals,
-) -> io::Result<Option<u8>> {
-    let window = Resizes::listen()?;
-    let mut keyboard = Keyboard::open()?;
-    let mut screen = Screen::enter(out, signals)?;
-    let mut app = App::new();
-    let place = observer.base().path().display().to_string();
-    loop {
-        look(&mut app, observer);
-        let next = Instant::now() + interval;
-        screen.draw(|canvas| view::draw(canvas, &app, &place, palette))?;
-        while Instant::now() < next {
-            if let Some(status) = signals.status() {
-                return Ok(Some(status));
-            }
-            let left = next.saturating_duration_since(Instant::now());
-            let waited = keyboard.wait(left.min(PIECE))?;
-            if waited == KeyWait::Closed {
-                return Ok(Some(signals.status().unwrap_or(HUNG_UP)));
-            }
-            let resized = window.came();
-            if resized {
-                screen.forget();
-            }
-            if waited == KeyWait::Nothing && !resized {
-                continue;
-            }
-            while let Some(action) = keyboard.action() {
-                if !app.act(action) {
-                    return Ok(None);
-                }
-                newest(&mut app, observer);
-            }
-            screen.draw(|canvas| view::draw(canvas, &app, &place, palette))?;
+impl LiveView for TopView<'_> {
+    fn tick(&mut self) -> bool {
+        match self.observer.look() {
+            Ok(reading) => self.app.take(reading),
+            Err(error) => self.app.failure = Some(error.to_string()),
         }
+        self.read_newest();
+        true
     }
-}
 
-fn look(app: &mut App, observer: &Observer<'_>) {
-    match observer.look() {
-        Ok(reading) => app.take(reading),
-        Err(error) => app.failure = Some(error.to_string()),
+    fn act(&mut self, action: Action) -> bool {
+        let stays = self.app.act(action);
+        if stays {
+            self.read_newest();
+        }
+        stays
     }
-    newest(app, observer);
-}
 
-fn newest(app: &mut App, observer: &Observer<'_>) {
-    app.newest =
-        app.wants_rows().map(|(ring, lane)| Newest::read(observer.base(), ring, lane, NEWEST_ROWS));
+    fn draw(&self, canvas: &mut Canvas<'_>) {
+        view::draw(canvas, &self.app, &self.place, self.palette);
+    }
 }

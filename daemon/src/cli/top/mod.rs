@@ -17,9 +17,11 @@ use crate::cli::console::{Align, Console};
 use crate::cli::doctor::ThisMachine;
 use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
+use crate::cli::terminal::live::show;
 use crate::cli::terminal::screen;
 use columns::{LANES, RINGS, TableColumn};
 use frame::Frame;
+use live::TopView;
 use reading::Observer;
 use view::Palette;
 
@@ -83,8 +85,11 @@ pub(crate) fn run(
     }
     let palette = Palette { colours: console.colours() };
     console.flush();
-    let interval = args.interval;
-    let ended = screen::guarded(|| live::run(&observer, interval, palette, console.terminal()));
+    let ended = screen::guarded(|| {
+        let signals = Signals::listen()?;
+        let mut view = TopView::new(&observer, palette);
+        show(&mut view, args.interval, &signals, console.terminal())
+    });
     let ended = ended.map_err(TerminalError)?;
     Ok(ended.map_or(Exit::Done, Exit::Status))
 }

@@ -1,15 +1,16 @@
-//! Loop of the live view: tick, draw, apply keys.
+//! A simulated market as a live view, and its speed.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use ratatui::Frame as Canvas;
 
 use super::scene::Scene;
 use super::view::{self, Run};
 use crate::cli::console::Stream;
-use crate::cli::signals::{Resizes, Signals};
-use crate::cli::terminal::keys::{Action, KeyWait, Keyboard};
-use crate::cli::terminal::screen::Screen;
-use crate::cli::terminal::{HUNG_UP, is_gone};
+use crate::cli::signals::Signals;
+use crate::cli::terminal::keys::Action;
+use crate::cli::terminal::live::{LiveView, show};
 
 /// Frames a second.
 const FRAMES: u32 = 10;
@@ -61,7 +62,8 @@ impl Pace {
     }
 }
 
-/// State of the view.
+/// Choices that keys change.
+#[derive(Clone, Copy, Debug)]
 struct Shown {
     pace: Pace,
     symbol: u16,
@@ -86,6 +88,42 @@ impl Shown {
     }
 }
 
+/// A running market as a live view.
+struct MarketView<'a> {
+    scene: &'a mut Scene,
+    shown: Shown,
+    /// Frames to show.
+    frames: Option<u64>,
+    /// Frames shown, the present one included.
+    number: u64,
+    colours: bool,
+}
+
+impl LiveView for MarketView<'_> {
+    fn tick(&mut self) -> bool {
+        if self.frames.is_some_and(|frames| self.number >= frames) {
+            return false;
+        }
+        if self.number > 0 {
+            self.scene.advance(self.shown.pace.due());
+        }
+        self.number += 1;
+        true
+    }
+
+    fn act(&mut self, action: Action) -> bool {
+        self.shown.act(action)
+    }
+
+    fn draw(&self, canvas: &mut Canvas<'_>) {
+        let Shown { pace, symbol, .. } = self.shown;
+        let Pace { ticks_a_second: ticks_per_s, paused, .. } = pace;
+        let frame = self.scene.frame(symbol);
+        let mids: Vec<f64> = self.scene.mids(symbol).collect();
+        view::draw(canvas, &frame, &mids, Run { ticks_per_s, paused, colours: self.colours });
+    }
+}
+
 /// Shows the market until a key, a signal, the last frame or the end of the terminal. Returns the
 /// exit status of a signal or a closed terminal.
 pub(super) fn run(
@@ -97,73 +135,13 @@ pub(super) fn run(
     out: &mut dyn Stream,
 ) -> io::Result<Option<u8>> {
     let signals = Signals::listen()?;
-    let mut left = warm_up;
-    while left > 0 {
-        if let Some(status) = signals.status() {
-            return Ok(Some(status));
-        }
-        let piece = left.min(10_000);
-        scene.advance(piece);
-        left -= piece;
+    scene.warm_up(warm_up, &signals);
+    if let Some(status) = signals.status() {
+        return Ok(Some(status));
     }
     let shown = Shown { pace, symbol: 0, symbols: scene.symbols() };
-    match show(scene, frames, shown, colours, out, &signals) {
-        // The signal explains the failure of the terminal.
-        Err(_) if signals.status().is_some() => Ok(signals.status()),
-        Err(error) if is_gone(&error) => Ok(Some(HUNG_UP)),
-        ended => ended,
-    }
-}
-
-fn show(
-    scene: &mut Scene,
-    frames: Option<u64>,
-    mut shown: Shown,
-    colours: bool,
-    out: &mut dyn Stream,
-    signals: &Signals,
-) -> io::Result<Option<u8>> {
-    let window = Resizes::listen()?;
-    let mut keyboard = Keyboard::open()?;
-    let mut screen = Screen::enter(out, signals)?;
-    let draw = |screen: &mut Screen<'_>, scene: &Scene, shown: &Shown| {
-        let Pace { ticks_a_second: ticks_per_s, paused, .. } = shown.pace;
-        let frame = scene.frame(shown.symbol);
-        let mids: Vec<f64> = scene.mids(shown.symbol).collect();
-        let run = Run { ticks_per_s, paused, colours };
-        screen.draw(|canvas| view::draw(canvas, &frame, &mids, run))
-    };
-    for number in 1.. {
-        draw(&mut screen, scene, &shown)?;
-        let next = Instant::now() + INTERVAL;
-        while Instant::now() < next {
-            if let Some(status) = signals.status() {
-                return Ok(Some(status));
-            }
-            let waited = keyboard.wait(next.saturating_duration_since(Instant::now()))?;
-            if waited == KeyWait::Closed {
-                return Ok(Some(signals.status().unwrap_or(HUNG_UP)));
-            }
-            let resized = window.came();
-            if resized {
-                screen.forget();
-            }
-            if waited == KeyWait::Nothing && !resized {
-                continue;
-            }
-            while let Some(action) = keyboard.action() {
-                if !shown.act(action) {
-                    return Ok(None);
-                }
-            }
-            draw(&mut screen, scene, &shown)?;
-        }
-        if frames.is_some_and(|frames| number >= frames) {
-            break;
-        }
-        scene.advance(shown.pace.due());
-    }
-    Ok(None)
+    let mut view = MarketView { scene, shown, frames, number: 0, colours };
+    show(&mut view, INTERVAL, &signals, out)
 }
 
 #[cfg(test)]

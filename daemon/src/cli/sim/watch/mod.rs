@@ -101,12 +101,7 @@ fn lines(
 ) -> Result<Exit, CommandError> {
     let signals = Signals::listen()?;
     let pace = Pace::new(args.speed);
-    let mut left = args.ticks;
-    while left > 0 && signals.status().is_none() {
-        let piece = left.min(10_000);
-        scene.advance(piece);
-        left -= piece;
-    }
+    scene.warm_up(args.ticks, &signals);
     for number in 0.. {
         if let Some(status) = signals.status() {
             return Ok(Exit::Status(status));

@@ -5,12 +5,16 @@ use std::collections::VecDeque;
 use backcast_sim::{Archetype, CASH_PER_TICK, ConfigError, DepthLevel, Market, Preset, Side};
 use serde::Serialize;
 
+use crate::cli::signals::Signals;
+
 /// Levels of the book that a frame has on each side.
 pub(super) const LEVELS: usize = 8;
 /// Trades that a frame has.
 const TRADES: usize = 16;
 /// Ticks whose mid-prices are kept.
 const KEPT: usize = 1_200;
+/// Ticks before the first frame that run between two checks for signals.
+const WARM_UP_PIECE: u64 = 10_000;
 
 /// A market that runs, with the recent past of every symbol.
 #[derive(Debug)]
@@ -96,6 +100,16 @@ impl Scene {
 
     pub(super) fn symbols(&self) -> u16 {
         self.market.symbols()
+    }
+
+    /// Runs the market for `ticks` ticks before the first frame. A signal ends it early.
+    pub(super) fn warm_up(&mut self, ticks: u64, signals: &Signals) {
+        let mut left = ticks;
+        while left > 0 && signals.status().is_none() {
+            let piece = left.min(WARM_UP_PIECE);
+            self.advance(piece);
+            left -= piece;
+        }
     }
 
     /// Runs the market for `ticks` ticks.
