@@ -171,9 +171,19 @@ mod tests {
             .unwrap()
     }
 
+    fn place() -> (tempfile::TempDir, Base) {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        (dir, base)
+    }
+
     fn ring(base: &Base, capacity: u64, lanes: u32, policy: LanePolicy) -> Ring {
         let options = RingOptions::with_capacity(capacity).lanes(lanes).base(base.clone());
         Ring::create("grows", &schema(), options.lane_policy(policy)).unwrap()
+    }
+
+    fn writer_of(ring: &Ring, lanes: u32) -> Writer {
+        ring.writer(WriterOptions::lanes(lanes).autoreset(AutoresetMode::NextStep)).unwrap()
     }
 
     /// Appends a step to each lane; row `seq` of lane `l` has `obs` of `seq * 8 + l`.
@@ -212,12 +222,10 @@ mod tests {
 
     #[test]
     fn a_larger_ring_has_all_rows_and_goes_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         for (steps, capacity) in [(0, 4_000), (5, 4_000), (999, 1_002), (5_000, 20_000)] {
             let ring = ring(&base, 1_000, 2, LanePolicy::default());
-            let mut writer =
-                ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+            let mut writer = writer_of(&ring, 1);
             append(&mut writer, steps);
             let mut sampler = (steps > 5).then(|| {
                 let mut sampler = ring.sampler(SamplerOptions::seeded(1).history(3)).unwrap();
@@ -257,8 +265,7 @@ mod tests {
             let again = Ring::attach_in(&base, "grows").unwrap();
             check_rows(&again, 0);
             assert_eq!(again.capacity(), capacity);
-            let mut other =
-                again.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+            let mut other = writer_of(&again, 1);
             assert_eq!(other.lanes(), [1]);
             append(&mut other, 50);
             check_rows(&ring, 1);
@@ -269,11 +276,9 @@ mod tests {
 
     #[test]
     fn rows_that_a_resize_brings_back_are_drawn_as_by_a_new_sampler() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 400, 1, LanePolicy::default());
-        let mut writer =
-            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+        let mut writer = writer_of(&ring, 1);
         // Few windows lie within one episode, so the sampler draws with its start index.
         append(&mut writer, 700);
         let options =
@@ -296,12 +301,9 @@ mod tests {
 
     #[test]
     fn a_ring_that_grows_is_waited_for_as_large_as_it_becomes() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 200, 2, LanePolicy::default());
-        let mut writers = [(); 2].map(|()| {
-            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap()
-        });
+        let mut writers = [(); 2].map(|()| writer_of(&ring, 1));
         ring.resize(20_000, NOT_AT_ALL, &mut on).unwrap();
         append(&mut writers[0], 500);
         assert_eq!(ring.capacity(), 200, "one lane waits for its writer");
@@ -316,11 +318,9 @@ mod tests {
 
     #[test]
     fn draws_do_not_depend_on_a_resize() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 600, 3, LanePolicy::default());
-        let mut writer =
-            ring.writer(WriterOptions::lanes(3).autoreset(AutoresetMode::NextStep)).unwrap();
+        let mut writer = writer_of(&ring, 3);
         append(&mut writer, 150);
         for boundary in [crate::Boundary::Mask, crate::Boundary::Reject] {
             let options = SamplerOptions::seeded(9).history(4).future(2).boundary(boundary);
@@ -334,18 +334,15 @@ mod tests {
             for expected in &expected[1..] {
                 assert_eq!(&after.sample(100).unwrap().index(), expected);
             }
-            writer =
-                ring.writer(WriterOptions::lanes(3).autoreset(AutoresetMode::NextStep)).unwrap();
+            writer = writer_of(&ring, 3);
         }
     }
 
     #[test]
     fn leases_and_their_pins_outlive_a_resize() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 1_000, 1, LanePolicy::Fail);
-        let mut writer =
-            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+        let mut writer = writer_of(&ring, 1);
         append(&mut writer, 900);
         let lease = ring.lease(0, 800..900).unwrap();
         ring.resize(4_000, NOT_AT_ALL, &mut on).unwrap();
@@ -372,11 +369,9 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused_without_a_change() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
-        let mut writer =
-            ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
+        let mut writer = writer_of(&ring, 2);
         append(&mut writer, 100);
         let files = || {
             let entries = std::fs::read_dir(ring.path().unwrap()).unwrap();
@@ -415,11 +410,9 @@ mod tests {
 
     #[test]
     fn files_of_a_killed_resize_are_cleared_or_finished() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
-        let mut writer =
-            ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
+        let mut writer = writer_of(&ring, 2);
         append(&mut writer, 100);
         let size = LaneSize { lane_capacity: 800, asked_rows: 1_600, asked_bytes: 0 };
         let left = |what: &str| {
@@ -468,16 +461,10 @@ mod tests {
     #[test]
     fn a_lane_whose_writer_died_before_the_new_file_had_its_name_is_not_taken_for_a_leftover() {
         use std::os::unix::fs::{FileExt, OpenOptionsExt};
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         for again in [false, true] {
             let ring = ring(&base, 1_000, 1, LanePolicy::default());
-            append(
-                &mut ring
-                    .writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))
-                    .unwrap(),
-                300,
-            );
+            append(&mut writer_of(&ring, 1), 300);
             let [lane, next] =
                 ["lane-0000.dat", "lane-0000.next"].map(|name| ring.path().unwrap().join(name));
             let old = std::fs::read(&lane).unwrap();
@@ -504,8 +491,7 @@ mod tests {
 
     #[test]
     fn programs_that_make_the_ring_as_it_was_join_the_larger_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Base::at(dir.path());
+        let (_dir, base) = place();
         let ring = ring(&base, 1_000, 2, LanePolicy::default());
         ring.resize(2_000, FOREVER, &mut on).unwrap();
         for (capacity, joins) in [(1_000, true), (2_000, true), (3_000, false)] {
