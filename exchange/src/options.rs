@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use backcast_core::{Base, Exist, Ring, RingOptions};
-use backcast_files::{OnProgress, Progress};
+use backcast_core::{Base, Exist, Ring};
+use backcast_files::{OnProgress, Progress, RingPlacement};
 
 use crate::leave_out::LeaveOut;
 
@@ -81,10 +81,7 @@ impl<'a> ExportOptions<'a> {
 pub struct ImportOptions<'a> {
     pub(crate) name: String,
     pub(crate) capacity: Option<u64>,
-    base: Base,
-    exist: Exist,
-    persistent: bool,
-    huge_pages: bool,
+    pub(crate) placement: RingPlacement,
     pub(crate) leave_out: LeaveOut,
     pub(crate) progress: Option<OnProgress<'a>>,
 }
@@ -94,9 +91,7 @@ impl fmt::Debug for ImportOptions<'_> {
         f.debug_struct("ImportOptions")
             .field("name", &self.name)
             .field("capacity", &self.capacity)
-            .field("base", &self.base)
-            .field("exist", &self.exist)
-            .field("persistent", &self.persistent)
+            .field("placement", &self.placement)
             .finish_non_exhaustive()
     }
 }
@@ -108,10 +103,7 @@ impl<'a> ImportOptions<'a> {
         Self {
             name: name.to_owned(),
             capacity: None,
-            base: Base::standard(),
-            exist: Exist::Error,
-            persistent: false,
-            huge_pages: true,
+            placement: RingPlacement::default(),
             leave_out: LeaveOut::default(),
             progress: None,
         }
@@ -125,25 +117,25 @@ impl<'a> ImportOptions<'a> {
 
     /// Sets the base directory of the ring.
     pub fn base(mut self, base: Base) -> Self {
-        self.base = base;
+        self.placement.base = base;
         self
     }
 
     /// Sets the behaviour if the name is taken.
     pub fn exist(mut self, exist: Exist) -> Self {
-        self.exist = exist;
+        self.placement.exist = exist;
         self
     }
 
     /// Sets whether the ring stays when no process holds it.
     pub fn persistent(mut self, persistent: bool) -> Self {
-        self.persistent = persistent;
+        self.placement.persistent = persistent;
         self
     }
 
     /// Sets whether to ask the system for huge pages.
     pub fn huge_pages(mut self, ask: bool) -> Self {
-        self.huge_pages = ask;
+        self.placement.huge_pages = ask;
         self
     }
 
@@ -162,14 +154,5 @@ impl<'a> ImportOptions<'a> {
     ) -> Self {
         self.progress = Some(Box::new(progress));
         self
-    }
-
-    /// Applies the base directory, the behaviour if the name is taken, persistence and huge pages
-    /// to `made`.
-    pub(crate) fn of_ring(&self, made: RingOptions) -> RingOptions {
-        made.base(self.base.clone())
-            .exist(self.exist)
-            .persistent(self.persistent)
-            .huge_pages(self.huge_pages)
     }
 }

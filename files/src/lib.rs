@@ -3,6 +3,7 @@
 //! - [`write_atomically`]: replaces a file, whole or not at all;
 //! - [`arrow_field`]: a column's field in Arrow files and Parquet tables;
 //! - [`RingDescription`]: describes a ring in a file of its rows;
+//! - [`RingPlacement`]: where a ring goes that is made from files;
 //! - [`Progress`], [`OnProgress`]: count what long work has done; the callback may stop it;
 //! - [`parquet`]: checks Parquet files before they are decoded;
 //! - [`catch_panics`]: turns panics of decoders into errors;
@@ -24,6 +25,7 @@ mod atomic;
 mod description;
 mod panics;
 pub mod parquet;
+mod placement;
 mod progress;
 mod unpacked_limit;
 
@@ -31,5 +33,6 @@ pub use arrow_field::{arrow_field, arrow_item, arrow_length, arrow_type};
 pub use atomic::write_atomically;
 pub use description::{BadDescription, ColumnDescription, RingDescription};
 pub use panics::catch_panics;
+pub use placement::RingPlacement;
 pub use progress::{OnProgress, Progress};
 pub use unpacked_limit::unpacked_limit;

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use backcast_core::{
     Base, DType, Exist, Filling, RestoreError, Ring, RingError, RingOptions, SegmentError,
 };
-use backcast_files::{OnProgress, Progress};
+use backcast_files::{OnProgress, Progress, RingPlacement};
 
 use crate::chunk::ChunkFile;
 use crate::damage::{Damage, DamageKind};
@@ -22,37 +22,18 @@ const ATTEMPTS: u32 = 64;
 
 /// Options of a load.
 #[must_use]
+#[derive(Default)]
 pub struct LoadOptions<'a> {
     name: Option<String>,
-    base: Base,
-    exist: Exist,
-    persistent: bool,
-    huge_pages: bool,
-    memfd: bool,
+    placement: RingPlacement,
     progress: Option<OnProgress<'a>>,
-}
-
-impl Default for LoadOptions<'_> {
-    fn default() -> Self {
-        Self {
-            name: None,
-            base: Base::standard(),
-            exist: Exist::Error,
-            persistent: false,
-            huge_pages: true,
-            memfd: false,
-            progress: None,
-        }
-    }
 }
 
 impl std::fmt::Debug for LoadOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoadOptions")
             .field("name", &self.name)
-            .field("base", &self.base)
-            .field("exist", &self.exist)
-            .field("persistent", &self.persistent)
+            .field("placement", &self.placement)
             .finish_non_exhaustive()
     }
 }
@@ -66,33 +47,33 @@ impl<'a> LoadOptions<'a> {
 
     /// Sets the base directory of the ring.
     pub fn base(mut self, base: Base) -> Self {
-        self.base = base;
+        self.placement.base = base;
         self
     }
 
     /// Sets the behaviour if the name is taken. A replaced ring stays until the new one is
     /// complete.
     pub fn exist(mut self, exist: Exist) -> Self {
-        self.exist = exist;
+        self.placement.exist = exist;
         self
     }
 
     /// Sets whether the ring stays when no process holds it.
     pub fn persistent(mut self, persistent: bool) -> Self {
-        self.persistent = persistent;
+        self.placement.persistent = persistent;
         self
     }
 
     /// Puts the ring into sealed memfds
     /// ([`RingOptions::memfd`](backcast_core::RingOptions::memfd)).
     pub fn memfd(mut self, memfd: bool) -> Self {
-        self.memfd = memfd;
+        self.placement.memfd = memfd;
         self
     }
 
     /// Sets whether to ask the system for huge pages (default: yes).
     pub fn huge_pages(mut self, ask: bool) -> Self {
-        self.huge_pages = ask;
+        self.placement.huge_pages = ask;
         self
     }
 
@@ -144,9 +125,9 @@ impl Store {
         let found = self.snapshot(spec)?;
         let name = found.spec();
         let spec = name.parse()?;
-        options.exist = Exist::Error;
+        options.placement.exist = Exist::Error;
         for attempt in 1..=ATTEMPTS {
-            match Ring::attach_in(&options.base, &name) {
+            match Ring::attach_in(&options.placement.base, &name) {
                 Ok(there) if is_of(&there, &found) => return Ok((there, found)),
                 Ok(_) => return Err(LoadError::OtherSnapshot { name }),
                 Err(RingError::Segment(SegmentError::NotFound { .. })) if attempt < ATTEMPTS => {}
@@ -184,13 +165,9 @@ impl Store {
             .lanes(ring.lanes)
             .reader_slots(ring.reader_slots)
             .lane_policy(ring.policy().unwrap_or_default())
-            .base(options.base.clone())
-            .exist(options.exist)
-            .persistent(options.persistent)
-            .huge_pages(options.huge_pages)
-            .memfd(options.memfd)
             .snapshot(snapshot)
             .snapshot_of(&identity(&found));
+        let ring_options = options.placement.apply(ring_options);
         let limiter = saved.limiters.first().filter(|_| !snapshot);
         let ring_options = match limiter.and_then(SavedLimiter::limits) {
             Some(limits) => ring_options.limiter(limits),

@@ -28,7 +28,7 @@ pub(crate) fn read(
         return Err(ImportError::Capacity { asked, rows });
     }
     let capacity = options.capacity.unwrap_or(rows).max(1);
-    let made = options.of_ring(RingOptions::with_capacity(Capacity::Rows(capacity)));
+    let made = options.placement.apply(RingOptions::with_capacity(Capacity::Rows(capacity)));
     let mut on_progress = options.progress;
     let ring = Ring::restore(&options.name, &steps.schema, made, |filling| {
         filling.begin(0, 0..rows)?;

@@ -44,7 +44,7 @@ pub(crate) fn read(
         None => ring.lane_capacity = ring.lane_capacity.max(longest),
     }
     let ring = ring.options().map_err(described)?;
-    let made = options.of_ring(ring);
+    let made = options.placement.apply(ring);
     let mut on_progress = options.progress;
     let ring = Ring::restore(&options.name, &schema, made, |filling| {
         for (lane, span) in (0..).zip(&spans) {

@@ -1,0 +1,46 @@
+//! Where a ring goes that is made from files.
+
+use backcast_core::{Base, Exist, RingOptions};
+
+/// Options of a ring that its files do not decide: where it goes, and whether it stays.
+#[derive(Clone, Debug)]
+pub struct RingPlacement {
+    /// Base directory.
+    pub base: Base,
+    /// Behaviour when the name is taken.
+    pub exist: Exist,
+    /// Whether the ring stays when no process holds it.
+    pub persistent: bool,
+    /// Whether huge pages are requested.
+    pub huge_pages: bool,
+    /// Whether the ring lies in sealed memfds.
+    pub memfd: bool,
+}
+
+impl Default for RingPlacement {
+    /// In the standard base directory, in files, with huge pages. A taken name is refused, and the
+    /// ring is removed with its last holder.
+    fn default() -> Self {
+        Self {
+            base: Base::standard(),
+            exist: Exist::Error,
+            persistent: false,
+            huge_pages: true,
+            memfd: false,
+        }
+    }
+}
+
+impl RingPlacement {
+    /// Sets these options of a ring.
+    #[must_use]
+    pub fn apply(&self, options: RingOptions) -> RingOptions {
+        let Self { base, exist, persistent, huge_pages, memfd } = self;
+        options
+            .base(base.clone())
+            .exist(*exist)
+            .persistent(*persistent)
+            .huge_pages(*huge_pages)
+            .memfd(*memfd)
+    }
+}
