@@ -1,0 +1,166 @@
+//! Contents of the answers of the daemon, by request.
+
+use std::path::PathBuf;
+
+use backcast_persist::{SaveReport, Snapshot};
+use serde::{Deserialize, Serialize};
+
+/// A ring that the daemon handed over.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Granted {
+    /// Name of the ring.
+    pub name: String,
+    /// Directory in the daemon's view.
+    pub path: PathBuf,
+    /// Whether the ring was created. False if it existed and was attached.
+    pub made: bool,
+    /// Bytes allocated.
+    pub allocated_bytes: u64,
+    /// Bytes of the requested capacity.
+    pub asked_bytes: u64,
+    /// Capacity in rows.
+    pub capacity_rows: u64,
+}
+
+impl Granted {
+    /// Returns whether the budget made it smaller than requested.
+    #[must_use]
+    pub fn shrunk(&self) -> bool {
+        self.made && self.allocated_bytes < self.asked_bytes
+    }
+}
+
+/// Outcome of a resize.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Grown {
+    /// Name of the ring.
+    pub name: String,
+    /// Capacity in rows once all lanes are relocated.
+    pub capacity_rows: u64,
+    /// Capacity of a lane then.
+    pub lane_capacity_rows: u64,
+    /// Bytes allocated.
+    pub allocated_bytes: u64,
+    /// Rows copied while writers appended.
+    pub copied_rows: u64,
+    /// Lanes that are relocated when their writers append next or end.
+    pub waiting_lanes: Vec<u32>,
+    /// Whether the budget made it smaller than requested.
+    pub shrunk: bool,
+}
+
+/// Outcome of a save.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct SaveOutcome {
+    /// `name@label`.
+    pub name: String,
+    /// Rows of the snapshot.
+    pub rows: u64,
+    /// Rows written by this save.
+    pub written_rows: u64,
+    /// Files written by this save.
+    pub written_files: u64,
+    /// Bytes of those files.
+    pub size_bytes: u64,
+    /// Rows that writers overwrote before they were copied.
+    pub lapped_rows: u64,
+    /// Bytes of removed files that no snapshot needs any more.
+    pub freed_bytes: u64,
+}
+
+impl From<&SaveReport> for SaveOutcome {
+    fn from(report: &SaveReport) -> Self {
+        Self {
+            name: format!("{}@{}", report.name, report.label),
+            rows: report.rows,
+            written_rows: report.rows_written,
+            written_files: report.files_written,
+            size_bytes: report.bytes_written,
+            lapped_rows: report.rows_lapped,
+            freed_bytes: report.bytes_freed,
+        }
+    }
+}
+
+/// A snapshot in the daemon's store.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct StoredSnapshot {
+    /// `name@label`.
+    pub name: String,
+    /// Wall clock of the save in nanoseconds since 1970.
+    pub saved_unix_ns: u64,
+    /// Lanes of the ring.
+    pub lane_count: u64,
+    /// Rows of the snapshot.
+    pub rows: u64,
+    /// Bytes of its files, including those shared with other snapshots.
+    pub size_bytes: u64,
+}
+
+impl From<&Snapshot> for StoredSnapshot {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self {
+            name: snapshot.spec(),
+            saved_unix_ns: snapshot.saved_unix_ns,
+            lane_count: snapshot.lanes.len() as u64,
+            rows: snapshot.rows,
+            size_bytes: snapshot.bytes,
+        }
+    }
+}
+
+/// Status of a daemon.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Pong {
+    /// Process id.
+    pub pid: u32,
+    /// Version of Backcast.
+    pub version: String,
+    /// Base directory of the daemon.
+    pub base: PathBuf,
+    /// Seconds since it was ready.
+    pub uptime_s: f64,
+    /// Maximum bytes of all objects together.
+    pub budget_bytes: u64,
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Its policy for rings that do not fit: `refuse`, `shrink` or `evict`.
+    pub when_full: String,
+}
+
+/// An object as `backcast --json ls` shows it; keys that do not apply are left out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ListedObject {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name; for the remnant of a dead creator, that of its directory.
+    pub name: String,
+    /// Directory of the object.
+    pub path: PathBuf,
+    /// `held`, `idle`, `orphaned`, `building`, `damaged`, or `evicted`: on disk, until a client
+    /// attaches through the daemon.
+    pub state: String,
+    /// Whether it stays when no process holds it.
+    pub persistent: bool,
+    /// Bytes allocated.
+    pub size_bytes: u64,
+    /// Lanes of a ring.
+    pub lane_count: Option<u32>,
+    /// Readable rows.
+    pub rows: Option<u64>,
+    /// Transitions to draw from.
+    pub transitions: Option<u64>,
+    /// Description of the damage.
+    pub error: Option<String>,
+}
+
+/// An object that was removed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Gone {
+    /// `ring` or `panel`.
+    pub kind: String,
+    /// Name; for the remnant of a dead creator, that of its directory.
+    pub name: String,
+    /// Bytes freed.
+    pub size_bytes: u64,
+}
