@@ -13,7 +13,7 @@ use arrow_array::{
 };
 use backcast_market::{ColumnRole, PanelLoadError, PanelOptions};
 
-use crate::{columns, load, refusal, with};
+use super::{columns, load, refusal, with};
 
 /// 2024-01-02 00:00 UTC.
 const FIRST: i64 = 1_704_153_600;
@@ -251,6 +251,6 @@ fn other_types_are_refused_with_column_type_and_remedy() {
     // What is left out may be of any type.
     let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None, None]);
     let options = PanelOptions::default().columns([("tags", "")]);
-    let panel = crate::load_with(with("tags", Arc::new(list)), &options).unwrap();
+    let panel = super::load_with(with("tags", Arc::new(list)), &options).unwrap();
     assert_eq!(panel.fingerprint(), load(columns()).unwrap().fingerprint());
 }

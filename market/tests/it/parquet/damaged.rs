@@ -11,7 +11,7 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-use crate::{Columns, Shelf, columns};
+use super::{Columns, Shelf, columns};
 
 fn damage(shelf: &Shelf, bytes: &[u8]) -> PanelLoadError {
     fs::write(shelf.path(), bytes).unwrap();

@@ -11,7 +11,7 @@ use parquet::{
     file::properties::{WriterProperties, WriterVersion},
 };
 
-use crate::{Columns, Shelf, columns, load, load_with, refusal, with};
+use super::{Columns, Shelf, columns, load, load_with, refusal, with};
 
 fn floats(numbers: Vec<Option<f64>>) -> ArrayRef {
     Arc::new(Float64Array::from(numbers))

@@ -1,0 +1,7 @@
+//! Panels from their files to their windows, and rings of transitions over them, in one binary.
+
+mod loading;
+mod parquet;
+mod sharing;
+mod transitions;
+mod windows;
