@@ -1,9 +1,7 @@
 //! Observations without look-ahead, values in gaps, and vectors equal to their single environments.
 
-mod market;
-
+use crate::market::{Market, actions};
 use backcast_gym::{AutoresetMode, PortfolioOptions, PortfolioVectorEnv, ResetSeed};
-use market::{Market, actions};
 use proptest::prelude::*;
 
 fn bits(values: &[f64]) -> Vec<u64> {

@@ -1,9 +1,7 @@
 //! Other views of the same observations: flat ones and single rows.
 
-mod market;
-
+use crate::market::{Market, actions};
 use backcast_gym::{EpisodeError, Observation, PortfolioOptions, PortfolioVectorEnv, ResetSeed};
-use market::{Market, actions};
 
 fn env(num_envs: usize) -> PortfolioVectorEnv {
     let options =

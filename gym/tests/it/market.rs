@@ -1,5 +1,4 @@
 //! Small made-up markets for the tests of the environment.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::fmt::Write;
 

@@ -12,7 +12,7 @@ use backcast_gym::{
 };
 use backcast_sim::{AccountConfig, Agent, Floor, Limits, Preset};
 
-use crate::{bare_market, draws, env, short, with_reward, without_costs};
+use super::{bare_market, draws, env, short, with_reward, without_costs};
 
 #[test]
 fn item_1_the_time_limit_truncates_and_bankruptcy_terminates_and_both_can_be() {
@@ -76,9 +76,9 @@ fn item_4_a_seed_restarts_the_stream_of_episode_seeds_and_none_goes_on_in_it() {
     assert_eq!([seeds(Some(9)), seeds(None), seeds(None)], first);
     assert!(first[0] != first[1] && first[1] != first[2]);
     let configured = || TradingEnvConfig { seed: Some(9), ..short() };
-    let mut fresh = crate::env(configured());
+    let mut fresh = super::env(configured());
     assert_eq!(fresh.reset(None).unwrap().1.episode_seed, first[0], "the seed of the settings");
-    let mut drawn = [crate::env(short()), crate::env(short())];
+    let mut drawn = [super::env(short()), super::env(short())];
     let [one, other] = drawn.each_mut().map(|env| env.reset(None).unwrap().1.episode_seed);
     assert_ne!(one, other, "without any seed episodes differ");
 }
@@ -222,7 +222,7 @@ fn item_11_observations_end_with_the_state_of_the_agent() {
     let step = env.step(DiscreteAction::Buy).unwrap();
     assert!((step.observation[40] - 0.1).abs() < 1e-6, "100 of 1,000 shares");
     assert!((f64::from(step.observation[50]) - 59.0 / 60.0).abs() < 1e-6);
-    let mut public = crate::env(TradingEnvConfig { private_features: false, ..short() });
+    let mut public = super::env(TradingEnvConfig { private_features: false, ..short() });
     assert_eq!(public.reset(Some(1)).unwrap().0.len(), 40);
 }
 

@@ -1,14 +1,12 @@
 //! A universe as it is: tickers that come and go within an episode, for one portfolio and for many.
 #![expect(clippy::float_cmp, reason = "settled to the cent: whole shares at round prices")]
 
-mod market;
-
 use std::collections::BTreeMap;
 
+use crate::market::{Market, actions};
 use backcast_gym::{
     AutoresetMode, Delisting, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
 };
-use market::{Market, actions};
 
 /// T00 is there throughout, T01 leaves after day 29, T02 comes on day 70 of 100: no day has all
 /// three.

@@ -6,7 +6,7 @@ use backcast_gym::{
 };
 use backcast_sim::{AccountConfig, ConfigError, Limits};
 
-use crate::{draws, env, short};
+use super::{draws, env, short};
 
 /// An agent that can pay for the largest position.
 fn with_actions(actions: ActionScheme) -> TradingEnvConfig {

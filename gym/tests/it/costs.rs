@@ -1,14 +1,12 @@
 //! Costs of trading, tradable days, and initial cash and shares.
 
-mod market;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::market::{Market, actions};
 use backcast_gym::{
     AutoresetMode, Bidding, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
     StopLossDay, StopLossPrice,
 };
-use market::{Market, actions};
 use proptest::prelude::*;
 
 fn near(found: f64, expected: f64) -> bool {

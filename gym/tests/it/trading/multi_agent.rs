@@ -224,7 +224,7 @@ fn the_last_observation_of_a_bankrupt_agent_is_that_of_the_single_environment() 
 
 #[test]
 fn the_page_about_the_environment_names_the_test_of_every_open_point() {
-    let page = include_str!("../../../docs/concepts/trading-environment.md");
+    let page = include_str!("../../../../docs/concepts/trading-environment.md");
     let tests = include_str!("resolved.rs");
     for item in 1..=22 {
         let begin = format!("| {item} | ");

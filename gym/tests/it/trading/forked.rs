@@ -3,7 +3,7 @@
 
 use backcast_gym::{AutoresetMode, ResetSeed, TradingResetOptions, TradingVectorEnv};
 
-use crate::short;
+use super::short;
 
 fn step(envs: &mut TradingVectorEnv) -> u64 {
     let mut observations = vec![0.0; envs.num_envs() * envs.observation_size()];

@@ -1,11 +1,9 @@
 //! How episodes begin and end: starts, seeds, flags, and the three autoreset modes.
 
-mod market;
-
+use crate::market::Market;
 use backcast_gym::{
     AutoresetMode, EpisodeError, PortfolioError, PortfolioOptions, PortfolioVectorEnv, ResetSeed,
 };
-use market::Market;
 
 const MODES: [AutoresetMode; 3] =
     [AutoresetMode::NextStep, AutoresetMode::SameStep, AutoresetMode::Disabled];

@@ -5,7 +5,7 @@ use backcast_gym::{
     TradingVectorEnv,
 };
 
-use crate::{draws, env, short};
+use super::{draws, env, short};
 
 const N: usize = 7;
 

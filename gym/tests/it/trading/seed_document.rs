@@ -5,7 +5,7 @@ use backcast_gym::{
 };
 use backcast_sim::CASH_PER_TICK;
 
-use crate::{draws, env, short, with_reward};
+use super::{draws, env, short, with_reward};
 
 /// Observations of a whole episode, and its rewards.
 fn episode(env: &mut backcast_gym::TradingEnv, seed: u64) -> (Vec<f32>, Vec<f64>) {

@@ -11,7 +11,7 @@ use backcast_gym::{
     TradingResetOptions, TradingVectorEnv,
 };
 
-use crate::{env, short};
+use super::{env, short};
 
 thread_local! {
     /// Allocations of this thread: other tests run beside.

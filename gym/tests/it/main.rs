@@ -1,0 +1,10 @@
+//! The environments over panels and over simulated markets, in one binary.
+
+mod costs;
+mod episodes;
+mod golden;
+mod honesty;
+mod market;
+mod trading;
+mod universe;
+mod views;
