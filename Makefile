@@ -242,8 +242,9 @@ test-rust: tools native
 	cargo test -p backcast-layout --locked --no-fail-fast
 	cargo test $(REST) --locked --no-fail-fast
 
+# Two at a time: the longest tests wait for processes, and each has a directory of its own.
 test-python: $(STAMP)/dev native
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2
 
 # Uses the profile of the Rust tests, so that `make demo` after `make test` builds nothing.
 native: $(STAMP)/demo
