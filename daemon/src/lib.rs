@@ -25,7 +25,7 @@ mod text;
 
 // The tests of the whole program use it too.
 #[cfg(test)]
-#[path = "../tests/shelf/pty.rs"]
+#[path = "../tests/it/shelf/pty.rs"]
 mod pty;
 
 pub use cli::{DemoCall, DemoLauncher, Host, Stream, run, run_with};

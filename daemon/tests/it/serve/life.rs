@@ -8,7 +8,7 @@ use backcast_core::{Base, Ring, list};
 use backcast_daemon::{Client, ClientError};
 use rustix::process::Signal;
 
-use crate::running::{Running, until};
+use super::running::{Running, until};
 use crate::shelf::{Holder, Shelf, schema};
 
 #[test]

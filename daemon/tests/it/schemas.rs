@@ -1,30 +1,21 @@
 //! Compares the output of `--json` with docs/schemas, command by command and key by key.
 
-mod shelf;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
+use crate::shelf::{Holder, Shelf, commands, schema};
 use backcast_core::{RateLimiter, Ring, RingOptions, SamplerOptions, StepColumns, WriterOptions};
 use backcast_persist::Store;
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use shelf::{Holder, Shelf, commands, schema};
 
 /// Commands without JSON output, which refuse the option.
 const WITHOUT: [&str; 2] = ["demo", "completions"];
 /// The subcommands have their own results.
 const ABOVE: [&str; 2] = ["panel", "sim"];
-
-/// A role; see [`Holder`].
-#[test]
-#[ignore = "a role: other tests start it as a process of its own"]
-fn a_process_that_holds_a_ring() {
-    Holder::role();
-}
 
 fn promised(command: &str) -> Value {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../docs/schemas"].iter().collect();
@@ -160,7 +151,7 @@ fn idle_objects_are_as_promised() {
     holds("stat", &shelf.json(&["stat", "prices"]));
     holds("top", &shelf.json(&["top", "--once", "--interval", "0.05"]));
     holds("panel-stat", &shelf.json(&["panel", "stat", "prices"]));
-    let file = shelf.file("prices.csv", shelf::PRICES);
+    let file = shelf.file("prices.csv", crate::shelf::PRICES);
     holds("panel-stat", &shelf.json(&["panel", "stat", &file]));
     holds("doctor", &shelf.json(&["doctor"]));
     holds("bench", &shelf.json(&["bench", "--seconds", "0.02", "--row-bytes", "64"]));

@@ -1,5 +1,5 @@
 //! A program in a pseudo-terminal, and the screen that a person would see.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "the unit tests use a part")]
 
 use std::fs::File;
 use std::io::{Read, Write};

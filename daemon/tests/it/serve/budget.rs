@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use backcast_core::{Capacity, Exist, Ring, list};
 use backcast_daemon::ClientError;
 
-use crate::rings::{ROWS, bytes, options};
-use crate::running::Running;
+use super::rings::{ROWS, bytes, options};
+use super::running::Running;
 use crate::shelf::{Holder, Shelf, schema};
 
 /// Processes that create at once.

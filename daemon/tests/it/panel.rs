@@ -1,9 +1,7 @@
 //! `backcast panel stat` on files: its output, its refusals, and that it leaves nothing behind.
 
-mod shelf;
-
+use crate::shelf::{PRICES, Shelf};
 use serde_json::{Value, json};
-use shelf::{PRICES, Shelf};
 
 const GAPS: &str = "\
 Date,tic,open,high,low,close,volume,sector,rsi

@@ -1,13 +1,11 @@
 //! Snapshots from the command line: saved, listed, checked, loaded and removed.
 
-mod shelf;
-
 use std::fs;
 use std::path::PathBuf;
 
+use crate::shelf::{Shelf, schema};
 use backcast_core::{AutoresetMode, Ring, StepColumns, WriterOptions};
 use serde_json::Value;
-use shelf::{Shelf, schema};
 
 /// A shelf with a ring `pong` of so many rows in each of two lanes.
 fn with_pong(rows: u16) -> Shelf {

@@ -4,7 +4,7 @@ use backcast_core::{Exist, Kind, Ring, StepColumns, WriterOptions, list};
 use backcast_daemon::{ClientError, Code};
 use backcast_persist::Mode;
 
-use crate::running::{Running, until};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
 /// Every row of a ring: per lane the bytes of each column.

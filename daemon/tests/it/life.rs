@@ -1,13 +1,11 @@
 //! Objects are created, held, damaged and removed: the reaction of each command.
 
-mod shelf;
-
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use shelf::{Holder, Shelf};
+use crate::shelf::{Holder, Shelf};
 
 /// Runs a command with its address space limited to `kib` KiB; returns status and stderr.
 fn limited(shelf: &Shelf, kib: u64, words: &str) -> (Option<i32>, String) {
@@ -50,13 +48,6 @@ fn directories_that_are_no_rings_are_removed_by_force() {
     assert!(!refused.err.contains("cannot see"), "{}", refused.err);
     shelf.run(&["rm", "junk", "--force"]).expect(0);
     assert!(!junk.exists());
-}
-
-/// A role; see [`Holder`].
-#[test]
-#[ignore = "a role: other tests start it as a process of its own"]
-fn a_process_that_holds_a_ring() {
-    Holder::role();
 }
 
 #[test]

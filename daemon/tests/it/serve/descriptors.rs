@@ -5,7 +5,7 @@ use std::process::Command;
 use backcast_core::{Ring, StepColumns, Writer, WriterOptions, list};
 use backcast_daemon::Client;
 
-use crate::running::{Running, until};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, schema, set_by_the_parent, skipped};
 
 /// Set in a process of another mount namespace: the daemon's socket.
@@ -53,7 +53,7 @@ fn a_process_in_another_mount_namespace_joins_and_writes() {
     let ring = Ring::create("pong", &schema(), shelf.options()).unwrap();
     // An empty file system over the rings' directory, which only the other process sees.
     let hide = "mount -t tmpfs none \"$1\" && exec \"$2\" --exact \
-                descriptors::a_process_that_does_not_see_the_ring --ignored --nocapture";
+                serve::descriptors::a_process_that_does_not_see_the_ring --ignored --nocapture";
     let inside = Command::new("unshare")
         .args(["-m", "sh", "-c", hide, "sh"])
         .arg(shelf.path())

@@ -1,17 +1,13 @@
 //! Pipes that close, disks that are full, colours, and Ctrl-C: every command at its edges.
 
-#[path = "shelf/pty.rs"]
-mod pty;
-mod shelf;
-
 use std::fs::File;
 use std::io::pipe;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-use pty::Pty;
+use crate::shelf::pty::Pty;
+use crate::shelf::{Shelf, commands};
 use rustix::process::{Pid, Signal, kill_process};
-use shelf::{Shelf, commands};
 
 /// Every command once, with arguments that it can answer on a stocked shelf.
 const ANSWERED: &[&str] = &[

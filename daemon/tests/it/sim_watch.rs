@@ -1,18 +1,14 @@
 //! `backcast sim watch`: as text, as JSON, and in a terminal.
 
-#[path = "shelf/pty.rs"]
-mod pty;
-mod shelf;
-
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use pty::Pty;
+use crate::shelf::Shelf;
+use crate::shelf::pty::Pty;
 use rustix::process::Signal;
 use serde_json::Value;
-use shelf::Shelf;
 
-fn watch(shelf: &Shelf, args: &[&str]) -> shelf::Ran {
+fn watch(shelf: &Shelf, args: &[&str]) -> crate::shelf::Ran {
     shelf.run(&[&["sim", "watch"], args].concat())
 }
 

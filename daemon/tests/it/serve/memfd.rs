@@ -5,9 +5,9 @@ use backcast_core::{Ring, RingOptions, WriterOptions, list};
 use backcast_daemon::ClientError;
 use rustix::process::Signal;
 
-use crate::budget::used;
-use crate::rings::{LONG, ROWS, append};
-use crate::running::{Running, until};
+use super::budget::used;
+use super::rings::{LONG, ROWS, append};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
 fn options(shelf: &Shelf) -> RingOptions {

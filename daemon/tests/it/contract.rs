@@ -1,12 +1,10 @@
 //! Contracts with other programs: meaning of the numbers in JSON, and the help.
 
-mod shelf;
-
 use std::fs;
 
+use crate::shelf::{Shelf, commands, commands_of, schema};
 use backcast_core::{Ring, StepColumns};
 use serde_json::Value;
-use shelf::{Shelf, commands, commands_of, schema};
 
 #[test]
 fn numbers_mean_what_their_keys_say() {

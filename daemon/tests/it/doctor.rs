@@ -1,19 +1,10 @@
 //! `backcast doctor` on the machine that runs the tests finds the problems that the tests arrange.
 
-mod shelf;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::shelf::{Holder, Shelf};
 use serde_json::Value;
-use shelf::{Holder, Shelf};
-
-/// A role; see [`Holder`].
-#[test]
-#[ignore = "a role: other tests start it as a process of its own"]
-fn a_process_that_holds_a_ring() {
-    Holder::role();
-}
 
 /// The finding of one check, from lines of JSON.
 fn check(findings: &[Value], name: &str) -> Value {

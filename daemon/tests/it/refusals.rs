@@ -1,13 +1,11 @@
 //! Errors of the command line: exit statuses and texts.
 
-mod shelf;
-
 use std::fs;
 
+use crate::shelf::{PRICES, Shelf, schema};
 use backcast_core::{Exist, Ring};
 use backcast_market::{PanelData, PanelOptions};
 use serde_json::Value;
-use shelf::{PRICES, Shelf, schema};
 
 struct Case {
     id: &'static str,

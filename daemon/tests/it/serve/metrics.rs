@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use backcast_core::{SamplerOptions, StepColumns, WriterOptions};
 
-use crate::running::{Running, until};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
 /// One request, and the whole answer.
@@ -114,7 +114,7 @@ fn metrics_and_stat_say_the_same_of_what_is_not_on_disk() {
     let (ring, _) = daemon.client().create("pong", &schema(), &options).unwrap();
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     for rows in [20, 40, 60_u32] {
-        crate::rings::append(&mut writer, 20);
+        super::rings::append(&mut writer, 20);
         let of_metrics = scrape(&daemon)["backcast_persist_behind_rows{ring=\"pong\"}"];
         let of_stat = &shelf.json(&["stat", "pong"])[0]["persist"]["behind_rows"];
         assert_eq!((of_metrics.to_bits(), of_stat), (f64::from(rows).to_bits(), &rows.into()));

@@ -9,7 +9,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::running::{Running, until};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, set_by_the_parent, skipped};
 
 const PING: &[u8] = b"{\"protocol\": 1, \"ask\": \"ping\"}\n";
@@ -155,7 +155,7 @@ fn another_user_is_not_heard_even_if_the_socket_lets_him_in() {
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.unwrap().success());
     let stranger = Command::new(&copy)
-        .args(["--exact", "hostile::a_stranger_who_asks", "--ignored", "--nocapture"])
+        .args(["--exact", "serve::hostile::a_stranger_who_asks", "--ignored", "--nocapture"])
         .env(TRY_SOCKET, &socket)
         .current_dir(open.path())
         .uid(65_534)

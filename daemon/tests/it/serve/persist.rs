@@ -8,7 +8,7 @@ use backcast_persist::{LoadOptions, Mode, Store};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::running::{Running, until};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
 fn append(writer: &mut Writer, rows: u64) {

@@ -1,16 +1,14 @@
 //! Files of other programs from the command line: written and read.
 
-mod shelf;
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use crate::shelf::{Shelf, schema};
 use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
 use rustix::process::{Pid, Signal, kill_process};
-use shelf::{Shelf, schema};
 
 /// A shelf with a ring `pong` of a number of rows in each of two lanes.
 fn with_pong(rows: u16) -> Shelf {
@@ -31,7 +29,7 @@ fn with_pong(rows: u16) -> Shelf {
 }
 
 /// Runs words, of which `DIR` is the shelf's directory.
-fn run(shelf: &Shelf, words: &str) -> shelf::Ran {
+fn run(shelf: &Shelf, words: &str) -> crate::shelf::Ran {
     let words = words.replace("DIR", shelf.path().to_str().unwrap());
     shelf.run(&words.split_whitespace().collect::<Vec<_>>())
 }

@@ -1,17 +1,15 @@
 //! `backcast record`: simulated markets in a ring and in a Parquet panel, in real processes.
 
-mod shelf;
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
+use crate::shelf::Shelf;
 use backcast_core::{Ring, RowIndex, SamplerOptions};
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 use backcast_market::{PanelData, PanelOptions};
 use backcast_sim::{FeatureSet, Market, NormalisedFeatures, Preset};
 use rustix::process::{Pid, Signal, kill_process};
-use shelf::Shelf;
 
 /// Small enough for a test: 40 candles of 30 ticks, two seeds, two symbols.
 const SMALL: [&str; 12] = [
@@ -29,7 +27,7 @@ const SMALL: [&str; 12] = [
     "100",
 ];
 
-fn record(shelf: &Shelf, args: &[&str]) -> shelf::Ran {
+fn record(shelf: &Shelf, args: &[&str]) -> crate::shelf::Ran {
     shelf.run(&[&["record"], args].concat())
 }
 

@@ -1,14 +1,12 @@
 //! `backcast bench` reports plausible figures and removes its ring, even if one of its processes is
 //! killed.
 
-mod shelf;
-
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::shelf::{Ran, Shelf};
 use backcast_core::{Ring, collect, list};
 use rustix::process::{Pid, Signal, kill_process};
-use shelf::{Ran, Shelf};
 
 const WATCHDOG: Duration = Duration::from_secs(120);
 

@@ -9,9 +9,9 @@ use backcast_core::{Capacity, WriterOptions};
 use backcast_daemon::{ClientError, Code};
 use rustix::process::Signal;
 
-use crate::budget::{most_used, used};
-use crate::rings::{LONG, ROWS, append, bytes, options};
-use crate::running::{Running, until};
+use super::budget::{most_used, used};
+use super::rings::{LONG, ROWS, append, bytes, options};
+use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
 
 fn code(error: &ClientError) -> Code {

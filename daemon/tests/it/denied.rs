@@ -1,8 +1,5 @@
 //! Files that this user may not open: each command says so, and calls nothing damaged that may be
 //! whole.
-#![cfg(target_os = "linux")]
-
-mod shelf;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,9 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::shelf::{Ran, Shelf};
 use backcast_core::{Base, Ring, StepColumns, WriterOptions};
 use serde_json::Value;
-use shelf::{Ran, Shelf};
 
 /// A user without rights on every Linux.
 const NOBODY: u32 = 65_534;

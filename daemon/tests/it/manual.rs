@@ -1,11 +1,9 @@
 //! Completion in real shells, and the pages of the manual.
 
-mod shelf;
-
 use std::fs;
 use std::process::Command;
 
-use shelf::{Shelf, commands};
+use crate::shelf::{Shelf, commands};
 
 #[test]
 fn every_script_names_every_command_and_comes_without_a_directory() {

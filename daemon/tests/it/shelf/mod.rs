@@ -1,5 +1,6 @@
 //! A private directory of rings and panels, and the real binary run on it.
-#![allow(dead_code, reason = "each test file uses a part")]
+
+pub(crate) mod pty;
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};

@@ -1,17 +1,13 @@
 //! `backcast top` against rings that another process fills: as lines, and in a terminal.
 
-#[path = "shelf/pty.rs"]
-mod pty;
-mod shelf;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
+use crate::shelf::pty::Pty;
+use crate::shelf::{Shelf, hang_up_is_ignored, role, schema, set_by_the_parent, skipped};
 use backcast_core::{AutoresetMode, Base, Ring, SamplerOptions, StepColumns, WriterOptions};
-use pty::Pty;
 use rustix::process::Signal;
 use serde_json::Value;
-use shelf::{Shelf, hang_up_is_ignored, role, schema, set_by_the_parent, skipped};
 
 /// Set in a process that [`Filler::spawn`] started: the directory of its ring.
 const FILL_IN: &str = "BACKCAST_TEST_FILL_IN";
@@ -24,7 +20,7 @@ struct Filler {
 impl Filler {
     /// Returns once there are rows and batches.
     fn spawn(shelf: &Shelf) -> Self {
-        let mut child = role("a_process_that_fills_a_ring")
+        let mut child = role("top::a_process_that_fills_a_ring")
             .env(FILL_IN, shelf.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

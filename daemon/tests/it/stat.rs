@@ -1,13 +1,9 @@
 //! `backcast stat` as a person sees it: in a terminal, wide and narrow, with colours allowed and
 //! not.
 
-#[path = "shelf/pty.rs"]
-mod pty;
-mod shelf;
-
+use crate::shelf::pty::Pty;
+use crate::shelf::{Shelf, schema};
 use backcast_core::{AutoresetMode, Ring, RingOptions, StepColumns, Writer, WriterOptions};
-use pty::Pty;
-use shelf::{Shelf, schema};
 
 const LANES: u32 = 40;
 
