@@ -11,7 +11,7 @@ use std::ops::Range;
 use backcast_layout::{Column, DType, Role};
 
 use self::prefetch_policy::micro_batch;
-pub(crate) use self::prefetch_policy::{MICRO_BATCH, PrefetchPolicy};
+pub(crate) use self::prefetch_policy::{MICRO_BATCH, PrefetchPolicy, ROW_MICRO_BATCH};
 pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
 use super::columns::{ColumnWindow, SelectedColumns};
 use super::options::{Boundary, SamplerOptions};

@@ -7,7 +7,7 @@ use backcast_core::{
 use backcast_persist::Mode;
 
 use super::budget::evict::{evicted, forget};
-use super::budget::room::{fits, over, room};
+use super::budget::rule::{fits, over, room};
 use super::budget::{self, WhenFull};
 use super::grant::{granted, keep};
 use super::restore::bring_back;

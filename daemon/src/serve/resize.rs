@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backcast_core::{Capacity, ResizeError, ResizeProgress, Ring};
 
-use super::budget::room::room;
+use super::budget::rule::room;
 use super::budget::{self, WhenFull};
 use super::restore::attach;
 use super::shared::Shared;

@@ -3,7 +3,7 @@
 use backcast_core::{Base, Exist, Observed, Ring, RingOptions, Schema};
 use backcast_persist::{LoadOptions, SaveOptions, Snapshot, Store};
 
-use super::budget::room::room;
+use super::budget::rule::room;
 use super::grant::{granted, keep};
 use super::shared::Shared;
 use crate::objects::numbered::save_numbered;

@@ -1,7 +1,6 @@
 //! Checks the number of values of delta-encoded streams, before the decoder allocates for them.
 
-/// Maximum values of a block. Blocks of valid files have 128 values or a small multiple.
-const LARGEST_BLOCK: u64 = 1 << 16;
+use super::limits::MAX_DELTA_BLOCK;
 
 /// Parser of `DELTA_BINARY_PACKED` streams, see *Encodings* of the Parquet format.
 pub(super) struct DeltaStreams<'a>(pub(super) &'a [u8]);
@@ -12,7 +11,7 @@ impl DeltaStreams<'_> {
         let (block, minis) = (self.unsigned()?, self.unsigned()?);
         let values = self.unsigned()?;
         self.unsigned()?;
-        if minis == 0 || block > LARGEST_BLOCK || !block.is_multiple_of(minis) || values > most {
+        if minis == 0 || block > MAX_DELTA_BLOCK || !block.is_multiple_of(minis) || values > most {
             return None;
         }
         let per_mini = block / minis;

@@ -9,14 +9,13 @@ use std::io::{self, ErrorKind};
 use parquet::file::reader::Length;
 
 use super::{
+    limits::MAX_SCHEMA_DEPTH,
     source::FileSource,
     thrift::{BINARY, BOOL, I8, I32, LIST, OPAQUE, STRUCT, StructShape, Thrift},
 };
 
 /// Bytes of the footer's length and the magic.
 const TAIL_BYTES: u64 = 8;
-/// Maximum depth of a schema.
-const MAX_DEPTH: usize = 100;
 
 /// Fields of `FileMetaData` up to the schema.
 const FILE: &StructShape = &StructShape(&[(1, I32, OPAQUE), (2, LIST, OPAQUE)]);
@@ -131,8 +130,8 @@ fn check_schema(thrift: &mut Thrift<&[u8]>) -> io::Result<()> {
         while open.last() == Some(&0) {
             open.pop();
         }
-        if open.len() > MAX_DEPTH {
-            return Err(refused(format!("a schema more than {MAX_DEPTH} levels deep")));
+        if open.len() > MAX_SCHEMA_DEPTH {
+            return Err(refused(format!("a schema more than {MAX_SCHEMA_DEPTH} levels deep")));
         }
     }
     if open.is_empty() { Ok(()) } else { Err(refused("a schema with missing children")) }

@@ -8,6 +8,7 @@
 
 mod delta;
 mod footer;
+mod limits;
 mod page_header;
 mod pages;
 mod source;

@@ -16,10 +16,9 @@ use parquet::{
     },
 };
 
-use super::{delta::DeltaStreams, page_header::PageHeader, source::FileSource};
-
-/// Tolerance for writers that count the bytes of a column differently.
-const SLACK_BYTES: u64 = 1 << 16;
+use super::{
+    delta::DeltaStreams, limits::PAGE_SLACK_BYTES, page_header::PageHeader, source::FileSource,
+};
 
 /// A column of a row group.
 #[derive(Clone, Debug)]
@@ -90,7 +89,7 @@ impl CheckedPages {
             source: source.clone(),
             at,
             left,
-            unpacked: claimed.saturating_mul(2).saturating_add(SLACK_BYTES),
+            unpacked: claimed.saturating_mul(2).saturating_add(PAGE_SLACK_BYTES),
             values: (rows as u64).saturating_mul(chunk.row_values),
             nullable: column.column_descr().max_def_level() > 0,
         })

@@ -7,6 +7,8 @@
 
 use std::io::{self, ErrorKind, Read};
 
+use super::limits::MAX_THRIFT_DEPTH;
+
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 pub(super) const I8: u8 = 3;
@@ -20,8 +22,6 @@ const SET: u8 = 10;
 pub(super) const STRUCT: u8 = 12;
 /// Boolean of a struct, with either value.
 pub(super) const BOOL: u8 = TRUE;
-/// Maximum nesting. Valid structs nest five deep.
-const MAX_DEPTH: u32 = 16;
 
 /// Number, type and shape of the fields that the decoder reads. It skips all others.
 pub(super) struct StructShape(pub(super) &'static [(i64, u8, &'static StructShape)]);
@@ -78,7 +78,7 @@ impl<R: Read> Thrift<R> {
         depth: u32,
         on_field: &mut dyn FnMut(&mut Self, ThriftField) -> io::Result<()>,
     ) -> io::Result<()> {
-        if depth > MAX_DEPTH {
+        if depth > MAX_THRIFT_DEPTH {
             return Err(malformed("structures nested too deeply"));
         }
         let mut last = 0;
@@ -134,7 +134,7 @@ impl<R: Read> Thrift<R> {
     }
 
     fn skip_list(&mut self, depth: u32) -> io::Result<()> {
-        if depth > MAX_DEPTH {
+        if depth > MAX_THRIFT_DEPTH {
             return Err(malformed("lists nested too deeply"));
         }
         let (kind, count) = self.list()?;

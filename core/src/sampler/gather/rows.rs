@@ -9,6 +9,7 @@ use crate::ring::Ring;
 use crate::ring::copy_rows::clean_bools;
 use crate::ring::lane_inspection::{self, InspectedLane};
 use crate::sampler::eligibility::ReadableRanges;
+use crate::sampler::plan::ROW_MICRO_BATCH;
 use crate::schema::USER;
 
 /// A user's column to gather, and its destination.
@@ -19,9 +20,6 @@ pub struct GatherTarget<'a> {
     /// One place of the column's width for each row.
     pub out: &'a mut [u8],
 }
-
-/// Rows of a micro-batch: all their columns are prefetched while the micro-batch before is copied.
-const MICRO_BATCH: usize = 32;
 
 /// A row to copy: its place in every output, its lane and its slot.
 type Located<'a> = (usize, &'a Lane, u64);
@@ -146,16 +144,16 @@ impl Ring {
             })
             .collect();
         let slices: Vec<WindowSlice> = targets.iter().map(|(slice, ..)| *slice).collect();
-        let empty = WindowSet::<MICRO_BATCH>::new(lane, 1, slices, []);
+        let empty = WindowSet::<ROW_MICRO_BATCH>::new(lane, 1, slices, []);
         let mut both = [empty.clone(), empty];
         let [mut now, mut next] = both.each_mut();
-        let mut micro_batches = rows.chunks(MICRO_BATCH);
+        let mut micro_batches = rows.chunks(ROW_MICRO_BATCH);
         let mut micro_batch = micro_batches.next().unwrap_or_default();
         let mut regular = select(now, micro_batch);
         while !micro_batch.is_empty() {
             let following = micro_batches.next().unwrap_or_default();
             let next_regular = select(next, following);
-            let mut places = [0; MICRO_BATCH];
+            let mut places = [0; ROW_MICRO_BATCH];
             for (place, (at, ..)) in places.iter_mut().zip(micro_batch) {
                 *place = *at;
             }
@@ -175,7 +173,7 @@ impl Ring {
 }
 
 /// Prefetches some rows. Returns whether all are in lanes with the same columns.
-fn select<'a>(windows: &mut WindowSet<'a, MICRO_BATCH>, rows: &[Located<'a>]) -> bool {
+fn select<'a>(windows: &mut WindowSet<'a, ROW_MICRO_BATCH>, rows: &[Located<'a>]) -> bool {
     windows.clear();
     let mut regular = true;
     for (_, lane, slot) in rows {
@@ -255,8 +253,8 @@ mod tests {
         let (ring, _writer) = filled(90);
         let readable = ring.lane_span(0).unwrap();
         // Each place once, from rows that repeat.
-        let rows: Vec<(usize, u64)> = (0..3 * MICRO_BATCH + 5)
-            .map(|n| (n * 37 % (3 * MICRO_BATCH + 5), readable.end - 1 - n as u64 % 7))
+        let rows: Vec<(usize, u64)> = (0..3 * ROW_MICRO_BATCH + 5)
+            .map(|n| (n * 37 % (3 * ROW_MICRO_BATCH + 5), readable.end - 1 - n as u64 % 7))
             .collect();
         let mut numbers = vec![0_u32; rows.len()];
         let target = GatherTarget { column: 0, out: bytemuck::cast_slice_mut(&mut numbers) };

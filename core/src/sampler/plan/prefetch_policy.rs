@@ -1,10 +1,13 @@
-//! Prefetch distance of a gather: one micro-batch. The length of its copies decides whether
-//! prefetches are eager or interleaved with copies.
+//! Prefetch distance of a gather: one micro-batch, of items or of single rows. The length of an
+//! item's copies decides whether prefetches are eager or interleaved with copies.
 
 use super::segments::Segments;
 
 /// Most items of a micro-batch: about as many as the cache lines that a core requests at a time.
 pub(crate) const MICRO_BATCH: usize = 16;
+/// Rows of a micro-batch of single rows, whose columns are all prefetched while the micro-batch
+/// before is copied.
+pub(crate) const ROW_MICRO_BATCH: usize = 32;
 /// Bytes of an item's rows up to which items are copied in full micro-batches: two such
 /// micro-batches fit into L2. Longer items are copied one by one.
 const SHORT_ITEM: usize = 8 << 10;

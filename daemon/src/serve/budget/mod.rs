@@ -1,8 +1,8 @@
-//! Memory budget of all objects of a base directory. [`room`] decides whether a request fits,
+//! Memory budget of all objects of a base directory. [`rule`] decides whether a request fits,
 //! [`evict`] which ring makes room for it.
 
 pub(super) mod evict;
-pub(super) mod room;
+pub(super) mod rule;
 
 use std::fmt;
 use std::str::FromStr;
