@@ -1,6 +1,7 @@
 //! Models of the protocols of shared memory: every interleaving and every reordering that the
 //! memory model allows, over the code that ships; and mutants of it, each of which must be caught.
 
+mod claim;
 #[path = "../model/handle.rs"]
 mod handle;
 mod handoff;
