@@ -56,14 +56,15 @@ mod table;
 mod writer;
 
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
+pub use backcast_layout::protocol::claim::ClaimPass;
 pub use backcast_layout::{
-    BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo, Column, ColumnError,
-    DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias, LanePolicy, LockAttempt, MAX_LANES,
-    MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo,
-    Peer, RANK_BLOCK, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel,
-    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash,
-    collect, copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld,
-    run_simd, send_with_descriptor, trunc_to_i32,
+    BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo, ClaimTableState,
+    Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias, LanePolicy,
+    LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut,
+    OTHER_VERSION, ObjectInfo, Peer, RANK_BLOCK, ReaderPinsError, ReaderRecord, Role,
+    SealedSegment, SegmentError, SimdKernel, SpaceLimits, TableCounters, TableInfo, TableSettings,
+    ThreadPool, binary_size, boot_id_hash, collect, copy_slice, list, prefetch_l2, printable,
+    ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{

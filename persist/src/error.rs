@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use backcast_core::{LimiterError, PriorityError, RestoreError, RingError, SchemaError};
+use backcast_core::{
+    LimiterError, PriorityError, RestoreError, RingError, SchemaError, TableError,
+};
 use thiserror::Error;
 
 use crate::damage::{Damage, DamageKind};
@@ -172,6 +174,9 @@ pub enum SaveError {
     /// Error of reading a table of priorities.
     #[error(transparent)]
     Table(#[from] PriorityError),
+    /// Error of reading a table of claims.
+    #[error(transparent)]
+    Claims(#[from] TableError),
     /// Error of reading the rate limiter.
     #[error(transparent)]
     Limiter(#[from] LimiterError),

@@ -196,6 +196,9 @@ impl Store {
                 filled = filled
                     .and_then(|()| tables::load(filling, table, self.storage(), &folder, lanes));
             }
+            for table in &saved.claims {
+                filled = filled.and_then(|()| Ok(filling.claims(&table.state())?));
+            }
             if let Some(limiter) = limiter {
                 filling.limit_counts(limiter.counts())?;
             }

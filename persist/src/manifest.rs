@@ -13,7 +13,7 @@ use crate::spec::{LIVE, check_name};
 
 mod tables;
 
-pub(crate) use self::tables::{SavedLimiter, SavedTable};
+pub(crate) use self::tables::{SavedClaims, SavedLimiter, SavedTable};
 
 /// Upper limit of sequence numbers.
 const MAX_SEQ: u64 = 1 << 48;
@@ -98,6 +98,9 @@ pub(crate) struct SavedSnapshot {
     pub(crate) state: Value,
     /// Tables of priorities, by name.
     pub(crate) tables: Vec<SavedTable>,
+    /// Tables of claims, by name. Manifests of rings without any do not have the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) claims: Vec<SavedClaims>,
     /// The rate limiter, if the ring has one.
     pub(crate) limiters: Vec<SavedLimiter>,
 }
@@ -371,6 +374,14 @@ fn snapshot_problem<'a>(
         let problem = chunks_problem(&table.chunks, ring, &SavedTable::layout(), names)
             .or_else(|| tables::batches_problem(batches));
         if let Some(problem) = problem {
+            return Some(format!("table `{}`: {problem}", table.name));
+        }
+    }
+    for table in &snapshot.claims {
+        if check_name("name", &table.name).is_err() || !tables.insert(&table.name) {
+            return Some("the name of a table is not valid, or is listed twice".to_owned());
+        }
+        if let Some(problem) = table.problem(&snapshot.lanes) {
             return Some(format!("table `{}`: {problem}", table.name));
         }
     }

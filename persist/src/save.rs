@@ -12,7 +12,9 @@ use crate::clock::unix_ns;
 use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
-use crate::manifest::{SavedChunk, SavedLimiter, SavedRing, SavedSnapshot, SavedTable};
+use crate::manifest::{
+    SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SavedTable,
+};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
 use crate::store::Store;
@@ -184,6 +186,8 @@ impl Store {
         let mut next = slots.manifest.clone();
         let uuid = hex(ring.uuid());
         let at = known(&folder, ring, &uuid, &mut next)?;
+        // Before the rows, so that all rows of a pass are older than the end of the saved ones.
+        let claims = ring.claim_states()?.into_iter().map(SavedClaims::of).collect();
         let cut: Vec<Range<u64>> =
             (0..ring.lanes()).map(|lane| ring.lane_span(lane).unwrap_or_default()).collect();
         let layout = BatchLayout::of(ring.schema());
@@ -235,6 +239,7 @@ impl Store {
             lanes,
             state: options.state,
             tables: tables.saved.clone(),
+            claims,
             limiters: SavedLimiter::of(ring)?.into_iter().collect(),
         };
         let rows = snapshot.rows();

@@ -74,6 +74,7 @@ pub use os::page_size;
 pub use os::peer::{Peer, receive, send_with_descriptor};
 pub use os::space::SpaceLimits;
 pub use store::base_lock::{BaseLock, DAEMON_SOCKET, LockAttempt};
+pub use store::claim_state::ClaimTableState;
 pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use backcast_layout::protocol::Words;
-use backcast_layout::protocol::claim::{MAX_PASS_ROWS, Pass};
+use backcast_layout::protocol::claim::{ClaimPass, MAX_PASS_ROWS};
 use backcast_layout::{ClaimSettings, ClaimTable, ClaimTableInfo};
 
 use super::options::TableOptions;
@@ -126,7 +126,7 @@ impl Claims {
     }
 
     /// Returns the ranges of a pass, or empty ones if no pass can have them.
-    fn sound(&self, pass: &Pass) -> Vec<Range<u64>> {
+    fn sound(&self, pass: &ClaimPass) -> Vec<Range<u64>> {
         let lanes = self.ring.store().lanes();
         let most = lanes.iter().map(|lane| lane.slots()).max().unwrap_or(0);
         let len = |rows: &Range<u64>| rows.end.checked_sub(rows.start);
@@ -141,10 +141,10 @@ impl Claims {
     fn next(
         &self,
         settings: ClaimSettings,
-        last: &Pass,
+        last: &ClaimPass,
         candidates: &[Range<u64>],
         need: u64,
-    ) -> Option<Pass> {
+    ) -> Option<ClaimPass> {
         let ranges = self.sound(last);
         let (_, next) = self.table.position();
         let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
@@ -153,12 +153,12 @@ impl Claims {
             return None;
         }
         if total > 0 && !settings.renewed && last.round + 1 < settings.times.into() {
-            return Some(Pass { number: last.number, round: last.round + 1, ranges });
+            return Some(ClaimPass { number: last.number, round: last.round + 1, ranges });
         }
         let fresh = fresh(settings, &last.ranges, candidates);
         let count: u64 = fresh.iter().map(|rows| rows.end - rows.start).sum();
         let enough = count > 0 && (settings.renewed || count >= need);
-        enough.then_some(Pass { number: last.number, round: 0, ranges: fresh })
+        enough.then_some(ClaimPass { number: last.number, round: 0, ranges: fresh })
     }
 
     /// Returns how many rows could be claimed now.

@@ -3,8 +3,9 @@
 
 mod claims;
 mod options;
-mod permutation;
+pub(crate) mod permutation;
 pub(crate) mod row_order;
+mod state;
 
 pub(crate) use self::claims::Claims;
 pub use self::claims::Table;

@@ -194,6 +194,7 @@ fn live(
         lanes: without_gaps(&cut, &saved.covered()),
         state: Value::Null,
         tables: Vec::new(),
+        claims: Vec::new(),
         limiters: SavedLimiter::of(ring)?.into_iter().collect(),
     })
 }

@@ -1,10 +1,11 @@
-//! Priorities and rate limits in a manifest.
+//! Priorities, claims and rate limits in a manifest.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use backcast_core::{
-    DType, LimiterCounts, LimiterError, NoLearner, RateLimiter, Ring, TableSettings,
+    ClaimPass, ClaimSettings, ClaimTableState, DType, LimiterCounts, LimiterError, NoLearner,
+    RateLimiter, Ring, TableSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,10 @@ use crate::layout::{BatchLayout, FileColumn};
 
 /// Columns of a table's file after `lane`.
 const COLUMNS: [(&str, DType); 2] = [("seq", DType::U64), ("leaf", DType::U64)];
+
+/// Selectors of tables of claims.
+const EPOCH: &str = "epoch";
+const CONSUME: &str = "consume";
 
 /// A table of priorities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +30,28 @@ pub(crate) struct SavedTable {
     pub(crate) largest: u64,
     /// Files with its leaves.
     pub(crate) chunks: Vec<SavedChunk>,
+}
+
+/// A table of claims: its settings, its pass and the next position in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedClaims {
+    pub(crate) name: String,
+    /// `epoch` or `consume`.
+    pub(crate) selector: String,
+    pub(crate) shuffled: bool,
+    pub(crate) times: u32,
+    pub(crate) seed: u64,
+    /// Number of the pass.
+    pub(crate) pass: u64,
+    /// Earlier passes over the same rows.
+    pub(crate) round: u64,
+    /// Rows of the pass, by lane: the first, and one past the last.
+    pub(crate) lanes: Vec<(u64, u64)>,
+    /// Rows of the pass that were claimed.
+    pub(crate) claimed: u64,
+    pub(crate) passes: u64,
+    pub(crate) drawn: u64,
 }
 
 /// A rate limiter: its limits, and the counts that they compare.
@@ -55,6 +82,56 @@ impl SavedTable {
 
     pub(crate) fn settings(&self) -> TableSettings {
         TableSettings { exponent: self.exponent, eps: self.eps }
+    }
+}
+
+impl SavedClaims {
+    pub(crate) fn of(state: ClaimTableState) -> Self {
+        let ClaimTableState { name, settings, pass, next, passes, drawn } = state;
+        Self {
+            name,
+            selector: if settings.renewed { EPOCH } else { CONSUME }.to_owned(),
+            shuffled: settings.shuffled,
+            times: settings.times,
+            seed: settings.seed,
+            pass: pass.number,
+            round: pass.round,
+            lanes: pass.ranges.iter().map(|rows| (rows.start, rows.end)).collect(),
+            claimed: next,
+            passes,
+            drawn,
+        }
+    }
+
+    /// Describes what is invalid beside the saved rows. A ring checks the rest.
+    pub(super) fn problem(&self, saved: &[(u64, u64)]) -> Option<String> {
+        if ![EPOCH, CONSUME].contains(&self.selector.as_str()) {
+            return Some("its selector is unknown".to_owned());
+        }
+        if self.lanes.len() != saved.len() {
+            return Some(format!("its pass has {} lanes", self.lanes.len()));
+        }
+        let ends = self.lanes.iter().zip(saved);
+        let mut bad = ends.filter(|((first, end), (_, head))| first > end || end > head);
+        let ((first, end), _) = bad.next()?;
+        Some(format!("rows {first}..{end} of its pass are not saved"))
+    }
+
+    pub(crate) fn state(&self) -> ClaimTableState {
+        let renewed = self.selector == EPOCH;
+        let Self { shuffled, times, seed, passes, drawn, .. } = *self;
+        ClaimTableState {
+            name: self.name.clone(),
+            settings: ClaimSettings { renewed, shuffled, times, seed },
+            pass: ClaimPass {
+                number: self.pass,
+                round: self.round,
+                ranges: self.lanes.iter().map(|(first, end)| *first..*end).collect(),
+            },
+            next: self.claimed,
+            passes,
+            drawn,
+        }
     }
 }
 

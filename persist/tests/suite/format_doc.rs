@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use backcast_core::{DType, PriorityOptions, RateLimiter, Ring, RingOptions};
+use backcast_core::{DType, PriorityOptions, RateLimiter, Ring, RingOptions, TableOptions};
 use backcast_persist::SaveOptions;
 use serde_json::Value;
 
@@ -48,6 +48,7 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     let store = place.store();
     append(&mut writer(&ring), &schema, 1, 30, 3);
     ring.priorities(&PriorityOptions::exponent(0.6)).unwrap().update(&[3], &[2.0]).unwrap();
+    ring.table(&TableOptions::consume("queue")).unwrap();
     store.save(&ring, "a", SaveOptions::default().name("pong")).unwrap();
     let options = backcast_persist::FollowOptions::default();
     let mut following = backcast_persist::Following::new(&store, "pong", &ring, options).unwrap();

@@ -2,6 +2,7 @@
 
 mod arrow_files;
 mod beside_writers;
+mod claims;
 mod damage;
 mod following;
 mod following_power;

@@ -113,6 +113,11 @@ impl ClaimHeader {
         header
     }
 
+    /// Returns the counters of a new table.
+    pub(crate) fn counters(claim: u64, drawn: u64, passes: u64) -> ClaimCounterBytes {
+        ClaimCounterBytes { claim, unused1: [0; 56], drawn, passes, unused2: [0; 48] }
+    }
+
     /// Returns the settings.
     pub(crate) fn settings(&self) -> ClaimSettings {
         let (renewed, shuffled) = (self.flags & RENEWED != 0, self.flags & SHUFFLED != 0);

@@ -47,7 +47,7 @@ pub trait ClaimWords {
 
 /// A pass as its bank has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
+pub struct ClaimPass {
     /// Number of the pass.
     pub number: u64,
     /// Number of earlier passes over the same rows.
@@ -56,11 +56,26 @@ pub struct Pass {
     pub ranges: Vec<Range<u64>>,
 }
 
+impl ClaimPass {
+    /// Returns the rows of all lanes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let rows = self.ranges.iter().map(|rows| rows.end.saturating_sub(rows.start));
+        rows.fold(0, u64::saturating_add)
+    }
+}
+
+/// Returns the word of a pass and the next position in it.
+pub(crate) fn word(pass: &ClaimPass, next: u64) -> u64 {
+    (pass.number & PASS_MASK) << POSITION_BITS | next.min(MAX_PASS_ROWS)
+}
+
 fn unpack(word: u64) -> (u64, u64) {
     (word >> POSITION_BITS, word & MAX_PASS_ROWS)
 }
 
-fn bank_of(number: u64) -> usize {
+/// Returns the bank of a pass.
+pub(crate) fn bank_of(number: u64) -> usize {
     usize::from(number & 1 == 1)
 }
 
@@ -89,7 +104,7 @@ pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option
 
 /// Copies the current pass. The ranges are returned as stored, also impossible ones: the caller
 /// checks them.
-pub fn read(words: &impl ClaimWords, lanes: usize) -> Pass {
+pub fn read(words: &impl ClaimWords, lanes: usize) -> ClaimPass {
     for _ in 0..READS {
         let (number, _) = position(words);
         let bank = bank_of(number);
@@ -98,15 +113,15 @@ pub fn read(words: &impl ClaimWords, lanes: usize) -> Pass {
         let ranges = (0..lanes).map(range).collect();
         words.fence(ClaimFence::Copied);
         if position(words).0 == number {
-            return Pass { number, round, ranges };
+            return ClaimPass { number, round, ranges };
         }
     }
-    Pass { ranges: vec![0..0; lanes], ..Pass::default() }
+    ClaimPass { ranges: vec![0..0; lanes], ..ClaimPass::default() }
 }
 
 /// Begins the pass after `pass.number`, with the round and the ranges of `pass`. The caller holds
 /// the table's lock. Returns `false` if that is not the current pass.
-pub fn begin(words: &impl ClaimWords, pass: &Pass) -> bool {
+pub fn begin(words: &impl ClaimWords, pass: &ClaimPass) -> bool {
     let number = (pass.number + 1) & PASS_MASK;
     if position(words).0 != pass.number {
         return false;
@@ -194,7 +209,7 @@ mod tests {
             wants in prop::collection::vec(1..40_u64, 0..40),
         ) {
             let heap = Heap::new();
-            let all = Pass { number: 0, round: 0, ranges: vec![0..total; 1] };
+            let all = ClaimPass { number: 0, round: 0, ranges: vec![0..total; 1] };
             prop_assert!(begin(&heap, &all));
             let mut next = 0;
             for want in wants {
@@ -213,9 +228,9 @@ mod tests {
         #[test]
         fn a_killed_beginner_leaves_the_pass_before_or_the_new_one(kill in 1..12_usize) {
             let heap = Heap::new();
-            let first = Pass { number: 0, round: 0, ranges: vec![3..9, 1..2, 0..0] };
+            let first = ClaimPass { number: 0, round: 0, ranges: vec![3..9, 1..2, 0..0] };
             begin(&heap, &first);
-            let second = Pass { number: 1, round: 1, ranges: vec![9..12, 2..2, 0..7] };
+            let second = ClaimPass { number: 1, round: 1, ranges: vec![9..12, 2..2, 0..7] };
             heap.left.set(kill);
             begin(&heap, &second);
             heap.left.set(usize::MAX);
@@ -240,7 +255,7 @@ mod tests {
         }
         heap.claim.set(u64::MAX);
         let number = position(&heap).0;
-        assert!(begin(&heap, &Pass { number, round: 0, ranges: vec![0..1; 3] }));
+        assert!(begin(&heap, &ClaimPass { number, round: 0, ranges: vec![0..1; 3] }));
         assert_eq!(position(&heap), (0, 0), "numbers begin again");
     }
 }

@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
+use super::claim_state;
 use super::table_file::{
     HeapTable, TableLock, file_name, is_there, listed, lock_byte, open_lock, other_kind,
     read_header,
@@ -14,8 +14,7 @@ use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_
 use crate::layout::names::check_name;
 use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC};
 use crate::os::mapping::{Access, Mapping};
-use crate::os::space;
-use crate::protocol::claim::{self, Pass};
+use crate::protocol::claim::{self, ClaimPass};
 use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
 
@@ -74,7 +73,7 @@ impl ClaimTable {
 
     /// Copies the current pass. Its ranges may be any numbers.
     #[must_use]
-    pub fn read(&self) -> Pass {
+    pub fn read(&self) -> ClaimPass {
         claim::read(&*self.memory, self.memory.lanes as usize)
     }
 
@@ -84,7 +83,7 @@ impl ClaimTable {
     pub fn try_begin(
         &self,
         number: u64,
-        next: impl FnOnce(Pass) -> Option<Pass>,
+        next: impl FnOnce(ClaimPass) -> Option<ClaimPass>,
     ) -> Result<Option<bool>, SegmentError> {
         let path = self.store.path().unwrap_or(Path::new("private memory"));
         let Some(_held) = self.lock.try_lock(lock_byte(&self.name), path)? else { return Ok(None) };
@@ -114,8 +113,7 @@ impl ClaimTable {
 fn info(name: &str, memory: &ClaimMemory, settings: ClaimSettings) -> ClaimTableInfo {
     let (drawn, passes) = memory.counts();
     let pass = claim::read(memory, memory.lanes as usize);
-    let rows = pass.ranges.iter().map(|rows| rows.end.saturating_sub(rows.start));
-    let left = rows.fold(0, u64::saturating_add).saturating_sub(claim::position(memory).1);
+    let left = pass.total().saturating_sub(claim::position(memory).1);
     let (name, bytes) = (name.to_owned(), claim_bytes(memory.lanes));
     ClaimTableInfo { name, settings, bytes, passes, drawn, left }
 }
@@ -132,7 +130,8 @@ impl RingStore {
         let (lanes, bytes) = (self.spec().lanes, claim_bytes(self.spec().lanes));
         let (lock, memory) = match self.object() {
             None => {
-                let make = || heap(lanes, settings);
+                let make =
+                    || claim_state::heap(lanes, &claim_state::empty(lanes, [0; 16], settings));
                 let find = |table: &HeapTable| match table {
                     HeapTable::Claims(memory) => Some(Arc::clone(memory)),
                     HeapTable::Priorities(_) => None,
@@ -175,7 +174,7 @@ impl RingStore {
     }
 }
 
-fn header_of(memory: &ClaimMemory) -> ClaimHeader {
+pub(super) fn header_of(memory: &ClaimMemory) -> ClaimHeader {
     bytemuck::pod_read_unaligned(&memory.map.copy(0, size_of::<ClaimHeader>()))
 }
 
@@ -194,21 +193,8 @@ fn differing(found: ClaimSettings, asked: ClaimSettings) -> String {
     format!("its max_times_sampled is {}, but {} was requested", found.times, asked.times)
 }
 
-/// Creates a table in private memory.
-fn heap(lanes: u32, settings: ClaimSettings) -> Result<ClaimMemory, SegmentError> {
-    let bytes = claim_bytes(lanes);
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = space::private_memory(bytes, || Mapping::heap(len))?;
-    let header = ClaimHeader::new(lanes, [0; 16], settings);
-    let words = map.words64(0, size_of::<ClaimHeader>() / 8).unwrap_or_default();
-    for (word, bytes) in words.iter().zip(bytemuck::bytes_of(&header).as_chunks().0) {
-        word.store(u64::from_ne_bytes(*bytes), Relaxed);
-    }
-    Ok(ClaimMemory { map, lanes })
-}
-
 /// Maps a table, whose header must be right in every byte.
-fn open(
+pub(super) fn open(
     object: &Object,
     name: &str,
     ring_uuid: [u8; 16],

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod base_lock;
+pub(crate) mod claim_state;
 pub(crate) mod claim_table;
 pub(crate) mod mapped_lanes;
 pub(crate) mod memfd;

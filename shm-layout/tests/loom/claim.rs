@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
-use backcast_layout::protocol::claim::{ClaimFence, ClaimWords, Pass, begin, read, take};
+use backcast_layout::protocol::claim::{ClaimFence, ClaimPass, ClaimWords, begin, read, take};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -167,21 +167,21 @@ impl ClaimWords for Process<'_> {
 }
 
 /// Returns what begins the pass after number `number`.
-fn after(number: u64) -> Pass {
+fn after(number: u64) -> ClaimPass {
     let rows = |first: u64| first..first + ROWS;
-    Pass { number, round: 10 + number, ranges: vec![rows(ROWS * number)] }
+    ClaimPass { number, round: 10 + number, ranges: vec![rows(ROWS * number)] }
 }
 
 /// Returns the pass that goes on, which must be whole: as its beginner described it.
-fn copy(process: &Process<'_>, others: &[Pass]) -> Pass {
+fn copy(process: &Process<'_>, others: &[ClaimPass]) -> ClaimPass {
     let pass = read(process, 1);
-    let is = |begun: &Pass| (begun.round, &begun.ranges) == (pass.round, &pass.ranges);
+    let is = |begun: &ClaimPass| (begun.round, &begun.ranges) == (pass.round, &pass.ranges);
     let whole = is(&after(pass.number.wrapping_sub(1))) || others.iter().any(is);
     assert!(whole, "pass {pass:?} is torn");
     pass
 }
 
-fn claim_one(process: &Process<'_>, pass: &Pass) -> Option<u64> {
+fn claim_one(process: &Process<'_>, pass: &ClaimPass) -> Option<u64> {
     let Range { start, end } = pass.ranges[0];
     let taken = take(process, pass.number, end - start, 1)?;
     process.shared.seen.claims.fetch_add(1, SeqCst);
@@ -279,7 +279,7 @@ fn copies_beside_passes(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
 fn a_killed_beginner(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     let seen = std::sync::Arc::new(Seen::default());
     for changes in 0..=WORDS {
-        let longer = Pass { number: 1, round: 99, ranges: vec![ROWS..3 * ROWS] };
+        let longer = ClaimPass { number: 1, round: 99, ranges: vec![ROWS..3 * ROWS] };
         let (passed, found) = run(3, mutant, move |seen| {
             let shared = Shared::new(mutant, seen);
             let beginners = thread::spawn({
@@ -318,8 +318,8 @@ fn a_killed_beginner(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
 fn two_beginners(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     run(3, mutant, move |seen| {
         let shared = Shared::new(mutant, seen);
-        let longer = Pass { number: 1, round: 99, ranges: vec![ROWS..3 * ROWS] };
-        let run = |shared: &Shared, pass: &Pass, longer: &Pass| {
+        let longer = ClaimPass { number: 1, round: 99, ranges: vec![ROWS..3 * ROWS] };
+        let run = |shared: &Shared, pass: &ClaimPass, longer: &ClaimPass| {
             let process = Process::of(shared);
             shared.locked(|| {
                 if begin(&process, pass) {
