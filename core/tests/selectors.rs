@@ -1,4 +1,4 @@
-//! Selectors against models slow enough to be obviously right, and their probabilities.
+//! Probabilities of selectors, their windows, states and errors.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -12,8 +12,6 @@ use backcast_core::{
     AutoresetMode, Boundary, DType, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
     SamplerOptions, SamplerSpec, Schema, Selector, StepColumns, Writer, WriterOptions,
 };
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
 const LANES: usize = 3;
 
@@ -100,75 +98,6 @@ fn chi_square<K: Ord>(counts: &BTreeMap<K, u64>, expected: &BTreeMap<K, f64>) ->
 fn threshold(df: f64) -> f64 {
     let c = 2.0 / (9.0 * df);
     df * (1.0 - c + 3.719 * c.sqrt()).powi(3)
-}
-
-#[test]
-fn orders_are_those_of_a_plain_list() -> Result<(), Box<dyn Error>> {
-    let mut checked = 0;
-    let cases = backcast_budget::cases(10_000);
-    for case in 0.. {
-        let mut dice = StdRng::seed_from_u64(case);
-        let mut model = Model::new(3 * dice.random_range(4..40))?;
-        let mut sampler =
-            model.ring.sampler(SamplerOptions::seeded(case).priority(by_priority()))?;
-        let mut priorities: BTreeMap<(usize, u64), f64> = BTreeMap::new();
-        let mut most = 1.0_f64;
-        for _ in 0..dice.random_range(1..12) {
-            for _ in 0..dice.random_range(0..40) {
-                model.append(dice.random_range(0..LANES), dice.random_range(0..5) == 0)?;
-            }
-            let transitions = model.transitions();
-            if transitions.is_empty() {
-                continue;
-            }
-            // Rows that entered before this update have the largest priority of that time.
-            sampler.update_priorities(&[], &[])?;
-            for row in &transitions {
-                priorities.entry(*row).or_insert(most);
-            }
-            let updated: Vec<_> =
-                transitions.iter().filter(|_| dice.random_range(0..3) == 0).copied().collect();
-            let index: Vec<i64> =
-                updated.iter().map(|(lane, seq)| RowIndex::new(*lane as u32, *seq).0).collect();
-            let values: Vec<f64> =
-                updated.iter().map(|_| f64::from(dice.random_range(1..6_u32))).collect();
-            assert_eq!(sampler.update_priorities(&index, &values)?, 0);
-            for (row, value) in updated.iter().zip(&values) {
-                priorities.insert(*row, *value);
-                most = most.max(*value);
-            }
-            let oldest = |(lane, seq): &(usize, u64)| seq - model.readable(*lane).0;
-            let age = |(lane, seq): &(usize, u64)| model.readable(*lane).1 - seq;
-            let priority = |row: &(usize, u64)| priorities[row];
-            let all = transitions.len();
-            let batch = dice.random_range(1..=all);
-            let check = |selector: Selector, rank: &dyn Fn(&(usize, u64)) -> f64| {
-                let drawn = model.sample(case, selector.clone(), batch).unwrap();
-                let mut ranks: Vec<f64> = transitions.iter().map(rank).collect();
-                ranks.sort_by(f64::total_cmp);
-                let found: Vec<f64> = drawn.iter().map(rank).collect();
-                assert_eq!(found, ranks[..batch], "{selector}, case {case}");
-                let mut distinct = drawn.clone();
-                distinct.sort_unstable();
-                distinct.dedup();
-                assert_eq!(distinct.len(), batch, "{selector}, case {case}");
-                assert!(distinct.iter().all(|row| transitions.contains(row)));
-                let more = model.sample(case, selector.clone(), all + 1).unwrap_err();
-                let few = matches!(more, SampleError::TooFew { available, .. }
-                    if available == all as u64);
-                assert!(few, "{selector}: {more}");
-            };
-            check(Selector::Fifo, &|row| oldest(row) as f64);
-            check(Selector::Lifo, &|row| age(row) as f64);
-            check(Selector::MaxPriority(by_priority()), &|row| -priority(row));
-            check(Selector::MinPriority(by_priority()), &priority);
-            checked += 4;
-        }
-        if checked >= cases {
-            break;
-        }
-    }
-    Ok(())
 }
 
 #[test]

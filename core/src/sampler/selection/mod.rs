@@ -5,6 +5,8 @@
 
 mod claimed;
 mod extremes;
+#[cfg(test)]
+mod model;
 mod ordered;
 mod weighted;
 
