@@ -80,8 +80,8 @@ pub use limiter::limits::{BadNoLearner, LimiterCounts, NoLearner, RateLimiter};
 pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
 pub use limiter::waiting::LongWait;
 pub use priority::{
-    BadWeightNorm, Beta, LaneLeaves, Priorities, PriorityOptions, TableState, WeightNorm,
-    sequence_priorities,
+    BadWeightNorm, Beta, LaneLeaves, Priorities, PriorityBin, PriorityDistribution,
+    PriorityOptions, TableState, WeightNorm, sequence_priorities,
 };
 pub use reader::Rows;
 pub use returns::{Discount, Real, ReturnSteps, discounted_returns, gae, lambda_returns};
@@ -94,10 +94,10 @@ pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
-    Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
-    Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, GatherTarget,
-    GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec, SamplerState, Selector,
-    View, WindowSteps,
+    AgeBin, Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut,
+    BatchPlan, Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng,
+    GatherTarget, GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec,
+    SamplerState, SamplerStats, Selector, View, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{Table, TableOptions};

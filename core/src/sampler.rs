@@ -19,6 +19,7 @@ mod rng;
 mod selection;
 mod selector;
 mod state;
+mod stats;
 mod steps;
 mod window;
 
@@ -48,6 +49,8 @@ pub use self::rng::CounterRng;
 use self::selection::RowSelection;
 pub use self::selector::Selector;
 pub use self::state::SamplerState;
+use self::stats::AgeCounts;
+pub use self::stats::{AgeBin, SamplerStats};
 pub use self::steps::WindowSteps;
 use self::window::{StrideRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
@@ -106,6 +109,8 @@ pub struct Sampler {
 pub(crate) struct Counters {
     pub(crate) sampled: AtomicU64,
     pub(crate) lapped: AtomicU64,
+    /// Ages of drawn rows.
+    ages: AgeCounts,
 }
 
 impl Sampler {

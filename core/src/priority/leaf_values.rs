@@ -55,7 +55,7 @@ pub(crate) fn weight(least: u64, leaf: u64, beta: f64) -> f32 {
 
 /// Returns a number of at most 2^53 exactly, and a larger one rounded.
 #[expect(clippy::cast_precision_loss, reason = "leaves have at most 40 bits")]
-fn real(value: u64) -> f64 {
+pub(super) fn real(value: u64) -> f64 {
     value as f64
 }
 

@@ -6,6 +6,7 @@
 //! proportion to their leaves (Schaul, Quan, Antonoglou, Silver: "Prioritized experience replay",
 //! ICLR 2016, section 3.3).
 
+mod distribution;
 mod enter;
 mod leaf_values;
 mod options;
@@ -13,6 +14,7 @@ mod sequence;
 mod state;
 mod updates;
 
+pub use self::distribution::{PriorityBin, PriorityDistribution};
 pub(crate) use self::leaf_values::weight;
 pub(crate) use self::options::check_beta;
 pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};

@@ -15,8 +15,8 @@ use self::thread::{Drawn, Make, Running, draw};
 use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
-use super::{Counters, Sampler};
-use crate::error::{LimitError, SampleError};
+use super::{Counters, Sampler, SamplerStats, stats};
+use crate::error::{LimitError, PriorityError, SampleError};
 use crate::limiter::wake_samplers;
 use crate::ring::Ring;
 
@@ -250,6 +250,11 @@ impl<M: BatchBuffers> Batches<M> {
     #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// Returns the statistics of the sampler: see [`Sampler::stats`].
+    pub fn stats(&self) -> Result<SamplerStats, PriorityError> {
+        stats::stats(&self.ring, &self.counters, &self.at.selector)
     }
 
     /// Returns the number of rows drawn so far, rows drawn ahead of the caller included.

@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use backcast_core::{
-    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, Ring, SampleError,
-    Sampler as CoreSampler, SamplerState,
+    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, PriorityError, Ring, SampleError,
+    Sampler as CoreSampler, SamplerState, SamplerStats,
 };
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -61,6 +61,13 @@ impl Prefetcher {
         match self {
             Self::Fresh(batches) => batches.sampled(),
             Self::Cycle(batches, _) => batches.sampled(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Result<SamplerStats, PriorityError> {
+        match self {
+            Self::Fresh(batches) => batches.stats(),
+            Self::Cycle(batches, _) => batches.stats(),
         }
     }
 

@@ -8,6 +8,7 @@ mod out;
 mod priority;
 pub(crate) mod returns;
 mod selector;
+mod stats;
 mod windows;
 
 use std::sync::Arc;
@@ -372,6 +373,47 @@ impl Sampler {
     fn state<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let state = py.detach(|| self.draws.asked(CoreSampler::state, Prefetcher::state))?;
         Ok(json::to_python(py, &sampler_state_json(&state))?)
+    }
+
+    /// Return totals, the ages of drawn transitions, and the distribution of priorities.
+    ///
+    /// Costs a pass over all rows with a ``priority``, and is cheap without.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``sampled`` and ``lapped`` as the properties. ``ages``: of every 64th batch, drawn
+    ///     transitions by their age at the draw, in newer rows of the same lane; a list of
+    ///     ``{"from": age, "rows": count}`` for the ages 0, 1, 2-3, 4-7 and so on. ``priorities``:
+    ///     None, or for selectors with priorities a dict of ``rows`` that have one,
+    ///     ``effective_rows``, the number of rows of equal priority that would give draws of the
+    ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** exponent`` over the
+    ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the sampler is closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import backcast as bc
+    /// >>> buf = bc.ReplayBuffer.create("stats-demo", {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(priority=1.0, eps=0.0)
+    /// >>> batch = sampler.sample(32)
+    /// >>> dropped = sampler.update_priorities([0, 1, 2], [4.0, 4.0, 4.0])
+    /// >>> stats = sampler.stats()["priorities"]
+    /// >>> stats["rows"], round(stats["effective_rows"], 6)
+    /// (9, 6.0)
+    /// >>> stats["histogram"]
+    /// [{'from': 1.0, 'rows': 6}, {'from': 2.0, 'rows': 0}, {'from': 4.0, 'rows': 3}]
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let found = py.detach(|| self.draws.asked(CoreSampler::stats, Prefetcher::stats))??;
+        Ok(stats::as_dict(py, &found)?)
     }
 
     /// Draws that were repeated because a writer overwrote the row during the copy.

@@ -199,3 +199,38 @@ print(sampler.update_priorities([7], [1000.0]))
     assert (ring / "table-priority.dat").exists()
     sampler.close()
     buf.close()
+
+
+def test_statistics_are_those_of_the_drawn_rows_and_of_the_priorities(
+    buf: bc.ReplayBuffer,
+) -> None:
+    sampler = buf.sampler(seed=7, priority=1.0, eps=0.0)
+    assert sampler.stats()["ages"] == []
+    index = np.arange(200)
+    values = 0.25 * (1 + index % 9)
+    assert sampler.update_priorities(index, values) == 0
+    ages = np.concatenate([sampler.sample(64).age for _ in range(129)][::64])
+    stats = sampler.stats()
+    assert (stats["sampled"], stats["lapped"]) == (129 * 64, 0)
+    for at, found in enumerate(stats["ages"]):
+        assert found["from"] == (0 if at == 0 else 2 ** (at - 1))
+        end = 1 if at == 0 else 2 * found["from"]
+        assert found["rows"] == np.count_nonzero((ages >= found["from"]) & (ages < end))
+    assert sum(found["rows"] for found in stats["ages"]) == len(ages) == 3 * 64
+    priorities = stats["priorities"]
+    assert priorities["rows"] == 200
+    effective = values.sum() ** 2 / np.square(values).sum()
+    assert np.isclose(priorities["effective_rows"], effective)
+    for found in priorities["histogram"]:
+        within = (values >= found["from"]) & (values < 2 * found["from"])
+        assert found["rows"] == np.count_nonzero(within)
+    # The same while a thread draws ahead, and of other selectors only the ages.
+    batches = sampler.batches(64)
+    next(batches)
+    assert sampler.stats()["priorities"]["rows"] == 200
+    uniform = buf.sampler(seed=1)
+    uniform.sample(8)
+    assert uniform.stats()["priorities"] is None
+    sampler.close()
+    with pytest.raises(bc.ClosedError):
+        sampler.stats()
