@@ -1,6 +1,6 @@
-//! Compares every selector with a plain list, under random appends, eviction, updates of priorities,
-//! draws and killed samplers. Draws with replacement are also compared with their probabilities, by
-//! a test of Kolmogorov and Smirnov over all cases.
+//! Compares every selector with a plain list, under random appends, eviction, updates of
+//! priorities, draws and killed samplers. Draws with replacement are also compared with their
+//! probabilities, by a test of Kolmogorov and Smirnov over all cases.
 //!
 //! A draw of row `k` among weights `w` becomes `(w_1 + .. + w_(k-1) + u * w_k) / (w_1 + .. + w_n)`,
 //! where `u` is uniform below 1. Over all cases these numbers are independent and uniform, if the
@@ -46,7 +46,7 @@ const KINDS: [&str; 11] = [
 /// `sqrt(-ln(1e-4 / 2) / 2)`.
 const KS_LIMIT: f64 = 2.2253;
 
-/// What happens next in a case.
+/// Next step of a case.
 #[derive(Clone, Copy)]
 enum Op {
     /// Rows are appended, and may evict others.
@@ -411,7 +411,7 @@ impl Case {
     }
 }
 
-/// Compares the counts of a stratified batch with the share of each row: they differ by less than 2.
+/// Compares the counts of a stratified batch with the share of each row: within 2 of it.
 fn check_strata(
     transitions: &[Row],
     weight: &dyn Fn(&Row) -> f64,
