@@ -181,6 +181,13 @@ fn copy(process: &Process<'_>, others: &[ClaimPass]) -> ClaimPass {
     pass
 }
 
+/// Returns another pass after the first one, with more rows.
+fn longer() -> ClaimPass {
+    let mut pass = ClaimPass { round: 99, ..after(1) };
+    pass.ranges.iter_mut().for_each(|rows| rows.end += ROWS);
+    pass
+}
+
 fn claim_one(process: &Process<'_>, pass: &ClaimPass) -> Option<u64> {
     let Range { start, end } = pass.ranges[0];
     let taken = take(process, pass.number, end - start, 1)?;
@@ -226,10 +233,10 @@ fn run(
         counters.executions.fetch_add(1, SeqCst);
         model(&counters);
     });
-    let [executions, claims, passes, retries] =
+    let [executions, claims, begun, retries] =
         [&seen.executions, &seen.claims, &seen.passes, &seen.retries].map(|c| c.load(SeqCst));
     println!(
-        "{mutant:?}: {executions} executions, {claims} claims, {passes} passes, {retries} retries"
+        "{mutant:?}: {executions} executions, {claims} claims, {begun} passes, {retries} retries"
     );
     (passed, seen)
 }
@@ -279,7 +286,7 @@ fn copies_beside_passes(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
 fn a_killed_beginner(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     let seen = std::sync::Arc::new(Seen::default());
     for changes in 0..=WORDS {
-        let longer = ClaimPass { number: 1, round: 99, ranges: vec![ROWS..3 * ROWS] };
+        let longer = longer();
         let (passed, found) = run(3, mutant, move |seen| {
             let shared = Shared::new(mutant, seen);
             let beginners = thread::spawn({
@@ -318,7 +325,7 @@ fn a_killed_beginner(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
 fn two_beginners(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     run(3, mutant, move |seen| {
         let shared = Shared::new(mutant, seen);
-        let longer = ClaimPass { number: 1, round: 99, ranges: vec![ROWS..3 * ROWS] };
+        let longer = longer();
         let run = |shared: &Shared, pass: &ClaimPass, longer: &ClaimPass| {
             let process = Process::of(shared);
             shared.locked(|| {

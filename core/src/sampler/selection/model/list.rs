@@ -23,7 +23,7 @@ impl ListedRing {
         let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(capacity).lanes(lanes)).unwrap();
         let options = WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep);
-        let writers = (0..lanes).map(|_| ring.writer(options.clone()).unwrap()).collect();
+        let writers = (0..lanes).map(|_| ring.writer(options).unwrap()).collect();
         let lanes = lanes as usize;
         let (starts, ended) = (vec![Vec::new(); lanes], vec![false; lanes]);
         Self { ring, writers, starts, ended, first: vec![0; lanes] }
