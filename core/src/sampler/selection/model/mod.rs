@@ -359,7 +359,7 @@ impl Case {
         units: &mut Units,
     ) -> Result<(), String> {
         let candidates = self.list.candidates();
-        let (transitions, wrong) = (self.list.transitions(), self.is_wrong(KINDS[kind]));
+        let (mut transitions, wrong) = (self.list.transitions(), self.is_wrong(KINDS[kind]));
         let selector = self.drawings[kind].0.clone();
         let (is_drawn_by_priority, is_stratified) = match &selector {
             Selector::Priority(options) => (true, options.stratified),
@@ -367,6 +367,10 @@ impl Case {
         };
         let is_proportional = is_drawn_by_priority && !is_stratified;
         let wrong = wrong || (is_proportional && self.mutant == Mutant::WrongProportions);
+        if is_proportional {
+            // By priority, so that wrong proportions move draws to one end.
+            transitions.sort_by(|a, b| self.priorities[a].total_cmp(&self.priorities[b]));
+        }
         let count = |lane: usize| transitions.iter().filter(|row| row.0 == lane).count() as f64;
         let filled: Vec<usize> =
             (0..self.list.lanes()).filter(|lane| !candidates[*lane].is_empty()).collect();
