@@ -6,6 +6,7 @@
 //! - [`Relocation`]: larger lanes for a ring while it is written and read;
 //! - [`MemfdKeeper`]: keeps rings whose memory is in no file system;
 //! - [`PriorityTable`]: priorities that learners give to the rows of a ring;
+//! - [`ParamsStore`]: the newest version of a named set of arrays;
 //! - [`SealedSegment`]: immutable named data, such as a market panel;
 //! - [`protocol`]: publish and validate, pins, notifiers, generic over memory, so that models check
 //!   the code that runs;
@@ -60,6 +61,13 @@ pub use layout::limiter_table::{
 };
 pub use layout::names::{BadExist, Base, Exist};
 pub use layout::origin::boot_id_hash;
+pub use layout::params_shape::{
+    MAX_ARRAY_AXES, MAX_ARRAY_NAME_BYTES, MAX_ARRAYS, MAX_PARAMS_BYTES, ParamsArray, ParamsShape,
+    ParamsShapeError,
+};
+pub use layout::params_table::{
+    MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory,
+};
 pub use layout::priority_table::{LEAF_ONE, TABLE_MAGIC, TableCounters, TableSettings};
 pub use layout::reader_table::{LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier};
 pub use layout::sealed_header::SEALED_MAGIC;
@@ -79,6 +87,8 @@ pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
 pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};
+pub use store::params_pins::{ParamsPins, PinnedVersion};
+pub use store::params_store::{ParamsCounters, ParamsPublisher, ParamsStore};
 pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPinsError};
 pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};

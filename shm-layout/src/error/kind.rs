@@ -1,8 +1,8 @@
-//! The two kinds of named objects, which errors and listings tell apart.
+//! The kinds of named objects, which errors and listings tell apart.
 
 use std::fmt;
 
-/// Longest name of a ring or panel, in bytes.
+/// Longest name of an object, in bytes.
 pub const MAX_NAME_BYTES: usize = 100;
 
 /// Kind of a named object.
@@ -12,18 +12,21 @@ pub enum Kind {
     Ring,
     /// A market panel: directory `<name>.panel`.
     Panel,
+    /// Parameters of a policy: directory `<name>.params`.
+    Params,
 }
 
 impl Kind {
-    /// Both kinds, in the order of listings.
-    pub const ALL: [Kind; 2] = [Kind::Ring, Kind::Panel];
+    /// All kinds, in the order of listings.
+    pub const ALL: [Kind; 3] = [Kind::Ring, Kind::Panel, Kind::Params];
 
-    /// `"ring"` or `"panel"`, also the suffix of the object's directory.
+    /// `"ring"`, `"panel"` or `"params"`, also the suffix of the object's directory.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Ring => "ring",
             Kind::Panel => "panel",
+            Kind::Params => "params",
         }
     }
 
@@ -31,6 +34,7 @@ impl Kind {
         match self {
             Kind::Ring => "ring.lck",
             Kind::Panel => "panel.lck",
+            Kind::Params => "params.lck",
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) mod lane_shape;
 pub(crate) mod limiter_table;
 pub(crate) mod names;
 pub(crate) mod origin;
+pub(crate) mod params_shape;
+pub(crate) mod params_table;
 pub(crate) mod priority_table;
 pub(crate) mod reader_table;
 pub(crate) mod sealed_header;

@@ -56,7 +56,11 @@ pub(crate) fn is_of_other_version(file: impl AsFd) -> bool {
     }
     // Magic, version and byte order tag have the same places in every version.
     let [magic, rest] = [&begin[..8], &begin[8..]];
-    let ours = [crate::layout::superblock::MAGIC, crate::layout::sealed_header::SEALED_MAGIC];
+    let ours = [
+        crate::layout::superblock::MAGIC,
+        crate::layout::sealed_header::SEALED_MAGIC,
+        crate::layout::params_table::PARAMS_MAGIC,
+    ];
     let version = rest.first_chunk().map_or(LAYOUT_VERSION, |bytes| u32::from_le_bytes(*bytes));
     ours.iter().any(|known| known == magic) && version != 0 && version != LAYOUT_VERSION
 }

@@ -288,6 +288,12 @@ impl ReaderTable {
         LanePins(pins.flatten().unwrap_or_default())
     }
 
+    /// Returns `count` words after the pins; `None` if the file ends before.
+    pub(crate) fn words_after_pins(&self, count: usize) -> Option<&[AtomicU64]> {
+        let offset = Self::bytes(self.slots, self.lanes).next_multiple_of(READER_SLOT_BYTES);
+        self.map.words64(usize::try_from(offset).ok()?, count)
+    }
+
     /// Returns the bytes of the file before rounding to pages.
     pub(crate) fn bytes(slots: u32, lanes: u32) -> u64 {
         let (slots, lanes) = (u64::from(slots), u64::from(lanes));

@@ -10,6 +10,10 @@ use crate::layout::lane_header::{LaneHeader, LaneIdentity};
 use crate::layout::limiter_table::{
     LimitBytes, LimitCounterBytes, LimitDeletesBytes, LimitSlotBytes, LimiterHeader, WaitMarkBytes,
 };
+use crate::layout::params_shape::ParamsArrayRecord;
+use crate::layout::params_table::{
+    ParamsCounterBytes, ParamsDataHeader, ParamsHeader, ParamsReadBytes, ParamsSlotBytes,
+};
 use crate::layout::priority_table::{TableCounterBytes, TableHeader, TableLaneBytes};
 use crate::layout::reader_table::{NotifierBytes, ReaderSlotBytes, ReadersHeader};
 use crate::layout::sealed_header::SealedHeader;
@@ -93,14 +97,31 @@ pub fn tables() -> Vec<Field> {
             times, flags, file_bytes, unused, crc32,
         }
         ClaimCounterBytes { claim, unused1, drawn, passes, unused2 }
+        ParamsHeader {
+            magic, layout_version, endian_tag, boot_id_hash, params_uuid, array_count, slots,
+            versions_kept, reader_slots, block_bytes, data_bytes, created_unix_ns, records_hash,
+            unused, crc32,
+        }
+        ParamsArrayRecord {
+            name, dtype, axes, unused1, shape, offset_bytes, length_bytes, unused2,
+        }
+        ParamsDataHeader { magic, params_uuid, unused, crc32 }
+        ParamsCounterBytes { newest, unused1, published, refused, pid, generation, unused2 }
+        ParamsSlotBytes { stamp, published_unix_ns }
+        ParamsReadBytes { pulls, retries, unused }
     }
 }
 
-/// Returns the hash of all tables and numbered enums.
+/// Returns whether a table is of parameters, which no ring has.
+fn is_of_params(field: &Field) -> bool {
+    field.table.starts_with("Params")
+}
+
+/// Returns the hash of the tables of rings and panels, and of numbered enums.
 pub(crate) fn abi_fingerprint() -> u64 {
     static FINGERPRINT: OnceLock<u64> = OnceLock::new();
     *FINGERPRINT.get_or_init(|| {
-        let tables = tables();
+        let tables: Vec<Field> = tables().into_iter().filter(|field| !is_of_params(field)).collect();
         // A ring without columns of a newer type is the same ring to an older program.
         let hashed = DType::ALL.iter().filter(|dtype| **dtype != DType::BF16);
         let dtypes: Vec<(u8, &str)> = hashed.map(|d| (*d as u8, d.code())).collect();
@@ -120,6 +141,14 @@ mod tests {
     #[test]
     fn the_tables_of_a_layout_version_do_not_change() {
         assert_eq!((LAYOUT_VERSION, abi_fingerprint()), (7, 0x7bc7_14b2_2b65_89dc));
+    }
+
+    #[test]
+    fn the_tables_of_parameters_do_not_change_either() {
+        let tables: Vec<Field> = tables().into_iter().filter(is_of_params).collect();
+        let hash = blake3::hash(format!("{tables:?}").as_bytes());
+        let hash = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
+        assert_eq!((LAYOUT_VERSION, hash), (7, 0));
     }
 
     #[test]

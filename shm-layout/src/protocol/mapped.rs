@@ -10,11 +10,13 @@ use super::notify::{Notifier, NotifyFence};
 use super::pin::{Pins, thaw};
 use super::publish::{Fence, Words, WordsMut};
 use super::sum_tree::{FAN_OUT, TreeFence, TreeWords};
+use super::version::{VersionFence, VersionWords, VersionWordsMut};
 use crate::kernels::racy_copy;
 use crate::layout::claim_table::ClaimMemory;
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::lane::Lane;
 use crate::layout::limiter_table::SharedCounter;
+use crate::layout::params_table::ParamsMemory;
 use crate::layout::priority_table::TableMemory;
 use crate::layout::reader_table::{LanePins, ReaderTable, SharedNotifier};
 use crate::os::futex;
@@ -154,6 +156,65 @@ impl TreeWords for TableMemory {
     #[inline]
     fn prefetch(&self, word: usize) {
         self.prefetch(word);
+    }
+}
+
+impl VersionWords for ParamsMemory {
+    #[inline]
+    fn slots(&self) -> u32 {
+        self.slot_count()
+    }
+
+    #[inline]
+    fn load_newest(&self, order: Ordering) -> u64 {
+        self.newest_word().load(order)
+    }
+
+    #[inline]
+    fn load_stamp(&self, slot: u32, order: Ordering) -> u64 {
+        if slot < self.slot_count() { self.stamp_word(slot).load(order) } else { 0 }
+    }
+
+    #[inline]
+    fn fence(&self, at: VersionFence) {
+        fence(at.ordering());
+        if at == VersionFence::Announced {
+            racy_copy::order_streaming_stores();
+        }
+    }
+}
+
+/// Publishers map the memory for writing.
+impl VersionWordsMut for std::sync::Arc<ParamsMemory> {
+    fn store_newest(&self, word: u64, order: Ordering) {
+        // Long copies may store past the cache.
+        racy_copy::order_streaming_stores();
+        self.newest_word().store(word, order);
+    }
+
+    fn store_stamp(&self, slot: u32, stamp: u64, order: Ordering) {
+        racy_copy::order_streaming_stores();
+        if slot < self.slot_count() {
+            self.stamp_word(slot).store(stamp, order);
+        }
+    }
+}
+
+impl VersionWords for std::sync::Arc<ParamsMemory> {
+    fn slots(&self) -> u32 {
+        self.slot_count()
+    }
+
+    fn load_newest(&self, order: Ordering) -> u64 {
+        ParamsMemory::load_newest(self, order)
+    }
+
+    fn load_stamp(&self, slot: u32, order: Ordering) -> u64 {
+        ParamsMemory::load_stamp(self, slot, order)
+    }
+
+    fn fence(&self, at: VersionFence) {
+        VersionWords::fence(&**self, at);
     }
 }
 

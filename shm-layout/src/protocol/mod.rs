@@ -10,7 +10,8 @@
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
 //! - [`limit`]: two processes count against each other and wait for each other's counts;
 //! - [`mod@claim`]: each row of a pass goes to one claimant;
-//! - [`sum_tree`]: draws in proportion to priorities, beside updates; [`mod@extremes`] reads it.
+//! - [`sum_tree`]: draws in proportion to priorities, beside updates; [`mod@extremes`] reads it;
+//! - [`version`]: the newest version of a block of arrays is whole.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod publish;
 pub mod reader_slot;
 pub mod relocate;
 pub mod sum_tree;
+pub mod version;
 
 pub(crate) use mapped::clear_pins;
 pub use notify::{Notifier, NotifyFence, Ticket, listen, notify};
@@ -33,3 +35,7 @@ pub use publish::{
 };
 pub use reader_slot::{ReaderSlots, claim, reap};
 pub use relocate::{RELOCATED, Relocator, has_relocated};
+pub use version::{
+    ImpossibleVersion, MAX_VERSION, Unpublishable, VersionFence, VersionPlace, VersionPublisher,
+    VersionWords, VersionWordsMut,
+};

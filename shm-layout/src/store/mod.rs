@@ -8,6 +8,8 @@ pub(crate) mod claim_table;
 pub(crate) mod mapped_lanes;
 pub(crate) mod memfd;
 pub(crate) mod object;
+pub(crate) mod params_pins;
+pub(crate) mod params_store;
 pub(crate) mod reader_pins;
 pub(crate) mod relocation;
 pub(crate) mod ring_creation;

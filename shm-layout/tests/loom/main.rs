@@ -15,6 +15,7 @@ mod publish;
 mod relocate;
 mod slots;
 mod sum_tree;
+mod version;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

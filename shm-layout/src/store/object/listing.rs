@@ -26,7 +26,7 @@ pub struct ObjectInfo {
     /// Name. Empty while the object is being created or removed, also after the process that did so
     /// died.
     pub name: String,
-    /// Ring or panel.
+    /// Ring, panel or parameters.
     pub kind: Kind,
     /// The object's directory.
     pub path: PathBuf,
@@ -92,7 +92,8 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
     let dir = place.open_dir(file_name.as_ref());
     let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
     let (name, kind) = if building {
-        ("", if has(Kind::Panel.lock_file()) { Kind::Panel } else { Kind::Ring })
+        let has_lock = |kind: &Kind| has(kind.lock_file());
+        ("", Kind::ALL.into_iter().find(has_lock).unwrap_or(Kind::Ring))
     } else {
         let (name, suffix) = file_name.rsplit_once('.')?;
         (name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?)

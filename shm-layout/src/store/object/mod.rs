@@ -28,7 +28,7 @@ use crate::os::files;
 use crate::os::mapping::Access;
 use crate::store::memfd::{self, KeptMemfds};
 use crate::store::ring_files::{CTL, RingFolder};
-use crate::store::sealed_segment;
+use crate::store::{params_store, sealed_segment};
 
 pub use listing::{ObjectInfo, list};
 pub use removal::{collect, remove, remove_unheld};
@@ -380,6 +380,7 @@ fn is_of_other_version(path: &Path, kind: Kind) -> bool {
     let name = match kind {
         Kind::Ring => CTL,
         Kind::Panel => sealed_segment::FILE,
+        Kind::Params => params_store::CTL,
     };
     let dir = CheckedDir::of(path).and_then(|(place, folder)| place.open_dir(folder));
     let opened = dir.and_then(|dir| files::open(&dir, name, path, Access::ReadOnly, None));

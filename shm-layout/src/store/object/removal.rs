@@ -20,8 +20,8 @@ use crate::os::byte_lock::{LockFile, LockMode};
 use crate::store::base_lock;
 
 /// Prefixes of the names of our files.
-const OUR_FILES: [&str; 11] = [
-    "ring.ctl", "ring.rdr", "ring.lim", "ring.lck", "lane-", "panel.", "persist", "snapshot",
+const OUR_FILES: [&str; 12] = [
+    "ring.ctl", "ring.rdr", "ring.lim", "ring.lck", "lane-", "panel.", "params.", "persist", "snapshot",
     "asked-by", "journal", "table-",
 ];
 

@@ -1,6 +1,6 @@
 //! Marks an object that has lost its name, for its holders.
 //!
-//! A remover sets a byte of `ring.rdr` after the rename, which holders read by one load. The byte
+//! A remover sets a byte of `ring.rdr` or `params.rdr` after the rename, which holders read by one load. The byte
 //! is a hint: a remover may be killed before it sets it, files may be deleted by hand, and any
 //! process of the user may set it. So holders check a set byte against the file system, and
 //! sometimes check an unset one.
@@ -12,12 +12,14 @@ use super::{Object, is_at};
 use crate::layout::reader_table::UNLINKED_AT;
 use crate::os::files;
 use crate::os::mapping::Access;
+use crate::store::params_store;
 use crate::store::ring_files::RDR;
 
-/// Sets the byte in the `ring.rdr` of a ring that was moved to `grave`. Does nothing if there is
-/// none, or if it lies in a memfd, whose link is removed with the directory.
+/// Sets the byte in the readers' file of an object that was moved to `grave`. Does nothing if there
+/// is none, or if it lies in a memfd, whose link is removed with the directory.
 pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
-    let Ok(readers) = files::open(dir, RDR, grave, Access::ReadWrite, None) else { return };
+    let open = |name| files::open(dir, name, grave, Access::ReadWrite, None);
+    let Ok(readers) = open(RDR).or_else(|_| open(params_store::RDR)) else { return };
     let inside =
         |stat: rustix::fs::Stat| u64::try_from(stat.st_size).is_ok_and(|n| n > UNLINKED_AT);
     // A shorter file was not made by this build, and the write would extend it.
