@@ -11,6 +11,7 @@
 //! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
 //!   of a ring, to be read, changed and switched off;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
+//! - [`Params`]: the newest version of a policy's weights, from the learner to its actors;
 //! - [`Lease`]: rows read in place, which no writer overwrites during the lease;
 //! - [`Batch`], [`BatchPlan`]: the result of a draw, in its own or in the caller's memory.
 //!
@@ -44,6 +45,7 @@ mod error;
 mod index;
 mod lease;
 mod limiter;
+mod params;
 mod priority;
 mod reader;
 mod returns;
@@ -61,16 +63,18 @@ pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo, ClaimTableState,
     Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias, LanePolicy,
     LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut,
-    OTHER_VERSION, ObjectInfo, Peer, RANK_BLOCK, ReaderPinsError, ReaderRecord, Role,
-    SealedSegment, SegmentError, SimdKernel, SpaceLimits, TableCounters, TableInfo, TableSettings,
-    ThreadPool, binary_size, boot_id_hash, collect, copy_slice, list, prefetch_l2, printable,
-    ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
+    OTHER_VERSION, ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer,
+    RANK_BLOCK, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel,
+    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash,
+    collect, copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld,
+    run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{
     AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError,
-    LimitedCall, LimiterError, LimiterWait, PriorityError, ReadError, ResizeError, RestoreError,
-    ReturnsError, RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
+    LimitedCall, LimiterError, LimiterWait, ParamsError, PriorityError, ReadError, ResizeError,
+    RestoreError, ReturnsError, RingError, SampleError, SchemaError, TableError, WaitError,
+    WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -79,6 +83,7 @@ pub use limiter::Limiter;
 pub use limiter::limits::{BadNoLearner, LimiterCounts, NoLearner, RateLimiter};
 pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
 pub use limiter::waiting::LongWait;
+pub use params::{Params, ParamsArrays, ParamsOptions, ParamsStats, ParamsView};
 pub use priority::{
     BadWeightNorm, Beta, LaneLeaves, Priorities, PriorityBin, PriorityDistribution,
     PriorityOptions, TableState, WeightNorm, sequence_priorities,

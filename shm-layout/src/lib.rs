@@ -65,9 +65,7 @@ pub use layout::params_shape::{
     MAX_ARRAY_AXES, MAX_ARRAY_NAME_BYTES, MAX_ARRAYS, MAX_PARAMS_BYTES, ParamsArray, ParamsShape,
     ParamsShapeError,
 };
-pub use layout::params_table::{
-    MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory,
-};
+pub use layout::params_table::{MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory};
 pub use layout::priority_table::{LEAF_ONE, TABLE_MAGIC, TableCounters, TableSettings};
 pub use layout::reader_table::{LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier};
 pub use layout::sealed_header::SEALED_MAGIC;

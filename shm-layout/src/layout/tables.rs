@@ -121,7 +121,8 @@ fn is_of_params(field: &Field) -> bool {
 pub(crate) fn abi_fingerprint() -> u64 {
     static FINGERPRINT: OnceLock<u64> = OnceLock::new();
     *FINGERPRINT.get_or_init(|| {
-        let tables: Vec<Field> = tables().into_iter().filter(|field| !is_of_params(field)).collect();
+        let tables: Vec<Field> =
+            tables().into_iter().filter(|field| !is_of_params(field)).collect();
         // A ring without columns of a newer type is the same ring to an older program.
         let hashed = DType::ALL.iter().filter(|dtype| **dtype != DType::BF16);
         let dtypes: Vec<(u8, &str)> = hashed.map(|d| (*d as u8, d.code())).collect();

@@ -156,7 +156,8 @@ pub fn find_version<W: VersionWords>(words: &W, version: u64) -> Option<VersionP
     // A dead publisher may have left a stamp above the newest version of its time. Its successor
     // cleared that before it published a newer one.
     words.fence(VersionFence::Published);
-    let slot = (0..words.slots()).find(|slot| words.load_stamp(*slot, Ordering::Relaxed) == version);
+    let slot =
+        (0..words.slots()).find(|slot| words.load_stamp(*slot, Ordering::Relaxed) == version);
     let place = slot.map(|slot| VersionPlace { version, slot });
     words.fence(VersionFence::Published);
     place
@@ -211,8 +212,7 @@ pub fn set_pins<P: Pins>(pins: &P, reader: u32, left: u64) {
 /// Returns the readers that pin a slot. O(readers).
 pub fn pinning_readers<P: Pins>(pins: &P, slot: u32) -> impl Iterator<Item = u32> + '_ {
     // ORDERING: pairs with the release store in `set_pins`.
-    (0..pins.slots())
-        .filter(move |reader| pins.load(*reader, Ordering::Acquire) & bit(slot) != 0)
+    (0..pins.slots()).filter(move |reader| pins.load(*reader, Ordering::Acquire) & bit(slot) != 0)
 }
 
 /// Returns the bit of a slot in a reader's pins.

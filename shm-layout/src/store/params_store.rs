@@ -101,9 +101,9 @@ impl ParamsPublisher {
     #[must_use]
     pub fn write(&self, place: VersionPlace, array: usize, bytes: &[u8]) -> bool {
         let array = self.store.shape.arrays().get(array);
-        array.filter(|array| array.bytes() == bytes.len()).is_some_and(|array| {
-            self.publisher.words().copy_in(place.slot, array.offset(), bytes)
-        })
+        array
+            .filter(|array| array.bytes() == bytes.len())
+            .is_some_and(|array| self.publisher.words().copy_in(place.slot, array.offset(), bytes))
     }
 
     /// Makes a reserved version the newest one, and wakes the processes that wait.
@@ -587,8 +587,7 @@ fn map_data(
     let fd = object.file(DAT, access, Some(shape.data_bytes()))?;
     let len = usize::try_from(shape.data_bytes())
         .map_err(|_| SegmentError::corrupt(&path, "it does not fit memory"))?;
-    let map =
-        Mapping::aligned(fd.as_fd(), len, access).map_err(SegmentError::io("map", &path))?;
+    let map = Mapping::aligned(fd.as_fd(), len, access).map_err(SegmentError::io("map", &path))?;
     let memory = ParamsMemory::new(map, shape);
     if !memory.has_header(&ParamsDataHeader::new(header.params_uuid)) {
         return Err(SegmentError::corrupt(&path, "its header is not that of these parameters"));

@@ -373,7 +373,9 @@ fn pinned(mutant: Mutant) -> (bool, Arc<Seen>) {
 fn show(what: &str, seen: &Seen) -> [u64; 3] {
     let [executions, accepted, rejected, refused] =
         [&seen.executions, &seen.accepted, &seen.rejected, &seen.refused].map(|n| n.load(SeqCst));
-    println!("{what}: {executions} executions, {accepted} accepted, {rejected} rejected, {refused}");
+    println!(
+        "{what}: {executions} executions, {accepted} accepted, {rejected} rejected, {refused}"
+    );
     [accepted, rejected, refused]
 }
 

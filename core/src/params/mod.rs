@@ -1,0 +1,337 @@
+//! Parameters of a policy: the newest version of a named set of arrays, from one publisher to any
+//! number of readers.
+
+mod arrays;
+mod options;
+mod stats;
+mod view;
+mod wait;
+
+use std::sync::Arc;
+
+use backcast_layout::protocol::{MAX_VERSION, Unpublishable, VersionPlace};
+use backcast_layout::{Base, ParamsArray, ParamsPins, ParamsPublisher, ParamsShape, ParamsStore};
+
+pub use self::arrays::ParamsArrays;
+pub use self::options::ParamsOptions;
+pub use self::stats::ParamsStats;
+pub use self::view::ParamsView;
+use crate::error::ParamsError;
+
+/// Copies of a version before a pull gives up.
+const ATTEMPTS: u32 = 10_000;
+
+/// The newest version of a named set of arrays in shared memory: weights, from a learner to its
+/// actors.
+///
+/// Any number of processes pull and view; one handle at a time publishes. Publishing never waits
+/// for a reader, and a reader never waits for the publisher. A publisher that is killed leaves the
+/// last whole version, and the next handle that publishes continues.
+///
+/// ```
+/// use backcast_core::{Base, DType, Params, ParamsArray, ParamsOptions};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let base = Base::at(dir.path());
+/// let like = vec![
+///     ParamsArray::new("body/weight", DType::F32, &[2, 3])?,
+///     ParamsArray::new("body/bias", DType::F32, &[2])?,
+/// ];
+/// let mut learner = Params::create("policy", like, ParamsOptions::default().base(base.clone()))?;
+/// let mut actor = Params::attach_in(&base, "policy")?;
+///
+/// let mut weights = learner.arrays();
+/// weights.array_mut::<f32>("body/bias")?.fill(0.5);
+/// assert_eq!(learner.publish(&weights, None)?, 1);
+///
+/// let mut mine = actor.arrays();
+/// assert_eq!(actor.pull(&mut mine)?, Some(1));
+/// assert_eq!(mine.array::<f32>("body/bias")?, [0.5, 0.5]);
+/// assert_eq!(actor.pull(&mut mine)?, None); // nothing new: one load and a compare
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Params {
+    // Both before the store: their claims hold the object too, and the store removes it if it was
+    // the last.
+    publisher: Option<ParamsPublisher>,
+    pins: Option<Arc<ParamsPins>>,
+    store: Arc<ParamsStore>,
+    /// Version of the last pull of this handle.
+    pulled: u64,
+}
+
+impl Params {
+    /// Creates parameters of these arrays, with room for `versions_kept + spare_slots` versions. No
+    /// version is published yet. With [`Exist::Attach`](crate::Exist::Attach) it attaches to
+    /// existing ones of equal arrays and options.
+    pub fn create(
+        name: &str,
+        arrays: Vec<ParamsArray>,
+        options: ParamsOptions,
+    ) -> Result<Self, ParamsError> {
+        let shape = shape_of(arrays, &options)?;
+        let ParamsOptions { base, exist, persistent, .. } = options;
+        let (store, _) = ParamsStore::create(&base, name, &shape, exist, persistent)?;
+        Ok(Self::of(Arc::new(store)))
+    }
+
+    /// Creates parameters in private memory, without a name.
+    pub fn heap(arrays: Vec<ParamsArray>, options: &ParamsOptions) -> Result<Self, ParamsError> {
+        let shape = shape_of(arrays, options)?;
+        Ok(Self::of(Arc::new(ParamsStore::heap(&shape)?)))
+    }
+
+    /// Attaches to the parameters of that name in the standard place.
+    pub fn attach(name: &str) -> Result<Self, ParamsError> {
+        Self::attach_in(&Base::standard(), name)
+    }
+
+    /// Attaches to the parameters of that name.
+    pub fn attach_in(base: &Base, name: &str) -> Result<Self, ParamsError> {
+        Ok(Self::of(Arc::new(ParamsStore::attach(base, name)?)))
+    }
+
+    /// Attaches without keeping the parameters alive, for supervisors.
+    pub fn observe(base: &Base, name: &str) -> Result<Self, ParamsError> {
+        Ok(Self::of(Arc::new(ParamsStore::observe(base, name)?)))
+    }
+
+    fn of(store: Arc<ParamsStore>) -> Self {
+        Self { publisher: None, pins: None, store, pulled: 0 }
+    }
+
+    /// Returns another handle on the same parameters, which has pulled nothing.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::of(Arc::clone(&self.store))
+    }
+
+    /// Returns the arrays: names, element types and shapes, in order.
+    #[must_use]
+    pub fn shape(&self) -> &ParamsShape {
+        self.store.shape()
+    }
+
+    /// Returns the name, unless they are in private memory.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.store.name()
+    }
+
+    /// Returns the directory, unless they are in private memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&std::path::Path> {
+        self.store.path()
+    }
+
+    /// Returns the newest version; 0 before the first one. One relaxed load.
+    #[inline]
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.store.newest()
+    }
+
+    /// Returns the version of this handle's last pull; 0 before the first one.
+    #[must_use]
+    pub fn pulled(&self) -> u64 {
+        self.pulled
+    }
+
+    /// Returns the versions that can be read, oldest first. O(slots).
+    #[must_use]
+    pub fn versions(&self) -> Vec<u64> {
+        self.store.versions()
+    }
+
+    /// Returns arrays of zeros of these shapes, in private memory.
+    #[must_use]
+    pub fn arrays(&self) -> ParamsArrays {
+        ParamsArrays::zeroed(Arc::new(self.store.shape().clone()))
+    }
+
+    /// Publishes arrays as a version, by default the one after the newest. Returns the version.
+    ///
+    /// The first call makes this handle the publisher, until it is dropped. One copy; no system
+    /// call unless a process waits. Never waits for a reader.
+    pub fn publish(
+        &mut self,
+        arrays: &ParamsArrays,
+        version: Option<u64>,
+    ) -> Result<u64, ParamsError> {
+        self.publish_bytes(&arrays.all_bytes(), version)
+    }
+
+    /// Publishes the bytes of every array, in order, as [`publish`](Self::publish) does.
+    pub fn publish_bytes(
+        &mut self,
+        arrays: &[&[u8]],
+        version: Option<u64>,
+    ) -> Result<u64, ParamsError> {
+        self.check_bytes(arrays.iter().map(|bytes| bytes.len()))?;
+        let mut publisher = match self.publisher.take() {
+            Some(publisher) => publisher,
+            None => self.become_publisher()?,
+        };
+        let published = publish_with(&mut publisher, &self.store, arrays, version);
+        self.publisher = Some(publisher);
+        published
+    }
+
+    /// Becomes the publisher without publishing. Returns the newest version.
+    ///
+    /// Fails if another handle is the publisher.
+    pub fn claim(&mut self) -> Result<u64, ParamsError> {
+        if self.publisher.is_none() {
+            self.publisher = Some(self.become_publisher()?);
+        }
+        Ok(self.version())
+    }
+
+    /// Returns whether this handle is the publisher.
+    #[must_use]
+    pub fn is_publisher(&self) -> bool {
+        self.publisher.is_some()
+    }
+
+    fn become_publisher(&self) -> Result<ParamsPublisher, ParamsError> {
+        match self.store.claim_publisher()? {
+            Some(publisher) => Ok(publisher?),
+            None => Err(ParamsError::OtherPublisher {
+                name: self.called(),
+                pids: self.store.publisher_pids(),
+            }),
+        }
+    }
+
+    fn called(&self) -> String {
+        self.name().map_or_else(|| "the private parameters".to_owned(), |name| format!("`{name}`"))
+    }
+
+    /// Copies the newest version if it is above that of this handle's last pull. Returns it, or
+    /// `None` if there is nothing new: then one relaxed load and a compare were all.
+    ///
+    /// The copy is whole and never older than one before. If an error is returned, `out` may hold
+    /// parts of versions.
+    pub fn pull(&mut self, out: &mut ParamsArrays) -> Result<Option<u64>, ParamsError> {
+        if self.version() <= self.pulled {
+            return Ok(None);
+        }
+        self.pull_bytes(&mut out.all_bytes_mut())
+    }
+
+    /// Copies into the bytes of every array, in order, as [`pull`](Self::pull) does.
+    pub fn pull_bytes(&mut self, out: &mut [&mut [u8]]) -> Result<Option<u64>, ParamsError> {
+        let copied = self.copy_newer(self.pulled, out)?;
+        self.pulled = copied.unwrap_or(self.pulled);
+        Ok(copied)
+    }
+
+    /// Copies the newest version into the bytes of every array, whether it is new to this handle or
+    /// not. Returns the version.
+    pub fn read_bytes(&mut self, out: &mut [&mut [u8]]) -> Result<u64, ParamsError> {
+        let version = self.copy_newer(0, out)?;
+        let version = version.ok_or_else(|| ParamsError::Nothing { name: self.called() })?;
+        self.pulled = self.pulled.max(version);
+        Ok(version)
+    }
+
+    /// Copies a version that can still be read, which need not be the newest.
+    pub fn read_version(&self, version: u64, out: &mut ParamsArrays) -> Result<(), ParamsError> {
+        self.read_version_bytes(version, &mut out.all_bytes_mut())
+    }
+
+    /// Copies a version into the bytes of every array, as [`read_version`](Self::read_version)
+    /// does.
+    pub fn read_version_bytes(
+        &self,
+        version: u64,
+        out: &mut [&mut [u8]],
+    ) -> Result<(), ParamsError> {
+        self.check_bytes(out.iter().map(|bytes| bytes.len()))?;
+        let missing = || ParamsError::NoVersion { version, readable: self.versions() };
+        let place = self.store.find(version).ok_or_else(missing)?;
+        if self.copy(place, out) { Ok(()) } else { Err(missing()) }
+    }
+
+    fn copy_newer(&self, last: u64, out: &mut [&mut [u8]]) -> Result<Option<u64>, ParamsError> {
+        if self.store.newer(last)?.is_none() {
+            return Ok(None);
+        }
+        self.check_bytes(out.iter().map(|bytes| bytes.len()))?;
+        let mut version = 0;
+        for attempt in 0..ATTEMPTS {
+            let Some(place) = self.store.newer(last)? else { return Ok(None) };
+            version = place.version;
+            if self.copy(place, out) {
+                self.store.count_pull(attempt.into());
+                return Ok(Some(version));
+            }
+        }
+        Err(ParamsError::Overtaken { version, attempts: ATTEMPTS })
+    }
+
+    /// Copies a version. Returns whether the copy is whole.
+    fn copy(&self, place: VersionPlace, out: &mut [&mut [u8]]) -> bool {
+        let copied = out.iter_mut().enumerate().all(|(at, out)| self.store.copy(place, at, out));
+        self.store.is_whole(place) && copied
+    }
+
+    fn check_bytes(&self, given: impl ExactSizeIterator<Item = usize>) -> Result<(), ParamsError> {
+        let arrays = self.shape().arrays();
+        if given.len() != arrays.len() {
+            return Err(ParamsError::ArrayCount { given: given.len(), arrays: arrays.len() });
+        }
+        for (array, given) in arrays.iter().zip(given) {
+            if array.bytes() != given {
+                let (array, bytes) = (array.name().to_owned(), array.bytes());
+                return Err(ParamsError::ArrayBytes { array, bytes, given });
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the name; every handle keeps its memory.
+    pub fn unlink(&self) -> Result<(), ParamsError> {
+        Ok(self.store.unlink()?)
+    }
+
+    /// Returns whether the parameters were removed or replaced. Two system calls.
+    #[must_use]
+    pub fn is_unlinked(&self) -> bool {
+        self.store.is_unlinked()
+    }
+}
+
+fn shape_of(arrays: Vec<ParamsArray>, options: &ParamsOptions) -> Result<ParamsShape, ParamsError> {
+    let ParamsOptions { versions_kept, spare_slots, reader_slots, .. } = *options;
+    Ok(ParamsShape::new(arrays, versions_kept, spare_slots, reader_slots)?)
+}
+
+fn publish_with(
+    publisher: &mut ParamsPublisher,
+    store: &ParamsStore,
+    arrays: &[&[u8]],
+    version: Option<u64>,
+) -> Result<u64, ParamsError> {
+    let newest = publisher.newest();
+    let version = version.unwrap_or(newest + 1);
+    let place = publisher.reserve(version).map_err(|why| match why {
+        Unpublishable::Version => ParamsError::OldVersion { version, newest, limit: MAX_VERSION },
+        Unpublishable::Pinned(slots) => ParamsError::AllPinned {
+            version,
+            pids: store.pinning_pids(&slots),
+            spare: store.shape().spare_slots(),
+        },
+    })?;
+    for (at, bytes) in arrays.iter().enumerate() {
+        // The lengths were checked, so every array is written.
+        let written = publisher.write(place, at, bytes);
+        debug_assert!(written, "array {at} does not fit its place");
+    }
+    publisher.publish(place);
+    Ok(version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Tests of parameters in one process.
+
+use std::time::Duration;
+
+use backcast_layout::{Base, DType, Exist, SegmentError};
+
+use super::*;
+
+fn like() -> Vec<ParamsArray> {
+    vec![
+        ParamsArray::new("w", DType::F32, &[100, 10]).unwrap(),
+        ParamsArray::new("mask", DType::Bool, &[7]).unwrap(),
+        ParamsArray::new("step", DType::I64, &[]).unwrap(),
+    ]
+}
+
+fn publish(params: &mut Params, value: u64) -> Result<u64, ParamsError> {
+    let mut arrays = params.arrays();
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    arrays.array_mut::<f32>("w")?.fill(value as f32);
+    arrays.array_mut::<i64>("step")?.fill(i64::try_from(value).unwrap());
+    params.publish(&arrays, None)
+}
+
+fn two_handles() -> (tempfile::TempDir, Params, Params) {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Base::at(dir.path());
+    let options = ParamsOptions::default().base(base.clone());
+    let learner = Params::create("policy", like(), options).unwrap();
+    let actor = Params::attach_in(&base, "policy").unwrap();
+    (dir, learner, actor)
+}
+
+#[test]
+fn a_handle_pulls_each_version_once_and_the_newest() {
+    let (_dir, mut learner, mut actor) = two_handles();
+    let mut mine = actor.arrays();
+    assert_eq!((actor.version(), actor.pull(&mut mine).unwrap()), (0, None));
+    for value in 1..=9 {
+        assert_eq!(publish(&mut learner, value).unwrap(), value);
+    }
+    assert_eq!(actor.pull(&mut mine).unwrap(), Some(9));
+    assert_eq!(mine.array::<i64>("step").unwrap(), [9]);
+    assert!(mine.array::<f32>("w").unwrap().iter().all(|w| *w == 9.0));
+    assert_eq!(actor.pull(&mut mine).unwrap(), None);
+    let stats = actor.stats();
+    assert_eq!((stats.version, stats.counters.published, stats.counters.pulls), (9, 9, 1));
+    assert_eq!(stats.versions, [7, 8, 9]);
+    assert!(stats.has_publisher && stats.published_unix_ns.is_some());
+}
+
+#[test]
+fn versions_rise_and_one_handle_publishes() {
+    let (_dir, mut learner, mut actor) = two_handles();
+    let arrays = learner.arrays();
+    assert_eq!(learner.publish(&arrays, Some(70)).unwrap(), 70);
+    assert_eq!(learner.publish(&arrays, None).unwrap(), 71);
+    for version in [0, 70, 71, u64::MAX] {
+        let refused = learner.publish(&arrays, Some(version)).unwrap_err();
+        assert!(matches!(refused, ParamsError::OldVersion { newest: 71, .. }), "{refused}");
+    }
+    let refused = publish(&mut actor, 1).unwrap_err();
+    assert!(matches!(refused, ParamsError::OtherPublisher { .. }), "{refused}");
+    if cfg!(target_os = "linux") {
+        let pid = std::process::id().to_string();
+        assert!(refused.to_string().contains(&pid), "{refused}");
+    }
+    drop(learner);
+    assert_eq!(publish(&mut actor, 1).unwrap(), 72, "the right passes on");
+}
+
+#[test]
+fn a_view_keeps_its_version_and_a_publisher_out_of_slots_is_refused() {
+    let (_dir, mut learner, mut actor) = two_handles();
+    assert!(matches!(actor.view().unwrap_err(), ParamsError::Nothing { .. }));
+    publish(&mut learner, 1).unwrap();
+    let first = actor.view().unwrap();
+    for value in 2..=9 {
+        publish(&mut learner, value).unwrap();
+    }
+    let mut step = [0; 8];
+    assert!(first.copy(2, &mut step) && first.version() == 1);
+    assert_eq!(i64::from_ne_bytes(step), 1);
+    let second = actor.view_version(9).unwrap();
+    publish(&mut learner, 10).unwrap();
+    let refused = publish(&mut learner, 11).unwrap_err();
+    let pid = u64::from(std::process::id());
+    assert!(
+        matches!(&refused, ParamsError::AllPinned { version: 11, spare: 2, pids } if pids == &[pid]),
+        "{refused}"
+    );
+    assert_eq!((learner.version(), learner.stats().counters.refused), (10, 1));
+    assert_eq!(learner.stats().viewers, [(pid, 2)]);
+    drop((first, second));
+    assert_eq!(publish(&mut learner, 11).unwrap(), 11);
+    let gone = actor.view_version(1).unwrap_err();
+    assert!(matches!(gone, ParamsError::NoVersion { version: 1, .. }), "{gone}");
+}
+
+#[test]
+fn old_versions_are_kept_as_asked() {
+    let options = ParamsOptions::default().versions_kept(3).spare_slots(1);
+    let mut params = Params::heap(like(), &options).unwrap();
+    for value in 1..=9 {
+        publish(&mut params, value).unwrap();
+        let least = params.versions().len() as u64;
+        assert!(least >= value.min(3), "{least} after {value}");
+    }
+    let mut out = params.arrays();
+    params.read_version(7, &mut out).unwrap();
+    assert_eq!(out.array::<i64>("step").unwrap(), [7]);
+    assert!(params.read_version(1, &mut out).is_err());
+}
+
+#[test]
+fn a_wait_ends_with_the_version_or_in_time() {
+    let (_dir, mut learner, actor) = two_handles();
+    let limit = Some(Duration::from_millis(2));
+    let late = actor.wait(1, limit, &mut || false).unwrap_err();
+    assert!(matches!(late, ParamsError::TimedOut { want: 1, newest: 0, .. }), "{late}");
+    let stopped = actor.wait(1, None, &mut || true).unwrap_err();
+    assert!(matches!(stopped, ParamsError::Interrupted), "{stopped}");
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        for version in 1..=200 {
+            assert_eq!(actor.wait(version, None, &mut || false).unwrap(), version);
+            tell.send(version).unwrap();
+        }
+        actor
+    });
+    for version in 1..=200 {
+        publish(&mut learner, version).unwrap();
+        assert_eq!(told.recv().unwrap(), version);
+    }
+    let actor = waiter.join().unwrap();
+    learner.unlink().unwrap();
+    let gone = actor.wait(201, None, &mut || false).unwrap_err();
+    assert!(matches!(gone, ParamsError::Unlinked), "{gone}");
+}
+
+#[test]
+fn creating_again_attaches_to_equal_parameters_only() {
+    let (dir, mut learner, _actor) = two_handles();
+    publish(&mut learner, 1).unwrap();
+    let options = || ParamsOptions::default().base(Base::at(dir.path()));
+    let taken = Params::create("policy", like(), options()).unwrap_err();
+    assert!(matches!(taken, ParamsError::Segment(SegmentError::AlreadyExists { .. })), "{taken}");
+    let attach = || options().exist(Exist::Attach);
+    assert_eq!(Params::create("policy", like(), attach()).unwrap().version(), 1);
+    for (arrays, options) in [
+        (like()[..2].to_vec(), attach()),
+        (like().into_iter().rev().collect(), attach()),
+        (like(), attach().versions_kept(2)),
+    ] {
+        let other = Params::create("policy", arrays, options).unwrap_err();
+        assert!(matches!(other, ParamsError::Segment(SegmentError::Different { .. })), "{other}");
+    }
+    let new = Params::create("policy", like(), options().exist(Exist::Replace)).unwrap();
+    assert_eq!((new.version(), learner.is_unlinked()), (0, true));
+}
+
+#[test]
+fn the_last_handle_removes_the_files_and_changed_ones_are_refused() {
+    use std::os::unix::fs::FileExt;
+    let (dir, learner, actor) = two_handles();
+    let path = learner.path().unwrap().to_owned();
+    let base = Base::at(dir.path());
+    for (name, at) in
+        [("params.ctl", 44), ("params.ctl", 300), ("params.dat", 9), ("params.rdr", 9)]
+    {
+        let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        let refused = Params::attach_in(&base, "policy").unwrap_err();
+        assert!(
+            matches!(refused, ParamsError::Segment(SegmentError::Corrupt { .. })),
+            "{name} {at}: {refused}"
+        );
+        file.write_all_at(&byte, at).unwrap();
+        drop(Params::attach_in(&base, "policy").unwrap());
+    }
+    drop((learner, actor));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files are left over");
+}
+
+#[test]
+fn arrays_of_other_types_and_sizes_are_refused() {
+    let (_dir, mut learner, mut actor) = two_handles();
+    let count = learner.publish_bytes(&[&[0; 4]], None).unwrap_err();
+    assert!(matches!(count, ParamsError::ArrayCount { given: 1, arrays: 3 }), "{count}");
+    let bytes = learner.publish_bytes(&[&[0; 4000], &[0; 8], &[0; 8]], None).unwrap_err();
+    assert!(matches!(bytes, ParamsError::ArrayBytes { bytes: 7, given: 8, .. }), "{bytes}");
+    assert!(!learner.is_publisher(), "nothing has changed");
+    let unknown = actor.arrays().array::<f64>("w").unwrap_err();
+    assert!(matches!(unknown, ParamsError::NoArray { .. }), "{unknown}");
+    publish(&mut learner, 1).unwrap();
+    assert!(actor.pull_bytes(&mut []).is_err());
+    assert_eq!(actor.pulled(), 0);
+}
