@@ -8,8 +8,8 @@
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
 //! 3. `array`, `callback`, `json`, `location`, `picture`, `progress`
-//! 4. `schema`, `lease`, `limiter`, then `sampler`, `panel`, `tokenizer`, `objects`, `contract`,
-//!    `simulation`
+//! 4. `schema`, `lease`, `limiter`, `params`, then `sampler`, `panel`, `tokenizer`, `objects`,
+//!    `contract`, `simulation`
 //! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
 //! 6. `buffer`
 //! 7. `client`, `cli`
@@ -35,6 +35,7 @@ mod limiter;
 mod location;
 mod objects;
 mod panel;
+mod params;
 mod picture;
 mod portfolio;
 mod progress;
@@ -69,6 +70,8 @@ mod _native {
     use super::objects::{collect_objects, list_objects, remove_object};
     #[pymodule_export]
     use super::panel::{_attach_panel, Panel, WindowMemory};
+    #[pymodule_export]
+    use super::params::{_attach_params, FlatParams, FlatParamsView, PinHold};
     #[pymodule_export]
     use super::portfolio::PortfolioBatch;
     #[pymodule_export]

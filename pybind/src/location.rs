@@ -85,11 +85,12 @@ pub(crate) fn name_of(given: Argument<String>) -> Result<String, Failure> {
 
 /// Reads the `kind` argument.
 pub(crate) fn kind_of(given: Argument<String>) -> Result<ObjectKind, Failure> {
-    const CHOICE: &str = "\"ring\" or \"panel\"";
+    const CHOICE: &str = "\"ring\", \"panel\" or \"params\"";
     let text = given.get("kind", CHOICE)?;
     match text.as_str() {
         "ring" => Ok(ObjectKind::Ring),
         "panel" => Ok(ObjectKind::Panel),
+        "params" => Ok(ObjectKind::Params),
         _ => Err(bad_argument(format!("kind is '{text}'; give {CHOICE}"))),
     }
 }

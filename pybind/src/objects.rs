@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Kind as ObjectKind, ObjectInfo, collect, list, remove};
+use backcast_core::{ObjectInfo, collect, list, remove};
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -11,7 +11,7 @@ use crate::argument::Argument;
 use crate::error::Failure;
 use crate::location::{base_of, kind_of, name_of};
 
-/// List the rings and panels of a directory.
+/// List the rings, panels and parameters of a directory.
 ///
 /// Parameters
 /// ----------
@@ -42,16 +42,16 @@ pub(crate) fn list_objects<'py>(
     as_dicts(py, &found)
 }
 
-/// Remove a ring or panel by name.
+/// Remove a ring, panel or set of parameters by name.
 ///
 /// Processes that have it open keep its memory until they close it.
 ///
 /// Parameters
 /// ----------
 /// name : str
-///     Name of the ring.
-/// kind : {"ring", "panel"}, default "ring"
-///     Kind of the object: a ring and a panel may have the same name.
+///     Name of the object.
+/// kind : {"ring", "panel", "params"}, default "ring"
+///     Kind of the object: objects of two kinds may have the same name.
 /// force : bool, default False
 ///     Remove it even if a live process holds it.
 /// dir : path, optional
@@ -89,7 +89,7 @@ pub(crate) fn remove_object<'py>(
     Ok(as_dict(py, &removed)?)
 }
 
-/// Remove every ring and panel that no process holds and that is not persistent.
+/// Remove every object that no process holds and that is not persistent.
 ///
 /// Parameters
 /// ----------
@@ -128,11 +128,7 @@ fn as_dicts<'py>(py: Python<'py>, objects: &[ObjectInfo]) -> Result<Bound<'py, P
 fn as_dict<'py>(py: Python<'py>, object: &ObjectInfo) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("name", &object.name)?;
-    let kind = match object.kind {
-        ObjectKind::Ring => "ring",
-        ObjectKind::Panel => "panel",
-    };
-    dict.set_item("kind", kind)?;
+    dict.set_item("kind", object.kind.as_str())?;
     dict.set_item("path", object.path.as_os_str())?;
     dict.set_item("bytes", object.bytes)?;
     dict.set_item("persistent", object.persistent)?;

@@ -10,6 +10,8 @@ pub(crate) enum KindArg {
     Ring,
     /// A market panel.
     Panel,
+    /// Parameters of a policy.
+    Params,
 }
 
 impl From<KindArg> for Kind {
@@ -17,6 +19,7 @@ impl From<KindArg> for Kind {
         match kind {
             KindArg::Ring => Self::Ring,
             KindArg::Panel => Self::Panel,
+            KindArg::Params => Self::Params,
         }
     }
 }

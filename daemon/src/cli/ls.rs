@@ -1,4 +1,4 @@
-//! `backcast ls`: lists rings, panels and snapshots, damaged ones included.
+//! `backcast ls`: lists rings, panels, parameters and snapshots, damaged ones included.
 
 use std::io::ErrorKind;
 
@@ -14,7 +14,7 @@ use crate::objects::listed::{Listed, evicted_in};
 use crate::protocol::Holder;
 use crate::text::units;
 
-/// List rings, panels and snapshots.
+/// List rings, panels, parameters and snapshots.
 ///
 /// States: held (a process has it open), idle (no process has; it is persistent), orphaned (no
 /// process has; `backcast gc` removes it), building (its creator is filling it), damaged (its files
@@ -157,7 +157,11 @@ fn cells(listed: &Listed) -> Vec<String> {
         (None, Some(days), Some(tickers)) => {
             format!("{} days of {tickers} tickers", units::exact(days as u64))
         }
-        _ => String::new(),
+        _ => {
+            let version =
+                listed.version.map(|version| format!("version {}", units::exact(version)));
+            version.unwrap_or_default()
+        }
     };
     vec![
         listed.name.clone(),

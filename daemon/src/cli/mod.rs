@@ -19,6 +19,7 @@ mod man;
 mod open_error;
 mod outcome;
 mod panel;
+mod params_report;
 mod preset_arg;
 mod record;
 mod resize;

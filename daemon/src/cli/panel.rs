@@ -180,7 +180,7 @@ fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
         Content::Denied(why) => {
             Err(OpenError::Denied { kind: info.kind, name: info.name, why }.into())
         }
-        Content::Ring(_) | Content::Unopened => {
+        Content::Ring(_) | Content::Params(_) | Content::Unopened => {
             Err(FindError::Orphaned { kind: info.kind, name: info.name }.into())
         }
     }

@@ -1,4 +1,4 @@
-//! `backcast rm`: removes a ring, panel or snapshot by name.
+//! `backcast rm`: removes a ring, panel, set of parameters or snapshot by name.
 
 use backcast_core::{Base, Kind, SegmentError};
 use backcast_persist::StoreError;
@@ -13,7 +13,7 @@ use crate::objects::catalogue;
 use crate::objects::find::find;
 use crate::objects::holders;
 
-/// Remove a ring, panel or snapshot by name.
+/// Remove a ring, panel, set of parameters or snapshot by name.
 ///
 /// Refuses while a process holds it. --force removes the name immediately; processes that have it
 /// open keep their memory until they close it. NAME@LABEL removes a snapshot and the files that no
@@ -26,12 +26,12 @@ Examples:
   backcast rm prices --kind panel
   backcast rm pong@epoch-10")]
 pub(crate) struct Args {
-    /// Name of the ring or panel, or NAME@LABEL of a snapshot.
+    /// Name of the object, or NAME@LABEL of a snapshot.
     name: String,
     /// Remove it even if processes hold it.
     #[arg(long)]
     force: bool,
-    /// Needed when a ring and a panel share the name.
+    /// Needed when objects of two kinds share the name.
     #[arg(long)]
     kind: Option<KindArg>,
     #[command(flatten)]

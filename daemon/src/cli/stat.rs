@@ -1,4 +1,4 @@
-//! `backcast stat`: describes a ring, panel or snapshot.
+//! `backcast stat`: describes a ring, panel, set of parameters or snapshot.
 
 use std::path::PathBuf;
 
@@ -12,6 +12,7 @@ use crate::cli::column_table::print_columns;
 use crate::cli::console::{Align, Console};
 use crate::cli::open_error::OpenError;
 use crate::cli::outcome::{CommandError, Exit};
+use crate::cli::params_report::ParamsReport;
 use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages};
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
@@ -19,11 +20,11 @@ use crate::objects::geometry::yes_no;
 use crate::objects::ring_report::{ClaimReport, LaneReport, PinReport, RingReport, TableReport};
 use crate::text::units;
 
-/// Describe a ring, panel or snapshot.
+/// Describe a ring, panel, set of parameters or snapshot.
 ///
 /// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
 /// episodes, generation, writer), every table of priorities and every reader. A panel: days,
-/// tickers, columns. A snapshot: time of the save, columns, rows of every lane, files.
+/// tickers, columns. Parameters: versions, sizes, publisher, pulls and views. A snapshot: time of the save, columns, rows of every lane, files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,9 +33,9 @@ Examples:
   backcast stat pong@epoch-10
   backcast --json stat pong | jq .transitions")]
 pub(crate) struct Args {
-    /// Name of the ring or panel, or NAME@LABEL of a snapshot.
+    /// Name of the object, or NAME@LABEL of a snapshot.
     name: String,
-    /// Needed when a ring and a panel share the name.
+    /// Needed when objects of two kinds share the name.
     #[arg(long)]
     kind: Option<KindArg>,
     #[command(flatten)]
@@ -84,6 +85,7 @@ pub(crate) fn run(
     match content {
         Content::Ring(stats) => ring(&RingReport::new(&stats, state, persist), console),
         Content::Panel(opened) => panel(&PanelReport::new(&info, state, &opened), console),
+        Content::Params(stats) => ParamsReport::new(&info, state, *stats).print(console),
         Content::Damaged(why) => {
             return Err(OpenError::Damaged { kind: info.kind, name: info.name, why }.into());
         }

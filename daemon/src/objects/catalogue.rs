@@ -3,7 +3,10 @@
 use std::fmt::{self, Display};
 use std::io::ErrorKind;
 
-use backcast_core::{Base, Kind, ObjectInfo, Observed, RingError, RingStats, SegmentError};
+use backcast_core::{
+    Base, Kind, ObjectInfo, Observed, Params, ParamsError, ParamsStats, RingError, RingStats,
+    SegmentError,
+};
 use backcast_market::{Panel, PanelError};
 use serde::Serialize;
 
@@ -50,6 +53,7 @@ impl Display for ObjectState {
 pub(crate) enum Content {
     Ring(Box<RingStats>),
     Panel(Panel),
+    Params(Box<ParamsStats>),
     /// Error of opening the object.
     Damaged(String),
     /// Reason why this user may not open the object.
@@ -87,6 +91,9 @@ impl Entry {
                 Kind::Panel => Panel::attach_in(base, &info.name)
                     .map(Content::Panel)
                     .map_err(|error| Unopenable::of_panel(&error)),
+                Kind::Params => Params::observe(base, &info.name)
+                    .map(|params| Content::Params(Box::new(params.stats())))
+                    .map_err(|error| Unopenable::of_params(&error)),
             };
             match opened {
                 Ok(content) => {
@@ -116,6 +123,11 @@ impl Unopenable {
         Self { why: error.to_string(), denied }
     }
 
+    fn of_params(error: &ParamsError) -> Self {
+        let denied = matches!(error, ParamsError::Segment(error) if is_denied(error));
+        Self { why: error.to_string(), denied }
+    }
+
     fn of_panel(error: &PanelError) -> Self {
         let denied = matches!(error, PanelError::Segment(error) if is_denied(error));
         Self { why: error.to_string(), denied }
@@ -136,6 +148,7 @@ pub(crate) fn damage(base: &Base, info: &ObjectInfo) -> Option<String> {
     let opened = match info.kind {
         Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|error| error.to_string()),
         Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| e.to_string()),
+        Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| e.to_string()),
     };
     opened.err()
 }

@@ -16,7 +16,9 @@ use crate::text::parse::nearest;
 pub(crate) enum FindError {
     #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
     NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
-    #[error("`{name}` names a ring and a panel; choose one with --kind ring or --kind panel")]
+    #[error(
+        "`{name}` names objects of two kinds; choose one with --kind ring, --kind panel or --kind params"
+    )]
     Ambiguous { name: String },
     #[error(
         "{kind} `{name}` is orphaned: it is not persistent and no process holds it any more; \
@@ -70,7 +72,7 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
         (None, _) => Err(match evicted_to(base, name, kind) {
             Some((store, option)) => FindError::Evicted { name: name.to_owned(), store, option },
             None => FindError::NotFound {
-                what: kind.map_or("ring or panel", Kind::as_str),
+                what: kind.map_or("ring, panel or parameters", Kind::as_str),
                 name: name.to_owned(),
                 dir: base.path().to_owned(),
                 suggestion,
@@ -82,7 +84,7 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
 /// Returns the store that a ring was evicted to, the daemon's or the user's, and the option with
 /// which commands look there.
 fn evicted_to(base: &Base, name: &str, kind: Option<Kind>) -> Option<(PathBuf, String)> {
-    if kind == Some(Kind::Panel) || name.contains('@') {
+    if kind.is_some_and(|kind| kind != Kind::Ring) || name.contains('@') {
         return None;
     }
     let of_daemon = Holder::of(base).and_then(|holder| holder.store);

@@ -23,6 +23,8 @@ pub(crate) struct Listed {
     pub(crate) transitions: Option<u64>,
     pub(crate) days: Option<usize>,
     pub(crate) tickers: Option<usize>,
+    /// Newest version of parameters.
+    pub(crate) version: Option<u64>,
     pub(crate) error: Option<String>,
 }
 
@@ -40,6 +42,7 @@ impl From<Entry> for Listed {
             transitions: None,
             days: None,
             tickers: None,
+            version: None,
             error: None,
         };
         match content {
@@ -52,6 +55,7 @@ impl From<Entry> for Listed {
                 listed.days = Some(panel.days());
                 listed.tickers = Some(panel.tickers().len());
             }
+            Content::Params(stats) => listed.version = Some(stats.version),
             Content::Damaged(why) | Content::Denied(why) => listed.error = Some(why),
             Content::Unopened => {}
         }
@@ -73,6 +77,7 @@ impl Listed {
             transitions: None,
             days: None,
             tickers: None,
+            version: None,
             error: None,
         }
     }

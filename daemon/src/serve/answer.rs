@@ -77,8 +77,10 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
                 None => None,
                 Some("ring") => Some(Kind::Ring),
                 Some("panel") => Some(Kind::Panel),
+                Some("params") => Some(Kind::Params),
                 Some(other) => {
-                    let why = format!("kind is `{other}`; use ring or panel, or leave it out");
+                    let why =
+                        format!("kind is `{other}`; use ring, panel or params, or leave it out");
                     return Err(Refusal::new(Code::BadArgument, why));
                 }
             };

@@ -76,6 +76,7 @@ from backcast._native import (
     snapshots,
     verify_snapshot,
 )
+from backcast._params import Params, ParamsView
 
 __all__ = [
     "ActorError",
@@ -110,6 +111,8 @@ __all__ = [
     "OverBudgetError",
     "Panel",
     "PanelError",
+    "Params",
+    "ParamsView",
     "RateLimitError",
     "RateLimitTimeoutError",
     "RateLimitWarning",

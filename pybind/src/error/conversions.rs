@@ -1,9 +1,9 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, LeaseError, LimitError, LimiterError, PriorityError, ReadError, ReaderPinsError,
-    ResizeError, RestoreError, RingError, SampleError, SchemaError, SegmentError, TableError,
-    WaitError, WriterError,
+    AppendError, LeaseError, LimitError, LimiterError, ParamsError, PriorityError, ReadError,
+    ReaderPinsError, ResizeError, RestoreError, RingError, SampleError, SchemaError, SegmentError,
+    TableError, WaitError, WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
@@ -163,6 +163,27 @@ impl From<ReadError> for Failure {
         let class = match &error {
             ReadError::Lapped { .. } => ErrorClass::Lapped,
             _ => ErrorClass::Sample,
+        };
+        Self::new(class, error)
+    }
+}
+
+impl From<ParamsError> for Failure {
+    fn from(error: ParamsError) -> Self {
+        use ParamsError as E;
+        let class = match error {
+            E::Segment(error) => return error.into(),
+            E::Shape(_) | E::ArrayCount { .. } | E::ArrayBytes { .. } | E::NoArray { .. } => {
+                ErrorClass::Schema
+            }
+            E::Damaged(_) => ErrorClass::Corrupt,
+            E::OtherPublisher { .. } => ErrorClass::InUse,
+            E::OldVersion { .. } => ErrorClass::Argument,
+            E::AllPinned { .. } | E::NoReaderSlot { .. } => ErrorClass::Lease,
+            E::Overtaken { .. } => ErrorClass::Lapped,
+            E::NoVersion { .. } | E::Nothing { .. } | E::Unlinked => ErrorClass::NotFound,
+            E::TimedOut { .. } => ErrorClass::WaitTimeout,
+            _ => ErrorClass::Base,
         };
         Self::new(class, error)
     }

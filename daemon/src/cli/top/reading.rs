@@ -116,7 +116,7 @@ impl From<Entry> for RingReading {
         let (stats, error) = match content {
             Content::Ring(stats) => (Some(stats), None),
             Content::Damaged(why) | Content::Denied(why) => (None, Some(why)),
-            Content::Panel(_) | Content::Unopened => (None, None),
+            Content::Panel(_) | Content::Params(_) | Content::Unopened => (None, None),
         };
         Self { name: info.name, state, size_bytes: info.bytes, stats, error, persist }
     }

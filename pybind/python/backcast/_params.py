@@ -1,0 +1,452 @@
+"""Parameters of a policy in shared memory: the newest weights, from the learner to its actors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from backcast import _trees
+from backcast._errors import SchemaError
+from backcast._native import FlatParams, FlatParamsView
+
+__all__ = ["Params", "ParamsView"]
+
+
+class Params:
+    """The newest version of a named set of arrays in shared memory.
+
+    Made by :meth:`create`, joined by :meth:`attach` from any process at any time. One handle at a
+    time publishes; any number pull. Publishing never waits for a reader, and a pull never waits for
+    the publisher, is never torn and never older than the one before. A publisher that is killed
+    leaves the last whole version. A context manager; pickles by name. The parameters are removed
+    with their last holder, unless they are persistent.
+
+    Examples
+    --------
+    >>> like = {"body": {"weight": np.zeros((2, 3), "f4")}, "step": np.int64(0)}
+    >>> params = bc.Params.create(None, like)  # a name shares them
+    >>> params.publish({"body": {"weight": np.ones((2, 3), "f4")}, "step": np.int64(10)})
+    1
+    >>> params.pull()
+    1
+    >>> params.arrays["body"]["weight"].sum(), params.pull() is None
+    (np.float32(6.0), True)
+    >>> params.close()
+    """
+
+    _native: FlatParams
+    _template: Any
+    _names: list[str]
+    _arrays: list[Any] | None
+
+    def __init__(self, *_given: Any, **_named: Any) -> None:
+        FlatParams(*_given, **_named)
+
+    @classmethod
+    def _of(cls, native: FlatParams, like: Any = None) -> Params:
+        self = object.__new__(cls)
+        self._native = native
+        self._names = [name for name, _, _ in native.arrays]
+        self._arrays = None
+        self._template = None
+        if like is not None:
+            _ordered(self, _trees.leaves(like), "like")
+            self._template = _trees.mapped(like, lambda _, leaf: _trees.kind_of(leaf))
+        return self
+
+    @classmethod
+    def create(
+        cls,
+        name: str | None,
+        like: Any,
+        *,
+        exist: Literal["error", "attach", "replace"] = "error",
+        persistent: bool = False,
+        versions_kept: int = 1,
+        spare_slots: int = 2,
+        reader_slots: int = 64,
+        dir: str | os.PathLike[str] | None = None,
+    ) -> Params:
+        """Create parameters with the names, dtypes and shapes of ``like``. Publishes nothing.
+
+        Parameters
+        ----------
+        name : str or None
+            Name for other processes; None for private memory.
+        like : nested arrays
+            Arrays, tensors and numbers in dicts, lists and tuples, such as ``net.state_dict()``, or
+            a pytree of JAX. Names are joined by ``/``. The values are not used.
+        exist : {"error", "attach", "replace"}, default "error"
+            Treatment of a taken name.
+        persistent : bool, default False
+            Whether the parameters stay when no process holds them.
+        versions_kept : int, default 1
+            Versions that stay readable while another is written, from 1 up.
+        spare_slots : int, default 2
+            Slots beyond those, from 1 up. Memory is ``versions_kept + spare_slots`` times the
+            arrays.
+        reader_slots : int, default 64
+            Handles that can have views at a time.
+        dir : path, optional
+            Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+
+        Returns
+        -------
+        Params
+
+        Raises
+        ------
+        SchemaError
+            If ``like`` has no arrays, or some that cannot be stored.
+        ExistsError
+            If the name is taken, or with ``exist="attach"`` by parameters of other arrays.
+        SpaceError
+            If there is not enough memory.
+        """
+        described = []
+        for path, leaf in _trees.leaves(like):
+            array, dtype = _trees.as_array(leaf)
+            described.append((path, dtype, list(array.shape)))
+        native = FlatParams.create(
+            name,
+            described,
+            exist=exist,
+            persistent=persistent,
+            versions_kept=versions_kept,
+            spare_slots=spare_slots,
+            reader_slots=reader_slots,
+            dir=dir,
+        )
+        return cls._of(native, like)
+
+    @classmethod
+    def attach(
+        cls, name: str, like: Any = None, *, dir: str | os.PathLike[str] | None = None
+    ) -> Params:
+        """Attach to the parameters of that name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the parameters.
+        like : nested arrays, optional
+            Structure and array library of what :attr:`arrays` and :meth:`latest` return; by default
+            nested dicts of NumPy arrays.
+        dir : path, optional
+            Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+
+        Returns
+        -------
+        Params
+
+        Raises
+        ------
+        NotFoundError
+            If there are none.
+        SchemaError
+            If ``like`` has other names.
+        CorruptError
+            If the bytes there are no parameters of this version.
+        """
+        return cls._of(FlatParams.attach(name, dir=dir), like)
+
+    def publish(self, arrays: Any, version: int | None = None) -> int:
+        """Publish arrays. The first call makes this handle the publisher until it is closed.
+
+        Parameters
+        ----------
+        arrays : nested arrays
+            One array of equal dtype and shape for each name.
+        version : int, optional
+            A version above the newest one; by default the next.
+
+        Returns
+        -------
+        int
+            The version.
+
+        Raises
+        ------
+        ArgumentError
+            If the version is not above the newest one.
+        InUseError
+            If another handle publishes; the message names its process.
+        LeaseError
+            If views hold all spare slots.
+        SchemaError
+            If a name, dtype or shape differs.
+        """
+        leaves = _ordered(self, _trees.leaves(arrays), "arrays")
+        return self._native.publish([_trees.as_array(leaf)[0] for leaf in leaves], version)
+
+    def claim(self) -> int:
+        """Become the publisher without publishing.
+
+        Returns
+        -------
+        int
+            The newest version.
+
+        Raises
+        ------
+        InUseError
+            If another handle publishes.
+        """
+        return self._native.claim()
+
+    def pull(self, out: Any = None) -> int | None:
+        """Copy the newest version if it is above that of this handle's last pull.
+
+        Parameters
+        ----------
+        out : nested arrays, optional
+            Arrays or tensors that are filled in place, such as ``net.state_dict()``; by default
+            :attr:`arrays`.
+
+        Returns
+        -------
+        int or None
+            The version, or None if there is nothing new.
+
+        Raises
+        ------
+        SchemaError
+            If a name, dtype or shape differs, or an array cannot be written to.
+        LappedError
+            If versions are published faster than this process copies one.
+        """
+        if not self._native.is_new():
+            return None
+        if out is None:
+            return self._native.pull(self._flat())
+        leaves = _ordered(self, _trees.leaves(out), "out")
+        direct = [_trees.writable(leaf) for leaf in leaves]
+        if all(array is not None for array in direct):
+            return self._native.pull(direct)  # type: ignore[arg-type]
+        flat = [
+            own if array is None else array
+            for array, own in zip(direct, self._flat(), strict=True)
+        ]
+        version = self._native.pull(flat)
+        if version is not None:
+            for leaf, array, copied in zip(leaves, direct, flat, strict=True):
+                if array is None:
+                    _trees.write(leaf, copied)
+        return version
+
+    @property
+    def arrays(self) -> Any:
+        """Arrays that :meth:`pull` fills without ``out``: of this handle, zeros before the first.
+
+        Their structure is that of ``like``. Arrays of JAX are made anew by each access.
+        """
+        return self._shaped(self._flat())
+
+    def latest(self, version: int | None = None) -> Any:
+        """Return the newest version, or one that is kept, in new arrays.
+
+        Parameters
+        ----------
+        version : int, optional
+            One of :attr:`versions`; by default the newest.
+
+        Returns
+        -------
+        nested arrays
+            Of the structure and library of ``like``.
+
+        Raises
+        ------
+        NotFoundError
+            If none is published yet, or the version is not kept any more.
+        """
+        return self._shaped(self._native.read(version)[1])
+
+    def view(self, version: int | None = None) -> ParamsView:
+        """Pin the newest version, or one that is kept, and return it in place.
+
+        Parameters
+        ----------
+        version : int, optional
+            One of :attr:`versions`; by default the newest.
+
+        Returns
+        -------
+        ParamsView
+            Read-only arrays without a copy; a context manager.
+
+        Raises
+        ------
+        NotFoundError
+            If none is published yet, or the version is not kept any more.
+        LeaseError
+            If all reader slots are taken.
+        """
+        return ParamsView(self._native.view(version), self._names)
+
+    def wait(self, version: int = 1, timeout: float | None = None) -> int:
+        """Wait until a version is published. Copies nothing.
+
+        Parameters
+        ----------
+        version : int, default 1
+            Version to wait for; a later one ends the wait too.
+        timeout : float, optional
+            Seconds to wait at most; without end when left out.
+
+        Returns
+        -------
+        int
+            The newest version.
+
+        Raises
+        ------
+        WaitTimeoutError
+            If the time ran out.
+        NotFoundError
+            If the parameters were removed or replaced.
+        """
+        return self._native.wait(version, timeout)
+
+    @property
+    def version(self) -> int:
+        """The newest version; 0 before the first one."""
+        return self._native.version
+
+    @property
+    def pulled(self) -> int:
+        """The version of this handle's last pull; 0 before the first one."""
+        return self._native.pulled
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions that can be read, oldest first."""
+        return self._native.versions
+
+    @property
+    def name(self) -> str | None:
+        """The name, or None for private memory."""
+        return self._native.name
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle is closed."""
+        return self._native.closed
+
+    def stats(self) -> dict[str, Any]:
+        """Return properties and counters.
+
+        Returns
+        -------
+        dict
+            Among others ``version``, ``versions``, ``published``, ``refused`` (publishes that found
+            all spare slots under views), ``pulls``, ``retries``, ``publishers`` and
+            ``published_unix_ns``.
+        """
+        return self._native.stats()
+
+    def close(self) -> None:
+        """Close the handle. The last one removes parameters that are not persistent."""
+        self._native.close()
+
+    def unlink(self) -> None:
+        """Remove the name. Processes that have the parameters open keep them."""
+        self._native.unlink()
+
+    def __enter__(self) -> Params:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._native).replace("FlatParams", "Params", 1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._native, self._template)
+
+    def _flat(self) -> list[Any]:
+        """Return the arrays of this handle, in order."""
+        if self._arrays is None:
+            self._arrays = self._native.zeros()
+        return self._arrays
+
+    def _shaped(self, flat: list[Any]) -> Any:
+        """Return arrays in the structure of ``like``."""
+        named = dict(zip(self._names, flat, strict=True))
+        if self._template is None:
+            return _trees.nested(named.items())
+        halves = {name for name, dtype, _ in self._native.arrays if dtype == "bfloat16"}
+        return _trees.mapped(
+            self._template,
+            lambda name, kind: _trees.from_array(named[name], kind, name in halves),
+        )
+
+
+class ParamsView:
+    """A version of parameters in place: read-only arrays that no publisher overwrites.
+
+    Made by :meth:`Params.view`; a context manager. Keys are the names at the top; values are arrays
+    or dicts of such. The arrays stay valid after :meth:`close`, and the version stays pinned until
+    the last of them is gone.
+    """
+
+    def __init__(self, native: FlatParamsView, names: list[str]) -> None:
+        self._native = native
+        self._names = names
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Every array, nested by the slashes of the names."""
+        named = zip(self._names, self._native.arrays(), strict=True)
+        tree: dict[str, Any] = _trees.nested(named)
+        return tree
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self._native.version
+
+    @property
+    def closed(self) -> bool:
+        """Whether the view was closed."""
+        return self._native.closed
+
+    def close(self) -> None:
+        """Release the version as soon as the last of its arrays is gone."""
+        self._native.close()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def __enter__(self) -> ParamsView:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<backcast.ParamsView: version {self.version}>"
+
+
+def _ordered(params: Params, leaves: list[tuple[str, Any]], what: str) -> list[Any]:
+    """Return leaves in the order of the names of the parameters."""
+    names = params._names
+    if [name for name, _ in leaves] == names:
+        return [leaf for _, leaf in leaves]
+    given = dict(leaves)
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in given if name not in set(names)]
+    if missing or unknown:
+        problem = f"lacks `{missing[0]}`" if missing else f"has `{unknown[0]}` more"
+        raise SchemaError(
+            f"{what} {problem}; {params._native.label} has {len(names)} arrays, such as "
+            f"`{names[0]}`: give each one under its name"
+        )
+    return [given[name] for name in names]
+
+
+def _restore(native: FlatParams, template: Any) -> Params:
+    params = Params._of(native)
+    params._template = template
+    return params

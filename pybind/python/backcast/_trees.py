@@ -1,0 +1,153 @@
+"""Nested arrays: dicts, lists and tuples, ``state_dict`` of PyTorch, pytrees of JAX."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backcast._errors import SchemaError
+
+Array = NDArray[Any]
+
+
+def mapped(tree: Any, convert: Callable[[str, Any], Any], path: str = "") -> Any:
+    """Rebuild a tree with ``convert(name, leaf)`` in the place of each leaf."""
+    below = f"{path}/" if path else ""
+    if isinstance(tree, Mapping):
+        items = {key: mapped(value, convert, f"{below}{key}") for key, value in tree.items()}
+        return items if type(tree) is dict else _like_mapping(tree, items)
+    if isinstance(tree, list | tuple):
+        values = [mapped(value, convert, f"{below}{at}") for at, value in enumerate(tree)]
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return type(tree)(*values)
+        return tuple(values) if isinstance(tree, tuple) else values
+    if tree is None:
+        return None
+    if _is_leaf(tree):
+        return convert(path, tree)
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+        if not (len(leaves) == 1 and leaves[0][1] is tree):
+            values = [convert(below + _jax_name(keys), leaf) for keys, leaf in leaves]
+            return jax.tree_util.tree_unflatten(structure, values)
+    raise SchemaError(
+        f"`{path}` is a {type(tree).__name__}, which is no array; give arrays and tensors in dicts, "
+        "lists and tuples, such as module.state_dict()"
+    )
+
+
+def leaves(tree: Any) -> list[tuple[str, Any]]:
+    """Return every leaf of a tree with its name, in order."""
+    found: list[tuple[str, Any]] = []
+
+    def note(name: str, leaf: Any) -> Any:
+        found.append((name, leaf))
+        return leaf
+
+    mapped(tree, note)
+    return found
+
+
+def nested(arrays: Iterable[tuple[str, Any]]) -> Any:
+    """Return dicts of arrays whose names have slashes."""
+    tree: dict[str, Any] = {}
+    for name, array in arrays:
+        *outer, last = name.split("/")
+        inner = tree
+        for part in outer:
+            inner = inner.setdefault(part, {})
+        inner[last] = array
+    return tree
+
+
+def kind_of(leaf: Any) -> str:
+    """Return the library that an array belongs to."""
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    if torch is not None and isinstance(leaf, torch.Tensor):
+        return "torch"
+    if jax is not None and isinstance(leaf, jax.Array):
+        return "jax"
+    return "numpy"
+
+
+def as_array(leaf: Any) -> tuple[Array, str]:
+    """Return a leaf as a C-contiguous NumPy array, without a copy if possible, and its dtype."""
+    if kind_of(leaf) != "torch":
+        array = np.asarray(leaf, order="C")
+        return array, array.dtype.name if array.dtype.isnative else str(array.dtype)
+    torch = sys.modules["torch"]
+    tensor = leaf.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16), "bfloat16"
+    array = tensor.numpy()
+    return array, array.dtype.name
+
+
+def writable(leaf: Any) -> Array | None:
+    """Return a leaf as an array that shares its memory, or None if a copy is needed."""
+    kind = kind_of(leaf)
+    if kind == "jax":
+        raise SchemaError(
+            "out has an array of JAX, which cannot be written to; call latest(), which returns new "
+            "arrays"
+        )
+    if kind == "torch":
+        if leaf.device.type != "cpu" or not leaf.is_contiguous():
+            return None
+        return as_array(leaf)[0]
+    if isinstance(leaf, np.ndarray):
+        return leaf if leaf.flags.c_contiguous else None
+    raise SchemaError(
+        f"out has a {type(leaf).__name__}, which cannot be written to; give arrays or tensors"
+    )
+
+
+def write(leaf: Any, array: Array) -> None:
+    """Copy an array into a leaf of any device and layout."""
+    if kind_of(leaf) == "torch":
+        torch = sys.modules["torch"]
+        with torch.no_grad():
+            leaf.copy_(from_array(array, "torch", leaf.dtype == torch.bfloat16))
+    else:
+        leaf[...] = array
+
+
+def from_array(array: Array, kind: str, bfloat16: bool = False) -> Any:
+    """Return an array as one of the library, without a copy if possible."""
+    if kind == "torch":
+        torch = sys.modules["torch"]
+        if bfloat16:
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+    if kind == "jax":
+        return sys.modules["jax"].numpy.asarray(array)
+    return array
+
+
+def _is_leaf(value: Any) -> bool:
+    return hasattr(value, "__array__") or isinstance(value, bool | int | float | str)
+
+
+def _like_mapping(tree: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    try:
+        return type(tree)(items)  # type: ignore[call-arg]
+    except TypeError:
+        return items
+
+
+def _jax_name(keys: Iterable[Any]) -> str:
+    def parts() -> Iterator[str]:
+        for key in keys:
+            for name in ("key", "name", "idx"):
+                if hasattr(key, name):
+                    yield str(getattr(key, name))
+                    break
+            else:
+                yield str(key)
+
+    return "/".join(parts())
