@@ -14,6 +14,8 @@ OURS = {
     "backcast._errors",
     "backcast._hindsight",
     "backcast._native",
+    "backcast._params",
+    "backcast._trees",
 }
 """Every module that may be imported beyond what `import numpy` brings, and why there are no more:
 

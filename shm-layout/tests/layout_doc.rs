@@ -56,6 +56,8 @@ fn the_constants_of_the_documentation_are_those_of_the_code() {
         ("ring.lim", backcast_layout::LIMITER_MAGIC),
         ("table-NAME.dat", backcast_layout::TABLE_MAGIC),
         ("panel.dat", backcast_layout::SEALED_MAGIC),
+        ("params.ctl", backcast_layout::PARAMS_MAGIC),
+        ("params.dat", backcast_layout::PARAMS_DATA_MAGIC),
     ] {
         let hex: Vec<String> = magic.iter().map(|b| format!("{b:02x}")).collect();
         let row = format!("| `{name}` | `{}` |", hex.join(" "));

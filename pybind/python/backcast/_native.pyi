@@ -59,19 +59,22 @@ _Progress: TypeAlias = Callable[[int, int], object]
 # narrower, and values are checked when the ring is made or the row appended.
 _Columns: TypeAlias = Mapping[str, Any]
 
-# Within this module `list` is the function below, which lists rings and panels.
+# Within this module `list` is the function below, which lists objects.
 _Strings: TypeAlias = builtins.list[str]
 _Objects: TypeAlias = builtins.list[dict[str, Any]]
 
 __all__ = [
     "Batches",
     "EpisodeState",
+    "FlatParams",
+    "FlatParamsView",
     "Floor",
     "Lease",
     "LeaseHold",
     "Limiter",
     "Market",
     "Panel",
+    "PinHold",
     "PortfolioBatch",
     "RateLimiter",
     "ReplayBuffer",
@@ -89,6 +92,7 @@ __all__ = [
     "__version__",
     "_attach_buffer",
     "_attach_panel",
+    "_attach_params",
     "_open_snapshot",
     "_restore_limiter",
     "_restore_tokenizer",
@@ -1223,7 +1227,7 @@ def connect(
 def list(dir: _Path | None = None) -> _Objects: ...
 def remove(
     name: str,
-    kind: Literal["ring", "panel"] = "ring",
+    kind: Literal["ring", "panel", "params"] = "ring",
     force: bool = False,
     dir: _Path | None = None,
 ) -> dict[str, Any]: ...

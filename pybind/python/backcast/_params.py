@@ -6,7 +6,7 @@ import os
 from typing import Any, Literal
 
 from backcast import _trees
-from backcast._errors import SchemaError
+from backcast._errors import ArgumentTypeError, SchemaError
 from backcast._native import FlatParams, FlatParamsView
 
 __all__ = ["Params", "ParamsView"]
@@ -23,6 +23,7 @@ class Params:
 
     Examples
     --------
+    >>> import numpy as np
     >>> like = {"body": {"weight": np.zeros((2, 3), "f4")}, "step": np.int64(0)}
     >>> params = bc.Params.create(None, like)  # a name shares them
     >>> params.publish({"body": {"weight": np.ones((2, 3), "f4")}, "step": np.int64(10)})
@@ -40,7 +41,10 @@ class Params:
     _arrays: list[Any] | None
 
     def __init__(self, *_given: Any, **_named: Any) -> None:
-        FlatParams(*_given, **_named)
+        raise ArgumentTypeError(
+            "Params objects are not made by calling the class; call Params.create(name, like) or, "
+            "for parameters that exist, Params.attach(name)"
+        )
 
     @classmethod
     def _of(cls, native: FlatParams, like: Any = None) -> Params:
@@ -282,7 +286,7 @@ class Params:
         LeaseError
             If all reader slots are taken.
         """
-        return ParamsView(self._native.view(version), self._names)
+        return ParamsView._of(self._native.view(version), self._names)
 
     def wait(self, version: int = 1, timeout: float | None = None) -> int:
         """Wait until a version is published. Copies nothing.
@@ -342,6 +346,11 @@ class Params:
             Among others ``version``, ``versions``, ``published``, ``refused`` (publishes that found
             all spare slots under views), ``pulls``, ``retries``, ``publishers`` and
             ``published_unix_ns``.
+
+        Raises
+        ------
+        ClosedError
+            If the handle was closed.
         """
         return self._native.stats()
 
@@ -350,7 +359,13 @@ class Params:
         self._native.close()
 
     def unlink(self) -> None:
-        """Remove the name. Processes that have the parameters open keep them."""
+        """Remove the name. Processes that have the parameters open keep them.
+
+        Raises
+        ------
+        ClosedError
+            If the handle was closed.
+        """
         self._native.unlink()
 
     def __enter__(self) -> Params:
@@ -391,9 +406,19 @@ class ParamsView:
     the last of them is gone.
     """
 
-    def __init__(self, native: FlatParamsView, names: list[str]) -> None:
-        self._native = native
-        self._names = names
+    _native: FlatParamsView
+    _names: list[str]
+
+    def __init__(self, *_given: Any, **_named: Any) -> None:
+        raise ArgumentTypeError(
+            "ParamsView objects are not made by calling the class; call params.view()"
+        )
+
+    @classmethod
+    def _of(cls, native: FlatParamsView, names: list[str]) -> ParamsView:
+        self = object.__new__(cls)
+        self._native, self._names = native, names
+        return self
 
     @property
     def arrays(self) -> dict[str, Any]:

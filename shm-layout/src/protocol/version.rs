@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     /// Words of an object of three slots, and the pins of two readers.
-    #[derive(Default)]
+    #[derive(Debug, Default)]
     struct Words {
         newest: Cell<u64>,
         stamps: [Cell<u64>; 3],
