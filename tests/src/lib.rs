@@ -10,4 +10,5 @@ pub mod pages;
 pub mod peer;
 pub mod steps;
 pub mod storm;
+pub mod versions;
 pub mod victim;

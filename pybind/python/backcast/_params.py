@@ -228,8 +228,7 @@ class Params:
         if all(array is not None for array in direct):
             return self._native.pull(direct)  # type: ignore[arg-type]
         flat = [
-            own if array is None else array
-            for array, own in zip(direct, self._flat(), strict=True)
+            own if array is None else array for array, own in zip(direct, self._flat(), strict=True)
         ]
         version = self._native.pull(flat)
         if version is not None:

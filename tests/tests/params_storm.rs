@@ -1,0 +1,110 @@
+//! Publishers and readers of parameters are killed at random moments, over and over: no reader finds
+//! a torn or an older version, and each successor continues after the last whole one. And copies
+//! that are not validated are torn, so that the check can fail.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backcast_core::{Base, Params, ParamsOptions};
+use backcast_layout::ParamsStore;
+use backcast_tests::versions::{WORDS, are_whole, is_whole, like};
+use backcast_tests::victim::{Victim, WATCHDOG};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+fn tmpfs() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory of our own")
+}
+
+fn start(dir: &TempDir, role: &str, life: u64) -> Victim {
+    let args = ["weights".to_owned(), role.to_owned(), life.to_string()];
+    Victim::start(env!("CARGO_BIN_EXE_storm_params"), dir.path(), &args)
+}
+
+fn make(dir: &TempDir, options: ParamsOptions) -> Result<Params, Box<dyn Error>> {
+    Ok(Params::create("weights", like()?, options.base(Base::at(dir.path())))?)
+}
+
+#[test]
+fn a_kill_of_a_publisher_or_a_reader_tears_no_version() -> Result<(), Box<dyn Error>> {
+    let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 150);
+    let dir = tmpfs();
+    let mut params = make(&dir, ParamsOptions::default())?;
+    let mut arrays = params.arrays();
+    let mut dice = StdRng::seed_from_u64(11);
+    let (mut interrupted, mut last) = (0, 0);
+    for round in 0..kills.div_ceil(3) {
+        let mut victims = ["publish", "pull", "view"].map(|role| start(&dir, role, round + 1));
+        let wanted = last + dice.random_range(1..40);
+        let [publisher, others @ ..] = &mut victims;
+        publisher.spin_until(|| params.version() >= wanted);
+        // A moment that no store of theirs decides.
+        let (begin, pause) = (Instant::now(), Duration::from_micros(dice.random_range(0..300)));
+        publisher.spin_until(|| begin.elapsed() >= pause);
+        if round % 2 == 1 {
+            // While the publisher writes, fewer versions than slots are readable.
+            publisher.spin_until(|| params.version() > 3 && params.versions().len() < 3);
+        }
+        let first = dice.random_range(0..2);
+        let order = if first == 0 { [0, 1] } else { [1, 0] };
+        for victim in order {
+            let status = others[victim].ended();
+            assert!(status.is_none(), "a reader ended by itself: {status:?}");
+            others[victim].kill();
+        }
+        assert!(publisher.kill().code().is_none(), "the publisher ended by itself");
+        let newest = params.version();
+        assert!(newest >= wanted, "version {newest} after {wanted}");
+        // Fewer versions are readable while one is half written.
+        interrupted += u64::from(params.versions().len() < 3);
+        assert_eq!(params.pull(&mut arrays)?, Some(newest));
+        assert!(are_whole(&arrays, newest)?, "version {newest} is torn");
+        last = newest;
+    }
+    let stats = params.stats();
+    println!("params storm: {kills} kills, {interrupted} in mid-write, {:?}", stats.counters);
+    assert_eq!(stats.counters.generation, kills.div_ceil(3));
+    // A storm that never hits a copy proves nothing.
+    assert!(kills < 60 || interrupted > 0, "no kill hit a copy");
+    drop(params);
+    assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "files are left over");
+    Ok(())
+}
+
+#[test]
+fn copies_are_whole_beside_a_publisher_at_full_speed_and_torn_without_validation()
+-> Result<(), Box<dyn Error>> {
+    let copies = backcast_budget::budget_or("BACKCAST_PARAMS_COPIES", 20_000);
+    let dir = tmpfs();
+    let mut params = make(&dir, ParamsOptions::default().spare_slots(1))?;
+    let mut publisher = start(&dir, "publish", 1);
+    publisher.spin_until(|| params.version() > 3);
+    // Without validation.
+    let store = Arc::new(ParamsStore::attach(&Base::at(dir.path()), "weights")?);
+    let (mut torn, begin) = (0_u64, Instant::now());
+    let (mut head, mut words, mut check) = ([0_u64; 2], vec![0_u64; WORDS], [0_u64; 1]);
+    while torn == 0 {
+        assert!(begin.elapsed() < WATCHDOG, "no copy is torn: the check proves nothing");
+        let place = store.newer(0)?.expect("a version is published");
+        let copied = store.copy(place, 0, bytemuck::cast_slice_mut(&mut head))
+            && store.copy(place, 1, bytemuck::cast_slice_mut(&mut words))
+            && store.copy(place, 2, bytemuck::cast_slice_mut(&mut check));
+        assert!(copied);
+        torn += u64::from(!is_whole(&head, &words, &check, place.version));
+    }
+    let mut arrays = params.arrays();
+    let (mut pulled, mut last) = (0, 0);
+    while pulled < copies {
+        publisher.spin_until(|| true);
+        let Some(version) = params.pull(&mut arrays)? else { continue };
+        assert!(version > last && are_whole(&arrays, version)?, "{version} after {last}");
+        (pulled, last) = (pulled + 1, version);
+    }
+    let counters = params.stats().counters;
+    println!("{pulled} pulls, none torn; without validation one was; {counters:?}");
+    assert_eq!(counters.refused, 0, "the publisher was refused because of a pull");
+    publisher.kill();
+    Ok(())
+}
