@@ -173,9 +173,9 @@ impl Params {
             Some(publisher) => publisher,
             None => self.become_publisher()?,
         };
-        let published = publish_with(&mut publisher, &self.store, arrays, version);
+        let outcome = publish_with(&mut publisher, &self.store, arrays, version);
         self.publisher = Some(publisher);
-        published
+        outcome
     }
 
     /// Becomes the publisher without publishing. Returns the newest version.

@@ -44,7 +44,7 @@ struct ViewerReport {
 }
 
 impl ParamsReport {
-    pub(crate) fn new(info: &ObjectInfo, state: ObjectState, stats: ParamsStats) -> Self {
+    pub(crate) fn new(info: &ObjectInfo, state: ObjectState, params: ParamsStats) -> Self {
         let viewer = |(pid, versions)| ViewerReport { pid, versions };
         Self {
             kind: "params",
@@ -53,20 +53,20 @@ impl ParamsReport {
             state,
             persistent: info.persistent,
             size_bytes: info.bytes,
-            created_unix_ns: stats.created_unix_ns,
-            arrays: stats.arrays,
-            array_bytes: stats.array_bytes,
-            version: stats.version,
-            versions: stats.versions,
-            published_unix_ns: stats.published_unix_ns,
-            versions_kept: stats.versions_kept,
-            spare_slots: stats.spare_slots,
-            publisher_pid: stats.has_publisher.then_some(stats.counters.pid),
-            published: stats.counters.published,
-            refused: stats.counters.refused,
-            pulls: stats.counters.pulls,
-            retries: stats.counters.retries,
-            viewers: stats.viewers.into_iter().map(viewer).collect(),
+            created_unix_ns: params.created_unix_ns,
+            arrays: params.arrays,
+            array_bytes: params.array_bytes,
+            version: params.version,
+            versions: params.versions,
+            published_unix_ns: params.published_unix_ns,
+            versions_kept: params.versions_kept,
+            spare_slots: params.spare_slots,
+            publisher_pid: params.has_publisher.then_some(params.counters.pid),
+            published: params.counters.published,
+            refused: params.counters.refused,
+            pulls: params.counters.pulls,
+            retries: params.counters.retries,
+            viewers: params.viewers.into_iter().map(viewer).collect(),
         }
     }
 

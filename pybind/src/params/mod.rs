@@ -47,7 +47,7 @@ impl FlatParams {
     }
 
     /// Checks that there is an array of the right dtype and shape for each.
-    fn check<'py>(&self, given: &[Bound<'py, PyUntypedArray>]) -> Result<(), Failure> {
+    fn check(&self, given: &[Bound<'_, PyUntypedArray>]) -> Result<(), Failure> {
         let refuse = |why: String| Err(Failure::new(ErrorClass::Schema, why));
         if given.len() != self.arrays.len() {
             let (given, has) = (given.len(), self.arrays.len());
@@ -195,13 +195,16 @@ impl FlatParams {
     #[pyo3(signature = (), text_signature = "($self)")]
     fn zeros<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>, Failure> {
         let zero = |_: &mut CoreParams, out: &mut [&mut [u8]]| {
-            out.iter_mut().for_each(|bytes| bytes.fill(0));
+            for bytes in out.iter_mut() {
+                bytes.fill(0);
+            }
             Ok(())
         };
         Ok(self.fresh(py, zero)?.1)
     }
 
     /// Publish C-contiguous arrays, one for each name.
+    #[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
     #[pyo3(signature = (arrays, version=None), text_signature = "($self, arrays, version=None)")]
     fn publish(
         &self,
@@ -233,6 +236,7 @@ impl FlatParams {
     }
 
     /// Copy the newest version into writable arrays if it is new.
+    #[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
     #[pyo3(signature = (out), text_signature = "($self, out)")]
     fn pull(
         &self,

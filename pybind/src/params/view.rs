@@ -62,10 +62,10 @@ impl FlatParamsView {
             let dtype = array.dtype();
             let mut axes: Vec<(usize, usize)> = Vec::with_capacity(array.shape().len());
             let mut stride = dtype.size();
-            for axis in array.shape().iter().rev() {
-                let axis = usize::try_from(*axis).unwrap_or(usize::MAX);
-                axes.push((axis, stride));
-                stride = stride.saturating_mul(axis.max(1));
+            for length in array.shape().iter().rev() {
+                let length = usize::try_from(*length).unwrap_or(usize::MAX);
+                axes.push((length, stride));
+                stride = stride.saturating_mul(length.max(1));
             }
             axes.reverse();
             if let Some(address) = view.address(at) {

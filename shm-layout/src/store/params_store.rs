@@ -52,7 +52,6 @@ pub struct ParamsStore {
 
 /// Place of the memory, and the locks on it.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per object, and never moved in bulk")]
 enum Backing {
     // `locks` holds the object too, so it is dropped first: the object then checks whether it was
     // the last holder.

@@ -79,6 +79,7 @@ impl Words {
             pin: word(),
             mutant,
         };
+        #[expect(clippy::arc_with_non_send_sync, reason = "loom's threads are no threads")]
         Self { shared: Arc::new(shared), scanned: Arc::default() }
     }
 
