@@ -88,10 +88,10 @@ fn copies_are_whole_beside_a_publisher_at_full_speed_and_torn_without_validation
     while torn == 0 {
         assert!(begin.elapsed() < WATCHDOG, "no copy is torn: the check proves nothing");
         let place = store.newer(0)?.expect("a version is published");
-        let copied = store.copy(place, 0, bytemuck::cast_slice_mut(&mut head))
+        let stored = store.copy(place, 0, bytemuck::cast_slice_mut(&mut head))
             && store.copy(place, 1, bytemuck::cast_slice_mut(&mut words))
             && store.copy(place, 2, bytemuck::cast_slice_mut(&mut check));
-        assert!(copied);
+        assert!(stored);
         torn += u64::from(!is_whole(&head, &words, &check, place.version));
     }
     let mut arrays = params.arrays();
