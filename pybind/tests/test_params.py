@@ -45,15 +45,17 @@ def test_a_nested_dict_is_pulled_once_in_place(place: Path) -> None:
 
 
 def test_latest_returns_new_arrays_in_the_structure_of_like(place: Path) -> None:
-    Heads = collections.namedtuple("Heads", "policy value")  # noqa: PYI024
+    Heads = collections.namedtuple("Heads", "policy value")
     like = collections.OrderedDict(b=Heads(np.zeros(2, "f4"), (np.zeros(3, "i4"),)), a=np.zeros(()))
     with bc.Params.create("tree", like, dir=place) as params:
         with pytest.raises(bc.NotFoundError, match="no version of `tree` is published"):
             params.latest()
         params.publish(like)
         found = params.latest()
-        assert type(found) is collections.OrderedDict and list(found) == ["b", "a"]
-        assert type(found["b"]).__name__ == "Heads" and isinstance(found["b"].value, tuple)
+        assert type(found) is collections.OrderedDict
+        assert list(found) == ["b", "a"]
+        assert type(found["b"]).__name__ == "Heads"
+        assert isinstance(found["b"].value, tuple)
         found["a"][...] = 7.0
         assert float(params.latest()["a"]) == 0.0
         other = bc.Params.attach("tree", dir=place)
@@ -110,7 +112,7 @@ def test_one_handle_publishes_and_the_right_passes_on(place: Path) -> None:
     ],
 )
 def test_arrays_that_differ_are_refused_and_change_nothing(
-    place: Path, arrays: Any, said: str
+    place: Path, arrays: dict[str, Any], said: str
 ) -> None:
     with bc.Params.create("p", {"w": np.zeros(2), "b": np.zeros(1)}, dir=place) as params:
         for call in (params.publish, params.pull):
@@ -118,7 +120,7 @@ def test_arrays_that_differ_are_refused_and_change_nothing(
                 params.publish({"w": np.zeros(2), "b": np.zeros(1)})
             with pytest.raises(bc.SchemaError, match=said):
                 call(arrays)
-        assert params.version == 1 and params.pulled == 0
+        assert (params.version, params.pulled) == (1, 0)
 
 
 def test_refused_versions_names_and_outs(place: Path) -> None:

@@ -1,5 +1,5 @@
-//! Publishers and readers of parameters are killed at random moments, over and over: no reader finds
-//! a torn or an older version, and each successor continues after the last whole one. And copies
+//! Publishers and readers of parameters are killed at random moments, over and over: no reader
+//! finds a torn or an older version, and each successor continues after the last whole one. Copies
 //! that are not validated are torn, so that the check can fail.
 
 use std::error::Error;

@@ -86,10 +86,10 @@ fn a_view_keeps_its_version_and_a_publisher_out_of_slots_is_refused() {
     publish(&mut learner, 10).unwrap();
     let refused = publish(&mut learner, 11).unwrap_err();
     let pid = u64::from(std::process::id());
-    assert!(
-        matches!(&refused, ParamsError::AllPinned { version: 11, spare: 2, pids } if pids == &[pid]),
-        "{refused}"
-    );
+    let ParamsError::AllPinned { version: 11, spare: 2, pids } = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(pids, &[pid]);
     assert_eq!((learner.version(), learner.stats().counters.refused), (10, 1));
     assert_eq!(learner.stats().viewers, [(pid, 2)]);
     drop((first, second));

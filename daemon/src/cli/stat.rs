@@ -24,7 +24,8 @@ use crate::text::units;
 ///
 /// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
 /// episodes, generation, writer), every table of priorities and every reader. A panel: days,
-/// tickers, columns. Parameters: versions, sizes, publisher, pulls and views. A snapshot: time of the save, columns, rows of every lane, files.
+/// tickers, columns. Parameters: versions, sizes, publisher, pulls and views. A snapshot: time of
+/// the save, columns, rows of every lane, files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

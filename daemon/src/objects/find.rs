@@ -17,7 +17,8 @@ pub(crate) enum FindError {
     #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
     NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
     #[error(
-        "`{name}` names objects of two kinds; choose one with --kind ring, --kind panel or --kind params"
+        "`{name}` names objects of two kinds; choose one with --kind ring, --kind panel or --kind \
+         params"
     )]
     Ambiguous { name: String },
     #[error(

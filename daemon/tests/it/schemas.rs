@@ -7,7 +7,10 @@ use std::process::Stdio;
 use std::thread;
 
 use crate::shelf::{Holder, Shelf, commands, schema};
-use backcast_core::{RateLimiter, Ring, RingOptions, SamplerOptions, StepColumns, WriterOptions};
+use backcast_core::{
+    DType, Params, ParamsArray, ParamsOptions, RateLimiter, Ring, RingOptions, SamplerOptions,
+    StepColumns, WriterOptions,
+};
 use backcast_persist::Store;
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -139,6 +142,33 @@ fn rate_limiters_and_those_they_hold_back_are_as_promised() {
         holds("stat", &said);
         assert_eq!(said[0]["limiter"]["max_diff"].is_null(), name == "size", "{said:?}");
     }
+}
+
+#[test]
+fn parameters_are_as_promised() {
+    let shelf = Shelf::new();
+    let like = vec![ParamsArray::new("w", DType::F32, &[2, 3]).unwrap()];
+    let options = ParamsOptions::default().base(shelf.base());
+    let mut params = Params::create("policy", like, options).unwrap();
+    holds("stat", &shelf.json(&["stat", "policy"]));
+    params.publish_bytes(&[&[7; 24]], Some(40)).unwrap();
+    let said = shelf.json(&["stat", "policy"]);
+    holds("stat", &said);
+    assert_eq!(
+        (&said[0]["version"], &said[0]["array_bytes"]),
+        (&json!(40), &json!(24)),
+        "{said:?}"
+    );
+    assert_eq!(said[0]["publisher_pid"], std::process::id(), "{said:?}");
+    let listed = shelf.json(&["ls"]);
+    holds("ls", &listed);
+    assert_eq!((&listed[0]["kind"], &listed[0]["version"]), (&json!("params"), &json!(40)));
+    let text = shelf.run(&["stat", "policy"]).expect(0).out;
+    assert!(text.contains("40"), "{text}");
+    let refused = shelf.run(&["rm", "policy"]).expect(1).err;
+    assert!(refused.contains("policy"), "{refused}");
+    drop(params);
+    assert_eq!(shelf.json(&["ls"]), [] as [Value; 0], "the last holder removes them");
 }
 
 #[test]

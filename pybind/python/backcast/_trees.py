@@ -38,8 +38,8 @@ def mapped(tree: Any, convert: Callable[[str, Any], Any], path: str = "") -> Any
             values = [convert(below + _jax_name(keys), leaf) for keys, leaf in leaves]
             return jax.tree_util.tree_unflatten(structure, values)
     raise SchemaError(
-        f"`{path}` is a {type(tree).__name__}, which is no array; give arrays and tensors in dicts, "
-        "lists and tuples, such as module.state_dict()"
+        f"`{path}` is a {type(tree).__name__}, which is no array; give arrays and tensors in "
+        "dicts, lists and tuples, such as module.state_dict()"
     )
 
 

@@ -1,4 +1,4 @@
-//! `backcast._native.FlatParams`: parameters as lists of arrays. `backcast.Params` adds the nesting.
+//! `backcast._native.FlatParams`: parameters as lists of arrays. `backcast.Params` nests them.
 
 mod view;
 
@@ -62,8 +62,8 @@ impl FlatParams {
             if !given.shape().iter().map(|axis| *axis as u64).eq(array.shape().iter().copied()) {
                 let (found, wanted) = (given.shape(), array.shape());
                 return refuse(format!(
-                    "`{name}` has shape {found:?}, not {wanted:?}; reshape it, or create parameters \
-                     of that shape"
+                    "`{name}` has shape {found:?}, not {wanted:?}; reshape it, or create \
+                     parameters of that shape"
                 ));
             }
         }

@@ -1,5 +1,5 @@
-//! The victims of the storm of parameters, until they are killed. `storm_params DIR NAME ROLE LIFE`:
-//! ROLE is `publish`, `pull` or `view`. A reader that finds a torn or an older version ends.
+//! The victims of the storm of parameters, until they are killed. `storm_params DIR NAME ROLE
+//! LIFE`: ROLE is `publish`, `pull` or `view`. A reader that finds a torn or an older version ends.
 
 use std::env;
 use std::error::Error;

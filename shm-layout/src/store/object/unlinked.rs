@@ -1,9 +1,9 @@
 //! Marks an object that has lost its name, for its holders.
 //!
-//! A remover sets a byte of `ring.rdr` or `params.rdr` after the rename, which holders read by one load. The byte
-//! is a hint: a remover may be killed before it sets it, files may be deleted by hand, and any
-//! process of the user may set it. So holders check a set byte against the file system, and
-//! sometimes check an unset one.
+//! A remover sets a byte of `ring.rdr` or `params.rdr` after the rename, which holders read by one
+//! load. The byte is a hint: a remover may be killed before it sets it, files may be deleted by
+//! hand, and any process of the user may set it. So holders check a set byte against the file
+//! system, and sometimes check an unset one.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
