@@ -100,7 +100,7 @@ fuzz-lib: tools ## Fuzz damaged rings, hostile peers, CSV and Parquet by coverag
 storm: tools ## Kill writers, readers and daemons STORM_KILLS times each, and check every row: hours
 	BACKCAST_STORM_KILLS=$(STORM_KILLS) BACKCAST_STORM_RINGS=$$(( $(STORM_KILLS) / 20 )) \
 	  BACKCAST_STORM_STOPS=$$(( $(STORM_KILLS) * 4 )) BACKCAST_HUNT_WINDOWS=$(HUNT_WINDOWS) \
-	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test priority_storm --test torn_hunt --test gather_hunt -- --nocapture
+	  cargo test --release -p backcast-tests --locked --test storm --test lease_storm --test lease_order_storm --test daemon_storm --test resize_storm --test priority_storm --test params_storm --test torn_hunt --test gather_hunt -- --nocapture
 
 # Single-steps the process, on Linux: exact, and independent of the load. Appends are counted from
 # Python, so its extension is optimised like the rest.
