@@ -12,6 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast import _trees
 from conftest import Child
 
 
@@ -211,8 +212,37 @@ def test_pytrees_are_rebuilt(place: Path) -> None:
         found = params.latest()
         assert isinstance(found["dense"]["kernel"], jax.Array)
         assert jax.numpy.array_equal(found["dense"]["kernel"], tree["dense"]["kernel"])
+        # A latest version counts as pulled.
+        assert (params.pulled, params.pull()) == (1, None)
+        assert params.publish(tree) == 2
         with pytest.raises(bc.SchemaError, match="cannot be written to"):
             params.pull(out=tree)
+
+
+def test_arrays_of_jax_do_not_change_with_the_next_pull() -> None:
+    jax = pytest.importorskip("jax")
+    memory = np.zeros(1 << 16, "u1")
+    # JAX shares memory only if it is aligned like its own.
+    begin = -memory.ctypes.data % 64
+    array = memory[begin : begin + 4096].view("f4")
+    found = _trees.from_array(array, "jax")
+    array[:] = 1
+    assert float(found.sum()) == 0.0
+    assert isinstance(found, jax.Array)
+
+
+def test_trees_of_jax_keep_their_structure() -> None:
+    jax = pytest.importorskip("jax")
+    State = collections.namedtuple("State", "net opt step")
+    net = {"w": jax.numpy.ones((3, 2)), "b": jax.numpy.zeros(2, jax.numpy.bfloat16)}
+    tree = State(net, [jax.numpy.arange(3), None, ()], jax.numpy.int32(4))
+    with bc.Params.create(None, tree) as params:
+        params.publish(tree)
+        found = params.latest()
+    assert jax.tree.structure(found) == jax.tree.structure(tree)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(tree), strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert bool((one == other).all())
 
 
 def test_bfloat16_is_kept_to_the_bit(place: Path) -> None:

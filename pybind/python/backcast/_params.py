@@ -248,6 +248,8 @@ class Params:
     def latest(self, version: int | None = None) -> Any:
         """Return the newest version, or one that is kept, in new arrays.
 
+        The newest one counts as pulled.
+
         Parameters
         ----------
         version : int, optional
@@ -318,7 +320,7 @@ class Params:
 
     @property
     def pulled(self) -> int:
-        """The version of this handle's last pull; 0 before the first one."""
+        """The newest version that this handle has pulled, or read by ``latest()``; 0 before."""
         return self._native.pulled
 
     @property

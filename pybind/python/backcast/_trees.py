@@ -120,14 +120,15 @@ def write(leaf: Any, array: Array) -> None:
 
 
 def from_array(array: Array, kind: str, bfloat16: bool = False) -> Any:
-    """Return an array as one of the library, without a copy if possible."""
+    """Return an array as one of the library: a tensor shares its memory, an array of JAX copies."""
     if kind == "torch":
         torch = sys.modules["torch"]
         if bfloat16:
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
     if kind == "jax":
-        return sys.modules["jax"].numpy.asarray(array)
+        # Copies: asarray may share aligned memory, which the next pull would change.
+        return sys.modules["jax"].numpy.array(array)
     return array
 
 
