@@ -98,10 +98,10 @@ def measured_pulls(rounds: int, seconds: float) -> list[dict[str, Any]]:
 
 
 class Empty:
-    """What a call of a method costs by itself."""
+    """An object whose method does nothing."""
 
     def pull(self) -> None:
-        """Do nothing."""
+        """Return at once."""
 
 
 def measured_nothing(rounds: int, seconds: float) -> list[dict[str, Any]]:

@@ -165,6 +165,11 @@ fn parameters_are_as_promised() {
     assert_eq!((&listed[0]["kind"], &listed[0]["version"]), (&json!("params"), &json!(40)));
     let text = shelf.run(&["stat", "policy"]).expect(0).out;
     assert!(text.contains("40"), "{text}");
+    let top = shelf.json(&["top", "--once", "--interval", "0.05"]);
+    holds("top", &top);
+    assert_eq!((&top[0]["params"][0]["version"], &top[0]["rings"]), (&json!(40), &json!([])));
+    let text = shelf.run(&["top", "--once", "--interval", "0.05"]).expect(0).out;
+    assert!(text.contains("params policy: held, version 40, age"), "{text}");
     let refused = shelf.run(&["rm", "policy"]).expect(1).err;
     assert!(refused.contains("policy"), "{refused}");
     drop(params);

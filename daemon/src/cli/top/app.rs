@@ -86,7 +86,13 @@ impl App {
     pub(crate) fn new() -> Self {
         Self {
             last: None,
-            frame: Frame { at_unix_ns: 0, interval_s: None, limits: Vec::new(), rings: Vec::new() },
+            frame: Frame {
+                at_unix_ns: 0,
+                interval_s: None,
+                limits: Vec::new(),
+                rings: Vec::new(),
+                params: Vec::new(),
+            },
             page: TopPage::Rings,
             sort: Sort::Name,
             reversed: false,

@@ -234,7 +234,7 @@ fn maybe(per_second: Option<f64>) -> String {
     per_second.map_or_else(dash, rate)
 }
 
-fn age(seconds: f64) -> String {
+pub(crate) fn age(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     if seconds < 10.0 { format!("{seconds:.1} s") } else { units::age(seconds.round() as u64) }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use backcast_core::{LaneStats, ReaderStats, RingStats};
 use serde::Serialize;
 
+use super::params::ParamsFrame;
 use super::reading::{Reading, RingReading};
 use crate::objects::catalogue::ObjectState;
 
@@ -16,6 +17,7 @@ pub(crate) struct Frame {
     pub(crate) interval_s: Option<f64>,
     pub(crate) limits: Vec<LimitFrame>,
     pub(crate) rings: Vec<RingFrame>,
+    pub(crate) params: Vec<ParamsFrame>,
 }
 
 /// JSON of a limit of memory.
@@ -97,6 +99,11 @@ impl Frame {
                 })
                 .collect(),
             rings: now.rings.iter().map(row).collect(),
+            params: now
+                .params
+                .iter()
+                .map(|seen| ParamsFrame::of(seen, now.unix_ns, before.zip(apart)))
+                .collect(),
         }
     }
 
@@ -223,7 +230,7 @@ fn oldest(lanes: &[LaneFrame]) -> Option<f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with three figures")]
-fn per_second(count: u64, apart: Duration) -> f64 {
+pub(super) fn per_second(count: u64, apart: Duration) -> f64 {
     count as f64 / apart.as_secs_f64()
 }
 
@@ -272,7 +279,7 @@ pub(crate) mod made_up {
 
     pub(crate) fn reading(at_s: u64, rings: Vec<RingReading>) -> Reading {
         let limits = vec![Limit { name: "/dev/shm".to_owned(), used: 1 << 30, most: 8 << 30 }];
-        Reading { at: Duration::from_secs(at_s), unix_ns: at_s, rings, limits }
+        Reading { at: Duration::from_secs(at_s), unix_ns: at_s, rings, params: Vec::new(), limits }
     }
 }
 

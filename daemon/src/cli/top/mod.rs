@@ -5,6 +5,7 @@ mod columns;
 mod frame;
 mod live;
 mod newest;
+mod params;
 mod reading;
 mod view;
 
@@ -25,7 +26,7 @@ use live::TopView;
 use reading::Observer;
 use view::Palette;
 
-/// Watch rings: fill, rates, readers, leases, lane by lane.
+/// Watch rings: fill, rates, readers, leases, lane by lane; and versions of parameters.
 ///
 /// Shows a live view on a terminal, with keys (? lists them); anywhere else prints one table over
 /// one interval. New rings appear, removed ones go. Nothing is held between two readings, so
@@ -127,13 +128,18 @@ fn once(
         return Ok(signals.status().map_or(Exit::Done, Exit::Status));
     }
     let frame = Frame::of(&observer.look()?, Some(&before));
-    if frame.rings.is_empty() {
+    if frame.rings.is_empty() && frame.params.is_empty() {
         console.note(&format!("no rings in {}", observer.base().path().display()));
         return Ok(Exit::Done);
     }
     console.text(&columns::limits(&frame).join("; "));
     console.text("");
-    print(console, &RINGS, &frame.rings);
+    if !frame.rings.is_empty() {
+        print(console, &RINGS, &frame.rings);
+    }
+    for params in &frame.params {
+        console.text(&params.line());
+    }
     for ring in frame.rings.iter().filter(|_| !args.names.is_empty()) {
         console.text("");
         console.text(&columns::about(ring));

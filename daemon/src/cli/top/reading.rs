@@ -1,9 +1,10 @@
-//! Reads the statistics of rings and the limits of memory.
+//! Reads the statistics of rings and parameters, and the limits of memory.
 
 use std::time::{Duration, Instant};
 
 use backcast_core::{Base, Kind, RingStats};
 
+use super::params::ParamsReading;
 use crate::cli::doctor::{MachineFacts, memory_group};
 use crate::cli::outcome::CommandError;
 use crate::objects::catalogue::{Content, Entry, ObjectState};
@@ -19,6 +20,7 @@ pub(crate) struct Reading {
     pub(crate) at: Duration,
     pub(crate) unix_ns: u64,
     pub(crate) rings: Vec<RingReading>,
+    pub(crate) params: Vec<ParamsReading>,
     pub(crate) limits: Vec<Limit>,
 }
 
@@ -70,17 +72,21 @@ impl<'a> Observer<'a> {
     /// so rings are still removed with their processes.
     pub(crate) fn look(&self) -> Result<Reading, CommandError> {
         let wanted = |name: &String| self.names.is_empty() || self.names.contains(name);
-        let rings = backcast_core::list(self.base)?
-            .into_iter()
-            .filter(|info| info.kind == Kind::Ring && !info.name.is_empty() && wanted(&info.name))
-            .filter_map(|info| Entry::open(self.base, info))
-            .map(RingReading::from)
-            .collect();
+        let listed = backcast_core::list(self.base)?;
+        let open = |kind: Kind| {
+            let of_kind = listed.iter().filter(move |info| info.kind == kind);
+            of_kind
+                .filter(|info| !info.name.is_empty() && wanted(&info.name))
+                .filter_map(|info| Entry::open(self.base, info.clone()))
+        };
+        let rings = open(Kind::Ring).map(RingReading::from).collect();
+        let params = open(Kind::Params).map(ParamsReading::from).collect();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(Reading {
             at: self.began.elapsed(),
             unix_ns: now.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
             rings,
+            params,
             limits: self.limits(),
         })
     }

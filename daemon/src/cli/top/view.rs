@@ -9,6 +9,7 @@ use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState, Wrap};
 use super::app::{App, Sort, TopPage};
 use super::columns::{self, LANES, RINGS, ShownColumn};
 use super::frame::RingFrame;
+use super::params::ParamsFrame;
 use crate::cli::console::printable;
 use crate::objects::catalogue::ObjectState;
 
@@ -71,6 +72,7 @@ pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Pal
         Layout::vertical([Constraint::Length(height), Constraint::Min(0), Constraint::Length(1)])
             .areas(canvas.area());
     canvas.render_widget(Paragraph::new(heading), head);
+    let body = params(canvas, app, body, palette);
     match &app.page {
         TopPage::Rings => rings(canvas, app, body, palette),
         TopPage::Lanes { ring } => lanes(canvas, app, ring, body, palette),
@@ -108,6 +110,21 @@ fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line
     let failure = failure.into_iter().flatten();
     let all = std::iter::once(first).chain(failure).chain(limits.into_iter().map(Line::from));
     all.take(MOST_HEADING).collect()
+}
+
+/// Draws a line for each set of parameters below the rings, at most a third of the page, and
+/// returns the area that is left. Other pages have none.
+fn params(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
+    let count = u16::try_from(app.frame.params.len()).unwrap_or(u16::MAX);
+    if app.page != TopPage::Rings || count == 0 {
+        return area;
+    }
+    let height = Constraint::Length(count.min(area.height / 3));
+    let [left, foot] = Layout::vertical([Constraint::Min(0), height]).areas(area);
+    let line = |params: &ParamsFrame| Line::styled(params.line(), palette.state(params.state));
+    let lines: Vec<Line<'_>> = app.frame.params.iter().map(line).collect();
+    canvas.render_widget(Paragraph::new(lines), foot);
+    left
 }
 
 fn rings(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) {
