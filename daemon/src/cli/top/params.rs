@@ -132,9 +132,13 @@ mod tests {
         let mut stats = params.stats();
         stats.created_unix_ns = 7;
         stats.published_unix_ns = Some(2_500_000_000);
-        let state = ObjectState::Held;
-        let name = "policy".to_owned();
-        ParamsReading { name, state, size_bytes: 1 << 20, stats: Some(stats), error: None }
+        ParamsReading {
+            name: "policy".to_owned(),
+            state: ObjectState::Held,
+            size_bytes: 1 << 20,
+            stats: Some(stats),
+            error: None,
+        }
     }
 
     fn at(second: u64, params: ParamsReading) -> Reading {
