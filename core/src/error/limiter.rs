@@ -82,6 +82,30 @@ pub enum LimiterError {
          create it with limiter=RateLimiter(...), which can be switched off and on"
     )]
     NoLimiter,
+    /// Other samples per insert than a process that attaches relies on.
+    #[error(
+        "samples_per_insert is {wanted}, and the ring's limiter has {found}; give that, leave \
+         samples_per_insert out to take what the ring has, or change it for all processes with \
+         buf.limiter.set(RateLimiter(...))"
+    )]
+    OtherRatio {
+        /// Samples per insert that were asked for.
+        wanted: f64,
+        /// Samples per insert of the ring.
+        found: f64,
+    },
+    /// A limiter of a minimum size alone, where a process that attaches relies on a ratio.
+    #[error(
+        "samples_per_insert is {wanted}, and the ring's limiter has no ratio ({found}); leave \
+         samples_per_insert out to take what the ring has, or set one for all processes with \
+         buf.limiter.set(RateLimiter(...))"
+    )]
+    NoRatio {
+        /// Samples per insert that were asked for.
+        wanted: f64,
+        /// The limits of the ring, in words.
+        found: String,
+    },
     /// Invalid stored limits.
     #[error(
         "the limits in `ring.lim` are damaged; set them again with \

@@ -120,6 +120,13 @@ impl RateLimiter {
         Self::band(samples_per_insert, min_size, middle - error_buffer, middle + error_buffer)
     }
 
+    /// Returns the error buffer for those who give none: room for 1,024 items or for 64 inserts,
+    /// whichever is more items, so that batches of 256 and inserts of some lanes rarely wait.
+    #[must_use]
+    pub fn default_error_buffer(samples_per_insert: f64) -> f64 {
+        (64.0 * samples_per_insert).max(1_024.0)
+    }
+
     /// Returns limits with an error band given by its two ends: `min_diff <= inserts *
     /// samples_per_insert - samples <= max_diff`.
     #[must_use]

@@ -54,6 +54,22 @@ impl Limiter {
         Ok(limits)
     }
 
+    /// Refuses limits with other samples per insert than `wanted`, for a process that relies on
+    /// them. Changes nothing.
+    pub fn require(&self, wanted: f64) -> Result<(), LimiterError> {
+        let found = self.limits()?;
+        let (least, most) = found.error_band();
+        if least.is_infinite() && most.is_infinite() {
+            return Err(LimiterError::NoRatio { wanted, found: found.to_string() });
+        }
+        // Two numbers that a caller wrote are compared, not results of a computation.
+        if found.samples_per_insert().to_bits() != wanted.to_bits() {
+            let found = found.samples_per_insert();
+            return Err(LimiterError::OtherRatio { wanted, found });
+        }
+        Ok(())
+    }
+
     /// Puts other limits into force, for every process. The counts are kept. Waiting processes
     /// check the new limits.
     pub fn set(&self, limits: RateLimiter) -> Result<(), LimiterError> {

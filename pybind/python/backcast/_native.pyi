@@ -202,6 +202,9 @@ class ReplayBuffer:
         reader_slots: int = 64,
         huge_pages: bool = True,
         limiter: RateLimiter | None = None,
+        samples_per_insert: float | None = None,
+        min_size: int | None = None,
+        error_buffer: float | tuple[float, float] | None = None,
         on_unlinked: _OnUnlinked = "warn",
         dir: _Path | None = None,
     ) -> ReplayBuffer: ...
@@ -210,6 +213,7 @@ class ReplayBuffer:
         name: str,
         *,
         on_unlinked: _OnUnlinked = "warn",
+        samples_per_insert: float | None = None,
         dir: _Path | None = None,
         store: _Path | None = None,
     ) -> ReplayBuffer: ...

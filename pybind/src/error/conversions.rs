@@ -105,6 +105,9 @@ impl From<LimiterError> for Failure {
         match error {
             LimiterError::Segment(error) => error.into(),
             error @ LimiterError::Damaged => Self::new(ErrorClass::Corrupt, error),
+            error @ (LimiterError::OtherRatio { .. } | LimiterError::NoRatio { .. }) => {
+                Self::new(ErrorClass::Exists, error)
+            }
             error => Self::new(ErrorClass::Argument, error),
         }
     }

@@ -74,10 +74,53 @@ impl RateLimiter {
         }
     }
 
+    /// Reads the arguments of a call that makes a ring: a whole limiter, or the ratio of one, by
+    /// `samples_per_insert`, `min_size` and `error_buffer`. `None` if all are left out.
+    pub(crate) fn of_ring(
+        limiter: Option<&Bound<'_, PyAny>>,
+        samples_per_insert: Option<Argument<f64>>,
+        min_size: Option<Argument<i128>>,
+        error_buffer: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Option<CoreRateLimiter>, Failure> {
+        let limiter = limiter.map(|given| Self::given(given, "limiter")).transpose()?;
+        let ratio = samples_per_insert.map(ratio_of).transpose()?;
+        let min_size = min_size.map(min_size_of).transpose()?;
+        let error = error_buffer.map(error_of).transpose()?;
+        let Some(ratio) = ratio else {
+            let which = if min_size.is_some() { "min_size" } else { "error_buffer" };
+            if min_size.is_some() || error.is_some() {
+                return Err(bad_argument(format!(
+                    "{which} is given, and samples_per_insert is not; give both, or \
+                     limiter=RateLimiter(...)"
+                )));
+            }
+            return Ok(limiter);
+        };
+        if limiter.is_some() {
+            return Err(bad_argument(format!(
+                "samples_per_insert is {ratio}, and limiter is given too; give one of them"
+            )));
+        }
+        let error = error
+            .unwrap_or_else(|| ErrorBuffer::Around(CoreRateLimiter::default_error_buffer(ratio)));
+        let limits = error.around(ratio, min_size.unwrap_or(1));
+        Ok(Some(Self::checked(limits)?.limits))
+    }
+
     fn checked(limits: CoreRateLimiter) -> Result<Self, Failure> {
         limits.check(MOST).map_err(bad_argument)?;
         Ok(Self { limits })
     }
+}
+
+/// Reads the `samples_per_insert` argument.
+pub(crate) fn ratio_of(given: Argument<f64>) -> Result<f64, Failure> {
+    given.get("samples_per_insert", "items per transition, a number above 0")
+}
+
+/// Reads the `min_size` argument.
+fn min_size_of(given: Argument<i128>) -> Result<u64, Failure> {
+    whole(given, "min_size", "transitions from 1 up", ErrorClass::Argument)
 }
 
 /// Reads the `no_learner` argument.
@@ -109,9 +152,8 @@ impl RateLimiter {
         enabled: Argument<bool>,
     ) -> Result<Self, Failure> {
         let wanted = "items per transition, a number above 0";
-        let ratio =
-            samples_per_insert.map(|given| given.get("samples_per_insert", wanted)).transpose()?;
-        let min_size = whole(min_size, "min_size", "transitions from 1 up", ErrorClass::Argument)?;
+        let ratio = samples_per_insert.map(ratio_of).transpose()?;
+        let min_size = min_size_of(min_size)?;
         let error = error_buffer.map(error_of).transpose()?;
         let limits = match (ratio, error) {
             (None, None) => CoreRateLimiter::min_size(min_size),
@@ -127,12 +169,7 @@ impl RateLimiter {
                      items samplers may be ahead or behind, at least the batch size"
                 )));
             }
-            (Some(ratio), Some(ErrorBuffer::Around(error))) => {
-                CoreRateLimiter::ratio(ratio, min_size, error)
-            }
-            (Some(ratio), Some(ErrorBuffer::Band(least, most))) => {
-                CoreRateLimiter::band(ratio, min_size, least, most)
-            }
+            (Some(ratio), Some(error)) => error.around(ratio, min_size),
         };
         let limits = limits.no_learner(no_learner_of(no_learner)?);
         Self::checked(limits.enabled(enabled.get("enabled", "True or False")?))
@@ -331,6 +368,15 @@ fn counts_of(inserts: Argument<i128>, samples: Argument<i128>) -> Result<Limiter
 enum ErrorBuffer {
     Around(f64),
     Band(f64, f64),
+}
+
+impl ErrorBuffer {
+    fn around(self, ratio: f64, min_size: u64) -> CoreRateLimiter {
+        match self {
+            ErrorBuffer::Around(error) => CoreRateLimiter::ratio(ratio, min_size, error),
+            ErrorBuffer::Band(least, most) => CoreRateLimiter::band(ratio, min_size, least, most),
+        }
+    }
 }
 
 /// Reads the `error_buffer` argument.
