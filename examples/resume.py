@@ -1,0 +1,110 @@
+"""A learner that is killed in the middle of its run goes on from its last snapshot.
+
+The program starts a learner in another process, kills it (SIGKILL) between two snapshots, removes
+what is left in shared memory, and starts it again. The learner loads ring, priorities, limiter,
+weights and the sampler's position, and draws the same batches as before: it stops with an error
+unless draws and weights after them are equal. Learned is a linear value of a random walk; the error
+falls from 1 below 0.1.
+
+    python examples/resume.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import backcast as bc
+import numpy as np
+
+ROUNDS, UPDATES, KILL_AT, BATCH = 20, 50, (12, 30), 64
+COLUMNS = {"obs": ("f4", (4,)), "reward": "f4", "policy_version": "i8"}
+TRUTH = np.array([0.5, -0.5, 1.0, 0.25])
+
+
+def collect(writer: bc.Writer, number: int, version: int) -> None:
+    """Append an episode of 100 steps, the same for the same number."""
+    draw = np.random.default_rng(number)
+    obs = draw.normal(size=4).astype("f4")
+    for t in range(100):
+        after = draw.normal(size=4).astype("f4")
+        step = {"obs": obs, "reward": obs @ TRUTH, "policy_version": version, "next_obs": after}
+        writer.append(**step, terminated=t == 99, truncated=False)
+        obs = after
+
+
+def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, np.ndarray, int]:
+    """Load the newest snapshot, or begin; return ring, sampler, weights and the next round."""
+    if bc.snapshots(store=store):
+        buf = bc.ReplayBuffer.load("resume", store=store)
+        state = buf.saved_state
+        sampler = buf.sampler(state=state["sampler"])
+        return buf, sampler, np.array(state["weights"]), state["round"]
+    how = {"samples_per_insert": 32, "min_size": 100, "error_buffer": 8_000}
+    buf = bc.ReplayBuffer.create("resume", COLUMNS, capacity=10_000, **how)
+    return buf, buf.sampler(seed=7, priority=0.6, beta=0.4), np.zeros(4), 0
+
+
+def learn(store: str, log: str) -> None:
+    """Learn: a round is an episode, a snapshot, and updates, each with a line in the log."""
+    buf, sampler, weights, first = opened(store)
+    with buf, bc.Params.create("resume", {"w": weights}) as params, open(log, "a") as lines:
+        for number in range(first, ROUNDS):
+            if number > first or not bc.snapshots(store=store):
+                with buf.writer() as writer:
+                    collect(writer, number, params.version)
+                state = {"sampler": sampler.state(), "weights": weights.tolist(), "round": number}
+                buf.snapshot(f"round-{number}", store=store, state=state)
+            for update in range(UPDATES):
+                batch = sampler.sample(BATCH)
+                error = batch["obs"] @ weights - batch["reward"]
+                weights -= 0.05 * (batch["weight"] * error) @ batch["obs"] / BATCH
+                sampler.update_priorities(batch.index, np.abs(error))
+                params.publish({"w": weights})
+                drawn = zlib.crc32(batch["obs"].tobytes() + weights.tobytes())
+                counts = buf.limiter.inserts, buf.limiter.samples
+                age = params.version - float(batch["policy_version"].mean())
+                fields = number, update, drawn, counts, float(np.abs(error).mean()), age
+                print(json.dumps(fields), file=lines, flush=True)
+
+
+def lines_of(log: Path) -> list[list]:
+    """Read the whole lines of the log."""
+    text = log.read_text() if log.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def main() -> int:
+    """Kill a learner, and compare what follows."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        command = [sys.executable, __file__, "learn", str(Path(folder, "store")), str(log)]
+        learner = subprocess.Popen(command)
+        while tuple(lines_of(log)[-1:] and lines_of(log)[-1][:2]) < KILL_AT:
+            assert learner.poll() is None, "the learner ended before it was killed"
+        os.kill(learner.pid, signal.SIGKILL)
+        learner.wait()
+        before = lines_of(log)
+        left = [one["name"] for one in bc.gc()]
+        subprocess.run(command, check=True)
+        after = lines_of(log)[len(before) :]
+        known = {(number, update): rest for number, update, *rest in before}
+        again = [(known[number, update], rest) for number, update, *rest in after if (number, update) in known]
+    assert len(again) >= KILL_AT[1]
+    for old, new in again:
+        assert old[:2] == new[:2], "draws, weights and counts of the limiter are equal"
+    error = np.mean([fields[4] for fields in after[-UPDATES:]])
+    print(f"killed after {len(before)} updates, removed {left}")
+    print(f"{len(again)} updates again with equal draws; then {len(after) - len(again)} more")
+    print(f"mean error {error:.3f}, rows {after[-1][5]:.0f} versions old at the end")
+    return 0 if error < 0.1 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(learn(*sys.argv[2:]) if sys.argv[1:2] == ["learn"] else main())
