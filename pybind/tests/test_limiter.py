@@ -275,3 +275,87 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
                 how(found)
     with pytest.raises(bc.ClosedError):
         buf.limiter  # noqa: B018 - what is tested
+
+
+def test_one_argument_makes_a_limiter_and_the_other_process_asks_for_the_same(
+    place: Path, start: Callable[..., Child]
+) -> None:
+    how: dict[str, Any] = {"samples_per_insert": 4, "min_size": 10, "error_buffer": 64}
+    with bc.ReplayBuffer.create("ratio", COLUMNS, capacity=5_000, dir=place, **how) as buf:
+        assert limiter(buf).limits == bc.RateLimiter(**how)
+        actor = start(RATIO_ACTOR, "1001")
+        sampler = buf.sampler(seed=1)
+        for _ in range(30):
+            sampler.sample(32, timeout=60)
+            counts = limiter(buf)
+            assert -24 <= counts.inserts * 4 - counts.samples <= 104, "the error band"
+        assert actor.poll() is None, "the actor is held back until there are more draws"
+        for _ in range(93):
+            sampler.sample(32, timeout=60)
+        out, error = actor.communicate(timeout=60)
+        assert (out, error, actor.returncode) == ("1000\n", "", 0)
+        assert limiter(buf).inserts == 1_000
+
+
+RATIO_ACTOR = """
+import sys
+import backcast as bc
+with bc.ReplayBuffer.attach("ratio", samples_per_insert=4) as buf, buf.writer() as writer:
+    for _ in range(int(sys.argv[1])):
+        writer.append(obs=1, terminated=False, truncated=False)
+    print(buf.limiter.inserts)
+"""
+
+
+def test_without_an_error_buffer_there_is_room_for_some_batches() -> None:
+    for ratio, error in ((1.0, 1024.0), (32.0, 2048.0)):
+        with bc.ReplayBuffer.create(None, COLUMNS, capacity=200, samples_per_insert=ratio) as buf:
+            assert limiter(buf).limits == bc.RateLimiter(ratio, 1, error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"samples_per_insert": 0}, ["samples_per_insert is 0", "above 0"]),
+        ({"samples_per_insert": 8, "error_buffer": 3}, ["6 wide", "at least 4"]),
+        ({"samples_per_insert": 8, "min_size": 0}, ["min_size is 0", "at least 1"]),
+        ({"samples_per_insert": 8, "min_size": 300}, ["min_size is 300", "at most 199"]),
+        ({"samples_per_insert": 4, "limiter": LIMITS}, ["limiter is given too", "one of them"]),
+        ({"min_size": 8}, ["min_size is given", "samples_per_insert is not"]),
+        ({"error_buffer": 8, "limiter": LIMITS}, ["error_buffer is given", "limiter=RateL"]),
+    ],
+)
+def test_a_ratio_that_cannot_be_kept_is_refused_before_there_is_a_ring(
+    place: Path, arguments: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(bc.ArgumentError) as raised:
+        bc.ReplayBuffer.create("ratio", COLUMNS, capacity=200, dir=place, **arguments)
+    for word in words:
+        assert word in str(raised.value)
+    assert bc.list(dir=place) == []
+
+
+def test_an_attach_that_relies_on_another_ratio_is_refused(place: Path) -> None:
+    attach = bc.ReplayBuffer.attach
+    with ring_at(place, "four", limiter=LIMITS) as buf:
+        with pytest.raises(bc.ExistsError, match=r"is 8, and the ring's limiter has 4"):
+            attach("four", samples_per_insert=8, dir=place)
+        limiter(buf).set(bc.RateLimiter(8, min_size=10, error_buffer=20))
+        attach("four", samples_per_insert=8, dir=place).close()
+    with (
+        ring_at(place, "first", limiter=bc.RateLimiter(min_size=5)),
+        pytest.raises(bc.ExistsError, match="has no ratio"),
+    ):
+        attach("first", samples_per_insert=1, dir=place)
+    with (
+        ring_at(place, "without"),
+        pytest.raises(bc.ArgumentError, match="created without a rate limiter"),
+    ):
+        attach("without", samples_per_insert=4, dir=place)
+    with pytest.raises(bc.ArgumentError, match="is a snapshot, which nobody appends to"):
+        attach("four@label", samples_per_insert=4, dir=place)
+
+
+def ring_at(place: Path, name: str, **more: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - of create
+    """Make a ring with a name."""
+    return bc.ReplayBuffer.create(name, COLUMNS, capacity=200, dir=place, **more)

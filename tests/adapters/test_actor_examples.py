@@ -1,0 +1,118 @@
+"""Examples with actors in other processes: they reach their scores, and leave nothing behind."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip(
+    "torch", reason="PyTorch is not installed: pip install -r requirements/adapters.txt"
+)
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if "import torch" in path.read_text())
+PLUMBING = 40
+
+
+def run(name: str, place: Path) -> subprocess.Popen[str]:
+    sources = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+    return subprocess.Popen(
+        [sys.executable, EXAMPLES / f"{name}.py"],
+        env={**os.environ, "PYTHONPATH": sources, "BACKCAST_DIR": str(place)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def code_lines(node: ast.AST, source: list[str]) -> set[int]:
+    """Return the numbers of the lines of code, without docstrings, comments and blank lines."""
+    lines = {
+        line
+        for part in ast.walk(node)
+        if isinstance(part, ast.stmt | ast.expr | ast.arg | ast.alias)
+        for line in range(part.lineno, part.lineno + 1)
+    }
+    texts = {
+        line
+        for part in ast.walk(node)
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+        for line in range(part.lineno, (part.end_lineno or part.lineno) + 1)
+    }
+    return {line for line in lines - texts if source[line - 1].strip()}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_has_at_most_120_lines(name: str) -> None:
+    lines = (EXAMPLES / f"{name}.py").read_text().splitlines()
+    assert sum(bool(line.strip()) for line in lines) <= 120, "blank lines are not counted"
+
+
+def test_dqn_has_at_most_40_lines_beside_network_loss_and_environment() -> None:
+    text = (EXAMPLES / "dqn_actors.py").read_text()
+    tree = ast.parse(text)
+    every = code_lines(tree, text.splitlines())
+    known = {"make_env", "network", "Learner", "greedy", "test"}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    learning = [node for node in functions if node.name in known]
+    assert {node.name for node in learning} == known
+    own = [code_lines(node, text.splitlines()) for node in learning]
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    own += [code_lines(node, text.splitlines()) for node in imports]
+    beside = every.difference(*own)
+    assert len(beside) <= PLUMBING, [text.splitlines()[line - 1] for line in sorted(beside)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path) -> None:
+    program = run(name, place)
+    out, error = program.communicate(timeout=900)
+    assert program.returncode == 0, out + error
+    assert "versions old" in out, "staleness is reported"
+
+
+def test_dqn_is_solved_while_actors_are_killed(place: Path) -> None:
+    program = run("dqn_actors", place)
+    ended, killed = threading.Event(), []
+
+    def kill() -> None:
+        while not ended.wait(5):
+            actors = sorted(children(program.pid))
+            if actors:
+                killed.append(actors[len(killed) % len(actors)])
+                os.kill(killed[-1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        out, error = program.communicate(timeout=900)
+    finally:
+        ended.set()
+        killer.join()
+    assert program.returncode == 0, out + error
+    restarts = int(out.splitlines()[-1].split(", ")[1].removesuffix(" restarts"))
+    # One that was killed at the end is not started again.
+    assert len(killed) - 2 <= restarts <= len(killed)
+    assert restarts > 0
+
+
+def children(parent: int) -> list[int]:
+    """Return the actors of a fleet: the processes that know their rank."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            is_child = f"\nPPid:\t{parent}\n" in (folder / "status").read_text()
+            if is_child and b"BACKCAST_FLEET_RANK=" in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
