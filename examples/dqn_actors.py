@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import backcast as bc
 import gymnasium as gym
@@ -97,7 +98,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
 def main(seed: int) -> int:
     """Learn until the policy is good."""
     learner, name, score, update = Learner(seed), f"dqn-{os.getpid()}", 0.0, 0
-    how = {"lanes": ACTORS, "samples_per_insert": 32, "min_size": 1_000}
+    how: dict[str, Any] = {"lanes": ACTORS, "samples_per_insert": 32, "min_size": 1_000}
     weights = learner.net.state_dict()  # shows each later update too
     buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, **how)
     with buf, bc.Params.create(name, weights) as params:

@@ -19,9 +19,11 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import backcast as bc
 import numpy as np
+from numpy.typing import NDArray
 
 ROUNDS, UPDATES, KILL_AT, BATCH = 20, 50, (12, 30), 64
 COLUMNS = {"obs": ("f4", (4,)), "reward": "f4", "policy_version": "i8"}
@@ -39,14 +41,14 @@ def collect(writer: bc.Writer, number: int, version: int) -> None:
         obs = after
 
 
-def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, np.ndarray, int]:
+def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, NDArray[np.float64], int]:
     """Load the newest snapshot, or begin; return ring, sampler, weights and the next round."""
     if bc.snapshots(store=store):
         buf = bc.ReplayBuffer.load("resume", store=store)
         state = buf.saved_state
         sampler = buf.sampler(state=state["sampler"])
         return buf, sampler, np.array(state["weights"]), state["round"]
-    how = {"samples_per_insert": 32, "min_size": 100, "error_buffer": 8_000}
+    how: dict[str, Any] = {"samples_per_insert": 32, "min_size": 100, "error_buffer": 8_000}
     buf = bc.ReplayBuffer.create("resume", COLUMNS, capacity=10_000, **how)
     return buf, buf.sampler(seed=7, priority=0.6, beta=0.4), np.zeros(4), 0
 
@@ -55,6 +57,7 @@ def learn(store: str, log: str) -> None:
     """Learn: a round is an episode, a snapshot, and updates, each with a line in the log."""
     buf, sampler, weights, first = opened(store)
     with buf, bc.Params.create("resume", {"w": weights}) as params, open(log, "a") as lines:
+        limiter = buf.limiter
         for number in range(first, ROUNDS):
             if number > first or not bc.snapshots(store=store):
                 with buf.writer() as writer:
@@ -68,13 +71,14 @@ def learn(store: str, log: str) -> None:
                 sampler.update_priorities(batch.index, np.abs(error))
                 params.publish({"w": weights})
                 drawn = zlib.crc32(batch["obs"].tobytes() + weights.tobytes())
-                counts = buf.limiter.inserts, buf.limiter.samples
+                assert limiter is not None
+                counts = limiter.inserts, limiter.samples
                 age = params.version - float(batch["policy_version"].mean())
                 fields = number, update, drawn, counts, float(np.abs(error).mean()), age
                 print(json.dumps(fields), file=lines, flush=True)
 
 
-def lines_of(log: Path) -> list[list]:
+def lines_of(log: Path) -> list[list[Any]]:
     """Read the whole lines of the log."""
     text = log.read_text() if log.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
@@ -111,4 +115,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(learn(*sys.argv[2:]) if sys.argv[1:2] == ["learn"] else main())
+    if sys.argv[1:2] == ["learn"]:
+        learn(*sys.argv[2:])
+    else:
+        sys.exit(main())

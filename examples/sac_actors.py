@@ -13,15 +13,17 @@ from __future__ import annotations
 import copy
 import os
 import sys
+from typing import Any
 
 import backcast as bc
 import gymnasium as gym
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import Module as Net
 
 ACTORS, BATCH, GAMMA, SOLVED, MOST_UPDATES, RATIO = 2, 128, 0.99, -200, 20_000, 64
 COLUMNS = {"obs": ("f4", (3,)), "action": ("f4", (1,)), "reward": "f4", "policy_version": "i8"}
-Tensor, Net = torch.Tensor, torch.nn.Module
 
 
 def network(inputs: int, outputs: int) -> torch.nn.Sequential:
@@ -106,7 +108,7 @@ def main(seed: int) -> int:
     """Learn until the policy is good."""
     torch.manual_seed(seed)
     learner, name, score, update = Learner(), f"sac-{os.getpid()}", -2_000.0, 0
-    how = {"lanes": ACTORS, "min_size": 1_000, "samples_per_insert": RATIO}
+    how: dict[str, Any] = {"lanes": ACTORS, "min_size": 1_000, "samples_per_insert": RATIO}
     buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, **how)
     weights = learner.policy.state_dict()  # shows each later update too
     with buf, bc.Params.create(name, weights) as params:
