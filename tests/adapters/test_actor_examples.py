@@ -73,21 +73,25 @@ def test_dqn_has_at_most_40_lines_beside_network_loss_and_environment() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path) -> None:
     program = run(name, place)
-    out, error = program.communicate(timeout=900)
+    try:
+        out, error = program.communicate(timeout=900)
+    finally:
+        program.kill()
     assert program.returncode == 0, out + error
     assert "versions old" in out, "staleness is reported"
 
 
 def test_dqn_is_solved_while_actors_are_killed(place: Path) -> None:
     program = run("dqn_actors", place)
-    ended, killed = threading.Event(), []
+    ended = threading.Event()
+    killed: list[int] = []
 
     def kill() -> None:
         while not ended.wait(5):
-            actors = sorted(children(program.pid))
-            if actors:
-                killed.append(actors[len(killed) % len(actors)])
-                os.kill(killed[-1], signal.SIGKILL)
+            # The oldest one: five deaths of one actor within a minute would end the fleet.
+            for actor in sorted(children(program.pid))[:1]:
+                killed.append(actor)
+                os.kill(actor, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -96,6 +100,7 @@ def test_dqn_is_solved_while_actors_are_killed(place: Path) -> None:
     finally:
         ended.set()
         killer.join()
+        program.kill()
     assert program.returncode == 0, out + error
     restarts = int(out.splitlines()[-1].split(", ")[1].removesuffix(" restarts"))
     # One that was killed at the end is not started again.

@@ -28,6 +28,8 @@ use crate::error::LimiterError;
 /// let limiter = RateLimiter::ratio(4.0, 50, 100.0);
 /// let ring = Ring::heap(&schema, RingOptions::with_capacity(1_000).limiter(limiter))?;
 /// let limiter = ring.limiter().expect("created with one");
+/// limiter.require(4.0)?; // what this process relies on
+/// assert!(limiter.require(8.0).is_err());
 /// limiter.set(RateLimiter::min_size(10))?; // in force immediately, for every process
 /// limiter.set_enabled(false)?;
 /// assert!(!limiter.limits()?.is_enabled());

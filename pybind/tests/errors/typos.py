@@ -210,6 +210,9 @@ TYPED: dict[str, list[str]] = {
         'bc.RateLimiter(min_size=5, no_learner="go")',
         'bc.ReplayBuffer.create("a", columns, capacity=80, limiter=8)',
         'bc.ReplayBuffer.create("a", columns, capacity=80, limiter=bc.RateLimiter(min_size=80))',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, samples_per_insert=0)',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, min_size=8)',
+        'bc.ReplayBuffer.attach("pong", samples_per_insert=8)',
     ],
     "Panels": [
         'bc.Panel("prices.csv")',
