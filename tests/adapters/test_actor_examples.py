@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -79,45 +77,3 @@ def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path)
         program.kill()
     assert program.returncode == 0, out + error
     assert "versions old" in out, "staleness is reported"
-
-
-def test_dqn_is_solved_while_actors_are_killed(place: Path) -> None:
-    program = run("dqn_actors", place)
-    ended = threading.Event()
-    killed: list[int] = []
-
-    def kill() -> None:
-        while not ended.wait(5):
-            # The oldest one: five deaths of one actor within a minute would end the fleet.
-            for actor in sorted(children(program.pid))[:1]:
-                killed.append(actor)
-                os.kill(actor, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        out, error = program.communicate(timeout=900)
-    finally:
-        ended.set()
-        killer.join()
-        program.kill()
-    assert program.returncode == 0, out + error
-    restarts = int(out.splitlines()[-1].split(", ")[1].removesuffix(" restarts"))
-    # One that was killed at the end is not started again.
-    assert len(killed) - 2 <= restarts <= len(killed)
-    assert restarts > 0
-
-
-def children(parent: int) -> list[int]:
-    """Return the actors of a fleet: the processes that know their rank."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            is_child = f"\nPPid:\t{parent}\n" in (folder / "status").read_text()
-            if is_child and b"BACKCAST_FLEET_RANK=" in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found

@@ -211,6 +211,7 @@ impl ReplayBuffer {
     ))]
     #[pyo3(text_signature = "(name, *, on_unlinked='warn', samples_per_insert=None, dir=None, \
                              store=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn attach(
         py: Python<'_>,
         name: Argument<String>,

@@ -151,7 +151,6 @@ impl RateLimiter {
         no_learner: Argument<String>,
         enabled: Argument<bool>,
     ) -> Result<Self, Failure> {
-        let wanted = "items per transition, a number above 0";
         let ratio = samples_per_insert.map(ratio_of).transpose()?;
         let min_size = min_size_of(min_size)?;
         let error = error_buffer.map(error_of).transpose()?;
