@@ -76,6 +76,8 @@ pub struct Tape {
     pub(crate) low: i32,
     /// Decaying sum of shares bought minus sold by incoming orders.
     pub(crate) flow: f64,
+    /// Decaying sum of the square roots of the sizes of incoming orders, with their signs.
+    pub(crate) pressure: f64,
     /// Decaying mean of volume per tick.
     pub(crate) pace: f64,
     /// Decaying sum of volume, with the time constant of `flow`.
@@ -109,6 +111,7 @@ impl Tape {
             high: 0,
             low: 0,
             flow: 0.0,
+            pressure: 0.0,
             pace: 0.0,
             activity: 0.0,
             rate: 0.0,
@@ -178,6 +181,7 @@ impl Tape {
 
     #[inline]
     pub(crate) fn market_order(&mut self, order: MarketOrder) {
+        self.pressure += f64::from(order.side.sign()) * f64::from(order.quantity).sqrt();
         if self.orders.len() < self.orders.capacity() {
             self.orders.push(order);
         } else {
@@ -207,6 +211,7 @@ impl Tape {
         }
         let change = f64::from(self.mid2 - self.previous_mid2) * 0.5;
         self.flow += self.signed_volume as f64 - self.flow / FLOW_TICKS;
+        self.pressure -= self.pressure / FLOW_TICKS;
         self.activity += self.volume as f64 - self.activity / FLOW_TICKS;
         self.rate += (f64::from(self.trades) - self.rate) / FLOW_TICKS;
         self.pace += (self.volume as f64 - self.pace) / (5.0 * FLOW_TICKS);
@@ -307,6 +312,7 @@ impl Tape {
         word(self.total_trades);
         for real in [
             self.flow,
+            self.pressure,
             self.pace,
             self.activity,
             self.rate,

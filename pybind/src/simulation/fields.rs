@@ -156,7 +156,7 @@ fields! {
     ArousalConfig { floor, fast, slow, fast_ticks, slow_ticks, typical, ceiling }
     Population { maker, noise, value, signal, executor, cash, shares, limits }
     MakerConfig {
-        count, wait, half_spread, spread_per_vol, skew, flow_shift, level_step, size,
+        count, wait, half_spread, spread_per_vol, skew, flow_shift, root_shift, level_step, size,
     }
     NoiseConfig { count, wait, market, cancel, size, size_sigma, depth_exponent, life }
     ValueConfig { count, wait, strength, error_sd, error_ticks, learning, slice, aggressive }

@@ -21,7 +21,8 @@ pub(super) fn act(
     let volatility = tape.variance.sqrt();
     let half = config.half_spread + config.spread_per_vol * volatility;
     let inventory = f64::from(desk.position() - start);
-    let centre = tape.mid() - config.skew * inventory + config.flow_shift * tape.flow;
+    let pushed = config.flow_shift * tape.flow + config.root_shift * tape.pressure;
+    let centre = tape.mid() - config.skew * inventory + pushed;
     // Shifts the centre by up to half a tick, so that quotes do not all round to the same side.
     let centre = centre + stream.range(-0.5, 0.5);
     let limit = desk.limits().order;

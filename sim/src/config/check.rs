@@ -111,6 +111,7 @@ impl MarketConfig {
         within("maker.spread_per_vol", maker.spread_per_vol, 0.0, 1e4)?;
         within("maker.skew", maker.skew, 0.0, 1e3)?;
         within("maker.flow_shift", maker.flow_shift, 0.0, 1e3)?;
+        within("maker.root_shift", maker.root_shift, 0.0, 1e3)?;
         within("maker.level_step", maker.level_step, 0.0, 1e4)?;
         // The third level has twice as many shares as the first.
         self.sized("maker.size", maker.size, maker.size * 2.0)

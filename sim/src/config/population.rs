@@ -60,7 +60,9 @@ pub struct Population {
 /// Makers cancel and requote both sides around a shifted mid-price.
 ///
 /// Half-spread: `half_spread + spread_per_vol * v`, `v` the short-term volatility in ticks. Centre:
-/// `mid - skew * inventory + flow_shift * flow`, `flow` the recent signed volume.
+/// `mid - skew * inventory + flow_shift * flow + root_shift * pressure`. `flow` is the recent signed
+/// volume, `pressure` the recent sum of the signed square roots of the sizes of orders that traded on
+/// arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MakerConfig {
     /// Number of makers.
@@ -75,6 +77,8 @@ pub struct MakerConfig {
     pub skew: f64,
     /// Shift with recent signed flow, in price ticks per share.
     pub flow_shift: f64,
+    /// Shift with recent signed orders, in price ticks per square root of an order's shares.
+    pub root_shift: f64,
     /// Distance between the levels of a quote.
     pub level_step: f64,
     /// Shares at the first level. Each further level adds half of `size`.

@@ -65,13 +65,12 @@ impl Preset {
                 config.population.maker.count = 2;
                 config.population.maker.spread_per_vol *= 2.0;
                 config.population.executor.parent_exponent = 1.15;
-                config.population.executor.parent_maximum *= 5.0;
+                config.population.executor.parent_maximum = 125_000.0;
                 config.fundamental.jumps_per_day *= 2.0;
             }
             Self::Teaching => {
-                config.fundamental.drift_per_day = 0.0;
+                teachable(&mut config);
                 config.fundamental.reversion_per_day = 30.0;
-                config.fundamental.volatility *= 2.0;
                 config.features.reveal_fundamental = Some(0.001);
                 config.fees.taker_ppm = 10;
                 config.fees.maker_ppm = 0;
@@ -91,13 +90,13 @@ fn normal() -> MarketConfig {
         book_orders: 1_024,
         matching: Matching::Continuous,
         fundamental: FundamentalConfig {
-            volatility: 0.000_11,
+            volatility: 0.000_125,
             fast_ticks: 900.0,
-            fast_sd: 0.58,
+            fast_sd: 0.52,
             slow_ticks: 12_000.0,
-            slow_sd: 0.31,
+            slow_sd: 0.22,
             jumps_per_day: 2.0,
-            jump_sd: 0.002_5,
+            jump_sd: 0.003_3,
             drift_per_day: 0.0,
             reversion_per_day: 0.0,
         },
@@ -111,8 +110,8 @@ fn normal() -> MarketConfig {
         },
         arousal: ArousalConfig {
             floor: 0.4,
-            fast: 0.475,
-            slow: 0.495,
+            fast: 0.42,
+            slow: 0.44,
             fast_ticks: 30.0,
             slow_ticks: 1_200.0,
             typical: 1.0,
@@ -124,15 +123,16 @@ fn normal() -> MarketConfig {
                 wait: 3.0,
                 half_spread: 0.65,
                 spread_per_vol: 0.24,
-                skew: 0.002,
-                flow_shift: 0.017,
+                skew: 0.000_9,
+                flow_shift: 0.0,
+                root_shift: 0.27,
                 level_step: 1.1,
-                size: 45.0,
+                size: 80.0,
             },
             noise: NoiseConfig {
                 count: 32,
                 wait: 9.4,
-                market: 0.23,
+                market: 0.13,
                 cancel: 0.25,
                 size: 6.6,
                 size_sigma: 0.83,
@@ -142,7 +142,7 @@ fn normal() -> MarketConfig {
             value: ValueConfig {
                 count: 36,
                 wait: 3.0,
-                strength: 4_000.0,
+                strength: 2_400.0,
                 error_sd: 0.009_6,
                 error_ticks: 2_550.0,
                 learning: 0.088,
@@ -161,11 +161,11 @@ fn normal() -> MarketConfig {
             },
             executor: ExecutorConfig {
                 count: 10,
-                wait: 6.0,
+                wait: 9.0,
                 idle: 400.0,
-                parent_minimum: 200.0,
+                parent_minimum: 400.0,
                 parent_exponent: 1.1,
-                parent_maximum: 25_000.0,
+                parent_maximum: 100_000.0,
                 slice: 21.0,
                 aggressive: 1.0,
             },
@@ -178,6 +178,27 @@ fn normal() -> MarketConfig {
         slots: vec![SlotConfig::default()],
         features: FeatureConfig { candle_ticks: 4, reveal_fundamental: None },
     }
+}
+
+/// Sets what the learnable market has of its own, so that tuning the others changes no lesson.
+const fn teachable(config: &mut MarketConfig) {
+    let MarketConfig { fundamental, arousal, population, .. } = config;
+    fundamental.drift_per_day = 0.0;
+    fundamental.volatility = 0.000_22;
+    fundamental.fast_sd = 0.58;
+    fundamental.slow_sd = 0.31;
+    fundamental.jump_sd = 0.002_5;
+    arousal.fast = 0.475;
+    arousal.slow = 0.495;
+    population.maker.skew = 0.002;
+    population.maker.flow_shift = 0.017;
+    population.maker.root_shift = 0.0;
+    population.maker.size = 45.0;
+    population.noise.market = 0.23;
+    population.value.strength = 4_000.0;
+    population.executor.wait = 6.0;
+    population.executor.parent_minimum = 200.0;
+    population.executor.parent_maximum = 25_000.0;
 }
 
 impl Default for MarketConfig {

@@ -46,6 +46,8 @@ class Makers(Settings):
         Shift against inventory, in price ticks per share.
     flow_shift : float
         Shift with recent signed flow, in price ticks per share.
+    root_shift : float
+        Shift with recent signed orders, in price ticks per square root of an order's shares.
     level_step : float
         Distance between the levels of a quote, in price ticks.
     size : float
@@ -58,6 +60,7 @@ class Makers(Settings):
     spread_per_vol: float = default("population.maker.spread_per_vol")
     skew: float = default("population.maker.skew")
     flow_shift: float = default("population.maker.flow_shift")
+    root_shift: float = default("population.maker.root_shift")
     level_step: float = default("population.maker.level_step")
     size: float = default("population.maker.size")
 
