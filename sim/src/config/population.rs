@@ -60,9 +60,8 @@ pub struct Population {
 /// Makers cancel and requote both sides around a shifted mid-price.
 ///
 /// Half-spread: `half_spread + spread_per_vol * v`, `v` the short-term volatility in ticks. Centre:
-/// `mid - skew * inventory + flow_shift * flow + root_shift * pressure`. `flow` is the recent signed
-/// volume, `pressure` the recent sum of the signed square roots of the sizes of orders that traded on
-/// arrival.
+/// `mid - skew * inventory + flow_shift * flow + root_shift * pressure`. `flow` is the recent
+/// signed volume; `pressure` is the same sum, of the square roots of the sizes of orders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MakerConfig {
     /// Number of makers.
