@@ -50,6 +50,17 @@ class Kind:
     """Whether a forked child has a copy of its own, which it may use."""
 
 
+def params_of(buf: bc.ReplayBuffer) -> bc.Params:
+    """Open parameters beside a ring, with a version."""
+    like = {"w": np.zeros(3, "f4")}
+    assert buf.path is not None
+    base = Path(buf.path).parents[1]
+    params = bc.Params.create("policy", like, exist="attach", dir=base)
+    if params.version == 0:
+        params.publish(like)
+    return params
+
+
 KINDS: dict[str, Kind] = {
     "ReplayBuffer": Kind(
         lambda buf, panel: copy.copy(buf),
@@ -133,6 +144,27 @@ KINDS: dict[str, Kind] = {
             "copy": copy.copy,
         },
         "attach or load it again",
+    ),
+    "Params": Kind(
+        lambda buf, panel: params_of(buf),
+        r"parameters 'policy', version 1",
+        {
+            "pull": lambda p: p.pull(),
+            "latest": lambda p: p.latest(),
+            "view": lambda p: p.view().close(),
+            "wait": lambda p: p.wait(1),
+            "version": lambda p: p.version,
+            "versions": lambda p: p.versions,
+            "stats": lambda p: p.stats(),
+        },
+        "attach or create them again",
+    ),
+    "ParamsView": Kind(
+        lambda buf, panel: params_of(buf).view(),
+        r"the view of version 1 of parameters 'policy', 1 arrays",
+        {"arrays": lambda v: v.arrays, "an array": lambda v: v["w"]},
+        "call `view` again for another",
+        "copy the arrays, or pickle the Params and call `view` in the other process",
     ),
 }
 

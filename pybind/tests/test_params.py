@@ -109,7 +109,7 @@ def test_one_handle_publishes_and_the_right_passes_on(place: Path) -> None:
         ({"w": np.zeros(3), "b": np.zeros(1)}, r"`w` has shape \[3\], not \[2\]"),
         ({"w": np.zeros(2)}, "lacks `b`"),
         ({"w": np.zeros(2), "b": np.zeros(1), "c": np.zeros(1)}, "has `c` more"),
-        ({"w": np.zeros(2), "b": object()}, "`b` is a object, which is no array"),
+        ({"w": np.zeros(2), "b": object()}, "`b` of .* is of type object, which is no array"),
     ],
 )
 def test_arrays_that_differ_are_refused_and_change_nothing(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from backcast import _trees
+from backcast._calls import explained
 from backcast._errors import ArgumentTypeError, SchemaError
 from backcast._native import FlatParams, FlatParamsView
 
@@ -54,11 +55,12 @@ class Params:
         self._arrays = None
         self._template = None
         if like is not None:
-            _ordered(self, _trees.leaves(like), "like")
+            _ordered(self, _trees.leaves(like, "like"), "like")
             self._template = _trees.mapped(like, lambda _, leaf: _trees.kind_of(leaf))
         return self
 
     @classmethod
+    @explained
     def create(
         cls,
         name: str | None,
@@ -108,7 +110,7 @@ class Params:
             If there is not enough memory.
         """
         described = []
-        for path, leaf in _trees.leaves(like):
+        for path, leaf in _trees.leaves(like, "like"):
             array, dtype = _trees.as_array(leaf)
             described.append((path, dtype, list(array.shape)))
         native = FlatParams.create(
@@ -124,6 +126,7 @@ class Params:
         return cls._of(native, like)
 
     @classmethod
+    @explained
     def attach(
         cls, name: str, like: Any = None, *, dir: str | os.PathLike[str] | None = None
     ) -> Params:
@@ -154,6 +157,7 @@ class Params:
         """
         return cls._of(FlatParams.attach(name, dir=dir), like)
 
+    @explained
     def publish(self, arrays: Any, version: int | None = None) -> int:
         """Publish arrays. The first call makes this handle the publisher until it is closed.
 
@@ -180,9 +184,10 @@ class Params:
         SchemaError
             If a name, dtype or shape differs.
         """
-        leaves = _ordered(self, _trees.leaves(arrays), "arrays")
+        leaves = _ordered(self, _trees.leaves(arrays, "arrays"), "arrays")
         return self._native.publish([_trees.as_array(leaf)[0] for leaf in leaves], version)
 
+    @explained
     def claim(self) -> int:
         """Become the publisher without publishing.
 
@@ -198,6 +203,7 @@ class Params:
         """
         return self._native.claim()
 
+    @explained
     def pull(self, out: Any = None) -> int | None:
         """Copy the newest version if it is above that of this handle's last pull.
 
@@ -223,7 +229,7 @@ class Params:
             return None
         if out is None:
             return self._native.pull(self._flat())
-        leaves = _ordered(self, _trees.leaves(out), "out")
+        leaves = _ordered(self, _trees.leaves(out, "out"), "out")
         direct = [_trees.writable(leaf) for leaf in leaves]
         if all(array is not None for array in direct):
             return self._native.pull(direct)  # type: ignore[arg-type]
@@ -245,6 +251,7 @@ class Params:
         """
         return self._shaped(self._flat())
 
+    @explained
     def latest(self, version: int | None = None) -> Any:
         """Return the newest version, or one that is kept, in new arrays.
 
@@ -267,6 +274,7 @@ class Params:
         """
         return self._shaped(self._native.read(version)[1])
 
+    @explained
     def view(self, version: int | None = None) -> ParamsView:
         """Pin the newest version, or one that is kept, and return it in place.
 
@@ -289,6 +297,7 @@ class Params:
         """
         return ParamsView._of(self._native.view(version), self._names)
 
+    @explained
     def wait(self, version: int = 1, timeout: float | None = None) -> int:
         """Wait until a version is published. Copies nothing.
 
@@ -338,6 +347,7 @@ class Params:
         """Whether the handle is closed."""
         return self._native.closed
 
+    @explained
     def stats(self) -> dict[str, Any]:
         """Return properties and counters.
 
@@ -355,10 +365,12 @@ class Params:
         """
         return self._native.stats()
 
+    @explained
     def close(self) -> None:
         """Close the handle. The last one removes parameters that are not persistent."""
         self._native.close()
 
+    @explained
     def unlink(self) -> None:
         """Remove the name. Processes that have the parameters open keep them.
 
@@ -438,6 +450,7 @@ class ParamsView:
         """Whether the view was closed."""
         return self._native.closed
 
+    @explained
     def close(self) -> None:
         """Release the version as soon as the last of its arrays is gone."""
         self._native.close()
@@ -452,7 +465,10 @@ class ParamsView:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<backcast.ParamsView: version {self.version}>"
+        return repr(self._native).replace("FlatParamsView", "ParamsView", 1)
+
+    def __reduce__(self) -> NoReturn:
+        self._native.__reduce__()
 
 
 def _ordered(params: Params, leaves: list[tuple[str, Any]], what: str) -> list[Any]:

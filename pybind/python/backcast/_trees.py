@@ -13,17 +13,19 @@ from backcast._errors import SchemaError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Array: TypeAlias = NDArray[Any]
+    _Array: TypeAlias = NDArray[Any]
 
 
-def mapped(tree: Any, convert: Callable[[str, Any], Any], path: str = "") -> Any:
-    """Rebuild a tree with ``convert(name, leaf)`` in the place of each leaf."""
+def mapped(
+    tree: Any, convert: Callable[[str, Any], Any], path: str = "", what: str = "like"
+) -> Any:
+    """Rebuild a tree with ``convert(name, leaf)`` for each leaf. Errors call the tree ``what``."""
     below = f"{path}/" if path else ""
     if isinstance(tree, Mapping):
-        items = {key: mapped(value, convert, f"{below}{key}") for key, value in tree.items()}
+        items = {key: mapped(value, convert, f"{below}{key}", what) for key, value in tree.items()}
         return items if type(tree) is dict else _like_mapping(tree, items)
     if isinstance(tree, list | tuple):
-        values = [mapped(value, convert, f"{below}{at}") for at, value in enumerate(tree)]
+        values = [mapped(value, convert, f"{below}{at}", what) for at, value in enumerate(tree)]
         if isinstance(tree, tuple) and hasattr(tree, "_fields"):
             return type(tree)(*values)
         return tuple(values) if isinstance(tree, tuple) else values
@@ -37,21 +39,22 @@ def mapped(tree: Any, convert: Callable[[str, Any], Any], path: str = "") -> Any
         if not (len(leaves) == 1 and leaves[0][1] is tree):
             values = [convert(below + _jax_name(keys), leaf) for keys, leaf in leaves]
             return jax.tree_util.tree_unflatten(structure, values)
+    place = f"`{path}` of {what}" if path else what
     raise SchemaError(
-        f"`{path}` is a {type(tree).__name__}, which is no array; give arrays and tensors in "
+        f"{place} is of type {type(tree).__name__}, which is no array; give arrays and tensors in "
         "dicts, lists and tuples, such as module.state_dict()"
     )
 
 
-def leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Return every leaf of a tree with its name, in order."""
+def leaves(tree: Any, what: str) -> list[tuple[str, Any]]:
+    """Return every leaf of a tree with its name, in order. Errors call the tree ``what``."""
     found: list[tuple[str, Any]] = []
 
     def note(name: str, leaf: Any) -> Any:
         found.append((name, leaf))
         return leaf
 
-    mapped(tree, note)
+    mapped(tree, note, what=what)
     return found
 
 
@@ -77,7 +80,7 @@ def kind_of(leaf: Any) -> str:
     return "numpy"
 
 
-def as_array(leaf: Any) -> tuple[Array, str]:
+def as_array(leaf: Any) -> tuple[_Array, str]:
     """Return a leaf as a C-contiguous NumPy array, without a copy if possible, and its dtype."""
     if kind_of(leaf) != "torch":
         array = np.asarray(leaf, order="C")
@@ -90,7 +93,7 @@ def as_array(leaf: Any) -> tuple[Array, str]:
     return array, array.dtype.name
 
 
-def writable(leaf: Any) -> Array | None:
+def writable(leaf: Any) -> _Array | None:
     """Return a leaf as an array that shares its memory, or None if a copy is needed."""
     kind = kind_of(leaf)
     if kind == "jax":
@@ -109,7 +112,7 @@ def writable(leaf: Any) -> Array | None:
     )
 
 
-def write(leaf: Any, array: Array) -> None:
+def write(leaf: Any, array: _Array) -> None:
     """Copy an array into a leaf of any device and layout."""
     if kind_of(leaf) == "torch":
         torch = sys.modules["torch"]
@@ -119,7 +122,7 @@ def write(leaf: Any, array: Array) -> None:
         leaf[...] = array
 
 
-def from_array(array: Array, kind: str, bfloat16: bool = False) -> Any:
+def from_array(array: _Array, kind: str, bfloat16: bool = False) -> Any:
     """Return an array as one of the library: a tensor shares its memory, an array of JAX copies."""
     if kind == "torch":
         torch = sys.modules["torch"]

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::argument::no_constructor;
 use crate::array::convert::descr;
 use crate::array::view::read_only_view;
-use crate::error::Failure;
+use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 
 /// Base object of the arrays of a view. A slice of a slice keeps it, and with it the version.
@@ -35,7 +35,7 @@ impl FlatParamsView {
     pub(crate) fn new(params: &str, view: ParamsView) -> Self {
         let version = view.version();
         let label = format!("the view of version {version} of {params}");
-        Self { view: Handle::new(label, "call `view` again", Arc::new(view)), version }
+        Self { view: Handle::new(label, "call `view` again for another", Arc::new(view)), version }
     }
 }
 
@@ -91,5 +91,21 @@ impl FlatParamsView {
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         py.detach(|| self.view.close())
+    }
+
+    fn __repr__(&self) -> String {
+        let state = self.view.describe(|view| format!("{} arrays", view.arrays().len()));
+        format!("<backcast.FlatParamsView: {}, {state}>", self.view.label())
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            ErrorClass::ArgumentType,
+            format!(
+                "{} belongs to its process and cannot be pickled or copied; copy the arrays, or \
+                 pickle the Params and call `view` in the other process",
+                self.view.label()
+            ),
+        ))
     }
 }

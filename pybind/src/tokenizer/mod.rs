@@ -105,8 +105,9 @@ impl TickerTokenizer {
         Ok(self.0.encode(&[name])?.first().copied().unwrap_or_default())
     }
 
-    /// The tokens of many tickers, as :meth:`encode`; an error adds none, unless there are too
-    /// many.
+    /// The tokens of many tickers, as :meth:`encode`.
+    ///
+    /// An error adds no ticker, unless there are too many.
     ///
     /// Parameters
     /// ----------

@@ -19,6 +19,7 @@ from refusal import prices
 
 FLAGS = {"terminated": False, "truncated": False}
 COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
+WEIGHTS = {"w": np.zeros(3, "f4")}
 
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
@@ -147,6 +148,9 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Panel.attach": {"name": "prices"},
         "Panel.tokens": {"tickers": ["AAA"]},
         "Panel.windows": {"days": [1], "tokens": [[1]], "history": 1, "future": 1},
+        "Params.create": {"name": None, "like": WEIGHTS},
+        "Params.attach": {"name": "policy"},
+        "Params.publish": {"arrays": WEIGHTS},
         "remove": {"name": "nobody"},
         "remove_snapshot": {"snapshot": "nobody"},
         "verify_snapshot": {"snapshot": "nobody"},
@@ -275,6 +279,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         alone_in_market, in_markets = envs.TradingEnv(), envs.TradingVectorEnv(2)
         alone_in_market.reset(seed=1)
         in_markets.reset(seed=1)
+        policy = hold(bc.Params.create("policy", WEIGHTS))
+        policy.publish(WEIGHTS)
         visitor = Visitor()
         market = sim.Market(agents=[visitor])
         market.step()
@@ -286,6 +292,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "Lease": hold(buf.lease(0, 10, 10)),
             "RateLimiter": bc.RateLimiter(min_size=2),
             "Limiter": limited.limiter,
+            "Params": policy,
             "Client": hold(bc.connect()),
             "Schema": buf.schema,
             "Panel": panel,
