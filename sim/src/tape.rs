@@ -76,7 +76,7 @@ pub struct Tape {
     pub(crate) low: i32,
     /// Decaying sum of shares bought minus sold by incoming orders.
     pub(crate) flow: f64,
-    /// Decaying sum of the square roots of the sizes of incoming orders, with their signs.
+    /// Decaying sum of the square roots of the sizes of orders that traded on arrival, with signs.
     pub(crate) pressure: f64,
     /// Decaying mean of volume per tick.
     pub(crate) pace: f64,
@@ -179,9 +179,16 @@ impl Tape {
         self.low = self.low.min(price);
     }
 
+    /// Records an order that traded on arrival. Its side counts as pressure on the price.
+    #[inline]
+    pub(crate) fn arrival(&mut self, order: MarketOrder) {
+        self.pressure += f64::from(order.side.sign()) * f64::from(order.quantity).sqrt();
+        self.market_order(order);
+    }
+
+    /// Records a market order, without pressure: at the one price of an auction no side presses.
     #[inline]
     pub(crate) fn market_order(&mut self, order: MarketOrder) {
-        self.pressure += f64::from(order.side.sign()) * f64::from(order.quantity).sqrt();
         if self.orders.len() < self.orders.capacity() {
             self.orders.push(order);
         } else {

@@ -33,7 +33,7 @@ fn bash_completes_commands_options_and_values() {
         ("backcast st", "stat"),
         ("backcast doc", "doctor"),
         ("backcast ls --j", "--json"),
-        ("backcast stat --kind p", "panel"),
+        ("backcast stat --kind pan", "panel"),
         ("backcast create --lane-p", "--lane-policy"),
         ("backcast completions z", "zsh"),
         ("backcast panel s", "stat"),

@@ -160,7 +160,7 @@ impl Pit<'_> {
         let BookOutcome { filled, resting, slot, id } = outcome;
         if filled > 0 {
             let order = MarketOrder { side, quantity: filled, notional, account };
-            self.tape.market_order(order);
+            self.tape.arrival(order);
         }
         if resting == 0 {
             return Ok(Placed { filled, resting: None });

@@ -22,8 +22,10 @@ fn item_1_the_time_limit_truncates_and_bankruptcy_terminates_and_both_can_be() {
         let result = limited.step(DiscreteAction::Hold).unwrap();
         assert_eq!((result.terminated, result.truncated), (false, step == 60));
     }
-    // Any loss below the initial 100,000 is a bankruptcy here.
-    let broke = TradingEnvConfig { bankruptcy_equity: 99_999.999, ..short() };
+    // Any loss below the initial 100,000 is a bankruptcy here, and a fee of 1 % is a loss.
+    let mut simulation = short().simulation;
+    simulation.market.fees.taker_ppm = 10_000;
+    let broke = TradingEnvConfig { bankruptcy_equity: 99_999.999, simulation, ..short() };
     let mut env_ = env(broke.clone());
     env_.reset(Some(1)).unwrap();
     let result = env_.step(DiscreteAction::Buy).unwrap();
