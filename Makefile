@@ -57,7 +57,7 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 help: ## List the targets (the default)
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: native ## Run the demo: actors fill a ring, a learner trains from it, 30 s: options in ARGS
+demo: native ## Run the demo: actors fill a ring, a learner trains from it, 30 s after the first build: options in ARGS
 	$(PY) -m backcast.demo $(ARGS)
 
 test: lint test-rust test-python ## Run formatting, lints, types, and every test in Rust and Python
@@ -237,10 +237,15 @@ lint-python: $(STAMP)/dev
 	$(VENV)/bin/mypy
 
 # BACKCAST_PYTHON: Rust tests exchange rows with this Python.
+# Tests that cannot run here are counted at the end.
 test-rust: export BACKCAST_PYTHON := $(CURDIR)/$(PY)
+test-rust: export BACKCAST_SKIPS := $(CURDIR)/out/skipped.txt
 test-rust: tools native
+	@mkdir -p out && rm -f out/skipped.txt
 	cargo test -p backcast-layout --locked --no-fail-fast
 	cargo test $(REST) --locked --no-fail-fast
+	@touch out/skipped.txt; echo "Rust tests that cannot run here: $$(sort -u out/skipped.txt | wc -l)"; \
+	  sort -u out/skipped.txt
 
 # Two at a time: the longest tests wait for processes, and each has a directory of its own.
 test-python: $(STAMP)/dev native

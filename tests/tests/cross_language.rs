@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use backcast_budget::skipped;
 use backcast_core::{
     AutoresetMode, Base, Batch, Boundary, Element, Ring, RingOptions, Role, SamplerOptions, Step,
     WriterOptions,
@@ -32,7 +33,7 @@ impl Drop for Peer {
 /// Returns the peer's command, or prints why there is none.
 fn python(role: &str, dir: &Path, mode: AutoresetMode, lanes: usize) -> Option<Command> {
     let Some(python) = env::var_os("BACKCAST_PYTHON") else {
-        println!("skipped: BACKCAST_PYTHON names no interpreter that has the backcast package");
+        skipped(role, "BACKCAST_PYTHON names no interpreter that has the backcast package");
         return None;
     };
     let mut command = Command::new(python);

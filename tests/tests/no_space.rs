@@ -2,7 +2,8 @@
 //! nothing behind.
 //!
 //! The small tmpfs is mounted in a private mount namespace, which ends with its process. The tests
-//! start this binary again inside it. If namespaces are not permitted, they print that and pass.
+//! start this binary again inside it. If namespaces are not permitted, they
+//! report that they were skipped.
 
 use std::env;
 use std::error::Error;
@@ -12,6 +13,7 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
+use backcast_budget::skipped;
 use backcast_core::{
     Base, Capacity, DType, Exist, Kind, Ring, RingError, RingOptions, Schema, SealedSegment,
     SegmentError,
@@ -43,7 +45,7 @@ fn run_inside(options: &str, test: &str) -> Result<(), Box<dyn Error>> {
         .output();
     let output = match output {
         Err(error) => {
-            println!("skipped: no `unshare` here: {error}");
+            skipped(test, &format!("no `unshare` here: {error}"));
             return Ok(());
         }
         Ok(output) => output,
@@ -53,7 +55,7 @@ fn run_inside(options: &str, test: &str) -> Result<(), Box<dyn Error>> {
     // If neither the shell nor the test harness printed anything, the namespace was refused.
     let refused = output.status.code() == Some(NO_MOUNT) || said.is_empty();
     if refused && !output.status.success() {
-        println!("skipped: no private tmpfs here: {complained}");
+        skipped(test, &format!("no private tmpfs here: {complained}"));
         return Ok(());
     }
     assert!(output.status.success() && said.contains(DONE), "{said}\n{complained}");
@@ -61,12 +63,13 @@ fn run_inside(options: &str, test: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn small_tmpfs() -> Option<PathBuf> {
-    let dir = env::var_os(SMALL_TMPFS).map(PathBuf::from);
-    if dir.is_none() {
-        println!("skipped: runs inside the namespace that another test makes");
-    }
-    dir
+/// Returns the small tmpfs.
+///
+/// # Panics
+///
+/// Outside the namespace that another test makes.
+fn small_tmpfs() -> PathBuf {
+    env::var_os(SMALL_TMPFS).expect("another test runs this one, in a namespace").into()
 }
 
 fn schema() -> Result<Schema, Box<dyn Error>> {
@@ -104,7 +107,7 @@ fn a_ring_or_panel_larger_than_the_file_system_is_refused_and_leaves_nothing()
 #[test]
 #[ignore = "runs inside the namespace that the test above makes"]
 fn inside_too_large_for_eight_mebibytes() -> Result<(), Box<dyn Error>> {
-    let Some(dir) = small_tmpfs() else { return Ok(()) };
+    let dir = small_tmpfs();
     let base = Base::at(&dir);
     let create = |capacity: Capacity| {
         Ring::create(
@@ -150,7 +153,7 @@ fn creators_that_race_for_the_last_space_get_it_or_are_refused() -> Result<(), B
 #[ignore = "runs inside the namespace that the test above makes"]
 fn inside_creators_race() -> Result<(), Box<dyn Error>> {
     const CREATORS: usize = 4;
-    let Some(dir) = small_tmpfs() else { return Ok(()) };
+    let dir = small_tmpfs();
     let base = Base::at(&dir);
     let (mut made, mut refused) = (0, 0);
     for round in 0..50 {
@@ -193,7 +196,7 @@ fn a_file_system_without_inodes_is_out_of_space_too() -> Result<(), Box<dyn Erro
 #[test]
 #[ignore = "runs inside the namespace that the test above makes"]
 fn inside_no_inodes() -> Result<(), Box<dyn Error>> {
-    let Some(dir) = small_tmpfs() else { return Ok(()) };
+    let dir = small_tmpfs();
     let base = Base::at(&dir);
     // The root, the base, the ring, its lock, `ring.ctl` and `ring.rdr` use all inodes, so none is
     // left for the lane.

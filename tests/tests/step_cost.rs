@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use backcast_budget::skipped;
 use backcast_tests::steps::Traced;
 use rustix::process::Pid;
 use tempfile::TempDir;
@@ -58,7 +59,7 @@ fn instructions(
 #[test]
 fn defect_24_a_step_costs_the_same_whatever_its_numbers_are_called() -> Result<(), Box<dyn Error>> {
     let Some(python) = env::var_os("BACKCAST_PYTHON") else {
-        println!("skipped: BACKCAST_PYTHON names no interpreter that has the backcast package");
+        skipped("step_cost", "BACKCAST_PYTHON names no interpreter that has the backcast package");
         return Ok(());
     };
     // Few portfolios read the panel directly; many read a copy of the day's rows.
@@ -67,7 +68,7 @@ fn defect_24_a_step_costs_the_same_whatever_its_numbers_are_called() -> Result<(
         for _ in 0..ROUNDS {
             for (least, chars) in [(&mut short, SHORT), (&mut long, LONG)] {
                 let Some(counted) = instructions(&python, portfolios, chars)? else {
-                    println!("skipped: this system lets no process trace its child");
+                    skipped("step_cost", "this system lets no process trace its child");
                     return Ok(());
                 };
                 *least = counted.min(*least);

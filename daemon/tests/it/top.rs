@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
 use crate::shelf::pty::Pty;
-use crate::shelf::{Shelf, hang_up_is_ignored, role, schema, set_by_the_parent, skipped};
+use crate::shelf::{Shelf, hang_up_is_ignored, role, schema, set_by_the_parent};
+use backcast_budget::skipped;
 use backcast_core::{AutoresetMode, Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,6 +1,8 @@
-//! Divides the budgets of storms, models and property tests for a quick run.
+//! What tests share: budgets of storms, models and property tests, and reports of skipped tests.
 
 use std::env::{self, VarError};
+use std::fs::OpenOptions;
+use std::io::{Write, stderr};
 
 /// Returns `full` divided by the variable `BACKCAST_BUDGET`, and at least 1.
 ///
@@ -37,6 +39,25 @@ pub fn budget_or(name: &str, full: u64) -> u64 {
 #[must_use]
 pub fn cases(full: u32) -> u32 {
     u32::try_from(budget(full.into())).unwrap_or(u32::MAX)
+}
+
+/// Reports that a test cannot run here, and why.
+///
+/// Writes to the standard error stream, which the test harness does not capture, and appends a line
+/// to the file that `BACKCAST_SKIPS` names, so that `make test` can count.
+///
+/// # Panics
+///
+/// If `BACKCAST_NO_SKIPS` is set.
+#[track_caller]
+pub fn skipped(test: &str, why: &str) {
+    assert!(env::var_os("BACKCAST_NO_SKIPS").is_none(), "{test} was skipped: {why}");
+    let line = format!("skipped: {test}: {}\n", why.trim().replace('\n', " "));
+    let _ = stderr().write_all(line.as_bytes());
+    if let Some(path) = env::var_os("BACKCAST_SKIPS") {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
 }
 
 fn divided(full: u64, divisor: Result<String, VarError>) -> u64 {

@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
+use backcast_budget::skipped;
 use backcast_core::{Ring, StepColumns, Writer, WriterOptions, list};
 use backcast_daemon::Client;
 
 use super::running::{Running, until};
-use crate::shelf::{Shelf, schema, set_by_the_parent, skipped};
+use crate::shelf::{Shelf, schema, set_by_the_parent};
 
 /// Set in a process of another mount namespace: the daemon's socket.
 const ASK_SOCKET: &str = "BACKCAST_TEST_ASK_SOCKET";

@@ -10,7 +10,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::running::{Running, until};
-use crate::shelf::{Shelf, set_by_the_parent, skipped};
+use crate::shelf::{Shelf, set_by_the_parent};
+use backcast_budget::skipped;
 
 const PING: &[u8] = b"{\"protocol\": 1, \"ask\": \"ping\"}\n";
 

@@ -3,7 +3,7 @@
 pub(crate) mod pty;
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -142,14 +142,6 @@ pub(crate) fn role(name: &str) -> Command {
 /// Returns the argument of a role from the test that started it.
 pub(crate) fn set_by_the_parent(variable: &str) -> OsString {
     std::env::var_os(variable).unwrap_or_else(|| panic!("a role, and {variable} is not set"))
-}
-
-/// Says that a test cannot run here, and why. Not by `println`, which a test that passes never
-/// shows. With `BACKCAST_NO_SKIPS` set it fails instead.
-#[track_caller]
-pub(crate) fn skipped(test: &str, why: &str) {
-    assert!(std::env::var_os("BACKCAST_NO_SKIPS").is_none(), "{test} was skipped: {why}");
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
 }
 
 /// Whether SIGHUP is ignored here, and so by the processes that tests start: they run under
