@@ -99,11 +99,7 @@ def main() -> int:
         subprocess.run(command, check=True)
         after = lines_of(log)[len(before) :]
         known = {(number, update): rest for number, update, *rest in before}
-        again = [
-            (known[number, update], rest)
-            for number, update, *rest in after
-            if (number, update) in known
-        ]
+        again = [(known[n, u], rest) for n, u, *rest in after if (n, u) in known]
     assert len(again) >= KILL_AT[1]
     for old, new in again:
         assert old[:2] == new[:2], "draws, weights and counts of the limiter are equal"
