@@ -1,4 +1,4 @@
-//! What tests share: budgets of storms, models and property tests, and reports of skipped tests.
+//! Budgets of storms, models and property tests, and reports of skipped tests.
 
 use std::env::{self, VarError};
 use std::fs::OpenOptions;
