@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -19,12 +20,17 @@ PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py") if "import torch" 
 PLUMBING = 40
 # Soft actor-critic has a policy, two critics and a temperature to train.
 MOST_LINES = {"sac_actors": 133}
+# Programs of two languages: the Python one, and the Rust one that it runs.
+PAIRS = {
+    "rust_actor_python_learner/learner": "rust_actor",
+    "python_actors_rust_learner/actors": "rust_q_learner",
+}
 
 
-def run(name: str, place: Path) -> subprocess.Popen[str]:
+def run(name: str, place: Path, *args: str) -> subprocess.Popen[str]:
     sources = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
     return subprocess.Popen(
-        [sys.executable, EXAMPLES / f"{name}.py"],
+        [sys.executable, EXAMPLES / f"{name}.py", *args],
         env={**os.environ, "PYTHONPATH": sources, "BACKCAST_DIR": str(place)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -78,3 +84,31 @@ def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path)
         program.kill()
     assert program.returncode == 0, out + error
     assert "versions old" in out, "staleness is reported"
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_example_of_two_languages_is_short(name: str) -> None:
+    folder = (EXAMPLES / name).parent
+    assert sum(len(path.read_text().splitlines()) for path in folder.glob("*.*")) <= 120
+
+
+@pytest.mark.parametrize(("name", "other"), PAIRS.items())
+def test_an_example_of_two_languages_reaches_its_values(name: str, other: str, place: Path) -> None:
+    build = ["cargo", "build", "--locked", "--package", "backcast-core", "--example", other]
+    made = subprocess.run(
+        [*build, "--message-format", "json"],
+        cwd=EXAMPLES.parent,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    artifacts = [json.loads(line) for line in made.stdout.splitlines()]
+    (program,) = [one["executable"] for one in artifacts if one.get("executable")]
+    process = run(name, place, program)
+    try:
+        out, error = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0, out + error
+    assert "versions old" in out, "staleness is reported"
+    assert not list(place.iterdir())
