@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ PAIRS = {
 def run(name: str, place: Path, *args: str) -> subprocess.Popen[str]:
     sources = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
     return subprocess.Popen(
-        [sys.executable, EXAMPLES / f"{name}.py", *args],
+        [sys.executable, (EXAMPLES / name).with_suffix(".py"), *args],
         env={**os.environ, "PYTHONPATH": sources, "BACKCAST_DIR": str(place)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -84,6 +85,22 @@ def test_an_example_reaches_its_score_and_leaves_nothing(name: str, place: Path)
         program.kill()
     assert program.returncode == 0, out + error
     assert "versions old" in out, "staleness is reported"
+    assert not list(place.iterdir())
+
+
+def test_dqn_is_solved_while_actors_are_killed(place: Path) -> None:
+    program = run(str(Path(__file__).with_name("killed_actors")), place)
+    try:
+        out, error = program.communicate(timeout=900)
+    finally:
+        program.kill()
+    assert program.returncode == 0, out + error
+    kills, restarts = re.search(r"(\d+) kills", out), re.search(r"(\d+) restarts", out)
+    assert kills, out
+    assert restarts, out
+    # The last one may have been killed when the example had ended.
+    assert int(kills[1]) - 1 <= int(restarts[1]) <= int(kills[1])
+    assert int(kills[1]) > 0
     assert not list(place.iterdir())
 
 

@@ -1,0 +1,51 @@
+"""Run the DQN example, and kill one of its actors every five seconds, each rank in turn.
+
+Prints how often it killed; exits with the status of the example.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+
+import dqn_actors
+
+EVERY_S = 5.0
+
+
+class KilledFleet(bc.Fleet):
+    """A fleet that loses an actor every five seconds, from when all have started."""
+
+    def __enter__(self) -> KilledFleet:
+        super().__enter__()
+        self.kills, self.over = 0, threading.Event()
+        self.killer = threading.Thread(target=self._kill)
+        self.killer.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.over.set()
+        self.killer.join()
+        print(f"{self.kills} kills")
+        super().__exit__(*error)
+
+    def _kill(self) -> None:
+        while not self.over.wait(EVERY_S):
+            actor = self.stats()["actors"][self.kills % self.n]
+            # An actor that still starts is left alone: its turn comes again.
+            if actor["state"] == "running" and actor["pid"] is not None:
+                os.kill(actor["pid"], signal.SIGKILL)
+                self.kills += 1
+
+
+if __name__ == "__main__":
+    bc.Fleet = KilledFleet  # type: ignore[misc]
+    sys.exit(dqn_actors.main(2))
