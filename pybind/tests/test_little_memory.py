@@ -14,6 +14,7 @@ import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from backcast.envs import TradingVectorEnv
 
 STATM = Path("/proc/self/statm")
 
@@ -36,6 +37,11 @@ def at_most(more: int) -> Iterator[None]:
 def test_as_many_portfolios_as_have_no_memory_are_refused(panel: bc.Panel, generator: str) -> None:
     with at_most(2**28), pytest.raises(bc.EnvError, match="there is no memory for 400000"):
         ff.VecFastFinRL(panel, 400_000, generator=generator, record=generator == "splitmix64")
+
+
+def test_as_many_markets_as_have_no_memory_are_refused() -> None:
+    with at_most(2**28), pytest.raises(bc.EnvError, match="100000, .* fit in memory"):
+        TradingVectorEnv(100_000)
 
 
 # In a process of its own, whose small allocations find room: Rust aborts if one of them fails.

@@ -30,7 +30,10 @@ pub enum TradingError {
         rule: &'static str,
     },
     /// No sub-environment, or more than fit in memory.
-    #[error("`num_envs` is {num_envs}, but must be 1 to {limit}: each takes about 90 KiB")]
+    #[error(
+        "`num_envs` is {num_envs}, but must be 1 to {limit} and fit in memory: each takes \
+         about 90 KiB"
+    )]
     BadNumEnvs {
         /// Requested number.
         num_envs: usize,

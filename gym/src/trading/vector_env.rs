@@ -1,5 +1,6 @@
 //! The vector of trading environments.
 
+use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{AutoresetMode, ThreadPool};
@@ -19,6 +20,8 @@ use crate::contract::{
 
 /// Maximum number of sub-environments: 90 GiB of markets.
 const MOST_ENVS: usize = 1 << 20;
+/// Approximate bytes of a sub-environment.
+const ENV_BYTES: usize = 90 << 10;
 /// Sub-environments that a thread takes from the rest at a time.
 const CHUNK: usize = 4;
 
@@ -83,6 +86,16 @@ impl TradingVectorEnv {
     ) -> Result<Self, TradingError> {
         let refused = TradingError::BadNumEnvs { num_envs, limit: MOST_ENVS };
         if !(1..=MOST_ENVS).contains(&num_envs) {
+            return Err(refused);
+        }
+        // Their parts are allocated one by one, so ask once for all: a refusal there is no error but
+        // the end of the process.
+        let mut room = Vec::<u8>::new();
+        let reserved = room.try_reserve_exact(num_envs.saturating_mul(ENV_BYTES));
+        // The compiler may leave out an allocation that nothing looks at.
+        black_box(&mut room);
+        drop(room);
+        if reserved.is_err() {
             return Err(refused);
         }
         if !(1..=1_024).contains(&threads) {
