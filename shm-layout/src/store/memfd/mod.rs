@@ -65,7 +65,8 @@ impl FromStr for Link {
             pid: pid.parse().map_err(drop)?,
             descriptor: descriptor.parse().map_err(drop)?,
         };
-        // Only the canonical form is accepted: no sign, no leading zeros, nothing after it.
+        // Only the form that `Display` writes is accepted: no signs, no other padding, nothing
+        // after it.
         if link.to_string() == text { Ok(link) } else { Err(()) }
     }
 }
@@ -233,8 +234,8 @@ fn open_found(
     let gone = || SegmentError::MemoryGone { path: path.to_owned(), pid: link.pid };
     for _ in 0..ATTEMPTS {
         let found = memory.search().find(link).ok_or_else(gone)?;
-        // The process may have ended in between, or opened something else under that number. Others
-        // may have the memory.
+        // The process may have ended or reused the descriptor since. Search again: another process
+        // may hold the memory.
         match search::open(&found, link, access) {
             Ok(Some(opened)) => return Ok(opened),
             Ok(None) => {}
