@@ -133,8 +133,8 @@ impl GoalDraws {
         }
     }
 
-    /// Stores the rewards of relabelled transitions, of one number for each transition of the views
-    /// with a prefix.
+    /// Stores the rewards of relabelled transitions in the view `{prefix}reward`. `rewards` has one
+    /// number for each transition of that view, relabelled or not.
     pub(crate) fn store_rewards(
         &self,
         plan: &BatchPlan,
