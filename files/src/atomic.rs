@@ -8,8 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Writes a file with `write`, so that `path` has the old content or all of the new one: writes a
-/// temporary file beside it, forces it to disk, and renames it.
+/// Writes a file with `write`, so that `path` has the old content or all of the new one. Writes a
+/// temporary file beside it, forces that to disk, and renames it.
 pub fn write_atomically<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,

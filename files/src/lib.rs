@@ -3,7 +3,7 @@
 //! - [`write_atomically`]: replaces a file, whole or not at all;
 //! - [`arrow_field`]: a column's field in Arrow files and Parquet tables;
 //! - [`RingDescription`]: describes a ring in a file of its rows;
-//! - [`RingPlacement`]: where a ring goes that is made from files;
+//! - [`RingPlacement`]: options of a ring made from files that the files do not decide;
 //! - [`Progress`], [`OnProgress`]: count what long work has done; the callback may stop it;
 //! - [`parquet`]: checks Parquet files before they are decoded;
 //! - [`catch_panics`]: turns panics of decoders into errors;

@@ -20,7 +20,7 @@ use super::{
     delta::DeltaStreams, limits::PAGE_SLACK_BYTES, page_header::PageHeader, source::FileSource,
 };
 
-/// A column of a row group.
+/// Row group from which one column is read, with its page headers checked.
 #[derive(Clone, Debug)]
 pub struct ColumnChunk {
     /// The file.
