@@ -299,8 +299,8 @@ fn remove_staging(staging: &Path, to: &Path) -> bool {
     true
 }
 
-/// Refuses to replace a file or folder that an export of this format cannot have written. A
-/// symbolic link is replaced itself; its target is left alone.
+/// Refuses to replace a folder by a file, a regular file by a folder, or a folder with entries that
+/// no Minari dataset has. A symbolic link is replaced itself; its target is left alone.
 fn check_replaceable(to: &Path, format: Format) -> Result<(), ExportError> {
     let Ok(found) = to.symlink_metadata() else { return Ok(()) };
     let refused = |why: String| Err(ExportError::NotReplaced { path: to.to_owned(), why });

@@ -86,7 +86,8 @@ impl UntrustedParquet {
         damaged(&self.path, part, what)
     }
 
-    /// Returns the rows of all row groups. Opening the file checked that none is negative.
+    /// Returns the number of rows over all row groups. Opening the file checked that no count is
+    /// negative.
     pub(crate) fn rows(&self) -> u64 {
         let rows = |group: &parquet::file::metadata::RowGroupMetaData| group.num_rows();
         let rows = self.footer().row_groups().iter().map(rows);
