@@ -4,8 +4,8 @@
 /// `__index_level_0__` in Parquet.
 const NAMELESS: [&str; 3] = ["", "Unnamed: 0", "__index_level_0__"];
 
-/// Returns whether the first two lines look like the two header rows that yfinance and pandas write
-/// for a table with a column for each field and ticker.
+/// Returns whether the first two lines look like a header row of fields and one of tickers, as
+/// yfinance and pandas write them.
 pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
     let named = |cell: &String| !cell.is_empty() && cell.parse::<f64>().is_err();
     let fields = first.iter().filter(|name| {
