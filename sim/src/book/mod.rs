@@ -363,7 +363,7 @@ impl Book {
         self.next_id
     }
 
-    /// Processes a new order: trades the part that crosses, then rests, drops or refuses the rest.
+    /// Processes a new order: trades the part that crosses, then rests or drops what is left.
     ///
     /// Cancels a resting order of the same owner instead of trading with it. `O(1)` for each order
     /// met.

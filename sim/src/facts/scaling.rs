@@ -66,8 +66,8 @@ const DFA_SMALLEST: usize = 10;
 /// each box loses its least-squares line. The root mean square of the rest grows as `size^alpha`,
 /// with `alpha` 0.5 for noise without memory and `d + 1/2` for fractional noise.
 ///
-/// Uses twelve box sizes from 10 to a tenth of the series, evenly spaced in logarithm. Returns NaN
-/// for fewer than 200 values.
+/// Uses up to twelve box sizes from 10 to a tenth of the series, evenly spaced in logarithm.
+/// Returns NaN for fewer than 200 values.
 #[must_use]
 pub fn dfa_exponent(series: &[f64]) -> f64 {
     let largest = series.len() / 10;
