@@ -1,7 +1,7 @@
 //! Metrics of an episode, computed from running sums.
 
 /// Metrics of one episode. The portfolio environment takes values at the close of a day, the
-/// trading environment at the mid-price after a step.
+/// trading environment at the mark price after a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EpisodeMetrics {
     /// Final value over first value, minus one.

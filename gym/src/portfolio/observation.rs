@@ -87,7 +87,7 @@ impl Observation {
         numbers.checked_div(self.num_envs()).unwrap_or_default()
     }
 
-    /// Writes all fields as f32 to `out` `[N, flat_width]`: one row per environment, the fields in
+    /// Writes all fields as f32 to `out` `[N, flat_width]`, one row per environment. Fields are in
     /// the order of their names, each in C order, as `gymnasium.spaces.flatten` orders a dict.
     ///
     /// One pass, no allocation. Nothing is written if `out` has another length.

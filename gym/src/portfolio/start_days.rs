@@ -193,7 +193,8 @@ impl StartDays {
             .or_else(|| self.some(&self.listed, tickers, shift))
     }
 
-    /// Returns the days that one of `tickers` has in `bits`, if possible with all macro tickers.
+    /// Returns the days on which any of `tickers` is set in `bits` and all macro tickers are
+    /// listed. Without such a day, ignores the macro tickers.
     fn some(&self, bits: &[u64], tickers: &[usize], shift: usize) -> Option<AllowedDays> {
         if bits.is_empty() {
             return None;

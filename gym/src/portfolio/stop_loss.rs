@@ -5,8 +5,8 @@ use backcast_market::PriceColumn;
 use super::{account::PortfolioAccount, choices::StopLossPrice};
 
 impl PortfolioAccount<'_> {
-    /// Sells every holding whose price has fallen below its limit. A holding without a row today
-    /// waits for the next row.
+    /// Sells every holding whose price has fallen below its limit. A holding that has no row today,
+    /// or may not be traded today, is kept.
     ///
     /// `before`: shares held before today's orders, if the checked price may be older than the
     /// orders. Holdings that have grown since are left out; an empty slice leaves out none.

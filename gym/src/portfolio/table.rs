@@ -30,7 +30,7 @@ pub(crate) struct DayTable {
     at_open: Arc<HugeArray<f64>>,
     /// Numbers of: indicators of the tickers, opens of the macro tickers, their indicators.
     parts: [usize; 3],
-    /// `[days, sum of parts]`.
+    /// `[days, sum of parts]`: numbers of [`ShownDay`], in the order of `parts`.
     shown: Arc<HugeArray<f64>>,
 }
 

@@ -348,7 +348,7 @@ impl ExternalAgent {
     }
 }
 
-/// Returns the best price of the agent's own side, or a price near the mid of an empty side.
+/// Returns the best price of `side`, or the price beside the mid-price if that side is empty.
 fn touch(market: &Market, symbol: u16, side: Side) -> i32 {
     let own = match side {
         Side::Buy => market.best_bid(symbol),
