@@ -30,7 +30,7 @@ impl TableFiles<'_> {
     }
 }
 
-/// Writes all tables of a ring to files. `lanes` are the saved rows of each lane.
+/// Writes all priority tables of a ring to files. `lanes` are the saved rows of each lane.
 pub(crate) fn save<'a>(
     ring: &Ring,
     lanes: &[(u64, u64)],
