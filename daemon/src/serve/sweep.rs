@@ -1,5 +1,6 @@
 //! Periodic maintenance: removes orphans, keeps the memory of rings in memfds, clears pins of dead
-//! readers, finishes killed resizes, and counts reader statistics.
+//! readers, and finishes interrupted resizes. Also counts reader statistics, and starts and stops
+//! followers.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -84,7 +84,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Tells the follower of a ring to end once all rows are on disk.
+    /// Tells the follower of a ring to end after one more step, and does not wait for it.
     fn end(&mut self, name: &str) {
         if let Some(mut kept) = self.rings.remove(name) {
             kept.follower.finish();
@@ -116,7 +116,8 @@ impl Keeper {
         self.rings.iter().map(|(name, kept)| (name.clone(), kept.follower.state())).collect()
     }
 
-    /// Ends all followers, and waits until all rows are on disk.
+    /// Ends all followers, and waits for the last step of each. That step brings the rows to disk
+    /// unless it fails or another process has locked the store.
     pub(crate) fn stop(&mut self) {
         let names: Vec<String> = self.rings.keys().cloned().collect();
         // Tells all to finish before it waits for each.
