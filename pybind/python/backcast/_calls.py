@@ -12,7 +12,8 @@ from backcast._errors import ArgumentTypeError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# `obz` is near `obs`, `autoreset_mode` is not near `render_mode`.
+# Minimum similarity of a suggestion, by `difflib`: `obs` for `obz`, but not `autoreset_mode` for
+# `render_mode`.
 _NEAR = 0.66
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

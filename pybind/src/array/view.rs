@@ -76,8 +76,8 @@ impl<'py> FreshArray<'py> {
         Ok(Self(array.cast_into()?))
     }
 
-    /// Returns an array for filling again, if only its caller refers to it, weak references
-    /// included. Its memory, dtype, shape and flags must be as they were when it was made.
+    /// Returns the array for reuse. Returns `None` if anything but the caller refers to it, even
+    /// weakly, or if its memory, dtype, shape or flags have changed.
     #[inline]
     pub(crate) fn again(
         array: &Bound<'py, PyUntypedArray>,

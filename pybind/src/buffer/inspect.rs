@@ -14,7 +14,7 @@ use crate::warning::warn_if_unlinked;
 #[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
-    /// The sequence numbers that can be read from a lane.
+    /// Return the range of sequence numbers that can be read from a lane.
     ///
     /// Parameters
     /// ----------

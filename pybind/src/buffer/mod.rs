@@ -39,12 +39,12 @@ const KEPT_DRAWS: usize = 4;
 
 /// A ring of transitions in shared memory.
 ///
-/// Made by :meth:`create`, joined by :meth:`attach` from any process at any time; saved to disk by
-/// :meth:`snapshot`, and made from saved rings by :meth:`load` and :meth:`open_snapshot`. A
-/// context manager; pickles by name, so that it can be handed to spawned processes, and copies to
-/// another handle on the same ring. The ring is removed with its last holder, unless it is
+/// Create a ring with :meth:`create`, or join one from any process with :meth:`attach`.
+/// :meth:`snapshot` saves it to disk; :meth:`load` and :meth:`open_snapshot` restore it. A buffer
+/// is a context manager. It pickles by name, so that it can be handed to spawned processes. A copy
+/// is another handle on the same ring. The ring is removed with its last holder, unless it is
 /// persistent. Threads may share one; in a forked child every call raises an error. ``len`` is the
-/// transitions that can be drawn, O(lanes).
+/// number of transitions that can be drawn, O(lanes).
 ///
 /// Examples
 /// --------
@@ -293,13 +293,13 @@ impl ReplayBuffer {
         Err(PyAttributeError::new_err(message))
     }
 
-    /// Another handle on the same ring.
+    /// Return another handle on the same ring.
     fn __copy__(&self, py: Python<'_>) -> Result<Self, Failure> {
         let ring = self.ask(py, Ring::clone)?;
         Ok(Self { saved: self.saved.clone(), imported: self.imported, ..Self::of(ring) })
     }
 
-    /// Another handle on the same ring. Shared memory is not copied.
+    /// Return another handle on the same ring. Shared memory is not copied.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         self.__copy__(py)
     }

@@ -186,7 +186,7 @@ impl Batches {
                 Ok((looked, ring.take_unlinked().then(|| ring.clone())))
             };
             let (looked, unlinked) = match py.detach(|| self.ahead.with(look)) {
-                // Closed at its end, which another thread may have reached.
+                // The iterator has ended, perhaps in another thread, which closed it.
                 Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
                 looked => looked?,
             };

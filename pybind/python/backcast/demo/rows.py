@@ -79,7 +79,7 @@ def _keys(obs_words: int, step_words: int) -> tuple[Sums, Sums]:
 
 
 def _halves(obs: list[Words], step: list[Words]) -> Sums:
-    """Hash rows, ``[rows, 2]``: the observation, and the step (of no words where there is none)."""
+    """Hash the observation and the step of each row, ``[rows, 2]``; `step` may be empty."""
     widths = [sum(block.shape[1] for block in blocks) for blocks in (obs, step)]
     keys, start = _keys(*widths)
     words = np.concatenate([*obs, *step], axis=1).astype(np.uint64)
