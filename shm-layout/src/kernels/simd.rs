@@ -1,7 +1,7 @@
 //! Loops that are compiled twice: for every processor, and for those with AVX2.
 //!
 //! A wheel has to run on every x86-64, whose vectors have 16 bytes; nearly all in use have vectors
-//! of 32. Results are bit for bit the same: a vector operation is the same operation on each
+//! of 32. Results are bit for bit the same. A vector operation is the same operation on each
 //! number, and the compiler may neither fuse a product and a sum nor reorder sums.
 
 /// Loops that gain from wide vectors: over three slices that are read and two that are written.

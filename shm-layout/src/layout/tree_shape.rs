@@ -32,7 +32,7 @@ pub struct TreeShape {
 
 impl TreeShape {
     /// Returns the shape of a tree of `leaves` leaves. The count of the journal is the word
-    /// `count`, that of changes the word `changes`; everything else is from word `first` on, which
+    /// `count`, that of changes the word `changes`. Everything else is from word `first` on, which
     /// begins a cache line. Returns `None` if there are no leaves, or more than `usize` can count.
     #[must_use]
     pub fn new((count, changes): (usize, usize), first: usize, leaves: u64) -> Option<Self> {

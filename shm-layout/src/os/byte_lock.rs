@@ -1,9 +1,9 @@
 //! Byte-range locks that the kernel releases when their holder dies.
 //!
-//! Linux: open-file-description locks on one file, a byte per resource. They belong to this
-//! handle alone (a second `open` and `close` in the same process does not drop them, as it does
-//! with plain `fcntl` locks), work across pid namespaces and can be probed without being taken.
-//! Elsewhere: one `flock` file per byte, beside the lock file.
+//! Linux: open-file-description locks on one file, a byte per resource. They belong to this handle
+//! alone: a second `open` and `close` in the same process does not drop them, as it does with plain
+//! `fcntl` locks. They work across pid namespaces and can be probed without being taken. Elsewhere:
+//! one `flock` file per byte, beside the lock file.
 
 use std::collections::BTreeSet;
 use std::io;

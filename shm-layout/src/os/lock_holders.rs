@@ -1,6 +1,6 @@
 //! Finds the processes that hold bytes of a lock file, as Linux shows it in `/proc`.
 //!
-//! Only for messages: a lane's header says which process claimed it, but a lock belongs to an open
+//! Only for messages. A lane's header says which process claimed it. But a lock belongs to an open
 //! file, which a forked child inherits and keeps after its parent has ended.
 
 use std::collections::BTreeMap;

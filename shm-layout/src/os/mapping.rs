@@ -116,9 +116,9 @@ impl Mapping {
         Self::owning(base.cast(), len, access)
     }
 
-    /// Maps each `(file_offset, len)` part of a file twice, back to back, so that a window may run
-    /// over the end of a part into its beginning. The mapping begins on a multiple of
-    /// [`HUGE_PAGE`], so that huge pages of the first part can be mapped as such.
+    /// Maps each `(file_offset, len)` part of a file twice, back to back. So a window may run over
+    /// the end of a part into its beginning. The mapping begins on a multiple of [`HUGE_PAGE`], so
+    /// that huge pages of the first part can be mapped as such.
     ///
     /// Offsets and lengths must be multiples of the page size (the kernel refuses others).
     pub(crate) fn mirrored(

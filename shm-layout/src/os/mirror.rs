@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::os::huge_pages;
 use crate::os::mapping::{Access, Mapping, page_size};
 
-/// Parts of a page. A block is an odd number of parts, so that few blocks are whole pages, and
-/// equal places of consecutive blocks fall into different L1 sets.
+/// Parts of a page. A block is an odd number of parts. So few blocks are whole pages, and equal
+/// places of consecutive blocks fall into different L1 sets.
 const PARTS: usize = 8;
 
 /// Blocks mapped twice in a row. From any block on, all blocks are contiguous in memory, so a

@@ -103,7 +103,7 @@ pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option
 }
 
 /// Copies the current pass. The ranges are returned as stored, also impossible ones: the caller
-/// checks them.
+/// checks them. Returns empty ranges after 64 torn copies.
 pub fn read(words: &impl ClaimWords, lanes: usize) -> ClaimPass {
     for _ in 0..READS {
         let (number, _) = position(words);

@@ -1,7 +1,7 @@
 //! Largest and smallest leaves of a sum tree, exact.
 //!
 //! A search walks the tree from its top, the most promising child first. It skips nodes that cannot
-//! hold a better leaf than those found: the sum of a node bounds its largest leaf, and each node
+//! hold a better leaf than those found. The sum of a node bounds its largest leaf, and each node
 //! stores its smallest. O(leaves) where priorities are alike, far less where few stand out.
 
 use std::collections::BinaryHeap;

@@ -69,8 +69,8 @@ impl Ticket {
 #[must_use]
 pub fn listen<B: Notifier>(notifier: &B) -> Ticket {
     // ORDERING: acquire, so that the flag is set after the count is read. In the other order a
-    // notification in between would clear the flag and already be part of the count, so that the
-    // next publisher would not wake this sleeper.
+    // notification in between would clear the flag and already be part of the count. Then the next
+    // publisher would not wake this sleeper.
     let seq = notifier.load_seq(Ordering::Acquire);
     notifier.store_listening(true, Ordering::Relaxed);
     let reached = notifier.fence(NotifyFence::Listening);

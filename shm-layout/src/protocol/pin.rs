@@ -18,7 +18,7 @@
 //! A second lease of the slot uncovers no row: the word is never above the oldest row granted. A
 //! newer lease leaves it; an older one lowers it until that lease is refused or ends
 //! ([`HeldRows`]). The writer stops for every pin it finds, also for one on rows that it has
-//! overwritten: such a pin was not granted, but the one that it replaced may have been.
+//! overwritten. Such a pin was not granted, but the one that it replaced may have been.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

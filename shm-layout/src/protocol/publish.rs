@@ -197,7 +197,7 @@ impl<L: WordsMut> LaneWriter<L> {
             return false;
         }
         if self.head + rows > self.reserved {
-            // Announce a chunk at a time: readers re-read `reserved`, which then changes less often
+            // Announce a chunk at a time. Readers re-read `reserved`, which then changes less often
             // than rows are published, and the fence is paid once per chunk.
             self.reserved = self.head + rows.max(self.chunk);
             self.lane.store_reserved(self.reserved, Ordering::Relaxed);

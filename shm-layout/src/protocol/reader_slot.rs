@@ -2,9 +2,9 @@
 //! cleared.
 //!
 //! A slot has a lock that the kernel drops when its holder dies, however it dies. Only the holder
-//! of the lock changes the pins: the reader that owns the slot, or for a moment a writer that is
-//! stopped by the pin of a dead reader ([`reap`]). That is the whole protocol. The models show the
-//! failure of changing a pin after only *testing* the lock.
+//! of the lock changes the pins. That is the reader that owns the slot, or for a moment a writer
+//! that is stopped by the pin of a dead reader ([`reap`]). That is the whole protocol. The models
+//! show the failure of changing a pin after only *testing* the lock.
 
 /// Reader slots of a ring.
 pub trait ReaderSlots {

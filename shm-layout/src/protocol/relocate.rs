@@ -1,10 +1,10 @@
 //! Relocates a lane to a larger file while readers read it. No row is lost, and a reader that saw a
 //! row does not miss it later.
 //!
-//! The new file is a lane that no other process uses yet. Rows are copied to it from the old one:
-//! first by the process that resizes, beside the writer, with the checks that every reader makes
-//! ([`Relocator::catch_up`]). The rest is done by the holder of the lane, while no row is
-//! published: it copies the last rows, then stores [`RELOCATED`] as the old lane's `reserved`
+//! The new file is a lane that no other process uses yet. Rows are copied to it from the old one.
+//! First the process that resizes copies, beside the writer, with the checks that every reader
+//! makes ([`Relocator::catch_up`]). The holder of the lane does the rest, while no row is
+//! published. It copies the last rows, then stores [`RELOCATED`] as the old lane's `reserved`
 //! ([`Relocator::finish`]).
 //!
 //! From then on every copy from the old file fails its check, since `reserved` is beyond every row.

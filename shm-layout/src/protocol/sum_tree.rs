@@ -18,9 +18,9 @@
 //! nothing.
 //!
 //! Sums are exact for this reason. At any moment, every word above level 0 that is not an ancestor
-//! of a leaf in the journal equals the sum of its children: steps 2 and 3 store only to leaves in
-//! the journal and their ancestors, and step 4 empties the journal after all ancestors were
-//! recomputed, children first. Integer sums are not rounded, so no error accumulates.
+//! of a leaf in the journal equals the sum of its children. Steps 2 and 3 store only to leaves in
+//! the journal and their ancestors. Step 4 empties the journal after all ancestors were recomputed,
+//! children first. Integer sums are not rounded, so no error accumulates.
 //!
 //! A reader that finds the journal empty, and the same count of changes before and after its loads
 //! ([`observe`], [`is_unchanged`]), has read one state of the tree.
@@ -216,7 +216,7 @@ pub fn is_unchanged(tree: &impl TreeWords, shape: &TreeShape, changes: u64) -> b
     count == 0 && tree.load(shape.changes) == changes
 }
 
-/// Moves draws down to their leaves, all of them one level at a time, so that the processor fetches
+/// Moves draws down to their leaves, all of them one level at a time. So the processor fetches
 /// several cache lines of a level in parallel. Takes no lock.
 pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) {
     for (depth, level) in shape.levels.iter().enumerate().rev() {

@@ -28,8 +28,9 @@
 //! its own fence sees that stamp or a later one, which is 0 or a later version. A stamp is restored
 //! only if no word was stored since it was cleared.
 //!
-//! A pinned block does not change: of "stamp, then pins" and "pin, then stamp", each with a
-//! sequentially consistent fence between, at least one side sees the other's store.
+//! A pinned block does not change. The publisher stores the stamp, then loads the pins; a reader
+//! stores its pin, then loads the stamp. A sequentially consistent fence is between both steps, so
+//! at least one side sees the other's store.
 //!
 //! A publisher that is killed leaves `newest`, whose slot it never writes. Its own slot has the
 //! stamp 0, or a version above `newest` if it was killed between the two stores of step 4.

@@ -1,5 +1,5 @@
-//! Files of an object of parameters: created whole, opened only if every byte of their identity is
-//! right, and the lock that decides which handle publishes.
+//! Files of a set of parameters, created whole and opened only if every byte of their identity is
+//! right. Also the lock that decides which handle publishes.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -126,8 +126,8 @@ pub(crate) struct ParamsReader {
 }
 
 impl ParamsStore {
-    /// Creates the files, or attaches to an existing object that is the same. Returns `true` if it
-    /// is new.
+    /// Creates the files, or attaches to an existing object of equal shape if `exist` says so.
+    /// Returns `true` if it is new.
     pub fn create(
         base: &Base,
         name: &str,
@@ -162,7 +162,7 @@ impl ParamsStore {
         Self::of(Object::observe(base, Kind::Params, name)?)
     }
 
-    /// Allocates memory of the same shape that only this process has.
+    /// Allocates memory of that shape, private to this process.
     pub fn heap(shape: &ParamsShape) -> Result<Self, SegmentError> {
         let uuid = rand::random();
         let memory = space::private_memory(shape.data_bytes(), || ParamsMemory::heap(shape))?;
@@ -250,7 +250,8 @@ impl ParamsStore {
         self.object().map_or(Ok(()), Object::unlink)
     }
 
-    /// Returns whether the object was removed or replaced. Makes two system calls.
+    /// Returns whether the object was removed or replaced. Makes one system call, or three if it is
+    /// marked as unlinked.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         let marked = self.readers.is_marked_unlinked();
@@ -408,7 +409,8 @@ impl ParamsStore {
         readers
     }
 
-    /// Returns the live readers that pin a slot, as their process ids. For messages.
+    /// Returns the process ids of the readers that pin one of `slots`. For messages: does not check
+    /// that they are alive.
     #[must_use]
     pub fn pinning_pids(&self, slots: &[u32]) -> Vec<u64> {
         let records = self.readers_of(slots).into_iter();
@@ -419,8 +421,8 @@ impl ParamsStore {
         pids
     }
 
-    /// Returns the handles that hold a reader slot, with the number of versions that each pins and
-    /// its process id.
+    /// Returns the handles that pin versions: the process id of each, and the number of versions
+    /// that it pins.
     #[must_use]
     pub fn viewers(&self) -> Vec<(u64, u32)> {
         let pins = self.pins();

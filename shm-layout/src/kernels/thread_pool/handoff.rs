@@ -3,7 +3,7 @@
 //! The work is stored beside a word that names the thread that owns it. The caller writes the work
 //! while the word is [`Idle`](WorkerState::Idle), and calls [`assign`]. The worker that [`accept`]s
 //! it reads it until it calls [`complete`]. A caller that has nothing left to do does not wait for
-//! a worker that has not begun, and may still be asleep: it [`revoke`]s the work.
+//! a worker that has not begun: it [`revoke`]s the work. That worker may still be asleep.
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
 //! Marks an object that has lost its name, for its holders.
 //!
 //! A remover sets a byte of `ring.rdr` or `params.rdr` after the rename, which holders read by one
-//! load. The byte is a hint: a remover may be killed before it sets it, files may be deleted by
+//! load. The byte is a hint. A remover may be killed before it sets it, files may be deleted by
 //! hand, and any process of the user may set it. So holders check a set byte against the file
 //! system, and sometimes check an unset one.
 
@@ -31,8 +31,8 @@ pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
 impl Object {
     /// Returns whether the object has lost its name. `marked` tells whether the byte is set.
     pub(crate) fn is_unlinked(&self, marked: bool) -> bool {
-        // Files are deleted soon after the name. The path need not exist in the mount namespace of
-        // a process that was passed the directory, so it is checked only if the byte is set.
+        // Files are deleted soon after the name. The path is checked only if the byte is set: it
+        // need not exist in the mount namespace of a process that was passed the directory.
         self.hold.links().is_ok_and(|links| links == 0) || (marked && !is_at(&self.dir, &self.path))
     }
 }

@@ -1,5 +1,5 @@
 //! Leftovers of an earlier resize: files to which no lane will be relocated, and relocated lanes
-//! whose new file does not have the name of the lane yet.
+//! whose new file lacks the name of the lane.
 //!
 //! Only the holder of a lane renames its new file. No other new file is created before that: the
 //! old name would then mean a file with other rows, or none.

@@ -1,10 +1,10 @@
 //! Enlarges the lanes of a ring while it is written and read.
 //!
-//! 1. The process that resizes takes the ring's resize lock, creates a file `lane-NNNN.next` for
-//!    each lane with all its space, and copies rows to it beside the writers;
-//! 2. it renames a new `ring.ctl` into place, which states the new size of the lanes, and notifies
-//!    the writers by the count `resizes`, which they read every few rows;
-//! 3. each writer relocates its own lane between two appends: it copies the last rows, marks the
+//! 1. The process that resizes takes the ring's resize lock. It creates a file `lane-NNNN.next` for
+//!    each lane with all its space, and copies rows to it beside the writers.
+//! 2. It renames a new `ring.ctl` into place, which states the new size of the lanes. It notifies
+//!    the writers by the count `resizes`, which they read every few rows.
+//! 3. Each writer relocates its own lane between two appends. It copies the last rows, marks the
 //!    old memory as relocated, and renames the new file to the name of the old one. Lanes without a
 //!    writer are relocated by the process that resizes, or by the next writer.
 //!
@@ -71,8 +71,8 @@ impl Relocation {
     /// earlier resize to the same size is unfinished, this one finishes it; if it is finished,
     /// nothing is done.
     ///
-    /// A ring in memfds needs a `keeper` for its new memory: otherwise a kill would free the memory
-    /// to which its writers are about to relocate their lanes.
+    /// A ring in memfds needs a `keeper` for its new memory. Without one, a kill would free the
+    /// memory to which its writers are about to relocate their lanes.
     pub fn begin(
         store: &Arc<RingStore>,
         size: LaneSize,
