@@ -62,7 +62,7 @@ pub enum Discount<'a, T> {
 /// `G[t] = r[t] + d c ((1 - lambda) V' + lambda G[t+1])`
 ///
 /// The trace ends at a transition that terminated, was truncated, or has no successor in its
-/// window: there `G[t] = r[t] + d c V'` (Sutton & Barto, "Reinforcement Learning", 2nd edition,
+/// window. There `G[t] = r[t] + d c V'` (Sutton & Barto, "Reinforcement Learning", 2nd edition,
 /// 2018, section 12.1 and equation 12.18). `lambda` is 0 for one-step targets and 1 for the
 /// discounted return of the rest of the window. O(B * T).
 ///

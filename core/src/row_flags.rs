@@ -1,6 +1,6 @@
 //! Flags of a row, one bit each.
 //!
-//! [`FINAL`] rows make a second copy of every observation unnecessary: an episode of n transitions
+//! [`FINAL`] rows make a second copy of every observation unnecessary. An episode of n transitions
 //! takes n + 1 rows, and the last row holds the observation after the last step. The writer adds it
 //! (`writer/episode_clock.rs`); no transition starts at it (`sampler/window.rs`).
 

@@ -61,7 +61,7 @@ impl RowHeader {
     /// Returns whether this may be the header of the row after `before`: it continues the episode,
     /// or begins one.
     ///
-    /// `Window::is_interior` of the sampler relies on this: a row at step `t` has `t` rows of its
+    /// `Window::is_interior` of the sampler relies on this. A row at step `t` has `t` rows of its
     /// episode before it, and only the first of those may have a flag.
     pub(crate) fn may_follow(&self, before: &Self) -> bool {
         let ended = before.flags & (TERMINATED | TRUNCATED) != 0;

@@ -102,9 +102,9 @@ impl Lease {
         self.ring.schema().all()
     }
 
-    /// Returns the address of the first row of a column, and the distance to the next row: the
-    /// width of the column, except for the built-in ones, which share one array. Valid while the
-    /// lease lives. `None` if there is no such column.
+    /// Returns the address of the first row of a column, and the distance to the next row. The
+    /// distance is the width of the column, except for the built-in ones, which share one array.
+    /// Valid while the lease lives. `None` if there is no such column.
     ///
     /// No process that keeps the protocol writes there meanwhile. Other processes of the same user
     /// are trusted for that and for nothing else, so this is an address and not a slice.

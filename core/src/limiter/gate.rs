@@ -3,9 +3,9 @@
 //!
 //! A writer keeps the count up to which the limits let it insert, computed from the count of
 //! samples that it read last. Samples only grow, so the writer may always insert up to that bound.
-//! Inserts are counted once their rows are published: appends that several writers make at the same
-//! moment may all pass, so inserts exceed the bound by at most one append of each other writer, and
-//! by what a failed draw gives back. A sampler counts before it draws, in one atomic step, so
+//! Inserts are counted once their rows are published, so appends that several writers make at the
+//! same moment may all pass. Inserts exceed the bound by at most one append of each other writer,
+//! and by what a failed draw gives back. A sampler counts before it draws, in one atomic step, so
 //! samples never exceed their bound.
 
 use std::sync::Arc;

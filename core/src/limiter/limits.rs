@@ -120,8 +120,8 @@ impl RateLimiter {
         Self::band(samples_per_insert, min_size, middle - error_buffer, middle + error_buffer)
     }
 
-    /// Returns the error buffer for those who give none: room for 1,024 items or for 64 inserts,
-    /// whichever is more items, so that batches of 256 and inserts of some lanes rarely wait.
+    /// Returns the default error buffer: room for 1,024 items or for 64 inserts, whichever is more
+    /// items. Batches of 256 and inserts of some lanes rarely wait with it.
     #[must_use]
     pub fn default_error_buffer(samples_per_insert: f64) -> f64 {
         (64.0 * samples_per_insert).max(1_024.0)

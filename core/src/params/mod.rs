@@ -152,8 +152,9 @@ impl Params {
 
     /// Publishes arrays as a version, by default the one after the newest. Returns the version.
     ///
-    /// The first call makes this handle the publisher, until it is dropped. One copy; no system
-    /// call unless a process waits. Never waits for a reader.
+    /// The first call makes this handle the publisher, until it is dropped. Makes one copy, and
+    /// never waits for a reader. Later calls make no system call unless a process waits, or no slot
+    /// is free.
     pub fn publish(
         &mut self,
         arrays: &ParamsArrays,
@@ -296,7 +297,8 @@ impl Params {
         Ok(self.store.unlink()?)
     }
 
-    /// Returns whether the parameters were removed or replaced. Two system calls.
+    /// Returns whether the parameters were removed or replaced. Makes one system call, or three if
+    /// they are marked as unlinked.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         self.store.is_unlinked()

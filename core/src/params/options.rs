@@ -46,14 +46,14 @@ impl ParamsOptions {
         Self { persistent, ..self }
     }
 
-    /// Sets the versions that stay readable while another is written, from 1 up.
+    /// Sets the number of versions that stay readable while another is written, from 1 up.
     #[must_use]
     pub fn versions_kept(self, versions_kept: u32) -> Self {
         Self { versions_kept, ..self }
     }
 
-    /// Sets the slots beyond those, from 1 up. A publish fails if views hold versions in all of
-    /// them.
+    /// Sets the number of slots beyond those, from 1 up. A publish fails if views hold versions in
+    /// all of them.
     #[must_use]
     pub fn spare_slots(self, spare_slots: u32) -> Self {
         Self { spare_slots, ..self }

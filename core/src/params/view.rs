@@ -12,7 +12,7 @@ const ATTEMPTS: u32 = 1_000;
 
 /// A version of all arrays, in place. No publisher overwrites it while this lives.
 ///
-/// It takes one of the spare slots once a newer version is published.
+/// It takes one of the spare slots once `versions_kept` newer versions are published.
 #[derive(Debug)]
 pub struct ParamsView {
     pinned: PinnedVersion,

@@ -1,5 +1,5 @@
-//! Gives leaves of a table to new rows when a learner draws or sets priorities, and clears the
-//! leaves of rows that the ring no longer keeps.
+//! Gives leaves of a table to new rows when a learner draws or sets priorities. Clears the leaves
+//! of rows that the ring no longer keeps.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -39,7 +39,7 @@ impl Ring {
     }
 
     /// Attaches to a ring through its directory, which a process that holds it passed
-    /// ([`directory`](Self::directory)): for processes that do not see the name of the ring.
+    /// ([`directory`](Self::directory)). Meant for processes that do not see the name of the ring.
     pub fn attach_at(dir: OwnedFd, path: &Path, name: &str) -> Result<Self, RingError> {
         Self::of(RingStore::attach_at(dir, path, name)?)
     }

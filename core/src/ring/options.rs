@@ -166,7 +166,7 @@ impl RingOptions {
 
     /// Sets whether the ring lies in sealed memfds instead of files (Linux). No process can
     /// truncate such memory, which would give processes that have it mapped a SIGBUS. Names are
-    /// found through `/proc`, and the memory is freed when the last process that has it ends: a
+    /// found through `/proc`, and the memory is freed when the last process that has it ends. A
     /// ring that is to outlive its holders needs a daemon that keeps it.
     #[must_use]
     pub fn memfd(mut self, memfd: bool) -> Self {

@@ -140,7 +140,7 @@ pub struct ReaderStats {
 }
 
 impl Ring {
-    /// Counts the transitions of a lane: each episode that ended or was cut costs one row more than
+    /// Counts the transitions of a lane. Each episode that ended or was cut takes one row more than
     /// it has transitions, and so does the newest one.
     pub(super) fn transitions(&self, lane: u32) -> u64 {
         let mut count = 0;

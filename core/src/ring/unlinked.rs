@@ -103,7 +103,7 @@ impl Ring {
         self.store().is_unlinked()
     }
 
-    /// Returns whether to warn that the ring was removed or replaced: `true` once per handle, after
+    /// Returns whether to warn that the ring was removed or replaced. `true` once per handle, after
     /// a writer, a sampler or a wait of it has found out.
     #[must_use]
     pub fn take_unlinked(&self) -> bool {

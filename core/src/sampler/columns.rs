@@ -124,8 +124,8 @@ fn stands_for(name: &str, column: &str) -> bool {
     column.strip_prefix(name).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// Options of a sampler; the columns that its batches have, all of them with one window, or each
-/// with its own; and the selector of its rows.
+/// Options of a sampler, the columns of its batches, and the selector of its rows. All columns have
+/// one window, or each has its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerSpec {
     pub(crate) options: SamplerOptions,

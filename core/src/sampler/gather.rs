@@ -5,8 +5,7 @@
 //!
 //! - [`select`]: chooses the rows of the items and locates their windows;
 //! - [`micro_batch`]: rows and windows of a micro-batch as a structure of arrays, and a bitmask of
-//!   the items that are irregular: over the lane's end, at an episode boundary, or overtaken by a
-//!   writer;
+//!   the irregular items (over the lane's end, at an episode boundary, or overtaken by a writer);
 //! - [`arena_writer`]: copies a field of all regular items in one loop, then the passes that
 //!   compute (n-step returns) or fill (masks, flags);
 //! - [`inspect`]: reads the row headers around an irregular item, and draws it again if no

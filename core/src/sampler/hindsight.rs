@@ -46,10 +46,10 @@ impl GoalStrategy {
 /// Relabels goals in hindsight (Andrychowicz et al., "Hindsight experience replay", NIPS 2017,
 /// section 3.3 and appendix).
 ///
-/// Each drawn transition is relabelled with probability `ratio`, independently: its desired goal,
-/// in all of its windows, becomes one that a row of its episode achieved, as the strategy says.
-/// The paper stores `k` relabelled copies of each transition; a ratio of `k / (k + 1)` draws the
-/// same mixture. `relabelled`, `bool [B]`, marks these transitions. Ends keep their flags.
+/// Each drawn transition is relabelled with probability `ratio`, independently. Its desired goal,
+/// in all of its windows, becomes one that a row of its episode achieved, as the strategy says. The
+/// paper stores `k` relabelled copies of each transition; a ratio of `k / (k + 1)` draws the same
+/// mixture. `relabelled`, `bool [B]`, marks these transitions. Ends keep their flags.
 ///
 /// Goals are drawn by the sampler's seed, and gathered after the transitions. A transition that a
 /// writer overwrote in between keeps its goal.

@@ -131,7 +131,7 @@ impl SamplerOptions {
     /// the methods of temporal differences", Machine Learning 3, 1988; as used in Hessel et al.,
     /// "Rainbow", AAAI 2018, section "Multi-step learning"). Truncated episodes bootstrap from
     /// their final observation. A return that is cut short by the newest row, or by a writer that
-    /// died, bootstraps from the last observation; Rainbow assumes that `n` transitions follow.
+    /// died, bootstraps from the last observation. Rainbow assumes that `n` transitions follow.
     /// Sums are computed in `f64`, oldest first, and rounded once.
     #[must_use]
     pub fn n_step(mut self, n: u32) -> Self {
@@ -172,8 +172,8 @@ impl SamplerOptions {
     /// them; 1 by default, which is every window.
     ///
     /// A window starts with the oldest transition of its longest history, and the first window of
-    /// an episode with its first transition. So transition `t` of an episode is drawn iff
-    /// `t - (history - 1)` is a multiple of `stride`: with a history of 80 and a stride of 40 the
+    /// an episode with its first transition. So transition `t` of an episode is drawn iff `t -
+    /// (history - 1)` is a multiple of `stride`. With a history of 80 and a stride of 40 the
     /// windows end at the transitions 39, 79, 119, ... (Kapturowski et al., "Recurrent experience
     /// replay in distributed reinforcement learning", ICLR 2019, section 2.3). Rows that are
     /// gathered by index may lie between.

@@ -1,6 +1,6 @@
 //! The memory of a batch: contiguous arenas to be allocated, and the views that are its columns.
 //!
-//! One gather of `H + F + 1` rows serves an observation column: its history, its `next_`, its
+//! One gather of `H + F + 1` rows serves an observation column. Its history, its `next_`, its
 //! future and the future's `next_` are overlapping views of one arena.
 
 mod prefetch_policy;
@@ -353,8 +353,8 @@ impl BatchPlan {
 }
 
 impl ArenaField {
-    /// Returns the first place that has a row, relative to the drawn row, and how many have one,
-    /// for a window of `back` transitions before the drawn one and `ahead` after it.
+    /// Returns the first place that has a row, relative to the drawn row, and how many have one.
+    /// The window has `back` transitions before the drawn one and `ahead` after it.
     pub(crate) fn present(&self, back: i64, ahead: i64) -> (i64, u64) {
         let last = self.first + to_i64(self.rows) - 1;
         let from = (self.shift.0 - back).max(self.first);

@@ -6,8 +6,8 @@ use super::batch::Batch;
 use crate::error::BatchError;
 use crate::returns::{Real, ReturnSteps};
 
-/// Rewards and ends of the windows of a batch, `[B, T]` in C order: history and future in one, so
-/// that `T` is `H + F`, or `1 + F` without a history window.
+/// Rewards and ends of the windows of a batch, `[B, T]` in C order. History and future are in one,
+/// so `T` is `H + F`, or `1 + F` without a history window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSteps<T> {
     steps: usize,

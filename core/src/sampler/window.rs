@@ -105,8 +105,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns whether a window holds no episode boundary, given the header of its last row, row
-    /// `row`, which has `before` rows of the window before it.
+    /// Returns whether a window holds no episode boundary, given the header of its last row. That
+    /// is row `row`, which has `before` rows of the window before it.
     ///
     /// The last header suffices, because at least `before` steps of its episode precede it. Only
     /// the first row of an episode can be a GAP, only the last one FINAL, and only the one before
@@ -181,7 +181,7 @@ impl RowHeaders<'_> {
         Some(Window { seq, back, ahead: after.min(extent.ahead), run })
     }
 
-    /// Returns whether all of a window's history is in the copied rows: the window has `back`
+    /// Returns whether all of a window's history is in the copied rows. Then the window has `back`
     /// transitions before the drawn one, or begins where its episode does.
     pub(crate) fn has_history(&self, window: Window, back: u64) -> bool {
         let at = usize::try_from(window.first().saturating_sub(self.first)).ok();

@@ -31,7 +31,8 @@ impl Table {
         self.claims.table.info()
     }
 
-    /// Returns how many rows could be claimed now, rows at which no transition starts included.
+    /// Returns how many rows could be claimed now, rows at which no transition starts included. A
+    /// row that later passes repeat counts once for each of them.
     #[must_use]
     pub fn claimable(&self) -> u64 {
         self.claims.claimable()
@@ -76,8 +77,9 @@ impl Claims {
         self.pass
     }
 
-    /// Claims up to `want` rows, and adds them to `rows`. Begins the next pass if all of this one
-    /// are claimed: over `candidates`, if `need` of them are new. Returns `false` if no row can be
+    /// Claims up to `want` rows, and calls `claimed` with each. Begins the next pass once all rows
+    /// of this one are claimed. That pass repeats the rows of this one, or is over `candidates`; if
+    /// passes are not renewed, `need` of these must be new. Returns `false` if no row can be
     /// claimed now.
     pub(crate) fn claim(
         &mut self,
@@ -161,7 +163,7 @@ impl Claims {
         enough.then_some(ClaimPass { number: last.number, round: 0, ranges: fresh })
     }
 
-    /// Returns how many rows could be claimed now.
+    /// Returns how many rows could be claimed now, in this pass and later ones.
     pub(crate) fn claimable(&self) -> u64 {
         let lanes = (0..self.ring.lanes()).map(|lane| {
             let rows = self.ring.inspect_lane(lane).map_or(0..0, |found| found.rows);

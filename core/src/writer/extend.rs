@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// Returns how many rows of the only lane from step `from` on may be written together: they end
+    /// Returns how many rows of the only lane from step `from` on may be written together. They end
     /// no episode, each shows the `next_obs` of the one before, and the writer is not waiting for a
     /// final observation.
     fn block(&self, steps: &Step<'_>, from: usize, count: usize) -> usize {

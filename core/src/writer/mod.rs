@@ -43,7 +43,7 @@ use crate::writer::step::Step;
 /// Writes the lanes it has claimed. Dropping it, or the death of the process, frees them.
 ///
 /// A `next_obs` that still waits for its successor becomes the FINAL row of its episode when the
-/// writer is dropped, unless a lease blocks it; [`finish`](Self::finish) waits for that.
+/// writer is dropped, unless a lease blocks it. [`finish`](Self::finish) waits for that.
 #[derive(Debug)]
 pub struct Writer {
     // Before the ring: the claims hold it too, and its last handle removes it.
@@ -107,7 +107,7 @@ impl Writer {
     }
 
     /// Appends one step like [`append`](Self::append). While it waits, `interrupted` is called
-    /// every few milliseconds for a lease, and 10 times a second for the rate limiter; it ends the
+    /// every few milliseconds for a lease, and 10 times a second for the rate limiter. It ends the
     /// wait by returning `true`. Nothing is appended then.
     pub fn append_until(
         &mut self,

@@ -24,7 +24,7 @@ pub(super) struct Planned {
     pub(super) hint: Option<ResetHint>,
     /// Whether the rows were announced just now, or are still frozen.
     pub(super) unsettled: bool,
-    /// Rows of the step that are not appended: a lease leaves no room for them, or the step is the
+    /// Rows of the step that are not appended. A lease leaves no room for them, or the step is the
     /// final row of an episode whose end was dropped.
     pub(super) dropped: u64,
 }

@@ -103,8 +103,8 @@ impl Writer {
         Ok(Reserved { writer: self, nowhere })
     }
 
-    /// Returns the rows that a reserved row may need: itself, the FINAL row of an episode that is
-    /// cut before it, and the one of an episode that it ends.
+    /// Returns the number of rows that a reserved row may need: itself, and the FINAL rows of an
+    /// episode that is cut before it and of one that it ends.
     fn reserved_room(&self) -> u64 {
         let waits =
             |lane: &super::OwnLane| lane.kept.kind() == KeptKind::Next && !lane.clock.is_ended();
@@ -193,7 +193,7 @@ impl Reserved<'_> {
         Ok(())
     }
 
-    /// Returns whether it is the FINAL row of an episode that ended with the row before: its
+    /// Returns whether it is the FINAL row of an episode that ended with the row before. Its
     /// observations are the final ones, and all other columns will be zero.
     #[must_use]
     #[inline]

@@ -62,7 +62,7 @@ impl StartIndex {
         Self { back, ahead, kept: 0, rule, lanes, ends, headers: Vec::new() }
     }
 
-    /// Returns an index of the transitions whose history of `back` transitions is known: it is in
+    /// Returns an index of the transitions whose history of `back` transitions is known. It is in
     /// the ring, or it is cut short by the beginning of the episode.
     pub(crate) fn of_known_history(back: u64) -> Self {
         Self { kept: back, ..Self::new(0, 0) }

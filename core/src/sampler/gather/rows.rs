@@ -70,7 +70,7 @@ impl Ring {
     }
 
     /// Copies some columns of one row for each of `count` items, to the item's place in each
-    /// target. `choose` names the row of an item in an attempt, counted from 0; it is called again,
+    /// target. `choose` names the row of an item in an attempt, counted from 0. It is called again,
     /// with the next attempt, for items whose rows a writer overwrote. Each attempt chooses the
     /// rows of all such items before it copies any.
     ///

@@ -53,8 +53,8 @@ impl ArenaWriter<'_> {
     }
 
     /// Returns the discounted sum of the rewards from the drawn row on, and the discount of the
-    /// value after them, which is zero if the last transition terminated. Both are zero without
-    /// n-step returns.
+    /// value after them. That discount is zero if the last transition terminated. Both are zero
+    /// without n-step returns.
     fn n_step(
         &self,
         item: &IrregularItem<'_>,

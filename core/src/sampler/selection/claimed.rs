@@ -119,7 +119,8 @@ impl ClaimedRows {
         self.rows.get(item).copied()
     }
 
-    /// Claims another row for an item whose row is overwritten.
+    /// Returns another row for an item whose row is overwritten: one that is held, or a claimed
+    /// one.
     pub(super) fn next(
         &mut self,
         item: usize,

@@ -11,7 +11,7 @@ pub(super) type Row = (usize, u64);
 pub(super) struct ListedRing {
     pub(super) ring: Ring,
     writers: Vec<Writer>,
-    /// By lane, one for each row published.
+    /// Whether each published row is not FINAL, by lane.
     starts: Vec<Vec<bool>>,
     ended: Vec<bool>,
     /// First row of each lane that is not evicted.

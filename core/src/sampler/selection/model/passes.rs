@@ -7,7 +7,7 @@ use super::list::{ListedRing, Row};
 use crate::TableOptions;
 use crate::table::permutation::Permutation;
 
-/// Rows that are still to be claimed, in order.
+/// Current pass of a table, and its rows that are still to be claimed, in order.
 pub(super) struct Passes {
     options: TableOptions,
     number: u64,
@@ -37,7 +37,8 @@ impl Passes {
         self.queue.drain(..want).collect()
     }
 
-    /// Begins the next pass over at least `need` new rows.
+    /// Begins the next pass: over the same rows again, over all candidates, or over at least `need`
+    /// new ones. Returns `false` if there are too few.
     fn begin(&mut self, need: u64, candidates: &[Range<u64>]) -> bool {
         let settings = self.options.settings();
         let count = |ranges: &[Range<u64>]| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
