@@ -16,7 +16,7 @@ use crate::{csv_file, minari, table};
 ///
 /// The lane whose rows are overwritten soonest is read first, ahead of compression. Rows that a
 /// writer overwrites before they are read are missing from the file and counted in
-/// [`ExportReport::rows_lapped`]; at most as many as were published during the export.
+/// [`ExportReport::rows_lapped`]. They are at most as many as were published during the export.
 ///
 /// The file appears whole or not at all, and is on disk when the call returns. Needs memory for
 /// about a hundred megabytes of rows; a dataset needs the current episode of every lane.

@@ -6,7 +6,7 @@
 //!   dataset or from [NumPy arrays](Format::Npz) of plain steps;
 //! - [`collect_exports`]: removes what killed exports left.
 //!
-//! Files appear whole or not at all. Files that are read are not trusted: one that is cut, hostile
+//! Files appear whole or not at all. Files that are read are not trusted. One that is cut, hostile
 //! or cannot be decoded is an error that says where, and leaves no ring. An exported table has a
 //! hash of every row group, so that a changed value is an error as well.
 //!

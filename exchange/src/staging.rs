@@ -7,8 +7,8 @@
 //!   old           a folder that is being replaced, between two renames
 //! ```
 //!
-//! The lock is the first entry of the folder and is removed last: a folder with entries and no lock
-//! was not made by an export.
+//! The lock is the first entry of the folder and is removed last. So a folder with entries and no
+//! lock was not made by an export.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,4 @@
-//! Reads Parquet files that are not trusted: the footer's claims are checked before a column is
+//! Reads Parquet files that are not trusted. The footer's claims are checked before a column is
 //! decoded, and a panic of the decoder is an error.
 
 use std::fmt::Display;

@@ -1,5 +1,5 @@
-//! Minari datasets in the layout of Minari's `parquet` storage: a folder per episode with a Parquet
-//! file of its steps, and one JSON file about all of them.
+//! Minari datasets in the layout of Minari's `parquet` storage. Each episode has a folder with a
+//! Parquet file of its steps; one JSON file is about all of them.
 //!
 //! ```text
 //! walk/data/metadata.json        spaces, number of episodes and steps
