@@ -7,7 +7,7 @@
 //!
 //! Windows are copied in the order of the arena ([`CellOrder`]). By slot, a ticker's windows follow
 //! each other, and the panel streams through the cache. A later window is prefetched while one is
-//! copied; without that, 256 samples of 33 tickers and 27 days take 1.1 to 1.25 times as long.
+//! copied. Without that, 256 samples of 33 tickers and 27 days take 1.1 to 1.25 times as long.
 //! Copying sample-major windows in the order of tickers takes nearly twice as long.
 //!
 //! Windows are short, so the work per window besides its copy counts. The windows of a part of the
@@ -119,8 +119,8 @@ pub(crate) struct WindowSource<'a> {
     end: usize,
 }
 
-/// Cells that one of several threads takes at a time: few enough that all threads end at about the
-/// same time, many enough that taking them costs little.
+/// Cells that one of several threads takes at a time. They are few enough that all threads end at
+/// about the same time, and many enough that taking them costs little.
 const PART_CELLS: usize = 128;
 
 /// Cells that a single thread takes at a time: few enough that the list of their windows stays in

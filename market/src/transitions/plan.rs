@@ -56,8 +56,8 @@ pub struct Windows {
     pub apart: bool,
 }
 
-/// Memory of a batch's windows: one arena f32 `[.., .., W, C]` and mask i32 `[.., .., W]`, or two
-/// of each if state and next state have separate memory.
+/// Memory of a batch's windows: one arena f32 `[.., .., W, C]` and mask i32 `[.., .., W]`. There
+/// are two of each if state and next state have separate memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarketPlan {
     windows: Windows,
