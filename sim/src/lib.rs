@@ -2,8 +2,8 @@
 //!
 //! A [`Market`] has one or more symbols, each with an order book, a hidden fundamental value and a
 //! population of background agents. One [`Market::tick`] is one second. Orders from outside enter
-//! through slots. Prices are whole ticks, cash and shares whole numbers, and every random draw
-//! comes from a stream that depends on the seed and the drawing agent alone.
+//! through slots. Prices are whole ticks, cash and shares whole numbers. Every random draw comes
+//! from a stream that depends on the seed and the drawing agent alone.
 //!
 //! ```
 //! use backcast_sim::{Market, Preset, SlotRequest, Side};

@@ -1,8 +1,8 @@
 //! Random streams: one per agent and per process, derived from the episode seed.
 //!
 //! A stream is `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014, figure 17): draw `k` is a hash of
-//! `start + k * GAMMA`. The start is a hash of (seed, role, index), so that a stream depends on
-//! nothing but those three numbers: another agent, symbol or thread never shifts it.
+//! `start + k * GAMMA`. The start is a hash of (seed, role, index), so a stream depends on nothing
+//! but those three numbers. Another agent, symbol or thread never shifts it.
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 

@@ -1,6 +1,6 @@
 //! Executors: Pareto-distributed parent orders, worked in slices.
 //!
-//! Long parent orders split into many orders of one sign give the long memory of order signs:
+//! Long parent orders split into many orders of one sign give the long memory of order signs. See
 //! Lillo, Mike and Farmer, *Theory for long memory in supply and demand* (2005).
 
 use crate::{

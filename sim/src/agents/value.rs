@@ -1,6 +1,6 @@
 //! Value traders: a target position that grows with the square of the gap to their valuation.
 //!
-//! Latent depth that is linear in the distance from the price gives square-root impact: Tóth et
+//! Latent depth that is linear in the distance from the price gives square-root impact. See Tóth et
 //! al., *Anomalous price impact and the critical nature of liquidity* (2011); Donier, Bonart,
 //! Mastromatteo and Bouchaud (2015). The target position of a trader here is `strength * gap *
 //! |gap|`, the integral of such a depth.

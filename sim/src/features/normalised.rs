@@ -1,7 +1,7 @@
 //! The default set: 40 features of one symbol that do not depend on the price level.
 //!
 //! Returns are in standard deviations, price gaps in average true ranges, volumes in logarithms of
-//! ratios, so that a policy carries over between episodes, symbols and price levels.
+//! ratios. So a policy carries over between episodes, symbols and price levels.
 
 use super::{
     Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, depth_imbalance,

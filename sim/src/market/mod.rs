@@ -28,11 +28,11 @@ struct User {
 
 /// A simulated market.
 ///
-/// One tick stands for one second. In a tick, in this order: news and fundamentals move; requests
-/// from slots arrive, slot by slot in an order drawn anew for every tick; user agents act; then,
-/// symbol by symbol: due background agents act, in a random order; the tape closes the tick;
-/// borrowing is charged, every [`BORROW_INTERVAL`] ticks. Everything after [`Market::new`] is free
-/// of allocation, unless a user agent allocates or a log of the book grows.
+/// One tick stands for one second. First news and fundamentals move. Then requests from slots
+/// arrive, slot by slot in an order drawn anew for every tick, and user agents act. Then, symbol by
+/// symbol, due background agents act in a random order, and the tape closes the tick. Borrowing is
+/// charged in the same pass, every [`BORROW_INTERVAL`] ticks. Everything after [`Market::new`] is
+/// free of allocation, unless a user agent allocates or a log of the book grows.
 #[derive(Debug)]
 pub struct Market {
     config: Arc<MarketConfig>,
@@ -293,7 +293,7 @@ impl Market {
 
     /// Processes the requests that arrive in this tick, slot by slot.
     ///
-    /// A slot's turn depends on the seed, the tick and its number alone: no slot has an advantage
+    /// A slot's turn depends on the seed, the tick and its number alone. No slot has an advantage
     /// over many ticks, and another slot does not change which of two is first.
     fn deliver(&mut self) {
         let tick_key = mix(self.slot_key ^ self.now);

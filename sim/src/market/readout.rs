@@ -104,8 +104,9 @@ impl Market {
         &self.model(symbol).candles
     }
 
-    /// Returns the value that features measure the price against, in ticks: the volume-weighted
-    /// mean price, or the fundamental with an error if the configuration reveals it.
+    /// Returns the value that features measure the price against, in ticks. It is the
+    /// volume-weighted mean price, or the fundamental with an error if the configuration reveals
+    /// it.
     #[must_use]
     pub fn shown_value(&self, symbol: u16) -> f64 {
         self.model(symbol).shown_value(&self.config, self.tape(symbol))
