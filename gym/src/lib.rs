@@ -3,7 +3,7 @@
 //!
 //! A [`PortfolioVectorEnv`] steps `N` independent portfolios of `T` tickers through the days of one
 //! [`Panel`](backcast_market::Panel). On day `d` an agent sees the open of `d` and the indicators
-//! of `d - indicator_lag`, and acts with one number in `[-1, 1]` for each ticker. Its orders are
+//! of `d - indicator_lag`. It acts with one number in `[-1, 1]` for each ticker. Its orders are
 //! filled at the close of `d`. Nothing else of day `d` is shown before the fill.
 //!
 //! ```
@@ -27,8 +27,8 @@
 //! ```
 //!
 //! A [`TradingEnv`] puts an agent into a [`Market`](backcast_sim::Market) with a limit order book
-//! and about a hundred background agents; [`TradingVectorEnv`] steps many of them,
-//! and [`MultiAgentTradingEnv`] puts several agents into one market.
+//! and about a hundred background agents. [`TradingVectorEnv`] steps many of them, and
+//! [`MultiAgentTradingEnv`] puts several agents into one market.
 //!
 //! ```
 //! use backcast_gym::{DiscreteAction, TradingEnv, TradingEnvConfig};

@@ -1,8 +1,8 @@
 //! The Mersenne Twister, for runs that are compared with environments built on C++'s library.
 //!
 //! Matsumoto and Nishimura, *Mersenne Twister* (1998), with the initialisation of 2002, which C++
-//! standardises as `std::mt19937`. Distributions follow GNU's C++ library: integers below a bound
-//! by Lemire's method on 32 bits, reals in `[0, 1)` from two words, the low one first.
+//! standardises as `std::mt19937`. Distributions follow GNU's C++ library. Integers below a bound
+//! use Lemire's method on 32 bits; reals in `[0, 1)` take two words, the low one first.
 
 const WORDS: usize = 624;
 const MIDDLE: usize = 397;

@@ -4,7 +4,7 @@
 //! equal orders keep ticker order. A sale is cut to the shares held, a purchase to what the cash at
 //! that moment pays, fee included. The average buy price includes the fee.
 //!
-//! These are the rules of `fast_finrl`'s environments, with three differences: any number of equal
+//! These are the rules of `fast_finrl`'s environments, with three differences. Any number of equal
 //! orders keep their order, cash cannot fall below zero by a rounding error, and a ticker without a
 //! row is not traded.
 

@@ -47,8 +47,8 @@ pub(crate) struct Portfolios {
     /// `[N, W]`.
     averages: Vec<f64>,
     own: OwnPrices,
-    /// Whether the table serves this episode, `[N]`: every ticker had a row when it began, so that
-    /// no close in the table is older than the episode.
+    /// Whether the table serves this episode, `[N]`. It does if every ticker had a row when it
+    /// began: then no close in the table is older than the episode.
     uses_table: Vec<bool>,
     orders: Orders,
     /// Shares of one portfolio before its orders; the buffer is reused.

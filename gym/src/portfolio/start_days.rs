@@ -120,8 +120,8 @@ impl StartDays {
         tickers.iter().map(|&ticker| self.held_from[ticker]).max().unwrap_or_default()
     }
 
-    /// Returns whether on some day `count` tickers of `pool` and all macro tickers are listed, each
-    /// at least `shift` days after its own first start day.
+    /// Returns whether on some day `count` tickers of `pool` and all macro tickers are listed. Each
+    /// must be at least `shift` days after its own first start day.
     pub(crate) fn any_of(&self, pool: &[usize], count: usize, shift: usize) -> bool {
         let could = |&ticker: &usize, day: usize| {
             day.checked_sub(shift).is_some_and(|first| first >= self.low(&[ticker]).0)

@@ -19,13 +19,13 @@ use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_le
 /// `K` agents that trade with each other and with the background agents of one market.
 ///
 /// All agents decide simultaneously, as in the parallel API of `PettingZoo`. Their requests arrive
-/// in the next tick, or `latency_ticks` later, before the background agents: agent by agent, in an
-/// order that is drawn anew for every tick. It depends on the episode seed, the tick and the
-/// agents' numbers alone, so none has an advantage, and another agent does not change which of two
-/// is first.
+/// in the next tick, or `latency_ticks` later, before the background agents. They arrive agent by
+/// agent, in an order that is drawn anew for every tick. It depends on the episode seed, the tick
+/// and the agents' numbers alone. So none has an advantage, and another agent does not change which
+/// of two is first.
 ///
 /// Each agent has an account, an action scheme, observations and rewards of its own. An agent that
-/// goes bankrupt or gets a margin call is terminated: its open orders are cancelled in the next
+/// goes bankrupt or gets a margin call is terminated. Its open orders are cancelled in the next
 /// step, its position stays, and the others go on. The episode ends for all at the time limit.
 ///
 /// With one agent everything equals a [`TradingEnv`](super::TradingEnv) of the same seed, bit for

@@ -27,8 +27,9 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 /// # One step on day `d`
 ///
 /// 1. Orders of `trunc(action * hmax)` shares are filled on `d`, at the close unless
-///    [`Bidding`](crate::Bidding) says otherwise: sells, then buys, both the largest first, ties in
-///    ticker order. A buy is cut to the cash. A ticker without a row on `d` is not traded.
+///    [`Bidding`](crate::Bidding) says otherwise. Sells come first, then buys, both the largest
+///    first, ties in ticker order. A buy is cut to the cash. A ticker without a row on `d` is not
+///    traded.
 /// 2. Stop losses sell holdings that have fallen too far, on `d` or on the next day
 ///    ([`StopLossDay`](crate::StopLossDay)). A holding whose ticker has its last row on `d` is
 ///    settled at that close, without a fee ([`Delisting`](crate::Delisting)).

@@ -177,7 +177,8 @@ impl PortfolioVectorEnv {
     }
 
     /// Writes the days before `day`, oldest first, of the tickers of sub-environment `env` and of
-    /// the macro tickers: `out` `[days, X, C]`, zero without a row, and `mask` `[days, X]`, 1 or 0.
+    /// the macro tickers. `out` is `[days, X, C]`, zero without a row; `mask` is `[days, X]`, 1 or
+    /// 0.
     ///
     /// One copy if there is a shared table, no allocation. Nothing is written if the lengths do not
     /// fit.
