@@ -4,7 +4,7 @@ use backcast_core::{Column, DType, Schema};
 
 /// Alignment of columns, as Arrow recommends for mapped files.
 pub(crate) const ALIGN: u64 = 64;
-/// Maximum bytes of a batch of more than one row.
+/// Approximate maximum bytes of a batch of more than one row.
 pub(crate) const BATCH_BYTES: u64 = 4 << 20;
 /// Bytes at which a file is closed.
 pub(crate) const FILE_BYTES: u64 = 64 << 20;

@@ -91,7 +91,7 @@ impl Store {
     /// Makes a ring from `"pong@epoch-10"`, or from the newest snapshot of `"pong"`. Sequence
     /// numbers, episodes, flags and priorities are as they were: a sampler of the same seed draws
     /// the same. The rate limiter keeps its limits and counts. Writers continue after the newest
-    /// row. Every byte is checked.
+    /// row. Every byte that is read is checked.
     ///
     /// Needs memory for one batch beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {

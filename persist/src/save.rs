@@ -124,15 +124,16 @@ pub struct SaveReport {
     pub rows_lapped: u64,
     /// Bytes of removed files that no snapshot needs any more.
     pub bytes_freed: u64,
-    /// Damaged manifest; the older one was used.
+    /// Damage of a manifest; the other one was used.
     pub damage: Option<crate::Damage>,
 }
 
 impl Store {
-    /// Saves a ring as `name@label`. Writers go on meanwhile: the snapshot has the rows that were
-    /// published when the save began, the tables of priorities and the counts of the rate limiter.
-    /// It shares rows with earlier snapshots of the ring. When this returns, the snapshot is on
-    /// disk. After an error or a kill at any moment, earlier snapshots are unchanged.
+    /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
+    /// published when the save began, the tables of priorities and of claims, and the limits and
+    /// counts of the rate limiter. It shares rows with earlier snapshots of the ring. When this
+    /// returns, the snapshot is on disk. After an error or a kill at any moment, earlier snapshots
+    /// are unchanged.
     ///
     /// Needs memory for one batch. O(bytes not yet saved).
     pub fn save(

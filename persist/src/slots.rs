@@ -1,8 +1,8 @@
 //! The two manifests of a directory, written in turn. The newer valid one is current.
 //!
-//! A manifest is one line and the JSON text after it: `backcast-manifest 1 <bytes of the JSON>
-//! <BLAKE3 of the line up to here and of the JSON>`. Every version has that line, so that another
-//! version can be told from damage.
+//! A manifest is one line and the JSON text after it. The line is `backcast-manifest 1 <bytes of
+//! the JSON> <BLAKE3 of the line up to here and of the JSON>`. Every version has that line, so that
+//! another version can be told from damage.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -46,7 +46,8 @@ impl fmt::Display for SnapshotSpec {
     }
 }
 
-/// Refuses a name that is not a valid directory name on every platform.
+/// Refuses a name that is empty, too long, begins with a dot, or has a character outside of `A-Z
+/// a-z 0-9 _ - .`.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), StoreError> {
     let reason = if name.is_empty() {
         "it is empty"

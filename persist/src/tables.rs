@@ -1,4 +1,4 @@
-//! Priorities and rate limits of a snapshot.
+//! Priorities of a snapshot.
 //!
 //! A table of priorities is saved whole with each snapshot, in files of its own, since learners
 //! change it everywhere.

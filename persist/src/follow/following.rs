@@ -164,9 +164,10 @@ impl Following {
         }
     }
 
-    /// Writes all published rows to disk, whether or not a step is due. After an error the store is
-    /// unchanged, and the next step retries. `stopped` is called while another process changes the
-    /// directory, and ends the wait with an error.
+    /// Writes all published rows to disk, whether or not a step is due. After an error the rows
+    /// saved before are unchanged, and the next step retries. `stopped` is called while another
+    /// process changes the directory, and ends the wait with an error. Periodic snapshots do not
+    /// call it, and wait up to a minute.
     pub fn step(&mut self, stopped: &dyn Fn() -> bool) -> Result<(), SaveError> {
         let behind_since = Instant::now();
         match self.done {

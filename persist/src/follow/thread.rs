@@ -150,7 +150,8 @@ impl Follower {
     }
 
     /// Ends the thread after one more step for all published rows, and returns the final state.
-    /// Does not wait for another process that has locked the store. Dropping does the same.
+    /// Does not wait for another process that has locked the store, except up to a minute in
+    /// periodic mode. Dropping does the same.
     #[must_use]
     pub fn stop(mut self) -> FollowState {
         self.end();
