@@ -27,8 +27,8 @@ const MODES: [&str; 4] = ["off", "periodic", "continuous", "block"];
 /// Create a ring that lives until `backcast rm`.
 ///
 /// The ring is persistent: it stays when this command ends, until it is removed by name. (Rings of
-/// a program go with their last user by default.) All memory is allocated now, so too little space
-/// is an error here and not a crash later.
+/// a program go with their last user by default.) All memory is allocated now: too little space is
+/// an error here and not a crash later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

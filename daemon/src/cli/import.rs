@@ -20,7 +20,7 @@ use crate::text::units;
 /// An exported Parquet file restores its ring: lanes, rows, sequence numbers, episodes. A Minari
 /// dataset (stored as parquet) and a .npz of plain steps (obs, action, reward, terminated,
 /// truncated, `next_obs`) become the episodes of one lane. The ring is persistent: it stays until
-/// `backcast rm`. A file that is cut or cannot be decoded makes no ring, nor does an exported
+/// `backcast rm`. A file that is cut or cannot be decoded makes no ring. Nor does an exported
 /// Parquet file whose rows changed on disk: it has a hash of every row group. Files without hashes
 /// are not checked: those of earlier versions or written again by another program, and Minari
 /// datasets.

@@ -1,4 +1,5 @@
-//! Accepts clients of the same user and serves their requests, each bounded in bytes and time.
+//! Accepts clients of the same user and serves their requests. A request is bounded in bytes, and
+//! reading it and writing its answer are bounded in time.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,5 +1,6 @@
-//! The daemon: one process per base directory that maintains its objects. It holds no ring and no
-//! lock that a writer or reader waits for, so it can be killed and restarted at any moment.
+//! The daemon: one process per base directory that maintains its objects. It holds no lock that a
+//! writer or reader waits for, so it can be killed and restarted at any moment. Then only rings in
+//! memfds are lost that no other process holds.
 
 mod answer;
 mod budget;
@@ -77,7 +78,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts a daemon for `base`, and creates the directory if it is missing. An error changes no
-    /// ring.
+    /// ring, unless the system refuses a thread or a pipe.
     pub fn start(base: &Base, options: &ServeOptions) -> Result<Self, ServeError> {
         options.check()?;
         let lock = match BaseLock::claim(base)? {
@@ -98,7 +99,7 @@ impl Daemon {
         Ok(Self { acceptor, metrics, sweeper, shared, lock })
     }
 
-    /// Applies the settings that can change while it runs: budget, what happens when it is full,
+    /// Applies the settings that can change while it runs: budget, policy when it is full, memfds,
     /// interval, persistence.
     pub fn reload(&self, options: &ServeOptions) -> Result<(), ServeError> {
         self.shared.take_over(options)?;
@@ -113,7 +114,8 @@ impl Daemon {
         self.acceptor.path()
     }
 
-    /// Address of the metrics, with the port that was picked.
+    /// Returns the address of the metrics, with the port that was picked. `None` if none are
+    /// served.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)

@@ -20,7 +20,7 @@ pub struct ServeOptions {
     pub budget: Budget,
     /// Policy for rings that do not fit.
     pub when_full: WhenFull,
-    /// Create every ring in sealed memfds (Linux).
+    /// Whether every ring is created in sealed memfds (Linux).
     pub memfd: bool,
     /// Time between two sweeps.
     pub interval: Duration,
@@ -28,7 +28,7 @@ pub struct ServeOptions {
     pub socket: Option<PathBuf>,
     /// Address at which metrics are served, if they are. Port 0 picks a free one.
     pub metrics: Option<SocketAddr>,
-    /// Allow a metrics address that other machines can reach.
+    /// Whether a metrics address is allowed that other machines can reach.
     pub metrics_any_address: bool,
     /// Maximum connections at a time.
     pub max_connections: usize,

@@ -28,7 +28,7 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal>
     }
     // Held for the duration of the resize.
     let ring = attach(shared, &ask.name)?;
-    // Memory that a killed resize left would count twice.
+    // Memory that an interrupted resize left would count twice.
     ring.finish_resize()?;
     let mut turn = Some(shared.turn());
     let capacity = fitting(shared, &ask.name, &ring, asked)?;

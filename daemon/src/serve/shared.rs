@@ -20,7 +20,7 @@ use crate::protocol::Code;
 pub(crate) struct CurrentSettings {
     pub(crate) budget_bytes: u64,
     pub(crate) when_full: WhenFull,
-    /// Create rings in memfds.
+    /// Whether rings are created in memfds.
     pub(crate) memfd: bool,
     pub(crate) interval: Duration,
 }
@@ -90,7 +90,7 @@ impl Shared {
         locked(&self.keeper)
     }
 
-    /// Locks allocation, so that the space found free is still free at the allocation.
+    /// Locks allocation, so that no other request takes the space that was found free.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,8 +22,8 @@ use crate::text::units;
 
 /// Measure publishing, sampling and windows on this machine.
 ///
-/// Every row of the table alternates with a plain copy of the same bytes in the same run, so that
-/// the ratio holds on a busy machine too. The last two rows are a writer in another process and a
+/// Every row of the table alternates with a plain copy of the same bytes in the same run. So the
+/// ratio holds on a busy machine too. The last two rows are a writer in another process and a
 /// learner in this one at the same time. Takes about 200 MiB of memory; the ring is removed
 /// afterwards, also after Ctrl-C.
 #[derive(Debug, clap::Args)]

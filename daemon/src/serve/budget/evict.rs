@@ -35,8 +35,8 @@ pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// Returns when a lane or reader slot was last claimed, or `None` for a snapshot or a ring that
-/// cannot be opened.
+/// Returns when the ring was created, or a lane or reader slot was last claimed. Returns `None` for
+/// a snapshot, or a ring that cannot be opened.
 fn last_use(base: &Base, name: &str) -> Option<u64> {
     let observed = Observed::open(base, name).ok().filter(|ring| !ring.ring().is_snapshot())?;
     let readers = observed.readers();
