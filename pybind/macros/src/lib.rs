@@ -1,8 +1,8 @@
 //! `#[exact_arguments]`: refuses arguments that a call from Python does not have.
 //!
-//! `PyO3` refuses them before a method is entered, with a `TypeError` that names neither the
-//! arguments of the call nor the one that was probably meant. The attribute gives every method two
-//! catch-all parameters and checks first that both are empty.
+//! `PyO3` refuses them before a method is entered. Its `TypeError` names neither the arguments of
+//! the call nor the one that was probably meant. The attribute gives every method two catch-all
+//! parameters and checks first that both are empty.
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenStream as Tokens, TokenTree};

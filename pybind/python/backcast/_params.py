@@ -16,11 +16,11 @@ __all__ = ["Params", "ParamsView"]
 class Params:
     """The newest version of a named set of arrays in shared memory.
 
-    Made by :meth:`create`, joined by :meth:`attach` from any process at any time. One handle at a
-    time publishes; any number pull. Publishing never waits for a reader, and a pull never waits for
-    the publisher, is never torn and never older than the one before. A publisher that is killed
-    leaves the last whole version. A context manager; pickles by name. The parameters are removed
-    with their last holder, unless they are persistent.
+    Create parameters with :meth:`create`, or join them from any process with :meth:`attach`. One
+    handle at a time publishes; any number pull. Publishing never waits for a reader, and a pull
+    never waits for the publisher. A pull is never torn and never older than the one before. A
+    publisher that is killed leaves the last whole version. A handle is a context manager, and
+    pickles by name. The parameters are removed with their last holder, unless they are persistent.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Params:
         SchemaError
             If ``like`` has no arrays, or some that cannot be stored.
         ExistsError
-            If the name is taken, or with ``exist="attach"`` by parameters of other arrays.
+            If the name is taken, or with ``exist="attach"`` by parameters of other arrays or slots.
         SpaceError
             If there is not enough memory.
         """
@@ -245,7 +245,7 @@ class Params:
 
     @property
     def arrays(self) -> Any:
-        """Arrays that :meth:`pull` fills without ``out``: of this handle, zeros before the first.
+        """Arrays that :meth:`pull` fills without ``out``; zeros before the first pull.
 
         Their structure is that of ``like``. Arrays of JAX are made anew by each access.
         """
@@ -414,9 +414,9 @@ class Params:
 class ParamsView:
     """A version of parameters in place: read-only arrays that no publisher overwrites.
 
-    Made by :meth:`Params.view`; a context manager. Keys are the names at the top; values are arrays
-    or dicts of such. The arrays stay valid after :meth:`close`, and the version stays pinned until
-    the last of them is gone.
+    :meth:`Params.view` returns one. A view is a context manager. Keys are the names at the top;
+    values are arrays or dicts of such. The arrays stay valid after :meth:`close`, and the version
+    stays pinned until the last of them is gone.
     """
 
     _native: FlatParamsView

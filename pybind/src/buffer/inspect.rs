@@ -130,7 +130,7 @@ impl ReplayBuffer {
         Ok(waited?)
     }
 
-    /// Counters and sizes.
+    /// Return counters and sizes.
     ///
     /// Returns
     /// -------

@@ -166,7 +166,7 @@ impl Client {
         Err(no_constructor("Client", "call backcast.connect"))
     }
 
-    /// The daemon's report about itself.
+    /// Return the daemon's report about itself.
     ///
     /// Returns
     /// -------

@@ -29,7 +29,7 @@ impl Client {
         self.answer(py, CoreClient::list)
     }
 
-    /// Counters and sizes of one ring.
+    /// Return counters and sizes of one ring.
     ///
     /// Parameters
     /// ----------

@@ -137,7 +137,7 @@ impl Lease {
         Err(no_constructor("Lease", "call buf.lease(lane, start, length)"))
     }
 
-    /// A column's rows, in place.
+    /// Return a column's rows, in place.
     ///
     /// Parameters
     /// ----------
@@ -183,7 +183,7 @@ impl Lease {
         })
     }
 
-    /// Every window of consecutive rows, in place, as one strided view.
+    /// Return every window of consecutive rows, in place, as one strided view.
     ///
     /// Windows may cross ends of episodes: ``episode`` and ``flags`` tell where.
     ///
@@ -226,7 +226,7 @@ impl Lease {
         self.arrays(py, |_| true, Some(window))
     }
 
-    /// The names that are keys.
+    /// Return the names that are keys.
     ///
     /// Returns
     /// -------

@@ -208,7 +208,7 @@ impl RateLimiter {
         Self::checked(CoreRateLimiter::queue(size).no_learner(no_learner_of(no_learner)?))
     }
 
-    /// Whether items may be drawn with these counts. Changes nothing.
+    /// Return whether items may be drawn with these counts. Changes nothing.
     ///
     /// Parameters
     /// ----------
@@ -241,7 +241,7 @@ impl RateLimiter {
         Ok(self.limits.can_sample(counts_of(inserts, samples)?, items))
     }
 
-    /// Whether transitions may be inserted with these counts. Changes nothing.
+    /// Return whether transitions may be inserted with these counts. Changes nothing.
     ///
     /// Parameters
     /// ----------

@@ -13,7 +13,7 @@ use crate::panel::Panel;
 #[exact_arguments]
 #[pymethods]
 impl Panel {
-    /// Summary of the panel, from two passes over its rows.
+    /// Summarise the panel, in two passes over its rows.
     ///
     /// Returns
     /// -------

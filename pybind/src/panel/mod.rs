@@ -110,7 +110,7 @@ impl Panel {
         Self { data: Handle::new(label, "attach or load it again", panel), name, path }
     }
 
-    /// Another handle on the same panel.
+    /// Returns another handle on the same panel.
     pub(crate) fn again(&self) -> Result<Self, Failure> {
         Ok(Self::of(self.get()?))
     }
@@ -136,12 +136,12 @@ impl Panel {
         ))
     }
 
-    /// Another handle on the same panel.
+    /// Return another handle on the same panel.
     fn __copy__(&self) -> Result<Self, Failure> {
         self.again()
     }
 
-    /// Another handle on the same panel. Shared memory is not copied.
+    /// Return another handle on the same panel. Shared memory is not copied.
     fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         self.__copy__()
     }
@@ -308,7 +308,7 @@ impl Panel {
         Ok(Self::of(py.detach(|| CorePanel::attach_in(&base, &name))?))
     }
 
-    /// History and future around days, for some tickers each.
+    /// Return history and future around days, for some tickers each.
     ///
     /// The day itself lies in neither: of it only the open is shown, since nothing else is known
     /// when a decision is made. One copy per (sample, token), with the interpreter released;
@@ -356,7 +356,7 @@ impl Panel {
         self.cut(py, (days, tokens), (history, future), &ArrayPool::default())
     }
 
-    /// Same as ``windows``, in the memory of an earlier result that nothing refers to.
+    /// Return the same as ``windows``, in the memory of an earlier result that nothing refers to.
     ///
     /// Parameters
     /// ----------
@@ -376,7 +376,7 @@ impl Panel {
         self.cut(py, (days, tokens), (history, future), &memory.get().0)
     }
 
-    /// The tokens of tickers: 1 plus the position in :attr:`tickers`; 0 for ``"<CASH>"``.
+    /// Return the tokens of tickers: 1 plus the position in :attr:`tickers`; 0 for ``"<CASH>"``.
     ///
     /// Parameters
     /// ----------

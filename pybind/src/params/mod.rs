@@ -191,7 +191,7 @@ impl FlatParams {
         Ok(list)
     }
 
-    /// New arrays of zeros, one for each name.
+    /// Return new arrays of zeros, one for each name.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn zeros<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>, Failure> {
         let zero = |_: &mut CoreParams, out: &mut [&mut [u8]]| {
@@ -223,13 +223,13 @@ impl FlatParams {
         py.detach(|| self.params.with(|params| Ok(params.publish_bytes(&bytes, version)?)))
     }
 
-    /// Become the publisher. Returns the newest version.
+    /// Become the publisher, and return the newest version.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn claim(&self, py: Python<'_>) -> Result<u64, Failure> {
         py.detach(|| self.params.with(|params| Ok(params.claim()?)))
     }
 
-    /// Whether a version above that of the last pull is published.
+    /// Return whether a version above that of the last pull is published.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn is_new(&self) -> Result<bool, Failure> {
         self.params.with(|params| Ok(params.version() > params.pulled()))
@@ -283,7 +283,7 @@ impl FlatParams {
         Ok(FlatParamsView::new(self.params.label(), view))
     }
 
-    /// Wait until a version is published. Returns the newest one.
+    /// Wait until a version is published, and return the newest one.
     #[pyo3(signature = (version=Argument::Missing, timeout=None))]
     #[pyo3(text_signature = "($self, version, timeout=None)")]
     fn wait(
@@ -351,7 +351,7 @@ impl FlatParams {
         py.detach(|| self.params.with(|params| Ok(params.is_unlinked())))
     }
 
-    /// Properties and counters.
+    /// Return properties and counters.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let stats = py.detach(|| self.params.with(|params| Ok(params.stats())))?;

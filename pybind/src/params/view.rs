@@ -51,7 +51,7 @@ impl FlatParamsView {
         Err(no_constructor("FlatParamsView", "call params.view()"))
     }
 
-    /// Every array in place, read-only, in order.
+    /// Return every array in place, read-only, in order.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn arrays<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyList>, Failure> {
         let view = self.view.with(|view| Ok(Arc::clone(view)))?;

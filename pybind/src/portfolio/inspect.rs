@@ -60,7 +60,8 @@ impl PortfolioBatch {
         self.env.with(|env| Ok(env.most_at_start()))
     }
 
-    /// Warnings about prices that these settings cannot trade. One pass over the closes.
+    /// Return warnings about prices that these settings cannot trade. Takes one pass over the
+    /// closes.
     fn price_warnings(&self, py: Python<'_>) -> Result<Vec<String>, Failure> {
         py.detach(|| self.env.with(|env| Ok(env.price_warnings())))
     }
@@ -91,9 +92,9 @@ impl PortfolioBatch {
         self.env.with(|env| Ok(env.options().autoreset_mode.to_string()))
     }
 
-    /// Counters of each portfolio: ``num_stop_loss`` and ``episode_orders`` int32 ``[N]`` of the
-    /// episode, ``n_trades`` int64 ``[N]`` (shares) and ``loss_cut_amount`` float64 ``[N]`` of the
-    /// last step.
+    /// Return counters of each portfolio: ``num_stop_loss`` and ``episode_orders`` int32 ``[N]`` of
+    /// the episode, ``n_trades`` int64 ``[N]`` (shares) and ``loss_cut_amount`` float64 ``[N]`` of
+    /// the last step.
     fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let (mut stops, mut orders, mut traded, mut cut) = (vec![], vec![], vec![], vec![]);
         self.env.with(|env| {
@@ -115,7 +116,7 @@ impl PortfolioBatch {
         Ok(counts)
     }
 
-    /// Metrics of the running episodes so far.
+    /// Return metrics of the running episodes so far.
     ///
     /// Returns
     /// -------
@@ -145,7 +146,7 @@ impl PortfolioBatch {
         Ok(PyArray1::from_vec(py, values).into_any())
     }
 
-    /// An episode of a portfolio, day by day, where they are recorded.
+    /// Return an episode of a portfolio, day by day, if episodes are recorded.
     ///
     /// Parameters
     /// ----------
@@ -179,7 +180,7 @@ impl PortfolioBatch {
         Ok(episode.into_dict(py)?)
     }
 
-    /// The panel's numbers of some tickers on days from `first` on.
+    /// Return the panel's numbers of some tickers on days from `first` on.
     ///
     /// Parameters
     /// ----------
@@ -215,9 +216,9 @@ impl PortfolioBatch {
         Ok((values.into_any(), listed.into_any()))
     }
 
-    /// The orders executed in the last step, in order, where they are recorded: portfolio, ticker,
-    /// price, fee, shares (negative: sold), sold by a stop loss? Settlements of tickers that leave
-    /// the market stand among them, without a fee.
+    /// Return the orders executed in the last step, in order, if they are recorded. Each has
+    /// portfolio, ticker, price, fee, shares (negative: sold), and whether a stop loss sold them.
+    /// Settlements of tickers that leave the market are among them, without a fee.
     fn fills(&self) -> Result<Vec<FillRow>, Failure> {
         self.env.with(|env| {
             let row = |fill: &PortfolioFill| {

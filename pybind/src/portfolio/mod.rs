@@ -222,7 +222,7 @@ impl PortfolioBatch {
         self.told(obs, &outcome, results)
     }
 
-    /// Current observations and the results of the last step, in new arrays.
+    /// Return current observations and the results of the last step, in new arrays.
     ///
     /// Returns
     /// -------
@@ -240,7 +240,7 @@ impl PortfolioBatch {
         self.told(obs, &outcome, results)
     }
 
-    /// Rewards and flags, as in ``shown()``.
+    /// Return rewards and flags, as in ``shown()``.
     fn outcomes<'py>(&self, py: Python<'py>) -> Result<Flags<'py>, Failure> {
         let mut results = self.results(py)?;
         let slots = results.as_mut().map(StepArrays::slots);
@@ -273,7 +273,7 @@ impl PortfolioBatch {
         Ok(())
     }
 
-    /// An independent copy in the same state, random streams included.
+    /// Return an independent copy in the same state, random streams included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let env = py.detach(|| self.env.with(|env| Ok(env.clone())))?;
         let form = ObservationForm::new(self.num_envs, &env, self.form.options());
@@ -284,7 +284,7 @@ impl PortfolioBatch {
         format!("<backcast._native.PortfolioBatch: {}>", self.__str__())
     }
 
-    /// Text that the environments show in their repr.
+    /// Return the text that the environments show in their repr.
     fn __str__(&self) -> String {
         let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
         let portfolios = plural(self.num_envs.unwrap_or(1), "portfolio");

@@ -341,7 +341,7 @@ impl Sampler {
         priorities.update(py, Updated { index, priority, mask, eta, timeout })
     }
 
-    /// State of the sampler, to be saved and continued.
+    /// Return the state of the sampler, to be saved and continued.
     ///
     /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from
     /// Rust too, from the same data. Batches that an iterator drew ahead and did not return yet are

@@ -179,7 +179,7 @@ impl Floor {
         self.lock().cash
     }
 
-    /// Mid-price at the end of the last tick, in price ticks.
+    /// Return the mid-price at the end of the last tick, in price ticks.
     ///
     /// Parameters
     /// ----------
@@ -199,7 +199,7 @@ impl Floor {
         Ok(self.quote(symbol)?.1.mid)
     }
 
-    /// Highest bid, in price ticks.
+    /// Return the highest bid, in price ticks.
     ///
     /// Parameters
     /// ----------
@@ -220,7 +220,7 @@ impl Floor {
         Ok(self.quote(symbol)?.1.bid)
     }
 
-    /// Lowest ask, in price ticks.
+    /// Return the lowest ask, in price ticks.
     ///
     /// Parameters
     /// ----------
@@ -241,7 +241,7 @@ impl Floor {
         Ok(self.quote(symbol)?.1.ask)
     }
 
-    /// Position of the agent in shares; negative is short.
+    /// Return the position of the agent in shares; negative is short.
     ///
     /// Parameters
     /// ----------

@@ -43,7 +43,7 @@ impl Market {
         Ok(config.to_python(py)?)
     }
 
-    /// Prices of every symbol now.
+    /// Return the current prices of every symbol.
     ///
     /// Returns
     /// -------
@@ -76,7 +76,7 @@ impl Market {
         Ok(quotes)
     }
 
-    /// Order book of a symbol now.
+    /// Return the current order book of a symbol.
     ///
     /// Parameters
     /// ----------
@@ -119,7 +119,7 @@ impl Market {
         Ok(book)
     }
 
-    /// Account of a slot now.
+    /// Return the current account of a slot.
     ///
     /// Parameters
     /// ----------
@@ -165,7 +165,7 @@ impl Market {
         Ok(account)
     }
 
-    /// Features of a symbol now, as the trading environment shows them.
+    /// Return the current features of a symbol, as the trading environment shows them.
     ///
     /// Parameters
     /// ----------
@@ -199,7 +199,7 @@ impl Market {
         Ok(PyArray1::from_vec(py, out))
     }
 
-    /// Names of the features of a set, in order.
+    /// Return the names of the features of a set, in order.
     ///
     /// Parameters
     /// ----------
@@ -221,7 +221,7 @@ impl Market {
         Ok(set_of(features)?.features().iter().map(|feature: &Feature| feature.name).collect())
     }
 
-    /// Hash of the whole state: markets with equal states and settings have equal hashes.
+    /// Return a hash of the whole state: markets with equal states and settings have equal hashes.
     ///
     /// Returns
     /// -------

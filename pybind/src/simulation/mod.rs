@@ -291,7 +291,7 @@ impl Market {
         self.look(|market| market.check().map_err(|error| Failure::new(ErrorClass::Sim, error)))?
     }
 
-    /// An independent copy in the same state, random streams and agents included.
+    /// Return an independent copy in the same state, random streams and agents included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let copy = self.change(py, |market| Ok(market.clone()))?;
         self.raised.raise()?;

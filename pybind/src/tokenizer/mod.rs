@@ -78,7 +78,7 @@ impl TickerTokenizer {
         Ok(Self(CoreTokenizer::from(Vocabulary::of(names, frozen, unknown)?)))
     }
 
-    /// The token of a ticker; a new one gets the next, unless the tokenizer is frozen.
+    /// Return the token of a ticker; a new one gets the next, unless the tokenizer is frozen.
     ///
     /// Parameters
     /// ----------
@@ -105,7 +105,7 @@ impl TickerTokenizer {
         Ok(self.0.encode(&[name])?.first().copied().unwrap_or_default())
     }
 
-    /// The tokens of many tickers, as :meth:`encode`.
+    /// Return the tokens of many tickers, as :meth:`encode`.
     ///
     /// An error adds no ticker, unless there are too many.
     ///
@@ -136,7 +136,7 @@ impl TickerTokenizer {
         Ok(PyArray1::from_vec(py, tokens).reshape(nested.shape)?)
     }
 
-    /// The ticker of a token.
+    /// Return the ticker of a token.
     ///
     /// Parameters
     /// ----------
@@ -159,7 +159,7 @@ impl TickerTokenizer {
         Ok(self.0.decode(&[token])?.concat())
     }
 
-    /// The tickers of many tokens.
+    /// Return the tickers of many tokens.
     ///
     /// Parameters
     /// ----------
@@ -304,7 +304,7 @@ impl TickerTokenizer {
     }
 }
 
-/// Restores a pickled tokenizer.
+/// Restore a pickled tokenizer.
 #[pyfunction]
 pub(crate) fn _restore_tokenizer(json: &str) -> Result<TickerTokenizer, Failure> {
     let made = CoreTokenizer::from_json(json);

@@ -68,7 +68,8 @@ impl TradingBatch {
         self.env.with(|stepped| Ok(stepped.env.autoreset_mode().to_string()))
     }
 
-    /// Mask of choices of a discrete scheme that can have an effect now, bool ``[N, S * choices]``.
+    /// Return a mask of choices of a discrete scheme that can have an effect now, bool ``[N, S *
+    /// choices]``.
     fn action_masks<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let each = self.choices.count();
         if each == 0 {
@@ -84,7 +85,7 @@ impl TradingBatch {
         }
     }
 
-    /// Metrics of the running episodes so far.
+    /// Return metrics of the running episodes so far.
     ///
     /// Returns
     /// -------
@@ -106,7 +107,7 @@ impl TradingBatch {
         Ok(metrics::so_far(py, so_far, self.num_envs.is_some(), StopLosses::None)?)
     }
 
-    /// Order book of a symbol of one environment, without its hidden state.
+    /// Return the order book of a symbol of one environment, without its hidden state.
     ///
     /// Parameters
     /// ----------

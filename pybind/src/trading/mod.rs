@@ -180,7 +180,7 @@ impl TradingBatch {
         Ok(())
     }
 
-    /// An independent copy in the same state, random streams and rewards included.
+    /// Return an independent copy in the same state, random streams and rewards included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let copy = py.detach(|| self.env.with(|stepped| Ok(stepped.clone())))?;
         self.raised.raise()?;
@@ -191,7 +191,7 @@ impl TradingBatch {
         format!("<backcast._native.TradingBatch: {}>", self.__str__())
     }
 
-    /// Text that the environments show in their repr.
+    /// Return the text that the environments show in their repr.
     fn __str__(&self) -> String {
         let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
         let agents = self.market.population.total();

@@ -108,8 +108,8 @@ impl TransitionRing {
         Ok(stored(py, &batch, &self.names)?)
     }
 
-    /// Numbers of tickers on `count` days from `first` on: float64 `[T, count, 5]` and
-    /// `[T, count, K]`, int32 `[T, count]`.
+    /// Return numbers of tickers on `count` days from `first` on: float64 `[T, count, 5]` and `[T,
+    /// count, K]`, int32 `[T, count]`.
     #[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
     fn rows<'py>(
         &self,

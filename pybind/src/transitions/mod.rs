@@ -214,7 +214,7 @@ impl TransitionRing {
         Ok(())
     }
 
-    /// Transitions stored.
+    /// Return the number of transitions stored.
     fn size(&self, py: Python<'_>) -> Result<u64, Failure> {
         py.detach(|| self.ring.with(|ring| Ok(ring.len()?)))
     }

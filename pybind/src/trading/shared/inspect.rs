@@ -32,8 +32,9 @@ impl SharedMarket {
         self.market.symbols
     }
 
-    /// Form of an agent's action: choices for one symbol (None in a continuous scheme), number of
-    /// values over all symbols, lowest and highest of each value.
+    /// Return the form of an agent's action. It is the number of choices for one symbol (None in a
+    /// continuous scheme), the number of values over all symbols, and the lowest and highest of
+    /// each value.
     fn action_form(&self, agent: &Bound<'_, PyAny>) -> Result<ActionForm, Failure> {
         let form = &self.agents[self.number_of(agent)?];
         let choices = (form.choices.each > 0).then_some(form.choices.each);
@@ -46,7 +47,7 @@ impl SharedMarket {
         self.env.with(|shared| Ok(shared.env.observation_entries().map(feature_row).collect()))
     }
 
-    /// Observations of all agents, one after the other, float32 ``[K * F]``.
+    /// Return observations of all agents, one after the other, float32 ``[K * F]``.
     ///
     /// Raises
     /// ------
@@ -61,7 +62,7 @@ impl SharedMarket {
         Ok(state)
     }
 
-    /// Metrics of the running episode of each agent so far.
+    /// Return metrics of the running episode of each agent so far.
     ///
     /// Raises
     /// ------
@@ -80,7 +81,7 @@ impl SharedMarket {
         Ok(by_agent)
     }
 
-    /// Order book of a symbol: see ``TradingBatch.book``.
+    /// Return the order book of a symbol: see ``TradingBatch.book``.
     fn book<'py>(
         &self,
         py: Python<'py>,

@@ -157,7 +157,7 @@ impl SharedMarket {
         Ok(())
     }
 
-    /// An independent copy in the same state, random streams and rewards included.
+    /// Return an independent copy in the same state, random streams and rewards included.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let copy = py.detach(|| self.env.with(|shared| Ok(shared.clone())))?;
         self.raised.raise()?;
@@ -169,7 +169,7 @@ impl SharedMarket {
         format!("<backcast._native.SharedMarket: {}>", self.__str__())
     }
 
-    /// Text that the environment shows in its repr.
+    /// Return the text that the environment shows in its repr.
     fn __str__(&self) -> String {
         let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
         let background = self.market.population.total();
