@@ -1,10 +1,10 @@
 """Blind Cliffwalk: tabular Q-learning from one ring, drawn uniformly and by priority.
 
 An agent must take the right action in each of 8 states to be rewarded once at the end; a wrong one
-ends the episode. The ring holds all 256 sequences of actions in random order, of which one is
+ends the episode. The ring holds all 256 sequences of actions in random order. One of them is
 rewarded (Schaul et al., "Prioritized experience replay", ICLR 2016, section 3.1). Both learners
-update a table of values, one transition an update, until its mean squared error is below 0.001.
-The margin was set before the first run: draws by priority need fewer updates in at least 16 of 20
+update a table of values, one transition an update, until its mean squared error is below 0.001. The
+margin was set before the first run. Draws by priority need fewer updates in at least 16 of 20
 seeds, and at most 0.7 times as many in the median. Unlike the paper, values change by the error
 without importance weights, and the rank is not used.
 """

@@ -1,8 +1,8 @@
 """Four actors and a learner: DQN on CartPole.
 
 Actors append transitions and pull weights; the learner draws 32 items for each transition. It ends
-when the greedy policy has a mean return of 475 in 20 episodes: on two cores after a minute or two,
-10,000 to 20,000 updates. After 40,000 it gives up, with status 1. Double deep Q-networks: van
+when the greedy policy has a mean return of 475 in 20 episodes. On two cores that takes a minute or
+two, 10,000 to 20,000 updates. After 40,000 it gives up, with status 1. Double deep Q-networks: van
 Hasselt and others (2016), https://arxiv.org/abs/1509.06461.
 
     python examples/dqn_actors.py [SEED]

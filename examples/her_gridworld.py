@@ -3,7 +3,7 @@
 An agent on a grid of 15 x 15 cells shall reach a random cell within 20 steps, and is rewarded only
 there. Few episodes succeed at first, so plain replay has little to learn from. Relabelled in
 hindsight, every episode is a success for some goal (Andrychowicz et al., "Hindsight experience
-replay", NeurIPS 2017). The margin was set before the first run: with hindsight at least 70 % of the
+replay", NeurIPS 2017). The margin was set before the first run. With hindsight at least 70 % of the
 test episodes succeed, and at least 30 percentage points more than without. The first run trained
 for 60 rounds and reached 55 % against 10 %; the rounds were raised to 150 then, the margin kept.
 """

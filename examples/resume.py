@@ -2,9 +2,9 @@
 
 The program starts a learner in another process, kills it (SIGKILL) between two snapshots, removes
 what is left in shared memory, and starts it again. The learner loads ring, priorities, limiter,
-weights and the sampler's position, and draws the same batches as before: it stops with an error
-unless draws and weights after them are equal. Learned is a linear value of a random walk; the error
-falls from 1 below 0.1.
+weights and the sampler's position, and draws the same batches as before. It stops with an error
+unless draws and weights after them are equal. It learns a linear value of random observations; the
+error falls from 1 below 0.1.
 
     python examples/resume.py
 """

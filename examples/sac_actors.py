@@ -1,7 +1,7 @@
 """Two actors and a learner: soft actor-critic on Pendulum.
 
-It ends when the policy without noise has a mean return of -200 in 10 episodes: on two cores after
-a minute or two, 2,000 to 6,000 updates. After 20,000 it gives up, with status 1.
+It ends when the policy without noise has a mean return of -200 in 10 episodes. On two cores that
+takes a minute or two, 2,000 to 6,000 updates. After 20,000 it gives up, with status 1.
 
     python examples/sac_actors.py [SEED]
 
