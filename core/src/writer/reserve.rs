@@ -103,8 +103,8 @@ impl Writer {
         Ok(Reserved { writer: self, nowhere })
     }
 
-    /// Returns the number of rows that a reserved row may need: itself, and the FINAL rows of an
-    /// episode that is cut before it and of one that it ends.
+    /// Returns the number of rows that a reserved row may need. They are itself, and the FINAL rows
+    /// of an episode that is cut before it and of one that it ends.
     fn reserved_room(&self) -> u64 {
         let waits =
             |lane: &super::OwnLane| lane.kept.kind() == KeptKind::Next && !lane.clock.is_ended();
