@@ -18,8 +18,8 @@ use crate::{csv_file, minari, table};
 /// writer overwrites before they are read are missing from the file and counted in
 /// [`ExportReport::rows_lapped`]. They are at most as many as were published during the export.
 ///
-/// The file appears whole or not at all, and is on disk when the call returns. Needs memory for
-/// about a hundred megabytes of rows; a dataset needs the current episode of every lane.
+/// The file appears whole or not at all, and is on disk when the call returns. By default needs
+/// memory for about a hundred megabytes of rows; a dataset needs the current episode of every lane.
 ///
 /// The file is made in the folder `PATH.backcast-partial` and then renamed. A killed export leaves
 /// that folder; the next export to the path or [`collect_exports`](crate::collect_exports) removes

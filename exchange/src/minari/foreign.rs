@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::{DATA, METADATA};
 
-/// Describes the first entry that no export writes. Returns `None` for a dataset and for an empty
-/// folder. The folders of episodes are recognised by their names.
+/// Describes the first entry that no export writes, or the lack of the metadata. Returns `None` for
+/// a dataset and for an empty folder. The folders of episodes are recognised by their names.
 pub(crate) fn foreign_entry(folder: &Path) -> io::Result<Option<String>> {
     let mut is_empty = true;
     for entry in fs::read_dir(folder)? {

@@ -16,13 +16,15 @@ pub(crate) struct SpaceLeaf {
     pub(crate) holds: Result<(DType, Vec<u32>), String>,
 }
 
-/// Smallest and largest value of an integer column, for a Discrete space.
+/// Smallest value, or 0 if that is less, and largest value of an integer column, for a Discrete
+/// space.
 pub(crate) type Choices = Option<(i64, i64)>;
 
 /// Maximum choices of a space, which Gymnasium counts in signed 64 bits.
 pub(crate) const MAX_CHOICES: u64 = i64::MAX as u64;
 
-/// Extends the range by a value. Returns `None` if a space cannot have that many choices.
+/// Extends the range by a value; a new range begins at 0 or below. Returns `None` if a space cannot
+/// have that many choices.
 pub(crate) fn with_choice(choices: Choices, value: i128) -> Option<(i64, i64)> {
     let (least, most) =
         choices.map_or((0, value), |(least, most)| (i128::from(least), i128::from(most)));
