@@ -70,8 +70,8 @@ enum OrderSide {
 }
 
 impl PortfolioAccount<'_> {
-    /// Returns the fees of all orders as fractions, if every order trades at the close, pays no
-    /// other cost, and is not recorded.
+    /// Returns the fees of all orders as fractions, if they are the same for all tickers. Every
+    /// order must also trade at the close, pay no other cost, and not be recorded.
     pub(crate) fn only_costs(&self) -> Option<Sides> {
         let rules = self.today.rules;
         let Sides { buy, sell } = rules.slippage;

@@ -50,8 +50,8 @@ pub struct PortfolioOptions {
     /// Number of `tickers` that each portfolio trades; 0 for all. The first ones are taken unless
     /// tickers are drawn.
     pub num_tickers: usize,
-    /// Draws the tickers anew for every portfolio and episode. The drawn ones keep the order of
-    /// `tickers`.
+    /// Whether the tickers are drawn anew for every portfolio and episode. The drawn ones keep the
+    /// order of `tickers`.
     pub shuffle_tickers: bool,
     /// Tickers that may be traded on a day, `[T, D]` over the whole panel in the layout of
     /// [`Panel::mask`](backcast_market::Panel::mask). `None` allows every day with a row.
@@ -92,7 +92,7 @@ pub struct PortfolioOptions {
     pub max_episode_steps: Option<u32>,
     /// Source of random numbers.
     pub generator: Generator,
-    /// Records every episode for [`history`](crate::PortfolioVectorEnv::history) and
+    /// Whether every episode is recorded for [`history`](crate::PortfolioVectorEnv::history) and
     /// [`fills`](crate::PortfolioVectorEnv::fills).
     pub record: bool,
 }

@@ -53,7 +53,7 @@ pub(crate) struct Portfolios {
     orders: Orders,
     /// Shares of one portfolio before its orders; the buffer is reused.
     held: Vec<i32>,
-    /// Leaves the indicators out of `obs`, since they are in the table.
+    /// Whether `obs` leaves the indicators out, since they are in the table.
     pub(crate) omits_indicators: bool,
 }
 

@@ -108,7 +108,7 @@ pub struct TradingEnvConfig {
     /// Equity in currency units at or below which an episode is terminated.
     pub bankruptcy_equity: f64,
     /// Equity as a fraction of the gross value of the positions, below which an episode is
-    /// terminated and valued at liquidation; 0 never does.
+    /// terminated and valued at liquidation. With 0 only a negative equity is below it.
     pub maintenance_margin: f64,
     /// Number of markets that are warmed up when the environment is built. An episode copies one of
     /// them and draws new random streams, instead of warming up; 0 warms up every episode.

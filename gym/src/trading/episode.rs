@@ -14,7 +14,8 @@ choice!(
         #[default]
         Mid = "mid",
         /// The prices at which the book would take the position now, without fees. Shares beyond
-        /// its depth count at its last level, or at the mid-price if that side is empty.
+        /// its first 16 levels count at the last of these, or at the mid-price if that side is
+        /// empty.
         Liquidation = "liquidation",
     }
 );

@@ -1,7 +1,8 @@
 //! Rewards of the trading environment.
 //!
-//! A [`RewardFactory`] builds a reward function for each sub-environment, so that each keeps its
-//! own state. The environment calls it after every decision, and at the start of every episode.
+//! A [`RewardFactory`] builds a reward function for each agent of each sub-environment, so that
+//! each keeps its own state. The environment calls that function after every decision, and at the
+//! start of every episode.
 
 use std::{fmt, sync::Arc};
 
@@ -62,12 +63,12 @@ pub trait RewardFunction: CloneReward + fmt::Debug + Send {
     fn compute(&mut self, input: &RewardInput<'_>) -> f64;
 }
 
-/// Builds one reward function for each sub-environment.
+/// Builds one reward function for each agent of each sub-environment.
 #[derive(Clone)]
 pub struct RewardFactory(Arc<dyn Fn() -> Box<dyn RewardFunction> + Send + Sync>);
 
 impl RewardFactory {
-    /// Returns a factory that calls `build` for each sub-environment.
+    /// Returns a factory that calls `build` for each agent of each sub-environment.
     #[must_use]
     pub fn new<R: RewardFunction + 'static>(build: impl Fn() -> R + Send + Sync + 'static) -> Self {
         Self(Arc::new(move || Box::new(build())))

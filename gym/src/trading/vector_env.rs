@@ -40,9 +40,9 @@ pub struct TradingVectorEnv {
     episodes: Episodes,
     mode: AutoresetMode,
     outcomes: Vec<Stepped>,
-    /// Last observations of ended episodes, `[N, F]`; empty unless `SameStep`.
+    /// Last observations of ended episodes, `[N, F]`; empty before the first use of `SameStep`.
     final_obs: Vec<f32>,
-    /// Details of the last step of ended episodes, `[N]`; empty unless `SameStep`.
+    /// Details of the last step of ended episodes, `[N]`; empty before the first use of `SameStep`.
     final_infos: Vec<StepInfo>,
     threads: ThreadPool,
 }
@@ -421,8 +421,8 @@ impl TradingVectorEnv {
     }
 
     /// Returns the last observations of the episodes that the last step ended, `[N, F]`, with
-    /// `SameStep`; valid where [`ended`](Self::ended) is true. Empty in the other modes, in which
-    /// the observation itself is the final one.
+    /// `SameStep`; valid where [`ended`](Self::ended) is true. Not written in the other modes, in
+    /// which the observation itself is the final one.
     #[must_use]
     pub fn final_observations(&self) -> &[f32] {
         &self.final_obs

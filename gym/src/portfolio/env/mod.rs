@@ -34,11 +34,13 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///    ([`StopLossDay`](crate::StopLossDay)). A holding whose ticker has its last row on `d` is
 ///    settled at that close, without a fee ([`Delisting`](crate::Delisting)).
 /// 3. The day advances. The reward is `ln` of the value at the close of `d + 1` over the value at
-///    the close of `d` before trading. A holding without a row is valued at its last close.
+///    the close of `d` before trading. It is 0 if one of them is not positive. A holding without a
+///    row is valued at its last close.
 /// 4. Terminated: that value is at or below `failure_threshold`. Truncated: `d + 1` is the last
 ///    day, or `max_episode_steps` are done. Both can be true.
 /// 5. The observation of `d + 1` has its open, the indicators of `d + 1 - indicator_lag`, and the
-///    portfolio valued at the open. Nothing in it is known only after the open of `d + 1`.
+///    portfolio valued at the open, unless `valuation` says otherwise. With the default settings
+///    nothing in it is known only after the open of `d + 1`.
 ///
 /// # After the end of an episode
 ///

@@ -25,8 +25,8 @@ impl PortfolioVectorEnv {
 
     /// Returns the last observations of the episodes that the last step ended, with `SameStep`.
     ///
-    /// Only rows where [`ended`](Self::ended) is true are valid. Empty in the other modes, in which
-    /// the observation itself is the final one.
+    /// Only rows where [`ended`](Self::ended) is true are valid. Not written in the other modes, in
+    /// which the observation itself is the final one.
     #[must_use]
     pub fn final_obs(&self) -> &Observation {
         &self.final_obs
