@@ -130,8 +130,8 @@ pub struct SaveReport {
 
 impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
-    /// published when the save began, the tables of priorities and of claims, and the limits and
-    /// counts of the rate limiter. It shares rows with earlier snapshots of the ring. When this
+    /// published when the save began. It has the tables of priorities and of claims, and the limits
+    /// and counts of the rate limiter. It shares rows with earlier snapshots of the ring. When this
     /// returns, the snapshot is on disk. After an error or a kill at any moment, earlier snapshots
     /// are unchanged.
     ///
