@@ -21,7 +21,7 @@ class Hindsight:
 
     Each transition is relabelled with probability ``k / (k + 1)``, independently (Andrychowicz et
     al., "Hindsight experience replay", NeurIPS 2017). Its desired goal, in all its windows, becomes
-    the achieved goal of a row of its episode, drawn uniformly by the sampler's seed; its reward
+    the achieved goal of a row of its episode, drawn uniformly by the sampler's seed. Its reward
     becomes that of ``reward``. The flags of its end stay.
 
     Parameters

@@ -56,7 +56,7 @@ _Role: TypeAlias = Literal["obs", "step"]
 # Bytes done, and bytes in all.
 _Progress: TypeAlias = Callable[[int, int], object]
 # Loose on purpose: the type inferred for a dict literal of dtypes, tuples and dicts fits nothing
-# narrower, and values are checked when the ring is made or the row appended.
+# narrower. Values are checked when the ring is made or the row appended.
 _Columns: TypeAlias = Mapping[str, Any]
 
 # Within this module `list` is the function below, which lists objects.

@@ -30,8 +30,8 @@ impl ReplayBuffer {
     ///     The columns, see :class:`Schema`.
     /// capacity : int or str
     ///     Rows over all lanes, or the bytes to allocate, such as ``"8GiB"``. Each lane gets an
-    ///     equal share, rounded up, and an episode of n transitions takes n + 1 rows: a lane of one
-    ///     row never holds a transition.
+    ///     equal share, rounded up. An episode of n transitions takes n + 1 rows: a lane of one row
+    ///     never holds a transition.
     /// lanes : int, default 1
     ///     Single-writer ring buffers of rows, one per environment; 1 to 4096.
     /// exist : {"error", "attach", "replace"}, default "error"
@@ -54,7 +54,7 @@ impl ReplayBuffer {
     ///     says how many bytes it granted.
     /// limiter : RateLimiter, optional
     ///     Limits that hold back writers and samplers, so that transitions are drawn about as often
-    ///     as they are to; :attr:`limiter` reads, changes and switches them off. A ring that is
+    ///     as they are to. :attr:`limiter` reads, changes and switches them off. A ring that is
     ///     created without never has one.
     /// samples_per_insert : float, optional
     ///     Items to be drawn for each transition: makes a limiter without ``limiter``. The other
@@ -172,8 +172,8 @@ impl ReplayBuffer {
     /// ----------
     /// name : str
     ///     Name of the ring. ``"pong@epoch-10"`` is the snapshot ``epoch-10`` of ``pong``:
-    ///     read-only, in shared memory beside the live ring, one copy for all processes that open
-    ///     it; the first one reads it from disk. See :meth:`open_snapshot`.
+    ///     read-only, in shared memory beside the live ring. There is one copy for all processes
+    ///     that open it; the first one reads it from disk. See :meth:`open_snapshot`.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
     ///     replaced while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`,

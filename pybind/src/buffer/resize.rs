@@ -33,7 +33,7 @@ impl ReplayBuffer {
     ///     Seconds to wait for writers to relocate their lanes; the rest are relocated later.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. An exception that it
-    ///     raises stops the call, and so does Ctrl-C: before lanes begin to move the ring is
+    ///     raises stops the call, and so does Ctrl-C. Before lanes begin to move the ring is
     ///     unchanged, later the rest moves automatically.
     ///
     /// Returns

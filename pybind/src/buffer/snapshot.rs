@@ -217,7 +217,7 @@ impl ReplayBuffer {
     /// Load a snapshot as a ring.
     ///
     /// Rows, sequence numbers, episodes and flags are restored, so that a seed gives the same
-    /// draws; a writer continues after the newest row, with a new episode. Every value is checked
+    /// draws. A writer continues after the newest row, with a new episode. Every value is checked
     /// first: a damaged snapshot is refused (:func:`verify_snapshot` looks at every byte of the
     /// files, those that hold no values too). What was saved as ``state`` is the buffer's
     /// :attr:`saved_state`. Releases the interpreter; Ctrl-C stops it.
@@ -304,8 +304,8 @@ impl ReplayBuffer {
 
     /// Open a snapshot read-only, in shared memory.
     ///
-    /// All processes that open it share one copy, which lies beside the live ring under the name
-    /// ``name@label`` and goes with its last holder; the first one reads it from disk. It can be
+    /// All processes that open it share one copy; the first one reads it from disk. The copy lies
+    /// beside the live ring under the name ``name@label`` and goes with its last holder. It can be
     /// sampled and inspected like any ring and leased as a whole, but not written. What was saved
     /// as ``state`` is the buffer's :attr:`saved_state`. A context manager.
     ///

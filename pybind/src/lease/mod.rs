@@ -292,9 +292,9 @@ impl Lease {
     /// Warns
     /// -----
     /// LeaseWarning
-    ///     If a writer had to wait, drop rows or fail because of it. A lease warns once: when it is
-    ///     closed; if no writer was blocked until then, when its last array is gone; or at the end
-    ///     of the interpreter if it is never closed.
+    ///     If a writer had to wait, drop rows or fail because of it. A lease warns once, when it is
+    ///     closed. If no writer was blocked until then, it warns when its last array is gone, or at
+    ///     the end of the interpreter if it is never closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.shut(py)

@@ -24,7 +24,7 @@ const MOST: u64 = (1 << 48) - 1;
 ///
 /// The semantics are those of Reverb's rate limiter. With ``diff = inserts * samples_per_insert -
 /// samples``, a draw of ``n`` items waits until ``inserts >= min_size`` and ``diff - n`` is at
-/// least the lower end of the error band; an append of ``n`` transitions waits until ``inserts + n
+/// least the lower end of the error band. An append of ``n`` transitions waits until ``inserts + n
 /// <= min_size`` or ``diff + n * samples_per_insert`` is at most the upper end.
 ///
 /// Give it to :meth:`ReplayBuffer.create` or to :meth:`Limiter.set`.

@@ -222,7 +222,7 @@ impl Panel {
     /// ----------
     /// path : path
     ///     Columns as in :meth:`from_csv`. ``date`` is a date, a timestamp of any unit, text as in
-    ///     a CSV, or an integer YYYYMMDD; the day of a timestamp is the one on the clocks of its
+    ///     a CSV, or an integer YYYYMMDD. The day of a timestamp is the one on the clocks of its
     ///     zone. ``tic`` is text or an integer. The others are integers, floats or decimals of any
     ///     width. Any of them may be dictionary-encoded (pandas calls that a category).
     /// macro : sequence of str

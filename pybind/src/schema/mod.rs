@@ -17,9 +17,9 @@ use crate::error::{ErrorClass, Failure};
 /// columns : dict
 ///     Name to ``dtype``, ``(dtype, shape)`` or ``(dtype, shape, role)``. A dtype is a code
 ///     (``"bool"``, ``"u1"`` to ``"u8"``, ``"i1"`` to ``"i8"``, ``"f2"``, ``"f4"``, ``"f8"``,
-///     ``"bfloat16"``) or anything ``np.dtype`` takes; a shape is a tuple of ints or one int. A
+///     ``"bfloat16"``) or anything ``np.dtype`` takes. A shape is a tuple of ints or one int. A
 ///     nested dict names columns below it: ``{"obs": {"image": ("u1", (84, 84))}}`` has the column
-///     ``obs/image``. The role is ``"obs"`` or ``"step"``; left out, a column called ``obs``,
+///     ``obs/image``. The role is ``"obs"`` or ``"step"``. Left out, a column called ``obs``,
 ///     ``observation``, ``observations``, ``state`` or ``states``, or below one of them, is an
 ///     observation, every other one belongs to the step. Observations get a ``next_`` counterpart.
 ///
@@ -63,7 +63,7 @@ impl Schema {
     /// Make a schema for the transitions of an environment from its Gymnasium spaces.
     ///
     /// The observation becomes ``obs``, the action ``action``, each in the dtype and shape of its
-    /// space; the parts of ``Dict`` and ``Tuple`` spaces become columns below them, ``obs/camera``
+    /// space. The parts of ``Dict`` and ``Tuple`` spaces become columns below them, ``obs/camera``
     /// or ``action/0``. A row then holds exactly what ``env.step`` was given and gave back.
     ///
     /// Parameters

@@ -146,7 +146,7 @@ impl Writer {
     ///
     /// Everything is checked before anything is written: after an error the ring is unchanged. The
     /// values are copied once, from their arrays into the ring, with the interpreter released when
-    /// there are many; do not write to the arrays from another thread meanwhile. A C-contiguous
+    /// there are many. Do not write to the arrays from another thread meanwhile. A C-contiguous
     /// array of the column's dtype is read in place; others are converted first, as NumPy's
     /// ``casting="same_kind"`` allows (``f8`` to ``f4``, integers to floats), and between integer
     /// dtypes where every value fits.
@@ -286,7 +286,7 @@ impl Writer {
     /// Append many steps in one call, with the same result as a call of ``append`` for each.
     ///
     /// Everything that can be checked is checked before the first step. Rows of one lane are copied
-    /// up to 64 at a time, so that a writer of one lane fills it about as fast as memory is copied.
+    /// up to 64 at a time. So a writer of one lane fills it about as fast as memory is copied.
     ///
     /// Parameters
     /// ----------

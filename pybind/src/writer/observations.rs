@@ -103,8 +103,8 @@ impl<'a> Whole<'a> {
         Self { name, bare, top }
     }
 
-    /// Returns a column's part of an observation: the whole of it for a single column, else the
-    /// entry under the column's full name or its name below the shared group.
+    /// Returns a column's part of an observation. That is the whole of it for a single column, else
+    /// the entry under the column's full name or its name below the shared group.
     fn part<'py>(
         &self,
         column: &AppendColumn,

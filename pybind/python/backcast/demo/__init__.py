@@ -1,6 +1,6 @@
 """End-to-end demo: actors fill a shared ring with trading steps, a learner trains from it.
 
-``python -m backcast.demo`` runs it; see ``--help``. Everything here is an example as well: the
+``python -m backcast.demo`` runs it; see ``--help``. Everything here is an example as well. The
 actor, the learner and the rows between them are what a program of your own would look like.
 """
 

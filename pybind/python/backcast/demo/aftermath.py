@@ -1,9 +1,9 @@
 """Checks of the lanes of a killed actor, before and after its successor continues them.
 
 Everything is read from the ring. A dead actor may lose the row that it was appending, in the lanes
-where it was not published yet, and the last transition of each lane, which has no next row because
-the successor process begins a new episode (GAP). An append goes to every lane, so lanes that lag by
-more than one append have lost more than that.
+where it was not published yet. It also loses the last transition of each lane, which has no next
+row because the successor process begins a new episode (GAP). An append goes to every lane, so lanes
+that lag by more than one append have lost more than that.
 """
 
 from __future__ import annotations

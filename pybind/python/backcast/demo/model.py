@@ -1,6 +1,6 @@
 """A small neural network in NumPy: one hidden layer, tanh, trained by Adam with weight decay.
 
-Adam is Kingma and Ba (2015), algorithm 1; the decay is decoupled from the gradient as in AdamW
+Adam is Kingma and Ba (2015), algorithm 1. The decay is decoupled from the gradient as in AdamW
 (Loshchilov and Hutter, 2019), algorithm 2, without their schedule multiplier. Biases decay too.
 """
 

@@ -1,8 +1,8 @@
 """Rows of the demo's ring, with a checksum that detects torn rows.
 
 A row is 8 bytes of checksum beside everything else, written as one word. Its upper half covers the
-observation columns, its lower half the step columns, so that the observation of a *next* row (whose
-step columns a batch does not carry) can be checked too.
+observation columns, its lower half the step columns. So the observation of a *next* row (whose step
+columns a batch does not carry) can be checked too.
 
 The hash is the multilinear family of Lemire and Kaser, "Strongly universal string hashing is fast"
 (2014), section 2: 32-bit words times random 64-bit keys, summed modulo 2^64, upper half kept. Two

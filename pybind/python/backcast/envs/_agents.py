@@ -29,13 +29,13 @@ def parallel_trading_env(
     that is drawn for every tick. They trade with each other and with the background agents in one
     book.
 
-    An agent that goes bankrupt or gets a margin call is terminated and leaves: its open orders are
+    An agent that goes bankrupt or gets a margin call is terminated and leaves. Its open orders are
     cancelled in the next step, and the others go on. The time limit truncates all that are left.
 
     Parameters
     ----------
     agents : int or dict, default 2
-        Number of agents, ``K``, which are called ``"agent_0"``, ``"agent_1"`` and so on; or the
+        Number of agents, ``K``, which are called ``"agent_0"``, ``"agent_1"`` and so on. Or the
         settings of each by a name of your choice: those of :class:`AgentSettings`, in place of the
         common ones.
     render_mode : {"ansi", "rgb_array"}, optional

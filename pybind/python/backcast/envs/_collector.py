@@ -40,7 +40,7 @@ class Collector:
     """Steps an environment and appends its transitions in the right autoreset mode.
 
     Takes any vector environment (native, ``SyncVectorEnv``, ``AsyncVectorEnv``) or a single one,
-    wrapped or not, and its autoreset mode into account: the step that only resets never becomes a
+    wrapped or not, and its autoreset mode into account. The step that only resets never becomes a
     transition (NEXT_STEP), final observations go to the ring (SAME_STEP), and ended environments
     are reset with a mask (DISABLED). :meth:`step` always returns the observations to act on next.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class PortfolioEnv(gym.Env[Any, Any]):
     """One portfolio that trades the tickers of a panel day by day.
 
-    The world is that of :class:`PortfolioVectorEnv`, and so is every number: with seed ``s + i``
+    The world is that of :class:`PortfolioVectorEnv`, and so is every number. With seed ``s + i``
     this environment equals portfolio i of a vector environment with seed ``s``, bit for bit.
 
     Parameters
@@ -81,8 +81,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Mask of the panel's tickers, macro ones included, and days that can be traded.
     delisting : {"settle", "hold"}
-        Policy for a holding whose ticker has its last row before the panel ends: it is turned into
-        cash at the close of that day, after the day's orders and without a fee; or it is kept,
+        Policy for a holding whose ticker has its last row before the panel ends. It is turned into
+        cash at the close of that day, after the day's orders and without a fee. Or it is kept,
         cannot be sold, and is worth that close from then on.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class TradingEnv(TradingFace, gym.Env[Any, Any]):
     """One agent that trades in a simulated market with a limit order book.
 
-    The world is that of :class:`TradingVectorEnv`, and so is every number: with seed ``s + i`` this
+    The world is that of :class:`TradingVectorEnv`, and so is every number. With seed ``s + i`` this
     environment equals environment i of a vector with seed ``s``, bit for bit.
 
     Parameters

@@ -88,8 +88,8 @@ class TradingSettings(AgentSettings, total=False):
     reward : str or callable
         ``"pnl_delta"``, the default: change of equity. ``"risk_adjusted"``: minus a charge for a
         deeper drawdown and for each fill, plus a Sharpe bonus at the end. Or a function that is
-        called once for each environment and returns the reward: an object to call with a
-        :class:`RewardInput`, whose method ``reset(start)``, if it has one, begins an episode.
+        called once for each environment and returns the reward. That is an object to call with a
+        :class:`RewardInput`; its method ``reset(start)``, if it has one, begins an episode.
     reward_options : dict, optional
         Parameters of a reward by name: ``"scale"`` (``"initial_equity"``, ``"currency"`` or
         ``"log_return"``), and of the risk-adjusted one ``"drawdown_penalty"``,

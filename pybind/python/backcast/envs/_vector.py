@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     """Many portfolios that trade the tickers of a panel day by day.
 
-    On day d an agent sees the open of d and the indicators of ``d - indicator_lag``; its orders are
+    On day d an agent sees the open of d and the indicators of ``d - indicator_lag``. Its orders are
     filled at the close of d; nothing else of d is shown before. The reward is the log return from
     close to close. Terminated: the portfolio fell to the failure threshold. Truncated: the data or
-    the steps of an episode ran out. An episode starts on a drawn day of the first four fifths: one
-    on which every ticker is listed or, where there is no such day, one on which some are. A ticker
-    is traded where it is listed; elsewhere its open is 0.
+    the steps of an episode ran out. An episode starts on a drawn day of the first four fifths.
+    Every ticker is listed on it or, where there is no such day, some are. A ticker is traded where
+    it is listed; elsewhere its open is 0.
 
-    Each portfolio has a random stream of its own, seeded as Gymnasium does: its draws depend
-    neither on the number of portfolios nor on the others, and :class:`PortfolioEnv` with the same
-    seed is equal to it bit for bit.
+    Each portfolio has a random stream of its own, seeded as Gymnasium does. Its draws depend
+    neither on the number of portfolios nor on the others. :class:`PortfolioEnv` with the same seed
+    is equal to it bit for bit.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         ``gymnasium.spaces.flatten`` (keys sorted).
     copy : bool, default True
         Return new arrays from every call. False writes every observation to the same arrays, which
-        is faster for large ones: its arrays stay unchanged until the next ``step`` or
-        ``reset``, so copy what you keep.
+        is faster for large ones. They stay unchanged until the next ``step`` or ``reset``, so copy
+        what you keep.
     autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}
         Autoreset mode after an episode has ended.
     max_episode_steps : int, optional
@@ -99,8 +99,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
     tradable : array_like of bool, shape (tickers, days) or (tickers,), optional
         Mask of the panel's tickers, macro ones included, and days that can be traded.
     delisting : {"settle", "hold"}
-        Policy for a holding whose ticker has its last row before the panel ends: it is turned into
-        cash at the close of that day, after the day's orders and without a fee; or it is kept,
+        Policy for a holding whose ticker has its last row before the panel ends. It is turned into
+        cash at the close of that day, after the day's orders and without a fee. Or it is kept,
         cannot be sold, and is worth that close from then on.
     initial_shares : mapping of str to int, optional
         Shares held at the start of an episode, of tickers that are traded or may be drawn; their

@@ -30,8 +30,8 @@ pub(crate) struct RowMemory {
 /// The next row of a writer, to be written in place.
 ///
 /// Made by :meth:`Writer.reserve`; a context manager. Its items are writable arrays, which are the
-/// ring's own memory: values written into them are not copied. Leaving the block publishes the
-/// row, an exception discards it. Then the arrays are read-only; an array that the caller kept, and
+/// ring's own memory: values written into them are not copied. Leaving the block publishes the row,
+/// an exception discards it. Then the arrays are read-only. An array that the caller kept, and
 /// every view of it, is moved to private memory, so that it cannot reach the ring.
 ///
 /// Examples
@@ -204,7 +204,7 @@ impl Writer {
     /// when the row is published.
     ///
     /// An end needs ``row.next_obs`` or ``row.final_obs``, like :meth:`append`. In the mode
-    /// ``"next_step"`` the row after an end is the FINAL row instead: its observations are the
+    /// ``"next_step"`` the row after an end is the FINAL row instead. Its observations are the
     /// final ones, and its other columns are ignored.
     ///
     /// Returns
