@@ -158,7 +158,7 @@ impl TradingEnvConfig {
             return refuse("bankruptcy_equity", self.bankruptcy_equity, rule);
         }
         if !(0.0..1.0).contains(&self.maintenance_margin) {
-            let rule = "a fraction in [0, 1); 0 never calls";
+            let rule = "a fraction in [0, 1); 0 calls below an equity of 0";
             return refuse("maintenance_margin", self.maintenance_margin, rule);
         }
         if self.warm_snapshots > MOST_SNAPSHOTS {

@@ -61,7 +61,7 @@ pub(super) fn settings_of(given: &Bound<'_, PyDict>, count: usize) -> Result<Set
             .get("bankruptcy_equity", "an amount of currency units")?
             .unwrap_or(default.bankruptcy_equity),
         maintenance_margin: given
-            .get("maintenance_margin", "a fraction in [0, 1); 0 never calls")?
+            .get("maintenance_margin", "a fraction in [0, 1); 0 calls below an equity of 0")?
             .unwrap_or(default.maintenance_margin),
         warm_snapshots: given
             .number("warm_snapshots", 0..=1_024)?
