@@ -14,6 +14,7 @@ OURS = {
     "backcast._errors",
     "backcast._hindsight",
     "backcast._native",
+    "backcast._calls",
     "backcast._params",
     "backcast._trees",
 }

@@ -88,8 +88,8 @@ impl TradingVectorEnv {
         if !(1..=MOST_ENVS).contains(&num_envs) {
             return Err(refused);
         }
-        // Their parts are allocated one by one, so ask once for all: a refusal there is no error but
-        // the end of the process.
+        // Their parts are allocated one by one, and a refusal of one ends the process. So this asks
+        // once for all.
         let mut room = Vec::<u8>::new();
         let reserved = room.try_reserve_exact(num_envs.saturating_mul(ENV_BYTES));
         // The compiler may leave out an allocation that nothing looks at.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -77,6 +76,9 @@ def levels_up() -> int:
 
 def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
     """Explain why a call does not accept these arguments."""
+    # Imported for errors alone.
+    import difflib
+
     known = dict(signature.parameters)
     if known.pop("self", None) or known.pop("cls", None):
         given -= 1

@@ -52,6 +52,7 @@ pub struct ParamsStore {
 
 /// Place of the memory, and the locks on it.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "the size of a lock file differs by platform")]
 enum Backing {
     // `locks` holds the object too, so it is dropped first: the object then checks whether it was
     // the last holder.
