@@ -352,7 +352,7 @@ def test_an_attach_that_relies_on_another_ratio_is_refused(place: Path) -> None:
         pytest.raises(bc.ArgumentError, match="created without a rate limiter"),
     ):
         attach("without", samples_per_insert=4, dir=place)
-    with pytest.raises(bc.ArgumentError, match="is a snapshot, which nobody appends to"):
+    with pytest.raises(bc.ArgumentError, match="is a snapshot, to which no process appends"):
         attach("four@label", samples_per_insert=4, dir=place)
 
 

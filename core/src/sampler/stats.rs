@@ -146,7 +146,7 @@ mod tests {
             counted += bin.rows;
         }
         assert_eq!(counted, ages.len() as u64);
-        // The same while a thread draws ahead.
+        // Counts go on while a thread draws ahead.
         let batches = sampler.batches(64, BatchesOptions::prefetch(2)).unwrap();
         assert!(batches.stats().unwrap().ages.len() >= stats.ages.len());
 

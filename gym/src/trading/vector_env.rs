@@ -20,7 +20,7 @@ use crate::contract::{
 
 /// Maximum number of sub-environments: 90 GiB of markets.
 const MOST_ENVS: usize = 1 << 20;
-/// Approximate bytes of a sub-environment.
+/// Approximate bytes of a sub-environment of the default configuration.
 const ENV_BYTES: usize = 90 << 10;
 /// Sub-environments that a thread takes from the rest at a time.
 const CHUNK: usize = 4;

@@ -226,8 +226,8 @@ impl ReplayBuffer {
         if name.contains('@') {
             if let Some(ratio) = ratio {
                 return Err(bad_argument(format!(
-                    "samples_per_insert is {ratio}, but '{name}' is a snapshot, which nobody \
-                     appends to; leave it out"
+                    "samples_per_insert is {ratio}, but '{name}' is a snapshot, to which no \
+                     process appends; leave it out"
                 )));
             }
             return Self::attach_snapshot(py, &name, store, &base);

@@ -10,11 +10,8 @@ import sys
 import termios
 from pathlib import Path
 
-import pytest
-
 CODE = """
 import sys
-import time
 import backcast as bc
 
 import fleet_actors
@@ -29,7 +26,7 @@ if __name__ == "__main__":
             for _ in range(101):
                 writer.append(obs=1, terminated=False, truncated=False)
         seen = f.stats()["rows"]
-        time.sleep(float(sys.argv[2]))
+        sys.stdin.readline()
     print("rows", seen)
 """
 # Episodes return 0 to 49, and 400 items are drawn for 101 rows.
@@ -40,64 +37,79 @@ FACTS = (
 WATCHDOG_S = 120
 
 
-def program(place: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
+def started(place: Path, shown: str, stderr: int) -> subprocess.Popen[str]:
+    """Start the program, which ends when it is told."""
     folder = str(Path(__file__).parent)
     path = place / "progress_program.py"
     path.write_text(CODE)
     env = os.environ | {"BACKCAST_DIR": str(place), "PYTHONPATH": folder, "COLUMNS": "200"}
-    return [sys.executable, str(path), *arguments], env | {"TERM": "xterm"}
+    return subprocess.Popen(
+        [sys.executable, str(path), shown],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=env | {"TERM": "xterm"},
+        text=True,
+    )
 
 
-def on_a_terminal(place: Path, *arguments: str) -> tuple[str, str]:
-    """Run the program with a terminal as stderr; return its output and what the terminal got."""
-    command, env = program(place, *arguments)
+def told_to_end(run: subprocess.Popen[str], place: Path) -> tuple[str, str]:
+    """Tell the program to end; return the rest of its output."""
+    out, err = run.communicate("\n", timeout=WATCHDOG_S)
+    (place / "progress_program.py").unlink()
+    assert run.returncode == 0, err
+    return out, err
+
+
+def drawn_lines(seen: bytes) -> list[str]:
+    """Return the progress lines that a terminal has got, one for each time that it was drawn."""
+    shown = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", part) for part in seen.decode().split("\x1b[2K")]
+    return [line.strip() for line in shown if "actors" in line]
+
+
+def on_a_terminal(place: Path, shown: str, lines: int) -> tuple[str, bytes]:
+    """Run the program with a terminal as stderr, until the terminal has got so many lines."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (24, 200))
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child, env=env, text=True)
+    run = started(place, shown, child)
     os.close(child)
     seen = b""
+    while len(drawn_lines(seen)) < lines:
+        seen += os.read(parent, 65_536)
+    out, _ = told_to_end(run, place)
     try:
         while part := os.read(parent, 65_536):
             seen += part
     except OSError:  # The other end is closed.
         pass
     os.close(parent)
-    out, _ = run.communicate(timeout=WATCHDOG_S)
-    assert run.returncode == 0, seen.decode()
-    return out, seen.decode()
+    return out, seen
 
 
 def test_a_terminal_gets_one_line_that_is_kept_up_to_date(place: Path) -> None:
-    out, seen = on_a_terminal(place, "None", "1.5")
-    (place / "progress_program.py").unlink()
+    out, seen = on_a_terminal(place, "None", 3)
     assert out == "rows 101\n"
-    shown = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", part) for part in seen.split("\x1b[2K")]
-    lines = [line.strip() for line in shown if "actors" in line]
-    assert len(lines) > 2, "it is replaced again and again"
+    lines = drawn_lines(seen)
     assert re.fullmatch(FACTS, lines[-1]), lines[-1]
-    assert "\x1b[?25l" in seen, "hides the cursor"
-    assert "\x1b[?25h" in seen, "shows the cursor again"
+    assert b"\x1b[?25l" in seen, "hides the cursor"
+    assert b"\x1b[?25h" in seen, "shows the cursor again"
 
 
 def test_a_terminal_gets_nothing_that_is_not_wanted(place: Path) -> None:
-    out, seen = on_a_terminal(place, "False", "0.5")
-    (place / "progress_program.py").unlink()
-    assert (out, seen) == ("rows 101\n", "")
+    assert on_a_terminal(place, "False", 0) == ("rows 101\n", b"")
 
 
-@pytest.mark.parametrize("wanted", ["True", "None"])
-def test_a_file_gets_plain_lines_if_they_are_wanted(place: Path, wanted: str) -> None:
-    command, env = program(place, wanted, "11" if wanted == "True" else "0.5")
-    ran = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=WATCHDOG_S, check=False
-    )
-    (place / "progress_program.py").unlink()
-    assert (ran.returncode, ran.stdout) == (0, "rows 101\n"), ran.stderr
-    if wanted == "None":
-        assert ran.stderr == ""
-        return
-    lines = ran.stderr.splitlines()
-    assert len(lines) == 2, "one each ten seconds, and one at the end"
-    assert "\x1b" not in ran.stderr
+def test_a_file_gets_a_plain_line_now_and_then_and_one_at_the_end(place: Path) -> None:
+    run = started(place, "True", subprocess.PIPE)
+    assert run.stderr is not None
+    lines = [run.stderr.readline()]
+    out, err = told_to_end(run, place)
+    assert out == "rows 101\n"
+    lines += err.splitlines()
+    assert len(lines) == 2, lines
     for line in lines:
-        assert re.fullmatch(FACTS, line), line
+        assert re.fullmatch(FACTS, line.strip()), line
+
+
+def test_a_file_gets_no_lines_that_are_not_asked_for(place: Path) -> None:
+    assert told_to_end(started(place, "None", subprocess.PIPE), place) == ("rows 101\n", "")

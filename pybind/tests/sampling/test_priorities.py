@@ -224,7 +224,7 @@ def test_statistics_are_those_of_the_drawn_rows_and_of_the_priorities(
     for found in priorities["histogram"]:
         within = (values >= found["from"]) & (values < 2 * found["from"])
         assert found["rows"] == np.count_nonzero(within)
-    # The same while a thread draws ahead, and of other selectors only the ages.
+    # Counts go on while a thread draws ahead. Other selectors have ages alone.
     batches = sampler.batches(64)
     next(batches)
     assert sampler.stats()["priorities"]["rows"] == 200

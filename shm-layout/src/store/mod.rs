@@ -8,6 +8,7 @@ pub(crate) mod claim_table;
 pub(crate) mod mapped_lanes;
 pub(crate) mod memfd;
 pub(crate) mod object;
+pub(crate) mod params_files;
 pub(crate) mod params_pins;
 pub(crate) mod params_store;
 pub(crate) mod reader_pins;

@@ -1,35 +1,28 @@
-//! Files of a set of parameters, created whole and opened only if every byte of their identity is
-//! right. Also the lock that decides which handle publishes.
+//! Memory of a set of parameters, and the lock that decides which handle publishes.
 
-use std::io::{Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Kind, SegmentError};
 use crate::layout::names::{Base, Exist, check_name};
-use crate::layout::params_shape::{MAX_ARRAYS, ParamsArrayRecord, ParamsShape};
-use crate::layout::params_table::{ParamsDataHeader, ParamsHeader, ParamsMemory, add};
-use crate::layout::reader_table::{
-    LanePins, READER_SLOT_BYTES, ReaderTable, ReadersHeader, SharedNotifier,
-};
+use crate::layout::params_shape::ParamsShape;
+use crate::layout::params_table::{ParamsDataHeader, ParamsMemory, add};
+use crate::layout::reader_table::{LanePins, ReaderTable, SharedNotifier};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::clock::unix_ns;
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::futex::NotifyBarrier;
-use crate::os::mapping::{Access, Mapping, page_size};
-use crate::os::{files, huge_pages, lock_holders, space};
+use crate::os::mapping::{Access, Mapping};
+use crate::os::{lock_holders, space};
 use crate::protocol::clear_pins;
 use crate::protocol::reader_slot::{self, ReaderSlots};
 use crate::protocol::version::{
     self, ImpossibleVersion, Unpublishable, VersionPlace, VersionPublisher,
 };
 use crate::store::object::{Object, check_stays};
+use crate::store::params_files::{self, ctl_bytes, map_data, map_readers, read_ctl, reader_bytes};
 
-pub(crate) const CTL: &str = "params.ctl";
-pub(crate) const RDR: &str = "params.rdr";
-const DAT: &str = "params.dat";
 /// Byte that the publisher locks.
 const PUBLISHER_LOCK: u64 = 4096;
 /// Byte that the holder of reader slot 0 locks.
@@ -138,7 +131,7 @@ impl ParamsStore {
     ) -> Result<(Self, bool), SegmentError> {
         check_name(name)?;
         let made = Object::create(base, Kind::Params, name, exist, persistent, |dir, path| {
-            make(dir, path, shape)
+            params_files::make(dir, path, shape)
         });
         let (object, new) = made?;
         if !new {
@@ -457,11 +450,7 @@ impl ParamsStore {
     ) -> Result<Option<Claim>, SegmentError> {
         match &self.place {
             Backing::Named { object, .. } => {
-                let lock = object.lock_handle()?;
-                let taken = lock
-                    .try_lock(byte, LockMode::Exclusive)
-                    .map_err(SegmentError::io("lock", object.path()))?;
-                Ok(taken.then(|| of_file(lock)))
+                Ok(object.lock(byte, LockMode::Exclusive)?.map(of_file))
             }
             Backing::Heap { locks } => Ok(locks.claim(byte)),
         }
@@ -510,107 +499,4 @@ impl ReaderSlots for SlotsOfParams<'_> {
     fn clear_pins(&self, slot: u32) {
         clear_pins(&self.0.readers, slot);
     }
-}
-
-/// Returns the bytes of `params.rdr`.
-fn reader_bytes(shape: &ParamsShape) -> u64 {
-    let pins = ReaderTable::bytes(shape.reader_slots(), 1).next_multiple_of(READER_SLOT_BYTES);
-    (pins + READER_SLOT_BYTES).next_multiple_of(page_size() as u64)
-}
-
-/// Returns the bytes of `params.ctl`.
-fn ctl_bytes(shape: &ParamsShape) -> u64 {
-    (size_of::<ParamsHeader>() + shape.arrays().len() * size_of::<ParamsArrayRecord>()) as u64
-}
-
-fn make(dir: &OwnedFd, path: &Path, shape: &ParamsShape) -> Result<(), SegmentError> {
-    let uuid = rand::random();
-    let header = ParamsHeader::new(shape, uuid, unix_ns());
-    let readers = ReadersHeader::new(uuid, shape.reader_slots());
-    let records = shape.records();
-    let data = ParamsDataHeader::new(uuid);
-    let files: [(&str, u64, &[&[u8]]); 3] = [
-        (DAT, shape.data_bytes(), &[bytemuck::bytes_of(&data)]),
-        (RDR, reader_bytes(shape), &[bytemuck::bytes_of(&readers)]),
-        (CTL, ctl_bytes(shape), &[bytemuck::bytes_of(&header), &records]),
-    ];
-    space::check_room(path, files.iter().map(|(_, bytes, _)| bytes).sum())?;
-    for (name, bytes, parts) in files {
-        let mut file = files::make(dir, name, path)?;
-        huge_pages::request(&file, bytes, huge_pages::deadline(bytes));
-        let path = path.join(name);
-        space::allocate(&mut file, &path, bytes)?;
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| parts.iter().try_for_each(|part| file.write_all(part)))
-            .map_err(SegmentError::io("write", &path))?;
-    }
-    Ok(())
-}
-
-/// Reads the header and the arrays, from one private copy of `params.ctl`.
-fn read_ctl(object: &Object) -> Result<(ParamsHeader, ParamsShape), SegmentError> {
-    let path = object.path().join(CTL);
-    let corrupt = |what: String| SegmentError::corrupt(&path, what);
-    let fd = object.file(CTL, Access::ReadOnly, None)?;
-    let len = rustix::fs::fstat(&fd).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-    let (least, most) = (size_of::<ParamsHeader>(), MAX_ARRAYS * size_of::<ParamsArrayRecord>());
-    let len = usize::try_from(len).unwrap_or(usize::MAX);
-    if !(least..=least + most).contains(&len) {
-        return Err(corrupt(format!("it has {len} bytes, not {least} to {}", least + most)));
-    }
-    let map =
-        Mapping::file(fd.as_fd(), len, Access::ReadOnly).map_err(SegmentError::io("map", &path))?;
-    let bytes = map.copy(0, len);
-    let (header, records) = bytes.split_at(least.min(bytes.len()));
-    let Ok(header) = bytemuck::try_pod_read_unaligned::<ParamsHeader>(header) else {
-        return Err(corrupt("its length is odd".to_owned()));
-    };
-    header.check_origin(&path)?;
-    if *blake3::hash(records).as_bytes() != header.records_hash {
-        return Err(corrupt("its arrays do not have the hash in the header".to_owned()));
-    }
-    let ParamsHeader { versions_kept, slots, reader_slots, .. } = header;
-    let shape = ParamsShape::of_records(records, versions_kept, slots, reader_slots)
-        .ok_or_else(|| corrupt("an array's record is not one of ours".to_owned()))?;
-    // The header of that shape is this one, so every number in it is right.
-    if header != header.of_shape(&shape) {
-        return Err(corrupt("its header contradicts its arrays".to_owned()));
-    }
-    Ok((header, shape))
-}
-
-fn map_data(
-    object: &Object,
-    header: &ParamsHeader,
-    shape: &ParamsShape,
-    access: Access,
-) -> Result<ParamsMemory, SegmentError> {
-    let path = object.path().join(DAT);
-    let fd = object.file(DAT, access, Some(shape.data_bytes()))?;
-    let len = usize::try_from(shape.data_bytes())
-        .map_err(|_| SegmentError::corrupt(&path, "it does not fit memory"))?;
-    let map = Mapping::aligned(fd.as_fd(), len, access).map_err(SegmentError::io("map", &path))?;
-    let memory = ParamsMemory::new(map, shape);
-    if !memory.has_header(&ParamsDataHeader::new(header.params_uuid)) {
-        return Err(SegmentError::corrupt(&path, "its header is not that of these parameters"));
-    }
-    Ok(memory)
-}
-
-fn map_readers(
-    object: &Object,
-    header: &ParamsHeader,
-    shape: &ParamsShape,
-) -> Result<ReaderTable, SegmentError> {
-    let path = object.path().join(RDR);
-    let bytes = reader_bytes(shape);
-    let fd = object.file(RDR, Access::ReadWrite, Some(bytes))?;
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite)
-        .map_err(SegmentError::io("map", &path))?;
-    let found = map.copy(0, size_of::<ReadersHeader>());
-    if found != bytemuck::bytes_of(&ReadersHeader::new(header.params_uuid, shape.reader_slots())) {
-        return Err(SegmentError::corrupt(&path, "its header is not that of these parameters"));
-    }
-    Ok(ReaderTable::new(map, shape.reader_slots(), 1))
 }

@@ -28,7 +28,7 @@ use crate::os::files;
 use crate::os::mapping::Access;
 use crate::store::memfd::{self, KeptMemfds};
 use crate::store::ring_files::{CTL, RingFolder};
-use crate::store::{params_store, sealed_segment};
+use crate::store::{params_files, sealed_segment};
 
 pub use listing::{ObjectInfo, list};
 pub use removal::{collect, remove, remove_unheld};
@@ -256,6 +256,13 @@ impl Object {
         Ok(lock)
     }
 
+    /// Locks a byte by a handle of its own. Returns `None` if another handle has the byte.
+    pub(crate) fn lock(&self, byte: u64, mode: LockMode) -> Result<Option<LockFile>, SegmentError> {
+        let lock = self.lock_handle()?;
+        let taken = lock.try_lock(byte, mode).map_err(SegmentError::io("lock", &self.path))?;
+        Ok(taken.then_some(lock))
+    }
+
     /// Removes the name. Processes that hold the object keep its memory.
     pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
         // Only if the name still means this object: another may have replaced it.
@@ -380,7 +387,7 @@ fn is_of_other_version(path: &Path, kind: Kind) -> bool {
     let name = match kind {
         Kind::Ring => CTL,
         Kind::Panel => sealed_segment::FILE,
-        Kind::Params => params_store::CTL,
+        Kind::Params => params_files::CTL,
     };
     let dir = CheckedDir::of(path).and_then(|(place, folder)| place.open_dir(folder));
     let opened = dir.and_then(|dir| files::open(&dir, name, path, Access::ReadOnly, None));

@@ -12,14 +12,14 @@ use super::{Object, is_at};
 use crate::layout::reader_table::UNLINKED_AT;
 use crate::os::files;
 use crate::os::mapping::Access;
-use crate::store::params_store;
+use crate::store::params_files;
 use crate::store::ring_files::RDR;
 
 /// Sets the byte in the readers' file of an object that was moved to `grave`. Does nothing if there
 /// is none, or if it lies in a memfd, whose link is removed with the directory.
 pub(super) fn mark(dir: &OwnedFd, grave: &Path) {
     let open = |name| files::open(dir, name, grave, Access::ReadWrite, None);
-    let Ok(readers) = open(RDR).or_else(|_| open(params_store::RDR)) else { return };
+    let Ok(readers) = open(RDR).or_else(|_| open(params_files::RDR)) else { return };
     let inside =
         |stat: rustix::fs::Stat| u64::try_from(stat.st_size).is_ok_and(|n| n > UNLINKED_AT);
     // A shorter file was not made by this build, and the write would extend it.

@@ -355,15 +355,8 @@ fn is_lost(object: &Object, name: &str) -> bool {
 
 /// Locks the ring against other resizes.
 fn lock(object: &Object) -> Result<LockFile, SegmentError> {
-    let lock = object.lock_handle()?;
-    let taken = lock
-        .try_lock(RESIZE_LOCK, LockMode::Exclusive)
-        .map_err(SegmentError::io("lock", object.path()))?;
-    if taken {
-        Ok(lock)
-    } else {
-        Err(SegmentError::BeingResized { name: object.name().to_owned() })
-    }
+    let taken = object.lock(RESIZE_LOCK, LockMode::Exclusive)?;
+    taken.ok_or_else(|| SegmentError::BeingResized { name: object.name().to_owned() })
 }
 
 fn open(object: &Object, shapes: &LaneShapes, lane: u32, name: &str) -> Result<Lane, SegmentError> {

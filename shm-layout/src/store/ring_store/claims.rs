@@ -166,10 +166,8 @@ impl RingStore {
     pub fn claim_sampler(self: &Arc<Self>) -> Result<LiveSampler, SegmentError> {
         let claim = match &self.place {
             RingBacking::Named { object, .. } => {
-                let lock = object.lock_handle()?;
-                lock.try_lock(SAMPLERS_LOCK, LockMode::Shared)
-                    .map_err(SegmentError::io("lock", object.path()))?;
-                Some(Claim::OwnFile(ReleasedOnFork::new(&lock), lock))
+                let lock = object.lock(SAMPLERS_LOCK, LockMode::Shared)?;
+                lock.map(|lock| Claim::OwnFile(ReleasedOnFork::new(&lock), lock))
             }
             RingBacking::Heap { locks, .. } => locks.claim_next(HEAP_SAMPLERS),
         };
@@ -248,12 +246,7 @@ impl RingStore {
         of_file: impl FnOnce(LockFile) -> Claim,
     ) -> Result<Option<Claim>, SegmentError> {
         match &self.place {
-            RingBacking::Named { object, .. } => {
-                let lock = object.lock_handle()?;
-                let taken =
-                    lock.try_lock(byte, mode).map_err(SegmentError::io("lock", object.path()))?;
-                Ok(taken.then(|| of_file(lock)))
-            }
+            RingBacking::Named { object, .. } => Ok(object.lock(byte, mode)?.map(of_file)),
             RingBacking::Heap { locks, .. } => Ok(locks.claim(byte)),
         }
     }
