@@ -5,8 +5,8 @@ use std::fs;
 use backcast_core::Exist;
 use backcast_market::{Panel, PanelData, PanelError, PanelOptions};
 
-use crate::stage::{Stage, csv, macros, prices};
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::{Stage, csv, macros, prices};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row(

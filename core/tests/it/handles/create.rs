@@ -5,7 +5,7 @@ use backcast_core::{
     SegmentError, WriterOptions, collect, list, remove,
 };
 
-use crate::{Holder, append, fill, make, options, place, schema, segment};
+use crate::handles::{Holder, append, fill, make, options, place, schema, segment};
 
 #[test]
 fn a_name_that_is_held_is_refused_and_the_ways_out_are_named() {

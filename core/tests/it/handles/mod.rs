@@ -2,6 +2,7 @@
 
 mod away;
 mod create;
+#[cfg(target_os = "linux")]
 mod memfd;
 
 use std::io::{BufRead, BufReader};
@@ -68,7 +69,12 @@ impl Holder {
     /// Creates or joins ring `held` in another process, and waits until the process holds it.
     fn spawn(dir: &TempDir, persistent: bool) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "another_process_that_holds_a_ring", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "handles::another_process_that_holds_a_ring",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(ROLE, dir.path())
             .env("PERSISTENT", persistent.to_string())
             .stdin(Stdio::piped())

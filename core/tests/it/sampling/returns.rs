@@ -2,7 +2,7 @@
 
 use backcast_core::{DType, Ring, RingOptions, Role, SampleError, SamplerOptions, Schema};
 
-use crate::{Actor, End, bools, floats, ring};
+use crate::sampling::{Actor, End, bools, floats, ring};
 
 const GAMMA: f64 = 0.5;
 

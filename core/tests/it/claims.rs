@@ -311,7 +311,7 @@ impl Drop for Learner {
 
 fn start(dir: &Path) -> Learner {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "claimer_process", "--nocapture"])
+        .args(["--exact", "claims::claimer_process", "--nocapture"])
         .env(DIR, dir)
         .stdout(Stdio::piped())
         .spawn()

@@ -15,8 +15,8 @@ use backcast_core::{Base, Ring, RingOptions, list};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use case::Case;
-use play::Play;
+use self::case::Case;
+use self::play::Play;
 
 fn options(case: &Case) -> RingOptions {
     // Requests fewer rows than the lanes hold together, since capacities are rounded up.

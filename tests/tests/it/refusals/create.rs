@@ -6,8 +6,8 @@ use backcast_core::{
     AutoresetMode, Capacity, DType, Exist, Kind, Ring, RingOptions, Schema, WriterOptions, remove,
 };
 
-use crate::stage::{Stage, options, schema};
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::{Stage, options, schema};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row("an empty name", |s| named(s, ""), "Segment(BadName", &["empty", "1 to 100"]),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use backcast_core::{ColumnWindow, ColumnWindows, RowIndex, SamplerOptions};
 
-use crate::stage::{KEPT, Stage};
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::{KEPT, Stage};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row(

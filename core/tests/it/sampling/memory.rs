@@ -2,7 +2,7 @@
 
 use backcast_core::{Boundary, DType, Ring, RingOptions, SamplerOptions, Schema};
 
-use crate::{Actor, End, floats, ring};
+use crate::sampling::{Actor, End, floats, ring};
 
 #[test]
 fn a_dropped_batch_leaves_its_memory_to_the_next_and_a_held_one_does_not() {

@@ -2,8 +2,8 @@
 
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 
-use crate::stage::Stage;
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::Stage;
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row("no portfolio", |s| made(s, 0, |_| {}), "BadNumEnvs", &["is 0", "1 to "]),

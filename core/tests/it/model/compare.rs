@@ -6,10 +6,10 @@ use backcast_core::{
     Boundary, DType, ReadError, Ring, Role, RowIndex, SampleError, Sampler, Schema,
 };
 
-use crate::case::Windows;
-use crate::drawn::{Drawn, gathered, typed};
-use crate::lane::{FINAL, Lane, Row, Transition};
-use crate::play::{Bytes, Play};
+use crate::model::case::Windows;
+use crate::model::drawn::{Drawn, gathered, typed};
+use crate::model::lane::{FINAL, Lane, Row, Transition};
+use crate::model::play::{Bytes, Play};
 
 /// A transition and its neighbours; `None` beyond the ends of the episode and of the memory.
 struct Item<'a> {

@@ -5,8 +5,8 @@ use backcast_core::{
     Batch, BatchesOptions, Boundary, Ring, RingOptions, SampleError, Sampler, SamplerOptions,
 };
 
-use crate::stage::{Stage, schema};
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::{Stage, schema};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row(

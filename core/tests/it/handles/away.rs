@@ -8,7 +8,7 @@ use backcast_core::{
     WriterOptions, collect, list, remove,
 };
 
-use crate::{Holder, append, fill, make, options, place, schema, segment};
+use crate::handles::{Holder, append, fill, make, options, place, schema, segment};
 
 #[test]
 fn unlinking_takes_the_name_and_nothing_else() {

@@ -1,6 +1,5 @@
 //! Rate limiters between processes: writers and samplers that wait for each other sleep in the
 //! kernel and wake up for each other, and a killed one stops no other.
-#![cfg(target_os = "linux")]
 
 use std::error::Error;
 use std::fs::File;

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use backcast_core::{LanePolicy, Ring, RingOptions, SamplerOptions};
 use backcast_layout::RingStore;
 
-use crate::stage::{Stage, options, schema};
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::{Stage, options, schema};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 /// Most rows of a lease: a quarter of a lane's 50 rows.
 const MOST: u64 = 12;

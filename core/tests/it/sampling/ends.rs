@@ -2,7 +2,7 @@
 
 use backcast_core::{Boundary, SampleError, SamplerOptions};
 
-use crate::{Actor, End, bools, floats, ring};
+use crate::sampling::{Actor, End, bools, floats, ring};
 
 #[test]
 fn a_truncated_transition_is_followed_by_its_own_final_observation() {

@@ -1,5 +1,4 @@
 //! Rings in sealed memfds: finding their memory, keeping it, and attacks of a peer.
-#![cfg(target_os = "linux")]
 
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,7 +11,7 @@ use backcast_core::{
     WriterOptions, collect, list, remove,
 };
 
-use crate::{append, fill, options, place, schema, segment};
+use crate::handles::{append, fill, options, place, schema, segment};
 
 fn in_memfds(base: &Base) -> RingOptions {
     options(base).memfd(true)

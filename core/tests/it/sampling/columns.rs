@@ -7,7 +7,7 @@ use backcast_core::{
     SamplerOptions, Schema, StepColumns, WriterOptions,
 };
 
-use crate::{bools, floats};
+use crate::sampling::{bools, floats};
 
 /// Returns a ring with episodes of one to eleven steps in two lanes, which have wrapped. All
 /// numbers in it differ.

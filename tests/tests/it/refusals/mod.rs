@@ -15,7 +15,7 @@ mod stage;
 
 use std::fmt::{Debug, Display};
 
-use stage::Stage;
+use self::stage::Stage;
 
 /// Error of an operation.
 struct Refusal {

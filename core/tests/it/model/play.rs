@@ -5,8 +5,8 @@ use backcast_core::{
     WriterOptions,
 };
 
-use crate::case::{Case, End, Mistake, Op};
-use crate::lane::{Cells, Lane};
+use crate::model::case::{Case, End, Mistake, Op};
+use crate::model::lane::{Cells, Lane};
 
 /// Generator of the bytes of rows (splitmix64).
 #[derive(Debug)]

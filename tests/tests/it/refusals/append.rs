@@ -2,8 +2,8 @@
 
 use backcast_core::{AppendError, Step, StepColumns, Writer};
 
-use crate::stage::{Stage, schema};
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::stage::{Stage, schema};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row("a missing column", |_| built(&[0.0; 2], None), "MissingColumn", &["`action`", "every"]),

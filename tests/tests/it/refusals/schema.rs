@@ -2,7 +2,7 @@
 
 use backcast_core::{DType, Role, Schema};
 
-use crate::{Refusal, Row, refusal, row};
+use crate::refusals::{Refusal, Row, refusal, row};
 
 pub(crate) const ROWS: &[Row] = &[
     row("a schema without columns", |_| columns(&[]), "Empty", &["no column", "at least one"]),

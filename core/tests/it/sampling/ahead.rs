@@ -2,7 +2,7 @@
 
 use backcast_core::{BatchesOptions, SampleError, SamplerOptions};
 
-use crate::{Actor, End, floats, ring};
+use crate::sampling::{Actor, End, floats, ring};
 
 fn options() -> SamplerOptions {
     SamplerOptions::seeded(7).history(4).n_step(2).gamma(0.9)

@@ -9,7 +9,7 @@ use backcast_core::{
 };
 use proptest::prelude::*;
 
-use crate::{Actor, End, ring};
+use crate::sampling::{Actor, End, ring};
 
 /// Leaves are priorities, and nothing is added to them.
 fn plain() -> PriorityOptions {

@@ -1,0 +1,12 @@
+//! Rings, samplers and tables as their users see them.
+//!
+//! One binary, which is linked once, without the daemon and the readers of files.
+
+mod claims;
+mod handles;
+mod large_batch;
+mod model;
+mod next_obs;
+mod restore;
+mod sampling;
+mod selectors;

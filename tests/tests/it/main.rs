@@ -1,0 +1,11 @@
+//! Whole-system tests whose processes need no limits of their own.
+//!
+//! One binary, which is linked once. Storms, and tests that limit memory or system calls, have
+//! binaries of their own.
+
+mod churn;
+mod cross_language;
+mod laps;
+#[cfg(target_os = "linux")]
+mod rate_limiter;
+mod refusals;
