@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use backcast_layout::protocol::still_whole;
+use backcast_layout::protocol::{Words, still_whole};
 
 use super::arena_writer::{ArenaWriter, Scratch};
 use super::inspect::{IrregularItem, IrregularItems};
@@ -12,8 +12,10 @@ use super::request::{BatchRequest, FillContext, MAX_ATTEMPTS, MissingRows, Stopp
 use crate::error::SampleError;
 use crate::index::RowIndex;
 use crate::ring::lane_inspection::MAX_RELOCATIONS;
+use crate::row_header::{ROW_HEADERS, RowHeader};
 use crate::sampler::Sampler;
-use crate::sampler::eligibility::Candidate;
+use crate::sampler::eligibility::{Candidate, number};
+use crate::sampler::options::Boundary;
 use crate::sampler::plan::{BatchPlan, PrefetchPolicy};
 
 /// Counts of the work that gathering a batch took.
@@ -126,6 +128,7 @@ impl Sampler {
         gathered: &mut Gathered,
     ) -> Result<(), Stopped> {
         irregular.clear();
+        self.prefetch_redraws(context, micro_batch, some);
         let segments = context.writer.plan.segments();
         for item in items(some) {
             let (Some(index), Some(attempt)) =
@@ -145,6 +148,31 @@ impl Sampler {
             }
         }
         Ok(())
+    }
+
+    /// Prefetches the headers that the next draws of some items need, if most of these items are
+    /// drawn again: those of windows that are not whole, where `Boundary::Reject` asks for it.
+    fn prefetch_redraws(
+        &mut self,
+        context: FillContext<'_>,
+        micro_batch: &MicroBatch<'_>,
+        some: u32,
+    ) {
+        let BatchRequest::Draws(batch) = context.request else { return };
+        if self.options.boundary != Boundary::Reject || self.chosen.is_some() {
+            return;
+        }
+        let Self { eligibility, rng, extent, .. } = self;
+        let rows = usize::try_from(extent.after_first() + 1).unwrap_or(0);
+        for item in items(some) {
+            let attempt = micro_batch.attempts().get(item).map_or(1, |attempt| attempt + 1);
+            let number = number(micro_batch.first() + item);
+            let drawn = eligibility.candidate(rng, batch, number, attempt);
+            let Some(Candidate { lane, seq, .. }) = drawn else { continue };
+            let Some(lane) = context.lanes.get(lane as usize) else { continue };
+            let first = seq.saturating_sub(extent.back) % lane.slots();
+            lane.prefetch_address(ROW_HEADERS, first).prefetch(rows * size_of::<RowHeader>());
+        }
     }
 
     /// Copies the inspected items, and draws items again whose rows a writer overwrites meanwhile.
