@@ -85,22 +85,26 @@ fn is_time(text: &str) -> bool {
         Some(at) => text.split_at(at),
         None => (text, "Z"),
     };
-    let offset_fits = offset == "Z"
-        || match offset.as_bytes()[1..] {
-            [h0, h1] => below(&[h0, h1], 24),
-            [h0, h1, m0, m1] | [h0, h1, b':', m0, m1] => {
-                below(&[h0, h1], 24) && below(&[m0, m1], 60)
-            }
-            _ => false,
-        };
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-    let fraction_fits = digits(fraction.as_bytes()).is_some();
+    let offset_fits = match *offset.as_bytes() {
+        [b'Z'] => true,
+        [b'+' | b'-', h0, h1] => below(&[h0, h1], 24),
+        [b'+' | b'-', h0, h1, m0, m1] | [b'+' | b'-', h0, h1, b':', m0, m1] => {
+            below(&[h0, h1], 24) && below(&[m0, m1], 60)
+        }
+        _ => false,
+    };
+    let mut parts = clock.splitn(2, '.');
+    let (clock, fraction) = (parts.next().unwrap_or_default(), parts.next());
     offset_fits
-        && fraction_fits
         && match *clock.as_bytes() {
-            [h0, h1, b':', m0, m1] => below(&[h0, h1], 24) && below(&[m0, m1], 60),
+            [h0, h1, b':', m0, m1] => {
+                fraction.is_none() && below(&[h0, h1], 24) && below(&[m0, m1], 60)
+            }
             [h0, h1, b':', m0, m1, b':', s0, s1] => {
-                below(&[h0, h1], 24) && below(&[m0, m1], 60) && below(&[s0, s1], 61)
+                fraction.is_none_or(|fraction| digits(fraction.as_bytes()).is_some())
+                    && below(&[h0, h1], 24)
+                    && below(&[m0, m1], 60)
+                    && below(&[s0, s1], 61)
             }
             _ => false,
         }
@@ -164,7 +168,9 @@ mod tests {
             "2024-01-02T24:00",
             "2024-01-02 00:60",
             "2024-01-02 00:00:00.",
+            "2024-01-02 00:00.5",
             "2024-01-02 00:00+1",
+            "2024-01-02 00:00Z05",
             "2024-01-02 00:00+25:00",
             "2024-01-02 0:00",
             "2024-01-02T00:00 UTC",

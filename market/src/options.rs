@@ -86,12 +86,11 @@ impl PanelOptions {
         self
     }
 
-    /// Sets the separator of a CSV, an ASCII character; a comma by default. Other formats have
+    /// Sets the byte that separates the cells of a CSV; a comma by default. Other formats have
     /// none.
     #[must_use]
-    pub fn separator(mut self, separator: char) -> Self {
-        // The header check refuses separators of several bytes.
-        self.separator = Separator(u8::try_from(separator).unwrap_or(b','));
+    pub fn separator(mut self, separator: u8) -> Self {
+        self.separator = Separator(separator);
         self
     }
 

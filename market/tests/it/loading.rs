@@ -388,7 +388,7 @@ fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
         }
     }
     // And what they say does it.
-    let options = PanelOptions::default().separator(';');
+    let options = PanelOptions::default().separator(b';');
     let text = format!("{HEADER}2024-01-02,A,1,2,1,2,10,0\n").replace(',', ";");
     assert!(PanelData::from_reader(text.as_bytes(), &options).is_ok());
     let options = PanelOptions::default().columns([("", "date")]);

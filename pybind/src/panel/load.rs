@@ -77,12 +77,11 @@ fn warn_of_rows(py: Python<'_>, count: usize) -> PyResult<()> {
 }
 
 /// Reads the `separator` argument.
-pub(super) fn separator_of(given: Argument<String>) -> Result<char, Failure> {
+pub(super) fn separator_of(given: Argument<String>) -> Result<u8, Failure> {
     const WANTED: &str = "one ASCII character, such as \";\", but a quote or the end of a line";
     let text = given.get("separator", WANTED)?;
-    let mut chars = text.chars();
-    match (chars.next(), chars.next()) {
-        (Some(only), None) if only.is_ascii() && !matches!(only, '"' | '\n' | '\r') => Ok(only),
+    match *text.as_bytes() {
+        [only] if !matches!(only, b'"' | b'\n' | b'\r') => Ok(only),
         _ => Err(bad_argument(format!("separator is {text:?}; give {WANTED}"))),
     }
 }
