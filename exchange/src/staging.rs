@@ -227,8 +227,9 @@ fn try_lock(folder: &Path) -> Result<Option<StagingLock>, NotLocked> {
     Ok(path.symlink_metadata().is_ok_and(same).then_some(StagingLock(lock)))
 }
 
-/// Returns whether a path is not a folder, or is one that has entries and no lock. One listing
-/// shows both: the lock is the first entry of a staging folder, and is removed last.
+/// Returns whether a path is not a staging folder: no folder at all, or one with entries but no
+/// lock. A staging folder's lock is created before its other entries and removed after them, so one
+/// listing is enough.
 fn is_foreign(folder: &Path) -> io::Result<bool> {
     if !folder.symlink_metadata()?.is_dir() {
         return Ok(true);

@@ -31,7 +31,7 @@ pub struct RingDescription {
 pub struct ColumnDescription {
     /// Name.
     pub name: String,
-    /// NumPy's short code, such as `"f4"`.
+    /// Short code as NumPy writes it, such as `"f4"`, or `"bfloat16"`, for which NumPy has none.
     pub dtype: String,
     /// Shape of one row.
     pub shape: Vec<u32>,

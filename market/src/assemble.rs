@@ -272,7 +272,7 @@ impl PanelData {
         Panel::share(&self.meta, self.parts(), name, base, exist, persistent)
     }
 
-    /// Keeps the panel in this process.
+    /// Builds a panel in private memory. Takes twice the panel's size meanwhile.
     ///
     /// # Panics
     /// If there is too little memory; [`try_into_heap`](Self::try_into_heap) returns an error

@@ -79,7 +79,7 @@ fn digits(text: &[u8]) -> Option<u32> {
     known.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
-/// Returns whether `text` is `HH:MM[:SS[.fraction]]`, then nothing, `Z` or an offset `+HH[[:]MM]`.
+/// Returns whether `text` is `HH:MM[:SS[.fraction]]`, then nothing, `Z` or an offset `±HH[[:]MM]`.
 fn is_time(text: &str) -> bool {
     let (clock, offset) = match text.find(['Z', '+', '-']) {
         Some(at) => text.split_at(at),

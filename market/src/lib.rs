@@ -6,9 +6,9 @@
 //! ([`Panel::attach`]). Storage is ticker-major, so the days around `(ticker, day)` are one
 //! contiguous block and [`Panel::windows_into`] is one copy per (sample, ticker).
 //!
-//! The day itself is in neither half of a window: history is `day-H .. day-1`, future is
-//! `day+1 .. day+F`, and `day` shows only its open, because nothing else of it is known when a
-//! decision is made.
+//! The day itself is in neither half of a window. History is `day-H .. day-1`, future is `day+1 ..
+//! day+F`. Of `day` only the open is shown, since nothing else of it is known when a decision is
+//! made.
 //!
 //! ```
 //! use backcast_market::{PanelData, PanelOptions};

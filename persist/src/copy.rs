@@ -11,7 +11,7 @@ use crate::error::{SaveError, StoreError};
 use crate::manifest::{Manifest, SavedColumn, SavedRing};
 use crate::store::NameFolder;
 
-/// Attempts to read rows before a writer overwrites them.
+/// Failed reads after which a row that no writer has overwritten counts as unreadable.
 const ATTEMPTS: u32 = 16;
 
 /// Contiguous ranges of saved rows by lane.

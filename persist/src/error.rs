@@ -223,7 +223,7 @@ pub enum LoadError {
     /// A file is damaged or unreadable.
     #[error("`{snapshot}` {}", ways_out(damage))]
     Damaged {
-        /// The snapshot.
+        /// The snapshot, as `name@label`.
         snapshot: String,
         /// Damage found.
         damage: Damage,

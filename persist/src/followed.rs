@@ -32,7 +32,8 @@ pub(crate) struct FollowedLane {
 /// kept. Both limits apply if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Maximum bytes of all files of the ring.
+    /// Bytes of the ring's files up to which files without a snapshot are kept. All files of rows
+    /// count, newest first.
     pub bytes: Option<u64>,
     /// Maximum age of a file.
     pub age: Option<Duration>,

@@ -109,7 +109,8 @@ fn collect(
 
 fn page(command: &clap::Command, name: &str) -> Result<String, CommandError> {
     let mut text = Vec::new();
-    // `man` finds the page by its title; the synopsis keeps its spaces.
+    // The header shows the page's own name, `backcast-stat`. The synopsis shows the command,
+    // `backcast stat`.
     Man::new(command.clone()).title(name).render(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

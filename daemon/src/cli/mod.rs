@@ -110,7 +110,8 @@ pub fn run(
     out: &mut dyn Stream,
     err: &mut dyn Stream,
 ) -> u8 {
-    // Python does so itself. A failure affects nothing else.
+    // `run_with` leaves this out: Python ignores SIGXFSZ itself. After a failure, a write beyond
+    // `ulimit -f` ends the process.
     let _ = signals::outlive_file_size_limit();
     let itself = std::env::current_exe().map(|program| vec![program.into_os_string()]);
     run_with(

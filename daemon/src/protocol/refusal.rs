@@ -43,7 +43,7 @@ pub enum Code {
     Exists,
     /// A process holds it.
     InUse,
-    /// There is not enough memory.
+    /// Memory or disk space is not sufficient.
     NoSpace,
     /// A name or number is invalid.
     BadArgument,

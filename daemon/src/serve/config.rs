@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) log_level: Level,
 }
 
-/// Keys of the file: the names of the flags.
+/// Top-level keys of the file: the flags without `--`, and the table `persist`.
 const KEYS: [&str; 10] = [
     "budget",
     "when-full",

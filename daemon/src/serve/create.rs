@@ -140,7 +140,7 @@ fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<RingOptio
     (bytes <= most).then_some(options)
 }
 
-/// Finds a ring that counts as existing.
+/// Finds the ring of a name. Ignores a ring that is being created, and one that `gc` would remove.
 fn find(base: &Base, name: &str) -> Result<Option<ObjectInfo>, SegmentError> {
     let objects = list(base)?;
     let is_it = |info: &ObjectInfo| info.kind == Kind::Ring && !info.building && info.name == name;

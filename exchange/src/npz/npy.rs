@@ -12,7 +12,7 @@ const MAX_HEADER: usize = 1 << 16;
 pub(super) enum NpyError {
     /// The data is cut or not an array.
     Damaged(String),
-    /// No column can hold it.
+    /// The array is valid, but cannot be imported: its type fits no column, or memory is too short.
     Unfit(String),
 }
 
@@ -83,7 +83,8 @@ pub(super) fn read(
 
 /// Copies elements of `size` bytes that lie in Fortran order. Returns `None` if memory is short.
 fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
-    // The strides of an array in Fortran order, in elements, and the place of its next element in C
+    // Walks the elements in C order. `place` is the index of the next one along each axis, `from`
+    // its offset in `numbers`, in elements: the sum of the indices times the strides of Fortran
     // order.
     let axes: Vec<usize> =
         shape.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;

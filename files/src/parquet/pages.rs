@@ -25,7 +25,7 @@ use super::{
 pub struct ColumnChunk {
     /// The file.
     pub source: FileSource,
-    /// Its footer.
+    /// Footer of the file.
     pub metadata: Arc<ParquetMetaData>,
     /// Index of the row group.
     pub row_group: usize,

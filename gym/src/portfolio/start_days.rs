@@ -228,7 +228,8 @@ impl StartDays {
         })
     }
 
-    /// Returns the days that all tickers have in `bits`, if there are any.
+    /// Returns the days that are set in `bits` for all `tickers` and all macro tickers, if there
+    /// are any. Leaves out the first `shift` days, and those after the last that may be drawn.
     fn common(&self, bits: &[u64], tickers: &[usize], shift: usize) -> Option<AllowedDays> {
         let low = self.low(tickers).0.saturating_add(shift);
         if bits.is_empty() || low > self.high() {

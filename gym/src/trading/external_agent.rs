@@ -81,7 +81,8 @@ impl ExternalAgentConfig {
         Ok(())
     }
 
-    /// Returns the slot of the market that the agent trades through.
+    /// Returns the configuration of the agent's market slot. Without `allow_short` its short limit
+    /// is 0.
     pub(super) fn slot(&self) -> SlotConfig {
         let mut account = self.account;
         if !self.allow_short {

@@ -147,7 +147,10 @@ def _arrays(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _array_of(tensor: Any) -> Any:  # noqa: ANN401
-    """Return an array over a tensor's memory; bfloat16 gets the dtype of such columns."""
+    """Return an array over a tensor's memory.
+
+    A bfloat16 tensor becomes an array of ``ml_dtypes.bfloat16``, or of uint16 without that package.
+    """
     if str(tensor.dtype) != "torch.bfloat16":
         return tensor.numpy()
     import torch

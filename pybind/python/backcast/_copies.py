@@ -19,7 +19,10 @@ def deep_copy(env: Env, memo: dict[int, Any]) -> Env:
 
 
 def rebuilding(env: Env, given: dict[str, Any]) -> Callable[[], Env]:
-    """Return a constructor with its arguments, from `given`, the ``locals()`` at its start."""
+    """Return a function that constructs another `env` with the same arguments.
+
+    `given`: ``locals()`` at the start of the constructor.
+    """
     strangers = ("self", "__class__")
     return partial(
         type(env), **{name: value for name, value in given.items() if name not in strangers}

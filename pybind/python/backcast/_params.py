@@ -205,7 +205,9 @@ class Params:
 
     @explained
     def pull(self, out: Any = None) -> int | None:
-        """Copy the newest version if it is above that of this handle's last pull.
+        """Copy the newest version, unless this handle has it already.
+
+        It has a version that it pulled or that its ``latest()`` returned.
 
         Parameters
         ----------

@@ -358,9 +358,9 @@ impl ReplayBuffer {
     /// columns : list of str, optional
     ///     Columns, as in :meth:`sampler`.
     /// missing : {"error", "mask"}, default "error"
-    ///     Policy for transitions that are not there: overwritten, dropped, or not complete yet, as
-    ///     the newest row of a lane, which has no successor. ``"mask"`` adds ``found``, bool
-    ///     ``[B]``, and everything else of the missing ones is zero, but their ``index``.
+    ///     Policy for missing transitions: overwritten, dropped, or not yet complete. The newest
+    ///     row of a lane is not complete, since it has no successor. ``"mask"`` adds ``found``,
+    ///     bool ``[B]``; a missing transition keeps its ``index``, and its other values are zero.
     ///
     /// Returns
     /// -------

@@ -226,7 +226,7 @@ pub enum SegmentError {
     Corrupt {
         /// Offending file.
         path: PathBuf,
-        /// Bytes found and bytes expected.
+        /// Description of the damage.
         what: String,
     },
     /// Another layout version wrote the file.

@@ -174,8 +174,9 @@ impl ClaimedLane {
         let row = placed.offset + slot as usize * width;
         let base = self.lane.memory.base();
         if ASM || part.len() == width {
-            // SAFETY: the reasons in `write_row` hold, and the part lies within the row. Copies in
-            // assembly have no size of access to keep, and a whole row has the column's.
+            // SAFETY: the reasons in `write_row` hold, and the part lies within the row. `copy_in`
+            // asks for an aligned address and whole words of the column. A copy in assembly needs
+            // neither; without it, only whole rows come here, which have both.
             return unsafe { racy_copy::copy_in(base.add(row + at), part, placed.word) };
         }
         let mut whole = vec![0; width];

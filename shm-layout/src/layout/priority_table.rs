@@ -230,7 +230,8 @@ pub(crate) struct TableMemory {
 }
 
 impl TableMemory {
-    /// Returns one past the newest row of a lane with a leaf, and the oldest row with one.
+    /// Returns the range of a lane's rows that have leaves, the end first: one past the newest row,
+    /// then the oldest row.
     pub(crate) fn lane(&self, lane: u32) -> (u64, u64) {
         let word = lane_word(lane);
         (self.load(word), self.load(word + 1))

@@ -78,7 +78,8 @@ impl Floor<'_> {
         self.venues.get(usize::from(symbol)).ok_or(unknown(symbol, self.venues.len()))
     }
 
-    /// Returns the mid-price at the end of the last tick, in ticks; `None` for an unknown symbol.
+    /// Returns the mid-price at the end of the last tick, in price ticks. While a side is empty,
+    /// returns the last one. `None` for an unknown symbol.
     #[must_use]
     pub fn mid(&self, symbol: u16) -> Option<f64> {
         self.venue(symbol).ok().map(|venue| venue.tape.mid())

@@ -181,8 +181,8 @@ fn copy_summed(
     now.windows().copy_to(slice, out, None).then_some(bytes)
 }
 
-/// Sets every byte. Most micro-batches have 8 or 16 of them, for which a store is cheaper than a
-/// call.
+/// Sets every byte. A flag of a full micro-batch has 16 bytes, and one of half a micro-batch has 8:
+/// for these a store is cheaper than a call.
 #[inline]
 fn set(here: &mut [u8], byte: u8) {
     match here.len() {

@@ -60,7 +60,8 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         let sure = || ring.rows_published() == published;
         match remove_unheld(&shared.base, Kind::Ring, name, sure) {
             Ok(Some(removed)) => {
-                // Frees its memory in memfds.
+                // Also frees the memory of removed rings: if this one was in memfds, the daemon
+                // still holds it.
                 shared.keep_memory()?;
                 tracing::info!(ring = %name, bytes = removed.bytes, "evicted");
                 return Ok(true);

@@ -38,7 +38,7 @@ def equity_caution(result: dict[str, Any]) -> str:
 
 
 def print_summary(result: dict[str, Any], stream: TextIO) -> None:
-    """Print the table."""
+    """Print the numbers of a run as a table."""
     print_lines(_lines(result), stream)
 
 

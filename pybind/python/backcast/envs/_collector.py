@@ -94,7 +94,8 @@ class Collector:
         self._vector = isinstance(env, VectorEnv)
         self._further = further_columns(writer)
         self._has_reward = "reward" in writer.schema.columns
-        # Observations to act on next; None before a reset and after an error.
+        # Observations to act on next. None if a reset is needed: at first, after `finish`, and
+        # after a call that failed midway.
         self._obs: Any = None
         self._index: NDArray[np.int64] | None = None
         self._transitions = 0

@@ -157,8 +157,8 @@ impl KeptMemfds {
         if self.kept().iter().all(|(id, _)| is_named(&named, *id)) {
             return;
         }
-        // A listing may miss a link that is renamed meanwhile under both names; two listings do
-        // not.
+        // A link that is renamed during a listing may be missing from it under the old and the new
+        // name. A second listing has it.
         let Some(again) = look() else { return };
         named.extend(again);
         self.kept().retain(|(id, _)| is_named(&named, *id));

@@ -169,8 +169,8 @@ pub(super) fn is_remnant(path: &Path) -> bool {
     [BUILDING_PREFIX, DEAD_PREFIX].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Opens the lock file of an object's directory. Returns `None` if it is missing or not a file of
-/// this user, and an error if that is unknown.
+/// Opens the lock file of an object's directory. Returns `None` if it is missing, and an error if
+/// it cannot be opened or is not a safe file of this user.
 pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
     match files::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
         Ok(fd) => Ok(Some(LockFile::new(fd))),
