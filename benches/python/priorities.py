@@ -1,6 +1,10 @@
 """Prioritised replay against cpprb and tianshou: draw, gather and set priorities, 1 M transitions.
 
     python priorities.py [--rows 1000000] [--batch 256] [--seconds 2] [--rounds 7] [--append 64]
+    python priorities.py --two-processes
+
+With `--two-processes` no peer is measured: two processes share the priorities of one ring, in turns
+with two processes that have a ring each.
 
 Each contender holds the same transitions and does the same work: draw a batch by priority with its
 importance weights, get the arrays of it, set its priorities. All take turns; of each the median of
@@ -11,9 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing as mp
 import statistics
 import time
 from collections.abc import Callable
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import backcast as bc
@@ -34,12 +41,11 @@ def columns(rows: int, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
-    """Make a ring, and a round of work on it."""
+def filled(data: dict[str, Any], name: str | None) -> tuple[bc.ReplayBuffer, bc.Writer]:
+    """Make a full ring."""
     rows = len(data["reward"])
     schema = {"obs": ("f4", (OBS,)), "action": ("f4", (6,)), "reward": "f4"}
-    buf = bc.ReplayBuffer.create(None, schema, capacity=rows + 1)
-    lanes = max(append, 1)
+    buf = bc.ReplayBuffer.create(name, schema, capacity=rows + 1)
     writer = buf.writer()
     no_ends = np.zeros((rows, 1), bool)
     writer.extend(
@@ -49,13 +55,11 @@ def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int)
         terminated=no_ends,
         truncated=no_ends,
     )
-    more = {
-        "obs": data["obs"][:lanes, None],
-        "action": data["action"][:lanes, None],
-        "reward": data["reward"][:lanes, None],
-        "terminated": no_ends[:lanes],
-        "truncated": no_ends[:lanes],
-    }
+    return buf, writer
+
+
+def prioritised(buf: bc.ReplayBuffer, rows: int, batch: int, seed: int) -> Round:
+    """Give the rows of a ring priorities, and return a round of work on it."""
     sampler = buf.sampler(seed=seed, priority=ALPHA, beta=BETA)
     rng = np.random.default_rng(seed)
     td = rng.random((64, batch)) * 2
@@ -65,13 +69,33 @@ def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int)
 
     def work() -> None:
         nonlocal count
-        if append:
-            writer.extend(**more)
         sampler.sample(batch, out=out)
         sampler.update_priorities(out.index, td[count % 64])
         count += 1
 
     return work
+
+
+def backcast_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
+    """Make a ring, and a round of work on it."""
+    buf, writer = filled(data, None)
+    work = prioritised(buf, len(data["reward"]), batch, seed)
+    if not append:
+        return work
+    no_ends = np.zeros((append, 1), bool)
+    more = {
+        "obs": data["obs"][:append, None],
+        "action": data["action"][:append, None],
+        "reward": data["reward"][:append, None],
+        "terminated": no_ends,
+        "truncated": no_ends,
+    }
+
+    def with_new_rows() -> None:
+        writer.extend(**more)
+        work()
+
+    return with_new_rows
 
 
 def cpprb_contender(data: dict[str, Any], batch: int, append: int, seed: int) -> Round:
@@ -125,31 +149,38 @@ def tianshou_contender(data: dict[str, Any], batch: int, append: int, seed: int)
     from tianshou import data as peer  # type: ignore[import-not-found,unused-ignore]
 
     rows = len(data["reward"])
-    buf = peer.PrioritizedReplayBuffer(rows, alpha=ALPHA, beta=BETA)
-    rng = np.random.default_rng(seed)
-    step = peer.Batch(
-        obs=data["obs"][0],
-        act=data["action"][0],
-        rew=0.0,
-        terminated=False,
-        truncated=False,
-        obs_next=data["obs"][1],
-    )
-    buf.add(step)
-    # Filled through its arrays: `add` would take a minute.
-    buf._meta.obs[:] = data["obs"][:rows]
-    buf._meta.obs_next[:] = data["obs"][1:]
-    buf._meta.act[:] = data["action"]
-    buf._meta.rew[:] = data["reward"]
-    buf._size, buf._insertion_idx = rows, 0
-    index = np.arange(rows)
-    buf.update_weight(index, rng.random(rows) * 2)
-    td = rng.random((64, batch)) * 2
     count = 0
+    rng = np.random.default_rng(seed)
+    td = rng.random((64, batch)) * 2
+    lanes = max(append, 1)
+    step = peer.Batch(
+        obs=data["obs"][:lanes],
+        act=data["action"][:lanes],
+        rew=data["reward"][:lanes],
+        terminated=np.zeros(lanes, bool),
+        truncated=np.zeros(lanes, bool),
+        obs_next=data["obs"][1 : lanes + 1],
+    )
+    if append:
+        # Many rows at once are taken by a buffer of several, one row by each.
+        buf = peer.PrioritizedVectorReplayBuffer(rows, lanes, alpha=ALPHA, beta=BETA)
+        for _ in range(rows // append):
+            buf.add(step)
+    else:
+        buf = peer.PrioritizedReplayBuffer(rows, alpha=ALPHA, beta=BETA)
+        buf.add(step[0])
+        # Filled through its arrays: `add` of single rows would take a minute.
+        buf._meta.obs[:] = data["obs"][:rows]
+        buf._meta.obs_next[:] = data["obs"][1:]
+        buf._meta.act[:] = data["action"]
+        buf._meta.rew[:] = data["reward"]
+        buf._size, buf._insertion_idx = rows, 0
+    index = np.arange(buf.maxsize)
+    buf.update_weight(index, rng.random(len(index)) * 2)
 
     def work() -> None:
         nonlocal count
-        for _ in range(append):
+        if append:
             buf.add(step)
         _, index = buf.sample(batch)
         buf.update_weight(index, td[count % 64])
@@ -165,6 +196,61 @@ CONTENDERS: dict[str, Callable[[dict[str, Any], int, int, int], Round]] = {
 }
 
 
+def rate_of(work: Round, batch: int, seconds: float) -> float:
+    """Return the rows per second of work repeated for some seconds."""
+    batches, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        work()
+        batches += 1
+    return batches * batch / elapsed
+
+
+Result = tuple[str, int, float]
+
+
+def learner(
+    number: int, names: list[str], given: argparse.Namespace, start: Barrier, results: Queue[Result]
+) -> None:
+    """Draw in turns from the ring that both processes have, and from one of its own."""
+    bufs = {"one tree": bc.ReplayBuffer.attach(names[0])}
+    bufs["two trees"] = bc.ReplayBuffer.attach(names[1 + number])
+    works = {kind: prioritised(buf, given.rows, given.batch, number) for kind, buf in bufs.items()}
+    for round_number in range(given.rounds):
+        for kind, work in works.items():
+            start.wait()
+            results.put((kind, round_number, rate_of(work, given.batch, given.seconds)))
+
+
+def two_processes(given: argparse.Namespace) -> None:
+    """Print the rows per second of two processes with one tree, and with a tree each."""
+    data = columns(given.rows, np.random.default_rng(0))
+    context = mp.get_context("spawn")
+    names = [f"priorities-{number}" for number in range(3)]
+    rings = [filled(data, name) for name in names]
+    start, results = context.Barrier(2), context.Queue()
+    learners = [
+        context.Process(target=learner, args=(number, names, given, start, results))
+        for number in range(2)
+    ]
+    for process in learners:
+        process.start()
+    sums: dict[str, list[float]] = {}
+    for _ in range(2 * 2 * given.rounds):
+        kind, round_number, rate = results.get()
+        rounds = sums.setdefault(kind, [0.0] * given.rounds)
+        rounds[round_number] += rate
+    for process in learners:
+        process.join()
+    one, two = statistics.median(sums["one tree"]), statistics.median(sums["two trees"])
+    for kind, rates in sums.items():
+        shown = {"kind": kind, "rows_per_s": round(statistics.median(rates))}
+        print(json.dumps({**shown, "range": [round(min(rates)), round(max(rates))]}))
+    print(json.dumps({"one tree / two trees": round(one / two, 3)}))
+    for buf, writer in rings:
+        writer.close()
+        buf.close()
+
+
 def main() -> None:
     """Run all contenders in turn and print rows per second."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -173,7 +259,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--append", type=int, default=0)
+    parser.add_argument("--two-processes", action="store_true")
     given = parser.parse_args()
+    if given.two_processes:
+        two_processes(given)
+        return
     data = columns(given.rows, np.random.default_rng(0))
     works: dict[str, Round] = {}
     for name, contender in CONTENDERS.items():
@@ -184,11 +274,7 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(given.rounds):
         for name, work in works.items():
-            batches, start = 0, time.perf_counter()
-            while (elapsed := time.perf_counter() - start) < given.seconds:
-                work()
-                batches += 1
-            rates[name].append(batches * given.batch / elapsed)
+            rates[name].append(rate_of(work, given.batch, given.seconds))
     ours = statistics.median(rates["backcast"])
     for name, measured in rates.items():
         median = statistics.median(measured)
