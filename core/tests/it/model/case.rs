@@ -82,6 +82,7 @@ pub(crate) struct Windows {
     pub(crate) future: u32,
     pub(crate) n_step: Option<(u32, f64)>,
     pub(crate) boundary: Boundary,
+    pub(crate) stride: u32,
     pub(crate) copy: bool,
 }
 
@@ -93,8 +94,9 @@ impl Windows {
     }
 
     pub(crate) fn options(self, seed: u64) -> SamplerOptions {
-        let Self { history, future, n_step, boundary, copy } = self;
-        let options = SamplerOptions::seeded(seed).future(future).boundary(boundary).copy(copy);
+        let Self { history, future, n_step, boundary, stride, copy } = self;
+        let options = SamplerOptions::seeded(seed).future(future).boundary(boundary);
+        let options = options.stride(stride).copy(copy);
         let options = history.map_or(options, |history| options.history(history));
         n_step.map_or(options, |(n, gamma)| options.n_step(n).gamma(gamma))
     }
@@ -159,13 +161,15 @@ fn windows() -> impl Strategy<Value = Windows> {
         0..6_u32,
         prop::option::of(n_step),
         boundary,
+        prop_oneof![3 => Just(1), 1 => 2..7_u32],
         any::<bool>(),
     )
-        .prop_map(|(history, future, n_step, boundary, copy)| Windows {
+        .prop_map(|(history, future, n_step, boundary, stride, copy)| Windows {
             history,
             future,
             n_step,
             boundary,
+            stride,
             copy,
         })
 }

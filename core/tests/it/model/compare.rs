@@ -144,8 +144,8 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
     non_transitions(play, &mut sampler, (&transitions, &index), seed);
 
     let mut twin = ring.sampler(options).unwrap();
-    let by_index: BTreeMap<i64, &Item<'_>> =
-        items.iter().map(|item| (item.index(), item)).collect();
+    let on_stride = items.iter().filter(|item| item.is_on_stride(windows));
+    let by_index: BTreeMap<i64, &Item<'_>> = on_stride.map(|item| (item.index(), item)).collect();
     for round in 0..2 {
         let before = sampler.sampled();
         let batch = match sampler.sample(17) {
@@ -155,6 +155,12 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
                 let lanes = play.lanes.iter().flat_map(Lane::transitions);
                 assert_eq!(Some(longest), lanes.map(|episode| episode.len() as u64).max());
                 assert!(longest < needed && windows.boundary == Boundary::Reject);
+                return;
+            }
+            Err(SampleError::NoStride { longest, .. }) => {
+                assert!(by_index.is_empty() && windows.stride > 1, "{} to be drawn", items.len());
+                let lanes = play.lanes.iter().flat_map(Lane::transitions);
+                assert_eq!(Some(longest), lanes.map(|episode| episode.len() as u64).max());
                 return;
             }
             Err(SampleError::NoHistory { history, longest }) => {
@@ -176,7 +182,7 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
         let expected: Vec<&Item<'_>> = batch
             .index()
             .iter()
-            .map(|index| *by_index.get(index).expect("only transitions are drawn"))
+            .map(|index| *by_index.get(index).expect("only transitions on the stride are drawn"))
             .collect();
         check(&drawn, &expected, &schema, windows);
         // The twin overwrites an earlier batch completely.
@@ -190,6 +196,13 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
 impl Item<'_> {
     fn index(&self) -> i64 {
         RowIndex::new(self.lane, self.drawn.seq).0
+    }
+
+    /// Returns whether the window starts a multiple of the stride after the first transition of
+    /// the episode, or before it.
+    fn is_on_stride(&self, windows: Windows) -> bool {
+        let start = i64::from(self.drawn.t) - i64::from(windows.history.unwrap_or(1) - 1);
+        start % i64::from(windows.stride) == 0
     }
 
     fn is_drawn(&self, boundary: Boundary) -> bool {
