@@ -71,10 +71,10 @@ pub use backcast_layout::{
 };
 pub use element::Element;
 pub use error::{
-    AppendError, BadSelector, BatchError, HeldLane, HindsightError, LeaseError, LimitError,
-    LimitedCall, LimiterError, LimiterWait, ParamsError, PriorityError, ReadError, ResizeError,
-    RestoreError, ReturnsError, RingError, SampleError, SchemaError, TableError, WaitError,
-    WriterError,
+    AppendError, BadSelector, BatchError, DropError, HeldLane, HindsightError, LeaseError,
+    LimitError, LimitedCall, LimiterError, LimiterWait, ParamsError, PriorityError, ReadError,
+    ResizeError, RestoreError, ReturnsError, RingError, SampleError, SchemaError, TableError,
+    WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;

@@ -15,7 +15,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use rand::RngExt;
 use tempfile::TempDir;
 
-const FILES: [&str; 3] = ["ring.ctl", "ring.rdr", "lane-0000.dat"];
+const FILES: [&str; 4] = ["ring.ctl", "ring.rdr", "ring.low", "lane-0000.dat"];
 
 static VICTIM: LazyLock<(TempDir, Victim)> = LazyLock::new(|| {
     let dir = tmpfs();

@@ -59,6 +59,7 @@ pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
 pub use layout::limiter_table::{
     LIMITER_MAGIC, LimitBytes, LimitedSide, LimiterTable, SharedCounter, WaitMark,
 };
+pub use layout::low_marks::{LOW_MAGIC, LowMark, LowMarks};
 pub use layout::names::{BadExist, Base, Exist};
 pub use layout::origin::boot_id_hash;
 pub use layout::params_shape::{

@@ -54,6 +54,7 @@ fn the_constants_of_the_documentation_are_those_of_the_code() {
         ("lane-NNNN.dat", backcast_layout::LANE_MAGIC),
         ("ring.rdr", backcast_layout::READERS_MAGIC),
         ("ring.lim", backcast_layout::LIMITER_MAGIC),
+        ("ring.low", backcast_layout::LOW_MAGIC),
         ("table-NAME.dat", backcast_layout::TABLE_MAGIC),
         ("panel.dat", backcast_layout::SEALED_MAGIC),
         ("params.ctl", backcast_layout::PARAMS_MAGIC),

@@ -190,7 +190,7 @@ fn inside_creators_race() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn a_file_system_without_inodes_is_out_of_space_too() -> Result<(), Box<dyn Error>> {
-    run_inside("size=8m,nr_inodes=6", "inside_no_inodes")
+    run_inside("size=8m,nr_inodes=7", "inside_no_inodes")
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn a_file_system_without_inodes_is_out_of_space_too() -> Result<(), Box<dyn Erro
 fn inside_no_inodes() -> Result<(), Box<dyn Error>> {
     let dir = small_tmpfs();
     let base = Base::at(&dir);
-    // The root, the base, the ring, its lock, `ring.ctl` and `ring.rdr` use all inodes, so none is
-    // left for the lane.
+    // The root, the base, the ring, its lock, `ring.rdr`, `ring.low` and the first lane use all
+    // inodes, so none is left for `ring.ctl`.
     let options = RingOptions::with_capacity(Capacity::Bytes(3 * MIB)).base(base);
     refusal(Ring::create("ring", &schema()?, options));
     assert!(is_empty(&dir)?);

@@ -3,6 +3,7 @@
 mod append;
 mod batch;
 mod claim;
+mod drop;
 mod hindsight;
 mod limiter;
 mod params;
@@ -19,6 +20,7 @@ mod wait;
 pub use self::append::AppendError;
 pub use self::batch::BatchError;
 pub use self::claim::{HeldLane, WriterError};
+pub use self::drop::DropError;
 pub use self::hindsight::HindsightError;
 pub use self::limiter::{LimitError, LimitedCall, LimiterError, LimiterWait};
 pub use self::params::ParamsError;

@@ -176,8 +176,14 @@ pub enum ReadError {
 
 /// Describes the rows of a lane, and the remedy.
 fn holds(oldest: u64, head: u64, what_to_do: &str) -> String {
-    if oldest == head {
+    if head == 0 {
         return "holds no row yet; wait for its writer with `wait`".to_owned();
+    }
+    if oldest == head {
+        return format!(
+            "holds no row now, as those before row {head} were dropped; wait for newer ones with \
+             `wait`"
+        );
     }
     format!("holds rows {oldest}..{head} now; {what_to_do} some of those")
 }

@@ -165,11 +165,11 @@ pub enum SampleError {
     },
     /// No transition is complete yet.
     #[error(
-        "the ring holds no transition yet ({rows} rows published; a transition is complete when \
+        "the ring holds no transition yet ({rows} rows readable; a transition is complete when \
          the row after it is published); wait for writers with `wait`"
     )]
     Empty {
-        /// Rows published over all lanes.
+        /// Rows readable over all lanes.
         rows: u64,
     },
     /// A selector has fewer transitions than a batch.

@@ -45,7 +45,7 @@ impl Ring {
         if !spec.policy.grants_leases() && !spec.snapshot {
             return Err(LeaseError::Overwrite);
         }
-        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
+        let Some(InspectedLane { memory, rows: readable, .. }) = self.inspect_lane(lane) else {
             return Err(LeaseError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end);

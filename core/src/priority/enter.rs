@@ -8,6 +8,7 @@ use backcast_layout::protocol::Words;
 use backcast_layout::protocol::sum_tree::LeafChange;
 use backcast_layout::{Lane, TableCounters, TableGuard, TableView};
 
+use crate::ring::lane_inspection::is_relocated;
 use crate::row_header::{RowHeader, starts_transition};
 
 /// Maximum rows whose headers are read at a time.
@@ -34,12 +35,13 @@ fn covered(view: &TableView, readable: &Range<u64>) -> Range<u64> {
 /// Returns whether rows should enter or leave.
 pub(super) fn is_behind<'a>(
     view: &TableView,
+    lanes: &[Arc<Lane>],
     readable: impl Iterator<Item = &'a Range<u64>>,
 ) -> bool {
-    (0..).zip(readable).any(|(lane, readable)| {
-        let (entered, expired) = view.lane(lane);
+    (0..).zip(lanes).zip(readable).any(|((number, lane), readable)| {
+        let (entered, expired) = view.lane(number);
         let rows = covered(view, readable);
-        !readable.is_empty() && (entered < rows.end || expired < rows.start)
+        (entered < rows.end || expired < rows.start) && !is_relocated(lane, readable)
     })
 }
 
@@ -57,7 +59,8 @@ pub(super) fn enter<'a>(
     for ((lane, number), readable) in lanes.iter().zip(0..).zip(readable) {
         let (entered, expired) = guard.lane(number);
         let rows = covered(guard, readable);
-        if readable.is_empty() || (entered >= rows.end && expired >= rows.start) {
+        // A lane of which every row was dropped has leaves to be cleared.
+        if (entered >= rows.end && expired >= rows.start) || is_relocated(lane, readable) {
             continue;
         }
         // Leaves that newer rows have already no longer belong to expired rows.

@@ -105,7 +105,7 @@ impl Priorities {
     /// Returns the memory and the readable rows of every lane.
     fn rows(&self) -> (Vec<Arc<Lane>>, Vec<Range<u64>>) {
         let looks = (0..self.ring.lanes()).filter_map(|lane| self.ring.inspect_lane(lane));
-        looks.map(|InspectedLane { memory, rows }| (memory, rows)).unzip()
+        looks.map(|InspectedLane { memory, rows, .. }| (memory, rows)).unzip()
     }
 
     /// Gives leaves to new rows, unless another process holds the lock: the next draw does it then.
@@ -115,7 +115,7 @@ impl Priorities {
         lanes: &[Arc<Lane>],
         readable: impl Iterator<Item = &'a Range<u64>> + Clone,
     ) -> Result<(), PriorityError> {
-        if !self.table.is_changing() && !is_behind(&self.table, readable.clone()) {
+        if !self.table.is_changing() && !is_behind(&self.table, lanes, readable.clone()) {
             return Ok(());
         }
         let limit = if self.table.total() == 0 { PATIENCE } else { Duration::ZERO };

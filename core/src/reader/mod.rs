@@ -138,7 +138,7 @@ impl Ring {
     }
 
     fn remaining_once(&self, lane: u32, range: Range<u64>) -> Result<Rows, ReadError> {
-        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
+        let Some(InspectedLane { memory, rows: readable, .. }) = self.inspect_lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end.max(range.start));
@@ -195,7 +195,7 @@ impl Ring {
         lane: u32,
         range: &Range<u64>,
     ) -> Result<(Arc<Lane>, usize), ReadError> {
-        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
+        let Some(InspectedLane { memory, rows: readable, .. }) = self.inspect_lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         let (from, to) = (range.start, range.end.max(range.start));

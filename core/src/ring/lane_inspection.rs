@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use backcast_layout::Lane;
 use backcast_layout::protocol::has_relocated;
+use backcast_layout::protocol::low_mark::load_mark;
 
 use super::Ring;
 
@@ -17,8 +18,8 @@ impl Ring {
     pub(crate) fn inspect_lane(&self, lane: u32) -> Option<InspectedLane> {
         let inspect = || {
             let memory = self.store().lane(lane)?;
-            let rows = readable(&memory);
-            Some(InspectedLane { memory, rows })
+            let (mark, rows) = mark_and_rows(&memory);
+            Some(InspectedLane { memory, mark, rows })
         };
         let empty =
             |found: &Option<InspectedLane>| found.as_ref().is_some_and(InspectedLane::is_relocated);
@@ -73,20 +74,32 @@ impl Ring {
 #[derive(Debug)]
 pub(crate) struct InspectedLane {
     pub(crate) memory: Arc<Lane>,
+    /// First row that was not dropped.
+    pub(crate) mark: u64,
     /// Readable rows.
     pub(crate) rows: Range<u64>,
 }
 
 impl InspectedLane {
     /// Returns whether no rows are readable because the lane was relocated.
-    fn is_relocated(&self) -> bool {
+    pub(super) fn is_relocated(&self) -> bool {
         is_relocated(&self.memory, &self.rows)
     }
 }
 
-/// Returns the rows of a lane that can be read now. A relocated lane has none.
+/// Returns the rows of a lane that can be read now: published, not overwritten, and not dropped. A
+/// relocated lane has none.
 pub(crate) fn readable(lane: &Lane) -> Range<u64> {
-    backcast_layout::protocol::readable(lane, lane.capacity())
+    mark_and_rows(lane).1
+}
+
+/// Returns the first row of a lane that was not dropped, and the rows that can be read now.
+fn mark_and_rows(lane: &Lane) -> (u64, Range<u64>) {
+    // Loaded before the head, which a correct mark then does not exceed (docs/protocol.md, Marks).
+    let mark = lane.low_mark().map_or(0, load_mark);
+    let rows = backcast_layout::protocol::readable(lane, lane.capacity());
+    let mark = if mark > rows.end { 0 } else { mark };
+    (mark, mark.max(rows.start)..rows.end)
 }
 
 /// Returns whether a lane with these readable rows was relocated.

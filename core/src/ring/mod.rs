@@ -2,6 +2,7 @@
 
 pub(crate) mod copy_rows;
 pub(crate) mod create;
+pub(crate) mod drop_rows;
 pub(crate) mod lane_inspection;
 pub(crate) mod observed;
 pub(crate) mod options;

@@ -82,6 +82,9 @@ pub struct LaneStats {
     pub lane: u32,
     /// Rows published since the ring was made.
     pub head: u64,
+    /// First row that was not dropped by [`clear`](Ring::clear) or
+    /// [`drop_episode`](Ring::drop_episode); 0 at first.
+    pub first_kept: u64,
     /// One past the last row announced.
     pub reserved: u64,
     /// Rows readable now.
@@ -145,7 +148,9 @@ impl Ring {
     pub(super) fn transitions(&self, lane: u32) -> u64 {
         let mut count = 0;
         for _ in 0..ATTEMPTS {
-            let Some(InspectedLane { memory, rows }) = self.inspect_lane(lane) else { return 0 };
+            let Some(InspectedLane { memory, rows, .. }) = self.inspect_lane(lane) else {
+                return 0;
+            };
             count = (rows.end - rows.start).saturating_sub(1);
             if count == 0 {
                 return 0;
@@ -201,11 +206,12 @@ impl Ring {
         let spec = store.spec();
         let mut lane_stats: Vec<LaneStats> = (0..spec.lanes)
             .filter_map(|number| Some((number, self.inspect_lane(number)?)))
-            .map(|(number, InspectedLane { memory: lane, rows })| {
+            .map(|(number, InspectedLane { memory: lane, mark, rows })| {
                 let written = rows.end > 0;
                 LaneStats {
                     lane: number,
                     head: rows.end,
+                    first_kept: mark,
                     reserved: lane.load_reserved(Relaxed),
                     rows: rows.end - rows.start,
                     transitions: self.transitions(number),

@@ -175,7 +175,7 @@ impl Sampler {
             return SampleError::NoHistory { history, longest };
         }
         if longest == 0 || self.options.boundary != Boundary::Reject {
-            return SampleError::Empty { rows: self.eligibility.ranges().published() };
+            return SampleError::Empty { rows: self.eligibility.ranges().readable_rows() };
         }
         SampleError::NoWindow { history, future, needed, longest }
     }

@@ -7,6 +7,7 @@ use crate::layout::column::{Column, ColumnRecord};
 use crate::layout::lane_header::LANE_HEADER_BYTES;
 use crate::layout::lane_policy::LanePolicy;
 use crate::layout::limiter_table::{LimitBytes, LimiterTable};
+use crate::layout::low_marks::LowMarks;
 use crate::layout::reader_table::ReaderTable;
 use crate::layout::superblock::SUPERBLOCK_BYTES;
 
@@ -86,7 +87,12 @@ pub struct Geometry {
     pub rdr_bytes: u64,
     /// Bytes of `ring.lim`; 0 for a ring without a limiter.
     pub lim_bytes: u64,
+    /// Bytes of `ring.low`.
+    pub low_bytes: u64,
 }
+
+/// Largest unit of the size of `ring.low`, which is never on huge pages.
+const LOW_ALIGN: u64 = 4096;
 
 impl Geometry {
     /// Computes the geometry of a ring whose mapped parts are multiples of `map_align` bytes: 1 on
@@ -129,14 +135,19 @@ impl Geometry {
             ctl_bytes: (SUPERBLOCK_BYTES + records as u64).next_multiple_of(map_align),
             rdr_bytes: rdr.next_multiple_of(map_align),
             lim_bytes: lim.next_multiple_of(map_align),
+            low_bytes: LowMarks::bytes(spec.lanes).next_multiple_of(map_align.min(LOW_ALIGN)),
         })
+    }
+
+    /// Returns the bytes of the files that are not lanes.
+    pub(crate) fn tables_bytes(&self) -> u64 {
+        self.ctl_bytes + self.rdr_bytes + self.lim_bytes + self.low_bytes
     }
 
     /// Returns the bytes of all files together.
     #[must_use]
     pub fn total_bytes(&self, lanes: u32) -> u64 {
-        let tables = self.ctl_bytes + self.rdr_bytes + self.lim_bytes;
-        tables + self.lane_bytes.saturating_mul(u64::from(lanes))
+        self.tables_bytes() + self.lane_bytes.saturating_mul(u64::from(lanes))
     }
 
     /// Returns the rows per lane that fit if all files together may take `bytes`.
@@ -158,7 +169,7 @@ impl Geometry {
             });
         }
         let row: u64 = spec.columns.iter().map(|c| c.width() as u64).sum();
-        let fixed = smallest.ctl_bytes + smallest.rdr_bytes + smallest.lim_bytes;
+        let fixed = smallest.tables_bytes();
         let per_lane = (bytes - fixed) / u64::from(spec.lanes) - smallest.lane_header_bytes;
         let slots = per_lane / row / granule * granule;
         Ok(slots.max(smallest.slots) - chunk)

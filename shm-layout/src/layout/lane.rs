@@ -10,6 +10,7 @@ use crate::kernels::prefetch;
 use crate::kernels::racy_copy::{self, Word};
 use crate::layout::geometry::Geometry;
 use crate::layout::lane_header::LaneHeader;
+use crate::layout::low_marks::LowMark;
 use crate::os::mapping::{Access, Mapping};
 
 /// Memory of a lane, as every process maps it.
@@ -28,6 +29,8 @@ pub struct Lane {
     capacity: u64,
     /// Resizes of the ring before the lane was made.
     pub(crate) resizes: u32,
+    /// Mark below which readers ignore rows. `None` for memory that only its writer uses.
+    low: Option<LowMark>,
 }
 
 /// Offset of a counter in a lane's header.
@@ -121,13 +124,26 @@ impl Lane {
         // Rows of a lease are only read.
         let mirror = Some(Mapping::mirrored(fd, &parts, Access::ReadOnly)?);
         let (columns, slots, capacity) = (columns.clone(), geometry.slots, geometry.lane_capacity);
-        Ok(Self { memory, columns, slots, mirror, capacity, resizes })
+        Ok(Self { memory, columns, slots, mirror, capacity, resizes, low: None })
     }
 
     pub(crate) fn heap(geometry: &Geometry, columns: &Columns) -> io::Result<Self> {
         let memory = checked_for_header(Mapping::heap(in_memory(geometry.lane_bytes)?)?)?;
         let (columns, slots, capacity) = (columns.clone(), geometry.slots, geometry.lane_capacity);
-        Ok(Self { memory, columns, slots, mirror: None, capacity, resizes: 0 })
+        Ok(Self { memory, columns, slots, mirror: None, capacity, resizes: 0, low: None })
+    }
+
+    /// Returns the lane with its mark, for readers.
+    pub(crate) fn with_low(self, low: LowMark) -> Self {
+        Self { low: Some(low), ..self }
+    }
+
+    /// Returns the mark below which readers ignore rows. `None` for memory that only its writer
+    /// uses.
+    #[inline]
+    #[must_use]
+    pub fn low_mark(&self) -> Option<&LowMark> {
+        self.low.as_ref()
     }
 
     pub(crate) fn memory(&self) -> &Mapping {

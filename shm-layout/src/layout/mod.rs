@@ -17,6 +17,7 @@ pub(crate) mod lane_header;
 pub(crate) mod lane_policy;
 pub(crate) mod lane_shape;
 pub(crate) mod limiter_table;
+pub(crate) mod low_marks;
 pub(crate) mod names;
 pub(crate) mod origin;
 pub(crate) mod params_shape;

@@ -1,6 +1,6 @@
 //! Orderings of shared memory: the rules by which a word of another process may be trusted.
 //!
-//! Nine small protocols, each generic over the memory it runs on, so that the loom models run the
+//! Ten small protocols, each generic over the memory it runs on, so that the loom models run the
 //! code that ships (docs/protocol.md has the arguments):
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
@@ -8,6 +8,7 @@
 //! - [reader slots](reader_slot): only the pins of dead readers are cleared;
 //! - [`relocate`]: a lane that is relocated to a larger file loses no row;
 //! - [`mod@notify`]: a sleeper does not miss what is published while it falls asleep;
+//! - [`low_mark`]: readers ignore the rows of a lane below its mark;
 //! - [`limit`]: two processes count against each other and wait for each other's counts;
 //! - [`mod@claim`]: each row of a pass goes to one claimant;
 //! - [`sum_tree`]: draws in proportion to priorities, beside updates; [`mod@extremes`] reads it;
@@ -18,6 +19,7 @@
 pub mod claim;
 pub mod extremes;
 pub mod limit;
+pub mod low_mark;
 mod mapped;
 pub mod notify;
 pub mod pin;

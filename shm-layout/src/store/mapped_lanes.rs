@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::SegmentError;
 use crate::layout::lane::Lane;
 use crate::layout::lane_shape::LaneShapes;
+use crate::layout::low_marks::{LowMark, LowMarks};
 use crate::layout::superblock::Superblock;
 use crate::os::mapping::Access;
 use crate::protocol::has_relocated;
@@ -62,14 +63,20 @@ impl Deref for Lanes {
 #[derive(Debug)]
 pub(crate) struct MappedLanes {
     now: RwLock<Arc<Lanes>>,
+    marks: Arc<LowMarks>,
     /// Earliest time of the next attempt, after a relocated lane was not found.
     not_before: Mutex<Option<Instant>>,
 }
 
 impl MappedLanes {
-    pub(crate) fn new(lanes: Vec<Arc<Lane>>, size: AskedSize) -> Self {
+    /// Takes the lanes of a ring, which carry `marks`.
+    pub(crate) fn new(lanes: Vec<Arc<Lane>>, marks: Arc<LowMarks>, size: AskedSize) -> Self {
         let now = RwLock::new(Arc::new(Lanes { lanes: lanes.into(), size }));
-        Self { now, not_before: Mutex::default() }
+        Self { now, marks, not_before: Mutex::default() }
+    }
+
+    pub(crate) fn marks(&self) -> &Arc<LowMarks> {
+        &self.marks
     }
 
     #[inline]
@@ -102,7 +109,8 @@ impl MappedLanes {
             let followed = !has_relocated(&found);
             moved |= followed;
             stuck |= !followed;
-            Ok(if followed { Arc::new(found) } else { Arc::clone(lane) })
+            let mark = || LowMark::new(&self.marks, number);
+            Ok(if followed { Arc::new(found.with_low(mark())) } else { Arc::clone(lane) })
         });
         let lanes = lanes.collect::<Result<_, SegmentError>>();
         *not_before = (stuck || lanes.is_err()).then(|| Instant::now() + RETRY_PAUSE);

@@ -12,6 +12,7 @@ use crate::layout::lane::Lane;
 use crate::layout::lane_header::LaneIdentity;
 use crate::layout::lane_shape::{LaneShape, LaneShapes, records};
 use crate::layout::limiter_table::{LimitBytes, LimiterHeader, LimiterTable};
+use crate::layout::low_marks::{LowMarks, LowMarksHeader};
 use crate::layout::origin::boot_id_hash;
 use crate::layout::reader_table::{ReaderTable, ReadersHeader};
 use crate::layout::superblock::{
@@ -32,6 +33,8 @@ pub(crate) const NEXT_SUFFIX: &str = ".next";
 pub(crate) const RDR: &str = "ring.rdr";
 /// File of a ring with a limiter.
 pub(crate) const LIM: &str = "ring.lim";
+/// File of the marks below which readers ignore rows.
+pub(crate) const LOW: &str = "ring.low";
 /// File that marks a snapshot, and describes its source.
 pub(crate) const SNAPSHOT_FILE: &str = "snapshot";
 /// Maximum bytes of that description.
@@ -115,6 +118,8 @@ pub(crate) fn make(folder: RingFolder<'_>, spec: &RingSpec) -> Result<LaneShapes
     }
     make_readers(folder, &shapes, geometry)?;
     make_limiter(folder, &shapes, geometry)?;
+    let marks = LowMarksHeader::new(shapes.ring_uuid, spec.lanes);
+    folder.write(LOW, geometry.low_bytes, &[bytemuck::bytes_of(&marks)])?;
     let huge_bytes = make_lanes(folder, &shapes, &shape, 0, &lane_file)?;
     let origin = (unix_ns(), spec.lane_capacity, 0);
     write_ctl(folder, CTL, &shapes, &shape, huge_bytes, origin)?;
@@ -290,6 +295,25 @@ pub(crate) fn map_readers(
         return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
     }
     Ok(ReaderTable::new(map, spec.reader_slots, spec.lanes))
+}
+
+/// Opens and maps `ring.low`: for reading, or to raise a mark.
+pub(crate) fn map_low_marks(
+    object: &Object,
+    geometry: &Geometry,
+    ring_uuid: [u8; 16],
+    spec: &RingSpec,
+    access: Access,
+) -> Result<LowMarks, SegmentError> {
+    let path = object.path().join(LOW);
+    let fd = object.memory(LOW, access, Some(geometry.low_bytes))?;
+    let len = usize::try_from(geometry.low_bytes).unwrap_or(usize::MAX);
+    let map = Mapping::file(fd.as_fd(), len, access).map_err(SegmentError::io("map", &path))?;
+    let found = map.copy(0, size_of::<LowMarksHeader>());
+    if found != bytemuck::bytes_of(&LowMarksHeader::new(ring_uuid, spec.lanes)) {
+        return Err(SegmentError::corrupt(&path, "its header is not that of this ring"));
+    }
+    Ok(LowMarks::new(map, spec.lanes))
 }
 
 /// Reads the limits that a ring was created with; `None` if it has no limiter.

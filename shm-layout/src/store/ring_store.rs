@@ -5,6 +5,7 @@ mod opened;
 mod same;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,11 +16,13 @@ use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::{self, Lane};
 use crate::layout::lane_shape::LaneShapes;
 use crate::layout::limiter_table::LimiterTable;
+use crate::layout::low_marks::{LowMark, LowMarks};
 use crate::layout::names::{Base, Exist, check_name};
 use crate::layout::reader_table::{LanePins, ReaderRecord, ReaderTable, SharedNotifier};
 use crate::os::byte_lock::{HeapLocks, LockFile};
 use crate::os::clock::unix_ns;
 use crate::os::futex::NotifyBarrier;
+use crate::os::mapping::Access;
 use crate::os::space::private_memory;
 use crate::store::mapped_lanes::{AskedSize, Lanes, MappedLanes};
 use crate::store::object::Object;
@@ -129,14 +132,19 @@ impl RingStore {
     ) -> Result<Self, E> {
         let geometry = Geometry::of(spec, 1)?;
         let asked = geometry.lane_bytes.saturating_mul(spec.lanes.into());
-        let asked = asked.saturating_add(geometry.rdr_bytes + geometry.lim_bytes);
-        let (lanes, readers, limiter) = private_memory(asked, || {
+        let asked = asked.saturating_add(geometry.tables_bytes());
+        let (lanes, readers, limiter, marks) = private_memory(asked, || {
             let columns = lane::columns(&geometry)?;
-            let lane = |_| Lane::heap(&geometry, &columns).map(Arc::new);
-            let lanes = (0..spec.lanes).map(lane).collect::<Result<Vec<_>, _>>()?;
+            let marks = Arc::new(LowMarks::heap(spec.lanes)?);
+            let lane = |lane| {
+                let memory = Lane::heap(&geometry, &columns)?;
+                Ok(Arc::new(memory.with_low(LowMark::new(&marks, lane))))
+            };
+            let lanes = (0..spec.lanes).map(lane).collect::<io::Result<Vec<_>>>()?;
             let limiter = |made| LimiterTable::heap(made, spec.lanes, spec.reader_slots);
             let limiter = spec.limits.map(limiter).transpose()?;
-            Ok((lanes, ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?, limiter))
+            let readers = ReaderTable::heap(&geometry, spec.reader_slots, spec.lanes)?;
+            Ok((lanes, readers, limiter, marks))
         })?;
         let (locks, uuid, tables) = (HeapLocks::default(), rand::random(), Mutex::default());
         let limits = limiter.as_ref();
@@ -148,7 +156,8 @@ impl RingStore {
         let lane_capacity = spec.lane_capacity;
         let origin = RingOrigin { created_unix_ns: unix_ns(), lane_capacity };
         let RingSpec { asked_rows, asked_bytes, .. } = spec;
-        let lanes = MappedLanes::new(lanes, AskedSize { asked_rows, asked_bytes, huge_bytes: 0 });
+        let size = AskedSize { asked_rows, asked_bytes, huge_bytes: 0 };
+        let lanes = MappedLanes::new(lanes, marks, size);
         Ok(Self { spec, geometry, origin, lanes, readers, limiter, barrier, place })
     }
 
@@ -282,8 +291,7 @@ impl RingStore {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let lanes: u64 = self.lanes().iter().map(|lane| lane.bytes()).sum();
-        let Geometry { ctl_bytes, rdr_bytes, lim_bytes, .. } = self.geometry;
-        lanes + ctl_bytes + rdr_bytes + lim_bytes
+        lanes + self.geometry.tables_bytes()
     }
 
     /// Returns the capacity that the user gave, as rows and bytes, of which one is 0.
@@ -349,6 +357,16 @@ impl RingStore {
     #[must_use]
     pub fn limiter(&self) -> Option<&LimiterTable> {
         self.limiter.as_ref()
+    }
+
+    /// Returns the marks of the lanes, which this process may raise. Fails if it may not write
+    /// `ring.low`.
+    pub fn writable_marks(&self) -> Result<Arc<LowMarks>, SegmentError> {
+        let RingBacking::Named { object, shapes, .. } = &self.place else {
+            return Ok(Arc::clone(self.lanes.marks()));
+        };
+        let (geometry, uuid, spec) = (&self.geometry, shapes.ring_uuid, &self.spec);
+        ring_files::map_low_marks(object, geometry, uuid, spec, Access::ReadWrite).map(Arc::new)
     }
 
     /// Returns the files of the ring, if its lanes can be enlarged.

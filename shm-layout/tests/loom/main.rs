@@ -9,6 +9,7 @@ mod handoff;
 #[allow(dead_code, reason = "some of it is shuttle's")]
 mod lane;
 mod limit;
+mod low_mark;
 mod notify;
 mod pins;
 mod publish;

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use backcast_layout::protocol::RELOCATED;
 use backcast_layout::{
-    Base, ColumnRecord, Geometry, LANE_MAGIC, LaneHeader, LaneIdentity, READERS_MAGIC, RingStore,
-    SUPERBLOCK_BYTES, Superblock, page_size,
+    Base, ColumnRecord, Geometry, LANE_MAGIC, LOW_MAGIC, LaneHeader, LaneIdentity, READERS_MAGIC,
+    RingStore, SUPERBLOCK_BYTES, Superblock, page_size,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
@@ -310,7 +310,15 @@ fn agree(dir: &Path, ctl: &[u8]) -> io::Result<()> {
     readers[24..28].copy_from_slice(&short(offset_of!(Superblock, reader_slots)).to_le_bytes());
     sum(&mut readers);
     put("ring.rdr".to_owned(), &readers, long(offset_of!(Superblock, rdr_bytes)))?;
-    for lane in 0..short(offset_of!(Superblock, lane_count)).min(8) {
+    let lanes = short(offset_of!(Superblock, lane_count));
+    let mut marks = [0; 128];
+    marks[..8].copy_from_slice(&LOW_MAGIC);
+    marks[8..24].copy_from_slice(&uuid);
+    marks[24..28].copy_from_slice(&lanes.to_le_bytes());
+    sum(&mut marks);
+    let len = (128 + 8 * u64::from(lanes)).next_multiple_of(4096);
+    put("ring.low".to_owned(), &marks, len)?;
+    for lane in 0..lanes.min(8) {
         let mut identity = LaneIdentity {
             magic: LANE_MAGIC,
             ring_uuid: uuid,

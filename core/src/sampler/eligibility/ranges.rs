@@ -129,9 +129,9 @@ impl ReadableRanges {
         self.total
     }
 
-    /// Returns the number of rows ever published over all lanes.
-    pub(crate) fn published(&self) -> u64 {
-        self.iter().map(|rows| rows.end).sum()
+    /// Returns the number of readable rows over all lanes.
+    pub(crate) fn readable_rows(&self) -> u64 {
+        self.iter().map(|rows| rows.end - rows.start).sum()
     }
 
     /// Returns the range of a lane.

@@ -51,7 +51,7 @@ impl Ring {
         rows: &[(usize, u64)],
         targets: &mut [GatherTarget<'_>],
     ) -> Result<u64, ReadError> {
-        let Some(InspectedLane { memory, rows: readable }) = self.inspect_lane(lane) else {
+        let Some(InspectedLane { memory, rows: readable, .. }) = self.inspect_lane(lane) else {
             return Err(ReadError::NoSuchLane { lane: lane.into(), lanes: self.lanes() });
         };
         if let Some((_, seq)) = rows.iter().find(|(_, seq)| *seq >= readable.end) {

@@ -62,7 +62,7 @@ fn it_is_a_ring_like_any_other() {
     let lease = other.lease(0, 50..60).unwrap();
     append(&mut writer, 10);
     drop(lease);
-    assert_eq!(links(&base).len(), 4, "ring.ctl, ring.rdr and two lanes");
+    assert_eq!(links(&base).len(), 5, "ring.ctl, ring.rdr, ring.low and two lanes");
     let info = &list(&base).unwrap()[0];
     assert!(info.memfd && info.held && !info.persistent);
     assert!(info.bytes >= ring.stats().bytes_allocated, "{} bytes", info.bytes);

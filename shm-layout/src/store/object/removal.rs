@@ -20,9 +20,9 @@ use crate::os::byte_lock::{LockFile, LockMode};
 use crate::store::base_lock;
 
 /// Prefixes of the names of our files.
-const OUR_FILES: [&str; 12] = [
-    "ring.ctl", "ring.rdr", "ring.lim", "ring.lck", "lane-", "panel.", "params.", "persist",
-    "snapshot", "asked-by", "journal", "table-",
+const OUR_FILES: [&str; 13] = [
+    "ring.ctl", "ring.rdr", "ring.lim", "ring.low", "ring.lck", "lane-", "panel.", "params.",
+    "persist", "snapshot", "asked-by", "journal", "table-",
 ];
 
 /// Removes an object. A held one needs `force`; its holders keep their memory, under no name.

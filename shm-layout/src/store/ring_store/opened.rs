@@ -7,6 +7,7 @@ use crate::error::SegmentError;
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane_policy::LanePolicy;
 use crate::layout::lane_shape::{self, LaneShapes};
+use crate::layout::low_marks::LowMark;
 use crate::os::mapping::Access;
 use crate::store::mapped_lanes::{self, MappedLanes};
 use crate::store::object::Object;
@@ -60,18 +61,23 @@ impl RingStore {
         // The process that resized it may have been killed before it notified the writers.
         readers.count_resizes(superblock.resizes);
         let shapes = LaneShapes::new(ring_uuid, spec.clone(), superblock.map_align.into());
+        let marks =
+            ring_files::map_low_marks(&object, &geometry, ring_uuid, &spec, Access::ReadOnly)?;
+        let marks = Arc::new(marks);
         let lanes = (0..spec.lanes)
             .map(|lane| {
-                mapped_lanes::current(&object, &shapes, lane, Access::ReadOnly).map(Arc::new)
+                let memory = mapped_lanes::current(&object, &shapes, lane, Access::ReadOnly)?;
+                Ok(Arc::new(memory.with_low(LowMark::new(&marks, lane))))
             })
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<Result<Vec<_>, SegmentError>>()?;
         let locks = object.lock_handle()?;
         let origin = RingOrigin {
             created_unix_ns: superblock.created_unix_ns,
             lane_capacity: superblock.made_lane_capacity,
         };
         let place = RingBacking::Named { object, shapes, locks };
-        let (barrier, lanes) = (OnceLock::new(), MappedLanes::new(lanes, (&superblock).into()));
+        let lanes = MappedLanes::new(lanes, marks, (&superblock).into());
+        let barrier = OnceLock::new();
         Ok(Self { spec, geometry, origin, lanes, readers, limiter, barrier, place })
     }
 }
