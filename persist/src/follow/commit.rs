@@ -31,16 +31,28 @@ pub(crate) struct Committed {
     pub(crate) files_written: u64,
 }
 
-/// Returns the position of each lane in the manifest. Returns `None` if the ring is not followed.
+/// Position of a follower in the manifest.
+pub(crate) struct Position {
+    pub(crate) lanes: Vec<FollowedLane>,
+    /// First row of each lane in the live snapshot, if there is one.
+    pub(crate) saved_marks: Option<Vec<u64>>,
+}
+
+/// Returns the position in the manifest. Returns `None` if the ring is not followed.
 pub(crate) fn followed(
     store: &Store,
     name: &str,
     ring: &Ring,
-) -> Result<Option<Vec<FollowedLane>>, SaveError> {
+) -> Result<Option<Position>, SaveError> {
     let Some(slots) = store.folder(name)?.read()? else { return Ok(None) };
-    let saved = slots.manifest.ring(&hex(ring.uuid()));
-    let lanes = saved.and_then(|saved| saved.follow.as_ref()).map(|follow| follow.lanes.clone());
-    Ok(lanes.filter(|lanes| lanes.len() == ring.lanes() as usize))
+    let (manifest, uuid) = (slots.manifest, hex(ring.uuid()));
+    let follow = manifest.ring(&uuid).and_then(|saved| saved.follow.as_ref());
+    let Some(follow) = follow.filter(|follow| follow.lanes.len() == ring.lanes() as usize) else {
+        return Ok(None);
+    };
+    let live = manifest.snapshots.iter().find(|live| live.label == LIVE && live.ring == uuid);
+    let saved_marks = live.map(|live| live.lanes.iter().map(|(first, _)| *first).collect());
+    Ok(Some(Position { lanes: follow.lanes.clone(), saved_marks }))
 }
 
 /// Input of a step.
@@ -185,8 +197,11 @@ fn live(
     saved: &SavedRing,
     lanes: &[FollowedLane],
 ) -> Result<SavedSnapshot, SaveError> {
-    let keeps = |lane: &FollowedLane| lane.next.saturating_sub(saved.lane_capacity)..lane.next;
-    let cut: Vec<Range<u64>> = lanes.iter().map(keeps).collect();
+    let keeps = |(number, lane): (u32, &FollowedLane)| {
+        let low = ring.first_kept(number).unwrap_or_default();
+        low.max(lane.next.saturating_sub(saved.lane_capacity)).min(lane.next)..lane.next
+    };
+    let cut: Vec<Range<u64>> = (0..).zip(lanes).map(keeps).collect();
     Ok(SavedSnapshot {
         label: LIVE.to_owned(),
         unix_ns: unix_ns(),

@@ -37,6 +37,9 @@ pub struct Following {
     ring: Ring,
     options: FollowOptions,
     done: Done,
+    /// First row of each lane that was not dropped from the ring when its rows were last saved.
+    /// `None` if none are on disk.
+    saved_marks: Option<Vec<u64>>,
     /// Number of rows of a lane that are not on disk at which a step is due.
     lane_limit: u64,
     /// Time since which rows are not on disk, as far as this process can tell.
@@ -66,10 +69,20 @@ enum Done {
 pub struct Inspection {
     /// Published rows that are not on disk.
     pub rows_behind: u64,
+    /// Whether rows on disk were dropped from the ring since they were saved.
+    pub drops_behind: bool,
     /// Whether a step is due now.
     pub due: bool,
     /// Time until the next inspection if no step is due.
     pub wait: Duration,
+}
+
+impl Inspection {
+    /// Returns whether the rows on disk are not those of the ring.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.rows_behind > 0 || self.drops_behind
+    }
 }
 
 impl Following {
@@ -83,13 +96,13 @@ impl Following {
     ) -> Result<Self, SaveError> {
         check_name("name", name)?;
         let rows_per_batch = BatchLayout::of(ring.schema()).rows_per_batch(options.batch_bytes);
-        let done = match options.mode {
+        let (done, saved_marks) = match options.mode {
             Mode::Off => return Err(SaveError::NotFollowed),
             Mode::Periodic => last_snapshot(store, name, ring, options.every)?,
-            Mode::Continuous | Mode::Block => {
-                let known = followed(store, name, ring)?;
-                Done::Lanes(known.unwrap_or_else(|| from_oldest(ring)))
-            }
+            Mode::Continuous | Mode::Block => match followed(store, name, ring)? {
+                Some(known) => (Done::Lanes(known.lanes), known.saved_marks),
+                None => (Done::Lanes(from_oldest(ring)), None),
+            },
         };
         let mut following = Self {
             store: store.clone(),
@@ -97,6 +110,7 @@ impl Following {
             ring: ring.clone(),
             options,
             done,
+            saved_marks,
             lane_limit: rows_per_batch.min((ring.lane_capacity() / 2).max(1)),
             behind_since: None,
             last: None,
@@ -116,9 +130,9 @@ impl Following {
         &self.ring
     }
 
-    /// Counts the rows that are not on disk, and tells whether a step is due. Makes two loads per
-    /// lane and no system call, except reading the manifest once a second while all rows are on
-    /// disk.
+    /// Counts the rows that are not on disk, and tells whether a step is due. A step is due too if
+    /// rows on disk were dropped from the ring. Makes a few loads per lane and no system call,
+    /// except reading the manifest once a second while all rows are on disk.
     pub fn inspect(&mut self) -> Inspection {
         let now = Instant::now();
         if now.saturating_duration_since(self.noticed) >= NOTICE_EVERY {
@@ -128,26 +142,27 @@ impl Following {
                 self.notice();
             }
         }
+        let drops_behind = self.drops_behind();
         match &self.done {
             Done::Snapshot { due, .. } => {
-                let (due, rows_behind) = (*due, self.rows_behind());
-                self.behind(rows_behind, now);
-                Inspection { rows_behind, due: rows_behind > 0 && due <= now, wait: INSPECT_EVERY }
+                let (due, rows_behind) = (*due <= now, self.rows_behind());
+                let found = Inspection { rows_behind, drops_behind, due, wait: INSPECT_EVERY };
+                self.behind(found.is_behind(), now);
+                Inspection { due: due && found.is_behind(), ..found }
             }
             Done::Lanes(lanes) => {
                 let new: Vec<u64> = self.new_rows(lanes).collect();
                 let rows_behind: u64 = new.iter().sum();
-                self.behind(rows_behind, now);
+                self.behind(rows_behind > 0 || drops_behind, now);
                 let most = new.iter().copied().max().unwrap_or_default();
                 let many = self.lane_limit.saturating_mul(MANY_BATCHES);
                 let old = self.behind_since.is_some_and(|since| {
                     now.saturating_duration_since(since) >= self.options.flush
                 });
-                let due =
-                    rows_behind > 0 && (old || most >= self.lane_limit || rows_behind >= many);
+                let due = old || most >= self.lane_limit || rows_behind >= many;
                 let wait = self.wait(&new, now);
                 self.last = Some((now, new));
-                Inspection { rows_behind, due, wait }
+                Inspection { rows_behind, drops_behind, due, wait }
             }
         }
     }
@@ -160,7 +175,7 @@ impl Following {
         // The next step reports an unreadable manifest.
         if let Ok(None) = followed(&self.store, &self.name, &self.ring) {
             self.done = Done::Lanes(from_oldest(&self.ring));
-            self.last = None;
+            (self.saved_marks, self.last) = (None, None);
         }
     }
 
@@ -170,6 +185,8 @@ impl Following {
     /// call it, and wait up to a minute.
     pub fn step(&mut self, stopped: &dyn Fn() -> bool) -> Result<(), SaveError> {
         let behind_since = Instant::now();
+        // Before the rows are saved: a mark that rises meanwhile makes another step due.
+        let marks = marks(&self.ring).collect();
         match self.done {
             Done::Snapshot { number, .. } => {
                 let published = self.ring.rows_published();
@@ -195,10 +212,11 @@ impl Following {
                 self.guard()?;
             }
         }
+        self.saved_marks = Some(marks);
         self.fresh = false;
         self.last = None;
         self.behind_since = None;
-        if self.inspect().rows_behind > 0 {
+        if self.inspect().is_behind() {
             // Rows published since the step began are younger.
             self.behind_since = Some(behind_since);
         }
@@ -215,8 +233,8 @@ impl Following {
         }
     }
 
-    /// Returns the rows that writers overwrote before they were copied. Every published row is
-    /// lapped, persisted, behind, or from before the ring was followed.
+    /// Returns the rows that were overwritten or dropped before they were copied. Every published
+    /// row is lapped, persisted, behind, or from before the ring was followed.
     #[must_use]
     pub fn rows_lapped(&self) -> u64 {
         match &self.done {
@@ -282,11 +300,13 @@ impl Following {
         })
     }
 
-    fn behind(&mut self, rows: u64, now: Instant) {
-        self.behind_since = match rows {
-            0 => None,
-            _ => self.behind_since.or(Some(now)),
-        };
+    fn drops_behind(&self) -> bool {
+        let saved = self.saved_marks.iter().flatten();
+        marks(&self.ring).zip(saved).any(|(mark, saved)| mark > *saved)
+    }
+
+    fn behind(&mut self, is_behind: bool, now: Instant) {
+        self.behind_since = is_behind.then(|| self.behind_since.unwrap_or(now));
     }
 
     /// Predicts when a step is due for the fullest lane at its present rate.
@@ -334,13 +354,18 @@ impl Following {
     }
 }
 
-/// Returns the position of the last follower.
+/// Returns the first row of each lane that was not dropped.
+fn marks(ring: &Ring) -> impl Iterator<Item = u64> + '_ {
+    (0..ring.lanes()).map(|lane| ring.first_kept(lane).unwrap_or_default())
+}
+
+/// Returns the position of the last follower, and the first row of each lane in its snapshot.
 fn last_snapshot(
     store: &Store,
     name: &str,
     ring: &Ring,
     every: Duration,
-) -> Result<Done, SaveError> {
+) -> Result<(Done, Option<Vec<u64>>), SaveError> {
     let uuid = crate::copy::hex(ring.uuid());
     let listing = store.snapshots(name)?;
     let rolling = || listing.snapshots.iter().filter(|s| s.label.starts_with(ROLLING));
@@ -349,10 +374,12 @@ fn last_snapshot(
     let now = Instant::now();
     let last = rolling().filter(|s| s.ring_uuid == uuid).max_by_key(|s| s.saved_unix_ns);
     let Some(last) = last else {
-        return Ok(Done::Snapshot { rows: 0, persisted: 0, due: now + every, number });
+        let due = now + every;
+        return Ok((Done::Snapshot { rows: 0, persisted: 0, due, number }, None));
     };
     let age = Duration::from_nanos(unix_ns().saturating_sub(last.saved_unix_ns));
     let rows = last.lanes.iter().map(|lane| lane.end).sum();
     let due = now + every.saturating_sub(age);
-    Ok(Done::Snapshot { rows, persisted: last.rows, due, number })
+    let starts = last.lanes.iter().map(|lane| lane.start).collect();
+    Ok((Done::Snapshot { rows, persisted: last.rows, due, number }, Some(starts)))
 }

@@ -229,7 +229,7 @@ fn attempt(
         following.notice();
     }
     let inspection = following.inspect();
-    if inspection.due || (last && inspection.rows_behind > 0) {
+    if inspection.due || (last && inspection.is_behind()) {
         note(following, &mut shared.state());
         following.step(&|| shared.hurry.load(Relaxed))?;
         let mut state = shared.state();

@@ -359,3 +359,101 @@ fn a_full_store_is_said_and_made_good_when_there_is_room() {
     let state = follower.stop();
     assert_eq!((state.rows_persisted, state.rows_lapped), (ring.rows_published(), 0));
 }
+
+#[test]
+fn rows_that_were_dropped_leave_the_copy_on_disk_without_a_new_row() {
+    let (place, schema) = (Place::new(), schema());
+    for mode in [Mode::Continuous, Mode::Block, Mode::Periodic] {
+        let (store, name) = (place.store(), format!("dropped-{}", mode.as_str()));
+        let options = FollowOptions { every: Duration::ZERO, newest: 3, ..options(mode) };
+        let options = FollowOptions { flush: Duration::ZERO, ..options };
+        let follow = |ring: &Ring| Following::new(&store, &name, ring, options).unwrap();
+        let ring = heap(&schema, 2, 300);
+        let mut writer = writer(&ring);
+        let mut following = follow(&ring);
+        assert!(!following.inspect().due, "an empty ring has nothing to save");
+        append(&mut writer, &schema, 2, 40, 1);
+        step(&mut following);
+        let idle = following.inspect();
+        assert!(!idle.is_behind() && !idle.due, "{mode:?}: {idle:?}");
+
+        ring.drop_episode(0, None, false).unwrap();
+        let dropped = following.inspect();
+        assert!(dropped.drops_behind && dropped.due, "{mode:?}: {dropped:?}");
+        assert_eq!(dropped.rows_behind, 0);
+        assert_ne!(content(&load(&place, &store, &name)), content(&ring), "{mode:?}");
+        step(&mut following);
+        assert!(!following.inspect().is_behind(), "{mode:?}");
+        assert_eq!(content(&load(&place, &store, &name)), content(&ring), "{mode:?}");
+
+        // Dropped while no follower runs.
+        drop(following);
+        ring.clear().unwrap();
+        let mut following = follow(&ring);
+        assert!(following.inspect().due, "{mode:?}");
+        step(&mut following);
+        assert!(!following.inspect().is_behind(), "{mode:?}");
+        let loaded = load(&place, &store, &name);
+        assert_eq!((loaded.len(), content(&loaded)), (0, content(&ring)), "{mode:?}");
+        append(&mut writer, &schema, 2, 3, 2);
+        step(&mut following);
+        assert_eq!(content(&load(&place, &store, &name)), content(&ring), "{mode:?}");
+        if mode != Mode::Periodic {
+            check_sum(&following);
+        }
+    }
+}
+
+#[test]
+fn rows_dropped_before_they_were_copied_are_counted_as_lapped() {
+    let (place, schema) = (Place::new(), schema());
+    let (store, ring) = (place.store(), heap(&schema, 1, 300));
+    let mut writer = writer(&ring);
+    let mut following = follow(&store, &ring, options(Mode::Continuous));
+    append(&mut writer, &schema, 1, 30, 1);
+    step(&mut following);
+    append(&mut writer, &schema, 1, 20, 2);
+    let behind = following.inspect().rows_behind;
+    ring.clear().unwrap();
+    append(&mut writer, &schema, 1, 10, 3);
+    step(&mut following);
+    check_sum(&following);
+    assert_eq!(following.rows_lapped(), behind);
+    assert_eq!(content(&load(&place, &store, "pong@live")), content(&ring));
+}
+
+/// A follower's last step saves what was dropped too.
+#[test]
+fn a_follower_that_stops_drops_the_rows_on_disk() {
+    let (place, schema) = (Place::new(), schema());
+    let (store, ring) = (place.store(), heap(&schema, 1, 300));
+    append(&mut writer(&ring), &schema, 1, 30, 1);
+    let start = || Follower::start(&store, "pong", &ring, options(Mode::Continuous)).unwrap();
+    assert_eq!(start().stop().rows_behind, 0);
+    let follower = start();
+    ring.clear().unwrap();
+    assert_eq!(follower.stop().error, None);
+    assert_eq!(load(&place, &store, "pong@live").len(), 0);
+}
+
+#[test]
+fn a_snapshot_of_a_cleared_ring_holds_the_rows_after_the_mark() {
+    let (place, schema) = (Place::new(), schema());
+    let (store, ring) = (place.store(), heap(&schema, 2, 300));
+    let mut writer = writer(&ring);
+    append(&mut writer, &schema, 2, 40, 1);
+    let save = || SaveOptions::default().name("pong").sizes(700, 3_000);
+    store.save(&ring, "full", save()).unwrap();
+    let full = content(&ring);
+    ring.clear().unwrap();
+    store.save(&ring, "empty", save()).unwrap();
+    append(&mut writer, &schema, 2, 4, 2);
+    let report = store.save(&ring, "after", save()).unwrap();
+    assert_eq!((report.rows_lapped, report.rows), (0, 8));
+    assert_eq!(content(&load(&place, &store, "pong@full")), full, "earlier snapshots stay");
+    assert_eq!(load(&place, &store, "pong@empty").len(), 0);
+    let loaded = load(&place, &store, "pong@after");
+    assert_eq!(content(&loaded), content(&ring));
+    assert_eq!(loaded.first_kept(0), Some(0), "a loaded ring begins at its first row");
+    assert!(loaded.clear().unwrap() > 0 && loaded.is_empty());
+}

@@ -54,10 +54,11 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         let mode = ring.path().and_then(persist::asked);
         let mode = mode.map_or(Value::Null, |mode| mode.as_str().into());
         let state = json!({ MODE: mode, MEMFD: observed.stats().memfd });
-        let published = ring.rows_published();
+        let spans = || (0..ring.lanes()).map(|lane| ring.lane_span(lane)).collect::<Vec<_>>();
+        let saved = spans();
         store.save_evicted(ring, name, state)?;
         // No process can attach during this check, so the snapshot has all rows.
-        let sure = || ring.rows_published() == published;
+        let sure = || spans() == saved;
         match remove_unheld(&shared.base, Kind::Ring, name, sure) {
             Ok(Some(removed)) => {
                 // Also frees the memory of removed rings: if this one was in memfds, the daemon
@@ -66,7 +67,7 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
                 tracing::info!(ring = %name, bytes = removed.bytes, "evicted");
                 return Ok(true);
             }
-            // Rows were written meanwhile; save again.
+            // Rows were written or dropped meanwhile; save again.
             Ok(None) => {}
             Err(SegmentError::InUse { .. } | SegmentError::NotFound { .. }) => break,
             Err(error) => return Err(error.into()),
