@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod clear;
 mod column_table;
 mod completions;
 mod console;
@@ -89,6 +90,7 @@ enum Command {
     Import(import::Args),
     Resize(resize::Args),
     Limiter(limiter::Args),
+    Clear(clear::Args),
     Gc(gc::Args),
     Panel(panel::Args),
     Record(record::Args),
@@ -277,6 +279,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Import(args) => import::run(args, &base, console),
         Command::Resize(args) => resize::run(args, &base, console),
         Command::Limiter(args) => limiter::run(args, &base, console),
+        Command::Clear(args) => clear::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
         Command::Panel(args) => panel::run(args, &base, console),
         Command::Record(args) => record::run(args, &base, console),

@@ -33,6 +33,7 @@ pub(crate) struct RingReport {
 pub(crate) struct LaneReport {
     pub(crate) lane: u32,
     pub(crate) head_seq: u64,
+    pub(crate) first_kept_seq: u64,
     pub(crate) reserved_seq: u64,
     pub(crate) rows: u64,
     pub(crate) transitions: u64,
@@ -249,6 +250,7 @@ impl RingReport {
                 .map(|lane| LaneReport {
                     lane: lane.lane,
                     head_seq: lane.head,
+                    first_kept_seq: lane.first_kept,
                     reserved_seq: lane.reserved,
                     rows: lane.rows,
                     transitions: lane.transitions,

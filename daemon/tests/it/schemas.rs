@@ -130,6 +130,7 @@ fn rate_limiters_and_those_they_hold_back_are_as_promised() {
         sampler.sample(1).unwrap();
     });
     holds("limiter", &shelf.json(&["limiter", "ratio"]));
+    holds("clear", &shelf.json(&["clear", "queue"]));
     let off = shelf.json(&["limiter", "ratio", "--queue", "5", "--off"]);
     holds("limiter", &off);
     assert_eq!((&off[0]["action"], &off[0]["enabled"]), (&json!("changed"), &json!(false)));

@@ -138,7 +138,8 @@ impl ReplayBuffer {
     ///     Counters of the ring, with ``lane_stats`` and ``readers`` as lists of dicts. Sizes are
     ///     in rows, or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken
     ///     without stopping any process, O(lanes + readers). ``unlinked`` is True once the ring was
-    ///     removed or replaced: no process can attach to it any more.
+    ///     removed or replaced: no process can attach to it any more. ``first_kept`` of a lane is
+    ///     the first row that :meth:`clear` or :meth:`drop_episode` has not dropped.
     ///
     /// Raises
     /// ------

@@ -2,6 +2,7 @@
 
 pub(crate) mod capacity;
 mod create;
+mod drop_rows;
 mod exchange;
 mod inspect;
 mod read;

@@ -39,6 +39,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         let entry = PyDict::new(py);
         entry.set_item("lane", lane.lane)?;
         entry.set_item("head", lane.head)?;
+        entry.set_item("first_kept", lane.first_kept)?;
         entry.set_item("reserved", lane.reserved)?;
         entry.set_item("rows", lane.rows)?;
         entry.set_item("transitions", lane.transitions)?;

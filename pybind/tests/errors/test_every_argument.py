@@ -122,6 +122,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "ReplayBuffer.gather": {"index": [3]},
         "ReplayBuffer.rows": {"lane": 0, "start": 0, "length": 2},
         "ReplayBuffer.lane_span": {"lane": 0},
+        "ReplayBuffer.drop_episode": {"lane": 0},
         "ReplayBuffer.lease": {"lane": 0, "start": 0, "length": 2},
         "ReplayBuffer.wait": {"min_size": 1},
         "Writer.append": {"obs": [0, 0, 0], "reward": 0, **FLAGS},
