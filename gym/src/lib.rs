@@ -3,8 +3,8 @@
 //!
 //! A [`PortfolioVectorEnv`] steps `N` independent portfolios of `T` tickers through the days of one
 //! [`Panel`](backcast_market::Panel). On day `d` an agent sees the open of `d` and the indicators
-//! of `d - indicator_lag`. It acts with one number in `[-1, 1]` for each ticker. Its orders are
-//! filled at the close of `d`. Nothing else of day `d` is shown before the fill.
+//! of `d - indicator_lag`. It acts with one number in `[-1, 1]` for each ticker. By default its
+//! orders are filled at the close of `d`, and nothing else of day `d` is shown before the fill.
 //!
 //! ```
 //! use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};

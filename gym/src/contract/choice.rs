@@ -14,7 +14,8 @@ pub struct ParseChoiceError {
     pub known: String,
 }
 
-/// Defines an enum whose variants are written as words.
+/// Defines an enum whose variants are written as words. An alias of a variant is parsed, and never
+/// written.
 macro_rules! choice {
     (
         $(#[$doc:meta])* $name:ident, $choice:literal,
@@ -25,7 +26,7 @@ macro_rules! choice {
         pub enum $name { $($(#[$of])* $variant,)+ }
 
         impl $name {
-            /// All variants.
+            /// All variants, in the order of their definition.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Returns the word for this variant.

@@ -83,7 +83,8 @@ impl Episodes {
         self.phase.len()
     }
 
-    /// Refuses a mask that selects no sub-environment, or leaves out one that was never reset.
+    /// Refuses a mask of another length, a mask that selects no sub-environment, and one that
+    /// leaves out a sub-environment that was never reset.
     pub(crate) fn check_reset(&self, mask: Option<&[bool]>) -> Result<(), EpisodeError> {
         let num_envs = self.num_envs();
         check_length("mask", num_envs, mask.map(<[bool]>::len))?;
@@ -95,7 +96,7 @@ impl Episodes {
         (0..num_envs).find(new).map_or(Ok(()), |env| Err(EpisodeError::LeftOut { env }))
     }
 
-    /// Returns what the next step does with `env`, or why it may not be stepped.
+    /// Returns the effect of the next step on `env`, or an error if `env` must be reset first.
     ///
     /// `play_on` allows steps after the end of an episode with `Disabled`.
     #[inline]
@@ -120,7 +121,7 @@ impl Episodes {
         self.phase[env] == EpisodePhase::Ended && mode != AutoresetMode::Disabled
     }
 
-    /// Clears the flags of the episodes that began in the previous call.
+    /// Clears the flags that say which episodes the previous call began.
     pub(crate) fn start_call(&mut self) {
         self.began.fill(false);
     }

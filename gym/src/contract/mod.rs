@@ -8,7 +8,8 @@
 //! - `NextStep`: the next step ignores the action, resets, and has reward 0 and no flags.
 //! - `SameStep`: the observation is already the next episode's first. The last observation of the
 //!   ended episode is kept separately; reward and flags are the ended episode's.
-//! - `Disabled`: the next step is an error until the sub-environment is reset.
+//! - `Disabled`: a step is an error until the sub-environment is reset. A portfolio environment
+//!   with [`play_on`](crate::PortfolioOptions::play_on) can be stepped on.
 
 mod choice;
 mod episodes;

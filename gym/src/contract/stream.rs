@@ -71,6 +71,7 @@ impl EnvStreams {
     }
 
     /// Returns the next number below `bound` of the first stream, without advancing the stream.
+    /// Returns `None` if there is no stream.
     pub(crate) fn peek(&self, bound: u64) -> Option<u64> {
         match self {
             Self::Split(streams) => streams.first().map(|first| first.clone().below(bound)),
@@ -117,7 +118,8 @@ impl EnvStream<'_> {
         }
     }
 
-    /// Draws uniformly from `0..bound`; 0 for a bound of 0.
+    /// Draws uniformly from `0..bound`; 0 for a bound of 0. With `Twister`, also 0 for a bound
+    /// above `u32::MAX`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         match self {
             Self::Split(split) => split.below(bound),
@@ -127,7 +129,7 @@ impl EnvStream<'_> {
         }
     }
 
-    /// Draws uniformly from `[low, high)`; returns `low` if both are equal.
+    /// Draws uniformly from `low` to `high`. Only rounding can yield `high`, unless both are equal.
     pub(crate) fn real(&mut self, low: f64, high: f64) -> f64 {
         let unit = match self {
             Self::Split(split) => split.unit(),
