@@ -17,7 +17,8 @@ use super::{
 };
 use crate::contract::{EnvStream, EpisodeSums};
 
-/// Part of the cash below which a purchase is certain to be paid in full, without a division.
+/// Fraction of the cash. A purchase that costs at most this much is paid in full, whatever the
+/// rounding, so that no division is needed.
 pub(crate) const SURELY_PAID: f64 = 1.0 - 1e-9;
 
 /// Prices and rules of one day, as fills need them.
@@ -27,7 +28,7 @@ pub(crate) struct MarketDay<'a> {
     pub(crate) day: usize,
     /// Positions of the tickers in the panel, `[T]`.
     pub(crate) tickers: &'a [usize],
-    /// Last known close of each ticker, `[T]`.
+    /// Last known close of each ticker, `[T]`, padded to lines.
     pub(crate) closes: &'a [f64],
     /// Whether all closes are known to be positive and no order can make a holding exceed
     /// `i32::MAX`.
@@ -70,8 +71,8 @@ enum OrderSide {
 }
 
 impl PortfolioAccount<'_> {
-    /// Returns the fees of all orders as fractions, if they are the same for all tickers. Every
-    /// order must also trade at the close, pay no other cost, and not be recorded.
+    /// Returns the fees of all orders as fractions of their value. Returns `None` with fees of
+    /// single tickers, other costs, or other prices than the close, and if orders are recorded.
     pub(crate) fn only_costs(&self) -> Option<Sides> {
         let rules = self.today.rules;
         let Sides { buy, sell } = rules.slippage;
@@ -115,7 +116,7 @@ impl PortfolioAccount<'_> {
         let pct = rules.costs[self.today.tickers[ticker]].sell;
         let value = price * f64::from(sold);
         let income = value * (1.0 - pct) - rules.fixed_fee;
-        // The fixed fee may exceed the income, and the cash.
+        // The fixed fee may exceed the value of the sale and the cash together.
         let possible = price > 0.0 && *self.cash + income >= 0.0;
         if !possible {
             return;
@@ -156,7 +157,8 @@ impl PortfolioAccount<'_> {
         let (factor, fixed) = (1.0 + pct, rules.fixed_fee);
         let cost = |bought: i32| price * f64::from(bought) * factor + fixed;
         let mut bought = quantity.min(i32::MAX - held);
-        // The division is slow, and only needed near the end of the cash.
+        // The division is slow. It is needed only if the purchase takes nearly all of the cash, or
+        // more.
         if cost(bought) > *self.cash * SURELY_PAID {
             #[expect(clippy::cast_possible_truncation, reason = "saturates; NaN becomes 0")]
             let affordable = ((*self.cash - fixed) / (price * factor)) as i32;

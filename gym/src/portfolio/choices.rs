@@ -17,7 +17,7 @@ choice!(
 );
 
 choice!(
-    /// Price of a holding that triggers its stop loss.
+    /// Price of the day that is compared with the stop-loss limit of a holding.
     StopLossPrice, "stop_loss_calculation", {
         /// The close.
         #[default]

@@ -5,8 +5,8 @@ use backcast_market::Panel;
 /// The last days of the tickers of a panel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
-    /// Last day of each ticker; `usize::MAX` for one that has a row on the panel's last day, or
-    /// none.
+    /// Last day of each ticker; `usize::MAX` for a ticker that has a row on the panel's last day,
+    /// or no row at all.
     last_days: Vec<usize>,
     /// Whether a day is the last one of some ticker. Most steps look up nothing else.
     on_day: Vec<bool>,

@@ -21,7 +21,7 @@ pub enum PortfolioError {
         /// Values it may have.
         rule: &'static str,
     },
-    /// No sub-environment, or more than fit in memory.
+    /// No sub-environment, or so many that the observations of a step would exceed a gibibyte.
     #[error(
         "`num_envs` is {num_envs}, but must be 1 to {limit}: with {tickers} tickers and \
          {indicators} \
@@ -143,7 +143,7 @@ pub enum PortfolioError {
         /// Name.
         indicator: String,
     },
-    /// A range of days that holds no step.
+    /// A range of days that reaches beyond the panel or holds no step.
     #[error(
         "`days` is {start}..{end}, but must lie within 0..{panel_days} and hold at least two \
          days, one \
@@ -261,7 +261,7 @@ pub enum PortfolioError {
         /// Action.
         value: f64,
     },
-    /// A step beyond the last day, without autoreset.
+    /// A step beyond the last day, after an episode that plays on.
     #[error("environment {env} is on day {day}, the last one; reset it before the next step")]
     OutOfDays {
         /// Sub-environment.
@@ -309,7 +309,8 @@ impl PortfolioError {
     }
 }
 
-/// Returns the reason why the first days are no start with lagged indicators.
+/// Returns the end of a message: `day` cannot show indicators that are `lag` days old. Empty if it
+/// can.
 fn lagged(day: usize, lag: usize) -> String {
     if day < lag {
         format!(

@@ -25,8 +25,8 @@ impl ObservationShape {
 /// Observations of `N` environments with `T` tickers, `M` macro tickers and `K` indicators, C
 /// order.
 ///
-/// By default it holds the open of day `d` and nothing else of that day; settings can allow
-/// look-ahead.
+/// By default an observation holds the open of day `d` and nothing else of that day. Settings can
+/// allow look-ahead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Day of the panel, `[N]`.
@@ -46,7 +46,7 @@ pub struct Observation {
     pub indicators: Vec<f64>,
     /// Open of `day` of the macro tickers shown, `[N, M]`; 0 without a row.
     pub macro_open: Vec<f64>,
-    /// Their indicators, `[N, M, K]`, as old as the others.
+    /// Indicators of the macro tickers, `[N, M, K]`, as old as `indicators`.
     pub macro_indicators: Vec<f64>,
 }
 
@@ -102,7 +102,8 @@ impl Observation {
     /// X, C]` and `mask` `[H, X]` are outputs of
     /// [`history_into`](crate::PortfolioVectorEnv::history_into).
     ///
-    /// They lie where fields named `history` and `history_mask` would, tickers first.
+    /// Both are written where fields named `history` and `history_mask` would be, with the axis of
+    /// tickers first.
     pub fn flatten_with_history(
         &self,
         days: &[f32],
@@ -120,7 +121,7 @@ impl Observation {
     }
 
     /// Writes the flat observations of environments `of`, with the indicators that `shown` returns
-    /// and `gap` numbers of history.
+    /// and the `gap` numbers that `history` writes. Nothing is written if `out` has another length.
     pub(crate) fn flatten_with<'a>(
         &self,
         of: Range<usize>,

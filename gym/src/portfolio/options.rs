@@ -23,13 +23,14 @@ pub struct PortfolioOptions {
     /// `initial_amount` plus the highest value of `initial_shares`, unless episodes
     /// [`play_on`](Self::play_on).
     pub failure_threshold: f64,
-    /// Shares traded by an action of 1; at least 1.
+    /// Shares traded by an action of 1, from 1 to `i32::MAX`.
     pub hmax: u32,
     /// Fee of a purchase, as a fraction of its value; in `[0, 1)`.
     pub buy_cost_pct: f64,
     /// Fee of a sale, as a fraction of its value; in `[0, 1)`.
     pub sell_cost_pct: f64,
-    /// Fees of a purchase and of a sale for single tickers, in place of the two above.
+    /// Fees of a purchase and of a sale for single tickers, as fractions in `[0, 1)`. They replace
+    /// `buy_cost_pct` and `sell_cost_pct`.
     pub ticker_costs: BTreeMap<String, (f64, f64)>,
     /// Fee of every executed order in cash, in addition to the fraction; at least 0.
     pub fixed_fee: f64,
@@ -38,7 +39,7 @@ pub struct PortfolioOptions {
     pub slippage_bps: f64,
     /// Price of the day at which an order is filled.
     pub bidding: Bidding,
-    /// Fraction of the average buy price below which a holding is sold; 0 never sells.
+    /// Fraction of the average buy price below which a holding is sold, in `[0, 1]`; 0 never sells.
     pub stop_loss_tolerance: f64,
     /// Price that is compared with the average buy price.
     pub stop_loss_calculation: StopLossPrice,
@@ -58,8 +59,9 @@ pub struct PortfolioOptions {
     pub tradable: Option<Vec<bool>>,
     /// Fate of a holding whose ticker has its last row before the panel ends.
     pub delisting: Delisting,
-    /// Shares at the start of an episode, by ticker. Their average price is the open of that day. A
-    /// portfolio gets only those of the tickers that it trades in the episode.
+    /// Shares at the start of an episode, by ticker. Their average price is the open of that day,
+    /// or the last close before it without a row. A portfolio gets only those of the tickers that
+    /// it trades in the episode.
     pub initial_shares: BTreeMap<String, u32>,
     /// Indicators to show, in this order; `None` for all, in the panel's order.
     pub indicators: Option<Vec<String>>,
@@ -80,15 +82,15 @@ pub struct PortfolioOptions {
     /// [`history_into`]: crate::PortfolioVectorEnv::history_into
     pub history: usize,
     /// Number of days before the start of an episode on which all tickers have rows, if the data
-    /// allow it. At least `history`.
+    /// allow it. The larger of this and `history` holds.
     pub history_length: usize,
     /// Behaviour of a sub-environment after its episode has ended.
     pub autoreset_mode: AutoresetMode,
     /// With `Disabled`, allows steps after the end of an episode, as long as there are days. A
     /// missing start day is then an error of the reset that draws it, and not of the constructor.
     pub play_on: bool,
-    /// Number of steps after which an episode is truncated; `None` truncates at the end of the
-    /// data.
+    /// Number of steps after which an episode is truncated, at least 1. `None` truncates at the
+    /// last day only.
     pub max_episode_steps: Option<u32>,
     /// Source of random numbers.
     pub generator: Generator,
@@ -146,7 +148,8 @@ impl PortfolioOptions {
         if !failure_threshold.is_finite() {
             return refuse("failure_threshold", failure_threshold, "a finite amount; 0 is none");
         }
-        // Initial shares may be worth the rest, and episodes that play on may start below it.
+        // Initial shares can lift the value above the threshold. Episodes that play on may start
+        // below it.
         if failure_threshold >= initial_amount && self.initial_shares.is_empty() && !self.play_on {
             let rule = "below `initial_amount`, or every episode ends at once";
             return refuse("failure_threshold", failure_threshold, rule);

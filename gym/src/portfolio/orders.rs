@@ -8,13 +8,14 @@ use super::{
     quotes::Quotes,
 };
 
-/// Largest `hmax` for which a counting sort orders them, with one counter for each quantity.
+/// Largest `hmax` for which a counting sort finds the sequence, with one counter for each quantity.
 const MOST_COUNTED: i32 = 256;
 /// Largest `hmax` for which the number of a counter fits a byte.
 const MOST_IN_BYTES: i32 = 127;
 /// Largest number of tickers for which the counters are bytes.
 const MOST_TICKERS: usize = 255;
-/// Largest number of tickers whose orders are ranked by comparing all pairs, which is faster there.
+/// Largest number of tickers whose orders are ranked by comparing all pairs. With more tickers a
+/// counting sort is faster.
 const MOST_RANKED: usize = 64;
 /// Number of counters: all values of a byte, so that indexing needs no bounds check.
 const COUNTERS: usize = 256;
@@ -32,7 +33,7 @@ pub(crate) struct Orders {
     sequence: Vec<u32>,
     sells: usize,
     executed: usize,
-    /// Counter of each ticker's quantity.
+    /// Number of the counter of each ticker's quantity.
     places: Vec<u8>,
     many_places: Vec<u32>,
     /// Sort key of each ticker; lower is executed first.
@@ -96,8 +97,8 @@ impl Orders {
         self.arrange(hmax);
     }
 
-    /// Finds the sequence of execution, without a comparison sort where possible: random quantities
-    /// would mispredict most of its branches.
+    /// Finds the sequence of execution. Avoids a comparison sort where possible, since random
+    /// quantities make most of its branches mispredict.
     fn arrange(&mut self, hmax: f64) {
         #[expect(clippy::cast_possible_truncation, reason = "hmax <= i32::MAX")]
         let hmax = hmax as i32;
@@ -207,7 +208,7 @@ impl Orders {
         }
     }
 
-    /// Fills all orders: in bulk if only the cash can limit them, else one by one.
+    /// Fills all orders: in bulk if only holdings and cash can limit them, else one by one.
     pub(crate) fn fill(&mut self, account: &mut PortfolioAccount<'_>) {
         let (sells, buys) = self.sequence[..self.executed].split_at(self.sells);
         if let Some(costs) = account.only_costs()
@@ -235,7 +236,7 @@ fn counter(quantity: i32, hmax: i32) -> u32 {
     unsigned
 }
 
-/// Finds the counters of quantities, of which there are at most 255.
+/// Kernel that finds the number of each quantity's counter, at most 254.
 struct CounterOf;
 
 impl SimdKernel<i32, (), (), u8, (), i32, ()> for CounterOf {
@@ -249,7 +250,7 @@ impl SimdKernel<i32, (), (), u8, (), i32, ()> for CounterOf {
     }
 }
 
-/// Computes the sort keys of orders: the counter, then the ticker.
+/// Kernel that computes the sort keys of orders: the number of the counter, then the ticker.
 struct RankKeys;
 
 impl SimdKernel<i32, (), (), i16, (), i32, ()> for RankKeys {
@@ -274,7 +275,7 @@ fn count_if(quantities: &[i32], condition: impl Fn(i32) -> bool) -> usize {
     count as usize
 }
 
-/// Turns actions into quantities.
+/// Kernel that turns actions into quantities.
 struct CollectQuantities;
 
 impl<A: Copy + Into<f64>> SimdKernel<A, f64, i32, i32, (), f64, ()> for CollectQuantities {
@@ -311,7 +312,7 @@ fn quantities_of<A: Copy + Into<f64>>(
     for (quantity, ((&action, &open), &held)) in quantities.iter_mut().zip(inputs) {
         // Conversion truncates toward zero.
         let wanted = trunc_to_i32(action.into() * hmax);
-        // Without branches, which random actions would mispredict.
+        // No branches, since random actions would make them mispredict.
         let possible = i32::from(open > 0.0) & (i32::from(wanted > 0) | i32::from(held > 0));
         *quantity = wanted * possible;
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::contract::zeros;
 
-/// Prices of the day and closes known since the episode began, `[N, W]` each.
+/// Opens of the day, last known closes, and values of a share at the open, `[N, W]` each.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnPrices {
     pub(crate) opens: Vec<f64>,
@@ -22,7 +22,8 @@ impl OwnPrices {
         Some(Self { opens: zeros(all)?, closes: zeros(all)?, at_open: zeros(all)? })
     }
 
-    /// Returns the prices of a portfolio on `day`, from the table if it `uses_table`.
+    /// Returns the prices of a portfolio on `day`, from the table if there is one and `uses_table`
+    /// is true.
     #[inline]
     pub(crate) fn or_table<'a>(
         &'a self,

@@ -36,19 +36,19 @@ pub(crate) struct Portfolios {
     pub(crate) totals: Vec<StepTotals>,
     /// Sums of the running episodes, `[N]`.
     pub(crate) sums: Vec<EpisodeSums>,
-    /// Orders that the last step executed, in sequence; empty unless recorded.
+    /// Orders, stop losses and settlements of the last step, in sequence; empty unless recorded.
     pub(crate) fills: Vec<PortfolioFill>,
     /// Records of episodes, `[N]`; empty unless recorded.
     pub(crate) records: Vec<EpisodeRecord>,
-    /// Tickers of a portfolio, padded to lines: `W`.
+    /// Number of tickers of a portfolio, padded to lines: `W`.
     width: usize,
-    /// `[N, W]`.
+    /// Shares held, `[N, W]`.
     shares: Vec<i32>,
-    /// `[N, W]`.
+    /// Average buy prices, `[N, W]`.
     averages: Vec<f64>,
     own: OwnPrices,
-    /// Whether the table serves this episode, `[N]`. It does if every ticker had a row when it
-    /// began: then no close in the table is older than the episode.
+    /// Whether the table serves this episode, `[N]`. It does if every ticker had a row when the
+    /// episode began: then no close in the table is older than the episode.
     uses_table: Vec<bool>,
     orders: Orders,
     /// Shares of one portfolio before its orders; the buffer is reused.

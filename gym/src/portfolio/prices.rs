@@ -24,10 +24,11 @@ pub(crate) fn value_at_open(open: f64, close: f64) -> f64 {
     if open > 0.0 { open } else { close }
 }
 
-/// Independent partial sums, which hide the latency of an addition: two vectors of 32 bytes.
+/// Number of independent partial sums, which hide the latency of an addition: two vectors of 32
+/// bytes.
 const SUMS: usize = 8;
 
-/// Values holdings at the open and at the close. Lengths are whole lines.
+/// Kernel that values holdings at the open and at the close. Lengths are whole lines.
 ///
 /// Every eighth ticker goes to the same partial sum, so that the result does not depend on the
 /// vector width of the machine.

@@ -18,8 +18,8 @@ use super::{
     rules::Sides,
 };
 
-/// Part of the cash that must be left after all purchases for each to have been affordable,
-/// whatever the rounding.
+/// Fraction of the cash after the sales. If this much is left after all purchases, each was
+/// affordable, whatever the rounding.
 const PLENTY: f64 = 1e-6;
 
 /// Orders of one day by ticker; the buffers are reused.
@@ -32,8 +32,8 @@ pub(crate) struct Quotes {
 }
 
 impl Quotes {
-    /// Computes shares and values of the orders. Returns false if anything but the cash could limit
-    /// one of them.
+    /// Computes shares and values of the orders. Returns false if one has no positive price, or if
+    /// a holding could exceed `i32::MAX`.
     pub(crate) fn collect(&mut self, quantities: &[i32], account: &PortfolioAccount<'_>) -> bool {
         let (held, closes) = (&*account.shares, account.today.closes);
         if !account.today.sound && !is_sound(quantities, held, closes) {
@@ -118,8 +118,8 @@ struct RunningSums {
     orders: usize,
 }
 
-/// Sums over sales and then over purchases, as if the cash sufficed. Returns the sums between the
-/// two and at the end.
+/// Kernel that sums over sales and then over purchases, as if the cash sufficed. Returns the sums
+/// after the sales and after the purchases.
 struct SumOrders;
 
 impl SimdKernel<u32, u32, f64, (), (), (Sides, RunningSums), (RunningSums, RunningSums)>
@@ -181,7 +181,7 @@ fn is_sound(quantities: &[i32], held: &[i32], closes: &[f64]) -> bool {
     faults == 0
 }
 
-/// Computes shares and value of each order; sales are cut to the holding.
+/// Kernel that computes shares and value of each order; sales are cut to the holding.
 struct QuoteOrders;
 
 impl SimdKernel<i32, i32, f64, i32, f64, (), ()> for QuoteOrders {
@@ -204,7 +204,7 @@ impl SimdKernel<i32, i32, f64, i32, f64, (), ()> for QuoteOrders {
     }
 }
 
-/// Updates holdings and average prices; returns the shares traded.
+/// Kernel that updates holdings and average prices and returns the number of shares traded.
 struct ApplyOrders;
 
 impl SimdKernel<i32, f64, (), i32, f64, f64, i64> for ApplyOrders {

@@ -8,7 +8,7 @@ pub(crate) const MOST_FILLS: usize = 2;
 pub struct PortfolioFill {
     /// Sub-environment.
     pub env: usize,
-    /// Position among its tickers.
+    /// Position among the tickers of the sub-environment.
     pub ticker: usize,
     /// Price per share, with slippage and without fees.
     pub price: f64,
@@ -33,7 +33,7 @@ pub struct EpisodeHistory {
     ///
     /// [`StopLossDay::Next`]: crate::StopLossDay::Next
     pub cash: Vec<f64>,
-    /// Shares held at that moment, `[S + 1, T]`.
+    /// Shares held at the moment of `cash`, `[S + 1, T]`.
     pub shares: Vec<i32>,
     /// Value at the close of the day, before its orders, `[S + 1]`.
     pub value: Vec<f64>,

@@ -22,7 +22,7 @@ pub(crate) struct TradingRules {
     pub(crate) hmax: f64,
     /// Fees of each ticker as fractions of the value.
     pub(crate) costs: Vec<Sides>,
-    /// Fees, if all tickers have the same.
+    /// Fees of all tickers; `None` if some have fees of their own.
     pub(crate) same_costs: Option<Sides>,
     pub(crate) fixed_fee: f64,
     /// Factors by which slippage multiplies prices.
@@ -31,7 +31,8 @@ pub(crate) struct TradingRules {
     pub(crate) stop_loss_tolerance: f64,
     pub(crate) stop_loss_price: StopLossPrice,
     pub(crate) stop_loss_day: StopLossDay,
-    /// Tickers that may be traded on a day, `[T, D]`, with `D`; `None` allows all.
+    /// Whether a ticker may be traded on a day, `[T, D]`, and the number of days `D`. `None` allows
+    /// all.
     pub(crate) tradable: Option<(Vec<bool>, usize)>,
     /// Last days of the tickers; empty if holdings are kept after them.
     pub(crate) departures: Departures,
@@ -49,7 +50,7 @@ pub(crate) struct Sides {
 }
 
 impl TradingRules {
-    /// Returns rules without exceptions for single tickers.
+    /// Returns rules without exceptions for single tickers, initial shares and departures.
     pub(crate) fn uniform(options: &PortfolioOptions, tickers: usize) -> Self {
         let slip = options.slippage_bps / 10_000.0;
         let costs = Sides { buy: options.buy_cost_pct, sell: options.sell_cost_pct };
@@ -74,7 +75,8 @@ impl TradingRules {
         }
     }
 
-    /// Returns the rules for a panel.
+    /// Returns the rules for a panel. Refuses tickers that cannot be traded, initial shares above
+    /// `i32::MAX`, and `tradable` of another length.
     pub(crate) fn new(panel: &Panel, options: &PortfolioOptions) -> Result<Self, PortfolioError> {
         let (tickers, days) = (panel.tickers().len(), panel.days());
         let mut rules = Self::uniform(options, tickers);

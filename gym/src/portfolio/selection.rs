@@ -4,7 +4,7 @@ use backcast_market::{Panel, PriceColumn};
 
 use super::error::PortfolioError;
 
-/// Returns the position of a ticker that may be traded.
+/// Returns the position of a ticker that may be traded. Refuses unknown and macro tickers.
 pub(crate) fn traded(panel: &Panel, name: &str) -> Result<usize, PortfolioError> {
     let all = panel.tickers();
     let Ok(ticker) = all.binary_search_by(|known| known.as_str().cmp(name)) else {

@@ -26,9 +26,9 @@ pub(crate) struct PortfolioSetup {
     pool: Vec<usize>,
     /// Whether some portfolios have tickers of their own.
     named_each: bool,
-    /// Tickers of each portfolio, `T`.
+    /// Number of tickers of each portfolio, `T`.
     pub(crate) n_tickers: usize,
-    /// Macro tickers shown.
+    /// Positions in the panel of the macro tickers shown.
     pub(crate) macros: Vec<usize>,
     /// Panel columns of the indicators shown.
     columns: Vec<usize>,
@@ -188,7 +188,7 @@ impl PortfolioSetup {
         })
     }
 
-    /// Returns the tickers of portfolios that name none of their own.
+    /// Returns the tickers that portfolios without tickers of their own trade, or draw from.
     pub(crate) fn tradable_pool(&self) -> &[usize] {
         &self.pool
     }
@@ -204,7 +204,7 @@ impl PortfolioSetup {
     }
 
     /// Draws the tickers to trade, which keep the order of the pool. With a shift, draws only
-    /// tickers that have a start day after it.
+    /// tickers that have a start day at least `shift` days after their first.
     ///
     /// Uses selection sampling: Knuth, *The Art of Computer Programming* 2, algorithm S.
     pub(crate) fn draw_tickers(&self, shift: usize, stream: &mut EnvStream<'_>, out: &mut [usize]) {
@@ -348,7 +348,7 @@ impl PortfolioSetup {
         mask: &mut [u8],
     ) {
         let rows = tickers.len() + self.macros.len();
-        // Requested days before the first day of the panel.
+        // Number of requested days that lie before the first day of the panel.
         let before = days.saturating_sub(day);
         let columns = self.panel.columns().len();
         out[..before * rows * columns].fill(0.0);

@@ -9,7 +9,7 @@ use crate::contract::EnvStream;
 
 const BITS: usize = 64;
 
-/// Bitmask of possible start days for every ticker of a panel.
+/// Bitmasks of the possible start days, one for every ticker of a panel.
 #[derive(Clone, Debug)]
 pub(crate) struct StartDays {
     /// Days of the environment.
@@ -21,7 +21,8 @@ pub(crate) struct StartDays {
     listed: Vec<u64>,
     /// Days of `listed` with `history` listed days before them; empty without history.
     with_history: Vec<u64>,
-    /// First possible start day of each ticker; the number of days if there is none.
+    /// Lower limit of the start days of each ticker. At least the number of days if the ticker has
+    /// no row.
     first: Vec<usize>,
     /// First day on which the initial shares have a price; 0 without such shares.
     held_from: Vec<usize>,
@@ -95,20 +96,22 @@ impl StartDays {
         self.days.start + self.days.len() * 4 / 5 - 1
     }
 
-    /// Returns the first day on which all `tickers` and macro tickers can have started, and the one
-    /// that starts last.
+    /// Returns the first day on which all `tickers` and macro tickers can have started, and the
+    /// ticker that starts last.
     pub(crate) fn low(&self, tickers: &[usize]) -> (usize, usize) {
         let all = tickers.iter().chain(&self.macros);
         let latest = all.copied().max_by_key(|&ticker| self.first[ticker]).unwrap_or_default();
         (self.first[latest].max(self.days.start), latest)
     }
 
-    /// Returns whether an episode of `tickers` has a start day at least `shift` after the first.
+    /// Returns whether an episode of `tickers` has a start day at least `shift` days after the
+    /// first.
     pub(crate) fn any(&self, tickers: &[usize], shift: usize) -> bool {
         self.allowed(tickers, shift).is_some()
     }
 
-    /// Returns the first day on which one of `tickers` could start, and that ticker.
+    /// Returns the first day on which one of `tickers` could start and all their initial shares
+    /// have a price, and that ticker.
     pub(crate) fn earliest(&self, tickers: &[usize]) -> (usize, usize) {
         let all = tickers.iter().copied();
         let earliest = all.min_by_key(|&ticker| self.first[ticker]).unwrap_or_default();
@@ -135,6 +138,7 @@ impl StartDays {
     }
 
     /// Returns the first day on which `count` tickers of `pool` and the macro tickers could start.
+    /// Returns the end of the days if the pool has fewer tickers.
     pub(crate) fn low_of(&self, pool: &[usize], count: usize) -> usize {
         let mut first: Vec<usize> = pool.iter().map(|&ticker| self.low(&[ticker]).0).collect();
         first.sort_unstable();
@@ -153,7 +157,8 @@ impl StartDays {
     ///    history, then preferably with all macro tickers;
     /// 4. all days that the lag, the shift and the initial shares allow.
     ///
-    /// `shift` leaves out that many days at the beginning. Takes `O(T * D / 64)`, once per episode.
+    /// `shift` leaves out that many days at the beginning. Takes `O(T * D / 64 + D)`, once per
+    /// episode.
     pub(crate) fn draw(
         &self,
         tickers: &[usize],
@@ -179,8 +184,8 @@ impl StartDays {
         }
     }
 
-    /// Returns the days on which all tickers are listed or, without such days, those on which one
-    /// is.
+    /// Returns the days on which all tickers are listed. Without such days, returns the days on
+    /// which at least one ticker is listed. A `shift` that leaves no day gives `None`.
     fn allowed(&self, tickers: &[usize], shift: usize) -> Option<AllowedDays> {
         let common = self.common(&self.listed, tickers, 0);
         if shift == 0 && common.is_some() {

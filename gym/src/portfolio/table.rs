@@ -14,21 +14,22 @@ use super::{
     prices::{Prices, value_at_open},
 };
 
-/// Largest size of a table; larger markets are read from the panel.
+/// Maximum bytes of one array of a table. Larger markets are read from the panel.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Prices and indicators by day, as a step reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct DayTable {
     first: usize,
-    /// Tickers, padded to lines.
+    /// Number of tickers, padded to lines.
     width: usize,
     /// `[days, 2, width]`: opens and closes, as in [`Prices`].
     prices: Arc<HugeArray<f64>>,
     notes: Arc<[DayNote]>,
     /// `[days with gaps, width]`: values at the open, as in [`Prices`].
     at_open: Arc<HugeArray<f64>>,
-    /// Numbers of: indicators of the tickers, opens of the macro tickers, their indicators.
+    /// Numbers of a day: indicators of the tickers, opens of the macro tickers, and indicators of
+    /// the macro tickers.
     parts: [usize; 3],
     /// `[days, sum of parts]`: numbers of [`ShownDay`], in the order of `parts`.
     shown: Arc<HugeArray<f64>>,
@@ -40,7 +41,7 @@ struct DayNote {
     /// Whether all closes are positive.
     sound: bool,
     /// Number of the day among days with gaps, on which a ticker that had a price before has none.
-    /// On other days the values at the open equal the opens, and no third row is read.
+    /// On other days the values at the open equal the opens, and `at_open` is not read.
     gap: Option<u32>,
 }
 
@@ -55,7 +56,8 @@ pub(crate) struct ShownDay<'a> {
 }
 
 impl DayTable {
-    /// Copies the table out of the panel; `None` if it would be too large.
+    /// Copies the table out of the panel; `None` if it would be too large or memory does not
+    /// suffice.
     pub(crate) fn new(
         panel: &Panel,
         tickers: &[usize],
@@ -138,7 +140,7 @@ impl DayTable {
         prefetch_l2(self.shown.get(macro_open..macro_open + self.parts[1]).unwrap_or_default());
     }
 
-    /// Returns the other numbers of a day.
+    /// Returns the numbers of a day that observations show besides prices.
     ///
     /// # Panics
     ///
@@ -162,12 +164,13 @@ pub(crate) struct HistoryTable {
     columns: usize,
     singles: Arc<HugeArray<f32>>,
     listed: Arc<HugeArray<u8>>,
-    /// Days without a missing row, `[D]`; their mask is not read.
+    /// Whether a day has no missing row, `[D]`. The mask of such a day is not read.
     whole: Arc<[bool]>,
 }
 
 impl HistoryTable {
-    /// Copies the table out of the panel; `None` if it would be too large.
+    /// Copies the table out of the panel; `None` if it would be too large or memory does not
+    /// suffice.
     pub(crate) fn new(panel: &Panel, tickers: &[usize]) -> Option<Self> {
         let (rows, columns) = (tickers.len(), panel.columns().len());
         let cells = rows.checked_mul(panel.days())?;

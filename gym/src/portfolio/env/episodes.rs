@@ -13,14 +13,15 @@ use crate::{
 /// Prefetch distance of a step, in portfolios.
 const PREFETCH_DISTANCE: usize = 2;
 
-/// Bytes of the numbers of a block of portfolios.
+/// Memory of a block of portfolios in bytes: a part of L2 that holds their state, prices and
+/// observations.
 const BLOCK_BYTES: usize = 192 << 10;
 
 /// Start day of an episode.
 #[derive(Clone, Copy)]
 enum EpisodeStart {
     On(usize),
-    /// A day drawn from those after the first `n`.
+    /// A day drawn from the start days that are at least `n` days after the first.
     Drawn(usize),
 }
 
@@ -56,10 +57,11 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
-    /// Begins new episodes on days drawn from the start days after the first `shift`.
+    /// Begins new episodes on drawn start days that are at least `shift` days after the first one.
     ///
     /// If tickers are drawn, a shift draws from the tickers that have a start day left. It is an
-    /// error if no day is left on which enough of them are listed.
+    /// error if no day is left on which enough of them are listed, or no start day of the tickers
+    /// of a portfolio that does not draw them.
     pub fn reset_shifted(
         &mut self,
         seed: ResetSeed<'_>,
@@ -131,7 +133,8 @@ impl PortfolioVectorEnv {
         }
     }
 
-    /// Begins an episode.
+    /// Begins an episode of `env`. Draws the start day unless `start` names one, and the tickers of
+    /// a portfolio that draws them.
     fn begin(&mut self, env: usize, start: EpisodeStart) {
         let count = self.n_tickers();
         let tickers = &mut self.tickers[env * count..(env + 1) * count];
@@ -153,7 +156,8 @@ impl PortfolioVectorEnv {
     }
 
     /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step,
-    /// unless the new mode is `Disabled`.
+    /// unless the new mode is `Disabled`. Fails only if memory for the final observations of
+    /// `SameStep` does not suffice.
     pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), PortfolioError> {
         let shape = self.setup.shape();
         let num_envs = self.num_envs();
@@ -167,8 +171,8 @@ impl PortfolioVectorEnv {
 
     /// Steps all sub-environments. `actions`: `[N, T]` in `[-1, 1]`, f32 or f64.
     ///
-    /// All actions are checked before anything changes. Those of a sub-environment that is about to
-    /// be reset are not read.
+    /// All actions are checked before anything changes. Actions of a sub-environment that is about
+    /// to be reset are ignored.
     pub fn step<A: Copy + Into<f64>>(&mut self, actions: &[A]) -> Result<(), PortfolioError> {
         self.step_in_blocks(actions, |_, _| Ok(()))
     }
@@ -197,7 +201,7 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
-    /// Returns the number of portfolios whose state, prices and observations fit a part of L2.
+    /// Returns the number of portfolios in a block, at least 1: as many as fit in [`BLOCK_BYTES`].
     fn block(&self) -> usize {
         let width = self.setup.shape().width() + self.flat_width();
         (BLOCK_BYTES / (width * size_of::<f64>()).max(1)).clamp(1, self.num_envs())
@@ -258,7 +262,7 @@ impl PortfolioVectorEnv {
     }
 }
 
-/// Returns whether all actions are in their range.
+/// Kernel that returns whether all actions are in `[-1, 1]`.
 struct ActionsInRange;
 
 impl<A: Copy + Into<f64>> SimdKernel<A, (), (), (), (), (), bool> for ActionsInRange {

@@ -28,8 +28,8 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 ///
 /// 1. Orders of `trunc(action * hmax)` shares are filled on `d`, at the close unless
 ///    [`Bidding`](crate::Bidding) says otherwise. Sells come first, then buys, both the largest
-///    first, ties in ticker order. A buy is cut to the cash. A ticker without a row on `d` is not
-///    traded.
+///    first, ties in ticker order. A buy is cut to the cash. A ticker is not traded on a day
+///    without a row, or on a day that `tradable` excludes.
 /// 2. Stop losses sell holdings that have fallen too far, on `d` or on the next day
 ///    ([`StopLossDay`](crate::StopLossDay)). A holding whose ticker has its last row on `d` is
 ///    settled at that close, without a fee ([`Delisting`](crate::Delisting)).
@@ -57,8 +57,9 @@ const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
 /// of 0 and are not traded. Drawn tickers without any such day start on any day. A shift
 /// ([`reset_shifted`](Self::reset_shifted)) leaves out the first days.
 ///
-/// Draws of sub-environment `i` depend on its own seed alone. Unless episodes are recorded, a step
-/// allocates nothing. A step passes once over `N * T` tickers and their indicators.
+/// Draws of sub-environment `i` depend on its own seed alone. A step allocates nothing, except in
+/// the first step, at the start of an episode, and if episodes are recorded. A step passes once
+/// over `N * T` tickers and their indicators.
 #[derive(Clone, Debug)]
 pub struct PortfolioVectorEnv {
     setup: PortfolioSetup,
@@ -76,8 +77,8 @@ pub struct PortfolioVectorEnv {
 impl PortfolioVectorEnv {
     /// Builds `num_envs` portfolios on `panel`. Reset them before the first step.
     ///
-    /// The observations of one step may take a gibibyte. Each has `T * (3 + K) + 3` numbers for `K`
-    /// indicators, so that 403,000 portfolios with 30 tickers and 8 indicators fit.
+    /// The observations of one step may take at most a gibibyte. Each has `T * (3 + K) + 3` numbers
+    /// for `K` indicators, so that 403,000 portfolios with 30 tickers and 8 indicators fit.
     pub fn new(
         panel: Panel,
         num_envs: usize,

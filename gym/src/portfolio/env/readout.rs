@@ -49,7 +49,7 @@ impl PortfolioVectorEnv {
     ///
     /// # Panics
     ///
-    /// If there is no such sub-environment, as with any slice, or it was never reset.
+    /// If there is no such sub-environment, as with any slice. Possibly also if it was never reset.
     #[must_use]
     pub fn shown(&self, env: usize) -> [&[f64]; 2] {
         let Observation { indicators, macro_indicators, .. } = &self.portfolios.obs;
@@ -62,7 +62,8 @@ impl PortfolioVectorEnv {
     }
 
     /// Writes the indicators that all sub-environments show, `[N, T, K]`, and those of the macro
-    /// tickers, `[N, M, K]`. One pass, no allocation.
+    /// tickers, `[N, M, K]`. One pass, no allocation. It is an error if a slice has another length;
+    /// nothing is written then.
     pub fn indicators_into(
         &self,
         out: &mut [f64],
@@ -71,7 +72,8 @@ impl PortfolioVectorEnv {
         self.indicators_of(0..self.num_envs(), out, macros)
     }
 
-    /// Writes the indicators of some sub-environments, `[n, T, K]` and `[n, M, K]`.
+    /// Writes the indicators of some sub-environments, `[n, T, K]` and `[n, M, K]`. It is an error
+    /// if a slice has another length; nothing is written then.
     ///
     /// # Panics
     ///
@@ -139,7 +141,8 @@ impl PortfolioVectorEnv {
         self.flatten_of(0..self.num_envs(), out)
     }
 
-    /// Writes the observations of some sub-environments flat, `[n, flat_width]`.
+    /// Writes the observations of some sub-environments flat, `[n, flat_width]`. It is an error if
+    /// `out` has another length, or if memory for one history does not suffice.
     ///
     /// # Panics
     ///
@@ -317,15 +320,16 @@ impl PortfolioVectorEnv {
         (totals.shares_traded, totals.loss_cut_amount)
     }
 
-    /// Returns the orders executed in the last step, in sequence; empty unless
+    /// Returns the orders, stop losses and settlements of the last step, in sequence; empty unless
     /// [`PortfolioOptions::record`] is set.
     #[must_use]
     pub fn fills(&self) -> &[PortfolioFill] {
         &self.portfolios.fills
     }
 
-    /// Returns the running episode of a sub-environment, or the one `before` it; `None` unless
-    /// [`PortfolioOptions::record`] is set.
+    /// Returns the running episode of a sub-environment, or the previous one if `before` is true.
+    /// Returns `None` beyond the last sub-environment, or unless [`PortfolioOptions::record`] is
+    /// set.
     #[must_use]
     pub fn history(&self, env: usize, before: bool) -> Option<&EpisodeHistory> {
         let record = self.portfolios.records.get(env)?;

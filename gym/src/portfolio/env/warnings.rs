@@ -13,7 +13,8 @@ struct LowestClose {
 }
 
 impl PortfolioSetup {
-    /// Returns the lowest close of every tradable ticker within the days of the environment.
+    /// Returns the lowest positive close of every tradable ticker within the days of the
+    /// environment. Leaves out tickers without one.
     fn lowest_closes(&self) -> Vec<LowestClose> {
         let (rows, (start, end)) = (self.panel.rows(), self.days);
         let of = |&ticker: &usize| {
@@ -24,7 +25,8 @@ impl PortfolioSetup {
         self.tradable_pool().iter().filter_map(of).collect()
     }
 
-    /// Returns a warning about tickers whose shares all cost more than an episode begins with.
+    /// Returns a warning about tickers of which one share costs more, at the lowest close and with
+    /// fees, than an episode begins with. Returns `None` if there are none.
     fn out_of_reach(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
         let dear = lowest.iter().filter(|LowestClose { ticker, close }| {
@@ -45,8 +47,8 @@ impl PortfolioSetup {
         })
     }
 
-    /// Returns a warning about tickers of which `i32::MAX` shares are worth less than an episode
-    /// begins with.
+    /// Returns a warning about tickers of which `i32::MAX` shares are worth less, at the lowest
+    /// close, than an episode begins with. Returns `None` if there are none.
     fn too_small(&self, lowest: &[LowestClose]) -> Option<String> {
         let most = self.most_at_start();
         let limit = f64::from(i32::MAX);
