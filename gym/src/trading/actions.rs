@@ -76,7 +76,7 @@ impl ActionScheme {
     }
 }
 
-/// Sell, hold or buy a fixed number of shares.
+/// Action of [`ActionScheme::Discrete`] for one symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DiscreteAction {
@@ -113,13 +113,13 @@ pub struct QuoteAction {
 /// An action for one symbol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TradingAction {
-    /// For [`ActionScheme::Discrete`].
+    /// Action of [`ActionScheme::Discrete`].
     Discrete(DiscreteAction),
     /// Number of a choice, for every discrete scheme.
     Choice(u8),
-    /// For [`ActionScheme::Target`] and [`ActionScheme::OrderSize`].
+    /// Number of [`ActionScheme::Target`] or [`ActionScheme::OrderSize`].
     Continuous(ContinuousAction),
-    /// For [`ActionScheme::Quotes`].
+    /// Quotes of [`ActionScheme::Quotes`].
     Quote(QuoteAction),
 }
 

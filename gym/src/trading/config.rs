@@ -45,7 +45,7 @@ choice!(
 /// The environment's agents replace the first slots of the market. Further slots stay silent.
 #[derive(Clone, Debug)]
 pub struct SimulationConfig {
-    /// Market.
+    /// Settings of the market.
     pub market: MarketConfig,
     /// Agents of the user, each with its account.
     pub agents: Vec<(AccountConfig, Box<dyn Agent>)>,
@@ -87,17 +87,17 @@ pub struct TradingEnvConfig {
     pub simulation: SimulationConfig,
     /// The agent from outside.
     pub agent: ExternalAgentConfig,
-    /// Ticks of an episode after its warm-up; it is truncated then.
+    /// Ticks of an episode after its warm-up, 1 to 2^40. The episode is truncated after them.
     pub max_ticks: u64,
-    /// Ticks before the first decision, during which the agent sends nothing.
+    /// Ticks before the first decision, at most 2^40. The agent sends nothing during them.
     pub warmup_ticks: u64,
-    /// Ticks of one step, at least 1.
+    /// Ticks of one step, 1 to 1,000,000.
     pub frame_skip: u32,
     /// Seed of the episode seeds before the first reset with a seed; `None` draws one.
     pub seed: Option<u64>,
     /// Set of episode seeds.
     pub seed_space: SeedSpace,
-    /// Reward.
+    /// Builder of the reward function.
     pub reward: RewardFactory,
     /// Features of each symbol.
     pub features: FeatureChoice,
@@ -107,11 +107,12 @@ pub struct TradingEnvConfig {
     pub mark: MarkPrice,
     /// Equity in currency units at or below which an episode is terminated.
     pub bankruptcy_equity: f64,
-    /// Equity as a fraction of the gross value of the positions, below which an episode is
-    /// terminated and valued at liquidation. With 0 only a negative equity is below it.
+    /// Equity as a fraction of the gross value of the positions, in `[0, 1)`. Below it an episode
+    /// is terminated and valued at liquidation. With 0 only a negative equity is below it.
     pub maintenance_margin: f64,
-    /// Number of markets that are warmed up when the environment is built. An episode copies one of
-    /// them and draws new random streams, instead of warming up; 0 warms up every episode.
+    /// Number of markets that are warmed up when the environment is built, at most 1,024. An
+    /// episode copies one of them and draws new random streams, instead of warming up; 0 warms up
+    /// every episode.
     pub warm_snapshots: u32,
 }
 

@@ -39,7 +39,7 @@ pub struct EpisodeState {
     pub mid_price: f64,
     /// Position in the first symbol, in shares; negative is short.
     pub position: i32,
-    /// Value of all positions, long and short added up.
+    /// Absolute values of all positions at the mid-price, added up.
     pub gross_value: f64,
     /// Fees paid since the start of the market.
     pub fees: f64,
@@ -56,7 +56,8 @@ impl EpisodeState {
         self.peak_equity - self.equity
     }
 
-    /// Reads the state of the account of one slot. `traded` is not part of the market.
+    /// Reads the state of the account of one slot. Leaves `decisions` and `traded` 0 and sets
+    /// `peak_equity` to the present equity; the caller replaces them.
     pub(super) fn read(market: &Market, slot: usize, mark: MarkPrice) -> Self {
         let unit = currency(market);
         let totals = market.totals(slot).unwrap_or_default();
@@ -111,7 +112,7 @@ pub(super) fn liquidation_value(market: &Market, symbol: u16, position: i32) -> 
     i64::from(position.signum()) * (value + left * last)
 }
 
-/// Reasons for which an episode ends.
+/// Limits at which an episode ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct EpisodeLimits {
     /// Ticks after the warm-up.
@@ -141,7 +142,7 @@ pub struct StepInfo {
     pub tick: u64,
     /// Decisions since the warm-up: 0 after a reset.
     pub decisions: u64,
-    /// Equity.
+    /// Equity after the last tick.
     pub equity: f64,
     /// Change of equity in the step.
     pub pnl: f64,
@@ -157,7 +158,7 @@ pub struct StepInfo {
     pub fills: u64,
     /// Requests that the market refused in the step, on arrival.
     pub refused: u64,
-    /// Parts of the action that limits cut to nothing.
+    /// Orders of the action that were not sent, since limits left no share for them.
     pub masked: u32,
     /// True if the episode ended by a margin call: positions are valued at liquidation then.
     pub margin_call: bool,

@@ -29,7 +29,7 @@ pub enum TradingError {
         /// Values it may have.
         rule: &'static str,
     },
-    /// No sub-environment, or more than fit in memory.
+    /// No sub-environment, more than the maximum, or more than fit in memory.
     #[error(
         "`num_envs` is {num_envs}, but must be 1 to {limit} and fit in memory: each takes \
          about 90 KiB"
@@ -45,7 +45,7 @@ pub enum TradingError {
     BadAgentCount {
         /// Requested number.
         agents: usize,
-        /// Maximum number.
+        /// Highest number.
         limit: usize,
     },
     /// A full-size order that exceeds the limit for one order.
@@ -66,7 +66,7 @@ pub enum TradingError {
          a slot holds {limit}; lower `latency_ticks` or raise `frame_skip`"
     )]
     TooManyInFlight {
-        /// Maximum requests in flight.
+        /// Requests that could be in flight at the same time.
         requests: u64,
         /// Requests that a slot holds.
         limit: u64,

@@ -18,11 +18,11 @@ pub struct ExternalAgentConfig {
     /// Ticks between a decision and the arrival of its orders. 0 arrives at the start of the next
     /// tick.
     pub latency_ticks: u32,
-    /// Shares of a full-size order, at most the order limit.
+    /// Shares of a full-size order, from 1 to the order limit.
     pub order_size: i32,
-    /// Price ticks beyond the touch that a market order may pay; at least 1.
+    /// Price ticks by which a market order may trade worse than the touch, 1 to 1,000,000.
     pub max_slippage: i32,
-    /// Price ticks from the touch at the largest quote offset; at least 1.
+    /// Price ticks from the touch at the largest quote offset, 1 to 1,000,000.
     pub max_offset: i32,
     /// Whether the agent may sell more than it holds.
     pub allow_short: bool,
@@ -97,7 +97,7 @@ impl ExternalAgentConfig {
 pub(super) struct Sent {
     /// Requests sent.
     pub(super) requests: u32,
-    /// Parts of the action that limits cut to nothing, so that no order was sent.
+    /// Orders that were not sent, since limits left no share for them.
     pub(super) masked: u32,
 }
 
@@ -113,7 +113,7 @@ pub struct ExternalAgent {
     slot: usize,
 }
 
-/// Room of the account in one symbol, everything on its way and in the book included.
+/// Shares and cash that the account can still use in one symbol, after its pending and open orders.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Shares that may be bought within the limits.
@@ -122,7 +122,7 @@ struct Room {
     sell: i64,
     /// Cash that no open or pending purchase needs, in cash units.
     cash: i64,
-    /// Position if all pending marketable orders trade.
+    /// Position if all pending orders trade.
     expected: i64,
     /// Whether a place for open orders is free, which every order needs on arrival.
     can_trade: bool,
@@ -284,8 +284,8 @@ impl ExternalAgent {
         let request = SlotRequest::Submit { side, kind, price, quantity };
         match market.send(self.slot, symbol, request) {
             Ok(_) => sent.requests += 1,
-            // The checks of the configuration rule out every refusal. It is counted all the same,
-            // so that none is hidden.
+            // The checks of the configuration rule out every refusal. A refusal is counted all the
+            // same, so that it is not hidden.
             Err(_) => sent.masked += 1,
         }
     }
@@ -309,7 +309,8 @@ impl ExternalAgent {
         }
     }
 
-    /// Returns the worst price of a marketable order.
+    /// Returns the worst price of a marketable order: `max_slippage` beyond the best price of the
+    /// other side, or beyond the mid-price if that side is empty. At least 1.
     fn limit_price(&self, market: &Market, symbol: u16, side: Side) -> i32 {
         let across = match side {
             Side::Buy => market.best_ask(symbol),
@@ -338,7 +339,7 @@ impl ExternalAgent {
         }
     }
 
-    /// Returns the number of open orders.
+    /// Returns the number of open orders in one symbol.
     fn open_orders(&self, market: &Market, symbol: u16) -> usize {
         market.ledger().open_count(self.account(), symbol)
     }

@@ -20,9 +20,9 @@ use crate::contract::{EpisodeError, EpisodeMetrics, Episodes, SplitMix, check_le
 ///
 /// All agents decide simultaneously, as in the parallel API of `PettingZoo`. Their requests arrive
 /// in the next tick, or `latency_ticks` later, before the background agents. They arrive agent by
-/// agent, in an order that is drawn anew for every tick. It depends on the episode seed, the tick
-/// and the agents' numbers alone. So none has an advantage, and another agent does not change which
-/// of two is first.
+/// agent, in an order that is drawn anew for every tick. That order depends on the episode seed,
+/// the tick and the agents' numbers alone. So none has an advantage, and another agent does not
+/// change which of two is first.
 ///
 /// Each agent has an account, an action scheme, observations and rewards of its own. An agent that
 /// goes bankrupt or gets a margin call is terminated. Its open orders are cancelled in the next
@@ -106,9 +106,9 @@ impl MultiAgentTradingEnv {
 
     /// Takes one decision of every active agent and writes the observations of all, `[K, F]`.
     ///
-    /// `actions`: the numbers of all agents, one agent after the other, those of an agent that was
-    /// terminated included; they are not read. [`action_range`](Self::action_range) is the range of
-    /// one agent's numbers.
+    /// `actions`: the numbers of all agents, one agent after the other. A terminated agent has
+    /// numbers too, which are not read. [`action_range`](Self::action_range) is the range of one
+    /// agent's numbers.
     ///
     /// # Errors
     /// [`TradingError`] before anything changes: a wrong length, a number outside the bounds of an
@@ -204,7 +204,7 @@ impl MultiAgentTradingEnv {
         start..start + self.seat(agent).action_len()
     }
 
-    /// Returns the numbers of the actions of all agents.
+    /// Returns how many numbers the actions of all agents have together.
     #[must_use]
     pub fn actions_len(&self) -> usize {
         self.runner.seats().iter().map(AgentSeat::action_len).sum()
@@ -244,7 +244,8 @@ impl MultiAgentTradingEnv {
         self.episodes.truncated()
     }
 
-    /// Returns the details of the last reset or step in which one agent acted.
+    /// Returns the details of the last step in which one agent acted, or of the reset if it has not
+    /// acted since.
     #[must_use]
     pub fn info(&self, agent: usize) -> &StepInfo {
         self.seat(agent).info()
@@ -280,10 +281,10 @@ impl MultiAgentTradingEnv {
         &self.setup.config
     }
 
-    /// Checks that cash, shares and open orders of the market add up to the unit.
+    /// Checks that cash, shares and open orders of the market add up exactly.
     ///
     /// # Errors
-    /// [`ConservationError`], which is a defect.
+    /// [`ConservationError`] if they do not, which is a defect of the market.
     pub fn check(&self) -> Result<(), ConservationError> {
         self.market().check()
     }

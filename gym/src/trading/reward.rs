@@ -23,7 +23,7 @@ pub struct RewardInput<'a> {
     pub action: &'a [f64],
     /// State after the last tick of the step.
     pub curr: &'a EpisodeState,
-    /// First 64 fills of the agent in this step. `curr.fills` counts all.
+    /// First 64 fills of the agent in this step. `curr.fills - prev.fills` counts all of them.
     pub fills: &'a [SlotFill],
     /// Equity at the start of the episode, after the warm-up, in currency units.
     pub initial_equity: f64,
@@ -54,7 +54,7 @@ impl Clone for Box<dyn RewardFunction> {
 
 /// Computes the reward of each decision, and may keep a state.
 pub trait RewardFunction: CloneReward + fmt::Debug + Send {
-    /// Starts an episode in state `start`.
+    /// Starts an episode in state `start`. Does nothing by default.
     fn reset(&mut self, start: &EpisodeState) {
         let _ = start;
     }
@@ -101,7 +101,8 @@ choice!(
         InitialEquity = "initial_equity",
         /// Currency units.
         Currency = "currency",
-        /// Logarithm of the ratio of equities; 0 once equity is not positive.
+        /// Logarithm of the ratio of equities; 0 if one of them is not positive. Penalties are
+        /// fractions of the equity at the start of the episode.
         LogReturn = "log_return",
     }
 );
@@ -126,7 +127,7 @@ impl RewardScale {
     }
 }
 
-/// Change of equity.
+/// Reward that is the change of equity in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PnlDeltaReward {
     /// Unit of the reward.
@@ -139,7 +140,8 @@ impl RewardFunction for PnlDeltaReward {
     }
 }
 
-/// Change of equity, minus penalties, plus a Sharpe bonus at the end of the episode.
+/// Reward that is the change of equity, minus penalties, plus a Sharpe bonus at the end of the
+/// episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RiskAdjustedReward {
     /// Unit of the change of equity and of the penalties.
@@ -149,8 +151,9 @@ pub struct RiskAdjustedReward {
     pub drawdown_penalty: f64,
     /// Amount in currency units that is subtracted for each fill, besides the fees of the account.
     pub transaction_cost_per_trade: f64,
-    /// Weight of the Sharpe ratio of the returns of all steps, not annualised. Added on the last
-    /// step, terminated or truncated; 0 with fewer than two returns or without variance.
+    /// Weight of the Sharpe ratio of the returns of all steps, not annualised. The bonus is added
+    /// in the last step, terminated or truncated. The ratio is 0 with fewer than two returns or
+    /// without variance.
     pub sharpe_terminal_bonus: f64,
     returns: RunningReturns,
 }

@@ -19,7 +19,7 @@ pub(super) struct EpisodeRunner {
     market: Market,
     /// Agents, in the order of their slots.
     seats: Vec<AgentSeat>,
-    /// Whether each agent still acts.
+    /// Whether each agent acts in the next step.
     active: Vec<bool>,
     pub(super) stream: SplitMix,
     /// Tick of the market at which the warm-up ended.
@@ -44,7 +44,8 @@ impl EpisodeRunner {
         })
     }
 
-    /// Begins an episode. Its endowment and seed come from checked `options` or are the default.
+    /// Begins an episode. Checked `options` may set its endowment and seed. By default the
+    /// endowment is the configured one, and the seed is drawn.
     pub(super) fn begin(&mut self, options: &TradingResetOptions) -> Result<(), TradingError> {
         let Self { setup, market, seats, active, stream, start_tick } = self;
         let (seed, snapshot) = setup.begin(market, stream, options)?;
@@ -114,7 +115,7 @@ impl EpisodeRunner {
         &self.seats
     }
 
-    /// Returns the agent of an environment that has one.
+    /// Returns the first agent, the only one outside multi-agent environments.
     pub(super) fn seat(&self) -> &AgentSeat {
         &self.seats[0]
     }

@@ -31,9 +31,9 @@ pub(super) struct AgentSeat {
     /// Numbers of the action of the step.
     action: Vec<f64>,
     masked: u32,
-    /// Whether its open orders are still to be cancelled, since it was terminated.
+    /// Whether the agent was terminated and its open orders are still to be cancelled.
     leaving: bool,
-    /// Totals before the step.
+    /// Totals of the slot before the step.
     before: SlotTotals,
     sums: EpisodeSums,
     info: StepInfo,
@@ -67,7 +67,7 @@ impl AgentSeat {
         &self.agent
     }
 
-    /// Returns the numbers of one action, all symbols together.
+    /// Returns how many numbers one action has, all symbols together.
     pub(super) fn action_len(&self) -> usize {
         self.action.len()
     }
@@ -125,7 +125,8 @@ impl AgentSeat {
         }
     }
 
-    /// Ends the step after its last tick.
+    /// Ends the step after its last tick: reads the state and computes the reward. `truncated` says
+    /// whether the time limit is reached.
     pub(super) fn arrive(
         &mut self,
         market: &Market,

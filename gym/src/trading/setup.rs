@@ -30,7 +30,7 @@ pub(super) struct TradingSetup {
 }
 
 impl TradingSetup {
-    /// Checks the settings of environments with one agent.
+    /// Checks the settings of environments with one agent, and warms up the snapshots.
     pub(super) fn new(config: TradingEnvConfig) -> Result<Self, TradingError> {
         let agents = vec![config.agent];
         Self::with_agents(config, agents)
@@ -59,7 +59,7 @@ impl TradingSetup {
         Ok(Market::with_agents(Arc::clone(&self.market), seed, agents)?)
     }
 
-    /// Returns the numbers of one action of a single agent, all symbols together.
+    /// Returns how many numbers one action of a single agent has, all symbols together.
     pub(super) fn action_len(&self) -> usize {
         usize::from(self.market.symbols) * self.scheme().numbers()
     }
@@ -69,7 +69,7 @@ impl TradingSetup {
         self.config.agent.actions
     }
 
-    /// Checks the choices of a reset.
+    /// Checks the endowment that a reset chooses. With warm snapshots, refuses any.
     pub(super) fn check_options(&self, options: &TradingResetOptions) -> Result<(), TradingError> {
         if options.shares.is_none() && options.cash.is_none() {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 /// 1. The action becomes order requests of the agent's account. They arrive at the start of the
 ///    next tick, or `latency_ticks` later, and meet the orders of all other agents in the book.
 /// 2. The market runs `frame_skip` ticks, fewer at the end of the episode.
-/// 3. Observation, reward and information all describe the market after the last of them.
+/// 3. Observation, reward and information all describe the market after the last of these ticks.
 ///
 /// # Episodes
 ///
@@ -82,7 +82,8 @@ impl TradingEnv {
         self.runner.observe(0, observation)
     }
 
-    /// Takes one decision in a market of one symbol.
+    /// Takes one decision in a market of one symbol. With more symbols it is an error: use
+    /// [`step_into`](Self::step_into).
     pub fn step(&mut self, action: impl Into<TradingAction>) -> Result<StepResult, TradingError> {
         let (numbers, len) = action.into().numbers(self.setup.scheme())?;
         let mut observation = vec![0.0; self.observation_size()];
@@ -137,7 +138,7 @@ impl TradingEnv {
         scheme.choices().unwrap_or(scheme.numbers())
     }
 
-    /// Returns the numbers of an action, all symbols together.
+    /// Returns how many numbers an action has, all symbols together.
     #[must_use]
     pub fn action_len(&self) -> usize {
         self.setup.action_len()
@@ -183,10 +184,10 @@ impl TradingEnv {
         &self.setup.config
     }
 
-    /// Checks that cash, shares and open orders of the market add up to the unit.
+    /// Checks that cash, shares and open orders of the market add up exactly.
     ///
     /// # Errors
-    /// [`ConservationError`], which is a defect.
+    /// [`ConservationError`] if they do not, which is a defect of the market.
     pub fn check(&self) -> Result<(), ConservationError> {
         self.runner.market().check()
     }

@@ -88,11 +88,11 @@ impl TradingVectorEnv {
         if !(1..=MOST_ENVS).contains(&num_envs) {
             return Err(refused);
         }
-        // Their parts are allocated one by one, and a refusal of one ends the process. So this asks
-        // once for all.
+        // The parts of sub-environments are allocated one by one, and a failed allocation ends the
+        // process. So one allocation of their total size is tried first.
         let mut room = Vec::<u8>::new();
         let reserved = room.try_reserve_exact(num_envs.saturating_mul(ENV_BYTES));
-        // The compiler may leave out an allocation that nothing looks at.
+        // The compiler may leave out an allocation that nothing reads.
         black_box(&mut room);
         drop(room);
         if reserved.is_err() {
@@ -124,7 +124,8 @@ impl TradingVectorEnv {
     }
 
     /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step,
-    /// unless the new mode is `Disabled`.
+    /// unless the new mode is `Disabled`. Fails only if memory for the final observations of
+    /// `SameStep` does not suffice.
     pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), TradingError> {
         if mode == AutoresetMode::SameStep && self.final_obs.is_empty() {
             let num_envs = self.num_envs();
@@ -262,8 +263,8 @@ impl TradingVectorEnv {
         Ok(())
     }
 
-    /// Calls `work` for every sub-environment, on all threads, with its row of `observations` if
-    /// they are wanted.
+    /// Calls `work` for every sub-environment, on all threads, with its rows of `observations` and
+    /// of the final observations, as far as there are any. Returns the first error.
     fn for_each<F>(&mut self, observations: Option<&mut [f32]>, work: F) -> Result<(), TradingError>
     where
         F: Fn(
@@ -357,7 +358,7 @@ impl TradingVectorEnv {
         scheme.choices().unwrap_or(scheme.numbers())
     }
 
-    /// Returns the numbers of one action, all symbols together, `A`.
+    /// Returns how many numbers one action has, all symbols together, `A`.
     #[must_use]
     pub fn action_len(&self) -> usize {
         self.setup.action_len()
@@ -471,16 +472,16 @@ impl TradingVectorEnv {
         &self.setup.config
     }
 
-    /// Checks that cash, shares and open orders of every market add up to the unit.
+    /// Checks that cash, shares and open orders of every market add up exactly.
     ///
     /// # Errors
-    /// [`ConservationError`], which is a defect.
+    /// [`ConservationError`] if they do not, which is a defect of the market.
     pub fn check(&self) -> Result<(), ConservationError> {
         self.runners.iter().try_for_each(|runner| runner.market().check())
     }
 }
 
-/// Writes an observation where one is wanted.
+/// Writes the observation of a sub-environment to `observation`, if that is given.
 fn observe(runner: &EpisodeRunner, observation: Option<&mut [f32]>) -> Result<(), TradingError> {
     observation.map_or(Ok(()), |observation| runner.observe(0, observation))
 }
