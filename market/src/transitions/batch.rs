@@ -8,18 +8,18 @@ use super::columns::{
 
 /// Bit of the environment's number that is flipped if a step both terminated and truncated the
 /// episode. Rings and files of earlier versions have only the flags done and terminal, which cannot
-/// express this. Numbers of environments are small, so the bit otherwise equals the sign.
+/// express this. Numbers of environments are small, so the bit otherwise equals the sign bit.
 const BOTH: i32 = 1 << 30;
 
-/// How a transition ended.
+/// End of the episode at a transition, if it ended there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransitionOutcome {
-    /// The episode was over, as the adding process reported.
+    /// Whether the adding process reported that the episode was over.
     pub done: bool,
-    /// The MDP ended: no value follows.
+    /// Whether the MDP ended: no value follows.
     pub terminated: bool,
-    /// A limit from outside ended the episode, such as the end of the data. The next state has a
-    /// value.
+    /// Whether a limit from outside ended the episode, such as the end of the data. The next state
+    /// has a value.
     pub truncated: bool,
 }
 
@@ -42,8 +42,9 @@ pub struct TransitionBatch {
     pub actions: Vec<f32>,
     /// Rewards, `[N, objectives]`.
     pub rewards: Vec<f32>,
-    /// Flags done and terminal, 0 or 1, `[N, 2]`. Read with [`outcome`](Self::outcome), which also
-    /// decodes steps that both terminated and truncated.
+    /// Flags done and terminal, 0 or 1, `[N, 2]`. Terminal means that a limit from outside ended
+    /// the episode. Read with [`outcome`](Self::outcome), which also decodes steps that both
+    /// terminated and truncated.
     pub ends: Vec<u8>,
 }
 

@@ -1,9 +1,9 @@
-//! Checks of transitions: every number is checked before the first row is written.
+//! Checks of transitions before the first row is written: lengths, days, tokens, and finite floats.
 
 use super::{batch::TransitionBatch, columns::TransitionShape, error::TransitionError};
 use crate::panel::Panel;
 
-/// Refuses a batch that does not fit the ring or the panel.
+/// Refuses a batch that does not fit the ring or the panel, or holds a float that is not finite.
 pub(crate) fn check(
     batch: &TransitionBatch,
     shape: &TransitionShape,

@@ -19,7 +19,7 @@ pub(crate) const SHARES: usize = 5;
 pub(crate) const AVG_BUY_PRICE: usize = 6;
 pub(crate) const ACTION: usize = 7;
 pub(crate) const REWARD: usize = 8;
-/// Flags done and terminal.
+/// Flags done and terminal. Terminal means that a limit from outside ended the episode.
 pub(crate) const ENDS: usize = 9;
 
 /// Position in a row that clears its lane.
@@ -30,15 +30,15 @@ const MOST_TICKERS: usize = u16::MAX as usize;
 /// Maximum number of axes of an action.
 const MOST_AXES: usize = 6;
 
-/// Sizes of the parts of a transition. A row with 10 tickers takes 278 bytes, including 24 bytes of
-/// row header.
+/// Sizes of the parts of a transition. A row with 10 tickers, 10 numbers of an action and one
+/// reward takes 278 bytes, including 24 bytes of row header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransitionShape {
-    /// Tickers of a portfolio, `T`.
+    /// Number of tickers of a portfolio, `T`: at least 1, at most those of the panel.
     pub tickers: usize,
-    /// Shape of one action.
+    /// Shape of one action, at most six axes.
     pub action: Vec<usize>,
-    /// Rewards of one transition.
+    /// Number of rewards of one transition, at least 1.
     pub objectives: usize,
 }
 

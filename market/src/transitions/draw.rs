@@ -11,8 +11,8 @@ use super::{
     ring::TransitionRing,
 };
 
-/// Attempts to copy a row, each overtaken by a writer, before a read fails. An item's rejected
-/// draws use attempts from this number on, so that no two attempts share a draw.
+/// Maximum attempts to copy a row, each of which a writer may overtake, before a read fails. An
+/// item's rejected draws use attempts from this number on, so that no two attempts share a draw.
 const ATTEMPTS: u32 = 64;
 
 /// Position in a stream of draws: the seed and the number of the batch decide every draw.
@@ -76,7 +76,8 @@ impl TransitionRing {
 
     /// Returns the transitions of some indices, within `0..len`. With one adding process an index
     /// is a slot, which is overwritten one capacity later. With several processes indices count
-    /// lane after lane. One copy; rows that are overwritten meanwhile are read again.
+    /// lane after lane. One copy; rows that are overwritten meanwhile are read again, at most 64
+    /// times.
     pub fn get(&self, indices: &[i64]) -> Result<TransitionBatch, TransitionError> {
         let mut batch = TransitionBatch::default();
         self.read(indices.len(), &mut batch, |lanes, item, _| {
@@ -90,7 +91,7 @@ impl TransitionRing {
     }
 
     /// Draws transitions uniformly, with replacement: `batch_size`, or the number stored if that is
-    /// smaller.
+    /// smaller. It is an error if none is stored or `batch_size` is 0.
     pub fn draw_into(
         &mut self,
         batch_size: usize,
@@ -112,9 +113,9 @@ impl TransitionRing {
         self.draws.batches
     }
 
-    /// Takes back the last draw, after which `drawn` batches were [drawn](Self::batches_drawn),
-    /// because its use was refused. Does nothing if another draw followed, whose numbers would be
-    /// drawn twice.
+    /// Takes back the last draw, whose use was refused, so that the next call repeats it. `drawn`
+    /// is the number of [batches drawn](Self::batches_drawn) after that draw. Does nothing if
+    /// another draw followed, since that one would be repeated.
     pub fn give_back(&mut self, drawn: u64) {
         if self.draws.batches == drawn {
             self.draws.batches = drawn.saturating_sub(1);
@@ -131,7 +132,7 @@ impl TransitionRing {
         Ok(indices)
     }
 
-    /// Returns the number of items of a batch.
+    /// Returns the number of items of a batch. Refuses a `batch_size` of 0 and an empty ring.
     fn drawn(&self, batch_size: usize) -> Result<usize, TransitionError> {
         if batch_size == 0 {
             return Err(TransitionError::NoBatch);

@@ -34,7 +34,7 @@ pub enum TransitionError {
     /// A column of a batch with the wrong length.
     #[error("{what} holds {got} numbers for {transitions} transitions; give {expected}")]
     WrongLength {
-        /// The part.
+        /// Name of the column.
         what: &'static str,
         /// Its length.
         got: usize,
@@ -54,7 +54,7 @@ pub enum TransitionError {
         env: usize,
         /// The day.
         day: i32,
-        /// The panel's last.
+        /// The panel's last day.
         last: usize,
     },
     /// A token that is no ticker of the panel.
@@ -67,7 +67,7 @@ pub enum TransitionError {
         env: usize,
         /// The token.
         token: u16,
-        /// The panel's last.
+        /// The panel's largest token.
         last: usize,
     },
     /// A ticker named twice in one portfolio.
@@ -81,7 +81,7 @@ pub enum TransitionError {
     /// A NaN or an infinity.
     #[error("{what} of environment {env} is {value}; give finite numbers that float32 can hold")]
     NotFinite {
-        /// The part.
+        /// Name of the column.
         what: &'static str,
         /// Position in the batch.
         env: usize,

@@ -5,7 +5,7 @@
 //! | `89 42 4b 54 0d 0a 1a 0a` | 8 |
 //! | length of the description, u64 | 8 |
 //! | description, JSON: version, panel, sizes, draws, transitions of each lane | as it says |
-//! | of each lane, of each column, the numbers, oldest transition first | as it says |
+//! | numbers of each column of each lane, oldest transition first | as it says |
 //! | BLAKE3 of all bytes before it | 32 |
 //!
 //! Numbers are little-endian. No part of a file is used before its hash is verified.
@@ -48,7 +48,7 @@ struct Description {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavedLane {
-    /// Position of its first transition.
+    /// Position of the lane's first transition.
     position: u64,
     transitions: usize,
 }
@@ -214,7 +214,7 @@ fn parse(bytes: &[u8]) -> Result<(Description, &[u8]), String> {
     Ok((description, columns))
 }
 
-/// Writes to a file and hashes the bytes.
+/// A file and the hash of the bytes written to it.
 struct Hashed<'a, W> {
     file: &'a mut W,
     hasher: blake3::Hasher,

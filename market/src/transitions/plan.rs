@@ -7,8 +7,8 @@ use backcast_layout::ThreadPool;
 use super::{batch::TransitionBatch, error::TransitionError, ring::TransitionRing};
 use crate::gather::{CellOrder, CellWindow, SortedWindows, Span, WindowSource};
 
-/// Bytes from which on several threads copy. For fewer, waking a thread may take longer than the
-/// copy.
+/// Minimum bytes of windows that several threads copy. For fewer, waking a thread may take longer
+/// than the copy.
 const MIN_THREADED_BYTES: usize = 1 << 20;
 
 /// The order of a batch's windows.
@@ -46,9 +46,9 @@ pub struct Selection {
 pub struct Windows {
     /// Days before a sample's day, `H`.
     pub history: usize,
-    /// Days after it, `F`.
+    /// Days after a sample's day, `F`.
     pub future: usize,
-    /// Days before it that are copied even without a history, for lagged indicators.
+    /// Days before a sample's day that are copied even without a history, for lagged indicators.
     pub lead: usize,
     /// The order of windows.
     pub layout: Layout,
@@ -99,7 +99,7 @@ impl MarketPlan {
         self.own
     }
 
-    /// Returns the request.
+    /// Returns the windows of the request.
     #[must_use]
     pub fn windows(&self) -> Windows {
         self.windows
@@ -165,7 +165,8 @@ impl MarketPlan {
 }
 
 impl TransitionRing {
-    /// Returns the plan of the windows around these transitions.
+    /// Returns the plan of the windows around these transitions, whose tokens must be tickers of
+    /// the panel. Refuses windows that are too long, or that memory cannot address.
     pub fn plan(
         &self,
         batch: &TransitionBatch,
@@ -226,7 +227,7 @@ impl TransitionRing {
     /// another ring over the same panel.
     ///
     /// # Panics
-    /// If an arena is smaller than the plan says, like any slice.
+    /// Possibly if an arena or a mask is smaller than the plan says.
     pub fn fill(
         &mut self,
         plan: &MarketPlan,
@@ -262,7 +263,7 @@ impl TransitionRing {
     }
 }
 
-/// Lists the windows of one side of a batch: of the states, or of the next states.
+/// One side of a batch, its states or its next states, whose windows are listed.
 #[derive(Clone, Copy)]
 struct Samples<'a> {
     plan: &'a MarketPlan,

@@ -21,7 +21,7 @@ use crate::{gather::SortedWindows, panel::Panel};
 /// Options of a new ring of transitions.
 #[derive(Clone, Debug)]
 pub struct TransitionOptions {
-    /// Transitions kept over all lanes together, exactly.
+    /// Transitions kept over all lanes together, exactly; at least one for each lane.
     pub capacity: u64,
     /// Processes that may add at the same time, each with a share of the capacity: `1..=4096`.
     pub lanes: u32,
@@ -97,7 +97,8 @@ struct Adder {
 }
 
 impl TransitionRing {
-    /// Creates a ring and allocates all its memory.
+    /// Creates a ring and allocates all its memory. With [`Exist::Attach`], joins a ring of that
+    /// name with the same panel and sizes.
     pub fn create(
         panel: Panel,
         shape: TransitionShape,
@@ -187,7 +188,7 @@ impl TransitionRing {
         Ok(Self { indicator_lag, ..joined.until(identity.end) })
     }
 
-    /// Sets the exclusive end day of future windows.
+    /// Sets the exclusive end day of future windows; `None` shows all days.
     #[must_use]
     pub fn until(mut self, end: Option<usize>) -> Self {
         let days = self.panel.days();
@@ -218,7 +219,8 @@ impl TransitionRing {
         }
     }
 
-    /// Appends transitions in order. One copy; an error means that none was added.
+    /// Appends transitions in order. One copy; an error means that none was added. The first call
+    /// claims a lane.
     pub fn add(&mut self, batch: &TransitionBatch) -> Result<(), TransitionError> {
         check(batch, &self.shape, &self.panel)?;
         if self.adder.is_none() {
@@ -259,7 +261,7 @@ impl TransitionRing {
     }
 
     /// Claims every lane and calls `work` with them, in order. Keeps only the lane that this
-    /// process had before, so that clearing and loading leave no lane claimed.
+    /// process had before, so that clearing and loading leave no other lane claimed.
     fn with_all(
         &mut self,
         operation: &'static str,
@@ -366,7 +368,7 @@ impl TransitionRing {
 }
 
 impl Adder {
-    /// Returns the lane that it adds to.
+    /// Returns the lane of the writer.
     fn lane(&self) -> u32 {
         self.writer.lanes().first().copied().unwrap_or_default()
     }
