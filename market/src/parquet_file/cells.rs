@@ -205,7 +205,8 @@ fn integers(array: &dyn Array) -> Option<ColumnCells<'_, i128>> {
         .or_else(|| of::<UInt8Type>(array))
 }
 
-/// Converts numbers by casts, which round to the nearest float.
+/// Converts integers and floats by casts, which round to the nearest float; `None` for other
+/// arrays.
 #[expect(clippy::cast_precision_loss, reason = "a panel's numbers are 64-bit floats")]
 fn floats(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     if let Some(numbers) = array.as_primitive_opt::<Float64Type>() {
@@ -221,7 +222,7 @@ fn floats(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     Some(Box::new(numbers.map(|number| number.map(|number| number as f64))))
 }
 
-/// Converts decimals through text, which rounds once.
+/// Converts decimals through text, which rounds once; `None` for other arrays.
 fn decimals(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
     fn of<T: DecimalType>(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
         let numbers = array.as_primitive_opt::<T>()?;
@@ -242,7 +243,8 @@ fn decimals(array: &dyn Array) -> Option<ColumnCells<'_, f64>> {
         .or_else(|| of::<Decimal256Type>(array))
 }
 
-/// Converts timestamps to seconds since 1970 in UTC, rounded down.
+/// Converts dates and timestamps to seconds since 1970 in UTC, rounded down; `None` for other
+/// arrays.
 fn seconds(array: &dyn Array) -> Option<ColumnCells<'_, i64>> {
     fn stamps<T: ArrowTimestampType>(array: &dyn Array) -> Option<ColumnCells<'_, i64>> {
         let per_second = match T::UNIT {

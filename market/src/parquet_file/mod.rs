@@ -151,13 +151,13 @@ fn load(
     assembler.finish()
 }
 
-/// Returns the Arrow type that a column is decoded to.
+/// Returns the Arrow field with the type that a column is decoded to.
 fn asked(field: &Arc<Field>) -> Field {
     Field::new(field.name(), plain(field.data_type()), field.is_nullable())
 }
 
-/// Returns the position of each column among the leaves. A nested column has several; its first one
-/// counts.
+/// Returns the position of each column among the leaves. A nested column has several leaves, of
+/// which the first counts; a column without a leaf gets `usize::MAX`.
 fn leaves(metadata: &ParquetMetaData, columns: &[ParquetColumn]) -> Vec<usize> {
     let schema = metadata.file_metadata().schema_descr();
     let leaf = |column: &ParquetColumn| {
@@ -180,7 +180,8 @@ impl ParquetFile {
         self.hint.get(column.at).map_or_else(String::new, |field| field.name().clone())
     }
 
-    /// Refuses sizes that the file cannot hold, before memory is allocated for them.
+    /// Refuses sizes that the file cannot hold, before memory is allocated for them. Refuses codecs
+    /// that are not built in.
     fn check_sizes(&self, header: &FileHeader) -> Result<(), PanelLoadError> {
         let (mut rows, mut unpacked) = (0_u64, 0_u64);
         for (row_group, group) in self.metadata.row_groups().iter().enumerate() {

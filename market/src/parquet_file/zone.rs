@@ -16,7 +16,7 @@ pub(super) enum Zone {
 
 impl Zone {
     /// Returns a zone by its name: an offset such as `+09:00`, `UTC`, or a name of the time zone
-    /// database. Without a name it is UTC.
+    /// database. Without a name it is UTC. Returns `None` if the name is unknown.
     pub(super) fn of(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("UTC" | "Etc/UTC" | "GMT" | "Z") => Some(Self::Fixed(0)),
