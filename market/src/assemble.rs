@@ -22,7 +22,7 @@ const SPARSEST: u64 = 1000;
 /// Number of values up to which a table may have any density: 384 MiB.
 const SMALL_VALUES: u64 = 1 << 25;
 
-/// Collects rows, chunk by chunk.
+/// Rows of a file, collected chunk by chunk, from which a panel is built.
 pub(crate) struct Assembler<'a> {
     pub(crate) tickers: Tickers<'a>,
     options: &'a PanelOptions,
@@ -65,8 +65,8 @@ impl<'a> Assembler<'a> {
         &self.header
     }
 
-    /// Moves the rows out of a chunk, which is empty afterwards. The error is that of the first bad
-    /// row.
+    /// Moves the rows out of a chunk, which is empty unless an error is returned. The error is that
+    /// of the first bad row.
     pub(crate) fn push(&mut self, chunk: &mut Chunk) -> Result<(), PanelLoadError> {
         let rows = chunk.places.len();
         let width = self.header.columns.len();
@@ -152,7 +152,8 @@ impl<'a> Assembler<'a> {
         PanelLoadError::TooLarge { tickers, days, columns, rows: self.keys.len(), limit }
     }
 
-    /// Builds the panel of all rows so far.
+    /// Builds the panel of all rows so far. Refuses no rows, two rows of a ticker on one day, macro
+    /// tickers without a row, and a panel that is too large.
     pub(crate) fn finish(self) -> Result<PanelData, PanelLoadError> {
         if self.keys.is_empty() {
             return Err(PanelLoadError::NoRows { masked: self.masked });
@@ -221,7 +222,8 @@ impl<'a> Assembler<'a> {
         Ok(PanelData { meta, values, singles, listed })
     }
 
-    /// Returns the tickers that have a row, sorted by their bytes, and the rank of each number.
+    /// Returns the tickers that have a row, sorted by their bytes, and for each ticker number its
+    /// rank among them.
     fn ranked_tickers(&self) -> (Vec<String>, Vec<usize>) {
         let mut used = vec![false; self.tickers.len()];
         for row in &self.keys {
@@ -246,7 +248,7 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// A loaded panel that cannot be read yet: share it or keep it first.
+/// A loaded panel that cannot be read yet: share it or build it in private memory first.
 #[doc = include_str!("formats.md")]
 #[derive(Clone, Debug)]
 pub struct PanelData {
@@ -257,7 +259,8 @@ pub struct PanelData {
 }
 
 impl PanelData {
-    /// Publishes the panel under `name`, so that every process on this machine can attach it.
+    /// Publishes the panel under `name`, so that every process on this machine can attach it. A
+    /// `persistent` panel stays when no process holds it.
     ///
     /// With [`Exist::Attach`] an equal panel that is already there is attached instead; a different
     /// one of that name is an error. Panels are equal if all their contents are, by the hash in

@@ -18,7 +18,8 @@ pub(crate) const MAX_VALUES: u64 = 1 << 32;
 const WORD_BYTES: usize = 8;
 const WORD_BITS: usize = 64;
 
-/// Sizes and byte offsets of the blocks, checked once.
+/// Sizes of a panel, from which the byte offsets of its blocks follow. [`new`](Self::new) checks
+/// them once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PanelShape {
     pub(crate) tickers: usize,

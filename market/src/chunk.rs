@@ -4,13 +4,13 @@ use std::{borrow::Cow, collections::HashMap};
 
 use crate::{date::Date, load_error::NumberProblem, options::PanelOptions, symbols::CASH};
 
-/// Rows in a chunk.
+/// Maximum rows in a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
 
 /// Some rows, column by column. All lists but `flaws` have one entry per row.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// Lines or row numbers.
+    /// Line of each row in a CSV, or its number in a Parquet file.
     pub(crate) places: Vec<u64>,
     pub(crate) dates: Vec<Date>,
     /// Numbers of the tickers, from [`Tickers`].
@@ -74,7 +74,8 @@ impl Chunk {
         self.tickers.push(number.unwrap_or_default());
     }
 
-    /// Adds a number or a flaw. `column` counts the file's columns, `value` the panel's.
+    /// Adds a number; instead of an error, adds 0 and a flaw. `column` is a position among the
+    /// file's columns, `value` one among the panel's.
     pub(crate) fn push_number(
         &mut self,
         column: usize,
@@ -96,7 +97,7 @@ impl Chunk {
     }
 }
 
-/// Returns the text of a cell for an error message, cut if it is long.
+/// Returns the text of a cell for an error message, cut after 80 characters.
 pub(crate) fn shown(text: &str) -> Cow<'static, str> {
     const MOST_CHARS: usize = 80;
     Cow::Owned(match text.char_indices().nth(MOST_CHARS) {
@@ -105,7 +106,8 @@ pub(crate) fn shown(text: &str) -> Cow<'static, str> {
     })
 }
 
-/// Checks that a panel can hold a number.
+/// Returns a number that a panel can hold. Refuses NaN, infinities, and numbers beyond the largest
+/// 32-bit float.
 pub(crate) fn checked(value: f64) -> Result<f64, NumberProblem> {
     if value.is_nan() {
         Err(NumberProblem::Nan)
@@ -131,7 +133,7 @@ impl<'a> Tickers<'a> {
         Self { options, numbers: HashMap::new(), known: Vec::new() }
     }
 
-    /// Returns the number of a ticker, or `None` if the name is not valid.
+    /// Returns the number of a ticker, or `None` if the name is empty or `<CASH>`.
     pub(crate) fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(name) {
             return Some(number);

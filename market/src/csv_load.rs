@@ -100,7 +100,7 @@ impl Records<'_> {
         cells.map(|at| text(&self.record, at, line).map(str::to_owned)).collect()
     }
 
-    /// Reads the next record and returns its line.
+    /// Reads the next record and returns its line; `None` at the end.
     fn next(&mut self) -> Result<Option<u64>, PanelLoadError> {
         let start = usize::try_from(self.reader.position().byte()).unwrap_or(usize::MAX);
         let more = self.reader.read_byte_record(&mut self.record);
@@ -112,7 +112,8 @@ impl Records<'_> {
     }
 }
 
-/// Adds a record to the chunk; an error adds nothing.
+/// Adds a record to the chunk. An error, for another number of cells or a cell that is not UTF-8,
+/// adds nothing.
 fn push_row(
     record: &ByteRecord,
     line: u64,
@@ -151,7 +152,7 @@ fn push_row(
     Ok(())
 }
 
-/// Returns a cell without the spaces around it.
+/// Returns a cell without the ASCII whitespace around it. Refuses bytes that are not UTF-8.
 fn text(record: &ByteRecord, at: usize, line: u64) -> Result<&str, PanelLoadError> {
     str::from_utf8(record[at].trim_ascii())
         .map_err(|_| PanelLoadError::NotUtf8 { line, column: at + 1 })
@@ -171,8 +172,7 @@ fn number(cell: &str) -> Result<f64, NumberProblem> {
     })
 }
 
-/// Computes line numbers from byte positions, since the parser's count is wrong after CRLF and
-/// blank lines.
+/// Counter of lines by byte position, since the parser's count is wrong after CRLF and blank lines.
 struct LineCounter<'a> {
     bytes: &'a [u8],
     at: usize,

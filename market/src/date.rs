@@ -23,7 +23,7 @@ impl Date {
         ((1..=9999).contains(&year) && (1..=last).contains(&day)).then_some(Self(number))
     }
 
-    /// Returns the day `days` after 1970-01-01.
+    /// Returns the day `days` after 1970-01-01; `None` outside the years 1 to 9999.
     pub(crate) fn from_unix_days(days: i64) -> Option<Self> {
         // Counts days from 0000-03-01, so that a leap day ends its year. 400 years have 146,097
         // days.
@@ -39,7 +39,7 @@ impl Date {
         Self::from_number(u32::try_from(number).ok()?)
     }
 
-    /// Parses a day: `YYYY-MM-DD`, `YYYYMMDD`, or either form in an ISO timestamp.
+    /// Parses a day: `YYYY-MM-DD`, `YYYYMMDD`, or an ISO timestamp that begins with `YYYY-MM-DD`.
     ///
     /// The time of a timestamp and its offset from UTC are dropped; the written day counts.
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -8,7 +8,7 @@ use crate::{assemble::PanelData, blocks::is_listed, panel::Panel, symbols::Price
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PanelSummary {
-    /// Days, `D`.
+    /// Number of days, `D`.
     pub days: usize,
     /// The first day, `YYYY-MM-DD`.
     pub first_date: Option<String>,
@@ -22,17 +22,18 @@ pub struct PanelSummary {
     pub columns: Vec<String>,
     /// Columns after the first five.
     pub indicators: Vec<String>,
-    /// Pairs of ticker and day that have a row.
+    /// Number of pairs of ticker and day that have a row.
     pub rows: usize,
-    /// Pairs of ticker and day that have none.
+    /// Number of pairs of ticker and day that have no row.
     pub masked_rows: usize,
-    /// Rows of tradable tickers whose open or close lies below their low or above their high.
+    /// Number of rows of tradable tickers whose open or close lies below their low or above their
+    /// high.
     pub inconsistent_rows: usize,
     /// Bytes of the panel's numbers, in shared or private memory.
     pub data_bytes: usize,
-    /// Lowest `low` of the tradable tickers.
+    /// Lowest `low` of the tradable tickers; `None` if there are none.
     pub min_price: Option<f64>,
-    /// Highest `high` of the tradable tickers.
+    /// Highest `high` of the tradable tickers; `None` if there are none.
     pub max_price: Option<f64>,
     /// Fingerprint, from [`Panel::fingerprint`].
     pub fingerprint: String,
@@ -48,17 +49,17 @@ pub struct Coverage {
     pub ticker: String,
     /// True for a macro ticker, which is shown and never traded.
     pub is_macro: bool,
-    /// Days on which it has a row.
+    /// Number of days on which the ticker has a row.
     pub rows: usize,
-    /// First of these days.
+    /// First of these days; `None` if there are none.
     pub first_day: Option<usize>,
-    /// Last of these days.
+    /// Last of these days; `None` if there are none.
     pub last_day: Option<usize>,
     /// Date of the first day, `YYYY-MM-DD`.
     pub first_date: Option<String>,
     /// Date of the last day, `YYYY-MM-DD`.
     pub last_date: Option<String>,
-    /// Days between the first and the last on which it has no row.
+    /// Number of days between the first and the last on which the ticker has no row.
     pub missing_days: usize,
     /// Lowest `low`.
     pub min_price: Option<f64>,

@@ -353,7 +353,7 @@ pub struct ExactRows {
     pub indicators: Vec<f64>,
     /// 1 where the ticker has a row.
     pub mask: Vec<i32>,
-    /// Days; -1 before the ticker's first one and beyond the panel's edges.
+    /// Days; -1 before the ticker's first row and beyond the panel's edges.
     pub days: Vec<i32>,
 }
 

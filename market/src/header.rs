@@ -132,7 +132,7 @@ fn is_ignored(name: &str) -> bool {
         || name.starts_with("__index_level_")
 }
 
-/// Refuses a header of one cell if the file has another separator than `separator`.
+/// Refuses a header of one cell that contains another usual separator than `separator`.
 pub(crate) fn check_separator(names: &[String], separator: u8) -> Result<(), PanelLoadError> {
     let [only] = names else { return Ok(()) };
     let found = SEPARATORS.into_iter().chain([',']);

@@ -21,7 +21,8 @@ pub(crate) fn is_two_headers(first: &[String], second: &[String]) -> bool {
         && second[1..].iter().all(named)
 }
 
-/// Returns how to read the days from a column without a name if the column `date` is missing.
+/// Returns a hint to read the days from a column without a name if the column `date` is missing;
+/// otherwise nothing.
 pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     let nameless = found.iter().find(|name| NAMELESS.contains(&name.as_str()));
     match nameless.filter(|_| missing.iter().any(|name| name == "date")) {

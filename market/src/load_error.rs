@@ -486,7 +486,7 @@ pub enum PanelLoadError {
         /// Tickers of the data.
         found: Vec<String>,
     },
-    /// The dense table would be larger than a panel may be.
+    /// The dense table would be larger than a panel may be, or than memory allows.
     #[error(
         "{tickers} tickers x {days} days x {columns} columns exceed the {limit} values of a panel \
          of {rows} rows; split the file, or drop columns or rare tickers"
@@ -500,7 +500,8 @@ pub enum PanelLoadError {
         columns: usize,
         /// Rows in the data.
         rows: usize,
-        /// Maximum number of values of a panel with `rows` rows, or that memory allows.
+        /// Maximum number of values of a panel with `rows` rows. If memory does not suffice, the
+        /// number of values loaded so far.
         limit: u64,
     },
 }
@@ -534,7 +535,8 @@ pub(crate) fn closest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -
         .map(|(_, other)| other.clone())
 }
 
-/// Returns the first names of a list, quoted: a panel can have thousands.
+/// Returns the first 12 names of a list, quoted, and the number of the others: a panel can have
+/// thousands.
 fn quoted(names: &[String]) -> String {
     const SHOWN: usize = 12;
     let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();

@@ -7,8 +7,8 @@ use std::{
 
 use thiserror::Error;
 
-/// Treatment of missing numbers: empty cells, nulls and NaN, and in a CSV `NA`, `N/A`, `null` and
-/// `None`.
+/// Treatment of missing numbers: empty cells, nulls and NaN, and in a CSV `NA`, `N/A`, `null`,
+/// `NULL` and `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NanPolicy {
@@ -62,7 +62,7 @@ pub struct PanelOptions {
 impl PanelOptions {
     /// Sets the tickers that are shown but never traded, such as an index or a volatility series.
     ///
-    /// Their values may be zero or negative. Each must have at least one row.
+    /// Their values may be zero or negative. Loading refuses a macro ticker without a row.
     #[must_use]
     pub fn macro_tickers<I: IntoIterator<Item: Into<String>>>(mut self, tickers: I) -> Self {
         self.macro_tickers = tickers.into_iter().map(Into::into).collect();
@@ -72,8 +72,8 @@ impl PanelOptions {
     /// Renames the file's columns, `(theirs, ours)`; an empty name leaves a column out.
     ///
     /// Renames apply before names are interpreted. So an index column, which is otherwise ignored,
-    /// can become `date`. Refuses a name that the file lacks, and two columns with the same new
-    /// name.
+    /// can become `date`. Loading refuses a name that the file lacks, and two columns with the same
+    /// new name.
     #[must_use]
     pub fn columns<I, T, O>(mut self, renames: I) -> Self
     where

@@ -149,7 +149,7 @@ impl Panel {
     }
 
     /// Returns the token of a name: 0 for `<CASH>`, else one more than its position in
-    /// [`Panel::tickers`].
+    /// [`Panel::tickers`]. Returns `None` for a name that the panel lacks.
     #[must_use]
     pub fn token(&self, name: &str) -> Option<u32> {
         if name == CASH {
@@ -159,7 +159,7 @@ impl Panel {
         u32::try_from(at + 1).ok()
     }
 
-    /// Returns the name of a token.
+    /// Returns the name of a token, `<CASH>` for 0; `None` for a token that the panel lacks.
     #[must_use]
     pub fn ticker_of(&self, token: u32) -> Option<&str> {
         match usize::try_from(token).ok()?.checked_sub(1) {
@@ -183,13 +183,15 @@ impl Panel {
             && is_listed(self.0.marks(ticker), day)
     }
 
-    /// Returns the first day on which a ticker has a row.
+    /// Returns the first day on which a ticker has a row; `None` without a row, or outside the
+    /// panel.
     #[must_use]
     pub fn first_day(&self, ticker: usize) -> Option<usize> {
         self.0.first_days.get(ticker).copied().flatten()
     }
 
-    /// Returns the last day on which a ticker has a row.
+    /// Returns the last day on which a ticker has a row; `None` without a row, or outside the
+    /// panel.
     #[must_use]
     pub fn last_day(&self, ticker: usize) -> Option<usize> {
         self.0.last_days.get(ticker).copied().flatten()
@@ -245,13 +247,13 @@ impl Panel {
         self.0.segment.data_bytes()
     }
 
-    /// Returns the name of a shared panel.
+    /// Returns the name of a shared panel; `None` for one in private memory.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.segment.name()
     }
 
-    /// Returns the directory of a shared panel.
+    /// Returns the directory of a shared panel; `None` for one in private memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.segment.path()
@@ -275,8 +277,8 @@ impl Panel {
         self.0.marks(ticker)
     }
 
-    /// Returns the longest range of consecutive days of each ticker; most tickers have no other
-    /// days.
+    /// Returns the longest range of consecutive days with a row, for each ticker. Most tickers have
+    /// no row outside it.
     pub(crate) fn unbroken(&self) -> &[Range<usize>] {
         &self.0.unbroken
     }

@@ -163,7 +163,7 @@ impl<W: Write + Send> PanelFileWriter<W> {
     fn check(&self, rows: &TickerDays<'_>) -> Result<Range<i32>, PanelWriteError> {
         let TickerDays { ticker, first_day, columns } = *rows;
         let ticker = || ticker.to_owned();
-        // Without the date and the ticker.
+        // The date and the ticker are fields too, but not among `columns`.
         let expected = self.schema.fields().len() - 2;
         if columns.len() != expected {
             let given = columns.len();

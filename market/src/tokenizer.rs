@@ -115,7 +115,8 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// Returns a vocabulary of names in order, from token 1 on. Names of a vocabulary that was
-    /// frozen with [`UnknownTicker::Unk`] may include [`UNK`].
+    /// frozen with [`UnknownTicker::Unk`] may include [`UNK`]. Refuses empty, repeated and other
+    /// reserved names, and more than `i32::MAX` names.
     pub fn of<I>(names: I, frozen: bool, unknown: UnknownTicker) -> Result<Self, TokenError>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -209,7 +210,7 @@ impl TickerTokenizer {
     }
 
     /// Returns the tokens of names, and adds new names unless the tokenizer is frozen. Takes O(1)
-    /// per name, and one lock.
+    /// per name, and one lock, or two if it adds names.
     ///
     /// Never adds [`UNK`], which has a token only if freezing added it.
     ///
@@ -256,7 +257,7 @@ impl TickerTokenizer {
         Ok((tokens, true))
     }
 
-    /// Returns the names of tokens of any integer type.
+    /// Returns the names of tokens of any integer type. It is an error if a token has no name.
     pub fn decode<T: Copy + Into<i128>>(&self, tokens: &[T]) -> Result<Vec<Arc<str>>, TokenError> {
         let vocabulary = self.read();
         let cash: Arc<str> = CASH.into();
@@ -280,7 +281,7 @@ impl TickerTokenizer {
         self.read().names.len() + 1
     }
 
-    /// Returns the token of a known name, and never adds one.
+    /// Returns the token of a known name; `None` for another name, which is not added.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<u32> {
         self.read().find(name)

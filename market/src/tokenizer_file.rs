@@ -73,8 +73,8 @@ impl TickerTokenizer {
             .map_err(|source| TokenFileError::Io { operation: "write", path: path.into(), source })
     }
 
-    /// Replaces the state by a saved one. Refuses a file that is truncated, altered or of another
-    /// kind.
+    /// Replaces the state by a saved one. Refuses a file that is truncated, altered, of another
+    /// kind, or larger than a gibibyte.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<(), TokenFileError> {
         let path = path.as_ref();
         let io = |source| TokenFileError::Io { operation: "read", path: path.into(), source };
