@@ -47,7 +47,7 @@ pub fn arrow_item(dtype: DType) -> FieldRef {
     Arc::new(Field::new("item", arrow_type(dtype), false))
 }
 
-/// Returns the elements of a list of this shape. A column has at most 2³⁰.
+/// Returns the number of elements of a list of this shape. A column has at most 2³⁰, which fit.
 #[must_use]
 pub fn arrow_length(shape: &[u32]) -> i32 {
     let length = shape.iter().map(|axis| u64::from(*axis)).product::<u64>();

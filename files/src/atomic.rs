@@ -17,7 +17,7 @@ pub fn write_atomically<E: From<io::Error>>(
     let beside = beside(path)?;
     let written = write_new(&beside, write).and_then(|()| Ok(rename(&beside, path)?));
     if written.is_err() {
-        // Report the error of the write.
+        // The error of the write is reported, and not that of the removal.
         let _ = remove_file(&beside);
         return written;
     }

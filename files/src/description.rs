@@ -13,13 +13,13 @@ use thiserror::Error;
 pub struct RingDescription {
     /// The user's columns, in order.
     pub columns: Vec<ColumnDescription>,
-    /// Single-writer lanes.
+    /// Number of single-writer lanes.
     pub lanes: u32,
     /// Rows that a lane keeps for readers.
     pub lane_capacity: u64,
-    /// `"block"`, `"drop_new"`, `"fail"` or `"overwrite"`.
+    /// Behaviour of writers at leased rows: `"block"`, `"drop_new"`, `"fail"` or `"overwrite"`.
     pub lane_policy: String,
-    /// Maximum wait for a lease; 0 if writers never wait.
+    /// Maximum wait for a lease in milliseconds; 0 if writers never wait.
     pub lease_timeout_ms: u64,
     /// Maximum readers with leases at a time.
     pub reader_slots: u32,
@@ -51,7 +51,7 @@ pub enum BadDescription {
     Policy {
         /// Name given.
         policy: String,
-        /// Time-out given.
+        /// Time-out given, in milliseconds.
         timeout_ms: u64,
     },
     /// The number of rows overflows.
@@ -90,7 +90,8 @@ impl RingDescription {
         builder.build()
     }
 
-    /// Returns the options of such a ring.
+    /// Returns the options that create such a ring. Refuses an invalid lane policy, and a number of
+    /// rows that overflows.
     pub fn options(&self) -> Result<RingOptions, BadDescription> {
         let (lanes, lane_capacity) = (self.lanes, self.lane_capacity);
         let rows = lane_capacity.checked_mul(lanes.into());

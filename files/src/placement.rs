@@ -1,4 +1,4 @@
-//! Where a ring goes that is made from files.
+//! Options of a ring that is made from files.
 
 use backcast_core::{Base, Exist, RingOptions};
 
@@ -18,8 +18,8 @@ pub struct RingPlacement {
 }
 
 impl Default for RingPlacement {
-    /// In the standard base directory, in files, with huge pages. A taken name is refused, and the
-    /// ring is removed with its last holder.
+    /// Returns a placement in the standard base directory, in files, with huge pages. A taken name
+    /// is refused, and the ring is removed with its last holder.
     fn default() -> Self {
         Self {
             base: Base::standard(),

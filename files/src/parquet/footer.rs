@@ -2,7 +2,7 @@
 //!
 //! A schema is a tree in preorder: each element has the number of its children. The decoder
 //! allocates for that number and recurses at each level, so a hostile file could exhaust memory or
-//! the stack. The list must be a tree of limited depth.
+//! the stack. The elements must form one tree of limited depth.
 
 use std::io::{self, ErrorKind};
 

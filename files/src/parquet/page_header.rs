@@ -40,7 +40,7 @@ pub(super) struct PageHeader {
     pub(super) compressed_bytes: i64,
     /// Number of values of the data or dictionary page.
     pub(super) values: i64,
-    /// Size of the header.
+    /// Size of the header in bytes.
     pub(super) header_bytes: u64,
 }
 

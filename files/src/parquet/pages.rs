@@ -195,7 +195,8 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// Returns position and length of a column's pages within a file of `len` bytes.
+/// Returns position and length of a column's pages in bytes. Refuses a range that is not within a
+/// file of `len` bytes.
 pub fn byte_range(column: &ColumnChunkMetaData, len: u64) -> Result<(u64, u64)> {
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
     let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());

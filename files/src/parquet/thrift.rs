@@ -49,7 +49,7 @@ impl<R: Read> Thrift<R> {
         Self { input: input.take(limit), limit }
     }
 
-    /// Returns the bytes read.
+    /// Returns the number of bytes read.
     pub(super) fn position(&self) -> u64 {
         self.limit - self.input.limit()
     }

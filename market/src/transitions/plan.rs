@@ -62,7 +62,7 @@ pub struct Windows {
 pub struct MarketPlan {
     windows: Windows,
     batch: usize,
-    /// Tickers of a sample.
+    /// Number of tickers of a sample.
     tickers: usize,
     /// Slots before those of the macro tickers: the tickers of a sample, or all that occur.
     own: usize,
@@ -268,7 +268,7 @@ impl TransitionRing {
 struct Samples<'a> {
     plan: &'a MarketPlan,
     batch: &'a TransitionBatch,
-    /// Tickers of a sample.
+    /// Number of tickers of a sample.
     tickers: usize,
     macros: &'a [u32],
     side: usize,
