@@ -68,14 +68,14 @@ fn numbers<T: ArrowPrimitiveType<Native: Pod>>(bytes: &[u8]) -> ArrayRef {
 pub(crate) enum ArrayMismatch {
     /// The elements have another type.
     Type(DataType),
-    /// A row or an element is null. This is the first such row.
+    /// First row that is null or has a null element.
     Null(usize),
     /// A row has another number of elements.
     Length { row: usize, elements: usize },
 }
 
 /// Appends the rows of an array to a column's bytes in C order. Any kind of list is accepted,
-/// nested or not, if each row has `items` elements.
+/// nested or not, if each row has `items` elements and none is null.
 pub(crate) fn append_bytes(
     array: &dyn Array,
     dtype: DType,
@@ -107,7 +107,8 @@ fn append_numbers<T: ArrowPrimitiveType<Native: Pod>>(array: &ArrayRef, out: &mu
     out.extend_from_slice(bytemuck::cast_slice(array.as_primitive::<T>().values()));
 }
 
-/// Flattens an array of lists with `items` elements per row.
+/// Flattens an array of lists with `items` elements per row. Refuses null lists, and lists of
+/// different lengths.
 fn elements_of(array: &dyn Array, items: usize) -> Result<ArrayRef, ArrayMismatch> {
     let mut array = array.slice(0, array.len());
     // The values of all lists of one level are the array of the next level.

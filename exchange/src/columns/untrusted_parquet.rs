@@ -39,7 +39,7 @@ pub(crate) struct LeafLayout {
     pub(crate) dtype: DType,
     /// Elements per row.
     pub(crate) items: usize,
-    /// Whether a row may be a plain element instead of a list.
+    /// Whether a row is one element, plain or in a list.
     pub(crate) scalar: bool,
 }
 
@@ -150,7 +150,7 @@ impl UntrustedParquet {
     }
 }
 
-/// Reads one leaf of a row group.
+/// Reader of one leaf of a row group.
 #[derive(Debug)]
 pub(crate) struct LeafReader<'a> {
     file: &'a UntrustedParquet,

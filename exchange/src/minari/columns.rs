@@ -34,7 +34,7 @@ struct ExpectedColumn {
     role: Role,
     /// Type and shape, or the reason why no column can hold them. `None` takes those of the files.
     holds: Option<Result<(DType, Vec<u32>), String>>,
-    /// Whether the type must be that one rather than the files'.
+    /// Whether the ring has the type of `holds` rather than that of the files.
     exact: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct DatasetColumns {
 
 impl DatasetColumns {
     /// Finds the columns of a dataset. `metadata` is the content of the file `about`; `first` is
-    /// the first episode.
+    /// the file of the first episode, `None` for a dataset without episodes.
     pub(super) fn of(
         about: &Path,
         metadata: &Value,
@@ -135,7 +135,8 @@ impl DatasetColumns {
 }
 
 impl ExpectedColumn {
-    /// Returns the type and shape in the ring, and the type in the files.
+    /// Returns the type and shape in the ring, and the type in the files. An error is the problem
+    /// with its remedy.
     fn resolve(&self, leaf: Option<&FileLeaf>) -> Result<(DType, Vec<u32>, DType), String> {
         let remedy = || leave_out::remedy(&self.name);
         let unfit = |reason: &String| format!("{reason}, which no column can hold; {}", remedy());
@@ -176,7 +177,7 @@ impl ExpectedColumn {
     }
 }
 
-/// Returns the array at a path.
+/// Returns the array at a path. Refuses a file without one.
 pub(super) fn find<'a>(
     file: &UntrustedParquet,
     leaves: &'a [FileLeaf],

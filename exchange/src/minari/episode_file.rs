@@ -67,7 +67,8 @@ impl EpisodeData<'_> {
         Ok(file.metadata()?.len())
     }
 
-    /// Returns one array for a single column, else a struct of the columns.
+    /// Returns one array for a single column that is not nested below `name`, else a struct of the
+    /// columns.
     fn tree(&self, name: &str, at: &[usize]) -> (Field, ArrayRef) {
         let paths: Vec<Vec<&str>> = at.iter().map(|at| self.parts.path(*at).split_off(1)).collect();
         match (at, &*paths) {

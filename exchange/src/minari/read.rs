@@ -243,7 +243,7 @@ fn leaf(
     Ok(bytes)
 }
 
-/// Returns the path of the only Parquet file in an episode's folder.
+/// Returns the path of the only Parquet file in an episode's folder. Refuses none and several.
 fn episode_file(data: &Path, number: u64) -> Result<PathBuf, ImportError> {
     let folder = data.join(number.to_string());
     let unreadable = |source| ImportError::Read { path: folder.clone(), source };
@@ -264,7 +264,7 @@ fn episode_file(data: &Path, number: u64) -> Result<PathBuf, ImportError> {
     }
 }
 
-/// Reads a JSON file up to the maximum size.
+/// Reads a JSON file. A file of more than [`MAX_METADATA`] bytes is cut there, and refused.
 fn read_metadata(path: &Path) -> Result<Value, ImportError> {
     let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
     let mut text = String::new();

@@ -10,14 +10,14 @@ const MAX_DEPTH: usize = 8;
 /// One array of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpaceLeaf {
-    /// Keys from the root; empty if the space is not a dict.
+    /// Keys of dicts and positions in tuples, from the root; empty if the space is one array.
     pub(crate) path: Vec<String>,
     /// Type and shape, or the reason why no column can hold them.
     pub(crate) holds: Result<(DType, Vec<u32>), String>,
 }
 
 /// Smallest value, or 0 if that is less, and largest value of an integer column, for a Discrete
-/// space.
+/// space. `None` before the first value.
 pub(crate) type Choices = Option<(i64, i64)>;
 
 /// Maximum choices of a space, which Gymnasium counts in signed 64 bits.

@@ -45,14 +45,14 @@ pub(crate) fn check(schema: &Schema) -> Result<(), ExportError> {
 
 /// Rows of a lane's current episode.
 struct OpenEpisode {
-    /// One past its last row.
+    /// One past the episode's last row.
     next: u64,
     /// Bytes by column of the schema.
     columns: Vec<Vec<u8>>,
     flags: Vec<u32>,
 }
 
-/// Collects the current episode of every lane and writes it when it ends.
+/// Writer of a dataset. Collects the current episode of every lane and writes it when it ends.
 struct DatasetWriter<'a> {
     parts: &'a DatasetParts<'a>,
     folder: PathBuf,
@@ -60,7 +60,7 @@ struct DatasetWriter<'a> {
     ends: Vec<u64>,
     /// Current episodes by lane.
     open: BTreeMap<u32, OpenEpisode>,
-    /// Range of values by column, for integers of one element.
+    /// Range of values by column, for scalar integers of observations and actions.
     choices: Vec<Choices>,
     report: ExportReport,
     steps: u64,

@@ -77,7 +77,8 @@ pub(super) fn arrays(path: &Path, leave_out: &LeaveOut) -> Result<Vec<NpzArray>,
     Ok(arrays)
 }
 
-/// Reads one file of the archive. Returns `None` if it is left out or not an array.
+/// Reads one file of the archive and returns its name with the array. The array is `None` if it is
+/// left out, or if the file is no array.
 fn entry(
     archive: &mut ZipArchive<File>,
     at: usize,

@@ -27,7 +27,7 @@ struct Header {
 }
 
 /// Reads type, shape and numbers of an array in versions 1 to 3 of the format. Returns the numbers
-/// in native byte order and C order.
+/// in native byte order and C order. Refuses more than `limit` bytes of them.
 pub(super) fn read(
     input: &mut impl Read,
     limit: u64,

@@ -19,10 +19,10 @@ pub(super) struct Steps {
     columns: Vec<Vec<u8>>,
     terminated: Vec<bool>,
     truncated: Vec<bool>,
-    /// Bytes by column of role obs, if the file has them.
+    /// Bytes of the next observations by column of role obs, if the file has them.
     next_obs: Option<Vec<Vec<u8>>>,
-    /// Steps without a flag whose `next_obs` differs from the next step's observation: the buffer
-    /// was shuffled or wrapped, or time limits were not stored.
+    /// Whether `next_obs` of a step without a flag differs from the next step's observation. Then
+    /// the buffer was shuffled or wrapped, or time limits were not stored.
     pub(super) jumps: Vec<bool>,
 }
 
