@@ -12,14 +12,16 @@ use crate::rows::RowReader;
 use crate::staging::Staging;
 use crate::{csv_file, minari, table};
 
-/// Writes the rows of a ring that are readable when it begins to a file. Writers go on meanwhile.
+/// Writes to a file the rows of a ring that are readable when the call begins. Writers go on
+/// meanwhile.
 ///
 /// The lane whose rows are overwritten soonest is read first, ahead of compression. Rows that a
 /// writer overwrites before they are read are missing from the file and counted in
 /// [`ExportReport::rows_lapped`]. They are at most as many as were published during the export.
 ///
-/// The file appears whole or not at all, and is on disk when the call returns. By default needs
-/// memory for about a hundred megabytes of rows; a dataset needs the current episode of every lane.
+/// The file appears whole or not at all, and is on disk when the call returns. By default the call
+/// needs memory for about a hundred megabytes of rows, and for a dataset also the current episode
+/// of every lane.
 ///
 /// The file is made in the folder `PATH.backcast-partial` and then renamed. A killed export leaves
 /// that folder; the next export to the path or [`collect_exports`](crate::collect_exports) removes

@@ -38,6 +38,7 @@ impl Format {
     }
 
     /// Returns the format that the path's extension names; a path without one is a Minari folder.
+    /// Returns `None` for an unknown extension.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         let Some(extension) = path.extension() else { return Some(Format::Minari) };

@@ -8,7 +8,7 @@ use backcast_files::{OnProgress, Progress, RingPlacement};
 
 use crate::leave_out::LeaveOut;
 
-/// Bytes of rows in a row group, before compression.
+/// Default bytes of rows in a row group, before compression.
 const GROUP_BYTES: u64 = 32 << 20;
 const MAX_GROUP_ROWS: u64 = 1 << 20;
 /// Maximum bytes of rows that are read ahead, so that writers overwrite fewer during compression.
@@ -35,15 +35,16 @@ impl fmt::Debug for ExportOptions<'_> {
 }
 
 impl<'a> ExportOptions<'a> {
-    /// Replaces what is at the path once the new file is complete. For a table that is a file; for
-    /// a dataset, an empty folder or another Minari dataset. Any other folder is refused with
+    /// Sets whether the file or folder at the path is replaced once the new one is complete. A
+    /// table replaces a file; a dataset replaces an empty folder or another Minari dataset. Other
+    /// files and folders are refused with
     /// [`ExportError::NotReplaced`](crate::ExportError::NotReplaced).
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// Sets the rows of a Parquet row group, from 1 to 2²⁰. Default: as many as take 32 MiB
+    /// Sets the rows of a Parquet row group, clamped to 1 to 2²⁰. Default: as many as take 32 MiB
     /// uncompressed.
     pub fn group_rows(mut self, rows: u64) -> Self {
         self.group_rows = Some(rows);
@@ -57,7 +58,7 @@ impl<'a> ExportOptions<'a> {
         self
     }
 
-    /// Calls `progress` during the export; it may stop the export.
+    /// Sets a callback that is called during the export and may stop it.
     pub fn on_progress(
         mut self,
         progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,
@@ -109,7 +110,8 @@ impl<'a> ImportOptions<'a> {
         }
     }
 
-    /// Sets the capacity in rows over all lanes, for a ring that will hold more than the data.
+    /// Sets the capacity in rows over all lanes, for a ring that will hold more than the data. Less
+    /// than the data need is an error of the import.
     pub fn capacity(mut self, rows: u64) -> Self {
         self.capacity = Some(rows);
         self
@@ -147,7 +149,7 @@ impl<'a> ImportOptions<'a> {
         self
     }
 
-    /// Calls `progress` during the import; it may stop the import.
+    /// Sets a callback that is called during the import and may stop it.
     pub fn on_progress(
         mut self,
         progress: impl FnMut(&Progress) -> ControlFlow<()> + Send + 'a,

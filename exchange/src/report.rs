@@ -19,7 +19,7 @@ pub struct ExportReport {
 pub struct ImportReport {
     /// Rows of the new ring.
     pub rows: u64,
-    /// Episodes made of plain steps; `None` for a table.
+    /// Episodes of a dataset, or made of plain steps; `None` for a table.
     pub episodes: Option<u64>,
     /// Last steps of episodes that did not terminate and whose next observation is unknown: no
     /// transition starts there.

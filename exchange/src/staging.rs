@@ -7,8 +7,8 @@
 //!   old           a folder that is being replaced, between two renames
 //! ```
 //!
-//! The lock is the first entry of the folder and is removed last. So a folder with entries and no
-//! lock was not made by an export.
+//! The lock is created before the other entries of the folder and removed after them. So a folder
+//! with entries and no lock was not made by an export.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -175,7 +175,7 @@ fn lock(to: &Path, folder: &Path) -> Result<StagingLock, ExportError> {
         }
         match try_lock(folder) {
             Ok(Some(lock)) => return Ok(lock),
-            // Its last owner removed it in between.
+            // The folder's last owner removed it in between.
             Ok(None) => {}
             Err(NotLocked::Foreign) => {
                 return Err(ExportError::NotPartial { folder: folder.to_owned() });
@@ -281,7 +281,8 @@ fn clear(staging: &Path) -> io::Result<()> {
     remove(&staging.join(OLD))
 }
 
-/// Removes a staging folder whose lock the caller has. Returns whether its content was removed.
+/// Removes a staging folder whose lock the caller has. Returns whether its content and its lock
+/// were removed.
 fn remove_staging(staging: &Path, to: &Path) -> bool {
     // A replaced folder that could not be renamed back is the user's data, and stays.
     if exists(&staging.join(OLD)) && !exists(to) {
@@ -367,7 +368,7 @@ fn bytes_below(folder: &Path) -> u64 {
     bytes
 }
 
-/// A place where tests kill the process.
+/// Marks a place at which tests kill the process.
 #[cfg(not(test))]
 fn point(_: &str) {}
 #[cfg(test)]

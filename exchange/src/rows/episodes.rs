@@ -26,7 +26,7 @@ impl EpisodeSteps<'_> {
     }
 }
 
-/// Appends episodes to the first lane of a ring.
+/// Writer of episodes to the first lane of a ring.
 #[derive(Debug)]
 pub(crate) struct EpisodeRows<'a> {
     schema: &'a Schema,
@@ -86,7 +86,7 @@ impl<'a> EpisodeRows<'a> {
     }
 }
 
-/// Built-in columns of a row.
+/// Number of built-in columns of a row: `seq`, `episode`, `t` and `flags`.
 const BUILT_IN: usize = 4;
 
 /// Returns the bytes of rows `from..to` of a column.

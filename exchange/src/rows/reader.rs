@@ -39,13 +39,13 @@ impl LaneRows {
         self.next >= self.rows.end
     }
 
-    /// Returns whether the next published row overwrites one of these.
+    /// Returns whether the next published row overwrites one of the exported rows.
     fn is_full(&self) -> bool {
         self.rows.end - self.rows.start >= self.capacity
     }
 }
 
-/// Reads the rows that were readable when the export began, in groups.
+/// Reader of the rows that were readable when the export began, in groups.
 pub(crate) struct RowReader<'a, 'p> {
     ring: &'a Ring,
     lanes: Vec<LaneRows>,
@@ -54,7 +54,7 @@ pub(crate) struct RowReader<'a, 'p> {
     ahead_bytes: u64,
     max_ahead_bytes: u64,
     piece_rows: u64,
-    /// Rows of a group.
+    /// Maximum rows of a group.
     group_rows: u64,
     /// Rows read of the current group.
     group_read: u64,
@@ -218,7 +218,7 @@ impl<'a, 'p> RowReader<'a, 'p> {
         (self.ring.schema().row_bytes() as u64).max(1)
     }
 
-    /// Counts rows as done and calls back.
+    /// Counts rows as done and reports progress. Fails if the callback asks to stop.
     fn count(&mut self, rows: u64) -> Result<(), ExportError> {
         self.progress.rows += rows;
         self.progress.bytes = self.progress.rows.saturating_mul(self.row_bytes());

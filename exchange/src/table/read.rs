@@ -40,7 +40,8 @@ pub(crate) fn read(
                 return Err(ImportError::Capacity { asked, rows: longest.saturating_mul(lanes) });
             }
         }
-        // The ring was being resized: its description has the old capacity, some lanes the new one.
+        // If the ring was being resized, its description has the old capacity and some lanes have
+        // the new one.
         None => ring.lane_capacity = ring.lane_capacity.max(longest),
     }
     let ring = ring.options().map_err(described)?;
