@@ -23,14 +23,15 @@ pub fn autocorrelation(series: &[f64], max_lag: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Bins of lags over which an autocorrelation is averaged before its decay is fitted.
+/// Number of bins of lags over which an autocorrelation is averaged before its decay is fitted.
 const DECAY_BINS: usize = 12;
 
 /// Returns `gamma` of the fit `acf[lag] ~ lag^-gamma` on `first..=last`. O(last).
 ///
 /// Averages the autocorrelation over twelve bins of equal width in log lag, then fits a line to the
 /// logarithms. So the many noisy long lags weigh as much as the few short ones. Ignores bins that
-/// are not positive. Returns NaN if fewer than half or fewer than three remain.
+/// are not positive. Returns NaN if fewer than half of the filled bins or fewer than three remain.
+/// Also NaN if `first` is 0 or no lag follows it.
 #[must_use]
 pub fn decay_exponent(acf: &[f64], first: usize, last: usize) -> f64 {
     let last = last.min(acf.len().saturating_sub(1));
@@ -66,7 +67,11 @@ pub fn decay_exponent(acf: &[f64], first: usize, last: usize) -> f64 {
 
 /// Returns the mean over lags `1..=max_lag` of `corr(r_t, r_(t+k)^2)`. O(n · `max_lag`).
 ///
-/// It is negative if falling prices raise volatility (Bouchaud, Matacz and Potters 2001).
+/// The mean is negative if falling prices raise volatility (Bouchaud, Matacz and Potters 2001).
+///
+/// # Panics
+///
+/// If there are fewer than `max_lag` returns.
 #[must_use]
 pub fn leverage(returns: &[f64], max_lag: usize) -> f64 {
     let squares: Vec<f64> = returns.iter().map(|r| r * r).collect();

@@ -27,7 +27,7 @@ const STUCK_TICKS: usize = 600;
 /// Range of the prices of a long run, as multiples of its first price.
 const PRICE_RANGE: (f64, f64) = (0.2, 5.0);
 
-/// Size of a run of the battery.
+/// Options of a run of the battery: its seeds, lengths and threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatteryOptions {
     /// First seed; the others follow it.
@@ -107,7 +107,7 @@ pub struct FactsReport {
 }
 
 impl FactsReport {
-    /// Returns the fact called `key`.
+    /// Returns the fact called `key`; `None` if it was not measured.
     #[must_use]
     pub fn fact(&self, key: &str) -> Option<&FactResult> {
         self.facts.iter().find(|fact| fact.key == key)
@@ -142,8 +142,8 @@ enum FinishedJob {
 
 /// Runs the battery on markets that `build` makes from seeds. O(seeds · ticks).
 ///
-/// Calls `progress` with the numbers of finished runs and of all runs, from several threads. If it
-/// breaks, the battery ends and returns `None`.
+/// Calls `progress` with the numbers of finished runs and of all runs, from several threads. If
+/// `progress` breaks, the battery ends and returns `None`.
 pub fn run<S: Subject>(
     preset: &str,
     build: impl Fn(u64) -> S + Sync,

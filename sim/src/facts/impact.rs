@@ -33,7 +33,8 @@ pub struct Pair {
 
 /// Runs a buying and a selling clone of `market` with a parent order of `shares`. O(ticks).
 ///
-/// Returns `None` if a book was one-sided when its price was read.
+/// With `follow`, also reads the prices [`DECAY_SPANS`] durations after the end. Returns `None` if
+/// a book was one-sided when its price was read.
 pub fn pair<S: Subject>(market: &S, shares: i32, follow: bool) -> Option<Pair> {
     let children = i64::try_from(METAORDER_TICKS / CHILD_EVERY).unwrap_or(1);
     let read = |sign: i32| -> Option<(f64, f64)> {
@@ -109,7 +110,7 @@ pub struct ImpactFit {
 ///
 /// Fits values instead of logarithms, so that a size whose mean is negative by chance still counts
 /// (Tóth et al. 2011 and Almgren et al. 2005 fit the same form). Searches the exponent in 0..=2.
-/// Returns NaN for fewer than two sizes.
+/// Returns NaN for fewer than two sizes, or if a standard error is 0 or NaN.
 #[must_use]
 pub fn fit(sizes: &[SizeImpact]) -> ImpactFit {
     const STEPS: u32 = 2_000;

@@ -14,7 +14,7 @@ const DEPTH_EVERY: usize = 10;
 /// Series of one seed, after warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// Log of the mid price. A tick with a one-sided book repeats the last one.
+    /// Log of the mid-price. A tick with a one-sided book repeats the last one.
     pub log_mid: Vec<f64>,
     /// Best buy price in price ticks; a one-sided book repeats the last quotes.
     pub bid: Vec<i32>,
@@ -26,7 +26,7 @@ pub struct Recording {
     pub fundamental: Vec<f64>,
     /// Signs of the orders that took liquidity, one per order.
     pub signs: Vec<i8>,
-    /// Ticks at whose end a side of the book was empty.
+    /// Number of ticks at whose end a side of the book was empty.
     pub one_sided_ticks: usize,
     /// Mean shares in orders at each distance from the best price, both sides together.
     pub depth: Vec<f64>,
@@ -85,6 +85,10 @@ impl Recording {
     }
 
     /// Returns the volume of each interval that [`Self::returns`] covers.
+    ///
+    /// # Panics
+    ///
+    /// If `horizon` is 0.
     #[must_use]
     pub fn volumes(&self, horizon: usize) -> Vec<f64> {
         // The first return begins at the end of the first tick, so the volume of that tick is left

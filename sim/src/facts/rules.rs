@@ -32,7 +32,7 @@ pub enum Rule {
     BelowFair,
     /// Buys below the hidden fundamental and sells above, if the gap pays for the trade.
     ///
-    /// It knows the fundamental, and so is an upper bound that no trader can reach.
+    /// The rule knows the fundamental, and so is an upper bound that no trader can reach.
     BelowFundamental,
 }
 
@@ -101,7 +101,8 @@ impl Bars {
     }
 }
 
-/// Returns a rule's profit of each day, in units of the price at its start. O(ticks).
+/// Returns a rule's profit of each day, in units of the mid-price at the day's first decision.
+/// `fee` is a fraction of the money traded. O(ticks).
 #[must_use]
 pub fn daily_profits(recording: &Recording, rule: Rule, fee: f64) -> Vec<f64> {
     let bars = Bars::of(recording, fee);
@@ -118,14 +119,16 @@ pub fn daily_profits(recording: &Recording, rule: Rule, fee: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the annualised Sharpe ratio of daily profits; zero if they do not vary.
+/// Returns the annualised Sharpe ratio of daily profits; zero if they do not vary, NaN if there are
+/// none.
 #[must_use]
 pub fn annual_sharpe(profits: &[f64]) -> f64 {
     let deviation = std_dev(profits);
     if deviation == 0.0 { 0.0 } else { mean(profits) / deviation * DAYS_PER_YEAR.sqrt() }
 }
 
-/// Returns the profit of random orders before their costs, for each day, in units of the price.
+/// Returns the profit of random orders before their costs, for each day, in units of the mid-price
+/// at its first decision.
 ///
 /// Each minute the policy buys a share, sells one or does nothing; it ends the day without shares.
 /// The costs are half the spread and the fee of each trade. The profit before costs has mean zero

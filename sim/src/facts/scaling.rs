@@ -19,8 +19,8 @@ pub fn returns(log_prices: &[f64], horizon: usize) -> Vec<f64> {
 /// Returns the variance ratio `VR(q) = Var(q-period returns) / (q · Var(returns))`. O(n).
 ///
 /// Uses overlapping sums with the bias corrections of Lo and `MacKinlay` 1988, eq. 12. The ratio is
-/// 1 for a random walk, above 1 for a trend and below 1 for a reversal. NaN unless the series is
-/// longer than `q`.
+/// 1 for a random walk, above 1 for a trend and below 1 for a reversal. Returns NaN for a `q` of 0
+/// or a series that is not longer than `q`.
 #[must_use]
 pub fn variance_ratio(returns: &[f64], q: usize) -> f64 {
     let count = returns.len();
@@ -55,7 +55,7 @@ pub fn kurtosis_at(log_prices: &[f64], horizon: usize, step: usize) -> f64 {
     excess_kurtosis(&changes)
 }
 
-/// Number of box sizes of a fluctuation analysis.
+/// Maximum number of box sizes of a fluctuation analysis.
 const DFA_SIZES: u32 = 12;
 /// Smallest box: below it, the line through a box takes most of the fluctuation.
 const DFA_SMALLEST: usize = 10;

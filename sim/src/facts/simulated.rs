@@ -27,7 +27,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Builds a market of `config` and warms it up. Replaces its slots by one for the battery.
+    /// Builds a market of `config` and warms it up. The market has one slot, for the battery, in
+    /// place of those of `config`.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::pool::PooledSamples;
 use super::recording::Recording;
 
-/// Closed interval of values that pass; infinite ends are open.
+/// Closed interval of values that pass. An infinite end sets no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Band {
     /// Smallest value that passes.
@@ -60,8 +60,8 @@ pub(super) struct FactSpec {
     pub(super) statistic: &'static str,
     /// Values that pass.
     pub(super) band: Band,
-    /// Horizon in ticks. Three standard errors of as many returns, `3 / sqrt(ticks / horizon)`,
-    /// widen the band.
+    /// Horizon in ticks of a statistic whose noise widens the band. The band then reaches at least
+    /// three standard errors, `3 / sqrt(ticks / horizon)`, to both sides of 0.
     pub(super) noise_horizon: Option<usize>,
     /// Minimum ticks of a run that judges the fact. Shorter runs only report it.
     pub(super) min_ticks: usize,

@@ -4,7 +4,8 @@
 /// n).
 ///
 /// Hill 1975: with `x_(1) >= x_(2) >= ...` and `k = share · n`, `alpha = k / sum_(i<=k) ln(x_(i) /
-/// x_(k+1))`. Returns NaN if the tail has fewer than ten values, or the threshold is zero.
+/// x_(k+1))`. Returns NaN if the tail has fewer than ten values or is the whole sample, or if
+/// `x_(k+1)` is zero.
 #[must_use]
 pub fn hill(sample: &[f64], share: f64) -> f64 {
     let mut sizes: Vec<f64> = sample.iter().map(|x| x.abs()).collect();
