@@ -7,7 +7,7 @@
 //! Some definitions differ from the note, where they were constant, redundant or wrong:
 //!
 //! - 39-41 show the newest event, not the oldest;
-//! - 42 and 43 see a book in which orders rest;
+//! - 42 and 43 are computed from a book in which orders rest from tick to tick;
 //! - 44 uses the true side of every trade;
 //! - 48, 49 and 54 measure against the volume-weighted mean price, unless the fundamental is
 //!   revealed;

@@ -2,7 +2,7 @@
 //!
 //! [`FullFeatures`] has 55 entries per symbol in currency and per cent. [`NormalisedFeatures`] has
 //! 40 entries that do not depend on the price level. [`PrivateFeatures`] has the state of one slot.
-//! A set is a pure function of the market's state after a tick.
+//! A set is a pure function of its own fields and of the market's state after a tick.
 
 mod full;
 mod normalised;
@@ -126,7 +126,7 @@ fn check(market: &Market, symbol: u16, out: &[f32], expected: usize) -> Result<(
     Ok(())
 }
 
-/// Writes features one after the other, clipped to their bounds.
+/// Writer of features one after the other, clipped to their bounds.
 struct FeatureWriter<'a> {
     features: &'static [Feature],
     out: &'a mut [f32],

@@ -5,10 +5,11 @@ use crate::{ledger::CASH_PER_TICK, market::Market};
 
 /// Private features of one slot in one symbol.
 ///
-/// With several symbols they are written once for each; cash, equity and time repeat.
+/// With several symbols they are written once for each; cash, equity, requests in flight and time
+/// repeat.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateFeatures {
-    /// Slot.
+    /// Number of the slot, from 0.
     pub slot: usize,
     /// Fraction of the episode that is left, 0 to 1. The caller defines episodes.
     pub time_left: f64,
