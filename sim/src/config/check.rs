@@ -6,7 +6,7 @@ use crate::{
     ledger::{Limits, OPEN_ORDERS},
 };
 
-/// Maximum cash of one account.
+/// Maximum cash of one account, in cash units.
 const MOST_CASH: f64 = 1e16;
 const MOST_SHARES: f64 = 1e8;
 

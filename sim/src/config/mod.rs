@@ -30,7 +30,7 @@ pub enum Matching {
 pub struct MarketConfig {
     /// Symbols, `1..=64`. Each has its own book, fundamental and background agents.
     pub symbols: u16,
-    /// Price of every symbol at the start, in ticks.
+    /// Price of every symbol at the start, in price ticks: 2 to 10^8.
     pub initial_price: i32,
     /// Currency units in one price tick. Only scales prices in features and readouts.
     pub tick_size: f64,
@@ -156,7 +156,7 @@ pub struct SlotConfig {
 pub struct FeatureConfig {
     /// Ticks of one candle, at least 1.
     pub candle_ticks: u32,
-    /// Reveals the fundamental with an error of this standard deviation of the logarithm; `None`
-    /// shows the volume-weighted mean price instead.
+    /// Standard deviation of the error, in the logarithm, with which the fundamental is shown,
+    /// `0..=1`. `None` shows the volume-weighted mean price instead.
     pub reveal_fundamental: Option<f64>,
 }

@@ -57,7 +57,7 @@ pub struct Population {
     pub limits: Limits,
 }
 
-/// Makers cancel and requote both sides around a shifted mid-price.
+/// Settings of makers, which cancel and requote both sides around a shifted mid-price.
 ///
 /// Half-spread: `half_spread + spread_per_vol * v`, `v` the short-term volatility in ticks. Centre:
 /// `mid - skew * inventory + flow_shift * flow + root_shift * pressure`. `flow` is the recent
@@ -84,7 +84,7 @@ pub struct MakerConfig {
     pub size: f64,
 }
 
-/// Noise traders draw market orders, limit orders and cancels.
+/// Settings of noise traders, which draw market orders, limit orders and cancels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseConfig {
     /// Number of noise traders.
@@ -105,7 +105,8 @@ pub struct NoiseConfig {
     pub life: u32,
 }
 
-/// Value traders move their position towards `strength * gap * |gap|`, gap in per cent.
+/// Settings of value traders, which move their position towards `strength * gap * |gap|`, gap in
+/// per cent.
 ///
 /// The gap is the distance of the mid-price from the trader's own valuation: the fundamental times
 /// a slowly renewed personal error.
@@ -129,7 +130,7 @@ pub struct ValueConfig {
     pub aggressive: f64,
 }
 
-/// Signal traders follow or fade an indicator at a horizon of their own.
+/// Settings of signal traders, which follow or fade an indicator at a horizon of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SignalConfig {
     /// Number of signal traders.
@@ -150,7 +151,7 @@ pub struct SignalConfig {
     pub size: f64,
 }
 
-/// Executors work Pareto-distributed parent orders in slices.
+/// Settings of executors, which work Pareto-distributed parent orders in slices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExecutorConfig {
     /// Number of executors.
@@ -190,10 +191,11 @@ impl Population {
         self.counts().iter().map(|(_, count)| u32::from(*count)).sum()
     }
 
-    /// Returns this population with `total` agents in nearly the same proportions.
+    /// Returns this population with about `total` agents in nearly the same proportions.
     ///
     /// Every archetype that had an agent keeps at least one. Makers quote as many shares together
-    /// as before and single agents act less often, so that the market stays as active.
+    /// as before. Single agents act less often if there are more of them, so that the market stays
+    /// as active.
     #[must_use]
     pub fn scaled(&self, total: u16) -> Self {
         let factor = f64::from(total) / f64::from(self.total().max(1));

@@ -41,7 +41,7 @@ impl Preset {
         }
     }
 
-    /// Returns the configuration: one symbol, 100 background agents, one slot.
+    /// Returns the configuration: one symbol, 100 background agents (98 in `Flash`), one slot.
     #[must_use]
     pub fn config(self) -> MarketConfig {
         let mut config = normal();
@@ -180,7 +180,7 @@ fn normal() -> MarketConfig {
     }
 }
 
-/// Sets what the learnable market has of its own, so that tuning the others changes no lesson.
+/// Sets the values of the learnable market that must stay when the other presets are tuned.
 const fn teachable(config: &mut MarketConfig) {
     let MarketConfig { fundamental, arousal, population, .. } = config;
     fundamental.drift_per_day = 0.0;
