@@ -61,7 +61,7 @@ pub enum OrderReject {
         /// Shares left to borrow.
         free: i64,
     },
-    /// The account already has the maximum number of open orders.
+    /// The account already has the maximum number of open orders in the symbol.
     #[error("{limit} orders are open already, the most for one account; cancel one first")]
     TooManyOpen {
         /// Maximum number of open orders.

@@ -51,7 +51,8 @@ struct Account {
     /// Cash reserved for open buys.
     reserved: i64,
     limits: Limits,
-    /// Position of its first holding. It has no other unless `home` is `ALL_SYMBOLS`.
+    /// Position of the account's first holding. The account has no other holding unless `home` is
+    /// `ALL_SYMBOLS`.
     first: u32,
     home: u16,
 }
@@ -213,7 +214,7 @@ impl Ledger {
         self.accounts[usize::from(account)].cash
     }
 
-    /// Returns the cash of an account that is not reserved for open buys.
+    /// Returns the cash of an account that is not reserved for open buys, in cash units.
     #[must_use]
     pub fn free_cash(&self, account: u16) -> i64 {
         let account = &self.accounts[usize::from(account)];
@@ -233,7 +234,7 @@ impl Ledger {
         self.holding(account, symbol).position
     }
 
-    /// Returns the shares in open buys and in open sells.
+    /// Returns the shares in an account's open buys and in its open sells of one symbol.
     #[must_use]
     pub fn open_shares(&self, account: u16, symbol: u16) -> (i32, i32) {
         let holding = self.holding(account, symbol);
@@ -247,7 +248,7 @@ impl Ledger {
         self.holding(account, symbol).open
     }
 
-    /// Returns the number of open orders of an account.
+    /// Returns the number of open orders of an account in one symbol.
     #[must_use]
     #[inline]
     pub fn open_count(&self, account: u16, symbol: u16) -> usize {
@@ -272,7 +273,8 @@ impl Ledger {
         self.issued[usize::from(symbol)]
     }
 
-    /// Checks an order against the limits. Returns a free place in the list of open orders.
+    /// Checks an order against limits, free cash and lendable shares. Returns a free place in the
+    /// list of open orders.
     ///
     /// `worst` is the highest price in ticks at which a buy may trade.
     #[inline]
@@ -336,7 +338,8 @@ impl Ledger {
         self.fee(i64::from(price) * i64::from(quantity) * CASH_PER_TICK, ppm)
     }
 
-    /// Settles one fill of a uniform-price auction, in which buys and sells have equal sums.
+    /// Settles one fill of a uniform-price auction, in which buys and sells have equal sums. Takes
+    /// the maker fee.
     pub(crate) fn settle_side(
         &mut self,
         account: u16,
