@@ -11,7 +11,7 @@ use super::{
 /// Place of a sub-environment in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EpisodePhase {
-    /// It was never reset.
+    /// The sub-environment was never reset.
     #[default]
     New,
     /// An episode is running.
@@ -23,18 +23,18 @@ enum EpisodePhase {
 /// Effect of the next step on a sub-environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// It acts.
+    /// The sub-environment acts.
     Act,
-    /// It begins a new episode and ignores the action.
+    /// The sub-environment begins a new episode and ignores the action.
     Reset,
-    /// It acts although its episode has ended.
+    /// The sub-environment acts although its episode has ended.
     PlayOn,
 }
 
 /// Reward and flags of one step of one sub-environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepOutcome {
-    /// Reward.
+    /// Reward of the step.
     pub reward: f64,
     /// True if the task itself ended the episode.
     pub terminated: bool,

@@ -28,13 +28,13 @@ pub enum EpisodeError {
          first"
     )]
     LeftOut {
-        /// First sub-environment left out.
+        /// Index of the first sub-environment left out.
         env: usize,
     },
     /// A step, or a query of an episode, before the first reset.
     #[error("environment {env} was never reset; call reset first")]
     NotReset {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
     },
     /// A step after the end of an episode without autoreset.
@@ -43,7 +43,7 @@ pub enum EpisodeError {
          mask selects it) before the next step"
     )]
     Finished {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
     },
 }

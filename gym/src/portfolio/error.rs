@@ -16,7 +16,7 @@ pub enum PortfolioError {
     BadOption {
         /// Name of the setting.
         option: &'static str,
-        /// Value.
+        /// Value given.
         value: f64,
         /// Values it may have.
         rule: &'static str,
@@ -28,13 +28,13 @@ pub enum PortfolioError {
          indicators, the observations of more would exceed a gibibyte"
     )]
     BadNumEnvs {
-        /// Requested number.
+        /// Requested number of sub-environments.
         num_envs: usize,
-        /// Maximum number.
+        /// Maximum number of sub-environments.
         limit: usize,
-        /// Tickers of each.
+        /// Number of tickers of each sub-environment.
         tickers: usize,
-        /// Indicators of each ticker.
+        /// Number of indicators of each ticker.
         indicators: usize,
     },
     /// There is no memory for the portfolios or their records.
@@ -59,9 +59,9 @@ pub enum PortfolioError {
          name some of those"
     )]
     UnknownTicker {
-        /// Name.
+        /// Name given.
         ticker: String,
-        /// Tickers of the panel.
+        /// Number of tickers of the panel.
         count: usize,
         /// First ticker of the panel.
         first: String,
@@ -71,7 +71,7 @@ pub enum PortfolioError {
     /// A macro ticker among the tickers to trade.
     #[error("ticker {ticker:?} is a macro ticker of this panel and is never traded; leave it out")]
     MacroTicker {
-        /// Name.
+        /// Name given.
         ticker: String,
     },
     /// Initial shares of a ticker that no portfolio trades.
@@ -80,7 +80,7 @@ pub enum PortfolioError {
          it out"
     )]
     SharesNotTraded {
-        /// Name.
+        /// Name given.
         ticker: String,
     },
     /// A ticker named twice.
@@ -88,11 +88,11 @@ pub enum PortfolioError {
     DuplicateTicker {
         /// `tickers` or `macro_tickers`.
         list: &'static str,
-        /// Name.
+        /// Name given.
         ticker: String,
         /// First position, from 0.
         first: usize,
-        /// Second position.
+        /// Second position, from 0.
         second: usize,
     },
     /// More tickers are requested than can be traded.
@@ -104,7 +104,7 @@ pub enum PortfolioError {
     TooManyTickers {
         /// Requested number of tickers.
         asked: usize,
-        /// Tickers that can be traded.
+        /// Number of tickers that can be traded.
         available: usize,
     },
     /// Portfolios of different sizes.
@@ -113,11 +113,11 @@ pub enum PortfolioError {
          environment the same number"
     )]
     UnequalTickers {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Its tickers.
+        /// Number of tickers of this sub-environment.
         found: usize,
-        /// Tickers of those before.
+        /// Number of tickers of the sub-environments before.
         expected: usize,
     },
     /// A tradable ticker among the macro tickers to show.
@@ -126,13 +126,13 @@ pub enum PortfolioError {
          loaded"
     )]
     NotMacro {
-        /// Name.
+        /// Name given.
         ticker: String,
     },
     /// An indicator that is not in the panel.
     #[error("indicator {indicator:?} is not in the panel; name some of {}", known.join(", "))]
     UnknownIndicator {
-        /// Name.
+        /// Name given.
         indicator: String,
         /// The panel's indicators.
         known: Vec<String>,
@@ -140,7 +140,7 @@ pub enum PortfolioError {
     /// An indicator named twice.
     #[error("indicator {indicator:?} is named twice; keep one")]
     DuplicateIndicator {
-        /// Name.
+        /// Name given.
         indicator: String,
     },
     /// A range of days that reaches beyond the panel or holds no step.
@@ -154,13 +154,13 @@ pub enum PortfolioError {
         start: usize,
         /// One past the last day.
         end: usize,
-        /// Days of the panel.
+        /// Number of days of the panel.
         panel_days: usize,
     },
     /// Too little memory for histories.
     #[error("there is no memory for {numbers} numbers of history; show fewer days")]
     NoMemory {
-        /// Requested numbers.
+        /// Numbers of one history: days times tickers times columns.
         numbers: usize,
     },
     /// A history of a length that the panel does not serve.
@@ -194,9 +194,9 @@ pub enum PortfolioError {
         lagged(*day, *indicator_lag)
     )]
     BadStartDay {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Day.
+        /// Requested start day.
         day: usize,
         /// First day allowed.
         first: usize,
@@ -212,11 +212,11 @@ pub enum PortfolioError {
          where one of them has"
     )]
     StartNotListed {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Day.
+        /// Requested start day.
         day: usize,
-        /// Tickers of the environment.
+        /// Number of tickers of the sub-environment.
         tickers: usize,
     },
     /// A start day on which the initial shares have no price yet.
@@ -226,11 +226,11 @@ pub enum PortfolioError {
          from day {listed}; start there or later, or leave it out of initial_shares"
     )]
     SharesNotListed {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Day.
+        /// Requested start day.
         day: usize,
-        /// Ticker.
+        /// Ticker with initial shares.
         ticker: String,
         /// First day of the ticker.
         listed: usize,
@@ -242,9 +242,9 @@ pub enum PortfolioError {
          where all its tickers are listed, and none of those is left; shift by less"
     )]
     ShiftTooLarge {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Requested days.
+        /// Requested shift in days.
         shift: usize,
         /// First day to start on.
         first: usize,
@@ -254,19 +254,19 @@ pub enum PortfolioError {
     /// An action that is no number in `[-1, 1]`.
     #[error("the action of environment {env} for {ticker:?} is {value}, but must lie in [-1, 1]")]
     BadAction {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Ticker.
+        /// Ticker of the action.
         ticker: String,
-        /// Action.
+        /// Number given.
         value: f64,
     },
     /// A step beyond the last day, after an episode that plays on.
     #[error("environment {env} is on day {day}, the last one; reset it before the next step")]
     OutOfDays {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
-        /// Day.
+        /// Current day of the sub-environment.
         day: i32,
     },
     /// A reset or step that the state of the sub-environments does not allow.

@@ -1,11 +1,11 @@
 //! Bulk filling of all orders of a day at the close.
 //!
-//! Filling orders one by one, as [`PortfolioAccount`] does, is bound by latency. It waits for the
-//! sums that the order before left in memory, and for mispredicted branches on random orders. Only
-//! the sums depend on the sequence. So this module computes shares and values of all orders first,
-//! in ticker order and without branches. It then computes the sums in sequence, then the holdings
-//! in ticker order. Every number results from the same operations in the same sequence as one by
-//! one, to the last bit.
+//! Filling orders one by one, as [`PortfolioAccount`] does, is bound by latency. Each order waits
+//! for the sums that the order before left in memory, and for mispredicted branches on random
+//! orders. Only the sums depend on the sequence. So this module computes shares and values of all
+//! orders first, in ticker order and without branches. It then computes the sums in sequence, then
+//! the holdings in ticker order. Every number results from the same operations in the same sequence
+//! as filling one by one, and is equal to the last bit.
 //!
 //! The sums are first taken as if the cash sufficed for every purchase, which is so on most days.
 //! If it did not, the purchases are repeated with a check of the cash before each.

@@ -6,13 +6,13 @@ pub(crate) const MOST_FILLS: usize = 2;
 /// An executed order, or a holding that was settled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortfolioFill {
-    /// Sub-environment.
+    /// Index of the sub-environment.
     pub env: usize,
     /// Position among the tickers of the sub-environment.
     pub ticker: usize,
     /// Price per share, with slippage and without fees.
     pub price: f64,
-    /// Fees paid.
+    /// Fees paid, in cash.
     pub fee: f64,
     /// Number of shares: positive if bought, negative if sold.
     pub quantity: i32,

@@ -32,7 +32,7 @@ pub(crate) struct StartDays {
 /// Days from which one is drawn.
 struct AllowedDays {
     low: usize,
-    /// Last day.
+    /// Last day, inclusive.
     high: usize,
     /// Bitmask of the days; `None` allows all.
     bits: Option<Vec<u64>>,

@@ -173,13 +173,13 @@ pub struct StepInfo {
 pub struct StepResult {
     /// Observation after the last tick of the step.
     pub observation: Vec<f32>,
-    /// Reward.
+    /// Reward of the step.
     pub reward: f64,
     /// True if the episode ended by bankruptcy or a margin call.
     pub terminated: bool,
     /// True if the episode reached its time limit.
     pub truncated: bool,
-    /// Details.
+    /// Details of the step.
     pub info: StepInfo,
 }
 

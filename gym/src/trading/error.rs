@@ -24,7 +24,7 @@ pub enum TradingError {
     BadOption {
         /// Name of the setting.
         option: &'static str,
-        /// Value.
+        /// Value given.
         value: f64,
         /// Values it may have.
         rule: &'static str,
@@ -35,17 +35,17 @@ pub enum TradingError {
          about 90 KiB"
     )]
     BadNumEnvs {
-        /// Requested number.
+        /// Requested number of sub-environments.
         num_envs: usize,
-        /// Maximum number.
+        /// Maximum number of sub-environments.
         limit: usize,
     },
     /// No agent, or more than a market takes.
     #[error("there are {agents} agents, but a market takes 1 to {limit}; change their number")]
     BadAgentCount {
-        /// Requested number.
+        /// Requested number of agents.
         agents: usize,
-        /// Highest number.
+        /// Maximum number of agents.
         limit: usize,
     },
     /// A full-size order that exceeds the limit for one order.
@@ -80,13 +80,13 @@ pub enum TradingError {
         kind(*scheme)
     )]
     BadAction {
-        /// Sub-environment.
+        /// Index of the sub-environment.
         env: usize,
         /// Number given.
         value: f64,
-        /// Lowest number.
+        /// Lowest number of the scheme.
         low: f64,
-        /// Maximum number.
+        /// Highest number of the scheme.
         high: f64,
         /// Scheme of the environment.
         scheme: ActionScheme,

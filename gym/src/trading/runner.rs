@@ -12,7 +12,7 @@ use super::{
 };
 use crate::contract::{SplitMix, StepOutcome};
 
-/// One sub-environment.
+/// One sub-environment: its market, its agents and its stream of episode seeds.
 #[derive(Clone, Debug)]
 pub(super) struct EpisodeRunner {
     setup: Arc<TradingSetup>,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::contract::SplitMix;
 
-/// Seed of the streams of the first warm snapshot; the others count up from it.
+/// Seed of the streams of the first warm snapshot. Each further snapshot has the next seed.
 const SNAPSHOT_SEED: u64 = 0x0057_A125_0000_0000;
 
 /// Checked settings and warm markets.

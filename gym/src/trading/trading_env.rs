@@ -27,8 +27,9 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 /// # Episodes
 ///
 /// A reset seeds the market with an episode seed and runs `warmup_ticks` without the agent; nothing
-/// of it is returned or counted. Equal episode seeds give equal episodes. An episode is terminated
-/// by bankruptcy or a margin call, and truncated after `max_ticks` ticks; both can be true.
+/// of the warm-up is returned or counted. Equal episode seeds give equal episodes. An episode is
+/// terminated by bankruptcy or a margin call, and truncated after `max_ticks` ticks; both can be
+/// true.
 ///
 /// [`step_into`](Self::step_into) and [`reset_into`](Self::reset_into) allocate nothing. A copy
 /// continues as the original would.

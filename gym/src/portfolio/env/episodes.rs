@@ -31,8 +31,8 @@ impl PortfolioVectorEnv {
     /// - `seed`: seeds of the random streams.
     /// - `mask` `[N]`: sub-environments to reset, at least one; `None` for all, as in the first
     ///   reset. The others keep their state, observation and stream.
-    /// - `start_day` `[N]`: start days instead of drawn ones; read where `mask` is true. They may
-    ///   lie beyond four fifths of the range, and use no random number.
+    /// - `start_day` `[N]`: start days instead of drawn ones; read where `mask` is true. These days
+    ///   may lie beyond four fifths of the range, and are not drawn.
     pub fn reset(
         &mut self,
         seed: ResetSeed<'_>,
@@ -60,8 +60,8 @@ impl PortfolioVectorEnv {
     /// Begins new episodes on drawn start days that are at least `shift` days after the first one.
     ///
     /// If tickers are drawn, a shift draws from the tickers that have a start day left. It is an
-    /// error if no day is left on which enough of them are listed, or no start day of the tickers
-    /// of a portfolio that does not draw them.
+    /// error if no day is left on which enough tickers are listed. It is also an error if a
+    /// portfolio that does not draw its tickers has no start day left.
     pub fn reset_shifted(
         &mut self,
         seed: ResetSeed<'_>,
