@@ -61,9 +61,9 @@ pub struct Coverage {
     pub last_date: Option<String>,
     /// Number of days between the first and the last on which the ticker has no row.
     pub missing_days: usize,
-    /// Lowest `low`.
+    /// Lowest `low` of its rows; `None` without rows.
     pub min_price: Option<f64>,
-    /// Highest `high`.
+    /// Highest `high` of its rows; `None` without rows.
     pub max_price: Option<f64>,
 }
 

@@ -94,13 +94,13 @@ pub enum WindowError {
     /// A slice of the wrong length.
     #[error("`{what}` holds {found} elements, but must hold {expected} for the shape {shape:?}")]
     BadLength {
-        /// The argument.
+        /// Name of the argument.
         what: &'static str,
         /// Shape of the argument.
         shape: Vec<usize>,
-        /// Elements of that shape.
+        /// Number of elements of that shape.
         expected: usize,
-        /// Elements given.
+        /// Number of elements given.
         found: usize,
     },
     /// A window that is many times longer than the panel.
@@ -110,13 +110,13 @@ pub enum WindowError {
          panel is masked"
     )]
     TooLong {
-        /// The argument.
+        /// Name of the argument.
         what: &'static str,
         /// Requested days.
         days: usize,
-        /// Days of the panel.
+        /// Number of days of the panel.
         panel_days: usize,
-        /// Maximum days.
+        /// Maximum number of days.
         limit: usize,
     },
     /// Windows larger than the address space.

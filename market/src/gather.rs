@@ -61,9 +61,9 @@ pub(crate) struct SortedWindows {
 /// Number of days of a window, and the position of its own day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Days before a sample's own.
+    /// Number of days before a sample's own.
     pub(crate) lead: usize,
-    /// Days altogether.
+    /// Number of days of the window.
     pub(crate) days: usize,
 }
 

@@ -312,7 +312,7 @@ pub enum PanelLoadError {
     ColumnType {
         /// Name of the column.
         column: String,
-        /// Its type.
+        /// Type of the column.
         found: String,
         /// Role of the column.
         role: ColumnRole,
@@ -338,9 +338,9 @@ pub enum PanelLoadError {
         line: u64,
         /// Name of the first column without a cell, or of the last one when there are too many.
         column: String,
-        /// Cells of the header.
+        /// Number of cells of the header.
         expected: usize,
-        /// Cells of the record.
+        /// Number of cells of the record.
         found: usize,
     },
     /// A cell of a numeric column holds no usable number.
@@ -492,13 +492,13 @@ pub enum PanelLoadError {
          of {rows} rows; split the file, or drop columns or rare tickers"
     )]
     TooLarge {
-        /// Tickers in the data.
+        /// Number of tickers in the data.
         tickers: usize,
-        /// Distinct dates in the data.
+        /// Number of distinct dates in the data.
         days: usize,
-        /// Value columns.
+        /// Number of value columns.
         columns: usize,
-        /// Rows in the data.
+        /// Number of rows in the data.
         rows: usize,
         /// Maximum number of values of a panel with `rows` rows. If memory does not suffice, the
         /// number of values loaded so far.

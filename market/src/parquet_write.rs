@@ -42,9 +42,9 @@ pub enum PanelWriteError {
     ColumnCount {
         /// Ticker of the rows.
         ticker: String,
-        /// Columns given.
+        /// Number of columns given.
         given: usize,
-        /// Columns of the file.
+        /// Number of columns of the file, without date and ticker.
         expected: usize,
     },
     /// Columns of different lengths.
@@ -57,9 +57,9 @@ pub enum PanelWriteError {
         ticker: String,
         /// Number of the column, from 0.
         column: usize,
-        /// Days given.
+        /// Number of days given.
         given: usize,
-        /// Days of the first column.
+        /// Number of days of the first column.
         expected: usize,
     },
     /// Days beyond the calendar of a panel.
@@ -72,7 +72,7 @@ pub enum PanelWriteError {
         ticker: String,
         /// First day, in days since 1970-01-01.
         first_day: i32,
-        /// Days.
+        /// Number of days.
         days: usize,
     },
     /// The file cannot be written.

@@ -36,7 +36,7 @@ pub enum TransitionError {
     WrongLength {
         /// Name of the column.
         what: &'static str,
-        /// Its length.
+        /// Length given.
         got: usize,
         /// The expected length.
         expected: usize,
@@ -114,9 +114,9 @@ pub enum TransitionError {
     /// A window or batch that memory cannot hold.
     #[error("{batch} samples x {tickers} tickers x {days} days cannot be addressed; ask for less")]
     TooLarge {
-        /// Samples.
+        /// Number of samples.
         batch: usize,
-        /// Tickers, macro ones included.
+        /// Number of tickers, macro ones included.
         tickers: usize,
         /// Days of a window.
         days: usize,
@@ -136,7 +136,7 @@ pub enum TransitionError {
         "ring {name:?} does not hold trading transitions ({what}); give the name of one that does"
     )]
     NotTransitions {
-        /// Its name.
+        /// Name of the ring.
         name: String,
         /// The reason.
         what: String,
@@ -147,11 +147,11 @@ pub enum TransitionError {
          was requested; ask for the same, choose another name, or use exist=\"replace\""
     )]
     Different {
-        /// Its name.
+        /// Name of the ring.
         name: String,
-        /// Its differing sizes.
+        /// Sizes of the existing ring that differ.
         found: String,
-        /// The requested ones.
+        /// Requested sizes that differ.
         requested: String,
     },
     /// A panel that is not the one whose days and tokens are stored.
