@@ -29,7 +29,7 @@ pub struct RingDescription {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnDescription {
-    /// Name.
+    /// Name of the column.
     pub name: String,
     /// Short code as NumPy writes it, such as `"f4"`, or `"bfloat16"`, for which NumPy has none.
     pub dtype: String,
@@ -49,7 +49,7 @@ pub enum BadDescription {
     /// The lane policy is invalid.
     #[error("its lane policy is `{policy}` with {timeout_ms} ms, which is not valid")]
     Policy {
-        /// Name given.
+        /// Name of the policy that was given.
         policy: String,
         /// Time-out given, in milliseconds.
         timeout_ms: u64,
@@ -57,7 +57,7 @@ pub enum BadDescription {
     /// The number of rows overflows.
     #[error("its {lanes} lanes of {lane_capacity} rows are too many")]
     Capacity {
-        /// Lanes given.
+        /// Number of lanes given.
         lanes: u32,
         /// Rows of each lane.
         lane_capacity: u64,
