@@ -85,7 +85,7 @@ pub enum ExportError {
     NoSpace {
         /// Column of the ring.
         column: String,
-        /// Its type.
+        /// Type of the column.
         dtype: DType,
     },
     /// A Discrete space cannot hold the range of an integer column.

@@ -189,9 +189,9 @@ fn lock(to: &Path, folder: &Path) -> Result<StagingLock, ExportError> {
 
 /// Error of locking a staging folder.
 enum NotLocked {
-    /// Another process or thread has locked it.
+    /// Another process or thread has locked the folder.
     Busy,
-    /// It is not a staging folder.
+    /// The folder is not a staging folder.
     Foreign,
     Io(io::Error),
 }

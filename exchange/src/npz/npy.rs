@@ -83,9 +83,9 @@ pub(super) fn read(
 
 /// Copies elements of `size` bytes that lie in Fortran order. Returns `None` if memory is short.
 fn in_c_order(numbers: &[u8], size: usize, shape: &[u64]) -> Option<Vec<u8>> {
-    // Walks the elements in C order. `place` is the index of the next one along each axis, `from`
-    // its offset in `numbers`, in elements: the sum of the indices times the strides of Fortran
-    // order.
+    // Walks the elements in C order. `place` is the index of the next element along each axis.
+    // `from` is its offset in `numbers`, in elements: the sum of the indices times the strides of
+    // Fortran order.
     let axes: Vec<usize> =
         shape.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
     let mut strides = Vec::with_capacity(axes.len());
