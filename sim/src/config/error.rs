@@ -57,9 +57,9 @@ pub enum ConfigError {
     OrderAboveLimit {
         /// Path of the field.
         field: &'static str,
-        /// Largest order.
+        /// Largest order that agents derive from the field, in shares.
         size: f64,
-        /// Order limit.
+        /// Limit of one order, in shares.
         limit: i32,
     },
     /// There is no such slot.

@@ -61,7 +61,7 @@ pub struct Population {
 ///
 /// Half-spread: `half_spread + spread_per_vol * v`, `v` the short-term volatility in ticks. Centre:
 /// `mid - skew * inventory + flow_shift * flow + root_shift * pressure`. `flow` is the recent
-/// signed volume; `pressure` is the same sum, of the square roots of the sizes of orders.
+/// signed volume; `pressure` is the recent sum of the signed square roots of order sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MakerConfig {
     /// Number of makers.
@@ -124,7 +124,7 @@ pub struct ValueConfig {
     pub error_ticks: f64,
     /// Weight of the market price in the valuation, `0..1`.
     pub learning: f64,
-    /// Largest order.
+    /// Largest order in shares.
     pub slice: f64,
     /// Gap in per cent from which an order crosses the spread.
     pub aggressive: f64,
@@ -137,15 +137,15 @@ pub struct SignalConfig {
     pub count: u16,
     /// Mean ticks between actions.
     pub wait: f64,
-    /// Shortest horizon; horizons are log-uniform.
+    /// Shortest horizon in ticks; horizons are log-uniform.
     pub horizon_low: f64,
-    /// Longest horizon.
+    /// Longest horizon in ticks.
     pub horizon_high: f64,
     /// Fraction of the traders that follow the indicator; the others fade it.
     pub followers: f64,
     /// Signal strength, in standard deviations, from which a trader acts.
     pub threshold: f64,
-    /// Largest position.
+    /// Largest position in shares.
     pub inventory: f64,
     /// Size of one order.
     pub size: f64,

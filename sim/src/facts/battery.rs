@@ -90,7 +90,7 @@ impl BatteryOptions {
 pub struct FactsReport {
     /// Name of the market.
     pub preset: String,
-    /// First seed.
+    /// First seed; the others follow it.
     pub first_seed: u64,
     /// Number of seeds.
     pub seeds: usize,

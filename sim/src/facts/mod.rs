@@ -1,9 +1,9 @@
 //! Realism battery: statistics that real markets show, computed on a simulated one.
 //!
 //! Every fact is a number with a pass band and a source ([`FactResult`]). A fact that is measured
-//! once per seed passes if its median and a given fraction of the seeds (80 % in the full battery)
-//! lie in the band. A fact that needs all seeds together (impact, trading rules) has one number,
-//! which must lie in the band.
+//! once per seed passes if its median and enough of the seeds lie in the band. In the full battery
+//! 80 % of the seeds are enough. A fact that needs all seeds together (impact, trading rules) has
+//! one number, which must lie in the band.
 //!
 //! The statistics are plain functions on slices, independent of markets. The battery runs on
 //! anything that implements [`Subject`], so that markets made to fail it can test it.

@@ -24,7 +24,7 @@ pub struct FactResult {
     pub id: &'static str,
     /// Unique key.
     pub key: &'static str,
-    /// Statistic.
+    /// Statistic, with its horizon.
     pub statistic: &'static str,
     /// Paper or book that the band comes from.
     pub source: &'static str,
@@ -36,7 +36,7 @@ pub struct FactResult {
     pub median: f64,
     /// Fraction of the values inside the band.
     pub share_inside: f64,
-    /// Judgement.
+    /// Verdict on the values.
     pub verdict: Verdict,
 }
 

@@ -39,11 +39,11 @@ pub enum FeatureGroup {
 /// One named entry of a feature vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feature {
-    /// Name.
+    /// Name, such as `"rsi_8"`.
     pub name: &'static str,
-    /// Subject.
+    /// Subject of the feature.
     pub group: FeatureGroup,
-    /// Unit.
+    /// Unit, such as `"log ticks"`.
     pub unit: &'static str,
     /// Lowest value; smaller ones are clipped.
     pub low: f32,
