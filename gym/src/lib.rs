@@ -66,7 +66,7 @@ pub use trading::{
     TradingError, TradingResetOptions, TradingVectorEnv,
 };
 
-/// Runs the examples of the page in `docs/`.
+/// Examples of the page in `docs/`, which run as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/concepts/trading-environment.md")]
 pub struct TradingEnvironmentPage;

@@ -18,7 +18,7 @@ pub enum PortfolioError {
         option: &'static str,
         /// Value given.
         value: f64,
-        /// Values it may have.
+        /// Values that the setting may have.
         rule: &'static str,
     },
     /// No sub-environment, or so many that the observations of a step would exceed a gibibyte.

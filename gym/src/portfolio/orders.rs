@@ -208,7 +208,8 @@ impl Orders {
         }
     }
 
-    /// Fills all orders: in bulk if only holdings and cash can limit them, else one by one.
+    /// Fills all orders. Fills them in bulk if `only_costs` returns fees and only holdings and cash
+    /// can limit them, else one by one.
     pub(crate) fn fill(&mut self, account: &mut PortfolioAccount<'_>) {
         let (sells, buys) = self.sequence[..self.executed].split_at(self.sells);
         if let Some(costs) = account.only_costs()

@@ -26,7 +26,7 @@ pub enum TradingError {
         option: &'static str,
         /// Value given.
         value: f64,
-        /// Values it may have.
+        /// Values that the setting may have.
         rule: &'static str,
     },
     /// No sub-environment, more than the maximum, or more than fit in memory.

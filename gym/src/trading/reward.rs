@@ -63,7 +63,7 @@ pub trait RewardFunction: CloneReward + fmt::Debug + Send {
     fn compute(&mut self, input: &RewardInput<'_>) -> f64;
 }
 
-/// Builds one reward function for each agent of each sub-environment.
+/// Builder of one reward function for each agent of each sub-environment.
 #[derive(Clone)]
 pub struct RewardFactory(Arc<dyn Fn() -> Box<dyn RewardFunction> + Send + Sync>);
 
