@@ -112,7 +112,7 @@ pub enum WindowError {
     TooLong {
         /// Name of the argument.
         what: &'static str,
-        /// Requested days.
+        /// Requested number of days.
         days: usize,
         /// Number of days of the panel.
         panel_days: usize,

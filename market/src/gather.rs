@@ -119,18 +119,19 @@ pub(crate) struct WindowSource<'a> {
     end: usize,
 }
 
-/// Cells that one of several threads takes at a time. They are few enough that all threads end at
-/// about the same time, and many enough that taking them costs little.
+/// Number of cells that one of several threads takes at a time. They are few enough that all
+/// threads end at about the same time, and many enough that taking them costs little.
 const PART_CELLS: usize = 128;
 
-/// Cells that a single thread takes at a time: few enough that the list of their windows stays in
-/// L1.
+/// Number of cells that a single thread takes at a time: few enough that the list of their windows
+/// stays in L1.
 const CELLS_ALONE: usize = 1_024;
 
 /// Prefetch distance, in windows.
 const PREFETCH_DISTANCE: usize = 4;
 
-/// Windows whose columns are selected together: few enough that their whole rows stay in L1.
+/// Number of windows whose columns are selected together: few enough that their whole rows stay in
+/// L1.
 const SELECTED_WINDOWS: usize = 8;
 
 /// Cells of an arena that one thread fills, and their masks.

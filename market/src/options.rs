@@ -53,7 +53,7 @@ impl Default for Separator {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PanelOptions {
     pub(crate) macro_tickers: BTreeSet<String>,
-    /// Maps the file's name of a renamed column to the panel's name.
+    /// The panel's name of each renamed column, by the file's name.
     pub(crate) columns: BTreeMap<String, String>,
     pub(crate) nan: NanPolicy,
     pub(crate) separator: Separator,

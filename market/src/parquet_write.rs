@@ -80,7 +80,7 @@ pub enum PanelWriteError {
     Io(#[from] io::Error),
 }
 
-/// Writes a panel as a Parquet file, ticker by ticker.
+/// Writer of a panel as a Parquet file, ticker by ticker.
 ///
 /// ```
 /// use backcast_market::{PanelData, PanelFileWriter, PanelOptions, TickerDays};

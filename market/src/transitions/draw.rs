@@ -19,7 +19,7 @@ const ATTEMPTS: u32 = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct DrawStream {
     pub(crate) seed: u64,
-    /// Batches drawn so far.
+    /// Number of batches drawn so far.
     pub(crate) batches: u64,
     rng: CounterRng,
 }

@@ -23,7 +23,8 @@ use crate::{gather::SortedWindows, panel::Panel};
 pub struct TransitionOptions {
     /// Transitions kept over all lanes together, exactly; at least one for each lane.
     pub capacity: u64,
-    /// Processes that may add at the same time, each with a share of the capacity: `1..=4096`.
+    /// Number of processes that may add at the same time, each with a share of the capacity:
+    /// `1..=4096`.
     pub lanes: u32,
     /// Name that other processes attach to; `None` for a ring in private memory.
     pub name: Option<String>,
@@ -35,7 +36,7 @@ pub struct TransitionOptions {
     pub base: Base,
     /// Seed of the draws.
     pub seed: u64,
-    /// Threads that copy the market windows of large batches.
+    /// Number of threads that copy the market windows of large batches.
     pub threads: usize,
     /// First day that future windows do not show, such as the end of the training data; `None`
     /// shows all days.
