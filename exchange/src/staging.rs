@@ -26,7 +26,7 @@ const SUFFIX: &str = ".backcast-partial";
 const LOCK: &str = "export.lock";
 const NEW: &str = "new";
 const OLD: &str = "old";
-/// Attempts to lock a folder that other exports create and remove.
+/// Maximum attempts to lock a folder that other exports create and remove.
 const ATTEMPTS: u32 = 64;
 
 /// Exclusive right to export to a path, and the folder in which the export is made.
@@ -102,7 +102,7 @@ impl Staging {
 pub struct UnfinishedExport {
     /// The folder, beside the path of the export.
     pub path: PathBuf,
-    /// Bytes of the files in it.
+    /// Bytes of the files in the folder.
     pub bytes: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::error::ExportError;
 
 /// Bytes of rows in one copy.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Attempts to copy a lane's first rows while its writer overwrites all of them.
+/// Maximum attempts to copy a lane's first rows while its writer overwrites all of them.
 const ATTEMPTS: u32 = 8;
 
 /// The exported rows of one lane.
