@@ -15,7 +15,7 @@ use super::tails::hill;
 
 /// Ticks of a minute, the horizon of most facts.
 pub(super) const MINUTE: usize = 60;
-/// Ticks of five minutes, the longest horizon.
+/// Ticks of five minutes, the longer horizon of autocorrelations of returns.
 const FIVE_MINUTES: usize = 300;
 /// Horizon of the decay of volatility.
 pub(super) const TEN_SECONDS: usize = 10;
