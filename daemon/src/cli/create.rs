@@ -98,7 +98,7 @@ pub(crate) struct Args {
     memfd: bool,
 }
 
-/// A `--lease-timeout` that cannot be used.
+/// Error of `--lease-timeout`.
 #[derive(Debug, Error)]
 enum LeaseTimeoutError {
     #[error(

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     args: Vec<OsString>,
 }
 
-/// `--json` was given to the demo.
+/// Error of `--json` before `demo`.
 #[derive(Debug, Error)]
 #[error("`backcast demo` shows a table and writes its numbers to out/demo.json; leave --json out")]
 struct DemoJson;

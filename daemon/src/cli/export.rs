@@ -95,7 +95,7 @@ pub(crate) fn run(
     Ok(exit(&report))
 }
 
-/// An export that failed.
+/// Error of an export whose own message is printed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainExport(ExportError);

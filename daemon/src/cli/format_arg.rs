@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::outcome::{Exit, Fails};
 
-/// The path does not determine the format.
+/// Error of a path whose extension names no format.
 #[derive(Debug, Error)]
 #[error("the extension of {} names no format; give --format {formats}", path.display())]
 pub(crate) struct UnknownFormat {

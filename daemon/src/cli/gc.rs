@@ -34,7 +34,7 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// A folder that cannot be searched for unfinished exports.
+/// Error of a folder that cannot be searched for unfinished exports.
 #[derive(Debug, Error)]
 #[error("cannot read the folder {}: {source}; give folders that were exported to", path.display())]
 struct FolderError {

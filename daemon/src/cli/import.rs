@@ -82,7 +82,7 @@ fn rows(text: &str) -> Result<u64, String> {
     }
 }
 
-/// An import that failed because of the file or the options.
+/// Error of an import whose own message is printed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainImport(ImportError);

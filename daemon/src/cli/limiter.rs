@@ -61,7 +61,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = whole(1..=MOST),
           conflicts_with_all = ["samples_per_insert", "min_size", "error_buffer"])]
     pub(crate) queue: Option<u64>,
-    /// When no sampler lives, a writer that is held back: wait, pass or error.
+    /// Behaviour of a writer that is held back while no sampler lives: wait, pass or error.
     #[arg(long, value_name = "WHAT", value_parser = one_of::<NoLearner>(&NO_LEARNER))]
     pub(crate) no_learner: Option<NoLearner>,
 }
@@ -121,8 +121,8 @@ pub(crate) fn run(
 }
 
 impl Args {
-    /// Returns the requested limits, or `None` to leave them. `now` returns those in force. If
-    /// other limits are given, only its switch and its `no_learner` are kept.
+    /// Returns the limits to set, or `None` if no option asks for a change. `now` returns the
+    /// limits in force. Of these, new limits keep only the switch and `no_learner`.
     fn asked(
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,

@@ -112,8 +112,8 @@ pub fn run(
     out: &mut dyn Stream,
     err: &mut dyn Stream,
 ) -> u8 {
-    // `run_with` leaves this out: Python ignores SIGXFSZ itself. After a failure, a write beyond
-    // `ulimit -f` ends the process.
+    // Not in `run_with`, since Python ignores SIGXFSZ itself. If this fails, only a write beyond
+    // `ulimit -f` still ends the process.
     let _ = signals::outlive_file_size_limit();
     let itself = std::env::current_exe().map(|program| vec![program.into_os_string()]);
     run_with(
@@ -175,7 +175,7 @@ fn asks_for_json(args: &[OsString]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json")
 }
 
-/// Names of these commands in other programs, for suggestions.
+/// Commands, each with the names that other programs give it, for suggestions.
 const ELSEWHERE: [(&str, &[&str]); 11] = [
     ("ls", &["list", "ps", "dir"]),
     ("stat", &["show", "info", "describe", "inspect", "status"]),
@@ -222,7 +222,7 @@ fn refuse(mut refusal: clap::Error, mut console: Console<'_>) -> u8 {
     console.finish(exit.status())
 }
 
-/// A directory of objects that cannot be used.
+/// Error of the directory that holds the objects.
 #[derive(Debug, Error)]
 enum DirectoryError {
     #[error(

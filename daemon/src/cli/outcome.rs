@@ -74,7 +74,7 @@ impl<E: Fails> From<E> for CommandError {
     }
 }
 
-/// The user stopped the command.
+/// Error of a command that a signal stopped.
 #[derive(Debug, Error)]
 #[error("interrupted; nothing was left")]
 pub(crate) struct Interrupted;
@@ -85,7 +85,7 @@ impl Fails for Interrupted {
     }
 }
 
-/// `--json` was given to a command that has no JSON.
+/// Error of `--json` with a command that has no JSON.
 #[derive(Debug, Error)]
 #[error("`backcast {command}` prints {prints}; leave --json out")]
 pub(crate) struct NoJson {
@@ -99,7 +99,7 @@ impl Fails for NoJson {
     }
 }
 
-/// Writing to stdout or stderr, or listening to signals, failed.
+/// Error of writing to stdout or stderr, or of listening to signals.
 #[derive(Debug, Error)]
 #[error("cannot write to stdout or stderr: {0}")]
 struct OutputError(io::Error);

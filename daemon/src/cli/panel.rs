@@ -71,7 +71,7 @@ fn rename(text: &str) -> Result<(String, String), String> {
     Ok((theirs.to_owned(), ours.to_owned()))
 }
 
-/// Options of files were given with a shared panel.
+/// Error of options for files that were given with a shared panel.
 #[derive(Debug, Error)]
 #[error(
     "--columns, --macro and --nan say how to read a file, and `{name}` is a shared panel; leave \

@@ -22,7 +22,7 @@ enum TypedRemedy {
          --exist replace to start over, or run `backcast rm {name}` first"
     )]
     Taken { kind: Kind, name: String, state: Cow<'static, str> },
-    /// Attaching is not a remedy.
+    /// The name is taken, and attaching is not a remedy.
     #[error(
         "a {kind} named `{name}` already exists ({state}); choose another name, give --exist \
          replace to start over, or run `backcast rm {name}` first"
@@ -141,8 +141,8 @@ impl From<RingError> for CommandError {
     }
 }
 
-/// Converts an error of a new ring's content. Returns an error without a remedy here unchanged: its
-/// own message is printed.
+/// Converts the error of filling a new ring. Returns an error unchanged that gets no other remedy
+/// on the command line.
 pub(super) fn of_restore(error: RestoreError) -> Result<CommandError, RestoreError> {
     match error {
         RestoreError::Ring(error) => Ok(error.into()),
@@ -198,7 +198,7 @@ impl From<FindError> for CommandError {
     }
 }
 
-/// An answer of the daemon, or its absence.
+/// Error of a request to the daemon whose own message is printed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainClient(ClientError);
@@ -217,7 +217,8 @@ impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Ring(error) => error.into(),
-            // The daemon answers programs; these have remedies that can be typed.
+            // The daemon's messages are for programs. These errors get remedies that a user can
+            // type.
             ClientError::NameTaken { message, taken } => {
                 let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
                 match (kind, taken) {
@@ -232,7 +233,7 @@ impl From<ClientError> for CommandError {
                     (Some(kind), NameTaken { name, difference: Some(what), .. }) => {
                         TypedRemedy::Different { kind, name, what }.into()
                     }
-                    // From a newer daemon.
+                    // A newer daemon sent a kind or fields that this version does not know.
                     (_, taken) => PlainClient(ClientError::NameTaken { message, taken }).into(),
                 }
             }

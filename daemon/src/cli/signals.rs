@@ -47,7 +47,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns the exit status of the signal that arrived, if one did.
+    /// Returns the exit status of the signal that arrived, if one did: 128 plus the signal's
+    /// number.
     pub(crate) fn status(&self) -> Option<u8> {
         let number = u8::try_from(self.came.load(Relaxed)).unwrap_or(0);
         (number > 0).then(|| 128_u8.saturating_add(number))

@@ -38,7 +38,7 @@ impl Fails for StoreError {
     }
 }
 
-/// A failed save.
+/// Error of a save whose own message is printed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainSave(SaveError);
@@ -62,7 +62,7 @@ impl From<SaveError> for CommandError {
     }
 }
 
-/// A failed load.
+/// Error of a load whose own message is printed.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct PlainLoad(LoadError);
@@ -88,7 +88,7 @@ impl From<LoadError> for CommandError {
     }
 }
 
-/// Returns whether a name is that of a snapshot, such as `pong@epoch-10`.
+/// Returns whether a name looks like that of a snapshot, such as `pong@epoch-10`.
 pub(crate) fn is_snapshot(name: &str) -> bool {
     name.contains('@')
 }

@@ -29,7 +29,8 @@ impl MachineReport {
         }
     }
 
-    /// Returns whether other programs leave fewer than two processors.
+    /// Returns whether the load of the last minute leaves fewer than two processors idle, with a
+    /// tolerance of half a processor. Returns false if the load is unknown.
     pub(super) fn is_busy(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "few processors")]
         let spare = self.cpu_count as f64 - 2.0;

@@ -21,7 +21,7 @@ use crate::cli::signals::Signals;
 
 /// Line of the writer when it has its lanes.
 const READY: &str = "ready";
-/// Appends between two checks of the end.
+/// Appends between two checks whether stdin is closed.
 const APPENDS: u64 = 64;
 /// Time-out for each line of the writer's process. The first one comes after an interpreter has
 /// started, which may take seconds on a busy machine.
@@ -57,7 +57,7 @@ pub(super) struct PairRates {
     pub(super) sampled_per_s: f64,
 }
 
-/// Last line of the writer.
+/// JSON of the writer's last line: rows appended, and the time for them in nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     rows: u64,
@@ -96,7 +96,8 @@ impl Second {
         Ok(Self { process, lines })
     }
 
-    /// Reads the next line.
+    /// Waits for the writer's next line, at most [`PATIENCE`]. Fails on a signal, and if the
+    /// process ends first.
     fn line(&mut self, signals: &Signals) -> Result<String, CommandError> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -183,7 +184,7 @@ pub(super) fn run(
     Ok(PairRates { written_per_s: per_second(written.rows, took), sampled_per_s })
 }
 
-/// Runs the writer's process, which appends from the first byte on stdin until its end.
+/// Runs the writer's process: appends rows from the first byte on stdin until stdin closes.
 pub(super) fn write(
     base: &Base,
     name: &str,

@@ -14,7 +14,7 @@ pub(super) struct Pace<'a> {
     pub(super) signals: &'a Signals,
 }
 
-/// Rates of two kinds of work, each the median of its slices.
+/// Rates of two kinds of work, in units of work per second, each the median of its slices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateComparison {
     pub(super) work: f64,
@@ -22,13 +22,14 @@ pub(super) struct RateComparison {
 }
 
 impl Pace<'_> {
-    /// Alternates both kinds of work. Each call returns the units of work that it did.
+    /// Alternates slices of both kinds of work. Each call of a closure returns the units of work
+    /// that it did. Fails on a signal.
     pub(super) fn compare(
         &self,
         mut work: impl FnMut() -> Result<u64, CommandError>,
         mut against: impl FnMut() -> u64,
     ) -> Result<RateComparison, CommandError> {
-        // Once to warm up caches and touch memory.
+        // The first calls warm up caches and touch memory.
         work()?;
         against();
         let (mut works, mut againsts) = (Vec::new(), Vec::new());

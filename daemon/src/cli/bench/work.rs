@@ -10,12 +10,12 @@ use backcast_core::{
 use super::rate::{Pace, RateComparison};
 use crate::cli::outcome::{CommandError, Exit, Fails};
 
-/// Larger than the processor's caches, so that draws come from memory.
+/// Bytes of the ring's rows: more than most caches hold, so that draws come from memory.
 const RING_BYTES: u64 = 64 << 20;
 /// Maximum bytes of a batch of large rows.
 const BATCH_BYTES: u64 = 32 << 20;
 const BATCH: u64 = 256;
-/// History and future of a window.
+/// History and future of a window, in transitions.
 const WINDOW: (u32, u32) = (20, 5);
 /// Appends between two readings of the clock.
 const APPENDS: u64 = 256;
@@ -46,7 +46,7 @@ pub(super) struct DrawRates {
     pub(super) rate: RateComparison,
 }
 
-/// Rows of all lanes, appended repeatedly.
+/// One step of every lane, which is appended repeatedly.
 pub(super) struct AppendedRows {
     schema: Schema,
     obs: Vec<u8>,
@@ -70,7 +70,7 @@ impl AppendedRows {
         }
     }
 
-    /// Appends steps and returns the number of rows.
+    /// Appends `appends` steps and returns the number of rows over all lanes.
     pub(super) fn append(
         &mut self,
         writer: &mut Writer,
@@ -97,7 +97,7 @@ impl Bench {
             .column("action", DType::I32, &[])
             .column("reward", DType::F32, &[])
             .build()?;
-        // Room for many windows, even of large rows.
+        // At least 256 rows for each lane leave room for many windows, even of large rows.
         let rows = (RING_BYTES / u64::from(row_bytes)).max(u64::from(lanes) * 256);
         let name = format!("bench-{}-{:08x}", std::process::id(), Random::new().next() >> 32);
         let options = RingOptions::with_capacity(rows).lanes(lanes).base(base.clone());
@@ -223,7 +223,7 @@ impl Copies {
     }
 }
 
-/// Copies from random rows of private memory.
+/// Source and target of copies from random rows of private memory.
 struct Gather {
     from: Vec<u8>,
     to: Vec<u8>,

@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::machine::MachineFacts;
 use crate::text::units::bytes;
 
-/// Features of Linux: the first version, and the cost of its absence.
+/// Features of Linux that are used: name, first version, and cost if the feature is missing.
 const USED: [(&str, (u32, u32), &str); 2] = [
     ("locks of open files", (3, 15), "no ring can be made or attached to"),
     ("expedited membarrier", (4, 16), "every publication costs a fence"),

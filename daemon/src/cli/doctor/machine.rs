@@ -18,9 +18,11 @@ pub(crate) trait MachineFacts {
     fn read(&self, path: &str) -> Option<String>;
     /// Returns the space of the file system of a path.
     fn space(&self, path: &Path) -> Option<Space>;
-    /// Returns the lower twelve bits of the mode: set-id, sticky, permissions.
+    /// Returns the lower twelve bits of a file's mode: set-id, sticky, permissions. Returns `None`
+    /// if the system does not tell.
     fn mode(&self, path: &Path) -> Option<u32>;
-    /// Returns whether the kernel grants expedited membarrier, or `None` if the system has none.
+    /// Returns whether the kernel grants expedited membarrier, or `None` on other systems than
+    /// Linux.
     fn has_membarrier(&self) -> Option<bool>;
     /// Returns the wall clock in seconds since 1970.
     fn unix_s(&self) -> u64;

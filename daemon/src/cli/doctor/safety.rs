@@ -6,7 +6,8 @@ use super::finding::Finding;
 use super::limits;
 use super::machine::MachineFacts;
 
-/// In a directory that others may write, only the sticky bit keeps them from renaming our files.
+/// Sticky bit of a directory's mode. If others may write to the directory, only this bit keeps them
+/// from renaming our files.
 const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o022;
 /// Bit of the filter that puts shared file mappings, such as rings, into core files.

@@ -112,7 +112,7 @@ impl FeatureArg {
     }
 }
 
-/// A recording that cannot be made.
+/// Error of a recording.
 #[derive(Debug, Error)]
 enum RecordError {
     #[error(

@@ -28,7 +28,7 @@ pub(super) struct SeriesPlan {
 pub(super) struct Series {
     /// `[candles, symbols, CANDLE]`: prices in currency, shares.
     pub(super) candles: Vec<f32>,
-    /// `[candles, symbols, F]`.
+    /// `[candles, symbols, features]`; empty without features.
     pub(super) features: Vec<f32>,
 }
 
@@ -71,7 +71,7 @@ impl SeriesPlan {
         }
     }
 
-    /// Returns the numbers of one simulation.
+    /// Returns the count of numbers in one simulation: candles and features of all symbols.
     pub(super) fn values(&self) -> u64 {
         self.candles * self.symbols() as u64 * (CANDLE + self.width()) as u64
     }

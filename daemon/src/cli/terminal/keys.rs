@@ -105,7 +105,7 @@ impl Keyboard {
         }
     }
 
-    /// Takes the next key with an action.
+    /// Removes the typed keys up to the next one with an action, and returns that action.
     pub(crate) fn action(&mut self) -> Option<Action> {
         if std::mem::take(&mut self.escape) {
             return Some(Action::Back);

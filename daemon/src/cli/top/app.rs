@@ -74,7 +74,7 @@ pub(crate) struct App {
     /// Reverses the order; by default names ascend and numbers descend.
     pub(crate) reversed: bool,
     pub(crate) help: bool,
-    /// Selection by name, so that it follows its row.
+    /// Name of the selected ring, so that the selection follows its row.
     chosen: Option<String>,
     pub(crate) lane_at: usize,
     /// Error of the last reading; the frame shown is older.

@@ -11,7 +11,7 @@ pub(crate) struct TableColumn<R> {
     pub(crate) right: bool,
     /// Index in [`Sort::ALL`] of the sort by this column.
     pub(crate) sort: Option<usize>,
-    /// Columns with the lowest rank stay in a narrow terminal.
+    /// Rank in the choice of columns for a narrow terminal: those with the lowest rank stay.
     rank: u8,
     pub(crate) cell: fn(&R) -> String,
 }
@@ -95,7 +95,8 @@ pub(crate) struct ShownColumn {
     pub(crate) width: u16,
 }
 
-/// Chooses the columns that fit into `width` characters by rank, and returns them in order.
+/// Chooses by rank the columns that fit into `room` characters, with `gap` characters between two.
+/// Returns them in order.
 pub(crate) fn fitting<R>(
     columns: &[TableColumn<R>],
     rows: &[Vec<String>],
@@ -130,7 +131,7 @@ pub(crate) fn fitting<R>(
     shown
 }
 
-/// Returns how many columns fit from the left; at least one, which may be cut.
+/// Returns the columns that fit from the left; at least the first one, which may be cut.
 pub(crate) fn leading(widths: &[u16], room: u16, gap: u16) -> Vec<ShownColumn> {
     let mut left = room;
     let mut shown = Vec::new();
@@ -173,7 +174,7 @@ pub(crate) fn shortened(text: &str, width: u16) -> String {
     begin.chain(LEFT_OUT.chars()).chain(text.chars().skip(count - kept / 2)).collect()
 }
 
-/// Returns a phrase for each limit of memory.
+/// Returns phrases for the memory that rings take and for each limit of memory.
 pub(crate) fn limits(frame: &Frame) -> Vec<String> {
     /// Maximum length of a limit's name, such as a directory.
     const LONGEST: u16 = 36;
@@ -202,7 +203,7 @@ pub(crate) fn folded(phrases: &[String], separator: &str, width: u16) -> Vec<Str
     lines
 }
 
-/// Describes a ring in two lines of 80 characters.
+/// Describes a ring in a text that fits two lines of 80 characters.
 pub(crate) fn about(ring: &RingFrame) -> String {
     /// Maximum length of a name beside the numbers.
     const LONGEST: u16 = 48;

@@ -56,7 +56,7 @@ pub(crate) struct RingFrame {
     pub(crate) dropped_rows: u64,
     /// Rows published and not on disk; null if the ring is not persisted.
     pub(crate) persist_behind_rows: Option<u64>,
-    /// Maximum age of those rows.
+    /// Maximum age of the rows that are not on disk.
     pub(crate) persist_behind_s: Option<f64>,
     /// Error that keeps rows from being persisted at the moment.
     pub(crate) persist_error: Option<String>,
@@ -200,8 +200,8 @@ impl LaneFrame {
     }
 }
 
-/// Sums what readers drew between the readings. A new reader has drawn all that it counts; the last
-/// draws of one that left are unknown.
+/// Returns the rate at which a counter of all readers grew between the readings. A new reader has
+/// drawn all that it counts. The last draws of a reader that left are unknown.
 fn drawn(
     now: &RingStats,
     before: &RingStats,
@@ -217,7 +217,8 @@ fn drawn(
     per_second(drawn.fold(0, u64::saturating_add), apart)
 }
 
-/// Returns the age of the oldest row of the slowest written lane.
+/// Returns the maximum age of a lane's oldest row in seconds: its readable rows over its publish
+/// rate. Ignores lanes that are not written.
 fn oldest(lanes: &[LaneFrame]) -> Option<f64> {
     lanes
         .iter()

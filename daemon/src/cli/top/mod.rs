@@ -51,7 +51,7 @@ pub(crate) struct Args {
     once: bool,
 }
 
-/// The live view cannot use the terminal.
+/// Error of the terminal in the live view.
 #[derive(Debug, Error)]
 #[error("cannot use the terminal: {0}; `backcast top --once` prints a table, `--json` lines")]
 struct TerminalError(std::io::Error);

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 const SHOWN: usize = 4;
 /// Attempts when a writer laps the rows.
 const ATTEMPTS: u32 = 16;
-/// Built-in columns; flags are shown as words.
+/// Bits of the column `flags`, and the words that are shown for them.
 const FLAGS: [(u32, &str); 4] =
     [(TERMINATED, "terminated"), (TRUNCATED, "truncated"), (FINAL, "final"), (GAP, "gap")];
 
@@ -21,7 +21,7 @@ pub(crate) struct Newest {
 }
 
 impl Newest {
-    /// Copies up to `count` rows and closes the ring.
+    /// Copies up to `count` of the newest rows and closes the ring. An error is a message.
     pub(crate) fn read(base: &Base, name: &str, lane: u32, count: u64) -> Result<Self, String> {
         let ring = Ring::attach_in(base, name).map_err(|error| error.to_string())?;
         let mut refusal = format!("ring `{name}` has no lane {lane}");

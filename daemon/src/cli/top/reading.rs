@@ -37,7 +37,7 @@ pub(crate) struct RingReading {
     pub(crate) persist: Option<PersistReport>,
 }
 
-/// A limit of the memory of rings.
+/// A limit of the memory of rings, and the memory in use, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limit {
     pub(crate) name: String,

@@ -64,7 +64,7 @@ impl Palette {
     }
 }
 
-/// Draws the view.
+/// Draws the heading, the present page or the help, and the key hints.
 pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Palette) {
     let heading = heading(app, place, palette, canvas.area().width);
     let height = u16::try_from(heading.len()).unwrap_or(u16::MAX);
@@ -113,7 +113,7 @@ fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line
 }
 
 /// Draws a line for each set of parameters below the rings, at most a third of the page, and
-/// returns the area that is left. Other pages have none.
+/// returns the area that is left. On other pages, draws nothing and returns the whole area.
 fn params(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
     let count = u16::try_from(app.frame.params.len()).unwrap_or(u16::MAX);
     if app.page != TopPage::Rings || count == 0 {

@@ -53,7 +53,7 @@ pub(crate) struct WatchArgs {
     plain: bool,
 }
 
-/// The live view cannot be shown.
+/// Error of the live view.
 #[derive(Debug, Error)]
 enum WatchError {
     #[error(

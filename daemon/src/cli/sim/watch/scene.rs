@@ -13,7 +13,7 @@ pub(super) const LEVELS: usize = 8;
 const TRADES: usize = 16;
 /// Ticks whose mid-prices are kept.
 const KEPT: usize = 1_200;
-/// Ticks before the first frame that run between two checks for signals.
+/// Maximum ticks between two checks for signals, before the first frame.
 const WARM_UP_PIECE: u64 = 10_000;
 
 /// A market that runs, with the recent past of every symbol.
@@ -41,7 +41,7 @@ pub(super) struct MarketFrame {
     pub(super) tick: u64,
     pub(super) symbol: u16,
     pub(super) symbols: u16,
-    /// Null while that side of the book is empty.
+    /// Best price of a buy order; null while the book has none, as `best_ask` without a sell order.
     pub(super) best_bid: Option<f64>,
     pub(super) best_ask: Option<f64>,
     pub(super) mid_price: f64,
@@ -180,7 +180,7 @@ impl Past {
             self.mids.pop_front();
         }
         self.mids.push_back(market.mid(symbol) * unit);
-        // Only the newest are looked up.
+        // Older orders would be dropped again: at most `TRADES` are kept.
         let orders = market.market_orders(symbol);
         for order in orders.iter().skip(orders.len().saturating_sub(TRADES)) {
             self.trades.truncate(TRADES - 1);

@@ -12,7 +12,7 @@ use ratatui::{Terminal, buffer::Buffer};
 use super::scene::{LevelFrame, MarketFrame};
 use crate::text::units;
 
-/// Lines and columns below which nothing useful fits.
+/// Minimum columns and lines of the view.
 const LEAST: (u16, u16) = (80, 24);
 /// Columns of the book and the trades.
 const RIGHT: u16 = 34;
@@ -48,7 +48,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, frame: &MarketFrame, mids: &[f64], r
         Layout::vertical([Constraint::Min(0), Constraint::Length(agents)]).areas(left);
     chart(canvas, mids, price, run);
     table_of_agents(canvas, frame, groups);
-    // Half for the book, at most its levels and the spread.
+    // 60 % for the book, but at most its levels, the spread and the heading.
     let most = u16::try_from(frame.asks.len() + frame.bids.len() + 2).unwrap_or(u16::MAX);
     let book = (right.height * 6 / 10).min(most.max(4));
     let [book, trades] =
@@ -59,7 +59,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, frame: &MarketFrame, mids: &[f64], r
     canvas.render_widget(Paragraph::new(KEYS).style(dim), foot);
 }
 
-/// Returns a frame as text of 80 columns and 24 lines, without colours.
+/// Returns a frame as 23 lines of text, at most 80 columns wide, without colours.
 pub(super) fn plain(frame: &MarketFrame, mids: &[f64], ticks_per_s: f64) -> String {
     let run = Run { ticks_per_s, paused: false, colours: false };
     let Ok(mut terminal) = Terminal::new(TestBackend::new(LEAST.0, LEAST.1));
