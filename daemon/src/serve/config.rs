@@ -156,7 +156,7 @@ fn read(path: &Path) -> Result<GivenSettings, ServeError> {
     })
 }
 
-/// Values of the file, parsed as the flags are.
+/// A table of the file, whose values are parsed as the flags are.
 struct File<'a> {
     path: &'a Path,
     table: &'a Table,
@@ -255,7 +255,7 @@ impl FromStr for Newest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address(SocketAddr);
 
-/// A text that is not a numeric address.
+/// Error of a text that is not a numeric address with a port.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "`{text}` is not an address with a port from 0 to {}; write numbers, 127.0.0.1:9464 or \
@@ -278,7 +278,7 @@ impl FromStr for Address {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval(Duration);
 
-/// A text that is not an interval.
+/// Error of a text that is not an interval.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "interval `{text}` is not valid; write seconds or milliseconds, 2s or 500ms, from {}s to {}s",

@@ -61,7 +61,7 @@ impl Acceptor {
         &self.path
     }
 
-    /// Waits until running requests are answered.
+    /// Stops the thread once running requests are answered.
     pub(crate) fn stop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -70,7 +70,7 @@ impl Acceptor {
     }
 }
 
-/// Waits for a connection. Returns false if the daemon stops.
+/// Waits for a connection. Returns false if the daemon stops or the wait fails.
 pub(crate) fn wait_for(listener: &impl AsFd, stopped: &impl AsFd) -> bool {
     loop {
         let mut found = [
@@ -151,9 +151,9 @@ fn serve(shared: &Shared, socket: &UnixStream, admission: &Admission) {
                 let _ = send(socket, &refusal, None, PATIENCE);
                 return;
             }
-            // A descriptor from a client has no meaning and is closed.
             Ok(Line::Closed | Line::TooSlow) | Err(_) => return,
         };
+        // A descriptor from a client has no meaning and is closed.
         drop(lines.take_descriptor());
         let stopping = !admission.begin_work();
         let outcome = if stopping || shared.is_stopping() {

@@ -86,7 +86,7 @@ fn make(
         }
     } else if let Some((store, snapshot)) = evicted(shared, name) {
         match exist {
-            // It counts as existing, though not in memory.
+            // An evicted ring counts as existing, though it is not in memory.
             Exist::Error => {
                 let (kind, name, state) = (Kind::Ring, name.to_owned(), "it is evicted");
                 return Err(SegmentError::AlreadyExists { kind, name, state }.into());
@@ -132,7 +132,7 @@ fn make(
     Ok((ring, true))
 }
 
-/// Returns options for the largest ring within `most` bytes. Returns `None` if they are too few,
+/// Returns options for the largest ring within `most` bytes. Returns `None` if `most` is too small,
 /// for example for a row in each lane.
 fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<RingOptions> {
     let options = options.clone().capacity(Capacity::Bytes(most));

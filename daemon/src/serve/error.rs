@@ -102,7 +102,7 @@ pub enum ServeError {
     BadConfig {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Place and description of the error.
         why: String,
     },
     /// The configuration file has an unknown key.
@@ -130,7 +130,7 @@ pub enum ServeError {
         key: &'static str,
         /// The value.
         value: String,
-        /// Valid values.
+        /// Description of the problem, or of the valid values.
         why: String,
     },
     /// The budget is invalid.

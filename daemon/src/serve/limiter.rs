@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Closes a connection from another thread.
+/// Function that closes a connection from another thread.
 type Close = Box<dyn Fn() + Send>;
 
 /// The connections of one listener.

@@ -46,7 +46,7 @@ impl Listener {
         #[cfg(not(target_os = "linux"))]
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).map_err(failed("make"))?;
         rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
-        // Before clients can connect: a bound socket refuses until it listens.
+        // Sets the mode before clients can connect: a bound socket refuses until it listens.
         let private = fs::set_permissions(path, fs::Permissions::from_mode(0o600))
             .map_err(|source| ServeError::Socket {
                 operation: "close off",

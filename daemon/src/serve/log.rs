@@ -82,7 +82,7 @@ impl Log {
     }
 }
 
-/// Writes every line without buffering.
+/// Writer to stderr without a buffer.
 #[derive(Clone, Debug)]
 struct Stderr(Arc<File>);
 

@@ -158,7 +158,7 @@ const LIMITER: [OfLimiter; 9] = {
         ("backcast_limiter_inserts", "Transitions inserted", Counter, |limiter| {
             limiter.counts.inserts as f64
         }),
-        // Items of draws that failed are given back.
+        // A gauge, since items of draws that failed are given back.
         ("backcast_limiter_samples", "Items drawn", Gauge, |limiter| limiter.counts.samples as f64),
         ("backcast_limiter_waiting_writers", "Writers held back now", Gauge, |limiter| {
             limiter.writers.waiting as f64
@@ -307,7 +307,7 @@ fn take(shared: &Shared) -> Vec<Family> {
     of_rings.chain(of_limiters).chain(of_followed).chain(of_daemon).collect()
 }
 
-/// Names of all metrics on the page.
+/// Returns the names of all metrics on the page.
 #[cfg(test)]
 pub(crate) fn names(shared: &Shared) -> Vec<String> {
     let full = |family: &Family| match family.form {

@@ -61,7 +61,8 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal>
     })
 }
 
-/// Returns the capacity that fits the budget. The caller holds the lock of `Shared::turn`.
+/// Returns the requested capacity if it fits the budget, or with the policy `shrink` the rest of
+/// the budget. The caller holds the lock of `Shared::turn`.
 fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<Capacity, Refusal> {
     let more = ring.planned_resize_bytes(asked)?;
     if more == 0 {
@@ -71,7 +72,7 @@ fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<
     let Some(over) = &refusal.over_budget else { return Err(refusal) };
     let left = over.budget_bytes.saturating_sub(over.used_bytes);
     let less = Capacity::Bytes(left);
-    // Only if the rest of the budget makes the ring larger.
+    // Shrinks only if the rest of the budget makes the ring larger.
     if shared.live().when_full == WhenFull::Shrink
         && ring.planned_resize_bytes(less).is_ok_and(|more| (1..=left).contains(&more))
     {

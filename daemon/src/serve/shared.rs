@@ -85,7 +85,7 @@ impl Shared {
         self.persist.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the followers of rings.
+    /// Locks and returns the followers of rings.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, Keeper> {
         locked(&self.keeper)
     }

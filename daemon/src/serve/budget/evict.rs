@@ -14,7 +14,7 @@ use crate::serve::shared::Shared;
 const ATTEMPTS: u32 = 3;
 /// Key of the persistence mode in the snapshot's state.
 pub(crate) const MODE: &str = "persist";
-/// Key of whether the ring was in memfds.
+/// Key in the snapshot's state of the flag that is true if the ring was in memfds.
 pub(crate) const MEMFD: &str = "memfd";
 
 /// Evicts the least recently used ring that is persistent, not held and not `but`. Returns false if
@@ -35,8 +35,8 @@ pub(crate) fn evict_one(shared: &Shared, but: &str) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// Returns when the ring was created, or a lane or reader slot was last claimed. Returns `None` for
-/// a snapshot, or a ring that cannot be opened.
+/// Returns when the ring was created, or a lane or reader slot was last claimed, in nanoseconds
+/// since 1970. Returns `None` for a snapshot, or a ring that cannot be opened.
 fn last_use(base: &Base, name: &str) -> Option<u64> {
     let observed = Observed::open(base, name).ok().filter(|ring| !ring.ring().is_snapshot())?;
     let readers = observed.readers();
@@ -44,7 +44,7 @@ fn last_use(base: &Base, name: &str) -> Option<u64> {
     Some(claims.chain(observed.writers()).fold(observed.created_unix_ns(), u64::max))
 }
 
-/// Evicts a ring. Returns false if it is in use after all.
+/// Evicts a ring. Returns false if it is in use after all, or is written during every attempt.
 fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
     let name = info.name.as_str();
     let store = shared.persist().store()?;

@@ -36,7 +36,7 @@ impl Default for Budget {
     }
 }
 
-/// A text that is not a budget.
+/// Error of a text that is not a budget.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "`{0}` is neither a size nor a percentage; write 8GiB, 512MiB, a number of bytes, or 1% \
@@ -86,10 +86,10 @@ impl Budget {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// Refuse it.
+    /// Refuse the ring.
     #[default]
     Refuse,
-    /// Make it as large as the budget allows.
+    /// Make the ring as large as the budget allows.
     Shrink,
     /// Evict persistent rings that no process holds, the least recently used first. Attaching
     /// through the daemon restores them.

@@ -7,8 +7,8 @@ use super::{WhenFull, explain, used};
 use crate::protocol::{Code, Refusal};
 use crate::serve::shared::{CurrentSettings, Shared, add};
 
-/// Makes room for a ring by removing orphans and, if configured, by evicting other rings. The
-/// caller holds the lock of `Shared::turn`.
+/// Makes room for a ring by removing orphans and, if configured, by evicting other rings. Returns a
+/// refusal if the ring still does not fit. The caller holds the lock of `Shared::turn`.
 pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), Refusal> {
     let (base, live) = (&shared.base, shared.live());
     if fits(&live, &list(base)?, asked_bytes) {

@@ -22,7 +22,7 @@ pub struct PersistOptions {
     pub store: Option<PathBuf>,
     /// Settings of rings without their own.
     pub all: FollowOptions,
-    /// Settings by name. They override the mode that the ring's creator set.
+    /// Settings by name of the ring. They override the mode that the ring's creator set.
     pub rings: BTreeMap<String, FollowOptions>,
 }
 

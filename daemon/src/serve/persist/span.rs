@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(10 * 365 * 86400);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan(pub Duration);
 
-/// A text that is not a time.
+/// Error of a text that is not a time.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("`{0}` is not a time; use 500ms, 2s, 10min, 12h or 7d, from 10ms to 3650d")]
 pub struct BadTimeSpan(pub String);
@@ -43,7 +43,7 @@ impl FromStr for TimeSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteLimit(pub(crate) u64);
 
-/// A text that is not a size.
+/// Error of a text that is not a size.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("`{0}` is not a size; use 8GiB, 512MiB or a number of bytes")]
 pub(crate) struct BadSize(String);
