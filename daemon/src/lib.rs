@@ -23,7 +23,7 @@ mod protocol;
 mod serve;
 mod text;
 
-// The tests of the whole program use it too.
+// The tests of the whole program use this module too.
 #[cfg(test)]
 #[path = "../tests/it/shelf/pty.rs"]
 mod pty;

@@ -128,8 +128,8 @@ impl Client {
         self.handed(&Ask::Create(Box::new(ask)), name)
     }
 
-    /// Attaches to a ring through a descriptor that the daemon passes. This process need not see
-    /// the ring's directory.
+    /// Attaches to a ring through a descriptor that the daemon passes. Restores an evicted ring
+    /// first. This process need not see the ring's directory.
     pub fn attach(&self, name: &str) -> Result<Ring, ClientError> {
         Ok(self.handed(&Ask::Attach { name: name.to_owned() }, name)?.0)
     }
@@ -177,12 +177,13 @@ impl Client {
         self.handed(&Ask::Load(ask), own)
     }
 
-    /// Lists the snapshots in the daemon's store, of one name or of all, oldest first.
+    /// Lists the snapshots in the daemon's store, of one name or of all names in order. Those of a name
+    /// are listed oldest first.
     pub fn snapshots(&self, name: Option<&str>) -> Result<Vec<StoredSnapshot>, ClientError> {
         self.ask(&Ask::Snapshots { name: name.map(str::to_owned) })
     }
 
-    /// Lists all rings and panels.
+    /// Lists all rings, panels and parameters, evicted rings included.
     pub fn list(&self) -> Result<Vec<ListedObject>, ClientError> {
         self.ask(&Ask::List)
     }
@@ -192,7 +193,8 @@ impl Client {
         self.ask(&Ask::Stats { name: name.to_owned() })
     }
 
-    /// Removes a ring or panel; a held one only with `force`.
+    /// Removes a ring, panel or set of parameters. An object that a process holds is removed only
+    /// with `force`. `kind` is needed if objects of two kinds share the name.
     pub fn remove(&self, name: &str, kind: Option<Kind>, force: bool) -> Result<Gone, ClientError> {
         let kind = kind.map(|kind| kind.as_str().to_owned());
         self.ask(&Ask::Remove { name: name.to_owned(), kind, force })

@@ -58,7 +58,7 @@ fn hint(suggestion: Option<&str>) -> String {
     )
 }
 
-/// Returns the object called `name`, of the given kind or of either.
+/// Returns the object called `name`, of the given kind or of any.
 pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<ObjectInfo, FindError> {
     let candidates: Vec<ObjectInfo> = list(base)?
         .into_iter()
@@ -110,7 +110,7 @@ pub(crate) fn orphaned(info: ObjectInfo) -> FindError {
     }
 }
 
-/// Attaches to the ring called `name`. Lists show orphans, but nothing can attach to one.
+/// Attaches to the ring called `name`. Refuses orphans, which lists still show.
 pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, FindError> {
     let info = find(base, name, Some(Kind::Ring))?;
     if is_garbage(&info) {

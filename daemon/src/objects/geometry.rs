@@ -121,7 +121,7 @@ impl GeometryReport {
         ]
     }
 
-    /// Warns if more than twice the requested memory is allocated.
+    /// Returns a warning if more than twice the requested memory is allocated.
     pub(crate) fn warning(&self) -> Option<String> {
         (self.allocated_bytes / 2 > self.asked_bytes).then(|| {
             format!(

@@ -72,7 +72,7 @@ pub(crate) struct LimiterReport {
     pub(crate) enabled: Option<bool>,
     pub(crate) samples_per_insert: Option<f64>,
     pub(crate) min_size: Option<u64>,
-    /// Null at an end without a limit.
+    /// Lower end of the error band; null without a limit there, as `max_diff` at the upper end.
     pub(crate) min_diff: Option<f64>,
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: Option<&'static str>,

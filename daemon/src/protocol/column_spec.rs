@@ -19,7 +19,7 @@ pub(crate) struct ColumnSpec {
     role: Option<Role>,
 }
 
-/// An invalid column.
+/// Error of a column's text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum ColumnSpecError {
     #[error(
@@ -43,7 +43,7 @@ pub(crate) enum ColumnSpecError {
     Role { column: String, role: String },
 }
 
-/// A `--schema` file that cannot be used.
+/// Error of a `--schema` file.
 #[derive(Debug, Error)]
 pub(crate) enum SchemaFileError {
     #[error("cannot read schema file {}: {source}", path.display())]

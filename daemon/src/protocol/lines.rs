@@ -77,8 +77,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Reads from a stream until `enough` returns true or the deadline passes. Returns `None` if the
-/// stream is closed, too long or too slow.
+/// Reads from a stream until `enough` returns true. Returns `None` if the deadline passes, more
+/// than `limit` bytes arrive, or the stream ends or fails.
 pub(crate) fn read_until<S: Read>(
     stream: &mut S,
     limit: usize,

@@ -142,7 +142,7 @@ pub(crate) struct CreateAsk {
     pub(crate) lane_policy: String,
     pub(crate) lease_timeout_ms: u64,
     pub(crate) huge_pages: bool,
-    /// Missing in requests of older clients.
+    /// Whether the ring is created in memfds. Requests of older clients lack it, which means false.
     #[serde(default)]
     pub(crate) memfd: bool,
     /// Rate limiter; missing for a ring without one.
@@ -159,7 +159,7 @@ pub(crate) struct CreateAsk {
 pub(crate) struct LimiterAsk {
     pub(crate) samples_per_insert: f64,
     pub(crate) min_size: u64,
-    /// Missing at an end without a limit.
+    /// Lower end of the error band; missing without a limit there, as `max_diff` at the upper end.
     pub(crate) min_diff: Option<f64>,
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: String,
@@ -182,7 +182,7 @@ impl From<RateLimiter> for LimiterAsk {
 }
 
 impl LimiterAsk {
-    /// Returns the limits, or which word is invalid.
+    /// Returns the limits. The error says which word is invalid.
     fn limits(&self) -> Result<RateLimiter, String> {
         let least = self.min_diff.unwrap_or(f64::NEG_INFINITY);
         let most = self.max_diff.unwrap_or(f64::INFINITY);
@@ -251,7 +251,7 @@ impl CreateAsk {
         column_spec::schema(&specs).map_err(|error| Refusal::new(Code::Schema, error))
     }
 
-    /// Returns the requested options, or which word is invalid.
+    /// Returns the requested options. The error says which word or number is invalid.
     pub(crate) fn options(&self) -> Result<RingOptions, String> {
         let capacity = one_of(self.capacity_rows, self.capacity_bytes)?;
         let exist: Exist = self.exist.parse().map_err(|e| format!("{e}"))?;

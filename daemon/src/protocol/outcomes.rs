@@ -23,7 +23,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Returns whether the budget made it smaller than requested.
+    /// Returns whether the budget made the ring smaller than requested.
     #[must_use]
     pub fn shrunk(&self) -> bool {
         self.made && self.allocated_bytes < self.asked_bytes
@@ -37,7 +37,7 @@ pub struct Grown {
     pub name: String,
     /// Capacity in rows once all lanes are relocated.
     pub capacity_rows: u64,
-    /// Capacity of a lane then.
+    /// Capacity of a lane in rows, once it is relocated.
     pub lane_capacity_rows: u64,
     /// Bytes allocated.
     pub allocated_bytes: u64,
@@ -45,7 +45,7 @@ pub struct Grown {
     pub copied_rows: u64,
     /// Lanes that are relocated when their writers append next or end.
     pub waiting_lanes: Vec<u32>,
-    /// Whether the budget made it smaller than requested.
+    /// Whether the budget made the ring smaller than requested.
     pub shrunk: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct SaveOutcome {
     pub written_rows: u64,
     /// Files written by this save.
     pub written_files: u64,
-    /// Bytes of those files.
+    /// Bytes of the files written by this save.
     pub size_bytes: u64,
     /// Rows that writers overwrote before they were copied.
     pub lapped_rows: u64,
@@ -118,29 +118,29 @@ pub struct Pong {
     pub version: String,
     /// Base directory of the daemon.
     pub base: PathBuf,
-    /// Seconds since it was ready.
+    /// Seconds since the daemon began.
     pub uptime_s: f64,
     /// Maximum bytes of all objects together.
     pub budget_bytes: u64,
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Its policy for rings that do not fit: `refuse`, `shrink` or `evict`.
+    /// Policy of the daemon for rings that do not fit: `refuse`, `shrink` or `evict`.
     pub when_full: String,
 }
 
 /// An object as `backcast --json ls` shows it; keys that do not apply are left out.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ListedObject {
-    /// `ring` or `panel`.
+    /// `ring`, `panel` or `params`.
     pub kind: String,
     /// Name; for the remnant of a dead creator, that of its directory.
     pub name: String,
     /// Directory of the object.
     pub path: PathBuf,
-    /// `held`, `idle`, `orphaned`, `building`, `damaged`, or `evicted`: on disk, until a client
-    /// attaches through the daemon.
+    /// `held`, `idle`, `orphaned`, `building`, `damaged`, `denied`, or `evicted`: on disk, until a
+    /// client attaches through the daemon.
     pub state: String,
-    /// Whether it stays when no process holds it.
+    /// Whether the object stays when no process holds it.
     pub persistent: bool,
     /// Bytes allocated.
     pub size_bytes: u64,
@@ -150,14 +150,14 @@ pub struct ListedObject {
     pub rows: Option<u64>,
     /// Transitions to draw from.
     pub transitions: Option<u64>,
-    /// Description of the damage.
+    /// Reason why the object cannot be opened.
     pub error: Option<String>,
 }
 
 /// An object that was removed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Gone {
-    /// `ring` or `panel`.
+    /// `ring`, `panel` or `params`.
     pub kind: String,
     /// Name; for the remnant of a dead creator, that of its directory.
     pub name: String,

@@ -37,21 +37,21 @@ pub enum Code {
     Stopping,
     /// The ring does not fit the budget.
     OverBudget,
-    /// No such ring or panel.
+    /// No such object or snapshot.
     NotFound,
     /// The name is taken.
     Exists,
-    /// A process holds it.
+    /// A process holds or resizes the object, or has locked the store.
     InUse,
     /// Memory or disk space is not sufficient.
     NoSpace,
-    /// A name or number is invalid.
+    /// A name, number or other argument is invalid.
     BadArgument,
     /// The columns are invalid.
     Schema,
-    /// Files are damaged.
+    /// Files are damaged, or of another version.
     Corrupt,
-    /// The operating system refused.
+    /// The operating system refused, or the daemon failed.
     Storage,
     /// A code of a newer daemon.
     #[serde(other)]
@@ -101,7 +101,7 @@ pub struct NameTaken {
     pub kind: String,
     /// Name of the object.
     pub name: String,
-    /// Reason why it counts as existing. `None` if attaching was requested.
+    /// Reason why the name is taken. `None` if attaching was requested.
     pub state: Option<String>,
     /// Difference from the request to attach.
     pub difference: Option<String>,

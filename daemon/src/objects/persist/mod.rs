@@ -14,7 +14,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Reads a regular file of at most `max` bytes.
+/// Reads a regular file. Returns `None` if it is missing, unreadable, of another type, or larger
+/// than `max` bytes.
 fn read(path: &Path, max: u64) -> Option<Vec<u8>> {
     // Does not block on a pipe, or follow a link, in place of the file.
     let nonblocking = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).ok()?;
