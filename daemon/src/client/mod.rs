@@ -177,8 +177,8 @@ impl Client {
         self.handed(&Ask::Load(ask), own)
     }
 
-    /// Lists the snapshots in the daemon's store, of one name or of all names in order. Those of a name
-    /// are listed oldest first.
+    /// Lists the snapshots in the daemon's store, of one name or of all names in order. Those of a
+    /// name are listed oldest first.
     pub fn snapshots(&self, name: Option<&str>) -> Result<Vec<StoredSnapshot>, ClientError> {
         self.ask(&Ask::Snapshots { name: name.map(str::to_owned) })
     }
