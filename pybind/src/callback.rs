@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::error::Failure;
 
-/// First exception that an object raised since the last call from Python, which then raises it.
+/// First exception that a called object raised. The running call from Python raises it at its end.
 #[derive(Clone, Default)]
 pub(crate) struct FirstException(Arc<Mutex<Option<PyErr>>>);
 
@@ -23,7 +23,7 @@ impl FirstException {
         self.lock().get_or_insert(raised);
     }
 
-    /// Returns whether an object raised.
+    /// Returns whether an exception is kept.
     pub(crate) fn is_kept(&self) -> bool {
         self.lock().is_some()
     }
@@ -33,14 +33,15 @@ impl FirstException {
         let _forgotten = self.lock().take();
     }
 
-    /// Raises the exception, if there is one.
+    /// Removes the exception, and returns it as an error if there is one.
     pub(crate) fn raise(&self) -> Result<(), Failure> {
         let raised = self.lock().take();
         raised.map_or(Ok(()), |raised| Err(raised.into()))
     }
 }
 
-/// A Python object that Rust calls back. A clone calls a deep copy of the object.
+/// A Python object that Rust calls back. A clone calls a deep copy of the object. If the copy
+/// fails, the clone keeps the exception and shares the object.
 pub(crate) struct CallbackObject {
     object: Py<PyAny>,
     raised: FirstException,

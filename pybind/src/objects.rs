@@ -60,7 +60,7 @@ pub(crate) fn list_objects<'py>(
 /// Returns
 /// -------
 /// dict
-///     Removed objects, as in :func:`list`.
+///     The removed object, as in :func:`list`.
 ///
 /// Raises
 /// ------

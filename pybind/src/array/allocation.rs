@@ -8,11 +8,11 @@ use crate::array::convert::{ShapeText, descr};
 use crate::array::view::FreshArray;
 use crate::error::{ErrorClass, Failure};
 
-/// Allocates memory, and raises `class` with `remedy` on failure.
+/// Allocator whose failures are errors of one class.
 #[derive(Clone, Copy)]
 pub(crate) struct Allocator {
     pub(crate) class: ErrorClass,
-    /// Remedy for the caller.
+    /// Advice that ends the message of a failure.
     pub(crate) remedy: &'static str,
 }
 
@@ -48,7 +48,7 @@ impl Allocator {
         }
     }
 
-    /// Rewords a failed allocation of NumPy.
+    /// Rewords NumPy's error if the array is too large. Returns any other error unchanged.
     pub(crate) fn array_failure(
         self,
         py: Python<'_>,

@@ -30,7 +30,7 @@ static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Dtype that a value is converted to, and how errors name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
-    /// `column "obs"`, `start_day`, ...
+    /// Start of an error message, such as `column "obs"` or `start_day`.
     pub(crate) what: &'a str,
     pub(crate) class: ErrorClass,
     pub(crate) dtype: DType,
@@ -88,7 +88,8 @@ pub(crate) fn array_of<'py>(
         }
     }
     let mut array = plain_array(value, target)?;
-    // NumPy makes float64 or objects of integers that need 64 bits next to signed ones.
+    // For integers above 2^63 - 1 beside negative ones, NumPy makes an array of float64 or of
+    // objects.
     if matches!((array.dtype().kind(), want.kind()), (b'f' | b'O', b'i' | b'u'))
         && !array.is_empty()
         && let Some((least, most)) = limits(target.dtype)

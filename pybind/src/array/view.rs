@@ -340,7 +340,8 @@ pub(crate) fn swap_axes<'py>(
     }
 }
 
-/// Returns whether only the caller refers to an array, views included.
+/// Returns whether the caller has the only reference to an array. A view of the array is a
+/// reference too.
 pub(crate) fn is_unshared(array: &Bound<'_, PyUntypedArray>) -> bool {
     // SAFETY: the array is alive and the interpreter attached: `array` is bound to it.
     unsafe { pyo3::ffi::Py_REFCNT(array.as_ptr()) == 1 }
@@ -411,7 +412,7 @@ pub(crate) enum LendError {
     ReadOnly,
     NotContiguous,
     Size,
-    /// Shares memory with another array of the same call.
+    /// The array shares memory with another array of the same call.
     Overlapping,
     /// A call of another thread or an iterator is filling it.
     Busy,
@@ -465,8 +466,8 @@ pub(crate) struct LentArrays {
 unsafe impl Send for LentArrays {}
 
 impl LentArrays {
-    /// Claims arrays for filling, each with its size in bytes. Returns the position of the one that
-    /// cannot be filled, and why.
+    /// Claims arrays for filling, each with its size in bytes. Returns the position of the first
+    /// array that cannot be filled, and why.
     pub(crate) fn of(
         arrays: &[(Bound<'_, PyUntypedArray>, usize)],
     ) -> Result<Self, (usize, LendError)> {

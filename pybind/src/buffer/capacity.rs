@@ -15,7 +15,8 @@ const WANTED: &str = "rows as an int (1_000_000) or bytes as text (\"8GiB\")";
 /// Size below which no warning is raised.
 const WORTH_A_WARNING: u64 = 64 << 20;
 
-/// Warns if column sizes force more than twice the memory that the rows need.
+/// Warns if column sizes force more than twice the memory that the rows need. Does not warn about
+/// rings of at most [`WORTH_A_WARNING`] bytes.
 pub(crate) fn warn_if_wasteful(py: Python<'_>, ring: &Ring, label: &str) -> Result<(), Failure> {
     let stats = ring.stats();
     let (asked, allocated) = (stats.bytes_asked, stats.bytes_allocated);

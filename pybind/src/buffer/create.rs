@@ -52,13 +52,13 @@ impl ReplayBuffer {
     /// huge_pages : bool, default True
     ///     Request huge pages from the system, which make draws faster. ``stats()["bytes_huge"]``
     ///     says how many bytes it granted.
-    /// limiter : RateLimiter, optional
-    ///     Limits that hold back writers and samplers, so that transitions are drawn about as often
-    ///     as they are to. :attr:`limiter` reads, changes and switches them off. A ring that is
-    ///     created without never has one.
+    /// Limits that hold back writers and samplers, so that transitions are drawn about as often as
+    /// configured. :attr:`limiter` reads, changes and switches them off. A ring that is created
+    /// without a limiter never gets one.
     /// samples_per_insert : float, optional
-    ///     Items to be drawn for each transition: makes a limiter without ``limiter``. The other
-    ///     side of the loop may ask for the same with ``attach(name, samples_per_insert=...)``.
+    ///     Items to be drawn for each transition: creates a limiter, so ``limiter`` must be left
+    ///     out. The other side of the loop can check the ratio with ``attach(name,
+    ///     samples_per_insert=...)``.
     /// min_size : int, optional
     ///     Transitions before the first draw; 1 when left out. Only with ``samples_per_insert``.
     /// error_buffer : float or (float, float), optional
@@ -66,9 +66,9 @@ impl ReplayBuffer {
     ///     out 1,024 or 64 inserts' worth, whichever is more. Only with ``samples_per_insert``.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
-    ///     replaced while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`,
-    ///     each time; nothing. The ring stays usable for its holders, but no other process can
-    ///     attach to it.
+    ///     replaced while they use it. ``"warn"``: one :class:`UnlinkedWarning`. ``"error"``: a
+    ///     :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays usable for its
+    ///     holders, but no other process can attach to it.
     /// dir : path, optional
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     ///
@@ -84,7 +84,7 @@ impl ReplayBuffer {
     /// ArgumentError
     ///     If an argument is invalid.
     /// ExistsError
-    ///     If the name is taken, or by another ring than the one to be attached.
+    ///     If the name is taken, or the ring to attach to differs from the requested one.
     /// SpaceError
     ///     If there is not enough memory; nothing is left behind.
     /// StorageError
@@ -176,9 +176,9 @@ impl ReplayBuffer {
     ///     that open it; the first one reads it from disk. See :meth:`open_snapshot`.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
-    ///     replaced while they use it: an :class:`UnlinkedWarning`, once; a :class:`NotFoundError`,
-    ///     each time; nothing. The ring stays usable for its holders, but no other process can
-    ///     attach to it.
+    ///     replaced while they use it. ``"warn"``: one :class:`UnlinkedWarning`. ``"error"``: a
+    ///     :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays usable for its
+    ///     holders, but no other process can attach to it.
     /// samples_per_insert : float, optional
     ///     Items drawn for each transition that this process relies on: refuses a ring whose
     ///     limiter has another ratio, or that has none. Changes nothing.
@@ -191,7 +191,7 @@ impl ReplayBuffer {
     /// Returns
     /// -------
     /// ReplayBuffer
-    ///     A handle on the ring; of a live one nothing is copied.
+    ///     A handle on the ring. Rows of a live ring are not copied.
     ///
     /// Raises
     /// ------
@@ -203,7 +203,7 @@ impl ReplayBuffer {
     ///     If an argument is invalid, or ``samples_per_insert`` is given for a ring without a
     ///     limiter, or for a snapshot.
     /// CorruptError
-    ///     If the bytes there are no ring of this version, or a snapshot is damaged.
+    ///     If the files are not a valid ring of this version, or a snapshot is damaged.
     #[staticmethod]
     #[pyo3(signature = (
         name=Argument::Missing, *, on_unlinked="warn".into(), samples_per_insert=None, dir=None,

@@ -55,7 +55,7 @@ fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
 #[exact_arguments]
 #[pymethods]
 impl ReplayBuffer {
-    /// Write the rows that are readable when it begins to a Parquet, CSV or Minari file.
+    /// Write the rows that are readable at the start of the call to a Parquet, CSV or Minari file.
     ///
     /// Writers continue meanwhile. Rows that they overwrite before they are read are missing from
     /// the file: at most as many as they published during the call. :class:`LappedWarning` reports
@@ -99,8 +99,8 @@ impl ReplayBuffer {
     /// StorageError
     ///     If it cannot be written for another reason.
     /// SchemaError
-    ///     If a dataset needs columns that the ring lacks, or a lone integer of it has values that
-    ///     no space of Minari has room for.
+    ///     If a dataset needs columns that the ring lacks, or if no Gymnasium space can hold a
+    ///     column: its dtype, or the values of a scalar integer.
     ///
     /// Examples
     /// --------
@@ -156,10 +156,10 @@ impl ReplayBuffer {
     /// ----------
     /// path : path
     ///     A Parquet file that a buffer was exported to; a Minari dataset in the ``parquet``
-    ///     format; or a ``.npz`` of plain steps: ``obs``, ``action``, ``reward``, ``terminated``,
-    ///     ``truncated``, ``next_obs`` and what else there is, one row each per step, also under
-    ///     the names that other programs give them (``observations``, ``terminals``, ``timeouts``,
-    ///     ...).
+    ///     format; or a ``.npz`` of plain steps. Its arrays are ``obs``, ``action``, ``reward``,
+    ///     ``terminated``, ``truncated``, ``next_obs`` and any others, with one row for each step.
+    ///     Names that other programs give these arrays are accepted too (``observations``,
+    ///     ``terminals``, ``timeouts``, ...).
     /// name : str
     ///     Name of the ring.
     /// format : {"parquet", "minari", "npz"}, optional
@@ -174,8 +174,8 @@ impl ReplayBuffer {
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// leave_out : sequence of str, optional
     ///     Arrays of a ``.npz`` or columns of a dataset that are not imported, each with what lies
-    ///     below it: ``["metadata", "infos/goal"]``. What no column can hold has to be left out by
-    ///     name.
+    ///     below it: ``["metadata", "infos/goal"]``. Arrays that no column can hold have to be left
+    ///     out by name.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. An exception that it
     ///     raises stops the call.

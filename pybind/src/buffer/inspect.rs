@@ -55,8 +55,8 @@ impl ReplayBuffer {
     /// timeout : float, optional
     ///     Seconds to wait at most; without end when left out.
     /// rows_published : int, optional
-    ///     Rows published since the ring was made to wait for instead, over all lanes; in a full
-    ///     ring the number of transitions tells nothing.
+    ///     Rows published over all lanes since the ring was created, to wait for instead of
+    ///     transitions. In a full ring the number of transitions does not grow.
     ///
     /// Returns
     /// -------
@@ -68,8 +68,8 @@ impl ReplayBuffer {
     /// WaitTimeoutError
     ///     If the time ran out; the message gives the number of transitions or rows.
     /// ArgumentError
-    ///     If neither or both are given, a number is negative, or the ring can never hold that
-    ///     many.
+    ///     If neither or both of ``min_size`` and ``rows_published`` are given, a number is
+    ///     negative, or the ring can never hold that many transitions.
     /// ClosedError
     ///     If the buffer was closed.
     /// NotFoundError

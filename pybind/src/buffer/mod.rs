@@ -145,8 +145,8 @@ impl ReplayBuffer {
     ///     Number of lanes; an append writes one row to each. 1 when left out.
     /// autoreset_mode : {"next_step", "same_step", "disabled"}, optional
     ///     Autoreset mode of the environments; or ``gymnasium.vector.AutoresetMode``. One lane is
-    ///     ``"disabled"`` when left out: the caller resets. Several lanes need it said, since
-    ///     vector environments differ and a wrong guess would store wrong transitions.
+    ///     ``"disabled"`` when left out: the caller resets. With several lanes the mode is
+    ///     required: vector environments differ, and a wrong guess would store wrong transitions.
     /// env : gymnasium.Env or gymnasium.vector.VectorEnv, optional
     ///     Takes lanes and mode from the environment. A single environment is ``"disabled"``, under
     ///     ``gymnasium.wrappers.Autoreset`` it is ``"next_step"``.

@@ -53,9 +53,9 @@ impl ReplayBuffer {
     ///     Equal seeds draw equal transitions from equal data; unset, the system chooses one.
     /// history : int or dict, optional
     ///     Transitions per history window, ``H``, the drawn one included. None: no window axis. A
-    ///     dict has a window by column: transitions, None, or ``"first"`` for the first unmasked
-    ///     row of the longest window; ``"*"`` stands for the columns that it does not name, which
-    ///     are left out otherwise. ``mask`` has the longest history.
+    ///     dict gives a window for each column: a number of transitions, None, or ``"first"`` for
+    ///     the first unmasked row of the longest window. Its key ``"*"`` stands for all other
+    ///     columns, which are left out without it. ``mask`` has the longest history.
     /// columns : list of str, optional
     ///     The columns of a batch; no other is copied. ``"obs"`` stands for all below it too.
     /// future : int
@@ -64,8 +64,9 @@ impl ReplayBuffer {
     ///     Add the discounted return of up to ``n_step`` transitions from the drawn one on:
     ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See Notes; needs ``gamma``.
     /// gamma : float or "discount", optional
-    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default. Or
-    ///     ``"discount"``: each transition discounts what follows it by its own ``discount``.
+    ///     Discount per transition of the n-step return, 0 to 1. It belongs to the learner, so
+    ///     there is no default. With ``"discount"``, each transition discounts all that follows it
+    ///     by its own value of the column ``discount``.
     /// boundary : {"mask", "reject", "clamp"}
     ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
     ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly
@@ -84,23 +85,23 @@ impl ReplayBuffer {
     ///     batches)`` grows linearly from ``first`` to 1 over ``batches`` batches; a function is
     ///     called with the number of the batch.
     /// eps : float, default 1e-6
-    ///     Added to every priority.
+    ///     Number that is added to every priority.
     /// stratified : bool, default False
     ///     Draw one transition of each of ``B`` ranges of equal priority.
     /// weights : {"batch", "table"}, default "batch"
     ///     Largest weight that the others are divided by: that of the batch, or of the table.
     /// table : str, optional
-    ///     Name of the table of priorities, ``"priority"`` when left out, or of the claims of
-    ///     ``"epoch"`` and ``"consume"``, then ``"epoch"`` or ``"consume"``. Samplers of one name
-    ///     share it, in all processes, with equal settings.
+    ///     Name of the table of priorities (``"priority"`` when left out), or of the table of
+    ///     claims of ``"epoch"`` or ``"consume"`` (the selector's word when left out). Samplers of
+    ///     one name share the table, in all processes, with equal settings.
     /// selector : str, default "uniform"
-    ///     Transitions of a batch. ``"uniform"``, or in proportion to ``priority`` where that is
-    ///     given; ``"fifo"`` and ``"lifo"``: the oldest or the newest ones, in order;
-    ///     ``"max_priority"`` and ``"min_priority"``: those of largest or smallest priority;
-    ///     ``"recency"``: weights that halve every ``half_life`` rows; ``"lane_weights"``: lanes by
-    ///     weight; ``"lane_strata"``: lanes in turn; ``"epoch"``: without replacement, pass after
-    ///     pass; ``"consume"``: new ones only, each at most ``max_times_sampled`` times, for which
-    ///     draws wait.
+    ///     Rule by which the transitions of a batch are chosen. ``"uniform"``, or in proportion to
+    ///     ``priority`` where that is given; ``"fifo"`` and ``"lifo"``: the oldest or the newest
+    ///     ones, in order; ``"max_priority"`` and ``"min_priority"``: those of largest or smallest
+    ///     priority; ``"recency"``: weights that halve every ``half_life`` rows;
+    ///     ``"lane_weights"``: lanes by weight; ``"lane_strata"``: lanes in turn; ``"epoch"``:
+    ///     without replacement, pass after pass; ``"consume"``: new ones only, each at most
+    ///     ``max_times_sampled`` times. Draws of ``"consume"`` wait for new transitions.
     /// half_life : float, optional
     ///     Rows of a lane over which the weight of ``"recency"`` halves.
     /// lane_weights : array_like of float, [lanes], optional
@@ -113,8 +114,8 @@ impl ReplayBuffer {
     ///     Seed of the shuffled order, which all samplers of the table share.
     /// stride : int, default 1
     ///     Draw only windows that start every ``stride`` transitions of their episode: transition
-    ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Rows that are
-    ///     gathered by index may lie between.
+    ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Gathers by index
+    ///     ignore the stride.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
@@ -275,9 +276,9 @@ impl ReplayBuffer {
     ///     Transitions to draw, ``B``.
     /// history : int or dict, optional
     ///     Transitions per history window, ``H``, the drawn one included. None: no window axis. A
-    ///     dict has a window by column: transitions, None, or ``"first"`` for the first unmasked
-    ///     row of the longest window; ``"*"`` stands for the columns that it does not name, which
-    ///     are left out otherwise. ``mask`` has the longest history.
+    ///     dict gives a window for each column: a number of transitions, None, or ``"first"`` for
+    ///     the first unmasked row of the longest window. Its key ``"*"`` stands for all other
+    ///     columns, which are left out without it. ``mask`` has the longest history.
     /// future : int
     ///     Transitions after the drawn one, ``F``.
     /// copy : bool
@@ -289,8 +290,9 @@ impl ReplayBuffer {
     ///     ``n_reward``, ``n_discount`` and ``n_next_obs``. See :meth:`sampler`; needs
     ///     ``gamma``.
     /// gamma : float or "discount", optional
-    ///     Discount per transition of that return, 0 to 1: the learner's own, hence no default. Or
-    ///     ``"discount"``: each transition discounts what follows it by its own ``discount``.
+    ///     Discount per transition of the n-step return, 0 to 1. It belongs to the learner, so
+    ///     there is no default. With ``"discount"``, each transition discounts all that follows it
+    ///     by its own value of the column ``discount``.
     /// boundary : {"mask", "reject", "clamp"}
     ///     Rule for windows that reach beyond their episode, or beyond the rows that the ring holds
     ///     of it: ``"mask"`` zeroes those places; ``"reject"`` draws only whole windows, uniformly

@@ -33,14 +33,14 @@ impl ReplayBuffer {
     ///     Seconds to wait for writers to relocate their lanes; the rest are relocated later.
     /// progress : callable, optional
     ///     Called now and then with the bytes done and the bytes in all. An exception that it
-    ///     raises stops the call, and so does Ctrl-C. Before lanes begin to move the ring is
-    ///     unchanged, later the rest moves automatically.
+    ///     raises stops the call, and so does Ctrl-C. Until the first lane is relocated the ring
+    ///     stays unchanged; after that, the other lanes are relocated automatically.
     ///
     /// Returns
     /// -------
     /// dict
-    ///     ``capacity``, ``lane_capacity``, ``rows_copied``, and ``lanes_waiting``: lanes that move
-    ///     when their writers append next, or end.
+    ///     ``capacity``, ``lane_capacity``, ``rows_copied``, and ``lanes_waiting``: lanes that are
+    ///     relocated when their writers append next, or end.
     ///
     /// Raises
     /// ------

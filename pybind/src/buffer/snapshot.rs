@@ -64,7 +64,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Returns the pickle of an open snapshot: a call that opens it again.
+    /// Returns the pickle of an open snapshot: a call that opens it again. Returns `None` for any
+    /// other buffer.
     pub(super) fn reopened<'py>(
         &self,
         py: Python<'py>,

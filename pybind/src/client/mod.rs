@@ -177,7 +177,7 @@ impl Client {
     /// Raises
     /// ------
     /// DaemonNotRunningError
-    ///     If it has ended since.
+    ///     If the daemon has ended.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn ping<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::ping)
@@ -195,7 +195,8 @@ impl Client {
         self.closed.load(Relaxed)
     }
 
-    /// Close the connection. Rings that it created or attached to stay open.
+    /// Close the client, so that later requests fail. Rings that it created or attached to stay
+    /// open.
     fn close(&self) {
         self.closed.store(true, Relaxed);
     }

@@ -13,7 +13,7 @@ use crate::location::{kind_of, name_of};
 #[exact_arguments]
 #[pymethods]
 impl Client {
-    /// List all rings and panels.
+    /// List all rings, panels and parameters, evicted rings included.
     ///
     /// Returns
     /// -------
@@ -23,7 +23,7 @@ impl Client {
     /// Raises
     /// ------
     /// DaemonNotRunningError
-    ///     If it has ended since.
+    ///     If the daemon has ended.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn list<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::list)
@@ -55,14 +55,14 @@ impl Client {
         self.answer(py, |asking| asking.stats(&name))
     }
 
-    /// Remove a ring or panel by name.
+    /// Remove a ring, panel or set of parameters by name.
     ///
     /// Parameters
     /// ----------
     /// name : str
-    ///     Name of the ring.
-    /// kind : {"ring", "panel"}, optional
-    ///     Needed when a ring and a panel share the name.
+    ///     Name of the object.
+    /// kind : {"ring", "panel", "params"}, optional
+    ///     Needed when objects of two kinds share the name.
     /// force : bool, default False
     ///     Remove it even if a live process holds it.
     ///
@@ -102,7 +102,7 @@ impl Client {
     /// Raises
     /// ------
     /// DaemonNotRunningError
-    ///     If it has ended since.
+    ///     If the daemon has ended.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn gc<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::gc)

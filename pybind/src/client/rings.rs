@@ -27,8 +27,8 @@ impl Client {
     /// schema : Schema or dict
     ///     The columns, as for :meth:`ReplayBuffer.create`.
     /// capacity : int or str
-    ///     Transitions, or bytes as text. With ``--when-full shrink`` the daemon may grant less:
-    ///     see ``capacity`` of the buffer.
+    ///     Rows over all lanes, or bytes as text. With ``--when-full shrink`` the daemon may grant
+    ///     less: see ``capacity`` of the buffer.
     /// lanes : int, default 1
     ///     Single-writer lanes; these and the following are as for :meth:`ReplayBuffer.create`.
     /// exist : {"error", "attach", "replace"}, default "error"
@@ -38,9 +38,9 @@ impl Client {
     /// lane_policy : {"block", "drop_new", "fail", "overwrite"}, default "block"
     ///     Policy of a writer that a lease blocks.
     /// lease_timeout : float, optional
-    ///     Seconds that it waits for one, with ``"block"``.
+    ///     Seconds that a writer waits for a lease, with ``"block"``.
     /// reader_slots : int, default 64
-    ///     Room for readers.
+    ///     Samplers and handles with leases that the ring has room for at a time.
     /// huge_pages : bool, default True
     ///     Request huge pages from the system.
     /// limiter : RateLimiter, optional
@@ -50,8 +50,9 @@ impl Client {
     ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
     ///     that has it.
     /// persist : {"off", "periodic", "continuous", "block"}, optional
-    ///     How the daemon saves the ring to disk on its own. When left out, the daemon's settings
-    ///     decide. The ring keeps the choice, so that a daemon that is started later continues it.
+    ///     Mode in which the daemon saves the ring to disk by itself. When left out, the daemon's
+    ///     settings decide. The ring keeps the choice, so that a daemon that is started later
+    ///     continues it.
     ///
     /// Returns
     /// -------
@@ -151,8 +152,8 @@ impl Client {
     /// name : str
     ///     Name of the ring.
     /// capacity : int or str
-    ///     Transitions over all lanes, or bytes as text (``"16GiB"``); not less than the present
-    ///     capacity. With ``--when-full shrink`` the daemon may grant less.
+    ///     Rows over all lanes, or bytes as text (``"16GiB"``); not less than the present capacity.
+    ///     With ``--when-full shrink`` the daemon may grant less.
     /// timeout : float, default 10.0
     ///     Seconds that the daemon waits for writers to relocate their lanes, at most an hour. The
     ///     rest are relocated later, at their writers' next appends.
@@ -161,8 +162,8 @@ impl Client {
     /// -------
     /// dict
     ///     ``name``, ``capacity_rows``, ``lane_capacity_rows``, ``allocated_bytes``,
-    ///     ``copied_rows``, ``waiting_lanes`` (lanes that move when their writers append next, or
-    ///     end), and ``shrunk``.
+    ///     ``copied_rows``, ``waiting_lanes`` (lanes that are relocated when their writers append
+    ///     next, or end), and ``shrunk``.
     ///
     /// Raises
     /// ------

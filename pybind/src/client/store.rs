@@ -119,7 +119,7 @@ impl Client {
     /// -------
     /// list of dict
     ///     ``name`` (``"pong@s1"``), ``saved_unix_ns``, ``lane_count``, ``rows`` and ``size_bytes``
-    ///     of each snapshot, oldest first.
+    ///     of each snapshot, in the order of names and for each name oldest first.
     ///
     /// Raises
     /// ------

@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-/// Exception class of `backcast._errors`. They are written in Python because each has two bases.
+/// Exception class of `backcast._errors`. The classes are written in Python because each has two
+/// bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     Base,

@@ -142,7 +142,8 @@ impl Lease {
     /// Parameters
     /// ----------
     /// name : str
-    ///     A column, such as ``"obs"`` or ``"obs/image"``, or what several have before the ``/``.
+    ///     A column, such as ``"obs"`` or ``"obs/image"``, or the part before a ``/`` that several
+    ///     columns share.
     ///
     /// Returns
     /// -------

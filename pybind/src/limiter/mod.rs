@@ -44,7 +44,7 @@ const MOST: u64 = (1 << 48) - 1;
 ///     Policy of a writer that the limiter holds back while no sampler lives: wait, with a warning
 ///     after 10 s; append all the same; raise.
 /// enabled : bool, default True
-///     Whether it is on. While it is off, both sides are counted and neither waits.
+///     Whether the limiter is on. While it is off, both sides are counted and neither waits.
 ///
 /// Raises
 /// ------
@@ -295,13 +295,13 @@ impl RateLimiter {
         self.limits.error_band()
     }
 
-    /// Behaviour of a writer while no sampler lives: "wait", "pass" or "error".
+    /// Behaviour of a held-back writer while no sampler lives: "wait", "pass" or "error".
     #[getter]
     fn no_learner(&self) -> &'static str {
         self.limits.no_learner_choice().as_str()
     }
 
-    /// Whether it is on.
+    /// Whether the limiter is on.
     #[getter]
     fn enabled(&self) -> bool {
         self.limits.is_enabled()
@@ -342,7 +342,7 @@ impl RateLimiter {
     }
 }
 
-/// Makes the limiter of a pickled one.
+/// Restores a pickled limiter.
 #[pyfunction]
 #[pyo3(signature = (ratio, min_size, least, most, no_learner, enabled))]
 pub(crate) fn _restore_limiter(
@@ -431,7 +431,7 @@ impl Limiter {
     /// Parameters
     /// ----------
     /// limits : RateLimiter
-    ///     The new limits, which are also on or off.
+    ///     The new limits. Their ``enabled`` switches the limiter on or off.
     ///
     /// Raises
     /// ------

@@ -295,7 +295,7 @@ impl Panel {
     /// NotFoundError
     ///     If there is no such object.
     /// CorruptError, PanelError
-    ///     If the bytes there are no panel of this version.
+    ///     If the files are not a valid panel of this version.
     #[staticmethod]
     #[pyo3(signature = (name=Argument::Missing, *, dir=None))]
     #[pyo3(text_signature = "(name, *, dir=None)")]

@@ -46,7 +46,7 @@ impl FlatParams {
         }
     }
 
-    /// Checks that there is an array of the right dtype and shape for each.
+    /// Checks that an array of the right dtype and shape is given for each name.
     fn check(&self, given: &[Bound<'_, PyUntypedArray>]) -> Result<(), Failure> {
         let refuse = |why: String| Err(Failure::new(ErrorClass::Schema, why));
         if given.len() != self.arrays.len() {
@@ -88,7 +88,8 @@ impl FlatParams {
         })
     }
 
-    /// Runs `read` on the bytes of fresh arrays.
+    /// Allocates an array for each name and runs `read` on their bytes. Returns the answer and the
+    /// arrays.
     fn fresh<'py, R: Send>(
         &self,
         py: Python<'py>,
@@ -229,13 +230,13 @@ impl FlatParams {
         py.detach(|| self.params.with(|params| Ok(params.claim()?)))
     }
 
-    /// Return whether a version above that of the last pull is published.
+    /// Return whether a version above those that this handle pulled or read as newest is published.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn is_new(&self) -> Result<bool, Failure> {
         self.params.with(|params| Ok(params.version() > params.pulled()))
     }
 
-    /// Copy the newest version into writable arrays if it is new.
+    /// Copy the newest version into writable arrays if :meth:`is_new`; return it, or None.
     #[expect(clippy::needless_pass_by_value, reason = "an argument of the Python call")]
     #[pyo3(signature = (out), text_signature = "($self, out)")]
     fn pull(
@@ -315,7 +316,7 @@ impl FlatParams {
         self.params.with(|params| Ok(params.version()))
     }
 
-    /// The version of the last pull; 0 before the first one.
+    /// The newest version that this handle pulled or read as newest; 0 before the first one.
     #[getter]
     fn pulled(&self) -> Result<u64, Failure> {
         self.params.with(|params| Ok(params.pulled()))

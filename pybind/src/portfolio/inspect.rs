@@ -154,7 +154,7 @@ impl PortfolioBatch {
     ///     Number of the portfolio.
     /// before : bool
     ///     The episode before the running one.
-    ///
+    /// Return the episode before the running one instead.
     /// Returns
     /// -------
     /// dict
@@ -194,8 +194,8 @@ impl PortfolioBatch {
     /// Returns
     /// -------
     /// (ndarray, ndarray)
-    ///     float64 ``[t, count, C]``, zero where there is no row, and which there are, bool
-    ///     ``[t, count]``.
+    ///     Numbers, float64 ``[t, count, C]``, zero where there is no row; and a mask of the rows
+    ///     that exist, bool ``[t, count]``.
     ///
     /// Raises
     /// ------

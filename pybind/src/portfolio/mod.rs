@@ -141,8 +141,8 @@ impl PortfolioBatch {
     /// shifted_start : int
     ///     Days at the beginning on which no episode is to start.
     /// begin : int, optional
-    ///     Portfolios that are given no seed begin their streams of this one, spread, instead of
-    ///     going on.
+    ///     Seed, spread, for portfolios that are given none. They continue their streams without
+    ///     it.
     ///
     /// Returns
     /// -------
@@ -152,6 +152,7 @@ impl PortfolioBatch {
     /// Raises
     /// ------
     /// EnvError
+    ///     If an option or a seed is not valid.
     /// TypeError
     ///     If ``reset_mask`` is no array of booleans.
     #[pyo3(signature = (*, seed=None, options=None, spread=false, shifted_start=0, begin=None))]

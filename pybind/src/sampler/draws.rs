@@ -39,7 +39,7 @@ pub(crate) struct SharedSampler {
     pub(super) long: Option<Arc<LongWait>>,
     /// Functions that every batch passes through.
     pub(super) hooks: BatchFunctions,
-    /// Set before it is closed, which ends a wait.
+    /// Flag that is set before the handle is closed, to end a wait.
     closing: AtomicBool,
 }
 

@@ -31,8 +31,8 @@ impl BatchFunctions {
         Ok(Self { hindsight: kept(hindsight), transform: kept(transform) })
     }
 
-    /// Passes a batch that was drawn through the functions, or one that was gathered by index, in
-    /// which no goal is relabelled.
+    /// Passes a batch through the functions. `drawn` is false for a gather by index, which relabels
+    /// no goal.
     pub(crate) fn apply<'py>(
         &self,
         batch: Bound<'py, PyDict>,

@@ -301,7 +301,8 @@ impl Sampler {
     /// Returns
     /// -------
     /// int
-    ///     How many were dropped because their row is overwritten, or is no transition.
+    ///     Number of priorities that were dropped, because their row is overwritten or is no
+    ///     transition.
     ///
     /// Raises
     /// ------

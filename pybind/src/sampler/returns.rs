@@ -15,7 +15,7 @@ impl From<ReturnsError> for Failure {
 /// Array of float64, `[B * T]`.
 type Flat<'py> = Bound<'py, PyArray1<f64>>;
 
-/// Compute lambda-returns, and with `values` generalised advantages before them.
+/// Compute lambda-returns; with `values`, return generalised advantages before them.
 ///
 /// All arrays are one-dimensional, contiguous, and hold one number for each of `B * T` transitions.
 #[pyfunction]

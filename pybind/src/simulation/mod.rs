@@ -131,7 +131,7 @@ impl Market {
     /// Parameters
     /// ----------
     /// ticks : int, default 1
-    ///     How many ticks.
+    ///     Number of ticks.
     ///
     /// Raises
     /// ------
@@ -149,7 +149,7 @@ impl Market {
     /// Parameters
     /// ----------
     /// ticks : int
-    ///     How many ticks, ``K``.
+    ///     Number of ticks, ``K``.
     ///
     /// Returns
     /// -------
@@ -316,13 +316,14 @@ impl Market {
         Self { core, raised, acting: Mutex::default(), has_agents, symbols }
     }
 
-    /// Runs `look` on the market.
+    /// Runs `look` on the market. Fails if an agent asks during its turn.
     fn look<R>(&self, look: impl FnOnce(&CoreMarket) -> R) -> Result<R, Failure> {
         self.refuse_agents()?;
         self.core.with(|market| Ok(look(market)))
     }
 
-    /// Runs `work` on the market with the interpreter released.
+    /// Runs `work` on the market with the interpreter released. Fails if an agent asks during its
+    /// turn.
     fn change<R: Send>(
         &self,
         py: Python<'_>,

@@ -9,7 +9,7 @@ use pyo3::types::{PyFloat, PyInt, PyList, PyTuple};
 /// Returns whether a value is a masked array, or a list or tuple that holds one. `asarray` ignores
 /// masks.
 pub(crate) fn is_masked(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    /// NumPy's limit.
+    /// Maximum axes of an array of NumPy.
     const MOST_AXES: usize = 64;
     Ok(has_mask(value, MOST_AXES)?.unwrap_or(false))
 }
