@@ -12,7 +12,7 @@ from backcast.demo.options import Options, parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backcast.demo.fleet import Interrupts
+    from backcast.demo.interrupts import Interrupts
 
 FAILED = 1
 INTERRUPTED = 130
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     import backcast as bc
     from backcast.demo.data import DataMissingError
-    from backcast.demo.fleet import ChildFailedError, InterruptedRunError, Interrupts
+    from backcast.demo.interrupts import InterruptedRunError, Interrupts
     from backcast.demo.split import UnusablePanelError
 
     with Interrupts() as interrupts:
@@ -53,7 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _demo(options, interrupts)
         except InterruptedRunError as signal:
             return _interrupted(str(signal))
-        except (bc.BackcastError, ChildFailedError, DataMissingError, UnusablePanelError) as error:
+        except KeyboardInterrupt:
+            # The second Ctrl-C, while the fleet stops.
+            return _interrupted("SIGINT")
+        except (bc.BackcastError, DataMissingError, UnusablePanelError) as error:
             return _fail(str(error))
         except OSError as error:
             # Nothing can be written to a terminal that has closed, which SIGHUP reports.
@@ -101,7 +104,6 @@ def _demo(options: Options, interrupts: Interrupts) -> int:
 
 
 def _trading(options: Options, interrupts: Interrupts) -> int:
-    from backcast.demo.model import Network
     from backcast.demo.progress import Progress
     from backcast.demo.report import print_lines, write_json
     from backcast.demo.run import Run
@@ -116,7 +118,7 @@ def _trading(options: Options, interrupts: Interrupts) -> int:
         progress.say("simulated markets of the preset teaching, trained on even episode seeds")
         Run(options, session, interrupts)(progress)
         result, exam = judged(options, session, interrupts.check)
-        episode = episode_picture(Network(session.learner["weights"]), options.seed)
+        episode = episode_picture(session.learner.network, options.seed)
     interrupts.check()
 
     from backcast.demo.chart import Picture, save

@@ -7,7 +7,7 @@ lanes as it has environments. Its death, even by SIGKILL, stops no other process
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from backcast.envs import PortfolioVectorEnv
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from backcast.demo.child import Link
-    from backcast.demo.monitor import AutoresetMode
+    from backcast.fleet import Context
+
+AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 
 MAX_EPISODE_STEPS = 250
 # Share of the last action that carries over: actions wander instead of flickering.
@@ -35,8 +36,11 @@ class ActorSettings:
     envs: int
     tickers: tuple[str, ...]
     days: tuple[int, int]
-    autoreset_mode: AutoresetMode
-    seed: int
+
+
+def autoreset_mode(rank: int) -> AutoresetMode:
+    """Return the mode of an actor: one after the other."""
+    return "same_step" if rank % 2 else "next_step"
 
 
 def observation(obs: dict[str, Any], tokens: NDArray[np.int32]) -> dict[str, Any]:
@@ -80,12 +84,13 @@ class Policy:
         return self._actions
 
 
-def act(settings: ActorSettings, link: Link) -> None:
-    """Run until the parent stops it."""
+def act(context: Context, settings: ActorSettings) -> None:
+    """Run until the fleet stops."""
+    mode = autoreset_mode(context.rank)
     with (
         bc.Panel.attach(settings.panel) as panel,
         bc.ReplayBuffer.attach(settings.ring) as ring,
-        ring.writer(lanes=settings.envs, autoreset_mode=settings.autoreset_mode) as writer,
+        ring.writer(lanes=settings.envs, autoreset_mode=mode) as writer,
     ):
         env = PortfolioVectorEnv(
             panel,
@@ -93,13 +98,12 @@ def act(settings: ActorSettings, link: Link) -> None:
             tickers=list(settings.tickers),
             days=settings.days,
             max_episode_steps=MAX_EPISODE_STEPS,
-            autoreset_mode=settings.autoreset_mode,
+            autoreset_mode=mode,
         )
-        link.send("ready", lanes=[int(lane) for lane in writer.lanes])
         tokens = np.asarray(env.tokens, np.int32)
-        policy = Policy((settings.envs, len(settings.tickers)), settings.seed)
-        obs, _ = env.reset(seed=settings.seed)
-        while not link.stopped:
+        policy = Policy((settings.envs, len(settings.tickers)), context.seed)
+        obs, _ = env.reset(seed=context.seed)
+        while not context.stopped:
             row = observation(obs, tokens)
             action = policy()
             obs, rewards, terminated, truncated, infos = env.step(action)

@@ -47,7 +47,7 @@ class Aftermath:
         return len(self.adopted) < len(self.lanes)
 
     def examine(self, ring: bc.ReplayBuffer) -> None:
-        """Read the lanes of a dead actor that had them from row 0, before a successor starts."""
+        """Read the lanes of a stopped or dead actor that had them from row 0."""
         appends = {}
         for lane in self.lanes:
             low, head = ring.lane_span(lane)

@@ -1,8 +1,9 @@
-"""Learner process: samples rows, looks up their windows in the panel, checks and trains."""
+"""Learner: samples rows, looks up their windows in the panel, checks every one and trains."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from backcast.demo.model import Network
 from backcast.demo.rows import torn_next_rows, torn_rows
 
 if TYPE_CHECKING:
-    from backcast.demo.child import Link
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
 
 BATCH = 256
 _HIDDEN = 16
@@ -23,20 +26,9 @@ _LEARNING_RATE = 1e-3
 _WEIGHT_DECAY = 1.0
 # After this many batches one is drawn with windows, and every row in them is checked.
 _WINDOWS_EVERY = 8
-_PROGRESS_SECONDS = 0.25
 # A step learns from about this many pairs of row and ticker, however many tickers there are.
 _PAIRS = 1024
 _FEWEST_ROWS = 8
-
-
-@dataclass(frozen=True)
-class LearnerSettings:
-    """Settings of the learner: names and numbers, no handles."""
-
-    ring: str
-    panel: str
-    first_test_day: int
-    seed: int
 
 
 @dataclass
@@ -44,7 +36,6 @@ class Tally:
     """Counters and measurements of the learner."""
 
     batches: int = 0
-    batches_per_s: float = 0.0
     lapped: int = 0
     rows_checked: int = 0
     torn: int = 0
@@ -64,70 +55,80 @@ class Tally:
         self.torn += torn_rows(future, rank=2, mask=future_mask)
         self.rows_checked += int(mask.sum()) + int(future_mask.sum())
 
-    def report(self) -> dict[str, Any]:
-        """Return the numbers that the parent shows during the run."""
-        return {
-            "batches": self.batches,
-            "batches_per_s": self.batches_per_s,
-            "lapped": self.lapped,
-            "rows_checked": self.rows_checked,
-            "torn": self.torn,
-            "age": self.age,
-            "loss": self.loss,
-        }
+    @property
+    def sample_cpu_ms_median(self) -> float | None:
+        """Processor time of a draw; None before the first one."""
+        return median(self.sample_cpu_ms) if self.sample_cpu_ms else None
 
 
-def learn(settings: LearnerSettings, link: Link) -> None:
-    """Train until the parent stops it, then send the weights."""
-    network = Network.fresh(
-        FEATURES,
-        _HIDDEN,
-        len(TARGETS),
-        settings.seed,
-        learning_rate=_LEARNING_RATE,
-        weight_decay=_WEIGHT_DECAY,
-    )
-    tally = Tally()
-    with (
-        bc.Panel.attach(settings.panel) as panel,
-        bc.ReplayBuffer.attach(settings.ring) as ring,
-    ):
-        link.send("ready", lanes=[])
-        while len(ring) < BATCH and not link.stopped:
-            try:
-                ring.wait(BATCH, timeout=0.2)
-            except bc.WaitTimeoutError:
-                continue
-        sampler = ring.sampler(seed=settings.seed)
-        windowed = ring.sampler(seed=settings.seed + 1, history=HISTORY, future=FUTURE)
-        reported, batches_then = time.monotonic(), 0
-        while not link.stopped:
-            before = time.thread_time_ns()
-            batch = sampler.sample(BATCH)
-            tally.sample_cpu_ms.append((time.thread_time_ns() - before) * 1e-6)
-            tally.check(batch)
-            if tally.batches % _WINDOWS_EVERY == 0:
-                tally.check_windows(windowed.sample(BATCH))
+class Learner(ABC):
+    """A network, and the sampler whose rows it learns from."""
 
-            rows = slice(max(_FEWEST_ROWS, _PAIRS // batch["tics"].shape[1]))
-            day, tics = batch["day"][rows], batch["tics"][rows]
-            lesson = examples(panel.windows(day, tics, HISTORY, FUTURE))
-            # A target that reaches into the test days would leak them.
-            features, targets = lesson.usable(day + FUTURE < settings.first_test_day)
-            if len(features):
-                tally.loss = network.learn(features, targets).tolist()
-            tally.batches += 1
-            tally.age = float(np.median(batch.age))
+    def __init__(self, network: Network, sampler: bc.Sampler) -> None:
+        self.network = network
+        self.tally = Tally()
+        self._sampler = sampler
 
-            tally.lapped = sampler.lapped + windowed.lapped
-            now = time.monotonic()
-            if now - reported >= _PROGRESS_SECONDS:
-                tally.batches_per_s = (tally.batches - batches_then) / (now - reported)
-                reported, batches_then = now, tally.batches
-                link.send("progress", **tally.report())
-    link.send(
-        "done",
-        **tally.report(),
-        sample_cpu_ms_median=median(tally.sample_cpu_ms) if tally.sample_cpu_ms else None,
-        weights=network.weights(),
-    )
+    def step(self) -> None:
+        """Draw a batch, check it, and learn from it."""
+        tally = self.tally
+        before = time.thread_time_ns()
+        batch = self._sampler.sample(BATCH)
+        tally.sample_cpu_ms.append((time.thread_time_ns() - before) * 1e-6)
+        self.check(batch)
+        features, targets = self.examples(batch)
+        if len(features):
+            tally.loss = self.network.learn(features, targets).tolist()
+        tally.batches += 1
+        tally.age = float(np.median(batch.age))
+        tally.lapped = self.lapped()
+
+    @abstractmethod
+    def check(self, batch: Any) -> None:  # noqa: ANN401 - a Batch of the native module
+        """Count the rows of a batch, and those that are torn."""
+
+    @abstractmethod
+    def examples(self, batch: Any) -> tuple[Array, Array]:  # noqa: ANN401
+        """Return the features and targets of the rows to learn from."""
+
+    def lapped(self) -> int:
+        """Return the rows that writers overwrote while they were drawn."""
+        return self._sampler.lapped
+
+
+class PanelLearner(Learner):
+    """Learns the next days of a share; every few batches it draws rows with windows as well."""
+
+    def __init__(
+        self, ring: bc.ReplayBuffer, panel: bc.Panel, first_test_day: int, seed: int
+    ) -> None:
+        network = Network.fresh(
+            FEATURES,
+            _HIDDEN,
+            len(TARGETS),
+            seed,
+            learning_rate=_LEARNING_RATE,
+            weight_decay=_WEIGHT_DECAY,
+        )
+        super().__init__(network, ring.sampler(seed=seed))
+        self._windowed = ring.sampler(seed=seed + 1, history=HISTORY, future=FUTURE)
+        self._panel = panel
+        self._first_test_day = first_test_day
+
+    def check(self, batch: Any) -> None:  # noqa: ANN401 - a Batch of the native module
+        """Check every row and its next observation, and now and then whole windows."""
+        self.tally.check(batch)
+        if self.tally.batches % _WINDOWS_EVERY == 0:
+            self.tally.check_windows(self._windowed.sample(BATCH))
+
+    def examples(self, batch: Any) -> tuple[Array, Array]:  # noqa: ANN401
+        """Look windows of the panel up for some of the rows."""
+        rows = slice(max(_FEWEST_ROWS, _PAIRS // batch["tics"].shape[1]))
+        day, tics = batch["day"][rows], batch["tics"][rows]
+        lesson = examples(self._panel.windows(day, tics, HISTORY, FUTURE))
+        # A target that reaches into the test days would leak them.
+        return lesson.usable(day + FUTURE < self._first_test_day)
+
+    def lapped(self) -> int:
+        """Return the rows that writers overwrote while they were drawn."""
+        return self._sampler.lapped + self._windowed.lapped

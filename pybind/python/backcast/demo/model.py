@@ -74,7 +74,3 @@ class Network:
             parameter *= 1.0 - self.learning_rate * self.weight_decay
             parameter -= self.learning_rate * (mean / first) / (np.sqrt(square / second) + 1e-8)
         return loss
-
-    def weights(self) -> list[Array]:
-        """Copy the parameters, to be sent or kept."""
-        return [parameter.copy() for parameter in self.parameters]

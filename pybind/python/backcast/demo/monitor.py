@@ -1,52 +1,38 @@
-"""Monitor: turns statistics of the ring and messages of the learner into frames."""
+"""Monitor: turns statistics of ring, fleet and learner into frames."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
+from backcast.demo.actor import autoreset_mode
 from backcast.demo.aftermath import lane_table
 from backcast.demo.progress import ActorFrame, Frame, Rates
 
 if TYPE_CHECKING:
     import backcast as bc
-
-AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
-
-
-@dataclass
-class Slot:
-    """Lanes of an actor, and the process that owns them now."""
-
-    name: str
-    autoreset_mode: AutoresetMode
-    pid: int = 0
-    lanes: tuple[int, ...] = ()
-    state: str = "starting"
+    from backcast.demo.learner import Tally
 
 
 class Monitor:
-    """Monitor of one run."""
+    """Monitor of one run, from now on."""
 
-    def __init__(self, ring: bc.ReplayBuffer, slots: list[Slot], total_s: float) -> None:
-        self.ring = ring
-        self.slots = slots
+    def __init__(
+        self, ring: bc.ReplayBuffer, fleet: bc.Fleet, learner: Tally, total_s: float
+    ) -> None:
         self.frames: list[Frame] = []
-        self.learner: dict[str, Any] = {}
+        self._ring, self._fleet, self._learner = ring, fleet, learner
         self._total_s = total_s
         self._rates = Rates()
+        self._lanes: dict[int, tuple[int, ...]] = {}
+        self._rows_before = self._rows_published()
         self._started = time.monotonic()
+        self._frame()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since :meth:`start`."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
-
-    def start(self) -> None:
-        """Start the clock; rows written earlier do not count."""
-        self._started = time.monotonic()
-        self._frame()
 
     def look(self) -> Frame:
         """Take a frame and keep it."""
@@ -54,42 +40,55 @@ class Monitor:
         self.frames.append(frame)
         return frame
 
+    def lanes(self, rank: int) -> tuple[int, ...]:
+        """Return the lanes of an actor, or of the process before it until it has as many."""
+        pid = self._fleet.stats()["actors"][rank]["pid"]
+        held = lane_table(self._ring.stats()).values()
+        lanes = tuple(int(lane["lane"]) for lane in held if lane["held"] and lane["pid"] == pid)
+        if len(lanes) >= len(self._lanes.get(rank, ())):
+            self._lanes[rank] = lanes
+        return self._lanes[rank]
+
     def rows_written(self) -> int:
-        """Count the rows published in all lanes since the ring was made."""
-        return sum(int(lane["head"]) for lane in self.ring.stats()["lane_stats"])
+        """Count the rows published since the start."""
+        return self._rows_published() - self._rows_before
+
+    def _rows_published(self) -> int:
+        return sum(int(lane["head"]) for lane in self._ring.stats()["lane_stats"])
 
     def _frame(self) -> Frame:
         now = time.monotonic()
-        stats = self.ring.stats()
-        lanes = lane_table(stats)
+        stats, learner = self._ring.stats(), self._learner
+        table = lane_table(stats)
         actors = []
-        for slot in self.slots:
-            rows = sum(int(lanes[lane]["head"]) for lane in slot.lanes)
-            rate = self._rates.rate(slot.name, rows, now) if slot.lanes else 0.0
+        for actor in self._fleet.stats()["actors"]:
+            rank = actor["rank"]
+            lanes = self.lanes(rank)
+            rows = sum(int(table[lane]["head"]) for lane in lanes)
+            name = f"actor {rank}"
             actors.append(
                 ActorFrame(
-                    name=slot.name,
-                    pid=slot.pid,
-                    autoreset_mode=slot.autoreset_mode,
-                    lanes=_spans(slot.lanes),
+                    name=name,
+                    pid=actor["pid"] or 0,
+                    autoreset_mode=autoreset_mode(rank),
+                    lanes=_spans(lanes),
                     rows=rows,
-                    rows_per_s=rate,
-                    state=slot.state,
+                    rows_per_s=self._rates.rate(name, rows, now),
+                    state=actor["state"],
                 )
             )
-        batches = int(self.learner.get("batches", 0))
-        readable = sum(int(lane["rows"]) for lane in lanes.values())
+        readable = sum(int(lane["rows"]) for lane in table.values())
         return Frame(
             elapsed_s=now - self._started,
             total_s=self._total_s,
             actors=tuple(actors),
             fill=min(1.0, readable / int(stats["capacity"])),
-            batches=batches,
-            batches_per_s=float(self.learner.get("batches_per_s", 0.0)),
-            lapped=int(self.learner.get("lapped", 0)),
-            torn=int(self.learner.get("torn", 0)),
-            age=float(self.learner.get("age", 0.0)),
-            loss=list(self.learner.get("loss", [])),
+            batches=learner.batches,
+            batches_per_s=self._rates.rate("learner", learner.batches, now),
+            lapped=learner.lapped,
+            torn=learner.torn,
+            age=learner.age,
+            loss=learner.loss,
         )
 
 

@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="backcast demo",
         description="Actor processes fill a replay ring in shared memory with trading steps on "
-        "real daily prices, while a learner process trains from it. Writes OUT/demo.json and "
+        "real daily prices, while a learner trains from it. Writes OUT/demo.json and "
         "OUT/demo.png and leaves nothing else behind.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

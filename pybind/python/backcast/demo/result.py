@@ -12,7 +12,6 @@ from backcast.demo.aftermath import summary
 from backcast.demo.evaluate import COST, equity_curves, heldout_errors, predicted_returns
 from backcast.demo.learner import BATCH
 from backcast.demo.lesson import FUTURE, HISTORY, TARGETS, examples, five_day_return
-from backcast.demo.model import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
 def counted(options: Options, session: PanelSession) -> dict[str, Any]:
     """Collect the counts of the processes."""
-    learner = session.learner
-    deaths = session.deaths
-    batches = learner.get("batches", 0)
+    tally, deaths = session.learner.tally, session.deaths
     torn_in_lanes = sum(death.torn_rows for death in deaths)
     return {
         "backcast_version": bc.__version__,
@@ -42,15 +39,15 @@ def counted(options: Options, session: PanelSession) -> dict[str, Any]:
         "capacity_rows": int(session.ring.capacity),
         "rows_written": session.rows_written,
         "rows_written_per_s": round(session.rows_written / session.seconds, 1),
-        "rows_checked": learner.get("rows_checked", 0),
-        "torn_rows": learner.get("torn", 0) + torn_in_lanes,
-        "lapped_reads": learner.get("lapped", 0),
+        "rows_checked": tally.rows_checked,
+        "torn_rows": tally.torn + torn_in_lanes,
+        "lapped_reads": tally.lapped,
         "fill": round(session.frames[-1].fill, 4) if session.frames else 0.0,
         "batch_rows": BATCH,
-        "learner_batches": batches,
-        "learner_batches_per_s": round(batches / session.seconds, 2),
-        "sample_cpu_ms_median": learner.get("sample_cpu_ms_median"),
-        "sampled_age_rows_median": learner.get("age"),
+        "learner_batches": tally.batches,
+        "learner_batches_per_s": round(tally.batches / session.seconds, 2),
+        "sample_cpu_ms_median": tally.sample_cpu_ms_median,
+        "sampled_age_rows_median": tally.age,
         **summary(deaths),
     }
 
@@ -74,7 +71,7 @@ def measured(
     options: Options, session: PanelSession, check: Callable[[], None]
 ) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """Measure the trained network on held-out days: numbers, and the equity of three policies."""
-    network = Network(session.learner["weights"])
+    network = session.learner.network
     panel, tickers = session.panel, session.split.tickers
     tokens = np.asarray(panel.tokens(list(tickers)), np.int32)
     first = session.split.first_test_day
@@ -109,7 +106,7 @@ def sampled_candles(session: PanelSession, seed: int) -> Candles | None:
     if not len(whole):
         return None
     row, place = (int(i) for i in whole[0])
-    network = Network(session.learner["weights"])
+    network = session.learner.network
     gain = five_day_return(network.predict(made.features[row, place][None])[0, 0])
     today = float(windows["open"][row, place])
     here = np.full((1, 4), today)

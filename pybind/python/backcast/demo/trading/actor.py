@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import backcast as bc
+from backcast.demo.actor import autoreset_mode
 from backcast.demo.trading.lesson import EPISODE_STEPS, MARKET, checksums
 from backcast.envs import Collector, TradingVectorEnv
 
 if TYPE_CHECKING:
-    from backcast.demo.child import Link
-    from backcast.demo.monitor import AutoresetMode
+    from backcast.fleet import Context
 
 # Probability that an agent changes its target in a step.
 _CHANGE = 0.1
@@ -25,29 +25,27 @@ class TraderSettings:
 
     ring: str
     envs: int
-    autoreset_mode: AutoresetMode
-    seed: int
 
 
-def trade(settings: TraderSettings, link: Link) -> None:
-    """Run until told to stop."""
+def trade(context: Context, settings: TraderSettings) -> None:
+    """Run until the fleet stops."""
+    mode = autoreset_mode(context.rank)
     with (
         bc.ReplayBuffer.attach(settings.ring) as ring,
-        ring.writer(lanes=settings.envs, autoreset_mode=settings.autoreset_mode) as writer,
+        ring.writer(lanes=settings.envs, autoreset_mode=mode) as writer,
     ):
         envs = TradingVectorEnv(
             settings.envs,
-            autoreset_mode=settings.autoreset_mode,
+            autoreset_mode=mode,
             max_episode_steps=EPISODE_STEPS,
             **MARKET,
         )
-        link.send("ready", lanes=[int(lane) for lane in writer.lanes])
         collector = Collector(envs, writer)
-        draw = np.random.default_rng(settings.seed)
+        draw = np.random.default_rng(context.seed)
         positions = draw.uniform(-1, 1, (settings.envs, 1)).astype(np.float32)
         infos: dict[str, Any]
-        obs, infos = collector.reset(seed=settings.seed)
-        while not link.stopped:
+        obs, infos = collector.reset(seed=context.seed)
+        while not context.stopped:
             mid = infos["mid_price"]
             changes = draw.random(settings.envs) < _CHANGE
             positions = positions.copy()

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import backcast as bc
 from backcast.demo.learner import BATCH
-from backcast.demo.model import Network
-from backcast.demo.run import Job, Session
+from backcast.demo.run import Session
 from backcast.demo.trading.actor import TraderSettings, trade
 from backcast.demo.trading.evaluate import EPISODES, Exam, examine, strongest_features
-from backcast.demo.trading.learner import PupilSettings, study
+from backcast.demo.trading.learner import TradingLearner
 from backcast.demo.trading.lesson import FEATURES, MARKET, features
 from backcast.envs import TradingEnv
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import ExitStack
 
-    from backcast.demo.monitor import AutoresetMode
     from backcast.demo.options import Options
 
 
@@ -33,17 +31,9 @@ class TradingSession(Session):
     """Ring of one run in simulated markets."""
 
     def __init__(self, ring: bc.ReplayBuffer, names: list[str], options: Options) -> None:
-        super().__init__(ring)
+        super().__init__(ring, TradingLearner(ring, options.seed))
         self.features = names
-        self._options = options
-
-    def actor(self, seed: int, mode: AutoresetMode) -> Job:
-        """Return the work of an actor process, and its settings."""
-        return trade, TraderSettings(str(self.ring.name), self._options.envs, mode, seed)
-
-    def learner_job(self) -> Job:
-        """Return the work of the learner process, and its settings."""
-        return study, PupilSettings(str(self.ring.name), self._options.seed)
+        self.actor = trade, TraderSettings(str(ring.name), options.envs)
 
 
 def open_trading(options: Options, stack: ExitStack) -> TradingSession:
@@ -64,8 +54,7 @@ def judged(
     options: Options, session: TradingSession, check: Callable[[], None]
 ) -> tuple[dict[str, Any], Exam]:
     """Collect the counts of the processes, and let the learned policy play test episodes."""
-    learner = session.learner
-    network = Network(learner["weights"])
+    network, tally = session.learner.network, session.learner.tally
     exam = examine(network, options.seed, check)
     seen = features(session.ring.sampler(seed=options.seed).sample(_ROWS)["obs"])
     result = {
@@ -80,12 +69,12 @@ def judged(
         "seconds": round(session.seconds, 3),
         "rows_written": session.rows_written,
         "rows_written_per_s": round(session.rows_written / session.seconds, 1),
-        "rows_checked": learner.get("rows_checked", 0),
-        "torn_rows": learner.get("torn", 0),
-        "lapped_reads": learner.get("lapped", 0),
+        "rows_checked": tally.rows_checked,
+        "torn_rows": tally.torn,
+        "lapped_reads": tally.lapped,
         "batch_rows": BATCH,
-        "learner_batches": learner.get("batches", 0),
-        "sample_cpu_ms_median": learner.get("sample_cpu_ms_median"),
+        "learner_batches": tally.batches,
+        "sample_cpu_ms_median": tally.sample_cpu_ms_median,
         "test_episodes": EPISODES,
         "test_return": {name: float(all_.mean()) for name, all_ in exam.returns.items()},
         "prediction_follows": dict(strongest_features(network, seen, session.features)),
