@@ -5,14 +5,15 @@ use backcast_core::{DType, ParamsArray, ParamsArrays, ParamsError};
 
 use crate::storm::mix;
 
-/// Words of the large array: many, so that a random moment is often in the middle of a copy.
+/// Words of the storm's large array: many, so that a random moment is often in the middle of a
+/// copy.
 pub const WORDS: usize = 16_384;
 
 /// Returns the arrays: version and life, words that follow from them, and their checksum.
-pub fn like() -> Result<Vec<ParamsArray>, ParamsError> {
+pub fn like(words: usize) -> Result<Vec<ParamsArray>, ParamsError> {
     Ok(vec![
         ParamsArray::new("head", DType::U64, &[2])?,
-        ParamsArray::new("body/words", DType::U64, &[WORDS as u64])?,
+        ParamsArray::new("body/words", DType::U64, &[words as u64])?,
         ParamsArray::new("body/check", DType::U64, &[])?,
     ])
 }
@@ -35,7 +36,7 @@ pub fn is_whole(head: &[u64], words: &[u64], check: &[u64], version: u64) -> boo
     let first = mix(version ^ mix(life));
     let mut numbered = words.iter().zip(0..);
     found == version
-        && words.len() == WORDS
+        && !words.is_empty()
         && numbered.all(|(word, k)| *word == first.wrapping_add(k))
         && check == [mix(first)]
 }

@@ -23,15 +23,15 @@ fn start(dir: &TempDir, role: &str, life: u64) -> Victim {
     Victim::start(env!("CARGO_BIN_EXE_storm_params"), dir.path(), &args)
 }
 
-fn make(dir: &TempDir, options: ParamsOptions) -> Result<Params, Box<dyn Error>> {
-    Ok(Params::create("weights", like()?, options.base(Base::at(dir.path())))?)
+fn make(dir: &TempDir, words: usize, options: ParamsOptions) -> Result<Params, Box<dyn Error>> {
+    Ok(Params::create("weights", like(words)?, options.base(Base::at(dir.path())))?)
 }
 
 #[test]
 fn a_kill_of_a_publisher_or_a_reader_tears_no_version() -> Result<(), Box<dyn Error>> {
     let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 150);
     let dir = tmpfs();
-    let mut params = make(&dir, ParamsOptions::default())?;
+    let mut params = make(&dir, WORDS, ParamsOptions::default())?;
     let mut arrays = params.arrays();
     let mut dice = StdRng::seed_from_u64(11);
     let (mut interrupted, mut last) = (0, 0);
@@ -77,23 +77,33 @@ fn a_kill_of_a_publisher_or_a_reader_tears_no_version() -> Result<(), Box<dyn Er
 #[test]
 fn copies_are_whole_beside_a_publisher_at_full_speed_and_torn_without_validation()
 -> Result<(), Box<dyn Error>> {
-    let copies = backcast_budget::budget_or("BACKCAST_PARAMS_COPIES", 20_000);
+    beside_a_publisher(WORDS, backcast_budget::budget_or("BACKCAST_PARAMS_COPIES", 20_000))
+}
+
+#[test]
+fn copies_of_four_megabytes_are_whole_too() -> Result<(), Box<dyn Error>> {
+    let copies = backcast_budget::budget_or("BACKCAST_LARGE_PARAMS_COPIES", 200);
+    beside_a_publisher((4 << 20) / size_of::<u64>(), copies)
+}
+
+/// Copies versions beside a publisher at full speed, with and without validation.
+fn beside_a_publisher(words: usize, copies: u64) -> Result<(), Box<dyn Error>> {
     let dir = tmpfs();
-    let mut params = make(&dir, ParamsOptions::default().spare_slots(1))?;
+    let mut params = make(&dir, words, ParamsOptions::default().spare_slots(1))?;
     let mut publisher = start(&dir, "publish", 1);
     publisher.spin_until(|| params.version() > 3);
     // Without validation.
     let store = Arc::new(ParamsStore::attach(&Base::at(dir.path()), "weights")?);
     let (mut torn, begin) = (0_u64, Instant::now());
-    let (mut head, mut words, mut check) = ([0_u64; 2], vec![0_u64; WORDS], [0_u64; 1]);
+    let (mut head, mut body, mut check) = ([0_u64; 2], vec![0_u64; words], [0_u64; 1]);
     while torn == 0 {
         assert!(begin.elapsed() < WATCHDOG, "no copy is torn: the check proves nothing");
         let place = store.newer(0)?.expect("a version is published");
         let stored = store.copy(place, 0, bytemuck::cast_slice_mut(&mut head))
-            && store.copy(place, 1, bytemuck::cast_slice_mut(&mut words))
+            && store.copy(place, 1, bytemuck::cast_slice_mut(&mut body))
             && store.copy(place, 2, bytemuck::cast_slice_mut(&mut check));
         assert!(stored);
-        torn += u64::from(!is_whole(&head, &words, &check, place.version));
+        torn += u64::from(!is_whole(&head, &body, &check, place.version));
     }
     let mut arrays = params.arrays();
     let (mut pulled, mut last) = (0, 0);
