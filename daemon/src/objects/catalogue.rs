@@ -10,6 +10,7 @@ use backcast_core::{
 use backcast_market::{Panel, PanelError};
 use serde::Serialize;
 
+use super::fleet::FleetReport;
 use super::persist::PersistReport;
 
 /// State of an object.
@@ -69,12 +70,14 @@ pub(crate) struct Entry {
     pub(crate) content: Content,
     /// Report of a ring that is persisted.
     pub(crate) persist: Option<PersistReport>,
+    /// Statistics of the fleet whose reports the ring has.
+    pub(crate) fleet: Option<FleetReport>,
 }
 
 impl Entry {
     /// Opens the object as far as its state allows. Returns `None` if it was removed meanwhile.
     pub(crate) fn open(base: &Base, info: ObjectInfo) -> Option<Self> {
-        let mut persist = None;
+        let (mut persist, mut fleet) = (None, None);
         let (state, content) = if info.building && info.held {
             (ObjectState::Building, Content::Unopened)
         } else if is_garbage(&info) {
@@ -85,6 +88,7 @@ impl Entry {
                 Kind::Ring => Observed::open(base, &info.name)
                     .map(|ring| {
                         persist = PersistReport::read(ring.ring());
+                        fleet = FleetReport::read(&info.path);
                         Content::Ring(Box::new(ring.stats()))
                     })
                     .map_err(|error| Unopenable::of_ring(&error)),
@@ -106,7 +110,7 @@ impl Entry {
                 Err(Unopenable { why, .. }) => (ObjectState::Damaged, Content::Damaged(why)),
             }
         };
-        Some(Self { info, state, content, persist })
+        Some(Self { info, state, content, persist, fleet })
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod catalogue;
 pub(crate) mod evicted;
 pub(crate) mod find;
+pub(crate) mod fleet;
 pub(crate) mod geometry;
 pub(crate) mod holders;
 pub(crate) mod listed;

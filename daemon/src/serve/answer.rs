@@ -121,7 +121,7 @@ fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
         return Entry::open(&shared.base, info);
     }
     let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
-    Some(Entry { info, state, content: Content::Unopened, persist: None })
+    Some(Entry { info, state, content: Content::Unopened, persist: None, fleet: None })
 }
 
 fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {

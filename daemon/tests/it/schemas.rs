@@ -178,6 +178,29 @@ fn parameters_are_as_promised() {
 }
 
 #[test]
+fn a_fleet_is_as_promised() {
+    let shelf = Shelf::new();
+    let ring = Ring::create("reports", &schema(), shelf.options()).unwrap();
+    let report = json!({
+        "buffer": null, "n": 2, "running": 1, "restarts": 3, "rows_per_s": null, "updates": 5,
+        "updates_per_s": 0.5, "samples_per_insert": 8.0, "policy_version": 9,
+        "policy_age_versions": 1.5, "policy_age_s": 0.2, "episodes": 40, "return_mean": -7.5,
+        "updated_unix_ns": 1
+    });
+    fs::write(ring.path().unwrap().join("fleet.json"), report.to_string()).unwrap();
+    let top = shelf.json(&["top", "--once", "--interval", "0.05"]);
+    holds("top", &top);
+    assert_eq!(
+        (&top[0]["fleets"][0]["name"], &top[0]["fleets"][0]["restarts"]),
+        (&json!("reports"), &json!(3))
+    );
+    let text = shelf.run(&["top", "--once", "--interval", "0.05"]).expect(0).out;
+    assert!(text.contains("1 of 2 running, 3 restarts, return -7.5 in 40 episodes"), "{text}");
+    drop(ring);
+    assert_eq!(shelf.json(&["ls"]), [] as [Value; 0], "its file goes with the ring");
+}
+
+#[test]
 fn idle_objects_are_as_promised() {
     let shelf = Shelf::stocked();
     let create = "create made --column obs:u1:84x84 --column a:i4 --capacity 4_000 --lanes 3";

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -95,6 +97,24 @@ def test_the_waits_of_a_rate_limiter_are_among_the_statistics() -> None:
     assert stats["samples_per_insert"] == 1.0
     assert stats["limiter"] is not None
     assert set(stats["limiter"]) >= {"writers", "samplers", "waiters"}
+
+
+def test_top_shows_the_statistics_of_a_fleet() -> None:
+    buf = bc.ReplayBuffer.create("walk", {"obs": "f4"}, capacity=100)
+    command = [sys.executable, "-m", "backcast", "--json", "top", "--once", "--interval", "0.05"]
+    with bc.Fleet(actors.report_all, 2, args=(150,), buffer=buf, name="reports") as fleet:
+        fleet.wait(WATCHDOG_S)
+        fleet.update(5, samples=80, version=9)
+        shown: dict[str, Any] = {}
+        while shown.get("updates") != 5:  # the parent writes twice a second
+            said = subprocess.run(command, capture_output=True, check=True, timeout=WATCHDOG_S)
+            [shown] = json.loads(said.stdout)["fleets"] or [{}]
+        stats: dict[str, Any] = {**fleet.stats()}
+    assert (shown["name"], shown["buffer"], shown["n"]) == ("reports", "walk", 2)
+    for name in ("running", "restarts", "episodes", "return_mean", "policy_version"):
+        assert shown[name] == stats[name], name
+    assert bc.list() == [one for one in bc.list() if one["name"] == "walk"]
+    buf.close()
 
 
 def test_the_age_of_a_policy_is_counted_from_when_it_was_replaced() -> None:

@@ -92,6 +92,7 @@ impl App {
                 limits: Vec::new(),
                 rings: Vec::new(),
                 params: Vec::new(),
+                fleets: Vec::new(),
             },
             page: TopPage::Rings,
             sort: Sort::Name,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use backcast_core::{LaneStats, ReaderStats, RingStats};
 use serde::Serialize;
 
+use super::fleet::FleetFrame;
 use super::params::ParamsFrame;
 use super::reading::{Reading, RingReading};
 use crate::objects::catalogue::ObjectState;
@@ -18,6 +19,7 @@ pub(crate) struct Frame {
     pub(crate) limits: Vec<LimitFrame>,
     pub(crate) rings: Vec<RingFrame>,
     pub(crate) params: Vec<ParamsFrame>,
+    pub(crate) fleets: Vec<FleetFrame>,
 }
 
 /// JSON of a limit of memory.
@@ -104,7 +106,14 @@ impl Frame {
                 .iter()
                 .map(|seen| ParamsFrame::of(seen, now.unix_ns, before.zip(apart)))
                 .collect(),
+            fleets: now.rings.iter().filter_map(FleetFrame::of).collect(),
         }
+    }
+
+    /// Returns a line for each fleet, then one for each set of parameters.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let fleets = self.fleets.iter().map(|fleet| fleet.line(self.at_unix_ns));
+        fleets.chain(self.params.iter().map(ParamsFrame::line))
     }
 
     /// Returns the ring of that name, if it still exists.
@@ -269,6 +278,7 @@ pub(crate) mod made_up {
             stats,
             error: None,
             persist: None,
+            fleet: None,
         }
     }
 

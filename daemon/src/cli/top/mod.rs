@@ -2,6 +2,7 @@
 
 mod app;
 mod columns;
+mod fleet;
 mod frame;
 mod live;
 mod newest;
@@ -137,8 +138,8 @@ fn once(
     if !frame.rings.is_empty() {
         print(console, &RINGS, &frame.rings);
     }
-    for params in &frame.params {
-        console.text(&params.line());
+    for line in frame.lines() {
+        console.text(&line);
     }
     for ring in frame.rings.iter().filter(|_| !args.names.is_empty()) {
         console.text("");

@@ -9,6 +9,7 @@ use crate::cli::doctor::{MachineFacts, memory_group};
 use crate::cli::outcome::CommandError;
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::find;
+use crate::objects::fleet::FleetReport;
 use crate::objects::persist::PersistReport;
 use crate::protocol::Holder;
 use crate::serve::used;
@@ -35,6 +36,8 @@ pub(crate) struct RingReading {
     pub(crate) error: Option<String>,
     /// Report of a ring that is persisted.
     pub(crate) persist: Option<PersistReport>,
+    /// Statistics of the fleet whose reports the ring has.
+    pub(crate) fleet: Option<FleetReport>,
 }
 
 /// A limit of the memory of rings, and the memory in use, in bytes.
@@ -118,12 +121,12 @@ impl<'a> Observer<'a> {
 }
 
 impl From<Entry> for RingReading {
-    fn from(Entry { info, state, content, persist }: Entry) -> Self {
+    fn from(Entry { info, state, content, persist, fleet }: Entry) -> Self {
         let (stats, error) = match content {
             Content::Ring(stats) => (Some(stats), None),
             Content::Damaged(why) | Content::Denied(why) => (None, Some(why)),
             Content::Panel(_) | Content::Params(_) | Content::Unopened => (None, None),
         };
-        Self { name: info.name, state, size_bytes: info.bytes, stats, error, persist }
+        Self { name: info.name, state, size_bytes: info.bytes, stats, error, persist, fleet }
     }
 }

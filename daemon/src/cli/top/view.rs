@@ -8,8 +8,7 @@ use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 use super::app::{App, Sort, TopPage};
 use super::columns::{self, LANES, RINGS, ShownColumn};
-use super::frame::RingFrame;
-use super::params::ParamsFrame;
+use super::frame::{Frame, RingFrame};
 use crate::cli::console::printable;
 use crate::objects::catalogue::ObjectState;
 
@@ -72,7 +71,7 @@ pub(crate) fn draw(canvas: &mut Canvas<'_>, app: &App, place: &str, palette: Pal
         Layout::vertical([Constraint::Length(height), Constraint::Min(0), Constraint::Length(1)])
             .areas(canvas.area());
     canvas.render_widget(Paragraph::new(heading), head);
-    let body = params(canvas, app, body, palette);
+    let body = lines(canvas, app, body, palette);
     match &app.page {
         TopPage::Rings => rings(canvas, app, body, palette),
         TopPage::Lanes { ring } => lanes(canvas, app, ring, body, palette),
@@ -112,17 +111,20 @@ fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line
     all.take(MOST_HEADING).collect()
 }
 
-/// Draws a line for each set of parameters below the rings, at most a third of the page, and
-/// returns the area that is left. On other pages, draws nothing and returns the whole area.
-fn params(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
-    let count = u16::try_from(app.frame.params.len()).unwrap_or(u16::MAX);
+/// Draws a line for each fleet and each set of parameters below the rings, at most a third of the
+/// page, and returns the area that is left. Other pages have none.
+fn lines(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
+    let Frame { fleets, params, .. } = &app.frame;
+    let count = u16::try_from(fleets.len() + params.len()).unwrap_or(u16::MAX);
     if app.page != TopPage::Rings || count == 0 {
         return area;
     }
     let height = Constraint::Length(count.min(area.height / 3));
     let [left, foot] = Layout::vertical([Constraint::Min(0), height]).areas(area);
-    let line = |params: &ParamsFrame| Line::styled(params.line(), palette.state(params.state));
-    let lines: Vec<Line<'_>> = app.frame.params.iter().map(line).collect();
+    let states = fleets.iter().map(|_| ObjectState::Held).chain(params.iter().map(|p| p.state));
+    let styles = states.map(|state| palette.state(state));
+    let lines = app.frame.lines().zip(styles).map(|(line, style)| Line::styled(line, style));
+    let lines: Vec<Line<'_>> = lines.collect();
     canvas.render_widget(Paragraph::new(lines), foot);
     left
 }

@@ -234,8 +234,12 @@ class Fleet:
 
     def _tick(self) -> None:
         """Read reports and show progress; runs in the supervisor's thread."""
-        if self._line is not None and self._supervisor is not None:
-            self._line.show(self._taken(self._supervisor))
+        if self._supervisor is None or self._reports is None:
+            return
+        stats = self._taken(self._supervisor)
+        self._reports.show(stats, None if self._buffer is None else self._buffer.name)
+        if self._line is not None:
+            self._line.show(stats)
 
     def _taken(self, supervisor: Supervisor) -> FleetStats:
         """Read the new reports, and take statistics."""

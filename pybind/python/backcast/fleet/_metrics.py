@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backcast as bc
@@ -11,6 +16,8 @@ from backcast.fleet._context import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from backcast.fleet._stats import FleetStats
 
 COLUMNS = {
     "rank": "i4",
@@ -22,6 +29,12 @@ COLUMNS = {
 }
 """``time_s`` is the system's monotonic clock, the same in every process."""
 _ROWS_PER_LANE = 4096
+_FILE = "fleet.json"
+_SHOWN = (
+    *["running", "restarts", "rows_per_s", "updates", "updates_per_s", "samples_per_insert"],
+    *["policy_version", "policy_age_versions", "policy_age_s", "episodes", "return_mean"],
+)
+"""Statistics that other processes show."""
 _ATTEMPTS = 16
 """Attempts to read a lane beside its writer; the next tick reads what they miss."""
 
@@ -46,6 +59,8 @@ class ReportRing:
         self._ring = bc.ReplayBuffer.create(
             name, COLUMNS, capacity=_ROWS_PER_LANE * actors, lanes=actors, dir=folder
         )
+        assert self._ring.path is not None
+        self._folder = Path(self._ring.path)
         self._next = [0] * actors
         self.missed = 0
         """Reports that were overwritten before they were read."""
@@ -84,6 +99,16 @@ class ReportRing:
                     None if version <= NOTHING else version,
                     time_s,
                 )
+
+    def show(self, stats: FleetStats, buffer: str | None) -> None:
+        """Write statistics beside the ring, where ``backcast top`` reads them."""
+        shown = {name: stats[name] for name in _SHOWN}  # type: ignore[literal-required]
+        shown |= {"n": self._actors, "buffer": buffer, "updated_unix_ns": time.time_ns()}
+        beside = self._folder / f"{_FILE}.{os.getpid()}.tmp"
+        # A full disk costs the display in other processes, and nothing else.
+        with suppress(OSError):
+            beside.write_text(json.dumps(shown))
+            beside.replace(self._folder / _FILE)
 
     def close(self) -> None:
         """Remove the ring."""
