@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import backcast as bc
 import pytest
@@ -87,6 +88,12 @@ def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> N
     ):
         assert buf.limiter is not None
         assert buf.limiter.limits == limits
+        how: dict[str, Any] = {"capacity": 100, "samples_per_insert": 2}
+        with client.create("ratio", COLUMNS, min_size=3, error_buffer=9, **how) as ratio:
+            assert ratio.limiter is not None
+            assert ratio.limiter.limits == bc.RateLimiter(2, min_size=3, error_buffer=9)
+        with pytest.raises(bc.ArgumentError, match="limiter is given too"):
+            client.create("both", COLUMNS, limiter=limits, **how)
 
 
 def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:

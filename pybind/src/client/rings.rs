@@ -45,6 +45,12 @@ impl Client {
     ///     Request huge pages from the system.
     /// limiter : RateLimiter, optional
     ///     Limits that hold back writers and samplers.
+    /// samples_per_insert : float, optional
+    ///     Items to be drawn for each transition: makes a limiter without ``limiter``.
+    /// min_size : int, optional
+    ///     Transitions before the first draw. Only with ``samples_per_insert``.
+    /// error_buffer : float or (float, float), optional
+    ///     Items that the samplers may be ahead or behind. Only with ``samples_per_insert``.
     /// memfd : bool, default False
     ///     Put the ring into sealed memory, which no process can cut short, instead of files
     ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
@@ -69,12 +75,13 @@ impl Client {
         name=Argument::Missing, schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
         lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), limiter=None,
-        memfd=false.into(), persist=None
+        samples_per_insert=None, min_size=None, error_buffer=None, memfd=false.into(), persist=None
     ))]
     #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', lease_timeout=None, \
-                             reader_slots=64, huge_pages=True, limiter=None, memfd=False, \
-                             persist=None)")]
+                             reader_slots=64, huge_pages=True, limiter=None, \
+                             samples_per_insert=None, min_size=None, error_buffer=None, \
+                             memfd=False, persist=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         &self,
@@ -90,6 +97,9 @@ impl Client {
         reader_slots: Argument<i128>,
         huge_pages: Argument<bool>,
         limiter: Option<&Bound<'py, PyAny>>,
+        samples_per_insert: Option<Argument<f64>>,
+        min_size: Option<Argument<i128>>,
+        error_buffer: Option<&Bound<'py, PyAny>>,
         memfd: Argument<bool>,
         persist: Option<Argument<String>>,
     ) -> Result<ReplayBuffer, Failure> {
@@ -105,8 +115,9 @@ impl Client {
             .reader_slots(slots)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?)
             .memfd(memfd.get("memfd", "True or False")?);
+        let limiter = RateLimiter::of_ring(limiter, samples_per_insert, min_size, error_buffer)?;
         let options = match limiter {
-            Some(given) => options.limiter(RateLimiter::given(given, "limiter")?),
+            Some(limits) => options.limiter(limits),
             None => options,
         };
         let mode = persist.map(mode).transpose()?;
