@@ -23,7 +23,6 @@ from typing import Any
 
 import backcast as bc
 import numpy as np
-from numpy.typing import NDArray
 
 ROUNDS, UPDATES, KILL_AT, BATCH = 20, 50, (12, 30), 64
 COLUMNS = {"obs": ("f4", (4,)), "reward": "f4", "policy_version": "i8"}
@@ -41,29 +40,32 @@ def collect(writer: bc.Writer, number: int, version: int) -> None:
         obs = after
 
 
-def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, NDArray[np.float64], int]:
+def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, bc.Params, int]:
     """Load the newest snapshot, or begin; return ring, sampler, weights and the next round."""
     if bc.snapshots(store=store):
         buf = bc.ReplayBuffer.load("resume", store=store)
         state = buf.saved_state
-        sampler = buf.sampler(state=state["sampler"])
-        return buf, sampler, np.array(state["weights"]), state["round"]
+        params = bc.Params.load("resume", "weights", store=store)
+        return buf, buf.sampler(state=state["sampler"]), params, state["round"]
     how: dict[str, Any] = {"samples_per_insert": 32, "min_size": 100, "error_buffer": 8_000}
     buf = bc.ReplayBuffer.create("resume", COLUMNS, capacity=10_000, **how)
-    return buf, buf.sampler(seed=7, priority=0.6, beta=0.4), np.zeros(4), 0
+    params = bc.Params.create("weights", {"w": np.zeros(4)})
+    params.publish({"w": np.zeros(4)})
+    return buf, buf.sampler(seed=7, priority=0.6, beta=0.4), params, 0
 
 
 def learn(store: str, log: str) -> None:
     """Learn: a round is an episode, a snapshot, and updates, each with a line in the log."""
-    buf, sampler, weights, first = opened(store)
-    with buf, bc.Params.create("resume", {"w": weights}) as params, open(log, "a") as lines:
+    buf, sampler, params, first = opened(store)
+    weights = params.latest()["w"]
+    with buf, params, open(log, "a") as lines:
         limiter = buf.limiter
         for number in range(first, ROUNDS):
             if number > first or not bc.snapshots(store=store):
                 with buf.writer() as writer:
                     collect(writer, number, params.version)
-                state = {"sampler": sampler.state(), "weights": weights.tolist(), "round": number}
-                buf.snapshot(f"round-{number}", store=store, state=state)
+                state = {"sampler": sampler.state(), "round": number}
+                buf.snapshot(f"round-{number}", store=store, state=state, params=params)
             for update in range(UPDATES):
                 batch = sampler.sample(BATCH)
                 error = batch["obs"] @ weights - batch["reward"]
@@ -102,7 +104,7 @@ def main() -> int:
         again = [(known[n, u], rest) for n, u, *rest in after if (n, u) in known]
     assert len(again) >= KILL_AT[1]
     for old, new in again:
-        assert old[:2] == new[:2], "draws, weights and counts of the limiter are equal"
+        assert old == new, "draws, weights, versions and counts of the limiter are equal"
     error = np.mean([fields[4] for fields in after[-UPDATES:]])
     print(f"killed after {len(before)} updates, removed {left}")
     print(f"{len(again)} updates again with equal draws; then {len(after) - len(again)} more")

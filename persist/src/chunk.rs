@@ -40,6 +40,31 @@ pub(crate) struct ChunkWriter<'a> {
     bools: Vec<Vec<u8>>,
 }
 
+/// Descriptions of saved parts of a snapshot, and the writers of their files. Dropping it before
+/// [`keep`](Self::keep) removes the files.
+pub(crate) struct SavedFiles<'a, S> {
+    pub(crate) saved: Vec<S>,
+    writers: Vec<ChunkWriter<'a>>,
+}
+
+impl<S> Default for SavedFiles<'_, S> {
+    fn default() -> Self {
+        Self { saved: Vec::new(), writers: Vec::new() }
+    }
+}
+
+impl<'a, S> SavedFiles<'a, S> {
+    pub(crate) fn push(&mut self, saved: S, writer: ChunkWriter<'a>) {
+        self.saved.push(saved);
+        self.writers.push(writer);
+    }
+
+    /// Keeps the files when `self` is dropped.
+    pub(crate) fn keep(self) {
+        self.writers.into_iter().for_each(ChunkWriter::keep);
+    }
+}
+
 struct OpenChunk {
     file: Box<dyn NewFile>,
     beside: PathBuf,

@@ -180,6 +180,11 @@ pub(crate) fn table_about(name: &str, uuid: &str, table: &str) -> [(&'static str
     ]
 }
 
+/// Returns metadata of a file of parameters for other programs.
+pub(crate) fn params_about(name: &str, params: &str) -> [(&'static str, String); 2] {
+    [("backcast.ring", name.to_owned()), ("backcast.params", params.to_owned())]
+}
+
 fn columns(ring: &Ring) -> Vec<SavedColumn> {
     ring.schema().columns().iter().map(SavedColumn::of).collect()
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use backcast_core::{
-    LimiterError, PriorityError, RestoreError, RingError, SchemaError, TableError,
+    LimiterError, ParamsError, PriorityError, RestoreError, RingError, SchemaError, TableError,
 };
 use thiserror::Error;
 
@@ -180,6 +180,33 @@ pub enum SaveError {
     /// Error of reading the rate limiter.
     #[error(transparent)]
     Limiter(#[from] LimiterError),
+    /// Error of reading parameters.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// The parameters have no name.
+    #[error(
+        "parameters in private memory have no name to be found by; create them with one, or save \
+         their arrays in a file of yours"
+    )]
+    NamelessParams,
+    /// Parameters are given twice.
+    #[error("the parameters `{name}` are given twice; give each once")]
+    ParamsTwice {
+        /// Their name.
+        name: String,
+    },
+    /// An array of the parameters does not fit a file.
+    #[error(
+        "array `{array}` of the parameters `{name}` has more elements than the limit of {} in a \
+         file; split it",
+        i32::MAX
+    )]
+    ArrayTooLarge {
+        /// Name of the parameters.
+        name: String,
+        /// Name of the array.
+        array: String,
+    },
     /// The state is too large for a manifest.
     #[error(
         "the state has {bytes} bytes as JSON, the limit is {limit}; save it in a file of its own"
@@ -237,6 +264,19 @@ pub enum LoadError {
     /// The saved columns are not a valid schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// The snapshot has no such parameters.
+    #[error("the snapshot `{snapshot}` has no parameters `{name}`; {}", saved_params(known))]
+    NoParams {
+        /// The snapshot.
+        snapshot: String,
+        /// Name asked for.
+        name: String,
+        /// Names of its parameters.
+        known: Vec<String>,
+    },
+    /// Error of creating the parameters.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
     /// Shared memory has another snapshot of this name.
     #[error(
         "shared memory has another snapshot named `{name}`, which a process has open; close it, or \
@@ -251,10 +291,20 @@ pub enum LoadError {
     Cancelled,
 }
 
-/// Error of filling a ring.
+/// Error of filling a ring or parameters.
 pub(crate) enum NotFilled {
     Damaged(Damage),
     Other(LoadError),
+}
+
+impl NotFilled {
+    /// Returns the error of loading that snapshot.
+    pub(crate) fn of(self, snapshot: &str) -> LoadError {
+        match self {
+            Self::Damaged(damage) => LoadError::Damaged { snapshot: snapshot.to_owned(), damage },
+            Self::Other(error) => error,
+        }
+    }
 }
 
 impl From<Damage> for NotFilled {
@@ -265,6 +315,12 @@ impl From<Damage> for NotFilled {
 
 impl From<RestoreError> for NotFilled {
     fn from(error: RestoreError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<ParamsError> for NotFilled {
+    fn from(error: ParamsError) -> Self {
         Self::Other(error.into())
     }
 }
@@ -312,6 +368,14 @@ fn hint(suggestion: Option<&str>) -> String {
         || "; `backcast ls` lists the snapshots".to_owned(),
         |name| format!("; did you mean `{name}`?"),
     )
+}
+
+fn saved_params(known: &[String]) -> String {
+    if known.is_empty() {
+        return "it was saved without any: name them in the save".to_owned();
+    }
+    let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    format!("it has {}", known.join(", "))
 }
 
 fn list(damages: &[Damage]) -> String {

@@ -44,7 +44,7 @@ impl FileColumn {
 }
 
 /// Columns of a batch: `lane`, the built-in ones, the user's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchLayout {
     pub(crate) columns: Vec<FileColumn>,
 }

@@ -1,7 +1,7 @@
 //! Snapshots of rings on disk, saved beside running writers and checked byte for byte.
 //!
 //! - [`Store`]: a directory of snapshots; [`Store::save`], [`Store::load`],
-//!   [`Store::attach_snapshot`], [`Store::verify`], [`Store::remove`];
+//!   [`Store::load_params`], [`Store::attach_snapshot`], [`Store::verify`], [`Store::remove`];
 //! - [`SnapshotSpec`]: names such as `pong@epoch-10`;
 //! - [`Follower`]: a thread that persists a ring, continuously or periodically;
 //! - [`sampler_state_json`]: state of a sampler, for [`SaveOptions::state`];
@@ -48,6 +48,7 @@ mod followed;
 mod layout;
 mod load;
 mod manifest;
+mod params;
 mod sampler_state;
 mod save;
 mod slots;
@@ -63,6 +64,7 @@ pub use error::{LoadError, SaveError, StoreError};
 pub use follow::{BadMode, FollowOptions, FollowState, Follower, Following, Inspection, Mode};
 pub use followed::Keep;
 pub use load::LoadOptions;
+pub use manifest::SnapshotParams;
 pub use sampler_state::{BadSamplerState, sampler_state, sampler_state_json};
 pub use save::{SaveOptions, SaveReport};
 pub use spec::SnapshotSpec;

@@ -3,7 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use backcast_core::{
-    Base, DType, Exist, Filling, RestoreError, Ring, RingError, RingOptions, SegmentError,
+    Base, DType, Exist, Filling, Params, ParamsOptions, RestoreError, Ring, RingError, RingOptions,
+    SegmentError,
 };
 use backcast_files::{OnProgress, Progress, RingPlacement};
 
@@ -11,7 +12,10 @@ use crate::chunk::ChunkFile;
 use crate::damage::{Damage, DamageKind};
 use crate::error::{LoadError, NotFilled};
 use crate::layout::{BatchLayout, unpack_bools};
-use crate::manifest::{SavedBatch, SavedChunk, SavedLimiter, SavedRing, SavedSnapshot};
+use crate::manifest::{
+    SavedBatch, SavedChunk, SavedLimiter, SavedParams, SavedRing, SavedSnapshot,
+};
+use crate::params;
 use crate::spec::SnapshotSpec;
 use crate::storage::Storage;
 use crate::store::{NameFolder, Snapshot, Store, listed};
@@ -202,13 +206,66 @@ impl Store {
             if let Some(limiter) = limiter {
                 filling.limit_counts(limiter.counts())?;
             }
-            filled.map_err(|error| match error {
-                NotFilled::Damaged(damage) => LoadError::Damaged { snapshot: found.spec(), damage },
-                NotFilled::Other(error) => error,
-            })
+            filled.map_err(|error| error.of(&found.spec()))
         })?;
         Ok((made, found))
     }
+
+    /// Returns the names of the arrays of parameters that were saved with a snapshot, in order.
+    pub fn saved_arrays(&self, spec: &str, params: &str) -> Result<Vec<String>, LoadError> {
+        let spec: SnapshotSpec = spec.parse()?;
+        let slots = self.folder(&spec.name)?.read()?;
+        let slots = slots.ok_or_else(|| self.not_found(&spec, None))?;
+        let saved = saved_params(&spec.name, self.find(&spec, &slots.manifest)?, params)?;
+        Ok(saved.arrays.iter().map(|array| array.name.clone()).collect())
+    }
+
+    /// Makes parameters from those that were saved as `params` with the snapshot
+    /// `"pong@epoch-10"`, or with the newest one of `"pong"`. The version and the bytes are as they
+    /// were; no handle is the publisher. Every byte is checked first.
+    ///
+    /// Of `options`, the name, the base directory, the policy of a taken name and the lifetime
+    /// count. Needs memory for one version. O(bytes).
+    pub fn load_params(
+        &self,
+        spec: &str,
+        params: &str,
+        options: LoadOptions<'_>,
+    ) -> Result<Params, LoadError> {
+        let spec: SnapshotSpec = spec.parse()?;
+        let folder = self.folder(&spec.name)?;
+        // Check before locking, since the lock creates a file.
+        folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let _reading = folder.lock_for_reading()?;
+        let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
+        let snapshot = self.find(&spec, &slots.manifest)?;
+        let saved = saved_params(&spec.name, snapshot, params)?;
+        // A checked manifest has valid shapes.
+        let not_found = || self.not_found(&spec, Some(&slots.manifest));
+        let shape = saved.shape().ok_or_else(not_found)?;
+        let LoadOptions { name, placement, .. } = options;
+        let options = ParamsOptions::default()
+            .base(placement.base)
+            .exist(placement.exist)
+            .persistent(placement.persistent);
+        let name = name.as_deref().unwrap_or(params);
+        let made = params::load(name, (saved, &shape), (self.storage(), &folder), options);
+        made.map_err(|error| error.of(&format!("{}@{}", spec.name, snapshot.label)))
+    }
+}
+
+/// Returns the parameters of that name in a snapshot of `ring`.
+fn saved_params<'a>(
+    ring: &str,
+    snapshot: &'a SavedSnapshot,
+    name: &str,
+) -> Result<&'a SavedParams, LoadError> {
+    let found = snapshot.params.iter().find(|saved| saved.name == name);
+    found.ok_or_else(|| LoadError::NoParams {
+        snapshot: format!("{ring}@{}", snapshot.label),
+        name: name.to_owned(),
+        known: snapshot.params.iter().map(|saved| saved.name.clone()).collect(),
+    })
 }
 
 /// Returns whether a ring in shared memory is the current snapshot of its name.

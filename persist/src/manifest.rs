@@ -11,8 +11,11 @@ use crate::followed::Followed;
 use crate::layout::BatchLayout;
 use crate::spec::{LIVE, check_name};
 
+mod params;
 mod tables;
 
+pub use self::params::SnapshotParams;
+pub(crate) use self::params::{SavedParams, layout as params_layout};
 pub(crate) use self::tables::{SavedClaims, SavedLimiter, SavedTable};
 
 /// Upper limit of sequence numbers.
@@ -103,6 +106,9 @@ pub(crate) struct SavedSnapshot {
     pub(crate) claims: Vec<SavedClaims>,
     /// The rate limiter, if the ring has one.
     pub(crate) limiters: Vec<SavedLimiter>,
+    /// Parameters that were saved with it. Other manifests do not have the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) params: Vec<SavedParams>,
 }
 
 impl SavedBatch {
@@ -114,6 +120,12 @@ impl SavedBatch {
 impl SavedSnapshot {
     pub(crate) fn rows(&self) -> u64 {
         self.lanes.iter().map(|(first, head)| head - first).sum()
+    }
+
+    /// Returns the files of its tables and parameters, which it shares with no other snapshot.
+    pub(crate) fn chunks_beside_rows(&self) -> impl Iterator<Item = &SavedChunk> {
+        let of_tables = self.tables.iter().flat_map(|table| &table.chunks);
+        of_tables.chain(self.params.iter().flat_map(|params| &params.chunks))
     }
 
     /// Returns whether the snapshot has rows of the batch.
@@ -192,9 +204,8 @@ impl Manifest {
 
     /// Returns all chunk files.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &SavedChunk> {
-        let tables = self.snapshots.iter().flat_map(|snapshot| &snapshot.tables);
-        let of_tables = tables.flat_map(|table| &table.chunks);
-        self.rings.iter().flat_map(|ring| &ring.chunks).chain(of_tables)
+        let beside = self.snapshots.iter().flat_map(SavedSnapshot::chunks_beside_rows);
+        self.rings.iter().flat_map(|ring| &ring.chunks).chain(beside)
     }
 
     pub(crate) fn ring(&self, uuid: &str) -> Option<&SavedRing> {
@@ -383,6 +394,21 @@ fn snapshot_problem<'a>(
         }
         if let Some(problem) = table.problem(&snapshot.lanes) {
             return Some(format!("table `{}`: {problem}", table.name));
+        }
+    }
+    let mut listed = std::collections::BTreeSet::new();
+    for params in &snapshot.params {
+        if check_name("name", &params.name).is_err() || !listed.insert(&params.name) {
+            return Some("the name of parameters is not valid, or is listed twice".to_owned());
+        }
+        let layout = params.shape().and_then(|shape| params::layout(&shape).ok());
+        let problem = match layout {
+            Some(layout) => chunks_problem(&params.chunks, ring, &layout, names)
+                .or_else(|| params.file_problem()),
+            None => Some("its arrays are not valid".to_owned()),
+        };
+        if let Some(problem) = problem {
+            return Some(format!("parameters `{}`: {problem}", params.name));
         }
     }
     let valid = snapshot.limiters.iter().all(|limiter| limiter.limits().is_some());

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use backcast_core::Ring;
+use backcast_core::{Params, Ring};
 use backcast_files::{OnProgress, Progress};
 use serde_json::Value;
 
@@ -13,11 +13,13 @@ use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::manifest::{
-    SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SavedTable,
+    SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SavedTable, SnapshotParams,
 };
+use crate::params;
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
-use crate::store::Store;
+use crate::storage::LockGuard;
+use crate::store::{NameFolder, Store};
 use crate::tables;
 
 /// Maximum bytes of a user's state as JSON.
@@ -31,6 +33,7 @@ pub struct SaveOptions<'a> {
     name: Option<String>,
     replace: bool,
     state: Value,
+    params: Vec<&'a Params>,
     wait: Duration,
     progress: Option<OnProgress<'a>>,
     /// Periodic snapshots to keep.
@@ -45,6 +48,7 @@ impl Default for SaveOptions<'_> {
             name: None,
             replace: false,
             state: Value::Null,
+            params: Vec::new(),
             wait: Duration::from_secs(60),
             progress: None,
             keep_newest: None,
@@ -79,6 +83,13 @@ impl<'a> SaveOptions<'a> {
     /// Sets the state to save with the snapshot, such as seeds, sampler states or a step count.
     pub fn state(mut self, state: Value) -> Self {
         self.state = state;
+        self
+    }
+
+    /// Sets the parameters to save with the snapshot: the version of each that is the newest when
+    /// the save begins.
+    pub fn params(mut self, params: impl IntoIterator<Item = &'a Params>) -> Self {
+        self.params = params.into_iter().collect();
         self
     }
 
@@ -124,18 +135,20 @@ pub struct SaveReport {
     pub rows_lapped: u64,
     /// Bytes of removed files that no snapshot needs any more.
     pub bytes_freed: u64,
+    /// Parameters saved with it.
+    pub params: Vec<SnapshotParams>,
     /// Damage of a manifest; the other one was used.
     pub damage: Option<crate::Damage>,
 }
 
 impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
-    /// published when the save began. It has the tables of priorities and of claims, and the limits
-    /// and counts of the rate limiter. It shares rows with earlier snapshots of the ring. When this
-    /// returns, the snapshot is on disk. After an error or a kill at any moment, earlier snapshots
-    /// are unchanged.
+    /// published when the save began. It has the tables of priorities and of claims, the limits and
+    /// counts of the rate limiter, and the parameters given in `options`. It shares rows with
+    /// earlier snapshots of the ring. When this returns, the snapshot is on disk. After an error or
+    /// a kill at any moment, earlier snapshots are unchanged.
     ///
-    /// Needs memory for one batch. O(bytes not yet saved).
+    /// Needs memory for one batch, and for one version of parameters. O(bytes not yet saved).
     pub fn save(
         &self,
         ring: &Ring,
@@ -169,17 +182,9 @@ impl Store {
         check_name("name", &name)?;
         check_name("label", label)?;
         check_state(&options.state)?;
+        let given = params::checked(&options.params)?;
         let folder = self.make_folder(&name)?;
-        let mut stopped = false;
-        let _changing = folder
-            .lock_for_change(options.wait, &mut || {
-                let idle = Progress::default();
-                let answer =
-                    options.progress.as_mut().map_or(ControlFlow::Continue(()), |p| p(&idle));
-                stopped |= answer.is_break();
-                answer
-            })
-            .map_err(|error| if stopped { SaveError::Cancelled } else { error.into() })?;
+        let _changing = lock(&folder, &mut options)?;
         let slots = folder.read_for_change()?.unwrap_or_else(|| ManifestSlots::empty(&name));
         if !options.replace && slots.manifest.snapshots.iter().any(|s| s.label == label) {
             return Err(SaveError::LabelTaken { name, label: label.to_owned() });
@@ -187,6 +192,8 @@ impl Store {
         let mut next = slots.manifest.clone();
         let uuid = hex(ring.uuid());
         let at = known(&folder, ring, &uuid, &mut next)?;
+        let place = (self.storage(), &folder);
+        let params = params::save(&given, place, next.generation + 1)?;
         // Before the rows, so that all rows of a pass are older than the end of the saved ones.
         let claims = ring.claim_states()?.into_iter().map(SavedClaims::of).collect();
         let cut: Vec<Range<u64>> =
@@ -226,12 +233,8 @@ impl Store {
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
         let table_layout = SavedTable::layout();
-        let place = (self.storage(), &folder);
         let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
         let tables = tables::save(ring, &lanes, place, limits, &table_layout)?;
-        for (bytes, files) in tables.saved.iter().map(|table| sizes(&table.chunks)) {
-            (bytes_written, files_written) = (bytes_written + bytes, files_written + files);
-        }
         let in_cut: u64 = cut.iter().map(|span| span.end - span.start).sum();
         let snapshot = SavedSnapshot {
             label: label.to_owned(),
@@ -242,7 +245,11 @@ impl Store {
             tables: tables.saved.clone(),
             claims,
             limiters: SavedLimiter::of(ring)?.into_iter().collect(),
+            params: params.saved.clone(),
         };
+        for chunk in snapshot.chunks_beside_rows() {
+            (bytes_written, files_written) = (bytes_written + chunk.bytes, files_written + 1);
+        }
         let rows = snapshot.rows();
         next.snapshots.retain(|old| old.label != label);
         next.snapshots.push(snapshot);
@@ -254,6 +261,8 @@ impl Store {
         // From here on the manifest may be on disk, even after an error.
         chunks.keep();
         tables.keep();
+        let saved_params = params.saved.iter().map(SnapshotParams::from).collect();
+        params.keep();
         let slots = slots::write(self.storage(), &folder.dir, &slots, next)?;
         // Files that only a damaged manifest names may be needed: keep them until the next save.
         let bytes_freed = if damage.is_none() { folder.sweep(&slots) } else { 0 };
@@ -266,9 +275,26 @@ impl Store {
             files_written,
             rows_lapped: in_cut - rows,
             bytes_freed,
+            params: saved_params,
             damage,
         })
     }
+}
+
+/// Locks the directory of the ring. The caller may stop the wait.
+fn lock(
+    folder: &NameFolder<'_>,
+    options: &mut SaveOptions<'_>,
+) -> Result<Box<dyn LockGuard>, SaveError> {
+    let mut stopped = false;
+    let mut waiting = || {
+        let idle = Progress::default();
+        let answer = options.progress.as_mut().map_or(ControlFlow::Continue(()), |p| p(&idle));
+        stopped |= answer.is_break();
+        answer
+    };
+    let locked = folder.lock_for_change(options.wait, &mut waiting);
+    locked.map_err(|error| if stopped { SaveError::Cancelled } else { error.into() })
 }
 
 /// Drops the oldest periodic snapshots until `keep` are left.

@@ -13,7 +13,7 @@ use crate::chunk;
 use crate::clock::unix_ns;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StoreError;
-use crate::manifest::{Manifest, SavedRing, SavedSnapshot, is_chunk_name};
+use crate::manifest::{Manifest, SavedRing, SavedSnapshot, SnapshotParams, is_chunk_name};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{SnapshotSpec, check_name, closest};
 use crate::storage::{Disk, LockGuard, LockKind, Storage};
@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub files: Vec<PathBuf>,
     /// State that was saved with it.
     pub state: Value,
+    /// Parameters that were saved with it.
+    pub params: Vec<SnapshotParams>,
 }
 
 impl Snapshot {
@@ -371,7 +373,7 @@ pub(crate) fn listed(
     let files = || {
         let of_rows = ring.chunks.iter();
         let of_rows = of_rows.filter(|chunk| chunk.batches.iter().any(|b| snapshot.names(b)));
-        of_rows.chain(snapshot.tables.iter().flat_map(|table| &table.chunks))
+        of_rows.chain(snapshot.chunks_beside_rows())
     };
     Some(Snapshot {
         name: manifest.name.clone(),
@@ -385,5 +387,6 @@ pub(crate) fn listed(
         bytes: files().map(|chunk| chunk.bytes).sum(),
         files: files().map(|chunk| chunks.join(&chunk.file)).collect(),
         state: snapshot.state.clone(),
+        params: snapshot.params.iter().map(SnapshotParams::from).collect(),
     })
 }

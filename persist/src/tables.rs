@@ -5,7 +5,7 @@
 
 use backcast_core::{Filling, LaneLeaves, Ring, TableSettings, TableState};
 
-use crate::chunk::{ChunkFile, ChunkWriter};
+use crate::chunk::{ChunkFile, ChunkWriter, SavedFiles};
 use crate::copy::{hex, table_about};
 use crate::damage::{Damage, DamageKind};
 use crate::error::{NotFilled, SaveError};
@@ -17,19 +17,6 @@ use crate::store::NameFolder;
 /// Bytes of a row in a column of a table's file.
 const WORD: usize = size_of::<u64>();
 
-/// Files of tables. Dropping them before [`keep`](Self::keep) removes them.
-pub(crate) struct TableFiles<'a> {
-    pub(crate) saved: Vec<SavedTable>,
-    writers: Vec<ChunkWriter<'a>>,
-}
-
-impl TableFiles<'_> {
-    /// Keeps the files when `self` is dropped.
-    pub(crate) fn keep(self) {
-        self.writers.into_iter().for_each(ChunkWriter::keep);
-    }
-}
-
 /// Writes all priority tables of a ring to files. `lanes` are the saved rows of each lane.
 pub(crate) fn save<'a>(
     ring: &Ring,
@@ -37,9 +24,9 @@ pub(crate) fn save<'a>(
     (storage, folder): (&'a dyn Storage, &'a NameFolder<'a>),
     (generation, file_bytes, batch_bytes): (u64, u64, u64),
     layout: &'a BatchLayout,
-) -> Result<TableFiles<'a>, SaveError> {
+) -> Result<SavedFiles<'a, SavedTable>, SaveError> {
     let rows_per_batch = layout.rows_per_batch(batch_bytes);
-    let mut files = TableFiles { saved: Vec::new(), writers: Vec::new() };
+    let mut files = SavedFiles::default();
     for state in ring.table_states()? {
         let mut state = state?;
         let about = table_about(&folder.name, &hex(ring.uuid()), &state.name);
@@ -51,8 +38,8 @@ pub(crate) fn save<'a>(
             write(&mut chunks, number, lane, rows_per_batch)?;
         }
         let TableState { name, settings: TableSettings { exponent, eps }, largest, .. } = state;
-        files.saved.push(SavedTable { name, exponent, eps, largest, chunks: chunks.finish()? });
-        files.writers.push(chunks);
+        let saved = SavedTable { name, exponent, eps, largest, chunks: chunks.finish()? };
+        files.push(saved, chunks);
     }
     Ok(files)
 }

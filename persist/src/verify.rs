@@ -8,7 +8,7 @@ use crate::chunk::ChunkFile;
 use crate::damage::Damage;
 use crate::error::LoadError;
 use crate::layout::BatchLayout;
-use crate::manifest::SavedTable;
+use crate::manifest::{SavedTable, params_layout};
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
 
@@ -61,6 +61,12 @@ impl Store {
                 chunk.batches.iter().any(|batch| of_ring.iter().any(|s| s.names(batch)))
             });
             todo.extend(chunks.map(|chunk| (layout.clone(), chunk)));
+        }
+        for params in wanted.iter().flat_map(|snapshot| &snapshot.params) {
+            // A checked manifest has valid shapes.
+            let layout = params.shape().and_then(|shape| params_layout(&shape).ok());
+            let Some(layout) = layout else { continue };
+            todo.extend(params.chunks.iter().map(|chunk| (layout.clone(), chunk)));
         }
         let tables = wanted.iter().flat_map(|snapshot| &snapshot.tables);
         let of_tables = tables.flat_map(|table| &table.chunks);

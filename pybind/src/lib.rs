@@ -57,7 +57,9 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::buffer::{_attach_buffer, _open_snapshot, ReplayBuffer};
+    use super::buffer::{
+        _attach_buffer, _load_params, _open_snapshot, _saved_arrays, ReplayBuffer,
+    };
     #[pymodule_export]
     use super::cli::cli_main;
     #[pymodule_export]

@@ -58,7 +58,8 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
 ///     By name, oldest first, each with ``snapshot`` (``name@label``), ``name``, ``label``,
 ///     ``saved_unix_ns``, ``rows``, ``bytes`` (of the files, also where snapshots share them),
 ///     ``files``, ``lanes`` (first row and one past the last of each), ``lane_capacity``,
-///     ``columns``, ``ring_uuid`` and ``state``. Empty if nothing was saved.
+///     ``columns``, ``ring_uuid``, ``state`` and ``params`` (the version of each that was saved, by
+///     name). Empty if nothing was saved.
 ///
 /// Raises
 /// ------
@@ -116,6 +117,11 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
     dict.set_item("columns", columns)?;
     dict.set_item("ring_uuid", &snapshot.ring_uuid)?;
     dict.set_item("state", json::to_python(py, &snapshot.state)?)?;
+    let params = PyDict::new(py);
+    for saved in &snapshot.params {
+        params.set_item(&saved.name, saved.version)?;
+    }
+    dict.set_item("params", params)?;
     Ok(dict)
 }
 
@@ -239,9 +245,13 @@ impl From<SaveError> for Failure {
     fn from(error: SaveError) -> Self {
         let class = match error {
             SaveError::Store(error) => return error.into(),
+            SaveError::Params(error) => return error.into(),
+            SaveError::ArrayTooLarge { .. } => ErrorClass::Schema,
             SaveError::LabelTaken { .. } => ErrorClass::Exists,
             SaveError::NoName
             | SaveError::LabelReserved { .. }
+            | SaveError::NamelessParams
+            | SaveError::ParamsTwice { .. }
             | SaveError::StateTooLarge { .. }
             | SaveError::StateTooDeep { .. } => ErrorClass::Argument,
             SaveError::Unreadable { .. } | SaveError::OtherRing { .. } => ErrorClass::Corrupt,
@@ -257,6 +267,8 @@ impl From<LoadError> for Failure {
             LoadError::Store(error) => return error.into(),
             LoadError::Ring(error) => return error.into(),
             LoadError::Restore(error) => return error.into(),
+            LoadError::Params(error) => return error.into(),
+            LoadError::NoParams { .. } => ErrorClass::NotFound,
             LoadError::Schema(_) | LoadError::Damaged { .. } => ErrorClass::Corrupt,
             LoadError::OtherSnapshot { .. } => ErrorClass::Exists,
             _ => ErrorClass::Base,

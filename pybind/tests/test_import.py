@@ -16,6 +16,7 @@ OURS = {
     "backcast._native",
     "backcast._calls",
     "backcast._params",
+    "backcast._params_view",
     "backcast._trees",
 }
 """Every module that may be imported beyond what `import numpy` brings, and why there are no more:

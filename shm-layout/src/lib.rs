@@ -86,6 +86,7 @@ pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
 pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};
+pub use store::params_files::FirstVersion;
 pub use store::params_pins::{ParamsPins, PinnedVersion};
 pub use store::params_store::{ParamsCounters, ParamsPublisher, ParamsStore};
 pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPinsError};

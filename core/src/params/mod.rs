@@ -10,7 +10,9 @@ mod wait;
 use std::sync::Arc;
 
 use backcast_layout::protocol::{MAX_VERSION, Unpublishable, VersionPlace};
-use backcast_layout::{Base, ParamsArray, ParamsPins, ParamsPublisher, ParamsShape, ParamsStore};
+use backcast_layout::{
+    Base, Exist, FirstVersion, ParamsArray, ParamsPins, ParamsPublisher, ParamsShape, ParamsStore,
+};
 
 pub use self::arrays::ParamsArrays;
 pub use self::options::ParamsOptions;
@@ -72,7 +74,30 @@ impl Params {
     ) -> Result<Self, ParamsError> {
         let shape = shape_of(arrays, &options)?;
         let ParamsOptions { base, exist, persistent, .. } = options;
-        let (store, _) = ParamsStore::create(&base, name, &shape, exist, persistent)?;
+        let (store, _) = ParamsStore::create(&base, name, &shape, exist, persistent, None)?;
+        Ok(Self::of(Arc::new(store)))
+    }
+
+    /// Creates parameters that begin with a version: `bytes` has those of every array, in order.
+    ///
+    /// The version is there before the name, so no process finds the parameters without it. A name
+    /// that is taken is refused, or replaced if `options` say so.
+    pub fn restore(
+        name: &str,
+        arrays: Vec<ParamsArray>,
+        options: ParamsOptions,
+        version: u64,
+        bytes: &[&[u8]],
+    ) -> Result<Self, ParamsError> {
+        let shape = shape_of(arrays, &options)?;
+        check_bytes(&shape, bytes.iter().map(|bytes| bytes.len()))?;
+        if !(1..=MAX_VERSION).contains(&version) {
+            return Err(ParamsError::OldVersion { version, newest: 0, limit: MAX_VERSION });
+        }
+        let ParamsOptions { base, exist, persistent, .. } = options;
+        let exist = if exist == Exist::Replace { exist } else { Exist::Error };
+        let first = Some(FirstVersion { version, arrays: bytes });
+        let (store, _) = ParamsStore::create(&base, name, &shape, exist, persistent, first)?;
         Ok(Self::of(Arc::new(store)))
     }
 
@@ -169,7 +194,7 @@ impl Params {
         arrays: &[&[u8]],
         version: Option<u64>,
     ) -> Result<u64, ParamsError> {
-        self.check_bytes(arrays.iter().map(|bytes| bytes.len()))?;
+        check_bytes(self.shape(), arrays.iter().map(|bytes| bytes.len()))?;
         let mut publisher = match self.publisher.take() {
             Some(publisher) => publisher,
             None => self.become_publisher()?,
@@ -249,7 +274,7 @@ impl Params {
         version: u64,
         out: &mut [&mut [u8]],
     ) -> Result<(), ParamsError> {
-        self.check_bytes(out.iter().map(|bytes| bytes.len()))?;
+        check_bytes(self.shape(), out.iter().map(|bytes| bytes.len()))?;
         let missing = || ParamsError::NoVersion { version, readable: self.versions() };
         let place = self.store.find(version).ok_or_else(missing)?;
         if self.copy(place, out) { Ok(()) } else { Err(missing()) }
@@ -259,7 +284,7 @@ impl Params {
         if self.store.newer(last)?.is_none() {
             return Ok(None);
         }
-        self.check_bytes(out.iter().map(|bytes| bytes.len()))?;
+        check_bytes(self.shape(), out.iter().map(|bytes| bytes.len()))?;
         let mut version = 0;
         for attempt in 0..ATTEMPTS {
             let Some(place) = self.store.newer(last)? else { return Ok(None) };
@@ -278,20 +303,6 @@ impl Params {
         self.store.is_whole(place) && copied
     }
 
-    fn check_bytes(&self, given: impl ExactSizeIterator<Item = usize>) -> Result<(), ParamsError> {
-        let arrays = self.shape().arrays();
-        if given.len() != arrays.len() {
-            return Err(ParamsError::ArrayCount { given: given.len(), arrays: arrays.len() });
-        }
-        for (array, given) in arrays.iter().zip(given) {
-            if array.bytes() != given {
-                let (array, bytes) = (array.name().to_owned(), array.bytes());
-                return Err(ParamsError::ArrayBytes { array, bytes, given });
-            }
-        }
-        Ok(())
-    }
-
     /// Removes the name; every handle keeps its memory.
     pub fn unlink(&self) -> Result<(), ParamsError> {
         Ok(self.store.unlink()?)
@@ -308,6 +319,23 @@ impl Params {
 fn shape_of(arrays: Vec<ParamsArray>, options: &ParamsOptions) -> Result<ParamsShape, ParamsError> {
     let ParamsOptions { versions_kept, spare_slots, reader_slots, .. } = *options;
     Ok(ParamsShape::new(arrays, versions_kept, spare_slots, reader_slots)?)
+}
+
+fn check_bytes(
+    shape: &ParamsShape,
+    given: impl ExactSizeIterator<Item = usize>,
+) -> Result<(), ParamsError> {
+    let arrays = shape.arrays();
+    if given.len() != arrays.len() {
+        return Err(ParamsError::ArrayCount { given: given.len(), arrays: arrays.len() });
+    }
+    for (array, given) in arrays.iter().zip(given) {
+        if array.bytes() != given {
+            let (array, bytes) = (array.name().to_owned(), array.bytes());
+            return Err(ParamsError::ArrayBytes { array, bytes, given });
+        }
+    }
+    Ok(())
 }
 
 fn publish_with(

@@ -161,6 +161,37 @@ fn creating_again_attaches_to_equal_parameters_only() {
 }
 
 #[test]
+fn restored_parameters_begin_with_their_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || ParamsOptions::default().base(Base::at(dir.path()));
+    let weights: Vec<u8> = (0..4_000_u32).map(|at| (at % 251) as u8).collect();
+    let bytes: [&[u8]; 3] = [&weights, &[1, 0, 1, 0, 0, 1, 1], &[9; 8]];
+    let restore = |version, options| Params::restore("policy", like(), options, version, &bytes);
+    for version in [0, u64::MAX] {
+        let refused = restore(version, options()).unwrap_err();
+        assert!(matches!(refused, ParamsError::OldVersion { newest: 0, .. }), "{refused}");
+    }
+    let cut = Params::restore("policy", like(), options(), 1, &bytes[..2]).unwrap_err();
+    assert!(matches!(cut, ParamsError::ArrayCount { given: 2, arrays: 3 }), "{cut}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was made");
+
+    let mut learner = restore(40, options()).unwrap();
+    let mut actor = Params::attach_in(&Base::at(dir.path()), "policy").unwrap();
+    assert_eq!((actor.versions(), actor.stats().has_publisher), (vec![40], false));
+    let mut mine = actor.arrays();
+    assert_eq!(actor.pull(&mut mine).unwrap(), Some(40));
+    assert_eq!(mine.all_bytes(), bytes);
+    assert_eq!(publish(&mut learner, 5).unwrap(), 41);
+    assert_eq!(actor.pull(&mut mine).unwrap(), Some(41));
+    for exist in [Exist::Error, Exist::Attach] {
+        let taken = restore(50, options().exist(exist)).unwrap_err();
+        assert!(matches!(taken, ParamsError::Segment(SegmentError::AlreadyExists { .. })));
+    }
+    let new = restore(3, options().exist(Exist::Replace)).unwrap();
+    assert_eq!((new.version(), learner.is_unlinked()), (3, true));
+}
+
+#[test]
 fn the_last_handle_removes_the_files_and_changed_ones_are_refused() {
     use std::os::unix::fs::FileExt;
     let (dir, learner, actor) = two_handles();

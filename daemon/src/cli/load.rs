@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, Exist};
+use backcast_core::{Base, Exist, Params};
 use backcast_persist::LoadOptions;
 use serde::Serialize;
 
@@ -16,13 +16,15 @@ use crate::text::units;
 ///
 /// Rows, sequence numbers, episodes and flags are as they were; a writer continues after the newest
 /// row. Every value is checked: a damaged snapshot makes no ring. (`backcast verify` also checks
-/// bytes that hold no values.) The ring is persistent: it stays until `backcast rm`.
+/// bytes that hold no values.) The ring is persistent: it stays until `backcast rm`. So are the
+/// parameters of --params, which have the version and the bytes that were saved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast load pong
   backcast load pong@epoch-10 --as old-pong
-  backcast load pong@epoch-10 --exist replace")]
+  backcast load pong@epoch-10 --exist replace
+  backcast load pong@epoch-10 --params policy")]
 pub(crate) struct Args {
     /// The snapshot, NAME@LABEL; with NAME alone the newest of that name.
     #[arg(value_name = "NAME[@LABEL]")]
@@ -30,6 +32,9 @@ pub(crate) struct Args {
     /// Name of the ring (default: the one that was saved).
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+    /// Parameters of the snapshot to make again as well, by name. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    params: Vec<String>,
     /// When the name is taken: error or replace. The old ring stays until the new one is complete.
     #[arg(long, value_name = "WHAT", default_value = "error", value_parser = ["error", "replace"])]
     exist: String,
@@ -48,6 +53,14 @@ struct Loaded {
     rows: u64,
     transitions: u64,
     allocated_bytes: u64,
+    params: Vec<LoadedParams>,
+}
+
+/// JSON of parameters that were made.
+#[derive(Debug, Serialize)]
+struct LoadedParams {
+    name: String,
+    version: u64,
 }
 
 pub(crate) fn run(
@@ -60,16 +73,18 @@ pub(crate) fn run(
     let snapshot = store.snapshot(&args.snapshot)?.spec();
     let watch = Watch::start("loading")?;
     let exist = if args.exist == "replace" { Exist::Replace } else { Exist::Error };
-    let mut options = LoadOptions::default()
-        .base(base.clone())
-        .exist(exist)
-        .persistent(true)
-        .on_progress(|progress| watch.step(progress));
+    let placed = || LoadOptions::default().base(base.clone()).exist(exist).persistent(true);
+    let mut made = Unfinished(Vec::new());
+    for name in &args.params {
+        made.0.push(store.load_params(&snapshot, name, placed())?);
+    }
+    let mut options = placed().on_progress(|progress| watch.step(progress));
     if let Some(name) = &args.name {
         options = options.name(name);
     }
     let ring = store.load(&snapshot, options);
     let ring = watch.end(ring)?;
+    let params = made.finish();
     let stats = ring.stats();
     let loaded = Loaded {
         action: "loaded",
@@ -80,6 +95,13 @@ pub(crate) fn run(
         rows: stats.lane_stats.iter().map(|lane| lane.rows).sum(),
         transitions: stats.transitions,
         allocated_bytes: stats.bytes_allocated,
+        params: params
+            .iter()
+            .map(|params| LoadedParams {
+                name: params.name().unwrap_or_default().to_owned(),
+                version: params.version(),
+            })
+            .collect(),
     };
     if console.json() {
         console.object(&loaded);
@@ -92,6 +114,28 @@ pub(crate) fn run(
             units::exact(loaded.transitions),
             units::bytes(loaded.allocated_bytes),
         ));
+        for params in &loaded.params {
+            let version = units::exact(params.version);
+            console.text(&format!("loaded parameters {}: version {version}", params.name));
+        }
     }
     Ok(Exit::Done)
+}
+
+/// Parameters that were made before the ring. They are removed again if the command fails.
+struct Unfinished(Vec<Params>);
+
+impl Unfinished {
+    fn finish(mut self) -> Vec<Params> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        for params in &self.0 {
+            // `backcast rm` removes what cannot be removed now.
+            let _ = params.unlink();
+        }
+    }
 }

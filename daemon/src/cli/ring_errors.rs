@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use backcast_core::{
-    Kind, OTHER_VERSION, ResizeError, RestoreError, RingError, SchemaError, SegmentError,
+    Kind, OTHER_VERSION, ParamsError, ResizeError, RestoreError, RingError, SchemaError,
+    SegmentError,
 };
 use thiserror::Error;
 
@@ -181,9 +182,10 @@ impl Fails for PlainFind {
             | FindError::Evicted { .. }
             | FindError::MemoryGone { .. } => Exit::NoSuchObject,
             FindError::Ambiguous { .. } => Exit::WrongUsage,
-            FindError::Orphaned { .. } | FindError::Segment(_) | FindError::Ring(_) => {
-                Exit::FoundProblems
-            }
+            FindError::Orphaned { .. }
+            | FindError::Segment(_)
+            | FindError::Ring(_)
+            | FindError::Params(_) => Exit::FoundProblems,
         }
     }
 }
@@ -191,7 +193,9 @@ impl Fails for PlainFind {
 impl From<FindError> for CommandError {
     fn from(error: FindError) -> Self {
         match error {
-            FindError::Segment(error) => error.into(),
+            FindError::Segment(error) | FindError::Params(ParamsError::Segment(error)) => {
+                error.into()
+            }
             FindError::Ring(error) => error.into(),
             error => PlainFind(error).into(),
         }

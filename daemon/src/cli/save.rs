@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use backcast_core::Base;
-use backcast_persist::SaveOptions;
+use backcast_core::{Base, Params};
+use backcast_persist::{SaveOptions, SnapshotParams};
 use serde::Serialize;
 
 use crate::cli::console::Console;
 use crate::cli::outcome::{CommandError, Exit};
-use crate::cli::snapshots::{StoreArg, note_damage};
+use crate::cli::snapshots::{ParamsRow, StoreArg, note_damage};
 use crate::cli::watch::Watch;
 use crate::client::Client;
-use crate::objects::find::join;
+use crate::objects::find::{join, join_params};
 use crate::objects::numbered::save_numbered;
 use crate::protocol::SaveOutcome;
 use crate::text::parse::whole;
@@ -28,6 +28,7 @@ use crate::text::units;
 Examples:
   backcast save pong epoch-10
   backcast save pong latest --replace
+  backcast save pong epoch-10 --params policy
   backcast save pong --store /mnt/backup
   backcast save pong --daemon
   backcast --json save pong | jq .size_bytes")]
@@ -39,6 +40,9 @@ pub(crate) struct Args {
     /// Replace the snapshot that has the label.
     #[arg(long, requires = "label")]
     replace: bool,
+    /// Parameters to save with it, by name: the newest version. May be given several times.
+    #[arg(long, value_name = "NAME", conflicts_with = "daemon")]
+    params: Vec<String>,
     /// Maximum wait for another process that saves a ring of this name, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true,
           value_parser = whole(0..=u32::MAX))]
@@ -56,6 +60,7 @@ struct Printed {
     action: &'static str,
     #[serde(flatten)]
     saved: SaveOutcome,
+    params: Vec<ParamsRow>,
 }
 
 pub(crate) fn run(
@@ -65,15 +70,18 @@ pub(crate) fn run(
 ) -> Result<Exit, CommandError> {
     if args.daemon {
         let saved = Client::of(base).save(&args.name, args.label.as_deref(), args.replace)?;
-        print(saved, console);
+        print(saved, &[], console);
         return Ok(Exit::Done);
     }
     let store = args.store.open()?;
     let ring = join(base, &args.name)?;
+    let params: Vec<Params> =
+        args.params.iter().map(|name| join_params(base, name)).collect::<Result<_, _>>()?;
     let watch = Watch::start("saving")?;
     let save = |label: &str| {
         let options = SaveOptions::default()
             .replace(args.replace)
+            .params(&params)
             .wait(Duration::from_secs(args.wait.into()))
             .on_progress(|progress| watch.step(progress));
         store.save(&ring, label, options)
@@ -83,17 +91,18 @@ pub(crate) fn run(
         None => save_numbered(&store, &args.name, save),
     };
     let report = watch.end(report)?;
-    print(SaveOutcome::from(&report), console);
+    print(SaveOutcome::from(&report), &report.params, console);
     if let Some(damage) = &report.damage {
         note_damage(damage, console);
     }
     Ok(Exit::Done)
 }
 
-fn print(saved: SaveOutcome, console: &mut Console<'_>) {
+fn print(saved: SaveOutcome, params: &[SnapshotParams], console: &mut Console<'_>) {
     let lapped_rows = saved.lapped_rows;
+    let params: Vec<ParamsRow> = params.iter().map(ParamsRow::from).collect();
     if console.json() {
-        console.object(&Printed { action: "saved", saved });
+        console.object(&Printed { action: "saved", saved, params });
     } else {
         console.text(&format!(
             "saved {}: {} rows ({} new, {} written)",
@@ -102,6 +111,9 @@ fn print(saved: SaveOutcome, console: &mut Console<'_>) {
             units::exact(saved.written_rows),
             units::bytes(saved.size_bytes),
         ));
+        for params in &params {
+            console.text(&format!("saved parameters {params}"));
+        }
     }
     if lapped_rows > 0 {
         console.note(&format!(

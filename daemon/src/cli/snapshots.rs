@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use backcast_persist::{Damage, LoadError, SaveError, Snapshot, Store, StoreError};
+use backcast_core::ParamsError;
+use backcast_persist::{Damage, LoadError, SaveError, Snapshot, SnapshotParams, Store, StoreError};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -71,6 +72,7 @@ impl Fails for PlainLoad {
     fn exit(&self) -> Exit {
         match &self.0 {
             LoadError::Store(error) => error.exit(),
+            LoadError::NoParams { .. } => Exit::NoSuchObject,
             _ => Exit::FoundProblems,
         }
     }
@@ -81,6 +83,7 @@ impl From<LoadError> for CommandError {
         match error {
             LoadError::Cancelled => Interrupted.into(),
             LoadError::Ring(error) => error.into(),
+            LoadError::Params(ParamsError::Segment(error)) => error.into(),
             LoadError::Restore(error) => of_restore(error)
                 .unwrap_or_else(|error| PlainLoad(LoadError::Restore(error)).into()),
             error => PlainLoad(error).into(),
@@ -110,6 +113,28 @@ pub(crate) fn note_damage(damage: &Damage, console: &mut Console<'_>) {
     ));
 }
 
+/// JSON of parameters in a snapshot.
+#[derive(Debug, Serialize)]
+pub(crate) struct ParamsRow {
+    name: String,
+    version: u64,
+    arrays: usize,
+    size_bytes: u64,
+}
+
+impl From<&SnapshotParams> for ParamsRow {
+    fn from(saved: &SnapshotParams) -> Self {
+        let SnapshotParams { ref name, version, arrays, bytes } = *saved;
+        Self { name: name.clone(), version, arrays, size_bytes: bytes }
+    }
+}
+
+impl std::fmt::Display for ParamsRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: version {}", self.name, units::exact(self.version))
+    }
+}
+
 /// JSON of a snapshot.
 #[derive(Debug, Serialize)]
 pub(crate) struct SnapshotReport {
@@ -126,6 +151,7 @@ pub(crate) struct SnapshotReport {
     files: Vec<PathBuf>,
     columns: Vec<ColumnRow>,
     lanes: Vec<SavedLane>,
+    params: Vec<ParamsRow>,
     saved_state: serde_json::Value,
 }
 
@@ -163,6 +189,7 @@ impl From<Snapshot> for SnapshotReport {
                     rows: rows.end - rows.start,
                 })
                 .collect(),
+            params: snapshot.params.iter().map(ParamsRow::from).collect(),
             saved_state: snapshot.state,
             label: snapshot.label,
         }
@@ -183,6 +210,13 @@ impl SnapshotReport {
             fact("lanes", self.lane_count.to_string()),
             fact("lane capacity", format!("{} rows", units::exact(self.lane_capacity_rows))),
             fact("files", format!("{}, {}", self.files.len(), units::bytes(self.size_bytes))),
+            fact(
+                "params",
+                match &*self.params {
+                    [] => "-".to_owned(),
+                    all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                },
+            ),
             fact("state", self.saved_state.to_string()),
         ]);
         console.text("");

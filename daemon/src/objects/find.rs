@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, Kind, ObjectInfo, Ring, RingError, SegmentError, list};
+use backcast_core::{
+    Base, Kind, ObjectInfo, Params, ParamsError, Ring, RingError, SegmentError, list,
+};
 use backcast_persist::Store;
 use thiserror::Error;
 
@@ -49,6 +51,8 @@ pub(crate) enum FindError {
     Segment(#[from] SegmentError),
     #[error(transparent)]
     Ring(#[from] RingError),
+    #[error(transparent)]
+    Params(#[from] ParamsError),
 }
 
 fn hint(suggestion: Option<&str>) -> String {
@@ -117,6 +121,15 @@ pub(crate) fn join(base: &Base, name: &str) -> Result<Ring, FindError> {
         return Err(orphaned(info));
     }
     Ok(Ring::attach_in(base, &info.name)?)
+}
+
+/// Attaches to parameters by name.
+pub(crate) fn join_params(base: &Base, name: &str) -> Result<Params, FindError> {
+    let info = find(base, name, Some(Kind::Params))?;
+    if is_garbage(&info) {
+        return Err(orphaned(info));
+    }
+    Ok(Params::attach_in(base, &info.name)?)
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::shelf::{Shelf, schema};
-use backcast_core::{AutoresetMode, Ring, StepColumns, WriterOptions};
+use backcast_core::{
+    AutoresetMode, DType, Params, ParamsArray, ParamsOptions, Ring, StepColumns, WriterOptions,
+};
 use serde_json::Value;
 
 /// A shelf with a ring `pong` of so many rows in each of two lanes.
@@ -84,6 +86,53 @@ fn a_ring_goes_to_disk_and_comes_back() {
 }
 
 #[test]
+fn parameters_are_saved_and_loaded_with_a_ring() {
+    let shelf = with_pong(10);
+    let policy = |name: &str, version| {
+        let array = ParamsArray::new("w", DType::F32, &[6]).unwrap();
+        let options = ParamsOptions::default().base(shelf.base()).persistent(true);
+        let mut params = Params::create(name, vec![array], options).unwrap();
+        params.publish_bytes(&[&[7; 24]], Some(version)).unwrap();
+    };
+    policy("policy", 40);
+    policy("target", 30);
+    shelf.run(&["save", "pong", "plain"]).expect(0);
+    let saved = shelf.run(&["save", "pong", "a", "--params", "policy", "--params", "target"]);
+    let saved = saved.expect(0).out;
+    assert!(saved.contains("saved parameters policy: version 40\n"), "{saved}");
+    let json = shelf.json(&["save", "pong", "b", "--params", "policy"]);
+    assert_eq!(
+        (&json[0]["params"][0]["version"], &json[0]["written_files"]),
+        (&40.into(), &1.into())
+    );
+    let unknown = shelf.run(&["save", "pong", "c", "--params", "polcy"]).expect(3);
+    assert!(unknown.err.contains("did you mean `policy`?"), "{}", unknown.err);
+    shelf.run(&["save", "pong", "c", "--daemon", "--params", "policy"]).expect(2);
+    assert!(shelf.run(&["stat", "pong@a"]).expect(0).out.contains("policy: version 40, target:"));
+
+    for name in ["pong", "policy", "target"] {
+        shelf.run(&["rm", name]).expect(0);
+    }
+    let none = shelf.run(&["load", "pong@plain", "--params", "policy"]).expect(3);
+    assert!(none.err.contains("no parameters `policy`"), "{}", none.err);
+    let two = ["load", "pong@b", "--params", "policy", "--params", "target"];
+    let one = shelf.run(&two).expect(3);
+    assert!(one.err.contains("it has `policy`"), "{}", one.err);
+    assert!(Params::attach_in(&shelf.base(), "policy").is_err(), "it was removed again");
+    let loaded = shelf.run(&["load", "pong@b", "--params", "policy"]).expect(0).out;
+    assert!(loaded.contains("loaded parameters policy: version 40"), "{loaded}");
+    let mut found = Params::attach_in(&shelf.base(), "policy").unwrap();
+    let mut bytes = [0; 24];
+    assert_eq!((found.read_bytes(&mut [&mut bytes]).unwrap(), bytes), (40, [7; 24]));
+    drop(found);
+    // A ring whose name is taken makes no parameters either.
+    shelf.run(&["rm", "policy"]).expect(0);
+    let taken = shelf.run(&["load", "pong@b", "--params", "policy"]).expect(1);
+    assert!(taken.err.contains("--exist replace"), "{}", taken.err);
+    assert!(Params::attach_in(&shelf.base(), "policy").is_err());
+}
+
+#[test]
 fn the_option_says_which_store() {
     let shelf = with_pong(10);
     let other = shelf.path().join("other");
@@ -149,13 +198,13 @@ fn json_has_the_keys_that_programs_rely_on() {
     let saved = one(&["save", "pong", "a"]);
     assert_eq!(
         keys(&saved).join(" "),
-        "action freed_bytes lapped_rows name rows size_bytes written_files written_rows"
+        "action freed_bytes lapped_rows name params rows size_bytes written_files written_rows"
     );
     assert_eq!((&saved["rows"], &saved["lapped_rows"]), (&100.into(), &0.into()));
     let stat = one(&["stat", "pong@a"]);
     assert_eq!(
         keys(&stat).join(" "),
-        "columns files kind label lane_capacity_rows lane_count lanes name ring_uuid rows \
+        "columns files kind label lane_capacity_rows lane_count lanes name params ring_uuid rows \
          saved_state saved_unix_ns size_bytes state"
     );
     assert_eq!(keys(&stat["lanes"][0]).join(" "), "first_seq head_seq lane rows");
@@ -166,7 +215,7 @@ fn json_has_the_keys_that_programs_rely_on() {
     let loaded = one(&["load", "pong@a", "--as", "b"]);
     assert_eq!(
         keys(&loaded).join(" "),
-        "action allocated_bytes lane_count name path rows snapshot transitions"
+        "action allocated_bytes lane_count name params path rows snapshot transitions"
     );
     let verified = one(&["verify", "pong"]);
     assert_eq!(keys(&verified).join(" "), "damages file_count name size_bytes snapshots whole");

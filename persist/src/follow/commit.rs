@@ -210,6 +210,7 @@ fn live(
         state: Value::Null,
         tables: Vec::new(),
         claims: Vec::new(),
+        params: Vec::new(),
         limiters: SavedLimiter::of(ring)?.into_iter().collect(),
     })
 }

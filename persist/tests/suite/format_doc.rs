@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use backcast_core::{DType, PriorityOptions, RateLimiter, Ring, RingOptions, TableOptions};
+use backcast_core::{
+    DType, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring, RingOptions,
+    TableOptions,
+};
 use backcast_persist::SaveOptions;
 use serde_json::Value;
 
@@ -20,8 +23,9 @@ fn cells_after(heading: &str) -> Vec<String> {
 }
 
 /// Parts of a manifest without rows of their own in the page: the user's state, and the chunks of
-/// tables, which are like those of rings.
-const LEFT_OUT: [&str; 2] = ["snapshots.state", "snapshots.tables.chunks"];
+/// tables and parameters, which are like those of rings.
+const LEFT_OUT: [&str; 3] =
+    ["snapshots.state", "snapshots.tables.chunks", "snapshots.params.chunks"];
 
 /// Collects every key with the path of keys above it, except keys of the parts that are left out.
 fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
@@ -49,7 +53,10 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     append(&mut writer(&ring), &schema, 1, 30, 3);
     ring.priorities(&PriorityOptions::exponent(0.6)).unwrap().update(&[3], &[2.0]).unwrap();
     ring.table(&TableOptions::consume("queue")).unwrap();
-    store.save(&ring, "a", SaveOptions::default().name("pong")).unwrap();
+    let array = ParamsArray::new("w", DType::F32, &[3]).unwrap();
+    let policy = ParamsOptions::default().base(place.base());
+    let policy = Params::create("policy", vec![array], policy).unwrap();
+    store.save(&ring, "a", SaveOptions::default().name("pong").params([&policy])).unwrap();
     let options = backcast_persist::FollowOptions::default();
     let mut following = backcast_persist::Following::new(&store, "pong", &ring, options).unwrap();
     following.step(&|| false).unwrap();

@@ -10,6 +10,7 @@ mod format_doc;
 mod full_disk;
 mod life;
 mod model;
+mod params;
 mod power;
 mod power_loss;
 mod priorities;

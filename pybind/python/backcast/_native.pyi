@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
 from backcast._hindsight import Hindsight
+from backcast._params import Params
 from backcast.finrl._sample import Sample
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -53,6 +54,8 @@ _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
 # A Batch, or a dict of arrays: the same object comes back.
 _Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
+# Handles, or names.
+_Params: TypeAlias = Params | str | Sequence[Params | str]
 # Bytes done, and bytes in all.
 _Progress: TypeAlias = Callable[[int, int], object]
 # Loose on purpose: the type inferred for a dict literal of dtypes, tuples and dicts fits nothing
@@ -93,9 +96,11 @@ __all__ = [
     "_attach_buffer",
     "_attach_panel",
     "_attach_params",
+    "_load_params",
     "_open_snapshot",
     "_restore_limiter",
     "_restore_tokenizer",
+    "_saved_arrays",
     "_window_returns",
     "check_market",
     "cli_main",
@@ -153,6 +158,9 @@ class Client:
         reader_slots: int = 64,
         huge_pages: bool = True,
         limiter: RateLimiter | None = None,
+        samples_per_insert: float | None = None,
+        min_size: int | None = None,
+        error_buffer: float | tuple[float, float] | None = None,
         memfd: bool = False,
         persist: Literal["off", "periodic", "continuous", "block"] | None = None,
     ) -> ReplayBuffer: ...
@@ -244,6 +252,7 @@ class ReplayBuffer:
         name: str | None = None,
         store: _Path | None = None,
         state: Any = None,
+        params: _Params | None = None,
         replace: bool = False,
         timeout: float = 60.0,
         progress: _Progress | None = None,
@@ -1251,5 +1260,18 @@ def _attach_buffer(
     name: str, dir: _Path | None = None, on_unlinked: str = "warn"
 ) -> ReplayBuffer: ...
 def _open_snapshot(spec: str, store: _Path, dir: _Path | None = None) -> ReplayBuffer: ...
+def _load_params(
+    snapshot: _Path,
+    params: str,
+    name: str | None = None,
+    *,
+    store: _Path | None = None,
+    exist: Literal["error", "replace"] = "error",
+    persistent: bool = False,
+    dir: _Path | None = None,
+) -> FlatParams: ...
+def _saved_arrays(
+    snapshot: _Path, params: str, *, store: _Path | None = None
+) -> builtins.list[str]: ...
 def _attach_params(name: str, dir: _Path | None = None) -> FlatParams: ...
 def _attach_panel(name: str, dir: _Path | None = None) -> Panel: ...

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from backcast import _trees
 from backcast._calls import explained
-from backcast._errors import ArgumentTypeError, SchemaError
-from backcast._native import FlatParams, FlatParamsView
+from backcast._errors import SchemaError
+from backcast._native import FlatParams, _load_params, _saved_arrays
+from backcast._params_view import ParamsHandle, ParamsView
 
 __all__ = ["Params", "ParamsView"]
 
 
-class Params:
+class Params(ParamsHandle):
     """The newest version of a named set of arrays in shared memory.
 
     Create parameters with :meth:`create`, or join them from any process with :meth:`attach`. One
@@ -38,14 +39,8 @@ class Params:
 
     _native: FlatParams
     _template: Any
-    _names: list[str]
     _arrays: list[Any] | None
-
-    def __init__(self, *_given: Any, **_named: Any) -> None:
-        raise ArgumentTypeError(
-            "Params objects are not made by calling the class; call Params.create(name, like) or, "
-            "for parameters that exist, Params.attach(name)"
-        )
+    _made_by = "Params.create(name, like) or, for parameters that exist, Params.attach(name)"
 
     @classmethod
     def _of(cls, native: FlatParams, like: Any = None) -> Params:
@@ -55,7 +50,7 @@ class Params:
         self._arrays = None
         self._template = None
         if like is not None:
-            _ordered(self, _trees.leaves(like, "like"), "like")
+            _ordered(self._names, native.label, _trees.leaves(like, "like"), "like")
             self._template = _trees.mapped(like, lambda _, leaf: _trees.kind_of(leaf))
         return self
 
@@ -157,6 +152,80 @@ class Params:
         """
         return cls._of(FlatParams.attach(name, dir=dir), like)
 
+    @classmethod
+    @explained
+    def load(
+        cls,
+        snapshot: str | os.PathLike[str],
+        params: str,
+        name: str | None = None,
+        *,
+        like: Any = None,
+        store: str | os.PathLike[str] | None = None,
+        exist: Literal["error", "replace"] = "error",
+        persistent: bool = False,
+        dir: str | os.PathLike[str] | None = None,
+    ) -> Params:
+        """Make parameters from those that ``buf.snapshot(..., params=)`` saved.
+
+        The version and every byte are as they were; the next version is one above. No process finds
+        the parameters before they are complete.
+
+        Parameters
+        ----------
+        snapshot : str or path
+            ``"pong@epoch-10"``, or ``"pong"`` for the newest snapshot of that name; or a path that
+            ends so, whose folder is the store.
+        params : str
+            Name that they were saved under.
+        name : str, optional
+            Name of the parameters, instead of the saved one.
+        like : nested arrays, optional
+            Structure and array library of what :attr:`arrays` and :meth:`latest` return; by default
+            nested dicts of NumPy arrays.
+        store : path, optional
+            Directory of snapshots; by default ``BACKCAST_STORE``, else
+            ``~/.local/share/backcast``.
+        exist : {"error", "replace"}, default "error"
+            Treatment of a taken name.
+        persistent : bool, default False
+            Whether the parameters stay when no process holds them.
+        dir : path, optional
+            Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+
+        Returns
+        -------
+        Params
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such snapshot, or it has no such parameters.
+        CorruptError
+            If the file is missing, cut or changed; the message names the part.
+        SchemaError
+            If ``like`` has other names.
+        ExistsError
+            If the name is taken.
+        SpaceError
+            If there is not enough memory.
+        """
+        if like is not None:
+            # Before anything is made or replaced.
+            leaves = _trees.leaves(like, "like")
+            names = _saved_arrays(snapshot, params, store=store)
+            _ordered(names, f"saved parameters {params!r}", leaves, "like")
+        native = _load_params(
+            snapshot,
+            params,
+            name,
+            store=store,
+            exist=exist,
+            persistent=persistent,
+            dir=dir,
+        )
+        return cls._of(native, like)
+
     @explained
     def publish(self, arrays: Any, version: int | None = None) -> int:
         """Publish arrays. The first call makes this handle the publisher until it is closed.
@@ -184,7 +253,7 @@ class Params:
         SchemaError
             If a name, dtype or shape differs.
         """
-        leaves = _ordered(self, _trees.leaves(arrays, "arrays"), "arrays")
+        leaves = self._ordered(arrays, "arrays")
         return self._native.publish([_trees.as_array(leaf)[0] for leaf in leaves], version)
 
     @explained
@@ -231,7 +300,7 @@ class Params:
             return None
         if out is None:
             return self._native.pull(self._flat())
-        leaves = _ordered(self, _trees.leaves(out, "out"), "out")
+        leaves = self._ordered(out, "out")
         direct = [_trees.writable(leaf) for leaf in leaves]
         if all(array is not None for array in direct):
             return self._native.pull(direct)  # type: ignore[arg-type]
@@ -344,11 +413,6 @@ class Params:
         """The name, or None for private memory."""
         return self._native.name
 
-    @property
-    def closed(self) -> bool:
-        """Whether the handle is closed."""
-        return self._native.closed
-
     @explained
     def stats(self) -> dict[str, Any]:
         """Return properties and counters.
@@ -368,11 +432,6 @@ class Params:
         return self._native.stats()
 
     @explained
-    def close(self) -> None:
-        """Close the handle. The last one removes parameters that are not persistent."""
-        self._native.close()
-
-    @explained
     def unlink(self) -> None:
         """Remove the name. Processes that have the parameters open keep them.
 
@@ -383,17 +442,12 @@ class Params:
         """
         self._native.unlink()
 
-    def __enter__(self) -> Params:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._native).replace("FlatParams", "Params", 1)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._native, self._template)
+
+    def _ordered(self, tree: Any, what: str) -> list[Any]:
+        """Return the leaves of a tree in the order of the names."""
+        return _ordered(self._names, self._native.label, _trees.leaves(tree, what), what)
 
     def _flat(self) -> list[Any]:
         """Return the arrays of this handle, in order."""
@@ -413,69 +467,8 @@ class Params:
         )
 
 
-class ParamsView:
-    """A version of parameters in place: read-only arrays that no publisher overwrites.
-
-    :meth:`Params.view` returns one. A view is a context manager. Keys are the names at the top;
-    values are arrays or dicts of such. The arrays stay valid after :meth:`close`, and the version
-    stays pinned until the last of them is gone.
-    """
-
-    _native: FlatParamsView
-    _names: list[str]
-
-    def __init__(self, *_given: Any, **_named: Any) -> None:
-        raise ArgumentTypeError(
-            "ParamsView objects are not made by calling the class; call params.view()"
-        )
-
-    @classmethod
-    def _of(cls, native: FlatParamsView, names: list[str]) -> ParamsView:
-        self = object.__new__(cls)
-        self._native, self._names = native, names
-        return self
-
-    @property
-    def arrays(self) -> dict[str, Any]:
-        """Every array, nested by the slashes of the names."""
-        named = zip(self._names, self._native.arrays(), strict=True)
-        tree: dict[str, Any] = _trees.nested(named)
-        return tree
-
-    @property
-    def version(self) -> int:
-        """The version."""
-        return self._native.version
-
-    @property
-    def closed(self) -> bool:
-        """Whether the view was closed."""
-        return self._native.closed
-
-    @explained
-    def close(self) -> None:
-        """Release the version as soon as the last of its arrays is gone."""
-        self._native.close()
-
-    def __getitem__(self, name: str) -> Any:
-        return self.arrays[name]
-
-    def __enter__(self) -> ParamsView:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._native).replace("FlatParamsView", "ParamsView", 1)
-
-    def __reduce__(self) -> NoReturn:
-        self._native.__reduce__()
-
-
-def _ordered(params: Params, leaves: list[tuple[str, Any]], what: str) -> list[Any]:
-    """Return leaves in the order of the names of the parameters."""
-    names = params._names
+def _ordered(names: list[str], label: str, leaves: list[tuple[str, Any]], what: str) -> list[Any]:
+    """Return leaves in the order of the names. Errors call the owner of the names ``label``."""
     if [name for name, _ in leaves] == names:
         return [leaf for _, leaf in leaves]
     given = dict(leaves)
@@ -484,7 +477,7 @@ def _ordered(params: Params, leaves: list[tuple[str, Any]], what: str) -> list[A
     if missing or unknown:
         problem = f"lacks `{missing[0]}`" if missing else f"has `{unknown[0]}` more"
         raise SchemaError(
-            f"{what} {problem}; {params._native.label} has {len(names)} arrays, such as "
+            f"{what} {problem}; {label} has {len(names)} arrays, such as "
             f"`{names[0]}`: give each one under its name"
         )
     return [given[name] for name in names]

@@ -22,8 +22,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 pub(crate) use self::create::{_attach_buffer, policy};
-pub(crate) use self::snapshot::_open_snapshot;
 use self::snapshot::Saved;
+pub(crate) use self::snapshot::{_load_params, _open_snapshot, _saved_arrays};
 use crate::argument::{
     Argument, ChoiceName, autoreset_mode_of, count_in, no_constructor, timeout_of,
 };

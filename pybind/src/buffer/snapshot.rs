@@ -15,6 +15,7 @@ use crate::argument::{Argument, seconds_of};
 use crate::error::{Failure, bad_argument};
 use crate::json;
 use crate::location::{base_at, base_of, dir_of, exist_of};
+use crate::params::{FlatParams, named_params};
 use crate::progress::ProgressReporter;
 use crate::snapshots::{store_of, warn_of_damage};
 
@@ -123,7 +124,10 @@ impl ReplayBuffer {
     ///     ``~/.local/share/backcast``.
     /// state : dict, optional
     ///     JSON value that is saved with the snapshot: ``Sampler.state()``, a step count, names of
-    ///     files with weights. NumPy's scalars are taken as Python's; arrays are not.
+    ///     files. NumPy's scalars are taken as Python's; arrays are not.
+    /// params : Params, str or list of these, optional
+    ///     Parameters, or their names, to save with the snapshot: the newest version of each when
+    ///     the call begins. :meth:`Params.load` makes them again.
     /// replace : bool, default False
     ///     Replace a snapshot of that label, once the new one is complete.
     /// timeout : float, default 60.0
@@ -144,7 +148,9 @@ impl ReplayBuffer {
     /// ExistsError
     ///     If there is a snapshot of that label.
     /// ArgumentError
-    ///     If a name is not valid, or the state is no JSON value.
+    ///     If a name is not valid, the state is no JSON value, or parameters have no name.
+    /// NotFoundError
+    ///     If there are no parameters of a name.
     /// InUseError
     ///     If another process is still saving under that name after ``timeout``.
     /// SpaceError
@@ -169,11 +175,11 @@ impl ReplayBuffer {
     /// ...     buf.snapshot("s1", name="x", store=store)["rows"]
     /// 1
     #[pyo3(signature = (
-        label=Argument::Missing, *, name=None, store=None, state=None, replace=false.into(),
-        timeout=60.0_f64.into(), progress=None
+        label=Argument::Missing, *, name=None, store=None, state=None, params=None,
+        replace=false.into(), timeout=60.0_f64.into(), progress=None
     ))]
-    #[pyo3(text_signature = "($self, label, *, name=None, store=None, state=None, replace=False, \
-                             timeout=60.0, progress=None)")]
+    #[pyo3(text_signature = "($self, label, *, name=None, store=None, state=None, params=None, \
+                             replace=False, timeout=60.0, progress=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn snapshot<'py>(
         &self,
@@ -182,6 +188,7 @@ impl ReplayBuffer {
         name: Option<Argument<String>>,
         store: Option<Argument<PathBuf>>,
         state: Option<&Bound<'py, PyAny>>,
+        params: Option<&Bound<'py, PyAny>>,
         replace: Argument<bool>,
         timeout: Argument<f64>,
         progress: Option<&Bound<'py, PyAny>>,
@@ -196,10 +203,13 @@ impl ReplayBuffer {
         if let Some(state) = state {
             options = options.state(json::from_python(state, "state")?);
         }
+        let base = base_at(self.path.as_deref().and_then(dir_of));
+        let params = params.map(|given| named_params(given, &base)).transpose()?;
         let store = store_of(store)?;
         let mut reporter = ProgressReporter::new(progress)?;
         let ring = self.ring()?;
         let saved = py.detach(|| {
+            let options = options.params(params.iter().flatten());
             store.save(&ring, &label, options.on_progress(|progress| reporter.report(progress)))
         });
         let saved = reporter.finish(saved)?;
@@ -280,15 +290,8 @@ impl ReplayBuffer {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Result<Self, Failure> {
         let (store, spec) = spec_of(snapshot, store)?;
-        let exist = exist_of(exist)?;
-        if exist == Exist::Attach {
-            return Err(bad_argument(
-                "exist is 'attach', and a ring that is there was not loaded; give \"error\" or \
-                 \"replace\", or call ReplayBuffer.attach",
-            ));
-        }
         let mut options = LoadOptions::default()
-            .exist(exist)
+            .exist(fresh_exist(exist, "ReplayBuffer.attach")?)
             .persistent(persistent.get("persistent", "True or False")?)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?)
             .base(base_of(dir)?);
@@ -366,6 +369,67 @@ impl ReplayBuffer {
     fn saved_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.saved.as_ref().map(|saved| &saved.state);
         json::to_python(py, state.unwrap_or(&Value::Null))
+    }
+}
+
+/// Returns the names of the arrays of parameters that were saved with a snapshot.
+#[pyfunction]
+#[pyo3(signature = (snapshot=Argument::Missing, params=Argument::Missing, *, store=None))]
+#[pyo3(text_signature = "(snapshot, params, *, store=None)")]
+pub(crate) fn _saved_arrays(
+    py: Python<'_>,
+    snapshot: Argument<PathBuf>,
+    params: Argument<String>,
+    store: Option<Argument<PathBuf>>,
+) -> Result<Vec<String>, Failure> {
+    let (store, spec) = spec_of(snapshot, store)?;
+    let params = params_of(params)?;
+    Ok(py.detach(|| store.saved_arrays(&spec, &params))?)
+}
+
+fn params_of(given: Argument<String>) -> Result<String, Failure> {
+    given.get("params", "the name that the parameters were saved under")
+}
+
+/// Makes parameters that were saved with a snapshot.
+#[pyfunction]
+#[pyo3(signature = (
+    snapshot=Argument::Missing, params=Argument::Missing, name=None, *, store=None,
+    exist="error".into(), persistent=false.into(), dir=None
+))]
+#[pyo3(text_signature = "(snapshot, params, name=None, *, store=None, exist='error', \
+                         persistent=False, dir=None)")]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+pub(crate) fn _load_params(
+    py: Python<'_>,
+    snapshot: Argument<PathBuf>,
+    params: Argument<String>,
+    name: Option<Argument<String>>,
+    store: Option<Argument<PathBuf>>,
+    exist: Argument<String>,
+    persistent: Argument<bool>,
+    dir: Option<Argument<PathBuf>>,
+) -> Result<FlatParams, Failure> {
+    let (store, spec) = spec_of(snapshot, store)?;
+    let params = params_of(params)?;
+    let mut options = LoadOptions::default()
+        .exist(fresh_exist(exist, "Params.attach")?)
+        .persistent(persistent.get("persistent", "True or False")?)
+        .base(base_of(dir)?);
+    if let Some(name) = name {
+        options = options.name(&name.get("name", "a name for the parameters, or None")?);
+    }
+    Ok(FlatParams::of(py.detach(|| store.load_params(&spec, &params, options))?))
+}
+
+/// Reads the `exist` argument of a load, which attaches to nothing.
+fn fresh_exist(given: Argument<String>, attach: &str) -> Result<Exist, Failure> {
+    match exist_of(given)? {
+        Exist::Attach => Err(bad_argument(format!(
+            "exist is 'attach', and a ring or parameters that are there were not loaded; give \
+             \"error\" or \"replace\", or call {attach}"
+        ))),
+        exist => Ok(exist),
     }
 }
 

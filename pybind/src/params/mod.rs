@@ -5,7 +5,7 @@ mod view;
 use std::path::PathBuf;
 
 use backcast_core::{
-    BatchBuffers, MAX_READER_SLOTS, Params as CoreParams, ParamsArray, ParamsOptions,
+    Base, BatchBuffers, MAX_READER_SLOTS, Params as CoreParams, ParamsArray, ParamsOptions,
 };
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyUntypedArray;
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 pub(crate) use self::view::{FlatParamsView, PinHold};
-use crate::argument::{Argument, count_in, no_constructor, timeout_of, whole};
+use crate::argument::{Argument, count_in, no_constructor, timeout_of, whole, wrong_type};
 use crate::array::convert::{descr, dtype_of, is_of};
 use crate::array::view::{FreshArray, LendError, LentArrays, bytes_of};
 use crate::error::{ErrorClass, Failure};
@@ -34,7 +34,7 @@ pub(crate) struct FlatParams {
 }
 
 impl FlatParams {
-    fn of(params: CoreParams) -> Self {
+    pub(crate) fn of(params: CoreParams) -> Self {
         let name = params.name().map(str::to_owned);
         let label = name.as_ref().map(|name| format!("parameters '{name}'"));
         let label = label.unwrap_or_else(|| "private parameters".to_owned());
@@ -405,6 +405,33 @@ impl FlatParams {
 fn version_of(given: Option<Argument<i128>>) -> Result<Option<u64>, Failure> {
     let wanted = "a version from 1 up, or None for the newest";
     given.map(|given| whole(given, "version", wanted, ErrorClass::Argument)).transpose()
+}
+
+/// Returns handles of their own on the parameters that are given: a `Params`, a name in `base`, or
+/// several in a list or tuple.
+pub(crate) fn named_params(
+    given: &Bound<'_, PyAny>,
+    base: &Base,
+) -> Result<Vec<CoreParams>, Failure> {
+    if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
+        let mut found = Vec::new();
+        for item in given.try_iter()? {
+            found.push(one_named(&item?, base)?);
+        }
+        return Ok(found);
+    }
+    Ok(vec![one_named(given, base)?])
+}
+
+fn one_named(given: &Bound<'_, PyAny>, base: &Base) -> Result<CoreParams, Failure> {
+    if let Ok(name) = given.extract::<String>() {
+        return Ok(given.py().detach(|| CoreParams::attach_in(base, &name))?);
+    }
+    let flat = given.getattr_opt("_native")?;
+    match flat.as_ref().and_then(|flat| flat.cast::<FlatParams>().ok()) {
+        Some(flat) => flat.get().params.with(|params| Ok(params.another())),
+        None => Err(wrong_type(given, "params", "a Params or its name, or a list of these")),
+    }
 }
 
 /// Attaches to the parameters of a pickled handle.

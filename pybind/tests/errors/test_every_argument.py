@@ -151,6 +151,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Panel.windows": {"days": [1], "tokens": [[1]], "history": 1, "future": 1},
         "Params.create": {"name": None, "like": WEIGHTS},
         "Params.attach": {"name": "policy"},
+        "Params.load": {"snapshot": "nobody", "params": "policy"},
         "Params.publish": {"arrays": WEIGHTS},
         "remove": {"name": "nobody"},
         "remove_snapshot": {"snapshot": "nobody"},

@@ -105,7 +105,8 @@ pub struct VersionPlace {
 }
 
 impl VersionPlace {
-    fn word(self) -> u64 {
+    /// Returns the word that names this version as the newest.
+    pub(crate) fn word(self) -> u64 {
         self.version << SLOT_BITS | u64::from(self.slot)
     }
 }

@@ -1,17 +1,24 @@
 //! Files of a set of parameters, created whole and opened only if every byte of their identity is
 //! right.
 
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use bytemuck::Zeroable;
+
 use crate::error::SegmentError;
 use crate::layout::params_shape::{MAX_ARRAYS, ParamsArrayRecord, ParamsShape};
-use crate::layout::params_table::{ParamsDataHeader, ParamsHeader, ParamsMemory};
+use crate::layout::params_table::{
+    PARAMS_BLOCKS_AT, ParamsCounterBytes, ParamsDataHeader, ParamsHeader, ParamsMemory,
+    ParamsSlotBytes,
+};
 use crate::layout::reader_table::{READER_SLOT_BYTES, ReaderTable, ReadersHeader};
 use crate::os::clock::unix_ns;
 use crate::os::mapping::{Access, Mapping, page_size};
 use crate::os::{files, huge_pages, space};
+use crate::protocol::version::VersionPlace;
 use crate::store::object::Object;
 
 pub(crate) const CTL: &str = "params.ctl";
@@ -29,8 +36,23 @@ pub(super) fn ctl_bytes(shape: &ParamsShape) -> u64 {
     (size_of::<ParamsHeader>() + shape.arrays().len() * size_of::<ParamsArrayRecord>()) as u64
 }
 
-/// Creates the files. What is made before an error is left to the caller.
-pub(super) fn make(dir: &OwnedFd, path: &Path, shape: &ParamsShape) -> Result<(), SegmentError> {
+/// A version that new parameters begin with, and the bytes of every array, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstVersion<'a> {
+    /// The version, from 1 to [`MAX_VERSION`](crate::protocol::MAX_VERSION).
+    pub version: u64,
+    /// The bytes of each array.
+    pub arrays: &'a [&'a [u8]],
+}
+
+/// Creates the files, with a first version in slot 0 if there is one. What is made before an error
+/// is left to the caller.
+pub(super) fn make(
+    dir: &OwnedFd,
+    path: &Path,
+    shape: &ParamsShape,
+    first: Option<FirstVersion<'_>>,
+) -> Result<(), SegmentError> {
     let uuid = rand::random();
     let header = ParamsHeader::new(shape, uuid, unix_ns());
     let readers = ReadersHeader::new(uuid, shape.reader_slots());
@@ -50,6 +72,28 @@ pub(super) fn make(dir: &OwnedFd, path: &Path, shape: &ParamsShape) -> Result<()
         file.seek(SeekFrom::Start(0))
             .and_then(|_| parts.iter().try_for_each(|part| file.write_all(part)))
             .map_err(SegmentError::io("write", &path))?;
+        if let (DAT, Some(first)) = (name, first) {
+            write_first(&mut file, shape, first).map_err(SegmentError::io("write", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a version to slot 0 of `params.dat`. No process maps the file yet.
+fn write_first(file: &mut File, shape: &ParamsShape, first: FirstVersion<'_>) -> io::Result<()> {
+    let newest = VersionPlace { version: first.version, slot: 0 }.word();
+    let counters = ParamsCounterBytes { newest, ..ParamsCounterBytes::zeroed() };
+    let slot = ParamsSlotBytes { stamp: first.version, published_unix_ns: unix_ns() };
+    // They follow the header, which was written last.
+    file.write_all(bytemuck::bytes_of(&counters))?;
+    file.write_all(bytemuck::bytes_of(&slot))?;
+    for (array, bytes) in shape.arrays().iter().zip(first.arrays) {
+        if array.bytes() != bytes.len() {
+            let (array, len) = (array.name(), bytes.len());
+            return Err(io::Error::other(format!("{len} bytes are given for `{array}`")));
+        }
+        file.seek(SeekFrom::Start(PARAMS_BLOCKS_AT + array.offset() as u64))?;
+        file.write_all(bytes)?;
     }
     Ok(())
 }

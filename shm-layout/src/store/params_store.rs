@@ -21,7 +21,9 @@ use crate::protocol::version::{
     self, ImpossibleVersion, Unpublishable, VersionPlace, VersionPublisher,
 };
 use crate::store::object::{Object, check_stays};
-use crate::store::params_files::{self, ctl_bytes, map_data, map_readers, read_ctl, reader_bytes};
+use crate::store::params_files::{
+    self, FirstVersion, ctl_bytes, map_data, map_readers, read_ctl, reader_bytes,
+};
 
 /// Byte that the publisher locks.
 const PUBLISHER_LOCK: u64 = 4096;
@@ -120,18 +122,20 @@ pub(crate) struct ParamsReader {
 }
 
 impl ParamsStore {
-    /// Creates the files, or attaches to an existing object of equal shape if `exist` says so.
-    /// Returns `true` if it is new.
+    /// Creates the files, or attaches to an existing object of equal shape if `exist` says so. A
+    /// new object holds the first version, if there is one, before it has its name. Returns `true`
+    /// if it is new.
     pub fn create(
         base: &Base,
         name: &str,
         shape: &ParamsShape,
         exist: Exist,
         persistent: bool,
+        first: Option<FirstVersion<'_>>,
     ) -> Result<(Self, bool), SegmentError> {
         check_name(name)?;
         let made = Object::create(base, Kind::Params, name, exist, persistent, |dir, path| {
-            params_files::make(dir, path, shape)
+            params_files::make(dir, path, shape, first)
         });
         let (object, new) = made?;
         if !new {
