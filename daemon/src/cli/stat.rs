@@ -79,7 +79,7 @@ pub(crate) fn run(
     }
     let info = find(base, &args.name, args.kind.map(Into::into))?;
     let Some(Entry { info, state, content, persist, .. }) = Entry::open(base, info) else {
-        // Removed between look-up and opening; the second look-up reports it.
+        // The object was removed between look-up and opening. The second look-up reports it.
         find(base, &args.name, args.kind.map(Into::into))?;
         return Err(OpenError::Replaced { name: args.name.clone() }.into());
     };

@@ -112,7 +112,8 @@ fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line
 }
 
 /// Draws a line for each fleet and each set of parameters below the rings, at most a third of the
-/// page, and returns the area that is left. Other pages have none.
+/// page, and returns the area that is left. On other pages, draws nothing and returns the whole
+/// area.
 fn lines(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
     let Frame { fleets, params, .. } = &app.frame;
     let count = u16::try_from(fleets.len() + params.len()).unwrap_or(u16::MAX);
