@@ -65,7 +65,7 @@ pub use ledger::{
     BORROW_INTERVAL, CASH_PER_TICK, ConservationError, DAY_TICKS, FeeSchedule, Ledger, Limits,
     OPEN_ORDERS, OrderReject,
 };
-pub use market::{DepthLevel, GroupTotals, Market};
+pub use market::{DepthLevel, GroupTotals, Market, MemoryVisitor};
 pub use rng::{RandomStream, StreamRole};
 pub use tape::{HORIZONS, MarketOrder, Tape};
 pub use venue::{

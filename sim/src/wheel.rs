@@ -59,6 +59,13 @@ impl Wheel {
         }
     }
 
+    /// Reads a number of each cache line.
+    pub(crate) fn read_ahead(&self) -> u64 {
+        let next = self.next.iter().step_by(64 / size_of::<u16>()).fold(0, |sum, next| sum ^ next);
+        let wake = self.wake.iter().step_by(64 / size_of::<u64>());
+        wake.fold(u64::from(next), |sum, wake| sum ^ wake)
+    }
+
     pub(crate) fn wake(&self, agent: u16) -> u64 {
         self.wake[usize::from(agent)]
     }

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use backcast_sim::Market;
+use backcast_core::prefetch_l2;
+use backcast_sim::{Market, MemoryVisitor};
 
 use super::{
     config::TradingResetOptions, error::TradingError, seat::AgentSeat, setup::TradingSetup,
@@ -24,6 +25,16 @@ pub(super) struct EpisodeRunner {
     pub(super) stream: SplitMix,
     /// Tick of the market at which the warm-up ended.
     start_tick: u64,
+}
+
+/// Prefetches the memory that it visits.
+struct Prefetch;
+
+impl MemoryVisitor for Prefetch {
+    #[inline]
+    fn visit<V>(&mut self, memory: &[V]) {
+        prefetch_l2(memory);
+    }
 }
 
 impl EpisodeRunner {
@@ -95,6 +106,22 @@ impl EpisodeRunner {
                 arrived(agent, seat, outcome);
             }
         }
+    }
+
+    /// Prefetches the fixed parts of a runner that is stepped soon.
+    #[inline]
+    pub(super) fn prefetch_parts(&self) {
+        prefetch_l2(&self.seats);
+        prefetch_l2(&self.active);
+        self.market.visit_parts(&mut Prefetch);
+    }
+
+    /// Brings the rest of a runner that is stepped next into the caches. Its fixed parts were
+    /// prefetched before.
+    #[inline]
+    pub(super) fn read_ahead(&self) {
+        self.seats.iter().for_each(AgentSeat::prefetch);
+        self.market.read_ahead();
     }
 
     /// Writes the observation of one agent.

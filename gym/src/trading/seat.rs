@@ -1,5 +1,6 @@
 //! One agent from outside in a market: its decisions, its rewards, and the state of its episode.
 
+use backcast_core::prefetch_l2;
 use backcast_sim::{DAY_TICKS, Market, SlotFill, SlotTotals};
 
 use super::{
@@ -97,6 +98,12 @@ impl AgentSeat {
             snapshot,
             ..StepInfo::default()
         };
+    }
+
+    /// Prefetches what a step writes outside of the seat.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_l2(&self.action);
     }
 
     /// Sends the orders of an action with checked numbers.

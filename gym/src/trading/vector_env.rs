@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{AutoresetMode, ThreadPool};
+use backcast_core::{AutoresetMode, ThreadPool, prefetch_l2};
 use backcast_sim::{ConservationError, Feature, Market};
 
 use super::{
@@ -22,8 +22,25 @@ use crate::contract::{
 const MOST_ENVS: usize = 1 << 20;
 /// Approximate bytes of a sub-environment of the default configuration.
 const ENV_BYTES: usize = 90 << 10;
-/// Sub-environments that a thread takes from the rest at a time.
-const CHUNK: usize = 4;
+/// Least and most sub-environments that one of several threads takes from the rest at a time.
+const CHUNK: (usize, usize) = (4, 64);
+/// Sub-environments whose memory a thread's own cache holds. More are prefetched.
+const CACHED_ENVS: usize = 16;
+
+/// Brings the memory of the runners that a thread steps next into its caches, each in three stages:
+/// a stage reads the pointers that the stage before has prefetched.
+#[inline]
+fn prepare(next: &[EpisodeRunner]) {
+    if let Some(runner) = next.get(2..3) {
+        prefetch_l2(runner);
+    }
+    if let Some(runner) = next.get(1) {
+        runner.prefetch_parts();
+    }
+    if let Some(runner) = next.first() {
+        runner.read_ahead();
+    }
+}
 
 /// `N` trading environments, stepped together.
 ///
@@ -278,12 +295,17 @@ impl TradingVectorEnv {
     {
         let width = self.observation_size();
         let Self { runners, outcomes, final_obs, final_infos, threads, .. } = self;
-        let mut finals = final_obs.chunks_mut(CHUNK * width).zip(final_infos.chunks_mut(CHUNK));
-        let mut rows = observations.map(|rows| rows.chunks_mut(CHUNK * width));
-        let chunks = runners.chunks_mut(CHUNK).zip(outcomes.chunks_mut(CHUNK)).enumerate().map(
+        let envs = runners.len();
+        let chunk = match threads.threads() {
+            1 => envs,
+            many => (envs / (8 * many)).clamp(CHUNK.0, CHUNK.1),
+        };
+        let mut finals = final_obs.chunks_mut(chunk * width).zip(final_infos.chunks_mut(chunk));
+        let mut rows = observations.map(|rows| rows.chunks_mut(chunk * width));
+        let chunks = runners.chunks_mut(chunk).zip(outcomes.chunks_mut(chunk)).enumerate().map(
             |(at, (runners, outcomes))| {
                 let rows = rows.as_mut().and_then(Iterator::next);
-                (at * CHUNK, runners, outcomes, rows, finals.next())
+                (at * chunk, runners, outcomes, rows, finals.next())
             },
         );
         let chunks = Mutex::new(chunks);
@@ -294,7 +316,11 @@ impl TradingVectorEnv {
                 let Some((first, runners, outcomes, mut rows, mut finals)) = next else {
                     return;
                 };
-                for (at, (runner, outcome)) in runners.iter_mut().zip(outcomes).enumerate() {
+                for (at, outcome) in outcomes.iter_mut().enumerate() {
+                    if envs > CACHED_ENVS {
+                        prepare(&runners[at + 1..]);
+                    }
+                    let runner = &mut runners[at];
                     let observation =
                         rows.as_mut().map(|rows| &mut rows[at * width..(at + 1) * width]);
                     let finals = finals.as_mut().map(|(observations, infos)| {

@@ -24,12 +24,10 @@ impl AgentFactory {
 
     /// Opens an account for every agent of `symbol` and returns the agents, not yet seeded.
     pub(crate) fn spawn(&self, symbol: u16, ledger: &mut Ledger) -> Agents {
-        let mut agents = Agents::new(&self.population);
-        for (archetype, count) in self.population.counts() {
-            for ordinal in 0..count {
-                let account = ledger.open_local(symbol, self.population.limits);
-                agents.add(archetype, ordinal, symbol, account);
-            }
+        let agents = Agents::new(&self.population, symbol, ledger.accounts() as u16);
+        for account in agents.accounts() {
+            let opened = ledger.open_local(symbol, self.population.limits);
+            debug_assert_eq!(opened, account);
         }
         agents
     }

@@ -27,15 +27,27 @@ pub(super) fn act(
     let centre = centre + stream.range(-0.5, 0.5);
     let limit = desk.limits().order;
     // The first level never crosses the book. The others keep their distance from it.
-    let bid = (centre - half).floor();
+    let bid = f64::from(floor(centre - half));
     let bid = desk.best_ask().map_or(bid, |ask| bid.min(f64::from(ask - 1)));
-    let ask = (centre + half).ceil();
+    let ask = f64::from(ceil(centre + half));
     let ask = desk.best_bid().map_or(ask, |bid| ask.max(f64::from(bid + 1)));
     for level in 0..LEVELS {
         let away = config.level_step * level as f64;
         let size = super::shares(config.size * (1.0 + 0.5 * level as f64), limit);
-        desk.place(Side::Buy, OrderKind::PostOnly, (bid - away).floor() as i32, size);
-        desk.place(Side::Sell, OrderKind::PostOnly, (ask + away).ceil() as i32, size);
+        desk.place(Side::Buy, OrderKind::PostOnly, floor(bid - away), size);
+        desk.place(Side::Sell, OrderKind::PostOnly, ceil(ask + away), size);
     }
     config.wait
+}
+
+/// Returns the price at or below `x`. The method of `f64` is a call in most builds.
+fn floor(x: f64) -> i32 {
+    let whole = x as i32;
+    whole.saturating_sub(i32::from(x < f64::from(whole)))
+}
+
+/// Returns the price at or above `x`.
+fn ceil(x: f64) -> i32 {
+    let whole = x as i32;
+    whole.saturating_add(i32::from(x > f64::from(whole)))
 }

@@ -19,6 +19,7 @@ use crate::{
     wheel::Wheel,
 };
 use executor::Executor;
+use noise::NoiseTrader;
 use signal::Signal;
 use value::ValueTrader;
 
@@ -26,66 +27,78 @@ use value::ValueTrader;
 #[derive(Clone, Copy, Debug)]
 enum Mind {
     Maker,
-    Noise,
+    Noise(NoiseTrader),
     Value(ValueTrader),
     Signal(Signal),
     Executor(Executor),
 }
 
+impl Mind {
+    const fn archetype(&self) -> Archetype {
+        match self {
+            Self::Maker => Archetype::Maker,
+            Self::Noise(_) => Archetype::Noise,
+            Self::Value(_) => Archetype::Value,
+            Self::Signal(_) => Archetype::Signal,
+            Self::Executor(_) => Archetype::Executor,
+        }
+    }
+}
+
+/// One agent; half a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Background {
     stream: RandomStream,
     /// Hash of its identity, which decides its turn within a tick.
     identity: u64,
-    archetype: Archetype,
-    symbol: u16,
-    ordinal: u16,
-    account: u16,
     mind: Mind,
 }
 
-/// Background agents of one symbol.
+const _: () = assert!(size_of::<Background>() == 32);
+
+/// Background agents of one symbol, in the order of [`Population::counts`].
 #[derive(Debug)]
 pub(crate) struct Agents {
-    population: Population,
+    symbol: u16,
+    /// Account of the first agent. The others have the next ones.
+    first_account: u16,
     list: Vec<Background>,
 }
 
 impl Clone for Agents {
     fn clone(&self) -> Self {
-        Self { population: self.population, list: self.list.clone() }
+        Self { list: self.list.clone(), ..*self }
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.population = source.population;
+        self.symbol = source.symbol;
+        self.first_account = source.first_account;
         self.list.clone_from(&source.list);
     }
 }
 
-impl Background {
-    /// Returns the key of its stream, which does not depend on the other agents.
-    const fn index(&self) -> u64 {
-        (self.archetype as u64) << 48 | (self.symbol as u64) << 32 | self.ordinal as u64
-    }
+/// Returns the archetype of every agent of a symbol with the key of its stream, which does not
+/// depend on the other agents.
+fn identities(population: &Population, symbol: u16) -> impl Iterator<Item = (Archetype, u64)> {
+    population.counts().into_iter().flat_map(move |(archetype, count)| {
+        (0..count).map(move |ordinal| {
+            let key = (archetype as u64) << 48 | u64::from(symbol) << 32 | u64::from(ordinal);
+            (archetype, key)
+        })
+    })
 }
 
 impl Agents {
-    pub(crate) const fn new(population: &Population) -> Self {
-        Self { population: *population, list: Vec::new() }
-    }
-
-    pub(crate) fn add(&mut self, archetype: Archetype, ordinal: u16, symbol: u16, account: u16) {
-        let mut agent = Background {
+    /// Returns the agents of one symbol, not yet drawn, which own the accounts from `first_account`
+    /// on.
+    pub(crate) fn new(population: &Population, symbol: u16, first_account: u16) -> Self {
+        let list = identities(population, symbol).map(|(_, key)| Background {
             stream: RandomStream::default(),
-            identity: 0,
-            archetype,
-            symbol,
-            ordinal,
-            account,
+            identity: mix(key ^ 0x5851_F42D_4C95_7F2D),
             mind: Mind::Maker,
-        };
-        agent.identity = mix(agent.index() ^ 0x5851_F42D_4C95_7F2D);
-        self.list.push(agent);
+        });
+        Self { symbol, first_account, list: list.collect() }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -93,15 +106,21 @@ impl Agents {
     }
 
     /// Draws every agent anew and schedules its first action after `now`.
-    pub(crate) fn reset(&mut self, seed: u64, now: u64, wheel: &mut Wheel) {
+    pub(crate) fn reset(
+        &mut self,
+        population: &Population,
+        seed: u64,
+        now: u64,
+        wheel: &mut Wheel,
+    ) {
         wheel.clear();
-        let Self { population, list } = self;
-        for (at, agent) in list.iter_mut().enumerate() {
-            agent.stream = RandomStream::new(seed, StreamRole::Agent, agent.index());
+        let identities = identities(population, self.symbol);
+        for (at, (agent, (archetype, key))) in self.list.iter_mut().zip(identities).enumerate() {
+            agent.stream = RandomStream::new(seed, StreamRole::Agent, key);
             let stream = &mut agent.stream;
-            let (mind, wait) = match agent.archetype {
+            let (mind, wait) = match archetype {
                 Archetype::Maker => (Mind::Maker, population.maker.wait),
-                Archetype::Noise => (Mind::Noise, population.noise.wait),
+                Archetype::Noise => (Mind::Noise(NoiseTrader::new(now)), population.noise.wait),
                 Archetype::Value => (
                     Mind::Value(ValueTrader::draw(&population.value, stream)),
                     population.value.wait,
@@ -119,26 +138,32 @@ impl Agents {
     }
 
     /// Replaces every stream and keeps the rest.
-    pub(crate) fn reseed(&mut self, seed: u64) {
-        for agent in &mut self.list {
-            agent.stream = RandomStream::new(seed, StreamRole::Agent, agent.index());
+    pub(crate) fn reseed(&mut self, population: &Population, seed: u64) {
+        for (agent, (_, key)) in self.list.iter_mut().zip(identities(population, self.symbol)) {
+            agent.stream = RandomStream::new(seed, StreamRole::Agent, key);
         }
     }
 
-    pub(crate) fn accounts(&self) -> impl Iterator<Item = u16> {
-        self.list.iter().map(|agent| agent.account)
+    /// Reads a number of each cache line of the agents.
+    pub(crate) fn read_ahead(&self) -> u64 {
+        let agents = self.list.iter().step_by(64 / size_of::<Background>());
+        agents.fold(0, |sum, agent| sum ^ agent.identity)
+    }
+
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = u16> + use<> {
+        (self.first_account..).take(self.list.len())
     }
 
     /// Returns the accounts of one archetype.
     pub(crate) fn accounts_of(&self, archetype: Archetype) -> impl Iterator<Item = u16> {
-        let list = self.list.iter().filter(move |agent| agent.archetype == archetype);
-        list.map(|agent| agent.account)
+        let agents = self.accounts().zip(&self.list);
+        agents.filter(move |(_, agent)| agent.mind.archetype() == archetype).map(|agent| agent.0)
     }
 
     /// Returns the archetype of the agent that owns `account`.
     pub(crate) fn archetype_of(&self, account: u16) -> Option<Archetype> {
-        let agent = self.list.iter().find(|agent| agent.account == account);
-        agent.map(|agent| agent.archetype)
+        let at = account.checked_sub(self.first_account)?;
+        self.list.get(usize::from(at)).map(|agent| agent.mind.archetype())
     }
 
     /// Returns the sort key of an agent's turn: a hash of the tick and the agent's identity, with
@@ -150,19 +175,23 @@ impl Agents {
     }
 
     #[inline]
-    pub(crate) fn account(&self, agent: u16) -> u16 {
-        self.list[usize::from(agent)].account
+    pub(crate) const fn account(&self, agent: u16) -> u16 {
+        self.first_account + agent
     }
 
     /// Lets one agent act, and returns the ticks until its next action.
     #[inline]
-    pub(crate) fn act(&mut self, agent: u16, desk: &mut AgentDesk<'_>) -> u64 {
-        let Self { population, list } = self;
-        let agent = &mut list[usize::from(agent)];
+    pub(crate) fn act(
+        &mut self,
+        population: &Population,
+        agent: u16,
+        desk: &mut AgentDesk<'_>,
+    ) -> u64 {
+        let agent = &mut self.list[usize::from(agent)];
         let stream = &mut agent.stream;
         let wait = match &mut agent.mind {
             Mind::Maker => maker::act(&population.maker, population.shares, stream, desk),
-            Mind::Noise => noise::act(&population.noise, stream, desk),
+            Mind::Noise(noise) => noise.act(&population.noise, stream, desk),
             Mind::Value(value) => value.act(&population.value, stream, desk),
             Mind::Signal(signal) => signal.act(&population.signal, stream, desk),
             Mind::Executor(executor) => executor.act(&population.executor, stream, desk),
@@ -175,7 +204,7 @@ impl Agents {
             word(agent.stream.state());
             word(wheel.wake(at as u16));
             word(match &agent.mind {
-                Mind::Maker | Mind::Noise => 0,
+                Mind::Maker | Mind::Noise(_) => 0,
                 Mind::Value(value) => value.digest(),
                 Mind::Signal(signal) => signal.digest(),
                 Mind::Executor(executor) => executor.digest(),
@@ -193,5 +222,6 @@ fn paced(wait: f64, tape: &Tape) -> f64 {
 /// Rounds a drawn size to shares, at least 1 and at most `limit`.
 #[inline]
 fn shares(size: f64, limit: i32) -> i32 {
-    size.round().clamp(1.0, f64::from(limit)) as i32
+    // Equals `round`, which is a call in most builds, from 1 on.
+    (size.max(1.0) + 0.5).min(f64::from(limit)) as i32
 }

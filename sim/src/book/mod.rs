@@ -12,6 +12,9 @@ use bitmap::Bitmap;
 /// Highest lower end of a window, in ticks: price times shares times cash units fits an `i64`.
 pub(crate) const MAX_PRICE: i32 = 90_000_000;
 
+/// Price levels on each side of the mid-price that most orders meet.
+const NEAR_LEVELS: usize = 64;
+
 /// Value that ends a chain of orders.
 const NIL: u16 = u16::MAX;
 
@@ -203,7 +206,11 @@ pub struct Book {
     levels: Vec<PriceLevel>,
     bids: Bitmap,
     asks: Bitmap,
+    /// Resting shares of buys and of sells.
+    shares: [i64; 2],
     orders: Vec<Order>,
+    /// Slots of the slab that ever held an order: the first ones, since freed slots go first.
+    used: u16,
     free: u16,
     live: u16,
     next_id: u32,
@@ -245,7 +252,9 @@ impl Book {
             levels: vec![NO_ORDERS; levels],
             bids: Bitmap::EMPTY,
             asks: Bitmap::EMPTY,
+            shares: [0; 2],
             orders: vec![EMPTY; orders],
+            used: 0,
             free: 0,
             live: 0,
             next_id: 1,
@@ -262,10 +271,12 @@ impl Book {
         self.levels.fill(NO_ORDERS);
         self.bids = Bitmap::EMPTY;
         self.asks = Bitmap::EMPTY;
+        self.shares = [0; 2];
         let last = self.orders.len() - 1;
         for (index, order) in self.orders.iter_mut().enumerate() {
             *order = Order { next: if index == last { NIL } else { index as u16 + 1 }, ..EMPTY };
         }
+        self.used = 0;
         self.free = 0;
         self.live = 0;
         self.next_id = 1;
@@ -306,6 +317,12 @@ impl Book {
         if map.contains(level) { self.levels[level].quantity } else { 0 }
     }
 
+    /// Returns all resting shares of `side`.
+    #[must_use]
+    pub const fn shares(&self, side: Side) -> i64 {
+        self.shares[side as usize]
+    }
+
     /// Visits the occupied levels of one side from the touch outwards, as (price, shares), until
     /// `visit` returns false.
     #[inline]
@@ -343,6 +360,17 @@ impl Book {
     #[inline]
     pub fn order(&self, slot: u16) -> Option<&Order> {
         self.orders.get(usize::from(slot)).filter(|order| order.quantity > 0)
+    }
+
+    /// Reads a number of each cache line of the orders, and of the levels near `price`.
+    pub(crate) fn read_ahead(&self, price: i32) -> u32 {
+        let orders = self.orders[..usize::from(self.used)].iter();
+        let orders = orders.step_by(64 / size_of::<Order>()).fold(0, |sum, order| sum ^ order.id);
+        let centre = price.saturating_sub(self.base).max(0) as usize;
+        let end = (centre + NEAR_LEVELS).min(self.levels.len());
+        let levels = self.levels[centre.saturating_sub(NEAR_LEVELS).min(end)..end].iter();
+        let levels = levels.step_by(64 / size_of::<PriceLevel>());
+        levels.fold(orders, |sum, level| sum ^ level.quantity as u32)
     }
 
     /// Returns the number of resting orders.
@@ -482,6 +510,7 @@ impl Book {
             left -= quantity;
             order.quantity -= quantity;
             self.levels[level].quantity -= quantity;
+            self.shares[new.side.opposite() as usize] -= i64::from(quantity);
             let fill = BookFill {
                 price: order.price,
                 quantity,
@@ -504,6 +533,7 @@ impl Book {
         let slot = self.free;
         let order = &mut self.orders[usize::from(slot)];
         self.free = order.next;
+        self.used = self.used.max(slot + 1);
         self.live += 1;
         let prev = self.levels[level].tail;
         *order = Order {
@@ -517,6 +547,7 @@ impl Book {
             place: new.place,
             side: new.side,
         };
+        self.shares[new.side as usize] += i64::from(quantity);
         let entry = &mut self.levels[level];
         entry.tail = slot;
         entry.quantity += quantity;
@@ -536,6 +567,7 @@ impl Book {
         let Some(&order) = self.order(slot) else { return false };
         let level = (order.price - self.base) as usize;
         self.levels[level].quantity -= order.quantity;
+        self.shares[order.side as usize] -= i64::from(order.quantity);
         self.orders[usize::from(slot)].quantity = 0;
         self.unlink(slot, level, order.side);
         events.removed(&order, why);

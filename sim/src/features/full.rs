@@ -14,9 +14,10 @@
 //! - 53 is a rate that does not saturate.
 
 use super::{
-    Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, depth_imbalance,
+    Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, imbalance,
+    log_ratio,
 };
-use crate::{fundamental::News, market::Market};
+use crate::{book::Side, fundamental::News, market::Market};
 
 /// The 55 features, in currency, per cent and their own units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,15 +128,12 @@ impl FeatureSet for FullFeatures {
 fn prices(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let candles = market.candles(symbol);
     writer.put(market.mid(symbol) * market.config().tick_size);
-    let ratio = |lag: u64| {
-        let (now, then) = (candles.close_at(0)?, candles.close_at(lag)?);
-        Some(f64::from(now) / f64::from(then))
-    };
-    for lag in LAGS {
-        writer.put(ratio(lag).map(|ratio| 100.0 * (ratio - 1.0)));
+    let pairs = LAGS.map(|lag| candles.close_at(0).zip(candles.close_at(lag)));
+    for pair in pairs {
+        writer.put(pair.map(|(now, then)| 100.0 * (f64::from(now) / f64::from(then) - 1.0)));
     }
-    for lag in LAGS {
-        writer.put(ratio(lag).map(f64::ln));
+    for pair in pairs {
+        writer.put(pair.map(|(now, then)| log_ratio(now, then)));
     }
 }
 
@@ -178,7 +176,8 @@ fn microstructure(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) 
     let mid = market.mid(symbol);
     let touch = market.best_bid(symbol).zip(market.best_ask(symbol));
     writer.put(touch.map(|(bid, ask)| 1e4 * f64::from(ask - bid) / mid));
-    writer.put(depth_imbalance(market, symbol, usize::MAX));
+    let book = market.book(symbol);
+    writer.put(imbalance(book.shares(Side::Buy), book.shares(Side::Sell)));
     writer.put(tape.flow_imbalance());
     writer.put(candles.volatility8());
     writer.put(candles.volatility32());

@@ -14,7 +14,11 @@ pub use full::FullFeatures;
 pub use normalised::NormalisedFeatures;
 pub use private::PrivateFeatures;
 
-use crate::{market::Market, rng::mix};
+use crate::{
+    book::{Book, Side},
+    market::Market,
+    rng::mix,
+};
 
 /// Subject of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,17 +160,60 @@ const LAGS: [u64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// Returns (V_bid - V_ask) / (V_bid + V_ask) over the first `levels` occupied levels; `None` for an
 /// empty book.
 #[expect(clippy::doc_markdown, reason = "a formula")]
-fn depth_imbalance(market: &Market, symbol: u16, levels: usize) -> Option<f64> {
-    use crate::book::Side;
+fn depth_imbalance(book: &Book, levels: usize) -> Option<f64> {
     let sum = |side: Side| {
         let (mut sum, mut left) = (0_i64, levels);
-        market.book(symbol).for_each_level(side, |_, quantity| {
+        book.for_each_level(side, |_, quantity| {
             sum += i64::from(quantity);
             left -= 1;
             left > 0
         });
-        sum as f64
+        sum
     };
-    let (bids, asks) = (sum(Side::Buy), sum(Side::Sell));
+    imbalance(sum(Side::Buy), sum(Side::Sell))
+}
+
+/// Returns `(bids - asks) / (bids + asks)`; `None` if both are 0.
+fn imbalance(bids: i64, asks: i64) -> Option<f64> {
+    let (bids, asks) = (bids as f64, asks as f64);
     (bids + asks > 0.0).then(|| (bids - asks) / (bids + asks))
+}
+
+/// Returns `ln(now / then)` of two prices.
+///
+/// Prices within a factor of 1.06 take the series of `2 artanh((now - then) / (now + then))`, whose
+/// rest after five terms is below 1e-16 of the result.
+#[inline]
+fn log_ratio(now: i32, then: i32) -> f64 {
+    let (now, then) = (f64::from(now), f64::from(then));
+    let (difference, sum) = (now - then, now + then);
+    if difference.abs() * 32.0 > sum {
+        return (now / then).ln();
+    }
+    let z = difference / sum;
+    let square = z * z;
+    let tail = square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square / 9.0)));
+    2.0 * (z + z * tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_of_ratios_are_those_of_the_library() {
+        for then in [1, 7, 640, 9_999, 10_000, 90_000_000] {
+            for now in (then - then / 17..=then + then / 17).step_by((then / 500).max(1) as usize) {
+                let expected = (f64::from(now - then) / f64::from(then)).ln_1p();
+                let found = log_ratio(now, then);
+                let close = (found - expected).abs() <= 4.0 * f64::EPSILON * expected.abs();
+                assert!(close, "{now} / {then}: {found} and not {expected}");
+            }
+        }
+        // Prices further apart take the library's logarithm.
+        for (now, then) in [(3, 1), (10_700, 10_000), (1, 90_000_000)] {
+            let expected = f64::from(now).ln() - f64::from(then).ln();
+            assert!((log_ratio(now, then) - expected).abs() < 1e-14, "{now} / {then}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use super::{
     Feature, FeatureGroup, FeatureSet, FeatureWriter, LAGS, ObserveError, check, depth_imbalance,
+    log_ratio,
 };
 use crate::{book::Side, fundamental::News, market::Market};
 
@@ -97,9 +98,11 @@ fn returns(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let sd = candles.volatility32().map(|sd| sd.max(0.25 / market.mid(symbol)));
     for lag in LAGS {
         let prices = candles.close_at(0).zip(candles.close_at(lag));
-        writer.put(prices.zip(sd).map(|((now, then), sd)| {
-            (f64::from(now) / f64::from(then)).ln() / (sd * (lag as f64).sqrt())
-        }));
+        writer.put(
+            prices
+                .zip(sd)
+                .map(|((now, then), sd)| log_ratio(now, then) / (sd * (lag as f64).sqrt())),
+        );
     }
 }
 
@@ -142,9 +145,9 @@ fn book(market: &Market, symbol: u16, writer: &mut FeatureWriter<'_>) {
     let (tape, book) = (market.tape(symbol), market.book(symbol));
     let touch = book.best_bid().zip(book.best_ask());
     writer.put(touch.map(|(bid, ask)| f64::from(ask - bid).ln()));
-    let at_touch = depth_imbalance(market, symbol, 1);
+    let at_touch = depth_imbalance(book, 1);
     writer.put(at_touch);
-    writer.put(depth_imbalance(market, symbol, 5));
+    writer.put(depth_imbalance(book, 5));
     // The microprice weights each side's price by the other side's shares. So its distance from the
     // mid-price is the imbalance times half the spread.
     writer.put(touch.and(at_touch));

@@ -45,35 +45,42 @@ pub struct FeeSchedule {
     pub borrow_ppm_per_day: i32,
 }
 
+/// One account; a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Account {
     cash: i64,
     /// Cash reserved for open buys.
     reserved: i64,
     limits: Limits,
-    /// Position of the account's first holding. The account has no other holding unless `home` is
-    /// `ALL_SYMBOLS`.
-    first: u32,
+    /// Holding in `home`, or in symbol 0 if it trades all symbols.
+    holding: Holding,
     home: u16,
 }
+
+const _: () = assert!(size_of::<Account>() == 64);
 
 /// Position and open orders of one account in one symbol.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     position: i32,
-    open_buy: i32,
-    open_sell: i32,
+    /// Shares in open buys and in open sells.
+    shares: [i32; 2],
+    /// Book slots of the open orders; [`NO_ORDER`] in unused places.
     open: [u16; OPEN_ORDERS],
-    count: u8,
+    /// Bits of the used places of `open`.
+    used: u8,
 }
 
+const _: () = assert!(OPEN_ORDERS == u8::BITS as usize);
+
 const NO_HOLDING: Holding =
-    Holding { position: 0, open_buy: 0, open_sell: 0, open: [NO_ORDER; OPEN_ORDERS], count: 0 };
+    Holding { position: 0, shares: [0; 2], open: [NO_ORDER; OPEN_ORDERS], used: 0 };
 
 impl Holding {
     /// Returns the shares that would be short if every open sell traded and no open buy did.
     fn shortable(&self) -> i64 {
-        (i64::from(self.open_sell) - i64::from(self.position)).max(0)
+        (i64::from(self.shares[Side::Sell as usize]) - i64::from(self.position)).max(0)
     }
 }
 
@@ -82,7 +89,8 @@ impl Holding {
 pub struct Ledger {
     fees: FeeSchedule,
     accounts: Vec<Account>,
-    holdings: Vec<Holding>,
+    /// Holdings of the accounts that trade all symbols, in symbols 1 and above.
+    others: Vec<Holding>,
     /// Shares that may be borrowed, for each symbol.
     lendable: Vec<i64>,
     /// Sum of `shortable` over all accounts, for each symbol.
@@ -98,7 +106,7 @@ impl Clone for Ledger {
     fn clone(&self) -> Self {
         Self {
             accounts: self.accounts.clone(),
-            holdings: self.holdings.clone(),
+            others: self.others.clone(),
             lendable: self.lendable.clone(),
             shortable: self.shortable.clone(),
             issued: self.issued.clone(),
@@ -108,7 +116,7 @@ impl Clone for Ledger {
 
     fn clone_from(&mut self, source: &Self) {
         self.accounts.clone_from(&source.accounts);
-        self.holdings.clone_from(&source.holdings);
+        self.others.clone_from(&source.others);
         self.lendable.clone_from(&source.lendable);
         self.shortable.clone_from(&source.shortable);
         self.issued.clone_from(&source.issued);
@@ -126,7 +134,7 @@ impl Ledger {
         Self {
             fees,
             accounts: Vec::new(),
-            holdings: Vec::new(),
+            others: Vec::new(),
             lendable,
             shortable: vec![0; symbols],
             issued: vec![0; symbols],
@@ -138,19 +146,19 @@ impl Ledger {
 
     /// Adds an account that trades one symbol, and returns its number.
     pub(crate) fn open_local(&mut self, symbol: u16, limits: Limits) -> u16 {
-        self.open(symbol, 1, limits)
+        self.open(symbol, limits)
     }
 
-    /// Adds an account that trades every symbol, and returns its number.
+    /// Adds an account that trades all symbols, and returns its number. These accounts come first.
     pub(crate) fn open_global(&mut self, limits: Limits) -> u16 {
-        self.open(ALL_SYMBOLS, self.lendable.len(), limits)
+        debug_assert!(self.accounts.iter().all(|account| account.home == ALL_SYMBOLS));
+        self.others.resize(self.others.len() + self.lendable.len() - 1, NO_HOLDING);
+        self.open(ALL_SYMBOLS, limits)
     }
 
-    fn open(&mut self, home: u16, holdings: usize, limits: Limits) -> u16 {
+    fn open(&mut self, home: u16, limits: Limits) -> u16 {
         let account = self.accounts.len() as u16;
-        let first = self.holdings.len() as u32;
-        self.accounts.push(Account { cash: 0, reserved: 0, limits, first, home });
-        self.holdings.resize(self.holdings.len() + holdings, NO_HOLDING);
+        self.accounts.push(Account { cash: 0, reserved: 0, limits, holding: NO_HOLDING, home });
         account
     }
 
@@ -159,8 +167,9 @@ impl Ledger {
         for account in &mut self.accounts {
             account.cash = 0;
             account.reserved = 0;
+            account.holding = NO_HOLDING;
         }
-        self.holdings.fill(NO_HOLDING);
+        self.others.fill(NO_HOLDING);
         self.shortable.fill(0);
         self.issued.fill(0);
         self.exchange = 0;
@@ -180,26 +189,38 @@ impl Ledger {
         self.issued[usize::from(symbol)] += i64::from(shares);
     }
 
+    /// Returns the position in `others` of a holding that is not in its account.
     #[inline]
-    fn index(&self, account: u16, symbol: u16) -> usize {
-        let entry = &self.accounts[usize::from(account)];
-        let offset = if entry.home == ALL_SYMBOLS { u32::from(symbol) } else { 0 };
-        (entry.first + offset) as usize
+    fn elsewhere(&self, account: u16, symbol: u16) -> Option<usize> {
+        if symbol == 0 || self.accounts[usize::from(account)].home != ALL_SYMBOLS {
+            return None;
+        }
+        Some(usize::from(account) * (self.lendable.len() - 1) + usize::from(symbol) - 1)
     }
 
     #[inline]
     fn holding(&self, account: u16, symbol: u16) -> &Holding {
-        &self.holdings[self.index(account, symbol)]
+        match self.elsewhere(account, symbol) {
+            None => &self.accounts[usize::from(account)].holding,
+            Some(at) => &self.others[at],
+        }
     }
 
     /// Changes a holding, and updates the sum of shortable shares.
     #[inline]
     fn shift(&mut self, account: u16, symbol: u16, change: impl FnOnce(&mut Holding)) {
-        let index = self.index(account, symbol);
-        let holding = &mut self.holdings[index];
+        let holding = match self.elsewhere(account, symbol) {
+            None => &mut self.accounts[usize::from(account)].holding,
+            Some(at) => &mut self.others[at],
+        };
         let before = holding.shortable();
         change(holding);
         self.shortable[usize::from(symbol)] += holding.shortable() - before;
+    }
+
+    /// Reads a number of each account.
+    pub(crate) fn read_ahead(&self) -> i64 {
+        self.accounts.iter().fold(0, |sum, account| sum ^ account.cash)
     }
 
     /// Returns the number of accounts.
@@ -237,22 +258,25 @@ impl Ledger {
     /// Returns the shares in an account's open buys and in its open sells of one symbol.
     #[must_use]
     pub fn open_shares(&self, account: u16, symbol: u16) -> (i32, i32) {
-        let holding = self.holding(account, symbol);
-        (holding.open_buy, holding.open_sell)
+        self.holding(account, symbol).shares.into()
     }
 
-    /// Returns the book slots of an account's open orders; unused places hold `u16::MAX`.
-    #[must_use]
+    /// Returns the book slots of an account's open orders.
     #[inline]
-    pub fn open_slots(&self, account: u16, symbol: u16) -> [u16; OPEN_ORDERS] {
-        self.holding(account, symbol).open
+    pub fn open_slots(&self, account: u16, symbol: u16) -> impl Iterator<Item = u16> + use<> {
+        let Holding { open, mut used, .. } = *self.holding(account, symbol);
+        std::iter::from_fn(move || {
+            let place = used.trailing_zeros() as usize;
+            used &= used.wrapping_sub(1);
+            open.get(place).copied()
+        })
     }
 
     /// Returns the number of open orders of an account in one symbol.
     #[must_use]
     #[inline]
     pub fn open_count(&self, account: u16, symbol: u16) -> usize {
-        usize::from(self.holding(account, symbol).count)
+        self.holding(account, symbol).used.count_ones() as usize
     }
 
     /// Returns the fees that the exchange has taken, in cash units.
@@ -294,15 +318,15 @@ impl Ledger {
         if quantity > entry.limits.order {
             return Err(OrderReject::TooLarge { quantity, limit: entry.limits.order });
         }
-        let place = holding.open.iter().position(|slot| *slot == NO_ORDER);
-        let Some(place) = place else {
+        let place = holding.used.trailing_ones();
+        if place == OPEN_ORDERS as u32 {
             return Err(OrderReject::TooManyOpen { limit: OPEN_ORDERS as u32 });
-        };
+        }
         let quantity = i64::from(quantity);
         let position = i64::from(holding.position);
         match side {
             Side::Buy => {
-                let long = position + i64::from(holding.open_buy) + quantity;
+                let long = position + i64::from(holding.shares[Side::Buy as usize]) + quantity;
                 if long > i64::from(entry.limits.long) {
                     return Err(OrderReject::LongLimit {
                         position: long,
@@ -317,7 +341,7 @@ impl Ledger {
                 }
             }
             Side::Sell => {
-                let short = i64::from(holding.open_sell) + quantity - position;
+                let short = i64::from(holding.shares[Side::Sell as usize]) + quantity - position;
                 if short > i64::from(entry.limits.short) {
                     return Err(OrderReject::ShortLimit { short, limit: entry.limits.short });
                 }
@@ -374,39 +398,27 @@ impl Ledger {
     /// Adds an order that rests in the book now to the account.
     #[inline]
     pub(crate) fn opened(&mut self, account: u16, symbol: u16, resting: Resting) {
-        self.accounts[usize::from(account)].reserved += self.reserve(resting, resting.quantity);
+        let reserve = self.reserve(resting.side, resting.price, resting.quantity);
+        self.accounts[usize::from(account)].reserved += reserve;
         self.shift(account, symbol, |holding| {
-            match resting.side {
-                Side::Buy => holding.open_buy += resting.quantity,
-                Side::Sell => holding.open_sell += resting.quantity,
-            }
+            holding.shares[resting.side as usize] += resting.quantity;
             holding.open[usize::from(resting.place)] = resting.slot;
-            holding.count += 1;
+            holding.used |= 1 << resting.place;
         });
     }
 
     /// Removes `gone` of `had` shares of an open order, after a trade or a cancel.
     #[inline]
     pub(crate) fn reduced(&mut self, account: u16, symbol: u16, order: Reduced) {
-        let resting = Resting {
-            side: order.side,
-            price: order.price,
-            quantity: order.had,
-            slot: NO_ORDER,
-            place: order.place,
-        };
-        let left = order.had - order.gone;
-        let freed = self.reserve(resting, order.had) - self.reserve(resting, left);
+        let Reduced { side, price, had, gone, .. } = order;
+        let left = had - gone;
+        let freed = self.reserve(side, price, had) - self.reserve(side, price, left);
         self.accounts[usize::from(account)].reserved -= freed;
         self.shift(account, symbol, |holding| {
-            match order.side {
-                Side::Buy => holding.open_buy -= order.gone,
-                Side::Sell => holding.open_sell -= order.gone,
-            }
-            if left == 0 {
-                holding.open[usize::from(order.place)] = NO_ORDER;
-                holding.count -= 1;
-            }
+            holding.shares[side as usize] -= gone;
+            let slot = &mut holding.open[usize::from(order.place)];
+            *slot = if left == 0 { NO_ORDER } else { *slot };
+            holding.used &= !(u8::from(left == 0) << order.place);
         });
     }
 
@@ -417,20 +429,19 @@ impl Ledger {
         if self.fees.borrow_ppm_per_day == 0 {
             return;
         }
-        for account in &mut self.accounts {
-            let offset = match account.home {
-                ALL_SYMBOLS => u32::from(symbol),
-                home if home == symbol => 0,
-                _ => continue,
-            };
-            let position = self.holdings[(account.first + offset) as usize].position;
+        for account in 0..self.accounts.len() as u16 {
+            let home = self.accounts[usize::from(account)].home;
+            if home != symbol && home != ALL_SYMBOLS {
+                continue;
+            }
+            let position = self.position(account, symbol);
             if position < 0 {
                 let value = -i128::from(position) * i128::from(price) * i128::from(CASH_PER_TICK);
                 let rate = i128::from(self.fees.borrow_ppm_per_day) * i128::from(BORROW_INTERVAL);
                 // Rounds up.
                 let scale = 1_000_000 * i128::from(DAY_TICKS);
                 let cost = ((value * rate + scale - 1) / scale) as i64;
-                account.cash -= cost;
+                self.accounts[usize::from(account)].cash -= cost;
                 self.lender += cost;
             }
         }
@@ -441,16 +452,20 @@ impl Ledger {
     #[inline]
     #[expect(clippy::unused_self, reason = "one place for the rule of rounding")]
     fn fee(&self, notional: i64, ppm: i32) -> i64 {
+        if ppm == 0 {
+            return 0;
+        }
         let (whole, part) = (notional / 1_000_000, notional % 1_000_000);
         whole * i64::from(ppm) + part * i64::from(ppm) / 1_000_000
     }
 
-    fn reserve(&self, order: Resting, quantity: i32) -> i64 {
-        if order.side == Side::Sell {
-            return 0;
-        }
-        let notional = i64::from(order.price) * i64::from(quantity) * CASH_PER_TICK;
-        notional + self.fee(notional, self.fees.maker_ppm).max(0)
+    /// Returns the cash that an open order of `quantity` shares at `price` ticks may need: 0 for a
+    /// sell, without a branch, since sides are random.
+    #[inline]
+    fn reserve(&self, side: Side, price: i32, quantity: i32) -> i64 {
+        let notional = i64::from(price) * i64::from(quantity) * CASH_PER_TICK;
+        let needed = notional + self.fee(notional, self.fees.maker_ppm).max(0);
+        needed * i64::from(side == Side::Buy)
     }
 
     /// Verifies that cash, shares and shortable shares add up. `O(accounts * symbols)`.
@@ -489,10 +504,15 @@ impl Ledger {
             word(account.cash as u64);
             word(account.reserved as u64);
         }
-        for holding in &self.holdings {
-            word(holding.position as u64);
-            word((holding.open_buy as u64) << 32 | holding.open_sell as u64 & 0xFFFF_FFFF);
-            holding.open.iter().for_each(|slot| word(u64::from(*slot)));
+        let others = usize::max(self.lendable.len(), 2) - 1;
+        let mut others = self.others.chunks(others);
+        for account in &self.accounts {
+            let others = if account.home == ALL_SYMBOLS { others.next() } else { None };
+            for holding in std::iter::once(&account.holding).chain(others.unwrap_or_default()) {
+                word(holding.position as u64);
+                word((holding.shares[0] as u64) << 32 | holding.shares[1] as u64 & 0xFFFF_FFFF);
+                holding.open.iter().for_each(|slot| word(u64::from(*slot)));
+            }
         }
         word(self.exchange as u64);
         word(self.lender as u64);

@@ -1,10 +1,12 @@
 //! The market: symbols, agents, slots and one ledger, moved forward one tick at a time.
 
+mod memory;
 mod readout;
 mod symbol;
 
 use std::sync::Arc;
 
+pub use memory::MemoryVisitor;
 pub use readout::{DepthLevel, GroupTotals};
 use symbol::SymbolModel;
 

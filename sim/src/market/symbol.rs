@@ -23,6 +23,8 @@ pub(super) struct SymbolModel {
     pub(super) wheel: Wheel,
     /// Sort keys of the agents due in this tick.
     due: Vec<u64>,
+    /// The same in the order of their turns; later entries are left over from earlier ticks.
+    turns: Vec<u64>,
     turn_key: u64,
 }
 
@@ -32,6 +34,7 @@ impl Clone for SymbolModel {
             agents: self.agents.clone(),
             wheel: self.wheel.clone(),
             due: Vec::with_capacity(self.due.capacity()),
+            turns: vec![0; self.turns.len()],
             ..*self
         }
     }
@@ -57,6 +60,7 @@ impl SymbolModel {
             analyst: Analyst::default(),
             wheel: Wheel::new(agents.len()),
             due: Vec::with_capacity(agents.len()),
+            turns: vec![0; agents.len()],
             agents,
             turn_key: 0,
         }
@@ -70,7 +74,7 @@ impl SymbolModel {
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
         self.candles = Candles::new(config.initial_price);
         self.analyst.reset(RandomStream::new(seed, StreamRole::Analyst, index), config);
-        self.agents.reset(seed, now, &mut self.wheel);
+        self.agents.reset(&config.population, seed, now, &mut self.wheel);
         self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
@@ -82,7 +86,7 @@ impl SymbolModel {
         let stream = RandomStream::new(seed, StreamRole::News, index);
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
         self.analyst.reseed(RandomStream::new(seed, StreamRole::Analyst, index));
-        self.agents.reseed(seed);
+        self.agents.reseed(&config.population, seed);
         self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
@@ -104,19 +108,19 @@ impl SymbolModel {
         ledger: &mut Ledger,
         slots: &mut [Slot],
     ) {
-        let Self { wheel, due, agents, .. } = self;
+        let Self { wheel, due, turns, agents, .. } = self;
         due.clear();
         let tick_key = mix(self.turn_key ^ now);
         wheel.expire(now, |agent| due.push(agents.turn(agent, tick_key)));
-        due.sort_unstable();
+        sort_turns(due, turns);
         let value = self.fundamental.value();
         let tilt = config.news.sentiment_tilt * self.fundamental.sentiment(now);
         for at in 0..self.due.len() {
-            let agent = self.due[at] as u16;
+            let agent = self.turns[at] as u16;
             let account = self.agents.account(agent);
             let pit = venue.pit(symbol, now, ledger, slots);
             let mut desk = AgentDesk { pit, account, value, tilt };
-            let wait = self.agents.act(agent, &mut desk);
+            let wait = self.agents.act(&config.population, agent, &mut desk);
             self.wheel.schedule(agent, now + wait);
         }
     }
@@ -127,5 +131,23 @@ impl SymbolModel {
         let Tape { high, low, last_price, volume, .. } = *tape;
         self.candles.tick(config.features.candle_ticks, high, low, last_price, volume);
         self.analyst.step(config);
+    }
+}
+
+/// Writes the keys into `sorted` in ascending order. No two are equal.
+///
+/// The keys are random, so that a sort by comparisons mispredicts about one branch for each key. A
+/// few keys are ranked instead, which needs no branch.
+#[inline]
+fn sort_turns(keys: &mut [u64], sorted: &mut [u64]) {
+    const FEW: usize = 16;
+    if keys.len() > FEW {
+        keys.sort_unstable();
+        sorted[..keys.len()].copy_from_slice(keys);
+        return;
+    }
+    for &key in &*keys {
+        let rank = keys.iter().map(|other| usize::from(*other < key)).sum::<usize>();
+        sorted[rank] = key;
     }
 }

@@ -235,12 +235,8 @@ impl Pit<'_> {
 
     #[inline]
     pub(crate) fn cancel_all(&mut self, account: u16) {
-        if self.ledger.open_count(account, self.symbol) > 0 {
-            for slot in self.ledger.open_slots(account, self.symbol) {
-                if slot != u16::MAX {
-                    self.cancel_slot(slot);
-                }
-            }
+        for slot in self.ledger.open_slots(account, self.symbol) {
+            self.cancel_slot(slot);
         }
     }
 }
@@ -278,6 +274,17 @@ impl AgentDesk<'_> {
     #[inline]
     pub(crate) fn tape(&self) -> &Tape {
         self.pit.tape
+    }
+
+    /// Returns the tick, as orders carry it.
+    #[inline]
+    pub(crate) const fn now(&self) -> u32 {
+        self.pit.now as u32
+    }
+
+    #[inline]
+    pub(crate) fn open_count(&self) -> usize {
+        self.pit.ledger.open_count(self.account, self.pit.symbol)
     }
 
     /// Returns the fundamental value in price ticks.
@@ -352,28 +359,33 @@ impl AgentDesk<'_> {
 
     /// Cancels one open order, chosen by `draw`.
     pub(crate) fn cancel_one(&mut self, draw: u64) {
-        let count = self.pit.ledger.open_count(self.account, self.pit.symbol);
+        let count = self.open_count();
         if count == 0 {
             return;
         }
-        let slots = self.pit.ledger.open_slots(self.account, self.pit.symbol);
+        let mut slots = self.pit.ledger.open_slots(self.account, self.pit.symbol);
         let chosen = (draw >> 32) as usize % count;
-        if let Some(slot) = slots.into_iter().filter(|slot| *slot != u16::MAX).nth(chosen) {
+        if let Some(slot) = slots.nth(chosen) {
             self.pit.cancel_slot(slot);
         }
     }
 
-    /// Cancels the open orders that have rested for more than `life` ticks.
-    pub(crate) fn cancel_older_than(&mut self, life: u32) {
+    /// Cancels the open orders that have rested for more than `life` ticks. Returns the age of the
+    /// oldest order that is left, or 0.
+    pub(crate) fn cancel_older_than(&mut self, life: u32) -> u32 {
+        let mut oldest = 0;
         if self.pit.auction.is_some() {
-            return;
+            return oldest;
         }
-        let now = self.pit.now as u32;
         for slot in self.pit.ledger.open_slots(self.account, self.pit.symbol) {
-            let order = self.pit.book.order(slot);
-            if order.is_some_and(|order| now.wrapping_sub(order.since) > life) {
+            let Some(order) = self.pit.book.order(slot) else { continue };
+            let age = self.now().wrapping_sub(order.since);
+            if age > life {
                 self.pit.cancel_slot(slot);
+            } else {
+                oldest = oldest.max(age);
             }
         }
+        oldest
     }
 }

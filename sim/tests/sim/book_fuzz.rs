@@ -216,6 +216,9 @@ fn compare(seed: u64, count: u64) {
                     assert_eq!(shares, book.quantity_at(side, price));
                     true
                 });
+                let all = naive.orders.iter().filter(|order| order.side == side);
+                let all: i64 = all.map(|order| i64::from(order.quantity)).sum();
+                assert_eq!(book.shares(side), all, "seed {seed} step {step}");
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, thread};
 
 use backcast_sim::{
-    AccountConfig, Agent, Book, BookEvents, BookFill, Floor, Market, MarketConfig, Order,
-    OrderKind, Preset, Removal, Side, SlotConfig, SlotRequest,
+    AccountConfig, Agent, Book, BookEvents, BookFill, Floor, Market, MarketConfig, MemoryVisitor,
+    Order, OrderKind, Preset, Removal, Side, SlotConfig, SlotRequest,
 };
 
 fn traded(config: &MarketConfig, seed: u64, ticks: u64) -> u64 {
@@ -201,4 +201,31 @@ fn a_book_that_repeats_the_log_of_a_market_ends_equal() {
     );
     let copy = market.clone();
     assert!(copy.book_log(0).is_empty() && copy.state_hash() == market.state_hash());
+}
+
+/// Sums the sizes of what it visits.
+struct Bytes(usize);
+
+impl MemoryVisitor for Bytes {
+    fn visit<V>(&mut self, memory: &[V]) {
+        self.0 += size_of_val(memory);
+    }
+}
+
+#[test]
+fn a_market_whose_memory_is_read_ahead_stays_equal() {
+    for symbols in [1, 2] {
+        let config = MarketConfig { symbols, ..Preset::Normal.config() };
+        let [mut plain, mut ahead] = [(); 2].map(|()| Market::new(&config, 8).unwrap());
+        // Nothing rests in the first ticks, and the window moves in later ones.
+        for _ in 0..3_000 {
+            let mut parts = Bytes(0);
+            ahead.visit_parts(&mut parts);
+            ahead.read_ahead();
+            assert!((1_000..16_384).contains(&(parts.0 / usize::from(symbols))), "{}", parts.0);
+            plain.tick();
+            ahead.tick();
+        }
+        assert_eq!(plain.state_hash(), ahead.state_hash());
+    }
 }

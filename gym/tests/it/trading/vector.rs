@@ -34,6 +34,39 @@ fn run(envs: &mut TradingVectorEnv, steps: usize) -> Shown {
     shown
 }
 
+/// More environments than a thread's cache holds are read ahead, in chunks of several sizes.
+#[test]
+fn many_environments_equal_single_ones_on_any_number_of_threads() {
+    const MANY: usize = 70;
+    let hashes = |threads: usize| -> Vec<u64> {
+        let mode = AutoresetMode::SameStep;
+        let mut envs = TradingVectorEnv::new(short(), MANY, mode, threads).unwrap();
+        let mut observations = vec![0.0; MANY * envs.observation_size()];
+        let options = TradingResetOptions::default();
+        envs.reset_into(ResetSeed::One(5), None, options, &mut observations).unwrap();
+        for step in 0..8 {
+            let actions: Vec<u32> = (0..MANY as u32).map(|env| (env + step) % 3).collect();
+            envs.step_into(&actions, &mut observations).unwrap();
+        }
+        envs.check().unwrap();
+        (0..MANY).map(|env| envs.market(env).state_hash()).collect()
+    };
+    let expected: Vec<u64> = (0..MANY as u32)
+        .map(|at| {
+            let mut single = env(short());
+            single.reset(Some(5 + u64::from(at))).unwrap();
+            let mut observation = vec![0.0; single.observation_size()];
+            for step in 0..8 {
+                single.step_into(&[(at + step) % 3], &mut observation).unwrap();
+            }
+            single.market().state_hash()
+        })
+        .collect();
+    for threads in [1, 2, 3] {
+        assert_eq!(hashes(threads), expected, "{threads} threads");
+    }
+}
+
 #[test]
 fn a_vector_equals_its_single_environments_to_the_last_bit() {
     let mut envs = made(short(), AutoresetMode::NextStep, 1);

@@ -1,0 +1,41 @@
+//! Memory that the next tick of a market reads, for callers that step many markets in turn.
+//!
+//! A market that was not stepped for a while is not in the caches, and a tick would wait for about
+//! a hundred cache lines, one after the other. Two calls bring them in together beforehand:
+//! [`Market::visit_parts`] while an earlier market is stepped, then [`Market::read_ahead`].
+
+use std::hint::black_box;
+
+use super::{Market, symbol::SymbolModel};
+use crate::venue::Venue;
+
+/// Receives memory that is read soon.
+pub trait MemoryVisitor {
+    /// Takes one stretch of memory.
+    fn visit<V>(&mut self, memory: &[V]);
+}
+
+impl Market {
+    /// Visits the fixed parts of the market, which point to the rest. Reads the market itself only.
+    #[inline]
+    pub fn visit_parts(&self, visitor: &mut impl MemoryVisitor) {
+        visitor.visit(&self.venues);
+        visitor.visit(&self.models);
+        visitor.visit(&self.slots);
+    }
+
+    /// Reads one number of each cache line of agents, accounts, orders, and the price levels near
+    /// the mid-price. O(agents + orders).
+    ///
+    /// The reads do not depend on each other, so that a processor makes many at a time. Prefetches
+    /// would be dropped: there are more of these lines than a processor keeps requests.
+    #[inline]
+    pub fn read_ahead(&self) {
+        black_box(self.ledger.read_ahead());
+        for (Venue { book, tape, .. }, model) in self.venues.iter().zip(&self.models) {
+            let SymbolModel { agents, wheel, .. } = model;
+            black_box(agents.read_ahead() ^ wheel.read_ahead());
+            black_box(book.read_ahead(tape.mid2 / 2));
+        }
+    }
+}
