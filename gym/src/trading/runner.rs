@@ -110,7 +110,7 @@ impl EpisodeRunner {
 
     /// Prefetches the fixed parts of a runner that is stepped soon.
     #[inline]
-    pub(super) fn prefetch_parts(&self) {
+    fn prefetch_parts(&self) {
         prefetch_l2(&self.seats);
         prefetch_l2(&self.active);
         self.market.visit_parts(&mut Prefetch);
@@ -119,7 +119,7 @@ impl EpisodeRunner {
     /// Brings the rest of a runner that is stepped next into the caches. Its fixed parts were
     /// prefetched before.
     #[inline]
-    pub(super) fn read_ahead(&self) {
+    fn read_ahead(&self) {
         self.seats.iter().for_each(AgentSeat::prefetch);
         self.market.read_ahead();
     }
@@ -149,5 +149,20 @@ impl EpisodeRunner {
 
     pub(super) fn active(&self) -> &[bool] {
         &self.active
+    }
+}
+
+/// Brings the memory of the runners that a thread steps next into its caches, each in three stages:
+/// a stage reads the pointers that the stage before has prefetched.
+#[inline]
+pub(super) fn read_ahead(next: &[EpisodeRunner]) {
+    if let Some(runner) = next.get(2..3) {
+        prefetch_l2(runner);
+    }
+    if let Some(runner) = next.get(1) {
+        runner.prefetch_parts();
+    }
+    if let Some(runner) = next.first() {
+        runner.read_ahead();
     }
 }

@@ -3,14 +3,14 @@
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{AutoresetMode, ThreadPool, prefetch_l2};
+use backcast_core::{AutoresetMode, ThreadPool};
 use backcast_sim::{ConservationError, Feature, Market};
 
 use super::{
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo},
     error::TradingError,
-    runner::EpisodeRunner,
+    runner::{EpisodeRunner, read_ahead},
     setup::TradingSetup,
 };
 use crate::contract::{
@@ -26,21 +26,6 @@ const ENV_BYTES: usize = 90 << 10;
 const CHUNK: (usize, usize) = (4, 64);
 /// Sub-environments whose memory a thread's own cache holds. More are prefetched.
 const CACHED_ENVS: usize = 16;
-
-/// Brings the memory of the runners that a thread steps next into its caches, each in three stages:
-/// a stage reads the pointers that the stage before has prefetched.
-#[inline]
-fn prepare(next: &[EpisodeRunner]) {
-    if let Some(runner) = next.get(2..3) {
-        prefetch_l2(runner);
-    }
-    if let Some(runner) = next.get(1) {
-        runner.prefetch_parts();
-    }
-    if let Some(runner) = next.first() {
-        runner.read_ahead();
-    }
-}
 
 /// `N` trading environments, stepped together.
 ///
@@ -318,7 +303,7 @@ impl TradingVectorEnv {
                 };
                 for (at, outcome) in outcomes.iter_mut().enumerate() {
                     if envs > CACHED_ENVS {
-                        prepare(&runners[at + 1..]);
+                        read_ahead(&runners[at + 1..]);
                     }
                     let runner = &mut runners[at];
                     let observation =

@@ -8,6 +8,8 @@ mod full;
 mod normalised;
 mod private;
 
+use std::{iter, slice};
+
 use thiserror::Error;
 
 pub use full::FullFeatures;
@@ -132,25 +134,22 @@ fn check(market: &Market, symbol: u16, out: &[f32], expected: usize) -> Result<(
 
 /// Writer of features one after the other, clipped to their bounds.
 struct FeatureWriter<'a> {
-    features: &'static [Feature],
-    out: &'a mut [f32],
-    at: usize,
+    entries: iter::Zip<slice::Iter<'static, Feature>, slice::IterMut<'a, f32>>,
 }
 
 impl<'a> FeatureWriter<'a> {
-    const fn new(features: &'static [Feature], out: &'a mut [f32]) -> Self {
-        Self { features, out, at: 0 }
+    fn new(features: &'static [Feature], out: &'a mut [f32]) -> Self {
+        Self { entries: features.iter().zip(out) }
     }
 
     /// Writes the next feature; `None` and NaN become the feature's missing value.
     #[inline]
     fn put(&mut self, value: impl Into<Option<f64>>) {
-        let feature = &self.features[self.at];
-        self.out[self.at] = match value.into() {
-            Some(value) if !value.is_nan() => (value as f32).clamp(feature.low, feature.high),
-            _ => feature.missing,
-        };
-        self.at += 1;
+        let value = value.into().unwrap_or(f64::NAN) as f32;
+        if let Some((feature, out)) = self.entries.next() {
+            let clipped = value.max(feature.low).min(feature.high);
+            *out = if value.is_nan() { feature.missing } else { clipped };
+        }
     }
 }
 

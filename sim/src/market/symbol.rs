@@ -23,7 +23,7 @@ pub(super) struct SymbolModel {
     pub(super) wheel: Wheel,
     /// Sort keys of the agents due in this tick.
     due: Vec<u64>,
-    /// The same in the order of their turns; later entries are left over from earlier ticks.
+    /// Sort keys in ascending order; later entries are left over from earlier ticks.
     turns: Vec<u64>,
     turn_key: u64,
 }
