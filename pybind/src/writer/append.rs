@@ -84,7 +84,7 @@ impl Writer {
     }
 }
 
-/// Returns whether an append that did not wait would have had to.
+/// Returns whether an append failed only because it was not allowed to wait.
 fn waits(error: &AppendError) -> bool {
     let limited = |error: &LimitError| matches!(error, LimitError::Interrupted { .. });
     match error {

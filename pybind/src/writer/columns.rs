@@ -240,7 +240,7 @@ impl<'py> ColumnValues<'_, 'py> {
 }
 
 /// Returns a dict, or a tuple as a dict of its parts 0, 1, ..., which may stand for several
-/// columns.
+/// columns. Returns `None` for any other value.
 pub(crate) fn group_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
     if let Ok(dict) = value.cast::<PyDict>() {
         return Ok(Some(dict.clone()));

@@ -50,7 +50,7 @@ pub(crate) struct Writer {
     counts: Arc<WriterCounts>,
     /// Report of a wait for the rate limiter that takes long.
     long: Option<Arc<LongWait>>,
-    /// Set before it is closed, which ends a wait for the rate limiter.
+    /// Flag that is set before the handle is closed, to end a wait for the rate limiter.
     closing: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ impl Writer {
         })
     }
 
-    /// Returns what ends a wait of one call.
+    /// Returns the interrupts that may end a wait of one call.
     pub(crate) fn interrupts(&self) -> Interrupts<'_> {
         Interrupts::new(self.long.clone(), &self.closing)
     }
@@ -157,11 +157,12 @@ impl Writer {
     ///     Whether the action ended the episode, and how.
     /// next_obs : array_like or dict, shape (lanes, ...), optional
     ///     Observation that ``env.step`` returned; a dict of observations where there are several
-    ///     columns. It is stored once: the next append has to begin with it. Where that shows
+    ///     columns. It is stored once: the next append has to begin with it. If that append shows
     ///     another observation, the episode is cut before it, so that no transition leads across;
-    ///     ``stats()["cuts"]`` counts it. What still waits when the writer is closed or restarted
-    ///     ends the episode there, so that the last transition can be drawn. An observation with a
-    ///     name of its own may be given by it: ``next_state=``.
+    ///     ``stats()["cuts"]`` counts the cuts. If the writer is closed or restarted before the
+    ///     next append, ``next_obs`` ends the episode, so that the last transition can be drawn. A
+    ///     column with another name than ``obs`` has a keyword of its own: ``next_state=`` for
+    ///     ``state``.
     /// final_obs : array_like, dict or object array, optional
     ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such,
     ///     or Gymnasium's object array of None or an observation. Lanes that continue are not read.
@@ -184,11 +185,11 @@ impl Writer {
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column is missing, unknown, doubled, or of another dtype or shape, or an end lacks
-    ///     its observation.
+    ///     If a column is missing, unknown, given twice, or of another dtype or shape, or an end
+    ///     lacks its observation.
     /// RateLimitTimeoutError
-    ///     If the ring's limiter held the append back for the writer's ``timeout``; it says what
-    ///     each side waits for.
+    ///     If the ring's limiter held the append back for the writer's ``timeout``; the message
+    ///     says what each side waits for.
     /// RateLimitError
     ///     If the error band has no room for the transitions of one append, or no sampler lives and
     ///     the limiter says ``no_learner="error"``.
@@ -200,7 +201,7 @@ impl Writer {
     /// RateLimitWarning
     ///     Once per wait for the limiter of more than 10 s: says what each side waits for.
     /// WriterWarning
-    ///     Once, if episodes begin as they hardly do in this autoreset mode
+    ///     Once, if episodes begin in a way that is unusual for this autoreset mode
     ///     (``stats()["suspect_resets"]`` counts them), and once if over 5 % of the appends cut an
     ///     episode.
     ///
@@ -309,7 +310,7 @@ impl Writer {
     /// Raises
     /// ------
     /// AppendError
-    ///     If a column is missing, unknown, doubled, or of another dtype or shape; nothing was
+    ///     If a column is missing, unknown, given twice, or of another dtype or shape; nothing was
     ///     appended then.
     /// LeaseError
     ///     If the ring's ``lane_policy`` is ``"fail"`` and a lease blocks a step: the steps
@@ -429,8 +430,8 @@ impl Writer {
 
     /// Rows that were dropped because a lease blocked them, by the ring's ``lane_policy``.
     ///
-    /// For each there was a -1 in place of an index; the final row of an episode whose end was
-    /// dropped is one of them. Never waits.
+    /// The append of each dropped row returned -1 in place of an index. The final row of an episode
+    /// whose end was dropped is dropped too. Never waits.
     #[getter]
     fn rows_dropped(&self) -> Result<u64, Failure> {
         self.handle.check_is_open()?;

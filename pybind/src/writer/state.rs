@@ -13,7 +13,7 @@ use crate::writer::fast_arguments::FastArguments;
 #[derive(Debug)]
 pub(crate) struct WriterState {
     pub(crate) writer: CoreWriter,
-    /// `None` while a row is reserved.
+    /// Fast arguments; `None` while a row is reserved, and for a schema of too many columns.
     pub(crate) fast_arguments: Option<FastArguments>,
     pub(crate) reserved: Option<SuspendedRow>,
     /// Window of the last reserved row, for the next one.

@@ -11,9 +11,9 @@ use crate::warning::{warn, warn_as, warn_unlinked};
 use crate::writer::state::WriterState;
 
 impl Writer {
-    /// Raises the pending warnings: of a lease that made an append wait or drop rows, and of rows
-    /// that contradict the autoreset mode. If another thread uses the writer by now, its append
-    /// raises them.
+    /// Raises the pending warnings: of a lost name, of rows that contradict the autoreset mode, and
+    /// of a lease that made an append wait or drop rows. If another thread uses the writer by now,
+    /// its append raises them.
     #[cold]
     pub(crate) fn warn_pending(&self, py: Python<'_>) -> Result<(), Failure> {
         let take = |pen: &mut WriterState| {

@@ -255,7 +255,8 @@ impl ReservedRow {
     /// Parameters
     /// ----------
     /// name : str
-    ///     A column, such as ``"obs"`` or ``"obs/image"``, or what several have before the ``/``.
+    ///     A column, such as ``"obs"`` or ``"obs/image"``, or the part before a ``/`` that several
+    ///     columns share.
     ///
     /// Returns
     /// -------
@@ -301,8 +302,8 @@ impl ReservedRow {
     /// Write a whole column: ``row["reward"] = 1.0``.
     ///
     /// Values become the column's dtype as :meth:`Writer.append` makes them, or are refused; a
-    /// single number is written to all elements. What is written into an array (``row["obs"][:] =
-    /// ...``) NumPy casts, in its own way.
+    /// single number is written to all elements. NumPy casts values that are written into an array
+    /// (``row["obs"][:] = ...``) by its own rules.
     ///
     /// Raises
     /// ------
