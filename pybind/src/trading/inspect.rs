@@ -189,7 +189,7 @@ pub(super) fn feature_row((symbol, feature): (u16, &'static Feature)) -> Feature
     (symbol, feature.name, feature.unit, feature.low, feature.high)
 }
 
-/// Price levels of a book to be read: of one symbol, at most a number on each side.
+/// Request to read a book: its symbol, and the maximum number of levels of each side.
 #[derive(Clone, Copy)]
 pub(super) struct Sides {
     symbol: u16,

@@ -134,6 +134,7 @@ impl TradingBatch {
     /// Raises
     /// ------
     /// EnvError
+    ///     If an option or a seed is not valid. An exception of a reward is raised after the reset.
     /// TypeError
     ///     If ``reset_mask`` is no array of booleans.
     #[pyo3(signature = (*, seed=None, options=None))]

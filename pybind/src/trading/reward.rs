@@ -125,7 +125,7 @@ impl EpisodeState {
         self.0.position
     }
 
-    /// Value of all positions, long and short added up.
+    /// Sum of the absolute values of all positions, long and short.
     #[getter]
     fn gross_value(&self) -> f64 {
         self.0.gross_value

@@ -20,7 +20,7 @@ use crate::array::view::{FreshArray, LentArrays, array_over, lend_failure};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 
-/// Open, high, low, close, volume.
+/// Number of price columns: open, high, low, close, volume.
 const PRICES: isize = 5;
 
 /// Names of a batch's parts: tickers, macro tickers and indicators.
@@ -63,7 +63,8 @@ pub(crate) struct MarketMemory {
     /// Tokens of the `tickers` shown, and the dicts that show them.
     tokens: Mutex<Vec<u16>>,
     sides: Vec<Py<PyDict>>,
-    /// Batch of the other kind. Whether both states share an arena can change between draws.
+    /// Earlier batch of the other kind. Draws may alternate between kinds: both states share an
+    /// arena, or each has its own.
     spare: Mutex<Option<Py<PyAny>>>,
 }
 
@@ -105,7 +106,7 @@ fn columns(shape: &TransitionShape) -> [(&'static str, DType, Vec<usize>); 9] {
     ]
 }
 
-/// Flags of an outcome.
+/// Number of flags of an outcome.
 const OUTCOMES: usize = 3;
 
 /// Returns how the transitions ended, `[B, 3]`: done, terminated, truncated.
@@ -261,7 +262,7 @@ impl MarketMemory {
         self.arrays.iter().map(|array| bytes_in(array.bind(py))).eq(markets.chain(columns))
     }
 
-    /// Takes the batch of the other kind.
+    /// Takes out the earlier batch of the other kind, if there is one.
     pub(crate) fn take_spare(&self) -> Option<Py<PyAny>> {
         self.spare.lock().ok()?.take()
     }

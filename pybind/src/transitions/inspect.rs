@@ -70,13 +70,13 @@ impl TransitionRing {
         self.ring.with(|ring| Ok(ring.end()))
     }
 
-    /// Name that other processes attach to.
+    /// Name that other processes attach to; None for a private ring.
     #[getter]
     fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Directory of the ring.
+    /// Directory of the ring; None for a private ring.
     #[getter]
     fn path(&self) -> Option<String> {
         self.path.as_ref().map(|path| path.to_string_lossy().into_owned())

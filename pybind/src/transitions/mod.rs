@@ -56,7 +56,8 @@ use crate::transitions::states::{ArgumentNames, Arguments, TickerLists, read, si
 #[pyclass(module = "backcast._native", name = "TransitionRing", frozen)]
 pub(crate) struct TransitionRing {
     ring: Handle<CoreRing>,
-    /// Lock held briefly, also with the ring locked; never while waiting or running Python code.
+    /// State, under a lock that is held briefly, also with the ring locked; never while waiting or
+    /// running Python code.
     state: Mutex<State>,
     /// Options for making an empty private ring of other sizes.
     empty_ring: Option<EmptyRing>,
@@ -195,8 +196,9 @@ impl TransitionRing {
         Ok(Self::around(ring, Panel::of(core), None, names, indicator_lag))
     }
 
-    /// Add transitions; `states` and `next_states` are dicts of arrays, the environments first.
-    /// `alone`: there is one, whose caller gave it without that axis.
+    /// Add transitions. `states` and `next_states` are dicts of arrays with the environments as the
+    /// leading axis. `alone` is True for a single transition that the caller gave without that
+    /// axis.
     #[pyo3(signature = (states, actions, rewards, next_states, dones, alone=false))]
     fn add<'py>(
         &self,

@@ -18,7 +18,7 @@ use crate::array::convert::{ShapeText, Target, array_of, is_masked};
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 
-/// Limit of environment numbers.
+/// Limit of environment numbers, exclusive; the lower limit is its negative, inclusive.
 const MOST_ENVS: i32 = 1 << 30;
 
 /// Names of the arguments of `add` in errors.

@@ -47,7 +47,7 @@ impl SharedMarket {
         self.env.with(|shared| Ok(shared.env.observation_entries().map(feature_row).collect()))
     }
 
-    /// Return observations of all agents, one after the other, float32 ``[K * F]``.
+    /// Return observations of all ``K`` agents, one after the other, float32 ``[K * F]``.
     ///
     /// Raises
     /// ------
