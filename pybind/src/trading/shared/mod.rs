@@ -119,7 +119,7 @@ impl SharedMarket {
     /// Raises
     /// ------
     /// EnvError
-    ///     If an option or the seed is not valid. An exception of a reward is raised after the reset.
+    ///     If an option or the seed is not valid. An exception of a reward is raised afterwards.
     #[pyo3(signature = (*, seed=None, options=None))]
     fn reset<'py>(
         &self,
