@@ -1,13 +1,13 @@
 //! Creates rings within the budget.
 
 use backcast_core::{
-    Base, Capacity, Exist, Kind, OTHER_VERSION, ObjectInfo, Observed, Ring, RingError, RingOptions,
-    Schema, SegmentError, collect, list, remove,
+    Base, Exist, Kind, OTHER_VERSION, ObjectInfo, Observed, Ring, RingError, RingOptions, Schema,
+    SegmentError, collect, list, remove,
 };
 use backcast_persist::Mode;
 
 use super::budget::evict::{evicted, forget};
-use super::budget::rule::{fits, over, room};
+use super::budget::rule::{fits, room_or_less};
 use super::budget::{self, WhenFull};
 use super::grant::{granted, keep};
 use super::restore::bring_back;
@@ -114,15 +114,8 @@ fn make(
             objects = list(base)?;
         }
     }
-    if !fits(&objects, asked_bytes) && live.when_full != WhenFull::Shrink {
-        room(shared, name, asked_bytes)?;
-    } else if !fits(&objects, asked_bytes) {
-        let refuse = || over(&live, name, asked_bytes, &objects);
-        let left = live.budget_bytes.saturating_sub(budget::used(&objects));
-        if left == 0 {
-            return Err(refuse());
-        }
-        options = shrunk(schema, &options, left).ok_or_else(refuse)?;
+    if !fits(&objects, asked_bytes) {
+        options = room_or_less(shared, name, (schema, options), &objects)?;
     }
     let memfd = live.memfd || options.settings().memfd;
     let ring = Ring::create(name, schema, options.memfd(memfd))?;
@@ -130,14 +123,6 @@ fn make(
         forget(&store, name);
     }
     Ok((ring, true))
-}
-
-/// Returns options for the largest ring within `most` bytes. Returns `None` if `most` is too small,
-/// for example for a row in each lane.
-fn shrunk(schema: &Schema, options: &RingOptions, most: u64) -> Option<RingOptions> {
-    let options = options.clone().capacity(Capacity::Bytes(most));
-    let bytes = Ring::planned_bytes(schema, &options).ok()?;
-    (bytes <= most).then_some(options)
 }
 
 /// Finds the ring of a name. Ignores a ring that is being created, and one that `gc` would remove.

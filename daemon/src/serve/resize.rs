@@ -3,10 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use backcast_core::{Capacity, ResizeError, ResizeProgress, Ring};
+use backcast_core::{ResizeError, ResizeProgress};
 
-use super::budget::rule::room;
-use super::budget::{self, WhenFull};
+use super::budget::rule::capacity_within;
 use super::restore::attach;
 use super::shared::Shared;
 use crate::protocol::{Code, Grown, Refusal, ResizeAsk};
@@ -31,7 +30,7 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal>
     // Memory that an interrupted resize left would count twice.
     ring.finish_resize()?;
     let mut turn = Some(shared.turn());
-    let capacity = fitting(shared, &ask.name, &ring, asked)?;
+    let capacity = capacity_within(shared, &ask.name, &ring, asked)?;
     let mut watch = |_: ResizeProgress| {
         // All memory is allocated before the first call.
         drop(turn.take());
@@ -59,26 +58,4 @@ pub(crate) fn resize(shared: &Shared, ask: &ResizeAsk) -> Result<Grown, Refusal>
         waiting_lanes: resized.lanes_waiting,
         shrunk: capacity != asked,
     })
-}
-
-/// Returns the requested capacity if it fits the budget, or with the policy `shrink` the rest of
-/// the budget. The caller holds the lock of `Shared::turn`.
-fn fitting(shared: &Shared, name: &str, ring: &Ring, asked: Capacity) -> Result<Capacity, Refusal> {
-    let more = ring.planned_resize_bytes(asked)?;
-    if more == 0 {
-        return Ok(asked);
-    }
-    let Err(mut refusal) = room(shared, name, more) else { return Ok(asked) };
-    let Some(over) = &refusal.over_budget else { return Err(refusal) };
-    let left = over.budget_bytes.saturating_sub(over.used_bytes);
-    let less = Capacity::Bytes(left);
-    // Shrinks only if the rest of the budget makes the ring larger.
-    if shared.live().when_full == WhenFull::Shrink
-        && ring.planned_resize_bytes(less).is_ok_and(|more| (1..=left).contains(&more))
-    {
-        return Ok(less);
-    }
-    let what = format!("the larger memory of ring `{name}`, which exists beside the old one,");
-    refusal.message = budget::explain(&what, over);
-    Err(refusal)
 }

@@ -1,9 +1,10 @@
 //! Conversion of Python values to arrays of a column's dtype and shape.
 
-mod dtype;
+mod column_dtype;
 mod masked;
 mod shape;
 mod values;
+mod wrong_dtype;
 
 use std::fmt::Display;
 
@@ -15,13 +16,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
 
-pub(crate) use self::dtype::{descr, dtype_of, is_of};
+pub(crate) use self::column_dtype::{descr, dtype_of, is_of};
 pub(crate) use self::masked::is_masked;
 pub(crate) use self::shape::{LeadingAxes, ShapeText, check_shape};
-use self::values::{
-    Whole, bool_among, check_finite, check_range, does_not_fit, is_whole, is_zero_or_one, limits,
-    whole_numbers,
-};
+use self::values::{Whole, check_finite, does_not_fit, limits, whole_numbers};
+use self::wrong_dtype::refuse_wrong_dtype;
 use crate::argument::text_of;
 use crate::error::{ErrorClass, Failure, refuses_value, reworded};
 
@@ -104,41 +103,7 @@ pub(crate) fn array_of<'py>(
             Whole::Not => {}
         }
     }
-    let have = array.dtype();
-    match (have.kind(), want.kind()) {
-        (b'i' | b'u', b'i' | b'u') => {
-            if target.class != ErrorClass::Append
-                && let Some(found) = bool_among(value)?
-            {
-                let found = text_of(&found)?;
-                let message = format!("got {found} among the numbers; give whole numbers only");
-                return Err(target.refuse(message));
-            }
-            check_range(&array, target)?;
-        }
-        // An empty list is float64 to NumPy, although no value of it could be wrong.
-        _ if array.is_empty() && !value.is_instance_of::<PyUntypedArray>() => {}
-        (b'b', b'i' | b'u') if target.class != ErrorClass::Append => {
-            let message = "got a mask of bools; give numbers, such as np.flatnonzero(mask)";
-            return Err(target.refuse(message));
-        }
-        (b'b', _) | (b'i' | b'u' | b'f', b'f') => {}
-        (b'f', b'i' | b'u') if target.class == ErrorClass::Append && is_whole(&array)? => {
-            check_range(&array, target)?;
-        }
-        (b'i' | b'u' | b'f', b'b')
-            if target.class == ErrorClass::Append && is_zero_or_one(&array)? => {}
-        (_, wanted) => {
-            let hint = match (have.kind(), wanted) {
-                (_, b'b') => "pass booleans, or 0 and 1",
-                (b'f', b'i' | b'u') if target.class == ErrorClass::Append => "pass whole numbers",
-                _ => "convert them yourself if that is meant",
-            };
-            return Err(target.refuse(format!(
-                "got {have} values, which cannot become {code} without loss; {hint}"
-            )));
-        }
-    }
+    refuse_wrong_dtype(value, &array, &want, target)?;
     cast(&array, &want, target)
 }
 

@@ -1,6 +1,7 @@
-//! Decides whether a ring fits the budget, makes room for it, or refuses it.
+//! Decides whether a new or a larger ring fits the budget. If it does not, makes room for it, makes
+//! it smaller, or refuses it, as [`WhenFull`] says.
 
-use backcast_core::{ObjectInfo, collect, list};
+use backcast_core::{Capacity, ObjectInfo, Ring, RingOptions, Schema, collect, list};
 
 use super::evict::evict_one;
 use super::{WhenFull, explain, used};
@@ -27,18 +28,63 @@ pub(crate) fn room(shared: &Shared, name: &str, asked_bytes: u64) -> Result<(), 
     }
 }
 
+/// Returns options of a new ring that fits: the given ones after making [`room`] for them, or with
+/// the policy `shrink` those of a ring that takes the rest of the budget. The caller holds the lock
+/// of `Shared::turn`.
+pub(crate) fn room_or_less(
+    shared: &Shared,
+    name: &str,
+    (schema, options): (&Schema, RingOptions),
+    objects: &[ObjectInfo],
+) -> Result<RingOptions, Refusal> {
+    let live = shared.live();
+    let asked_bytes = Ring::planned_bytes(schema, &options)?;
+    if live.when_full != WhenFull::Shrink {
+        room(shared, name, asked_bytes)?;
+        return Ok(options);
+    }
+    let left = live.budget_bytes.saturating_sub(used(objects));
+    let less = options.capacity(Capacity::Bytes(left));
+    // The rest may be too small, for example for a row in each lane.
+    let fits = left > 0 && Ring::planned_bytes(schema, &less).is_ok_and(|bytes| bytes <= left);
+    if fits { Ok(less) } else { Err(over(&live, name, asked_bytes, objects)) }
+}
+
+/// Returns the requested capacity of a ring that exists if the larger memory fits beside the old
+/// one, or with the policy `shrink` the rest of the budget. The caller holds the lock of
+/// `Shared::turn`.
+pub(crate) fn capacity_within(
+    shared: &Shared,
+    name: &str,
+    ring: &Ring,
+    asked: Capacity,
+) -> Result<Capacity, Refusal> {
+    let more = ring.planned_resize_bytes(asked)?;
+    if more == 0 {
+        return Ok(asked);
+    }
+    let Err(mut refusal) = room(shared, name, more) else { return Ok(asked) };
+    let Some(over) = &refusal.over_budget else { return Err(refusal) };
+    let left = over.budget_bytes.saturating_sub(over.used_bytes);
+    let less = Capacity::Bytes(left);
+    // Shrinks only if the rest of the budget makes the ring larger.
+    if shared.live().when_full == WhenFull::Shrink
+        && ring.planned_resize_bytes(less).is_ok_and(|more| (1..=left).contains(&more))
+    {
+        return Ok(less);
+    }
+    let what = format!("the larger memory of ring `{name}`, which exists beside the old one,");
+    refusal.message = explain(&what, over);
+    Err(refusal)
+}
+
 /// Returns whether further bytes fit the budget.
 pub(crate) fn fits(live: &CurrentSettings, objects: &[ObjectInfo], more: u64) -> bool {
     used(objects).checked_add(more).is_some_and(|sum| sum <= live.budget_bytes)
 }
 
 /// Returns the refusal of a ring that exceeds the budget.
-pub(crate) fn over(
-    live: &CurrentSettings,
-    name: &str,
-    asked_bytes: u64,
-    objects: &[ObjectInfo],
-) -> Refusal {
+fn over(live: &CurrentSettings, name: &str, asked_bytes: u64, objects: &[ObjectInfo]) -> Refusal {
     let over = super::over(live.budget_bytes, asked_bytes, objects);
     let message = explain(&format!("ring `{name}`"), &over);
     Refusal { over_budget: Some(Box::new(over)), ..Refusal::new(Code::OverBudget, message) }
