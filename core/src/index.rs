@@ -1,5 +1,7 @@
 //! The index of a row: lane and sequence number in one integer.
 
+use std::ops::Range;
+
 use backcast_layout::protocol::MAX_SEQ;
 
 /// `lane << 48 | seq`, never negative for a row. A `seq` is never reused, so an index names the
@@ -35,5 +37,18 @@ impl RowIndex {
     #[must_use]
     pub fn seq(self) -> u64 {
         self.0.cast_unsigned() & (MAX_SEQ - 1)
+    }
+
+    /// Returns why no batch of a ring can have had the index. `rows` are the readable rows of every
+    /// lane. A row that was dropped or overwritten, and [`NONE`](Self::NONE), are no problem.
+    pub(crate) fn problem_in(self, rows: &[Range<u64>]) -> Option<&'static str> {
+        if self == Self::NONE {
+            return None;
+        }
+        match rows.get(self.lane() as usize) {
+            None => Some("the ring has fewer lanes"),
+            Some(rows) if self.seq() >= rows.end => Some("the row is not published yet"),
+            Some(_) => None,
+        }
     }
 }

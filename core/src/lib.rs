@@ -10,6 +10,7 @@
 //! - [`gae`], [`lambda_returns`], [`discounted_returns`]: returns over windows;
 //! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
 //!   of a ring, to be read, changed and switched off;
+//! - [`LearnedValues`]: values that learners attach to rows, joined to batches;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
 //! - [`Params`]: the newest version of a policy's weights, from the learner to its actors;
 //! - [`Lease`]: rows read in place, which no writer overwrites during the lease;
@@ -62,19 +63,19 @@ pub use backcast_layout::protocol::claim::ClaimPass;
 pub use backcast_layout::{
     BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo, ClaimTableState,
     Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias, LanePolicy,
-    LockAttempt, MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut,
-    OTHER_VERSION, ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer,
-    RANK_BLOCK, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel,
-    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash,
-    collect, copy_slice, list, prefetch_l2, printable, ranks, receive, remove, remove_unheld,
-    run_simd, send_with_descriptor, trunc_to_i32,
+    LearnedColumn, LearnedCounters, LearnedTableInfo, LockAttempt, MAX_LANES, MAX_READER_SLOTS,
+    MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo, ParamsArray,
+    ParamsCounters, ParamsShape, ParamsShapeError, Peer, RANK_BLOCK, ReaderPinsError, ReaderRecord,
+    Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits, TableCounters, TableInfo,
+    TableSettings, ThreadPool, binary_size, boot_id_hash, collect, copy_slice, list, prefetch_l2,
+    printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{
-    AppendError, BadSelector, BatchError, DropError, HeldLane, HindsightError, LeaseError,
-    LimitError, LimitedCall, LimiterError, LimiterWait, ParamsError, PriorityError, ReadError,
-    ResizeError, RestoreError, ReturnsError, RingError, SampleError, SchemaError, TableError,
-    WaitError, WriterError,
+    AppendError, BadSelector, BatchError, DropError, HeldLane, HindsightError, LearnedError,
+    LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait, ParamsError, PriorityError,
+    ReadError, ResizeError, RestoreError, ReturnsError, RingError, SampleError, SchemaError,
+    TableError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -105,7 +106,7 @@ pub use sampler::{
     SamplerState, SamplerStats, Selector, View, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
-pub use table::{Table, TableOptions};
+pub use table::{LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{Step, StepColumns};

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use backcast_layout::{ClaimedReader, Kind, SegmentError};
+use backcast_layout::{ClaimedReader, Kind, LearnedColumn, SegmentError};
 
 pub use self::batch::{Batch, BatchBuffers, BatchMut};
 use self::columns::SelectedColumns;
@@ -40,8 +40,8 @@ pub use self::hindsight::{GoalStrategy, Hindsight};
 pub use self::hooks::Goals;
 use self::hooks::Hooks;
 pub use self::options::{BadBoundary, Boundary, SamplerOptions};
-use self::plan::NStep;
 pub use self::plan::{Arena, Axis, BatchPlan, View};
+use self::plan::{ExtraColumns, NStep};
 pub use self::pool::{ArenaBlock, ArenaPool};
 pub use self::prefetcher::{Batches, BatchesOptions};
 use self::prioritised::PrioritisedDraws;
@@ -58,6 +58,7 @@ use crate::limiter::gate::DrawGate;
 use crate::priority::PriorityOptions;
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
+use crate::table::{LearnedOptions, LearnedValues};
 
 /// Attempts per item of the last batch above which the start index is kept up to date.
 const FREQUENT: u64 = 3;
@@ -91,6 +92,8 @@ pub struct Sampler {
     /// Relabels goals in hindsight.
     hindsight: Option<Box<GoalDraws>>,
     hooks: Hooks,
+    /// Learned columns that batches show.
+    learned: Option<(LearnedOptions, LearnedValues)>,
     /// Memory for the headers of irregular items, and for the sums of n-step returns.
     scratch: Vec<RowHeader>,
     sums: Scratch,
@@ -180,7 +183,7 @@ impl Sampler {
             &self.selection,
             self.extent,
             self.n_step,
-            self.prioritised().is_some(),
+            ExtraColumns { weight: self.prioritised().is_some(), learned: self.learned_columns() },
         );
         let plan = if self.hindsight.is_some() { plan.with_relabelled() } else { plan };
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
@@ -193,6 +196,11 @@ impl Sampler {
             ours.check_memory(theirs)?;
         }
         Ok(ours)
+    }
+
+    /// Returns the learned columns that batches show.
+    fn learned_columns(&self) -> &[LearnedColumn] {
+        self.learned.as_ref().map_or(&[], |(options, _)| options.columns())
     }
 
     fn count(&mut self, rows: usize, lapped_before: u64) {
@@ -228,7 +236,9 @@ impl Sampler {
         let selector = self.chosen.as_ref().map_or(Selector::Uniform, |chosen| chosen.selector());
         let (options, columns) = (self.options, self.columns.clone());
         let hindsight = self.hindsight.as_ref().map(|goals| goals.options().clone());
-        SamplerState::of(SamplerSpec { options, columns, selector, hindsight }, self.batches)
+        let learned = self.learned.as_ref().map(|(options, _)| options.clone());
+        let spec = SamplerSpec { options, columns, selector, hindsight, learned };
+        SamplerState::of(spec, self.batches)
     }
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is

@@ -29,6 +29,11 @@ const RESERVED: [&str; 15] = [
     "n_discount",
 ];
 
+/// Returns whether a first part of a column name is reserved for arrays of batches.
+pub(crate) fn is_reserved(first: &str) -> bool {
+    RESERVED.contains(&first) || first.starts_with("next_") || first.starts_with("n_next")
+}
+
 /// Names that environments and learners give to observations.
 const OBSERVATIONS: [&str; 5] = ["obs", "observation", "observations", "state", "states"];
 
@@ -153,10 +158,7 @@ impl SchemaBuilder {
             let column = column?;
             let name = column.name();
             let first = name.split('/').next().unwrap_or(name);
-            if RESERVED.contains(&first)
-                || first.starts_with("next_")
-                || first.starts_with("n_next")
-            {
+            if is_reserved(first) {
                 return Err(SchemaError::Reserved { name: name.to_owned() });
             }
             let inside = |outer: &str, inner: &str| {

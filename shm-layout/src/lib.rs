@@ -56,6 +56,9 @@ pub use layout::lane::{Lane, PrefetchAddress};
 pub use layout::lane_alias::LaneAlias;
 pub use layout::lane_header::{LANE_MAGIC, LaneHeader, LaneIdentity};
 pub use layout::lane_policy::{BadLanePolicy, LanePolicy};
+pub use layout::learned_table::{
+    LearnedColumn, LearnedCounters, MAX_LEARNED_COLUMNS, MAX_LEARNED_NAME_BYTES,
+};
 pub use layout::limiter_table::{
     LIMITER_MAGIC, LimitBytes, LimitedSide, LimiterTable, SharedCounter, WaitMark,
 };
@@ -83,6 +86,7 @@ pub use os::space::SpaceLimits;
 pub use store::base_lock::{BaseLock, DAEMON_SOCKET, LockAttempt};
 pub use store::claim_state::ClaimTableState;
 pub use store::claim_table::{ClaimTable, ClaimTableInfo};
+pub use store::learned_table::{LearnedTable, LearnedTableInfo, LearnedView};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
 pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};

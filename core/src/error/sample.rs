@@ -4,6 +4,7 @@ use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
 use super::hindsight::HindsightError;
+use super::learned::LearnedError;
 use super::limiter::LimitError;
 use super::priority::PriorityError;
 use super::read::ReadError;
@@ -303,6 +304,9 @@ pub enum SampleError {
     /// Error of the rate limiter.
     #[error(transparent)]
     Limited(#[from] LimitError),
+    /// Error of the learned columns.
+    #[error(transparent)]
+    Learned(#[from] LearnedError),
     /// Error of the priorities.
     #[error(transparent)]
     Priority(#[from] PriorityError),

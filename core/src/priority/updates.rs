@@ -247,15 +247,8 @@ fn set(guard: &mut TableGuard<'_>, index: &[i64], changes: &mut Vec<LeafChange>)
 /// Refuses an index that no batch of this ring can have had. One of a row that was dropped, and so
 /// has no priority, is stale.
 fn check_index(position: usize, index: i64, rows: &[Range<u64>]) -> Result<(), PriorityError> {
-    if RowIndex(index) == RowIndex::NONE {
-        return Ok(());
-    }
+    let Some(reason) = RowIndex(index).problem_in(rows) else { return Ok(()) };
     let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
-    let reason = match rows.get(lane as usize) {
-        None => "the ring has fewer lanes",
-        Some(rows) if seq >= rows.end => "the row is not published yet",
-        Some(_) => return Ok(()),
-    };
     Err(PriorityError::BadIndex { position, index, lane, seq, reason })
 }
 

@@ -189,6 +189,10 @@ impl Filling<'_> {
         Ok(())
     }
 
+    pub(crate) fn schema(&self) -> &Schema {
+        self.schema
+    }
+
     pub(crate) fn unnamed(&self) -> &UnnamedRing<'_> {
         self.unnamed
     }

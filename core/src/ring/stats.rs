@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
-use backcast_layout::{ClaimTableInfo, Column, LanePolicy, TableInfo};
+use backcast_layout::{ClaimTableInfo, Column, LanePolicy, LearnedTableInfo, TableInfo};
 
 use super::Ring;
 use super::lane_inspection::InspectedLane;
@@ -65,6 +65,8 @@ pub struct RingStats {
     pub tables: Vec<TableInfo>,
     /// Tables of claims.
     pub claim_tables: Vec<ClaimTableInfo>,
+    /// Tables of learned columns.
+    pub learned_tables: Vec<LearnedTableInfo>,
     /// Whether a process may be asleep until a row is published. One that was killed in its sleep
     /// counts until the next row.
     pub rows_awaited: bool,
@@ -275,6 +277,7 @@ impl Ring {
             pins: self.pins(&readers),
             tables: store.tables(),
             claim_tables: store.claim_tables(),
+            learned_tables: store.learned_tables(),
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),
             limiter: stats::of(store),

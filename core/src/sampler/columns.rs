@@ -11,6 +11,7 @@ use super::state::SamplerState;
 use crate::error::SampleError;
 use crate::priority::PriorityOptions;
 use crate::schema::Schema;
+use crate::table::LearnedOptions;
 
 /// Part of a window that a batch shows of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,11 +133,14 @@ pub struct SamplerSpec {
     pub(crate) columns: Option<ColumnWindows>,
     pub(crate) selector: Selector,
     pub(crate) hindsight: Option<Hindsight>,
+    /// Learned columns that batches show.
+    pub(crate) learned: Option<LearnedOptions>,
 }
 
 impl From<SamplerOptions> for SamplerSpec {
     fn from(options: SamplerOptions) -> Self {
-        Self { options, columns: None, selector: Selector::Uniform, hindsight: None }
+        let selector = Selector::Uniform;
+        Self { options, columns: None, selector, hindsight: None, learned: None }
     }
 }
 
@@ -154,8 +158,8 @@ impl From<SamplerState> for SamplerSpec {
             stride: state.stride,
             copy: state.copy,
         };
-        let SamplerState { columns, selector, hindsight, .. } = state;
-        Self { options, columns, selector, hindsight }
+        let SamplerState { columns, selector, hindsight, learned, .. } = state;
+        Self { options, columns, selector, hindsight, learned }
     }
 }
 
@@ -182,6 +186,12 @@ impl SamplerOptions {
     #[must_use]
     pub fn hindsight(self, hindsight: Hindsight) -> SamplerSpec {
         SamplerSpec { hindsight: Some(hindsight), ..self.into() }
+    }
+
+    /// Shows the learned columns of a table in every batch.
+    #[must_use]
+    pub fn learned(self, learned: LearnedOptions) -> SamplerSpec {
+        SamplerSpec { learned: Some(learned), ..self.into() }
     }
 }
 
@@ -211,6 +221,16 @@ impl SamplerSpec {
     #[must_use]
     pub fn hindsight(mut self, hindsight: Hindsight) -> Self {
         self.hindsight = Some(hindsight);
+        self
+    }
+
+    /// Shows the learned columns of a table in every batch: each under its name, `[B]`, or `[B, h]`
+    /// for the longest history, and `future/...`; and under its name with `_set` whether the value
+    /// was set. Values that were not set, and masked ones, are 0. The table is opened, or created.
+    /// The draws do not change.
+    #[must_use]
+    pub fn learned(mut self, learned: LearnedOptions) -> Self {
+        self.learned = Some(learned);
         self
     }
 }

@@ -11,11 +11,13 @@
 //! - [`inspect`]: reads the row headers around an irregular item, and draws it again if no
 //!   transition starts there;
 //! - [`scalar`]: copies one irregular item;
+//! - [`learned`]: joins the values that learners attached to the rows;
 //! - [`rows`]: gathers single rows, regardless of episodes, with the same copies.
 
 mod arena_writer;
 mod fill;
 mod inspect;
+mod learned;
 mod micro_batch;
 mod request;
 mod rows;

@@ -35,7 +35,7 @@ impl Ring {
 impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
-        let SamplerSpec { options, columns, selector, hindsight } = spec;
+        let SamplerSpec { options, columns, selector, hindsight, learned } = spec;
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
         let (history, future) = (if empty { 0 } else { longest }, options.future);
@@ -72,6 +72,11 @@ impl Sampler {
         let goals = goals.transpose()?;
         let windows = boundary != Boundary::Mask || !rule.is_all();
         let chosen = RowSelection::open(ring, selector, &selection, windows)?.map(Box::new);
+        let learned = learned.map(|of| {
+            let values = ring.learned(&of)?;
+            Ok::<_, SampleError>((of, values))
+        });
+        let learned = learned.transpose()?;
         let slot = ring.store().claim_reader()?;
         let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
@@ -79,6 +84,7 @@ impl Sampler {
             chosen,
             hindsight: goals,
             hooks: Hooks::default(),
+            learned,
             gate: DrawGate::of(ring.store(), number)?,
             slot,
             rng: CounterRng::seeded(options.seed),

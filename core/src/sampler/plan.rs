@@ -8,7 +8,7 @@ mod segments;
 
 use std::ops::Range;
 
-use backcast_layout::{Column, DType, Role};
+use backcast_layout::{Column, DType, LearnedColumn, Role};
 
 use self::prefetch_policy::micro_batch;
 pub(crate) use self::prefetch_policy::{MICRO_BATCH, PrefetchPolicy, ROW_MICRO_BATCH};
@@ -19,6 +19,7 @@ use super::window::WindowExtent;
 use crate::error::SampleError;
 use crate::row_flags::{TERMINATED, TRUNCATED};
 use crate::schema::{Schema, USER};
+use crate::table::SET;
 
 /// One contiguous array in C order; the first axis is the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,16 @@ pub struct BatchPlan {
     fields: Vec<ArenaField>,
     segments: Segments,
     n_step: Option<NStep>,
+    /// Fields of learned columns: for each its values, then whether they were set.
+    learned: Range<usize>,
+}
+
+/// Columns of a batch that no row of the ring has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExtraColumns<'a> {
+    /// The importance weight.
+    pub(crate) weight: bool,
+    pub(crate) learned: &'a [LearnedColumn],
 }
 
 /// Source of an arena's elements.
@@ -124,6 +135,9 @@ pub(crate) enum Source {
     NDiscount,
     /// A column in the row after the last transition of the n-step return.
     NNext(usize),
+    /// A learned column, and whether its values were set.
+    Learned(usize),
+    LearnedSet(usize),
 }
 
 /// A column that n-step returns sum: one float a row.
@@ -178,11 +192,12 @@ impl BatchPlan {
         selection: &SelectedColumns,
         extent: WindowExtent,
         n_step: Option<NStep>,
-        weighted: bool,
+        extra: ExtraColumns<'_>,
     ) -> Self {
         let SamplerOptions { future, copy, boundary, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
-        let plan = Self { batch, arenas, views, fields, segments: Segments::default(), n_step };
+        let (segments, learned) = (Segments::default(), 0..0);
+        let plan = Self { batch, arenas, views, fields, segments, n_step, learned };
         let repeat = boundary == Boundary::Clamp;
         let mut builder = Builder { plan, history: None, future: future as usize, copy, repeat };
         for (i, column) in schema.columns().iter().enumerate() {
@@ -233,12 +248,14 @@ impl BatchPlan {
         }
         builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
         builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
-        if weighted {
+        if extra.weight {
             builder.whole(WEIGHT, DType::F32, &[], Source::Weight, None, 0, (0, 0));
         }
         if let Some(n_step) = n_step {
             builder.n_step(schema, selection, n_step);
         }
+        builder.history = selection.longest();
+        builder.learned(extra.learned);
         let mut plan = builder.plan;
         let summed = n_step.into_iter().flat_map(NStep::columns);
         plan.segments = Segments::of(&mut plan.fields, summed, extent);
@@ -344,6 +361,11 @@ impl BatchPlan {
     /// Returns columns and length of the n-step returns.
     pub(crate) fn n_step(&self) -> Option<NStep> {
         self.n_step
+    }
+
+    /// Returns the fields of learned columns: for each its values, then whether they were set.
+    pub(crate) fn learned(&self) -> Range<usize> {
+        self.learned.clone()
     }
 
     /// Returns how each arena is filled, in the order of arenas.
@@ -461,6 +483,21 @@ impl Builder {
         self.view(format!("future/{name}"), arena, after);
     }
 
+    /// Adds learned columns, with windows as those of a step column, in separate arenas.
+    fn learned(&mut self, columns: &[LearnedColumn]) {
+        let first = self.plan.fields.len();
+        let (steps, oldest) = (self.history.map(|h| h as usize), 1 - to_i64(self.past()));
+        let future = (self.future > 0).then_some(("future/", Some(self.future), 1));
+        for (at, LearnedColumn { name, dtype }) in columns.iter().enumerate() {
+            for (prefix, steps, first) in [("", steps, oldest)].into_iter().chain(future) {
+                let [values, set] = [format!("{prefix}{name}"), format!("{prefix}{name}{SET}")];
+                self.whole(&values, *dtype, &[], Source::Learned(at), steps, first, (0, 0));
+                self.whole(&set, DType::Bool, &[], Source::LearnedSet(at), steps, first, (0, 0));
+            }
+        }
+        self.plan.learned = first..self.plan.fields.len();
+    }
+
     /// Adds an arena that is one column.
     #[expect(clippy::too_many_arguments, reason = "a table's row, not a concept")]
     fn whole(
@@ -522,7 +559,7 @@ mod tests {
             steps: 0,
         };
         let selection = SelectedColumns::alike(&schema, options.history);
-        BatchPlan::new(&schema, 2, &options, &selection, extent, None, false)
+        BatchPlan::new(&schema, 2, &options, &selection, extent, None, ExtraColumns::default())
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::columns::{ColumnWindows, SamplerSpec};
 use super::hindsight::Hindsight;
 use super::options::Boundary;
 use super::selector::Selector;
+use crate::table::LearnedOptions;
 
 /// State of a sampler. Together with the data it determines the next batches.
 ///
@@ -57,6 +58,8 @@ pub struct SamplerState {
     pub selector: Selector,
     /// Goals that are relabelled in hindsight. The function of their rewards is no part of a state.
     pub hindsight: Option<Hindsight>,
+    /// Table of learned columns that batches show. Its values are data, in that table.
+    pub learned: Option<LearnedOptions>,
 }
 
 impl SamplerState {
@@ -76,6 +79,7 @@ impl SamplerState {
             columns: spec.columns,
             selector: spec.selector,
             hindsight: spec.hindsight,
+            learned: spec.learned,
         }
     }
 }

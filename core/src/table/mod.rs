@@ -1,7 +1,8 @@
 //! Tables of claims: each row goes to one of all samplers that name the table, at most a given
-//! number of times.
+//! number of times. Tables of learned columns: values that learners attach to rows.
 
 mod claims;
+mod learned;
 mod options;
 pub(crate) mod permutation;
 pub(crate) mod row_order;
@@ -9,4 +10,6 @@ mod state;
 
 pub(crate) use self::claims::Claims;
 pub use self::claims::Table;
+pub use self::learned::{LaneValues, LearnedOptions, LearnedState, LearnedValues};
+pub(crate) use self::learned::{SET, element};
 pub use self::options::TableOptions;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use crate::layout::claim_table::{ClaimCounterBytes, ClaimHeader};
 use crate::layout::column::{ColumnRecord, DType, Role};
 use crate::layout::lane_header::{LaneHeader, LaneIdentity};
+use crate::layout::learned_table::{LearnedColumnRecord, LearnedCounterBytes, LearnedHeader};
 use crate::layout::limiter_table::{
     LimitBytes, LimitCounterBytes, LimitDeletesBytes, LimitSlotBytes, LimiterHeader, WaitMarkBytes,
 };
@@ -99,6 +100,12 @@ pub fn tables() -> Vec<Field> {
             times, flags, file_bytes, unused, crc32,
         }
         ClaimCounterBytes { claim, unused1, drawn, passes, unused2 }
+        LearnedHeader {
+            magic, layout_version, endian_tag, boot_id_hash, ring_uuid, lane_rows, lane_count,
+            kind, column_count, columns_crc32, file_bytes, unused, crc32,
+        }
+        LearnedCounterBytes { updated, stale, unused }
+        LearnedColumnRecord { name, dtype, unused }
         ParamsHeader {
             magic, layout_version, endian_tag, boot_id_hash, params_uuid, array_count, slots,
             versions_kept, reader_slots, block_bytes, data_bytes, created_unix_ns, records_hash,
@@ -119,12 +126,17 @@ fn is_of_params(field: &Field) -> bool {
     field.table.starts_with("Params")
 }
 
+/// Returns whether a table is of learned columns, which a program without them never opens.
+fn is_of_learned(field: &Field) -> bool {
+    field.table.starts_with("Learned")
+}
+
 /// Returns the hash of the tables of rings and panels, and of numbered enums.
 pub(crate) fn abi_fingerprint() -> u64 {
     static FINGERPRINT: OnceLock<u64> = OnceLock::new();
     *FINGERPRINT.get_or_init(|| {
-        let tables: Vec<Field> =
-            tables().into_iter().filter(|field| !is_of_params(field)).collect();
+        let hashed = |field: &Field| !is_of_params(field) && !is_of_learned(field);
+        let tables: Vec<Field> = tables().into_iter().filter(hashed).collect();
         // A ring without columns of a newer type is the same ring to an older program.
         let hashed = DType::ALL.iter().filter(|dtype| **dtype != DType::BF16);
         let dtypes: Vec<(u8, &str)> = hashed.map(|d| (*d as u8, d.code())).collect();
@@ -152,6 +164,14 @@ mod tests {
         let hash = blake3::hash(format!("{tables:?}").as_bytes());
         let hash = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
         assert_eq!((LAYOUT_VERSION, hash), (7, 0x3969_cab0_8772_5000));
+    }
+
+    #[test]
+    fn the_tables_of_learned_columns_do_not_change_either() {
+        let tables: Vec<Field> = tables().into_iter().filter(is_of_learned).collect();
+        let hash = blake3::hash(format!("{tables:?}").as_bytes());
+        let hash = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
+        assert_eq!((LAYOUT_VERSION, hash), (7, 0x4bf8_0932_5db0_2783));
     }
 
     #[test]

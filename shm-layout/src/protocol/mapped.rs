@@ -1,10 +1,11 @@
 //! Implements the protocol for memory that processes share: lanes, pins, notifiers and tables as
 //! they are mapped.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use super::claim::{ClaimFence, ClaimWords};
+use super::learned::LearnedWord;
 use super::limit::{LimitCounter, WAITED};
 use super::notify::{Notifier, NotifyFence};
 use super::pin::{Pins, thaw};
@@ -156,6 +157,18 @@ impl TreeWords for TableMemory {
     #[inline]
     fn prefetch(&self, word: usize) {
         self.prefetch(word);
+    }
+}
+
+impl LearnedWord for AtomicU64 {
+    #[inline]
+    fn load(&self) -> u64 {
+        // A value and its row are one word, which orders nothing else.
+        self.load(Ordering::Relaxed)
+    }
+
+    fn exchange(&self, current: u64, new: u64) -> bool {
+        self.compare_exchange(current, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -12,12 +12,14 @@
 //! - [`limit`]: two processes count against each other and wait for each other's counts;
 //! - [`mod@claim`]: each row of a pass goes to one claimant;
 //! - [`sum_tree`]: draws in proportion to priorities, beside updates; [`mod@extremes`] reads it;
+//! - [`mod@learned`]: a value that learners attach to a row is of that row;
 //! - [`version`]: the newest version of a block of arrays is whole.
 
 #![forbid(unsafe_code)]
 
 pub mod claim;
 pub mod extremes;
+pub mod learned;
 pub mod limit;
 pub mod low_mark;
 mod mapped;

@@ -38,7 +38,7 @@ impl RingStore {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
         let of_heap = |table| match table {
             HeapTable::Claims(memory) => Some(memory),
-            HeapTable::Priorities(_) => None,
+            HeapTable::Priorities(_) | HeapTable::Learned(_) => None,
         };
         let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
         tables.into_iter().map(|table| table.map(|(name, memory)| state(name, &memory))).collect()

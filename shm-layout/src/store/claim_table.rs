@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::claim_state;
 use super::table_file::{
-    HeapTable, TableLock, file_name, is_there, listed, lock_byte, open_lock, other_kind,
+    HeapTable, TableLock, check_kind, file_name, is_there, listed, lock_byte, open_lock,
     read_header,
 };
 use crate::error::SegmentError;
-use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
+use crate::layout::claim_table::{
+    ClaimHeader, ClaimMemory, ClaimSettings, KIND_CLAIMS, claim_bytes,
+};
 use crate::layout::names::check_name;
-use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC};
 use crate::os::mapping::{Access, Mapping};
 use crate::protocol::claim::{self, ClaimPass};
 use crate::store::object::Object;
@@ -134,9 +135,9 @@ impl RingStore {
                     || claim_state::heap(lanes, &claim_state::empty(lanes, [0; 16], settings));
                 let find = |table: &HeapTable| match table {
                     HeapTable::Claims(memory) => Some(Arc::clone(memory)),
-                    HeapTable::Priorities(_) => None,
+                    HeapTable::Priorities(_) | HeapTable::Learned(_) => None,
                 };
-                let memory = self.heap_table(name, find, HeapTable::Claims, make)?;
+                let memory = self.heap_table((name, KIND_CLAIMS), find, HeapTable::Claims, make)?;
                 (TableLock::Heap(self.heap_locks()), memory)
             }
             Some(object) => {
@@ -164,7 +165,7 @@ impl RingStore {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
         let of_heap = |table| match table {
             HeapTable::Claims(memory) => Some(memory),
-            HeapTable::Priorities(_) => None,
+            HeapTable::Priorities(_) | HeapTable::Learned(_) => None,
         };
         let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
         let info = |(name, memory): (String, Arc<ClaimMemory>)| {
@@ -203,9 +204,7 @@ pub(super) fn open(
     let (file, path) = (file_name(name), &object.path().join(file_name(name)));
     let fd = object.file(&file, Access::ReadWrite, None)?;
     let (header, bytes) = read_header::<ClaimHeader>(fd.as_fd(), path)?;
-    if header.kind == KIND_PRIORITIES && header.magic == TABLE_MAGIC {
-        return Err(other_kind(path, "it holds priorities, but claims were requested"));
-    }
+    check_kind(path, header.magic, header.kind, KIND_CLAIMS)?;
     header.check(path, ring_uuid, lanes)?;
     if bytes != claim_bytes(lanes) {
         let what = format!("it has {bytes} bytes, not {}", claim_bytes(lanes));

@@ -5,6 +5,7 @@
 pub(crate) mod base_lock;
 pub(crate) mod claim_state;
 pub(crate) mod claim_table;
+pub(crate) mod learned_table;
 pub(crate) mod mapped_lanes;
 pub(crate) mod memfd;
 pub(crate) mod object;

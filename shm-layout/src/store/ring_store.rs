@@ -232,7 +232,7 @@ impl RingStore {
     /// Returns a table of a ring on the heap, which `make` makes unless it exists.
     pub(crate) fn heap_table<T>(
         &self,
-        name: &str,
+        (name, kind): (&str, u32),
         find: impl FnOnce(&HeapTable) -> Option<Arc<T>>,
         wrap: impl FnOnce(Arc<T>) -> HeapTable,
         make: impl FnOnce() -> Result<T, SegmentError>,
@@ -240,13 +240,7 @@ impl RingStore {
         let RingBacking::Heap { tables, .. } = &self.place else { return Ok(Arc::new(make()?)) };
         let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = tables.get(name) {
-            return find(found).ok_or_else(|| {
-                let what = match found {
-                    HeapTable::Claims(_) => "it holds claims, but priorities were requested",
-                    HeapTable::Priorities(_) => "it holds priorities, but claims were requested",
-                };
-                SegmentError::TableDiffers { table: name.to_owned(), what: what.to_owned() }
-            });
+            return find(found).ok_or_else(|| found.other_kind(name, kind));
         }
         let table = Arc::new(make()?);
         tables.insert(name.to_owned(), wrap(Arc::clone(&table)));

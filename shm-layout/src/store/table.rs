@@ -7,14 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::table_file::{
-    HeapTable, Held, TableLock, file_name, is_there, listed, lock_byte, make, open_lock,
-    other_kind, read_header,
+    HeapTable, Held, TableLock, check_kind, file_name, is_there, listed, lock_byte, make,
+    open_lock, read_header,
 };
 use crate::error::SegmentError;
-use crate::layout::claim_table::KIND_CLAIMS;
 use crate::layout::names::check_name;
 use crate::layout::priority_table::{
-    TABLE_MAGIC, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
+    KIND_PRIORITIES, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
 };
 use crate::os::mapping::{Access, Mapping};
 use crate::os::{files, lock_holders, space};
@@ -283,10 +282,10 @@ impl RingStore {
                 let lock = TableLock::Heap(self.heap_locks());
                 let find = |table: &HeapTable| match table {
                     HeapTable::Priorities(memory) => Some(Arc::clone(memory)),
-                    HeapTable::Claims(_) => None,
+                    HeapTable::Claims(_) | HeapTable::Learned(_) => None,
                 };
                 let make = || heap(&shape, settings);
-                (lock, self.heap_table(name, find, HeapTable::Priorities, make)?)
+                (lock, self.heap_table((name, KIND_PRIORITIES), find, HeapTable::Priorities, make)?)
             }
             Some(object) => {
                 let lock = open_lock(object)?;
@@ -332,7 +331,7 @@ impl RingStore {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
         let of_heap = |table| match table {
             HeapTable::Priorities(memory) => Some(memory),
-            HeapTable::Claims(_) => None,
+            HeapTable::Claims(_) | HeapTable::Learned(_) => None,
         };
         let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
         let info = |(name, memory): (String, Arc<TableMemory>)| TableInfo {
@@ -457,9 +456,7 @@ fn map(
     lanes: u32,
 ) -> Result<TableMemory, SegmentError> {
     let (header, bytes) = read_header::<TableHeader>(fd, path)?;
-    if header.kind == KIND_CLAIMS && header.magic == TABLE_MAGIC {
-        return Err(other_kind(path, "it holds claims, but priorities were requested"));
-    }
+    check_kind(path, header.magic, header.kind, KIND_PRIORITIES)?;
     let (shape, _) = header.check(path, ring_uuid, lanes)?;
     if bytes != shape.bytes {
         return Err(SegmentError::corrupt(

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, unlinkat};
 
 use crate::error::SegmentError;
-use crate::layout::claim_table::ClaimMemory;
-use crate::layout::priority_table::TableMemory;
+use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
+use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
+use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC, TableMemory};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::{files, space};
@@ -29,6 +30,22 @@ const BUILDING: &str = ".building";
 pub(crate) enum HeapTable {
     Priorities(Arc<TableMemory>),
     Claims(Arc<ClaimMemory>),
+    Learned(Arc<LearnedMemory>),
+}
+
+impl HeapTable {
+    fn kind(&self) -> u32 {
+        match self {
+            Self::Priorities(_) => KIND_PRIORITIES,
+            Self::Claims(_) => KIND_CLAIMS,
+            Self::Learned(_) => KIND_LEARNED,
+        }
+    }
+
+    /// Returns the error of a table that is of another kind than `wanted`.
+    pub(crate) fn other_kind(&self, table: &str, wanted: u32) -> SegmentError {
+        other_kind(table, self.kind(), wanted)
+    }
 }
 
 /// Lock of a table.
@@ -180,9 +197,33 @@ pub(super) fn read_header<H: bytemuck::AnyBitPattern>(
     Ok((bytemuck::pod_read_unaligned(&found), bytes))
 }
 
-/// Returns the error of a table of another kind.
-pub(super) fn other_kind(path: &Path, what: &str) -> SegmentError {
+/// Refuses a table of another known kind than `wanted`. `magic` and `kind` are those of its header,
+/// which was not checked.
+pub(super) fn check_kind(
+    path: &Path,
+    magic: [u8; 8],
+    kind: u32,
+    wanted: u32,
+) -> Result<(), SegmentError> {
+    if magic != TABLE_MAGIC || kind == wanted || contents(kind).is_none() {
+        return Ok(());
+    }
     let file = path.file_name().map(|file| file.to_string_lossy()).unwrap_or_default();
-    let table = name_of(&file).unwrap_or(&file).to_owned();
-    SegmentError::TableDiffers { table, what: what.to_owned() }
+    Err(other_kind(name_of(&file).unwrap_or(&file), kind, wanted))
+}
+
+/// Returns what a kind of tables holds.
+fn contents(kind: u32) -> Option<&'static str> {
+    match kind {
+        KIND_PRIORITIES => Some("priorities"),
+        KIND_CLAIMS => Some("claims"),
+        KIND_LEARNED => Some("learned columns"),
+        _ => None,
+    }
+}
+
+fn other_kind(table: &str, kind: u32, wanted: u32) -> SegmentError {
+    let [holds, wanted] = [kind, wanted].map(|kind| contents(kind).unwrap_or("something else"));
+    let what = format!("it holds {holds}, but {wanted} were requested");
+    SegmentError::TableDiffers { table: table.to_owned(), what }
 }

@@ -1,7 +1,7 @@
 //! Copies a micro-batch's regular items into the arenas of a batch, one field after the other.
 
 use backcast_layout::protocol::Words;
-use backcast_layout::{DType, InterleavedPrefetch, Lane, WindowSlice};
+use backcast_layout::{DType, InterleavedPrefetch, Lane, LearnedView, WindowSlice};
 
 use super::micro_batch::MicroBatch;
 use crate::ring::copy_rows::clean_bools;
@@ -25,6 +25,8 @@ pub(super) struct ArenaWriter<'p> {
     pub(super) plan: &'p BatchPlan,
     /// Discount per transition of an n-step return.
     pub(super) gamma: f64,
+    /// Words of the learned columns.
+    pub(super) learned: Option<&'p LearnedView>,
 }
 
 impl ArenaWriter<'_> {
@@ -46,7 +48,7 @@ impl ArenaWriter<'_> {
         if let Some(n_step) = self.plan.n_step() {
             copied = self.returns(n_step, now, scratch, &mut returns);
         }
-        for (field, arena) in self.plan.fields().iter().zip(arenas) {
+        for (field, arena) in self.plan.fields().iter().zip(&mut *arenas) {
             let bytes = field.rows * field.width;
             let first = now.first() * bytes;
             let Some(here) = arena.get_mut(first..first + count * bytes) else { return false };
@@ -60,7 +62,7 @@ impl ArenaWriter<'_> {
                 (Source::Age, _) if bytes == size_of::<u64>() => {
                     here.copy_from_slice(bytemuck::cast_slice(now.ages()));
                 }
-                (Source::Weight, _) => {}
+                (Source::Weight | Source::Learned(_) | Source::LearnedSet(_), _) => {}
                 (Source::Mask, _) => set(here, 1),
                 (Source::Flag(_) | Source::FirstFlag(_) | Source::Relabelled, _) => set(here, 0),
                 // No transition of an interior window is terminated.
@@ -73,6 +75,9 @@ impl ArenaWriter<'_> {
                 }
                 _ => copied = false,
             }
+        }
+        if !self.plan.learned().is_empty() {
+            self.learned_of_micro_batch(now.first(), now.index(), arenas);
         }
         copied
     }

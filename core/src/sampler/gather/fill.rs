@@ -35,9 +35,11 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Gathered, SampleError> {
+        let learned = self.learned.as_ref().map(|(_, values)| values.view().clone());
         for _ in 0..MAX_RELOCATIONS {
             let lanes = Arc::clone(self.eligibility.lanes());
-            let writer = ArenaWriter { plan, gamma: self.options.gamma.unwrap_or(0.0) };
+            let gamma = self.options.gamma.unwrap_or(0.0);
+            let writer = ArenaWriter { plan, gamma, learned: learned.as_ref() };
             let context = FillContext { request, lanes: &lanes, writer };
             match self.fill_micro_batches(context, arenas) {
                 Ok(gathered) => return Ok(gathered),

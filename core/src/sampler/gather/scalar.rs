@@ -19,6 +19,10 @@ impl ArenaWriter<'_> {
         arenas: &mut [&mut [u8]],
     ) {
         let (sum, discount) = self.n_step(item, headers, scratch);
+        if !self.plan.learned().is_empty() {
+            let present = |field: &ArenaField| present(field, item.window);
+            self.learned_of_item(item.item, item.index, present, arenas);
+        }
         for (field, arena) in self.plan.fields().iter().zip(arenas) {
             let bytes = field.rows * field.width;
             let first = item.item * bytes;
@@ -36,7 +40,7 @@ impl ArenaWriter<'_> {
                 }
                 Source::Flag(flag) => flags(field, flag, item, headers, place),
                 Source::Index => place.copy_from_slice(&item.index.0.to_ne_bytes()),
-                Source::Weight => {}
+                Source::Weight | Source::Learned(_) | Source::LearnedSet(_) => {}
                 Source::Relabelled => place.fill(0),
                 Source::Age => place.copy_from_slice(&item.age.to_ne_bytes()),
                 Source::First(column) => item.lane.copy_out(column, item.slot, 1, place),

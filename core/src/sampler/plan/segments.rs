@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use crate::sampler::columns::SelectedColumns;
     use crate::sampler::options::SamplerOptions;
-    use crate::sampler::plan::BatchPlan;
     use crate::sampler::plan::tests::plan_of;
+    use crate::sampler::plan::{BatchPlan, ExtraColumns};
     use crate::schema::{Schema, USER};
 
     /// Returns column, lead and rows of what a batch copies of a float observation and a float
@@ -181,7 +181,8 @@ mod tests {
             steps: 0,
         };
         let selection = SelectedColumns::alike(&schema, options.history);
-        let plan = BatchPlan::new(&schema, 2, &options, &selection, extent, None, false);
+        let plan =
+            BatchPlan::new(&schema, 2, &options, &selection, extent, None, ExtraColumns::default());
         for field in plan.fields() {
             let Some(SegmentSlice { segment, first, rows, .. }) = field.slice else { continue };
             let of = plan.segments().list()[segment];
@@ -206,7 +207,8 @@ mod tests {
             .unwrap();
         let extent = WindowExtent { back: 0, ahead: 0, steps: 0 };
         let selection = SelectedColumns::alike(&schema, None);
-        let plan = BatchPlan::new(&schema, 2, &seeded, &selection, extent, None, false);
+        let plan =
+            BatchPlan::new(&schema, 2, &seeded, &selection, extent, None, ExtraColumns::default());
         assert!(plan.segments().is_slow());
         let copied = || plan.fields().iter().filter_map(|field| field.slice);
         for lines in [0, 1, 2, 3, 17, 100] {

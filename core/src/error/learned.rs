@@ -1,0 +1,119 @@
+//! Errors of learned columns.
+
+use backcast_layout::{DType, MAX_LEARNED_COLUMNS, SegmentError};
+use thiserror::Error;
+
+/// Error of using a table of learned columns.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LearnedError {
+    /// A table without columns, or with too many.
+    #[error(
+        "the table `{table}` is to have {columns} learned columns; give 1 to \
+         {MAX_LEARNED_COLUMNS}, such as learned={{\"value\": \"f4\"}}"
+    )]
+    BadCount {
+        /// Name of the table.
+        table: String,
+        /// Columns given.
+        columns: usize,
+    },
+    /// A column that no table can have.
+    #[error("the learned column `{column}` cannot be: {problem}")]
+    BadColumn {
+        /// Name of the column.
+        column: String,
+        /// Problem, the limit and the remedy.
+        problem: String,
+    },
+    /// A column whose key in batches is that of something else.
+    #[error(
+        "the learned column `{column}` has the keys `{column}` and `{column}_set` in batches, and \
+         {taken}; choose another name"
+    )]
+    Taken {
+        /// Name of the column.
+        column: String,
+        /// The key, and what has it.
+        taken: String,
+    },
+    /// No such table.
+    #[error(
+        "the ring has no table `{table}` of learned columns, {}; create it with \
+         buf.table(\"{table}\", learned={{\"value\": \"f4\"}})",
+        others(known)
+    )]
+    NoTable {
+        /// Name of the table.
+        table: String,
+        /// Names of the tables of learned columns.
+        known: Vec<String>,
+    },
+    /// No such column.
+    #[error("the table `{table}` has no column `{column}`; it has {}", known.join(", "))]
+    UnknownColumn {
+        /// Name of the table.
+        table: String,
+        /// Name given.
+        column: String,
+        /// Names of its columns.
+        known: Vec<String>,
+    },
+    /// Values of another type than the column's.
+    #[error(
+        "the learned column `{column}` holds {holds}, and the values are {given}; convert them"
+    )]
+    WrongDType {
+        /// Name of the column.
+        column: String,
+        /// Element type of the column.
+        holds: DType,
+        /// Element type given.
+        given: DType,
+    },
+    /// The number of values differs from the number of indices.
+    #[error("{values} values of `{column}` for {indices} indices; give one for each index")]
+    WrongCount {
+        /// Name of the column.
+        column: String,
+        /// Indices given.
+        indices: usize,
+        /// Values given.
+        values: usize,
+    },
+    /// An index that no batch of the ring can contain.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) is not a row of this ring: {reason}; \
+         give what a batch of this ring had as its index"
+    )]
+    BadIndex {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Lane of the index.
+        lane: u32,
+        /// Sequence number of the index.
+        seq: u64,
+        /// Reason.
+        reason: &'static str,
+    },
+    /// Another process creates the table for too long.
+    #[error(
+        "the table `{table}` is being created by another process for {waited_s} s, which takes \
+         milliseconds; is that process stopped?"
+    )]
+    Busy {
+        /// Name of the table.
+        table: String,
+        /// Seconds waited.
+        waited_s: f64,
+    },
+    /// Error of the table's file.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+fn others(known: &[String]) -> String {
+    if known.is_empty() { "nor any other".to_owned() } else { format!("only {}", known.join(", ")) }
+}

@@ -1,0 +1,152 @@
+//! Name and columns of a table of learned columns.
+
+use backcast_layout::{DType, LearnedColumn, MAX_LEARNED_COLUMNS};
+
+use super::SET;
+use crate::error::LearnedError;
+use crate::schema::{Schema, is_reserved};
+
+/// Keys of batches that no column of a ring has by its schema.
+const KEYS: [&str; 3] = ["weight", "relabelled", "found"];
+
+/// Name and columns of a table of values that learners attach to rows, such as a value estimate,
+/// the step of its computation, or a cluster.
+///
+/// A value is one element of at most 4 bytes. It and the generation of its row are one atomic word:
+/// a process that is killed leaves the old value or the new one, and a value of a row that was
+/// overwritten is the value of no other row. Values of one row in several columns are set one after
+/// the other.
+///
+/// ```
+/// use backcast_core::{
+///     DType, LearnedOptions, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
+///     WriterOptions,
+/// };
+///
+/// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// for t in 0..20_u8 {
+///     let obs = [f32::from(t)];
+///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+/// }
+/// let online = LearnedOptions::new("online").column("value", DType::F32);
+/// let learned = ring.learned(&online)?;
+/// assert_eq!(learned.update("value", &[3, 4], &[0.5_f32, 0.25])?, 0);
+/// let batch = ring.sampler(SamplerOptions::seeded(7).learned(online))?.gather(&[3, 5])?;
+/// assert_eq!(batch.column::<f32>("value")?.as_slice(), Some(&[0.5, 0.0][..]));
+/// assert_eq!(batch.column::<bool>("value_set")?.as_slice(), Some(&[true, false][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnedOptions {
+    name: String,
+    columns: Vec<LearnedColumn>,
+}
+
+impl LearnedOptions {
+    /// Returns a table without columns.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), columns: Vec::new() }
+    }
+
+    /// Adds a column. Its name is an identifier of at most 40 ASCII letters, digits and `_`; its
+    /// element type has at most 4 bytes.
+    #[must_use]
+    pub fn column(mut self, name: &str, dtype: DType) -> Self {
+        self.columns.push(LearnedColumn { name: name.to_owned(), dtype });
+        self
+    }
+
+    /// Returns the name of the table.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the columns, in order.
+    #[must_use]
+    pub fn columns(&self) -> &[LearnedColumn] {
+        &self.columns
+    }
+
+    /// Refuses columns that no table can have, or whose keys are taken in batches of a ring.
+    pub(crate) fn check(&self, schema: &Schema) -> Result<(), LearnedError> {
+        let Self { name, columns } = self;
+        if !(1..=MAX_LEARNED_COLUMNS).contains(&columns.len()) {
+            let (table, columns) = (name.clone(), columns.len());
+            return Err(LearnedError::BadCount { table, columns });
+        }
+        for (at, column) in columns.iter().enumerate() {
+            let name = column.name.clone();
+            if let Some(problem) = column.problem() {
+                return Err(LearnedError::BadColumn { column: name, problem });
+            }
+            let earlier = columns.get(..at).unwrap_or_default();
+            if let Some(taken) = taken(&name, earlier, schema) {
+                return Err(LearnedError::Taken { column: name, taken });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Describes what else has a key of a column, if anything has.
+fn taken(name: &str, earlier: &[LearnedColumn], schema: &Schema) -> Option<String> {
+    let set = format!("{name}{SET}");
+    for key in [name, &set] {
+        if KEYS.contains(&key) || is_reserved(key) {
+            return Some(format!("`{key}` is a key of every ring"));
+        }
+        let first = |column: &str| column.split('/').next() == Some(key);
+        if let Some(column) = schema.columns().iter().find(|column| first(column.name())) {
+            return Some(format!("the ring has a column `{}`", column.name()));
+        }
+        let other = |other: &&LearnedColumn| {
+            other.name == key || key.strip_suffix(SET) == Some(other.name.as_str())
+        };
+        if let Some(other) = earlier.iter().find(other) {
+            return Some(format!("the column `{}` of the table has one of them", other.name));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_cannot_be_are_refused_and_the_message_says_why() {
+        let schema =
+            Schema::builder().column("obs/x", DType::F32, &[]).column("td", DType::F32, &[]);
+        let schema = schema.build().unwrap();
+        let with = |names: &[(&str, DType)]| {
+            let options = LearnedOptions::new("t");
+            names.iter().fold(options, |options, (name, dtype)| options.column(name, *dtype))
+        };
+        assert!(with(&[("value", DType::F32), ("age", DType::Bool)]).check(&schema).is_err());
+        assert!(with(&[("value", DType::F32), ("made", DType::Bool)]).check(&schema).is_ok());
+        let many = (0..17).fold(LearnedOptions::new("t"), |options, n| {
+            options.column(&format!("c{n}"), DType::F32)
+        });
+        for (options, part) in [
+            (with(&[]), "0 learned columns"),
+            (many, "1 to 16"),
+            (with(&[("value", DType::F64)]), "8 bytes a value"),
+            (with(&[("a b", DType::F32)]), "no identifier"),
+            (with(&[("td", DType::F32)]), "column `td`"),
+            (with(&[("obs", DType::F32)]), "column `obs/x`"),
+            (with(&[("weight", DType::F32)]), "`weight` is a key"),
+            (with(&[("index", DType::F32)]), "`index` is a key"),
+            (with(&[("next_obs", DType::F32)]), "`next_obs` is a key"),
+            (with(&[("v", DType::F32), ("v", DType::F32)]), "column `v` of the table"),
+            (with(&[("v", DType::F32), ("v_set", DType::F32)]), "column `v` of the table"),
+            (with(&[("v_set", DType::F32), ("v", DType::F32)]), "column `v_set` of the table"),
+        ] {
+            let error = options.check(&schema).unwrap_err().to_string();
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+    }
+}

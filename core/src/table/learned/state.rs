@@ -1,0 +1,141 @@
+//! States of tables of learned columns, to save them and to restore them with their ring.
+
+use std::ops::Range;
+
+use backcast_layout::{LearnedColumn, LearnedTableInfo};
+
+use super::options::LearnedOptions;
+use super::values::readable;
+use crate::error::{LearnedError, RestoreError};
+use crate::ring::Ring;
+use crate::ring::restore::Filling;
+
+/// Values of a table of learned columns at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnedState {
+    /// Name of the table.
+    pub name: String,
+    /// Its columns.
+    pub columns: Vec<LearnedColumn>,
+    /// Values of each lane.
+    pub lanes: Vec<LaneValues>,
+}
+
+/// Values of consecutive rows of a lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneValues {
+    /// First row.
+    pub first: u64,
+    /// For each row, the bits of its value in every column; `None` where it was never set.
+    pub values: Vec<Option<u32>>,
+}
+
+impl LaneValues {
+    /// Returns the rows of a table with `columns` columns.
+    #[must_use]
+    pub fn rows(&self, columns: usize) -> Range<u64> {
+        let rows = self.values.len().checked_div(columns).unwrap_or(0);
+        self.first..self.first.saturating_add(rows as u64)
+    }
+
+    /// Drops the values of rows outside of `rows`.
+    pub fn keep(&mut self, rows: &Range<u64>, columns: usize) {
+        let all = self.rows(columns);
+        let kept = all.start.max(rows.start)..all.end.min(rows.end);
+        if kept.is_empty() {
+            *self = Self { first: rows.start, values: Vec::new() };
+            return;
+        }
+        let at = |row: u64| usize::try_from(row - all.start).unwrap_or(usize::MAX) * columns;
+        self.values.truncate(at(kept.end));
+        self.values.drain(..at(kept.start));
+        self.first = kept.start;
+    }
+}
+
+impl Ring {
+    /// Returns the states of all tables of learned columns, by name, when the iterator comes to
+    /// each. A value that is set meanwhile is in a state or not. Needs memory for 8 bytes a row and
+    /// column. O(rows) a table.
+    ///
+    /// Fails if a table cannot be opened.
+    pub fn learned_states(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<LearnedState, LearnedError>> + '_, LearnedError> {
+        let state = |LearnedTableInfo { name, .. }: LearnedTableInfo| {
+            let learned = self.learned(&self.learned_options(&name)?)?;
+            let (view, columns) = (learned.view(), learned.columns().to_vec());
+            let lanes = (0..).zip(readable(self)).map(|(lane, rows)| {
+                let first = rows.start.max(rows.end.saturating_sub(view.lane_rows()));
+                let row = |seq| (0..columns.len()).map(move |column| view.get(lane, seq, column));
+                LaneValues { first, values: (first..rows.end).flat_map(row).collect() }
+            });
+            Ok(LearnedState { name, lanes: lanes.collect(), columns })
+        };
+        Ok(self.store().whole_learned_tables()?.into_iter().map(state))
+    }
+}
+
+impl Filling<'_> {
+    /// Restores a table of learned columns. Its values are of rows that were begun. O(rows).
+    ///
+    /// ```
+    /// use backcast_core::{DType, LearnedOptions, Ring, RingOptions, Schema, StepColumns};
+    ///
+    /// # use backcast_core::WriterOptions;
+    /// # let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
+    /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
+    /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// # for _ in 0..10 {
+    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     writer.append(&columns.step(&[false], &[false])?)?;
+    /// # }
+    /// let options = LearnedOptions::new("online").column("value", DType::F32);
+    /// ring.learned(&options)?.update("value", &[3], &[0.5_f32])?;
+    /// let states = ring.learned_states()?.collect::<Result<Vec<_>, _>>()?;
+    /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
+    ///     filling.begin(0, 0..10)?;
+    /// #   let rows = ring.rows(0, 0..10).unwrap();
+    /// #   let columns: Vec<&[u8]> =
+    /// #       rows.columns().iter().map(|c| rows.bytes(c.name()).unwrap()).collect();
+    ///     filling.rows(0, 10, &columns)?;
+    ///     states.iter().try_for_each(|state| filling.learned(state))
+    /// })?;
+    /// let values = restored.learned(&options)?.values::<f32>("value", &[3, 4])?;
+    /// assert_eq!(values, (vec![0.5, 0.0], vec![true, false]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn learned(&mut self, state: &LearnedState) -> Result<(), RestoreError> {
+        let LearnedState { name, columns, lanes } = state;
+        let bad = |problem: String| RestoreError::BadTable { table: name.clone(), problem };
+        let options = columns.iter().fold(LearnedOptions::new(name), |options, column| {
+            options.column(&column.name, column.dtype)
+        });
+        options.check(self.schema()).map_err(|error| bad(error.to_string()))?;
+        let (rows, width) = (self.begun(), columns.len());
+        if lanes.len() != rows.len() {
+            return Err(bad(format!("it has {} lanes, the ring {}", lanes.len(), rows.len())));
+        }
+        for ((lane, given), rows) in (0..).zip(lanes).zip(&rows) {
+            let found: Range<u64> = given.rows(width);
+            let is_within = rows.start <= found.start && found.end <= rows.end;
+            if !given.values.len().is_multiple_of(width) || !(found.is_empty() || is_within) {
+                let problem =
+                    format!("lane {lane} has values of rows {}..{}", found.start, found.end);
+                return Err(bad(format!("{problem}, the ring {}..{}", rows.start, rows.end)));
+            }
+        }
+        let covered = self.lane_capacity();
+        let view = self.unnamed().learned(name, columns, covered)?;
+        for (lane, given) in (0..).zip(lanes) {
+            for (seq, row) in (given.first..).zip(given.values.chunks_exact(width)) {
+                for (column, value) in row.iter().enumerate() {
+                    if let Some(value) = value {
+                        view.set(lane, seq, column, *value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
