@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use backcast_core::{
-    LimiterError, ParamsError, PriorityError, RestoreError, RingError, SchemaError, TableError,
+    LearnedError, LimiterError, ParamsError, PriorityError, RestoreError, RingError, SchemaError,
+    TableError,
 };
 use thiserror::Error;
 
@@ -174,6 +175,9 @@ pub enum SaveError {
     /// Error of reading a table of priorities.
     #[error(transparent)]
     Table(#[from] PriorityError),
+    /// Error of reading a table of learned columns.
+    #[error(transparent)]
+    Learned(#[from] LearnedError),
     /// Error of reading a table of claims.
     #[error(transparent)]
     Claims(#[from] TableError),

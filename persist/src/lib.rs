@@ -46,6 +46,7 @@ mod error;
 mod follow;
 mod followed;
 mod layout;
+mod learned;
 mod load;
 mod manifest;
 mod params;

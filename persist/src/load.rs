@@ -12,6 +12,7 @@ use crate::chunk::ChunkFile;
 use crate::damage::{Damage, DamageKind};
 use crate::error::{LoadError, NotFilled};
 use crate::layout::{BatchLayout, unpack_bools};
+use crate::learned;
 use crate::manifest::{
     SavedBatch, SavedChunk, SavedLimiter, SavedParams, SavedRing, SavedSnapshot,
 };
@@ -199,6 +200,11 @@ impl Store {
                 let lanes = saved.lanes.len();
                 filled = filled
                     .and_then(|()| tables::load(filling, table, self.storage(), &folder, lanes));
+            }
+            for table in &saved.learned {
+                let lanes = saved.lanes.len();
+                filled = filled
+                    .and_then(|()| learned::load(filling, table, self.storage(), &folder, lanes));
             }
             for table in &saved.claims {
                 filled = filled.and_then(|()| Ok(filling.claims(&table.state())?));

@@ -16,7 +16,7 @@ mod tables;
 
 pub use self::params::SnapshotParams;
 pub(crate) use self::params::{SavedParams, layout as params_layout};
-pub(crate) use self::tables::{SavedClaims, SavedLimiter, SavedTable};
+pub(crate) use self::tables::{SavedClaims, SavedLearned, SavedLimiter, SavedTable};
 
 /// Upper limit of sequence numbers.
 const MAX_SEQ: u64 = 1 << 48;
@@ -104,6 +104,9 @@ pub(crate) struct SavedSnapshot {
     /// Tables of claims, by name. Manifests of rings without any do not have the key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) claims: Vec<SavedClaims>,
+    /// Tables of learned columns, by name. Manifests of rings without any do not have the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) learned: Vec<SavedLearned>,
     /// The rate limiter, if the ring has one.
     pub(crate) limiters: Vec<SavedLimiter>,
     /// Parameters that were saved with it. Other manifests do not have the key.
@@ -125,7 +128,9 @@ impl SavedSnapshot {
     /// Returns the files of its tables and parameters, which it shares with no other snapshot.
     pub(crate) fn chunks_beside_rows(&self) -> impl Iterator<Item = &SavedChunk> {
         let of_tables = self.tables.iter().flat_map(|table| &table.chunks);
-        of_tables.chain(self.params.iter().flat_map(|params| &params.chunks))
+        let of_learned = self.learned.iter().flat_map(|table| &table.chunks);
+        let of_params = self.params.iter().flat_map(|params| &params.chunks);
+        of_tables.chain(of_learned).chain(of_params)
     }
 
     /// Returns whether the snapshot has rows of the batch.
@@ -393,6 +398,20 @@ fn snapshot_problem<'a>(
             return Some("the name of a table is not valid, or is listed twice".to_owned());
         }
         if let Some(problem) = table.problem(&snapshot.lanes) {
+            return Some(format!("table `{}`: {problem}", table.name));
+        }
+    }
+    for table in &snapshot.learned {
+        if check_name("name", &table.name).is_err() || !tables.insert(&table.name) {
+            return Some("the name of a table is not valid, or is listed twice".to_owned());
+        }
+        if table.columns().is_none() {
+            return Some(format!("table `{}`: no table has its columns", table.name));
+        }
+        let batches = table.chunks.iter().flat_map(|chunk| &chunk.batches);
+        let problem = chunks_problem(&table.chunks, ring, &table.layout(), names)
+            .or_else(|| tables::batches_problem(batches));
+        if let Some(problem) = problem {
             return Some(format!("table `{}`: {problem}", table.name));
         }
     }

@@ -1,8 +1,8 @@
 //! Sampler states as JSON, to save with a snapshot, equal in Rust and Python.
 
 use backcast_core::{
-    Beta, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, PriorityOptions, SamplerState,
-    Selector, TableOptions,
+    Beta, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, LearnedOptions, PriorityOptions,
+    SamplerState, Selector, TableOptions,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -39,6 +39,17 @@ struct Saved {
     /// Goals relabelled in hindsight; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hindsight: Option<SavedHindsight>,
+    /// Learned columns that batches show; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    learned: Option<SavedLearned>,
+}
+
+/// JSON of the learned columns of a table: name and dtype of each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedLearned {
+    table: String,
+    columns: Vec<(String, String)>,
 }
 
 /// JSON of hindsight.
@@ -155,6 +166,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         priority,
         stride,
         hindsight: state.hindsight.as_ref().map(SavedHindsight::of),
+        learned: state.learned.as_ref().map(SavedLearned::of),
         selector,
     };
     // Numbers and strings always serialise.
@@ -181,7 +193,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
-    let Saved { copy, priority, stride, hindsight, .. } = saved;
+    let Saved { copy, priority, stride, hindsight, learned, .. } = saved;
     let selector = saved.selector;
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
@@ -215,6 +227,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         columns,
         selector: selector_of(selector, priority.map(SavedPriority::options).transpose()?)?,
         hindsight: hindsight.map(SavedHindsight::options).transpose()?,
+        learned: learned.map(SavedLearned::options).transpose()?,
     })
 }
 
@@ -300,6 +313,24 @@ impl SavedHindsight {
     }
 }
 
+impl SavedLearned {
+    fn of(options: &LearnedOptions) -> Self {
+        let columns = options.columns().iter();
+        let columns = columns.map(|column| (column.name.clone(), column.dtype.code().to_owned()));
+        Self { table: options.name().to_owned(), columns: columns.collect() }
+    }
+
+    /// Returns the options, which are checked where a sampler is made of them.
+    fn options(self) -> Result<LearnedOptions, BadSamplerState> {
+        let empty = LearnedOptions::new(&self.table);
+        self.columns.iter().try_fold(empty, |options, (name, dtype)| {
+            let bad =
+                |error: backcast_core::ColumnError| BadSamplerState { problem: error.to_string() };
+            Ok(options.column(name, dtype.parse().map_err(bad)?))
+        })
+    }
+}
+
 impl SavedPriority {
     fn of(options: &PriorityOptions) -> Self {
         let PriorityOptions { table, exponent, eps, beta, weights, stratified } = options.clone();
@@ -361,7 +392,7 @@ fn transitions(given: &Value, what: &str) -> Result<u32, BadSamplerState> {
 
 #[cfg(test)]
 mod tests {
-    use backcast_core::{Boundary, SamplerSpec, WeightNorm};
+    use backcast_core::{Boundary, DType, SamplerSpec, WeightNorm};
     use serde_json::json;
 
     use super::*;
@@ -381,6 +412,7 @@ mod tests {
             columns: None,
             selector: Selector::Uniform,
             hindsight: None,
+            learned: None,
         }
     }
 
@@ -392,6 +424,18 @@ mod tests {
         assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
         let plain = sampler_state_json(&state());
         assert_eq!((plain.get("stride"), plain.get("hindsight")), (None, None));
+    }
+
+    #[test]
+    fn learned_columns_come_back_and_are_absent_where_they_are_not_used() {
+        let learned = LearnedOptions::new("online").column("value", DType::F32);
+        let learned = Some(learned.column("visits", DType::BF16));
+        let given = SamplerState { learned, ..state() };
+        let mut json = sampler_state_json(&given);
+        assert_eq!(sampler_state(&json).unwrap(), given);
+        assert_eq!(sampler_state_json(&state()).get("learned"), None);
+        json["learned"]["columns"][0][1] = "f3".into();
+        assert!(sampler_state(&json).unwrap_err().to_string().contains("unknown dtype `f3`"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::manifest::{
-    SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SavedTable, SnapshotParams,
+    SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SnapshotParams,
 };
 use crate::params;
 use crate::slots::{self, ManifestSlots};
@@ -232,10 +232,9 @@ impl Store {
         // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
-        let table_layout = SavedTable::layout();
+        let (states, layouts) = tables::prepare(ring)?;
         let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
-        let tables = tables::save(ring, &lanes, place, limits, &table_layout)?;
-        let in_cut: u64 = cut.iter().map(|span| span.end - span.start).sum();
+        let (tables, learned) = tables::save(ring, states, &lanes, place, limits, &layouts)?;
         let snapshot = SavedSnapshot {
             label: label.to_owned(),
             unix_ns: unix_ns(),
@@ -244,6 +243,7 @@ impl Store {
             state: options.state,
             tables: tables.saved.clone(),
             claims,
+            learned: learned.saved.clone(),
             limiters: SavedLimiter::of(ring)?.into_iter().collect(),
             params: params.saved.clone(),
         };
@@ -261,6 +261,7 @@ impl Store {
         // From here on the manifest may be on disk, even after an error.
         chunks.keep();
         tables.keep();
+        learned.keep();
         let saved_params = params.saved.iter().map(SnapshotParams::from).collect();
         params.keep();
         let slots = slots::write(self.storage(), &folder.dir, &slots, next)?;
@@ -273,7 +274,7 @@ impl Store {
             rows_written,
             bytes_written,
             files_written,
-            rows_lapped: in_cut - rows,
+            rows_lapped: cut.iter().map(|span| span.end - span.start).sum::<u64>() - rows,
             bytes_freed,
             params: saved_params,
             damage,

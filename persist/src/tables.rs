@@ -1,35 +1,59 @@
-//! Priorities of a snapshot.
+//! Tables of a snapshot: priorities, and learned columns.
 //!
 //! A table of priorities is saved whole with each snapshot, in files of its own, since learners
 //! change it everywhere.
 
-use backcast_core::{Filling, LaneLeaves, Ring, TableSettings, TableState};
+use backcast_core::{Filling, LaneLeaves, LearnedState, Ring, TableSettings, TableState};
 
 use crate::chunk::{ChunkFile, ChunkWriter, SavedFiles};
 use crate::copy::{hex, table_about};
 use crate::damage::{Damage, DamageKind};
 use crate::error::{NotFilled, SaveError};
 use crate::layout::BatchLayout;
-use crate::manifest::SavedTable;
+use crate::learned;
+use crate::manifest::{SavedLearned, SavedTable};
 use crate::storage::Storage;
 use crate::store::NameFolder;
 
 /// Bytes of a row in a column of a table's file.
 const WORD: usize = size_of::<u64>();
 
-/// Writes all priority tables of a ring to files. `lanes` are the saved rows of each lane.
+/// Layouts of the files of all tables.
+pub(crate) struct TableLayouts {
+    priorities: BatchLayout,
+    /// Those of learned columns, in the order of their states.
+    learned: Vec<BatchLayout>,
+}
+
+/// Reads the learned columns of a ring, and returns the layouts of the files of all its tables.
+pub(crate) fn prepare(ring: &Ring) -> Result<(Vec<LearnedState>, TableLayouts), SaveError> {
+    let states = ring.learned_states()?.collect::<Result<Vec<_>, _>>()?;
+    let learned = states.iter().map(|state| SavedLearned::layout_of(&state.columns)).collect();
+    Ok((states, TableLayouts { priorities: SavedTable::layout(), learned }))
+}
+
+/// Files of priorities, and files of learned columns.
+type TableFiles<'a> = (SavedFiles<'a, SavedTable>, SavedFiles<'a, SavedLearned>);
+
+/// Writes all priority tables of a ring, and its learned columns, to files. `lanes` are the saved
+/// rows of each lane.
 pub(crate) fn save<'a>(
     ring: &Ring,
+    states: Vec<LearnedState>,
     lanes: &[(u64, u64)],
     (storage, folder): (&'a dyn Storage, &'a NameFolder<'a>),
     (generation, file_bytes, batch_bytes): (u64, u64, u64),
-    layout: &'a BatchLayout,
-) -> Result<SavedFiles<'a, SavedTable>, SaveError> {
+    layouts: &'a TableLayouts,
+) -> Result<TableFiles<'a>, SaveError> {
+    let layout = &layouts.priorities;
     let rows_per_batch = layout.rows_per_batch(batch_bytes);
+    let (uuid, limits) = (hex(ring.uuid()), (generation, file_bytes, batch_bytes));
+    let place = (storage, folder, uuid.as_str());
+    let learned = learned::save(states, &layouts.learned, lanes, place, limits)?;
     let mut files = SavedFiles::default();
     for state in ring.table_states()? {
         let mut state = state?;
-        let about = table_about(&folder.name, &hex(ring.uuid()), &state.name);
+        let about = table_about(&folder.name, &uuid, &state.name);
         let dir = &folder.chunks;
         let mut chunks = ChunkWriter::new(storage, dir, generation, layout, &about, file_bytes);
         for ((number, lane), (first, head)) in (0..).zip(&mut state.lanes).zip(lanes) {
@@ -41,7 +65,7 @@ pub(crate) fn save<'a>(
         let saved = SavedTable { name, exponent, eps, largest, chunks: chunks.finish()? };
         files.push(saved, chunks);
     }
-    Ok(files)
+    Ok((files, learned))
 }
 
 /// Writes the leaves of a lane.

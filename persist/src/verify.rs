@@ -71,6 +71,9 @@ impl Store {
         let tables = wanted.iter().flat_map(|snapshot| &snapshot.tables);
         let of_tables = tables.flat_map(|table| &table.chunks);
         todo.extend(of_tables.map(|chunk| (SavedTable::layout(), chunk)));
+        for table in wanted.iter().flat_map(|snapshot| &snapshot.learned) {
+            todo.extend(table.chunks.iter().map(|chunk| (table.layout(), chunk)));
+        }
         let batches = || todo.iter().flat_map(|(_, chunk)| &chunk.batches);
         let mut done = Progress {
             total_rows: batches().map(|batch| batch.rows).sum(),

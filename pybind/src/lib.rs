@@ -8,7 +8,7 @@
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
 //! 3. `array`, `callback`, `json`, `location`, `picture`, `progress`
-//! 4. `schema`, `lease`, `limiter`, `params`, then `sampler`, `panel`, `tokenizer`, `objects`,
+//! 4. `schema`, `learned`, `lease`, `limiter`, `params`, then `sampler`, `panel`, `tokenizer`, `objects`,
 //!    `contract`, `simulation`
 //! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
 //! 6. `buffer`
@@ -30,6 +30,7 @@ mod error;
 mod fastcall;
 mod handle;
 mod json;
+mod learned;
 mod lease;
 mod limiter;
 mod location;
@@ -64,6 +65,8 @@ mod _native {
     use super::cli::cli_main;
     #[pymodule_export]
     use super::client::{Client, connect};
+    #[pymodule_export]
+    use super::learned::LearnedTable;
     #[pymodule_export]
     use super::lease::{Lease, LeaseHold};
     #[pymodule_export]

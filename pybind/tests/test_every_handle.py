@@ -112,6 +112,17 @@ KINDS: dict[str, Kind] = {
         "call `sampler` again for another",
         "pickle the ReplayBuffer and make a sampler of the same seed from it",
     ),
+    "LearnedTable": Kind(
+        lambda buf, panel: buf.table("online", learned={"value": "f4"}),
+        r"the table 'online' of ring 'walk', value f4; \d+ values set",
+        {
+            "update_values": lambda t: t.update_values([3], value=[1.0]),
+            "values": lambda t: t.values([3]),
+            "stats": lambda t: t.stats(),
+        },
+        "call `table` again for another",
+        "pickle the ReplayBuffer and call `table` there",
+    ),
     "Batches": Kind(
         lambda buf, panel: buf.sampler(seed=8).batches(4),
         r"the iterator of the sampler of ring 'walk', \d+ transitions drawn",

@@ -17,7 +17,9 @@ use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages}
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
 use crate::objects::geometry::yes_no;
-use crate::objects::ring_report::{ClaimReport, LaneReport, PinReport, RingReport, TableReport};
+use crate::objects::ring_report::{
+    ClaimReport, LaneReport, LearnedColumnReport, LearnedReport, PinReport, RingReport, TableReport,
+};
 use crate::text::units;
 
 /// Describe a ring, panel, set of parameters or snapshot.
@@ -161,6 +163,7 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             .collect::<Vec<_>>(),
     );
     claims(&report.claims, console);
+    learned(&report.learned, console);
     if !report.tables.is_empty() {
         console.text("");
         tables(&report.tables, console);
@@ -226,6 +229,34 @@ fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
             ("PASSES", Align::Right),
             ("DRAWN", Align::Right),
             ("LEFT", Align::Right),
+        ],
+        &tables.iter().map(row).collect::<Vec<_>>(),
+    );
+}
+
+/// Prints the tables of learned columns, if there are any.
+fn learned(tables: &[LearnedReport], console: &mut Console<'_>) {
+    if tables.is_empty() {
+        return;
+    }
+    console.text("");
+    let column = |of: &LearnedColumnReport| format!("{} {}", of.name, of.dtype);
+    let row = |table: &LearnedReport| {
+        vec![
+            table.name.clone(),
+            table.columns.iter().map(column).collect::<Vec<_>>().join(", "),
+            units::bytes(table.size_bytes),
+            units::count(table.updated_values),
+            units::count(table.stale_values),
+        ]
+    };
+    console.table(
+        &[
+            ("TABLE", Align::Left),
+            ("LEARNED COLUMNS", Align::Left),
+            ("SIZE", Align::Right),
+            ("SET", Align::Right),
+            ("DROPPED", Align::Right),
         ],
         &tables.iter().map(row).collect::<Vec<_>>(),
     );

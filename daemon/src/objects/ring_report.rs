@@ -1,6 +1,8 @@
 //! Everything about one ring, as `backcast stat` and the daemon report it.
 
-use backcast_core::{ClaimTableInfo, LimiterSideStats, LimiterStats, RingStats};
+use backcast_core::{
+    ClaimTableInfo, LearnedColumn, LearnedTableInfo, LimiterSideStats, LimiterStats, RingStats,
+};
 use serde::Serialize;
 
 use super::catalogue::ObjectState;
@@ -24,6 +26,7 @@ pub(crate) struct RingReport {
     pub(crate) limiter: Option<LimiterReport>,
     pub(crate) tables: Vec<TableReport>,
     pub(crate) claims: Vec<ClaimReport>,
+    pub(crate) learned: Vec<LearnedReport>,
     /// `None` if the ring is not persisted.
     pub(crate) persist: Option<PersistReport>,
 }
@@ -215,6 +218,41 @@ pub(crate) struct ClaimReport {
     pub(crate) left_rows: u64,
 }
 
+/// JSON of a table of learned columns.
+#[derive(Debug, Serialize)]
+pub(crate) struct LearnedReport {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<LearnedColumnReport>,
+    pub(crate) size_bytes: u64,
+    pub(crate) lane_rows: u64,
+    pub(crate) updated_values: u64,
+    pub(crate) stale_values: u64,
+}
+
+/// JSON of a learned column.
+#[derive(Debug, Serialize)]
+pub(crate) struct LearnedColumnReport {
+    pub(crate) name: String,
+    pub(crate) dtype: &'static str,
+}
+
+impl From<&LearnedTableInfo> for LearnedReport {
+    fn from(table: &LearnedTableInfo) -> Self {
+        let column = |of: &LearnedColumn| LearnedColumnReport {
+            name: of.name.clone(),
+            dtype: of.dtype.code(),
+        };
+        Self {
+            name: table.name.clone(),
+            columns: table.columns.iter().map(column).collect(),
+            size_bytes: table.bytes,
+            lane_rows: table.lane_rows,
+            updated_values: table.counters.updated,
+            stale_values: table.counters.stale,
+        }
+    }
+}
+
 impl From<&ClaimTableInfo> for ClaimReport {
     fn from(table: &ClaimTableInfo) -> Self {
         Self {
@@ -302,6 +340,7 @@ impl RingReport {
                 })
                 .collect(),
             claims: ring.claim_tables.iter().map(ClaimReport::from).collect(),
+            learned: ring.learned_tables.iter().map(LearnedReport::from).collect(),
             persist,
         }
     }

@@ -211,6 +211,7 @@ fn live(
         tables: Vec::new(),
         claims: Vec::new(),
         params: Vec::new(),
+        learned: Vec::new(),
         limiters: SavedLimiter::of(ring)?.into_iter().collect(),
     })
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use backcast_core::{
-    ClaimPass, ClaimSettings, ClaimTableState, DType, LimiterCounts, LimiterError, NoLearner,
-    RateLimiter, Ring, TableSettings,
+    ClaimPass, ClaimSettings, ClaimTableState, DType, LearnedColumn, LearnedState, LimiterCounts,
+    LimiterError, NoLearner, RateLimiter, Ring, TableSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,17 @@ pub(crate) struct SavedTable {
     /// Largest leaf so far.
     pub(crate) largest: u64,
     /// Files with its leaves.
+    pub(crate) chunks: Vec<SavedChunk>,
+}
+
+/// A table of learned columns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SavedLearned {
+    pub(crate) name: String,
+    /// Name and dtype of each column.
+    pub(crate) columns: Vec<(String, String)>,
+    /// Files with its values.
     pub(crate) chunks: Vec<SavedChunk>,
 }
 
@@ -82,6 +93,40 @@ impl SavedTable {
 
     pub(crate) fn settings(&self) -> TableSettings {
         TableSettings { exponent: self.exponent, eps: self.eps }
+    }
+}
+
+impl SavedLearned {
+    pub(crate) fn of(state: &LearnedState, chunks: Vec<SavedChunk>) -> Self {
+        let column = |of: &LearnedColumn| (of.name.clone(), of.dtype.code().to_owned());
+        let columns = state.columns.iter().map(column).collect();
+        Self { name: state.name.clone(), columns, chunks }
+    }
+
+    /// Returns the columns, or `None` if a table cannot have them.
+    pub(crate) fn columns(&self) -> Option<Vec<LearnedColumn>> {
+        let column = |(name, dtype): &(String, String)| {
+            let column = LearnedColumn { name: name.clone(), dtype: dtype.parse().ok()? };
+            column.problem().is_none().then_some(column)
+        };
+        self.columns.iter().map(column).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())
+    }
+
+    /// Returns the columns of the files: row, then each value and whether it was set.
+    pub(crate) fn layout(&self) -> BatchLayout {
+        Self::layout_of(&self.columns().unwrap_or_default())
+    }
+
+    /// Returns the columns of the files of a table with `columns`.
+    pub(crate) fn layout_of(columns: &[LearnedColumn]) -> BatchLayout {
+        let lane = if columns.iter().any(|of| of.name == "lane") { "#lane" } else { "lane" };
+        let row = [(lane, DType::U32), ("seq", DType::U64)];
+        let row = row.map(|(name, dtype)| FileColumn::scalar(name, dtype));
+        let pair = |LearnedColumn { name, dtype }: &LearnedColumn| {
+            let set = FileColumn::scalar(&format!("{name}_set"), DType::Bool);
+            [FileColumn::scalar(name, *dtype), set]
+        };
+        BatchLayout { columns: row.into_iter().chain(columns.iter().flat_map(pair)).collect() }
     }
 }
 
@@ -178,7 +223,7 @@ pub(super) fn batches_problem<'a>(batches: impl Iterator<Item = &'a SavedBatch>)
     for batch in batches {
         let rows = ends.entry(batch.lane).or_insert(batch.first..batch.first);
         if rows.end != batch.first {
-            return Some(format!("leaves of lane {} are not in order", batch.lane));
+            return Some(format!("values of lane {} are not in order", batch.lane));
         }
         rows.end = batch.range().end;
     }

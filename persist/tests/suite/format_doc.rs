@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use backcast_core::{
-    DType, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring, RingOptions,
-    TableOptions,
+    DType, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring,
+    RingOptions, TableOptions,
 };
 use backcast_persist::SaveOptions;
 use serde_json::Value;
@@ -24,8 +24,12 @@ fn cells_after(heading: &str) -> Vec<String> {
 
 /// Parts of a manifest without rows of their own in the page: the user's state, and the chunks of
 /// tables and parameters, which are like those of rings.
-const LEFT_OUT: [&str; 3] =
-    ["snapshots.state", "snapshots.tables.chunks", "snapshots.params.chunks"];
+const LEFT_OUT: [&str; 4] = [
+    "snapshots.state",
+    "snapshots.tables.chunks",
+    "snapshots.learned.chunks",
+    "snapshots.params.chunks",
+];
 
 /// Collects every key with the path of keys above it, except keys of the parts that are left out.
 fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
@@ -56,6 +60,7 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     let array = ParamsArray::new("w", DType::F32, &[3]).unwrap();
     let policy = ParamsOptions::default().base(place.base());
     let policy = Params::create("policy", vec![array], policy).unwrap();
+    ring.learned(&LearnedOptions::new("online").column("value", DType::F32)).unwrap();
     store.save(&ring, "a", SaveOptions::default().name("pong").params([&policy])).unwrap();
     let options = backcast_persist::FollowOptions::default();
     let mut following = backcast_persist::Following::new(&store, "pong", &ring, options).unwrap();

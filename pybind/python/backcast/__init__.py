@@ -58,6 +58,7 @@ from backcast._hindsight import Hindsight
 from backcast._native import (
     Batches,
     Client,
+    LearnedTable,
     Lease,
     Limiter,
     Panel,
@@ -102,6 +103,7 @@ __all__ = [
     "InUseError",
     "LappedError",
     "LappedWarning",
+    "LearnedTable",
     "Lease",
     "LeaseError",
     "LeaseWarning",

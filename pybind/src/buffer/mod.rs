@@ -29,6 +29,7 @@ use crate::argument::{
 };
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
+use crate::learned::LearnedTable;
 use crate::limiter::Limiter;
 use crate::location::reduce_by_name;
 use crate::sampler::{SharedSampler, WindowOptions};
@@ -217,6 +218,51 @@ impl ReplayBuffer {
         }
         let writer = self.ask(py, |ring| ring.writer(options))??;
         Ok(Writer::new(py, self.ring.label(), writer)?)
+    }
+
+    /// Open a table of learned columns, or create it.
+    ///
+    /// Parameters
+    /// ----------
+    /// name : str
+    ///     Name of the table, among those of priorities and of claims too.
+    /// learned : dict of str to dtype, optional
+    ///     Columns, 1 to 16, each of one value a row: an identifier and a dtype of at most 4 bytes,
+    ///     such as ``{"value": "f4"}``. Left out, the table exists already.
+    ///
+    /// Returns
+    /// -------
+    /// LearnedTable
+    ///     The table, for ``table.update_values(index, ...)`` and ``buf.sampler(learned=table)``. A
+    ///     new one takes 8 bytes a row and column, and lasts as long as the ring.
+    ///
+    /// Raises
+    /// ------
+    /// ExistsError
+    ///     If the table has other columns, or is of another kind; both are named.
+    /// NotFoundError
+    ///     If ``learned`` is left out and no such table exists.
+    /// SampleError
+    ///     If a column's key is taken in batches, or its dtype is too wide.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> buf.table("online", learned={"value": "f4"})
+    /// <backcast.LearnedTable: the table 'online' of a private ring, value f4; 0 values set>
+    /// >>> buf.table("online").columns
+    /// {'value': 'f4'}
+    #[pyo3(signature = (name=Argument::Missing, *, learned=None))]
+    #[pyo3(text_signature = "($self, name, *, learned=None)")]
+    fn table(
+        &self,
+        py: Python<'_>,
+        name: Argument<String>,
+        learned: Option<&Bound<'_, PyAny>>,
+    ) -> Result<LearnedTable, Failure> {
+        let name = name.get("name", "the name of a table")?;
+        let options = learned.map(|columns| LearnedTable::options(&name, columns)).transpose()?;
+        self.ask(py, |ring| LearnedTable::open(ring, self.ring.label(), &name, options))?
     }
 
     /// The rate limiter, or None for a ring that was created without one.

@@ -11,6 +11,7 @@ use super::{KEPT_DRAWS, ReplayBuffer};
 use crate::argument::{Argument, count, timeout_of, whole};
 use crate::error::{ErrorClass, Failure};
 use crate::json;
+use crate::learned::JoinedTable;
 use crate::lease::Lease;
 use crate::sampler::{
     BatchFunctions, Gamma, PriorityArguments, Sampler, SelectorArguments, SelectorSettings,
@@ -123,6 +124,11 @@ impl ReplayBuffer {
     ///     Function that every batch passes through after it was gathered: it takes the batch and
     ///     returns it, changed in place, or another object. Called in the thread that receives the
     ///     batch, by ``sample``, ``gather`` and ``next``, never in the thread that draws ahead.
+    /// learned : LearnedTable or str, optional
+    ///     Table whose learned columns every batch shows, each under its name, ``[B]`` or, with a
+    ///     history, ``[B, H]`` for the longest one, and in ``future``; beside it, with ``_set``
+    ///     behind its name, whether the value was set. Values that were not set are 0. The draws do
+    ///     not change.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``, and
@@ -156,14 +162,14 @@ impl ReplayBuffer {
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
         eps=None, stratified=None, weights=None, table=None, selector=None, half_life=None,
         lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None,
-        stride=Argument::Missing, hindsight=None, transform=None, state=None
+        stride=Argument::Missing, hindsight=None, transform=None, learned=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
                              beta=0.4, eps=1e-06, stratified=False, weights='batch', \
                              table=None, selector='uniform', half_life=None, lane_weights=None, \
                              max_times_sampled=1, shuffle=None, table_seed=0, stride=1, \
-                             hindsight=None, transform=None, state=None)")]
+                             hindsight=None, transform=None, learned=None, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -191,6 +197,7 @@ impl ReplayBuffer {
         stride: Argument<i128>,
         hindsight: Option<&Bound<'py, PyAny>>,
         transform: Option<&Bound<'py, PyAny>>,
+        learned: Option<&Bound<'py, PyAny>>,
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
@@ -216,6 +223,7 @@ impl ReplayBuffer {
                 ("boundary", boundary.is_given()),
                 ("stride", stride.is_given()),
                 ("copy", copy.is_given()),
+                ("learned", learned.is_some()),
             ];
             let others = others.into_iter().chain(by.given()).chain(select.given());
             if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
@@ -265,7 +273,14 @@ impl ReplayBuffer {
             Some(hindsight) => spec.hindsight(hindsight),
             None => spec,
         };
-        self.ask(py, |ring| Sampler::open(ring, label, spec, windows, selected, hooks))?
+        let learned = learned.map(JoinedTable::given).transpose()?;
+        self.ask(py, |ring| {
+            let spec = match learned {
+                Some(table) => spec.learned(table.options(ring)?),
+                None => spec,
+            };
+            Sampler::open(ring, label, spec, windows, selected, hooks)
+        })?
     }
 
     /// Draw transitions uniformly, unseeded; see :meth:`Sampler.sample`.

@@ -95,6 +95,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
     }
     dict.set_item("tables", tables)?;
     dict.set_item("claims", claims(py, stats)?)?;
+    dict.set_item("learned", learned(py, stats)?)?;
     Ok(dict)
 }
 
@@ -115,4 +116,24 @@ fn claims<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyList
         claims.append(entry)?;
     }
     Ok(claims)
+}
+
+/// Converts the tables of learned columns.
+fn learned<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyList>> {
+    let tables = PyList::empty(py);
+    for table in &stats.learned_tables {
+        let entry = PyDict::new(py);
+        let columns = PyDict::new(py);
+        for column in &table.columns {
+            columns.set_item(&column.name, column.dtype.code())?;
+        }
+        entry.set_item("name", &table.name)?;
+        entry.set_item("columns", columns)?;
+        entry.set_item("bytes", table.bytes)?;
+        entry.set_item("lane_rows", table.lane_rows)?;
+        entry.set_item("updated", table.counters.updated)?;
+        entry.set_item("stale", table.counters.stale)?;
+        tables.append(entry)?;
+    }
+    Ok(tables)
 }

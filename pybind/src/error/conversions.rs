@@ -1,9 +1,9 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, LeaseError, LimitError, LimiterError, ParamsError, PriorityError, ReadError,
-    ReaderPinsError, ResizeError, RestoreError, RingError, SampleError, SchemaError, SegmentError,
-    TableError, WaitError, WriterError,
+    AppendError, LearnedError, LeaseError, LimitError, LimiterError, ParamsError, PriorityError,
+    ReadError, ReaderPinsError, ResizeError, RestoreError, RingError, SampleError, SchemaError,
+    SegmentError, TableError, WaitError, WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
@@ -141,11 +141,23 @@ impl From<SampleError> for Failure {
                 error.into()
             }
             SampleError::Priority(error) => error.into(),
+            SampleError::Learned(error) => error.into(),
             SampleError::Read(error) => error.into(),
             SampleError::Table(TableError::Busy { .. }) => Self::new(ErrorClass::InUse, error),
             SampleError::TimedOut { .. } => Self::new(ErrorClass::WaitTimeout, error),
             SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
             SampleError::Limited(error) => Self::new(class_of_limit(&error), error),
+            error => Self::new(ErrorClass::Sample, error),
+        }
+    }
+}
+
+impl From<LearnedError> for Failure {
+    fn from(error: LearnedError) -> Self {
+        match error {
+            LearnedError::Segment(error) => error.into(),
+            error @ LearnedError::Busy { .. } => Self::new(ErrorClass::InUse, error),
+            error @ LearnedError::NoTable { .. } => Self::new(ErrorClass::NotFound, error),
             error => Self::new(ErrorClass::Sample, error),
         }
     }

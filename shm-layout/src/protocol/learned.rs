@@ -51,7 +51,8 @@ pub fn set(word: &impl LearnedWord, lap: u64, value: u32) -> bool {
 #[inline]
 pub fn get(word: &impl LearnedWord, lap: u64) -> Option<u32> {
     let word = word.load();
-    (word >> 32 == generation(lap)).then_some((word & u64::from(u32::MAX)) as u32)
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    (word >> 32 == generation(lap)).then_some(u32::from_le_bytes([a, b, c, d]))
 }
 
 #[cfg(test)]

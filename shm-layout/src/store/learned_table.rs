@@ -93,6 +93,7 @@ impl LearnedView {
 
     /// Sets the value of a row in a column, in one atomic change. Returns `false`, and changes
     /// nothing, if a newer row has its word by now, or the table has no such lane or column.
+    #[expect(clippy::must_use_candidate, reason = "callers may not care for a newer row")]
     pub fn set(&self, lane: u32, seq: u64, column: usize, value: u32) -> bool {
         let word = self.memory.word(lane, seq, column);
         word.is_some_and(|word| learned::set(word, self.memory.lap(seq), value))

@@ -6,21 +6,17 @@ use crate::sampler::plan::{ArenaField, Source};
 use crate::table::element;
 
 /// Fields of one learned column: its values, and whether they were set.
-pub(super) struct LearnedPair<'a, 'b> {
+pub(super) struct LearnedPair<'a> {
     column: usize,
     field: &'a ArenaField,
-    values: &'a mut &'b mut [u8],
-    set: &'a mut &'b mut [u8],
+    values: &'a mut [u8],
+    set: &'a mut [u8],
 }
 
 impl ArenaWriter<'_> {
     /// Calls `fill` with each learned column of the plan.
     #[inline]
-    fn each_learned<'b>(
-        &self,
-        arenas: &mut [&'b mut [u8]],
-        mut fill: impl FnMut(LearnedPair<'_, 'b>),
-    ) {
+    fn each_learned(&self, arenas: &mut [&mut [u8]], mut fill: impl FnMut(LearnedPair<'_>)) {
         let fields = self.plan.fields().get(self.plan.learned()).unwrap_or_default();
         let arenas = arenas.get_mut(self.plan.learned()).unwrap_or_default();
         for (fields, arenas) in fields.chunks_exact(2).zip(arenas.chunks_exact_mut(2)) {
@@ -70,7 +66,7 @@ impl ArenaWriter<'_> {
     /// other places are zero. A value and its flag are of one load.
     fn copy_learned(
         &self,
-        pair: &mut LearnedPair<'_, '_>,
+        pair: &mut LearnedPair<'_>,
         item: usize,
         (lane, seq): (u32, u64),
         before: usize,

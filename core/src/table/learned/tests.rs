@@ -118,7 +118,7 @@ fn compare(
         for place in 0..40 * steps {
             let (item, step) = (place / steps, place % steps);
             let there = mask.as_ref().is_none_or(|mask| *mask.iter().nth(place).unwrap());
-            let row = index[item] + (first + step.cast_signed()) as i64;
+            let row = index[item] + i64::try_from(first + step.cast_signed()).unwrap();
             let expected = |column: usize| model[column].get(&row).copied().filter(|_| there);
             let found = |set: bool, value: f32| set.then_some(value);
             let (value, visit) = (values.iter().nth(place), visits.iter().nth(place));
@@ -260,10 +260,10 @@ fn hostile_bytes_give_numbers_or_errors() {
     let learned = ring.learned(&flags).unwrap();
     let path = base.path().join("r.ring/table-flags.dat");
     let whole = std::fs::read(&path).unwrap();
-    let mut rng = 7_u64;
+    let mut seed = 7_u64;
     let mut noise = || {
-        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (rng >> 56) as u8
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed.to_le_bytes()[7]
     };
     let words: Vec<u8> = whole[384..].iter().map(|_| noise()).collect();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -276,11 +276,11 @@ fn hostile_bytes_give_numbers_or_errors() {
     learned.update("good", &index, &[true; 249]).unwrap();
     learned.values::<bool>("good", &index).unwrap();
     ring.learned_states().unwrap().for_each(|state| drop(state.unwrap()));
-    for at in 0..384 {
+    for (at, byte) in whole.iter().enumerate().take(384) {
         if (128..256).contains(&at) {
             continue;
         }
-        std::os::unix::fs::FileExt::write_all_at(&file, &[!whole[at]], at as u64).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[!byte], at as u64).unwrap();
         let refused = ring.learned(&flags).unwrap_err();
         let expected = matches!(
             refused,
@@ -291,7 +291,7 @@ fn hostile_bytes_give_numbers_or_errors() {
             )
         );
         assert!(expected, "byte {at}: {refused}");
-        std::os::unix::fs::FileExt::write_all_at(&file, &[whole[at]], at as u64).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[*byte], at as u64).unwrap();
     }
     file.set_len(300).unwrap();
     assert!(ring.learned(&flags).is_err(), "a short file");
@@ -312,7 +312,8 @@ fn values_of_other_rows_are_never_seen() {
                 while !done.load(Relaxed) {
                     let rows = ring.inspect_lane(0).unwrap().rows;
                     let index: Vec<i64> = rows.map(u64::cast_signed).collect();
-                    let numbers: Vec<u32> = index.iter().map(|n| *n as u32).collect();
+                    let numbers: Vec<u32> =
+                        index.iter().map(|n| u32::try_from(*n).unwrap()).collect();
                     learned.update("number", &index, &numbers).unwrap();
                 }
             });
@@ -326,7 +327,8 @@ fn values_of_other_rows_are_never_seen() {
                 let set = batch.column::<bool>("number_set").unwrap();
                 for (item, index) in batch.index().into_iter().enumerate() {
                     for place in 0..3 {
-                        let row = (index + place as i64 - 2) as u32;
+                        let row = index + i64::try_from(place).unwrap() - 2;
+                        let row = u32::try_from(row).unwrap_or(0);
                         let expected = if set[[item, place]] { row } else { 0 };
                         assert_eq!(numbers[[item, place]], expected);
                     }
