@@ -10,6 +10,7 @@
 //! - [`gae`], [`lambda_returns`], [`discounted_returns`]: returns over windows;
 //! - [`RateLimiter`]: samples per insert within an error band; both sides wait; [`Limiter`]: that
 //!   of a ring, to be read, changed and switched off;
+//! - [`TransitionOrder`]: the order of all transitions, without gaps;
 //! - [`LearnedValues`]: values that learners attach to rows, joined to batches;
 //! - [`Ring::restore`]: a ring that continues where a saved one stopped;
 //! - [`Params`]: the newest version of a policy's weights, from the learner to its actors;
@@ -103,7 +104,7 @@ pub use sampler::{
     AgeBin, Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut,
     BatchPlan, Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng,
     GatherTarget, GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec,
-    SamplerState, SamplerStats, Selector, View, WindowSteps,
+    SamplerState, SamplerStats, Selector, TransitionOrder, View, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions};

@@ -21,6 +21,7 @@ mod selector;
 mod state;
 mod stats;
 mod steps;
+mod transition_order;
 mod window;
 
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub use self::state::SamplerState;
 use self::stats::AgeCounts;
 pub use self::stats::{AgeBin, SamplerStats};
 pub use self::steps::WindowSteps;
+pub use self::transition_order::TransitionOrder;
 use self::window::{StrideRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
 use crate::limiter::gate::DrawGate;

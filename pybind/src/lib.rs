@@ -86,6 +86,8 @@ mod _native {
     #[pymodule_export]
     use super::sampler::returns::_window_returns;
     #[pymodule_export]
+    use super::sampler::transition_order::TransitionOrder;
+    #[pymodule_export]
     use super::schema::Schema;
     #[pymodule_export]
     use super::simulation::Market;

@@ -123,6 +123,18 @@ KINDS: dict[str, Kind] = {
         "call `table` again for another",
         "pickle the ReplayBuffer and call `table` there",
     ),
+    "TransitionOrder": Kind(
+        lambda buf, panel: buf.transitions(),
+        r"the order of transitions of ring 'walk', 39 transitions",
+        {
+            "refresh": lambda o: o.refresh(),
+            "index_at": lambda o: o.index_at([0]),
+            "position_of": lambda o: o.position_of([0]),
+            "len": len,
+        },
+        "call `transitions` again for another",
+        "pickle the ReplayBuffer and call `transitions` there",
+    ),
     "Batches": Kind(
         lambda buf, panel: buf.sampler(seed=8).batches(4),
         r"the iterator of the sampler of ring 'walk', \d+ transitions drawn",

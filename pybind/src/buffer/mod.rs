@@ -32,6 +32,7 @@ use crate::handle::Handle;
 use crate::learned::LearnedTable;
 use crate::limiter::Limiter;
 use crate::location::reduce_by_name;
+use crate::sampler::transition_order::TransitionOrder;
 use crate::sampler::{SharedSampler, WindowOptions};
 use crate::schema::Schema;
 use crate::writer::Writer;
@@ -263,6 +264,28 @@ impl ReplayBuffer {
         let name = name.get("name", "the name of a table")?;
         let options = learned.map(|columns| LearnedTable::options(&name, columns)).transpose()?;
         self.ask(py, |ring| LearnedTable::open(ring, self.ring.label(), &name, options))?
+    }
+
+    /// Number the transitions that the ring holds, without gaps.
+    ///
+    /// Returns
+    /// -------
+    /// TransitionOrder
+    ///     Numbers by index and indices by number, lane by lane, oldest first. Reads the header of
+    ///     every row once.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> order = buf.transitions()
+    /// >>> buf.gather(order.index_at(range(len(order))))["obs"][-3:]
+    /// array([6., 7., 8.], dtype=float32)
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn transitions(&self, py: Python<'_>) -> Result<TransitionOrder, Failure> {
+        self.ask(py, |ring| TransitionOrder::of(ring, self.ring.label()))
     }
 
     /// The rate limiter, or None for a ring that was created without one.

@@ -9,6 +9,7 @@ mod priority;
 pub(crate) mod returns;
 mod selector;
 mod stats;
+pub(crate) mod transition_order;
 mod windows;
 
 use std::sync::Arc;

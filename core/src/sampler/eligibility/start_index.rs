@@ -129,6 +129,13 @@ impl StartIndex {
         lanes.flat_map(|(lane, starts)| starts.intervals.iter().map(move |of| (lane, &of.rows)))
     }
 
+    /// Returns the number of the start at a row, if it is one.
+    pub(crate) fn position(&self, lane: u32, row: u64) -> Option<u64> {
+        let before = (lane as usize).checked_sub(1).and_then(|lane| self.ends.get(lane));
+        let place = self.lanes.get(lane as usize)?.position(row)?;
+        Some(before.copied().unwrap_or(0) + place)
+    }
+
     /// Returns whether a row is a start.
     pub(crate) fn contains(&self, lane: u32, row: u64) -> bool {
         self.lanes.get(lane as usize).is_some_and(|lane| lane.contains(row))
@@ -150,6 +157,12 @@ impl LaneStarts {
         let at = self.intervals.partition_point(|interval| interval.before <= n).checked_sub(1)?;
         let interval = self.intervals.get(at)?;
         Some(interval.rows.start + (n - interval.before))
+    }
+
+    fn position(&self, row: u64) -> Option<u64> {
+        let at = self.intervals.partition_point(|interval| interval.rows.end <= row);
+        let interval = self.intervals.get(at).filter(|interval| interval.rows.contains(&row))?;
+        Some(interval.before - self.intervals.front()?.before + (row - interval.rows.start))
     }
 
     fn contains(&self, row: u64) -> bool {
