@@ -8,8 +8,8 @@
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
 //! 3. `array`, `callback`, `json`, `location`, `picture`, `progress`
-//! 4. `schema`, `learned`, `lease`, `limiter`, `params`, then `sampler`, `panel`, `tokenizer`, `objects`,
-//!    `contract`, `simulation`
+//! 4. `schema`, `learned`, `lease`, `limiter`, `params`, then `sampler`, `panel`, `tokenizer`,
+//!    `objects`, `contract`, `simulation`
 //! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
 //! 6. `buffer`
 //! 7. `client`, `cli`

@@ -274,6 +274,11 @@ impl ReplayBuffer {
     ///     Numbers by index and indices by number, lane by lane, oldest first. Reads the header of
     ///     every row once.
     ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the buffer was closed.
+    ///
     /// Examples
     /// --------
     /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)

@@ -220,8 +220,9 @@ impl LearnedTable {
     /// Returns
     /// -------
     /// dict
-    ///     Each column, ``[B]``, and beside it, with ``_set`` behind its name, whether the value was
-    ///     set, bool ``[B]``. Values that were not set are 0; those of overwritten rows are not set.
+    ///     Each column, ``[B]``, and beside it, with ``_set`` behind its name, whether the value
+    ///     was set, bool ``[B]``. Values that were not set are 0. Those of overwritten rows are not
+    ///     set.
     ///
     /// Raises
     /// ------
@@ -262,6 +263,11 @@ impl LearnedTable {
     /// dict
     ///     ``updated``: values that were set; ``stale``: values dropped because their row was
     ///     overwritten.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If it was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let counters = self.handle.with(|table| Ok(table.counters()))?;

@@ -21,8 +21,8 @@ const MISSING: i64 = -1;
 /// Made by :meth:`ReplayBuffer.transitions`; a context manager. Numbers go lane by lane, oldest
 /// first, which is the order of :attr:`Batch.index`. In a ring of one lane, number ``i`` is the
 /// ``i``-th oldest transition. FINAL rows, rows before a gap, and the newest row of each lane have
-/// no number, since no transition starts there. ``len`` is the number of transitions. Numbers change
-/// only with :meth:`refresh`.
+/// no number, since no transition starts there. ``len`` is the number of transitions. Numbers
+/// change only with :meth:`refresh`.
 ///
 /// Examples
 /// --------
@@ -96,6 +96,11 @@ impl TransitionOrder {
     ///
     /// Reads the rows that were published since the last call, and drops those that were
     /// overwritten; O(of both + lanes).
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If it was closed.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn refresh(&self, py: Python<'_>) -> Result<(), Failure> {
         py.detach(|| {
