@@ -316,4 +316,6 @@ fn check_arenas(plan: &BatchPlan, arenas: &[&mut [u8]]) -> Result<(), SampleErro
 }
 
 #[cfg(test)]
+mod learned_tests;
+#[cfg(test)]
 mod tests;

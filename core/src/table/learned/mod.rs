@@ -11,6 +11,3 @@ pub(crate) use self::values::element;
 
 /// Suffix of the key that tells which values were set.
 pub(crate) const SET: &str = "_set";
-
-#[cfg(test)]
-mod tests;
