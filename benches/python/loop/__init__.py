@@ -1,0 +1,1 @@
+"""Measurements of the whole loop: actors, learner, weights and ratio."""
