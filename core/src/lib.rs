@@ -73,10 +73,10 @@ pub use backcast_layout::{
 };
 pub use element::Element;
 pub use error::{
-    AppendError, BadSelector, BatchError, DropError, HeldLane, HindsightError, LearnedError,
-    LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait, ParamsError, PriorityError,
-    ReadError, ResizeError, RestoreError, ReturnsError, RingError, SampleError, SchemaError,
-    TableError, WaitError, WriterError,
+    AppendError, BadSelector, BatchError, DropError, EpisodesError, HeldLane, HindsightError,
+    LearnedError, LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait, ParamsError,
+    PriorityError, ReadError, ResizeError, RestoreError, ReturnsError, RingError, SampleError,
+    SchemaError, TableError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -103,8 +103,9 @@ pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
     AgeBin, Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut,
     BatchPlan, Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng,
-    GatherTarget, GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions, SamplerSpec,
-    SamplerState, SamplerStats, Selector, TransitionOrder, View, WindowSteps,
+    EpisodeLayout, GatherTarget, GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions,
+    SamplerSpec, SamplerState, SamplerStats, Selector, TransitionOrder, View, WholeEpisodes,
+    WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions};

@@ -4,6 +4,7 @@ mod batch;
 mod columns;
 mod draw;
 mod eligibility;
+mod episodes;
 mod gather;
 mod hindsight;
 mod hooks;
@@ -34,6 +35,8 @@ pub use self::batch::{Batch, BatchBuffers, BatchMut};
 use self::columns::SelectedColumns;
 pub use self::columns::{ColumnWindow, ColumnWindows, SamplerSpec};
 use self::eligibility::Eligibility;
+use self::episodes::EpisodeDraws;
+pub use self::episodes::{EpisodeLayout, WholeEpisodes};
 pub use self::gather::GatherTarget;
 use self::gather::Scratch;
 use self::hindsight::GoalDraws;
@@ -96,6 +99,8 @@ pub struct Sampler {
     hooks: Hooks,
     /// Learned columns that batches show.
     learned: Option<(LearnedOptions, LearnedValues)>,
+    /// Draws whole episodes in place of transitions.
+    episodes: Option<Box<EpisodeDraws>>,
     /// Memory for the headers of irregular items, and for the sums of n-step returns.
     scratch: Vec<RowHeader>,
     sums: Scratch,
@@ -178,15 +183,21 @@ impl Sampler {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
         }
-        let plan = BatchPlan::new(
-            self.ring.schema(),
-            batch,
-            &self.options,
-            &self.selection,
-            self.extent,
-            self.n_step,
-            ExtraColumns { weight: self.prioritised().is_some(), learned: self.learned_columns() },
-        );
+        let plan = match self.plan_of_episodes(batch) {
+            Some(plan) => plan?,
+            None => BatchPlan::new(
+                self.ring.schema(),
+                batch,
+                &self.options,
+                &self.selection,
+                self.extent,
+                self.n_step,
+                ExtraColumns {
+                    weight: self.prioritised().is_some(),
+                    learned: self.learned_columns(),
+                },
+            ),
+        };
         let plan = if self.hindsight.is_some() { plan.with_relabelled() } else { plan };
         Ok(self.plan.insert((Arc::new(plan), Arc::default())).clone())
     }

@@ -1,8 +1,8 @@
 //! Sampler states as JSON, to save with a snapshot, equal in Rust and Python.
 
 use backcast_core::{
-    Beta, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, LearnedOptions, PriorityOptions,
-    SamplerState, Selector, TableOptions,
+    Beta, ColumnWindow, ColumnWindows, EpisodeLayout, GoalStrategy, Hindsight, LearnedOptions,
+    PriorityOptions, SamplerState, Selector, TableOptions, WholeEpisodes,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -42,6 +42,9 @@ struct Saved {
     /// Learned columns that batches show; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     learned: Option<SavedLearned>,
+    /// Draws of whole episodes; absent: of transitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    episodes: Option<SavedEpisodes>,
 }
 
 /// JSON of the learned columns of a table: name and dtype of each.
@@ -50,6 +53,14 @@ struct Saved {
 struct SavedLearned {
     table: String,
     columns: Vec<(String, String)>,
+}
+
+/// JSON of draws of whole episodes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedEpisodes {
+    layout: String,
+    max_length: Option<u32>,
 }
 
 /// JSON of hindsight.
@@ -167,6 +178,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         stride,
         hindsight: state.hindsight.as_ref().map(SavedHindsight::of),
         learned: state.learned.as_ref().map(SavedLearned::of),
+        episodes: state.episodes.map(SavedEpisodes::of),
         selector,
     };
     // Numbers and strings always serialise.
@@ -193,7 +205,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
-    let Saved { copy, priority, stride, hindsight, learned, .. } = saved;
+    let Saved { copy, priority, stride, hindsight, learned, episodes, .. } = saved;
     let selector = saved.selector;
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
@@ -224,6 +236,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         boundary,
         stride,
         copy,
+        episodes: episodes.map(SavedEpisodes::options).transpose()?,
         columns,
         selector: selector_of(selector, priority.map(SavedPriority::options).transpose()?)?,
         hindsight: hindsight.map(SavedHindsight::options).transpose()?,
@@ -291,6 +304,24 @@ fn selector_of(
             Selector::Table(options.max_times_sampled(max_times_sampled))
         }
     })
+}
+
+impl SavedEpisodes {
+    fn of(options: WholeEpisodes) -> Self {
+        let WholeEpisodes { layout, max_length } = options;
+        Self { layout: layout.as_str().to_owned(), max_length }
+    }
+
+    /// Returns the options, which are checked where a sampler is made of them.
+    fn options(self) -> Result<WholeEpisodes, BadSamplerState> {
+        let Self { layout, max_length } = self;
+        let layout = EpisodeLayout::named(&layout).ok_or_else(|| {
+            let problem =
+                format!("`episodes.layout` is \"padded\" or \"ragged\", and here {layout:?}");
+            BadSamplerState { problem }
+        })?;
+        Ok(WholeEpisodes { layout, max_length })
+    }
 }
 
 impl SavedHindsight {
@@ -409,6 +440,7 @@ mod tests {
             discounts: false,
             copy: true,
             stride: 1,
+            episodes: None,
             columns: None,
             selector: Selector::Uniform,
             hindsight: None,
@@ -436,6 +468,16 @@ mod tests {
         assert_eq!(sampler_state_json(&state()).get("learned"), None);
         json["learned"]["columns"][0][1] = "f3".into();
         assert!(sampler_state(&json).unwrap_err().to_string().contains("unknown dtype `f3`"));
+    }
+
+    #[test]
+    fn whole_episodes_come_back_and_are_absent_where_they_are_not_used() {
+        for of in [WholeEpisodes::padded().max_length(7), WholeEpisodes::ragged()] {
+            let given = SamplerState { episodes: Some(of), ..state() };
+            let text = sampler_state_json(&given).to_string();
+            assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
+        }
+        assert_eq!(sampler_state_json(&state()).get("episodes"), None);
     }
 
     #[test]
@@ -530,6 +572,7 @@ mod tests {
             (with("selector", json!({"name": "max_priority"})), "needs a `priority`"),
             (with("draws", json!(2)), "version 2"),
             (with("stride", json!(-1)), "-1"),
+            (with("episodes", json!({"layout": "packed", "max_length": null})), "\"packed\""),
             (
                 with(
                     "hindsight",

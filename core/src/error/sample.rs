@@ -3,6 +3,7 @@
 use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
+use super::episodes::EpisodesError;
 use super::hindsight::HindsightError;
 use super::learned::LearnedError;
 use super::limiter::LimitError;
@@ -310,6 +311,9 @@ pub enum SampleError {
     /// Error of the priorities.
     #[error(transparent)]
     Priority(#[from] PriorityError),
+    /// Error of drawing whole episodes.
+    #[error(transparent)]
+    Episodes(#[from] EpisodesError),
     /// Error of relabelling goals.
     #[error(transparent)]
     Hindsight(#[from] HindsightError),

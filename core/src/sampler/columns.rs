@@ -157,6 +157,7 @@ impl From<SamplerState> for SamplerSpec {
             boundary: state.boundary,
             stride: state.stride,
             copy: state.copy,
+            episodes: state.episodes,
         };
         let SamplerState { columns, selector, hindsight, learned, .. } = state;
         Self { options, columns, selector, hindsight, learned }
@@ -277,12 +278,14 @@ impl SelectedColumns {
         self.windows.iter().chain(&self.flags).all(Option::is_none)
     }
 
+    /// Returns whether some column has this window.
+    pub(crate) fn any(&self, window: ColumnWindow) -> bool {
+        self.windows.iter().chain(&self.flags).any(|of| *of == Some(window))
+    }
+
     /// Returns whether some window holds no transition.
     pub(crate) fn has_empty_window(&self) -> bool {
-        self.windows
-            .iter()
-            .chain(&self.flags)
-            .any(|window| *window == Some(ColumnWindow::History(0)))
+        self.any(ColumnWindow::History(0))
     }
 
     /// Returns the window of the column of this number in the schema.

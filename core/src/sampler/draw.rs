@@ -30,6 +30,9 @@ impl Sampler {
         batch: usize,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Batch, SampleError> {
+        if self.has_varying_size() {
+            return self.sample_episodes(batch, interrupted);
+        }
         let mut drawn = self.blank(batch)?;
         let plan = Arc::clone(drawn.plan());
         self.sample_into_until(&plan, &mut drawn.buffers(), interrupted)?;
@@ -129,6 +132,11 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
+        if self.episodes.is_some() {
+            let attempts = self.fill_episodes(plan, arenas)?;
+            self.transformed(plan, arenas);
+            return Ok(attempts);
+        }
         if self.chosen.is_some() {
             self.begin_chosen(plan.batch())?;
         }

@@ -25,7 +25,7 @@ mod scalar;
 mod select;
 
 pub(crate) use self::arena_writer::{Scratch, write_real};
-pub(crate) use self::request::{BatchRequest, MissingRows};
+pub(crate) use self::request::{BatchRequest, MAX_ATTEMPTS, MissingRows};
 pub use self::rows::GatherTarget;
 
 #[cfg(test)]

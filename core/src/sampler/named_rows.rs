@@ -75,6 +75,7 @@ impl Sampler {
     /// Returns the [`plan`](Self::plan) of a batch with the transitions that `index` names. Errors
     /// give the length of `index`.
     pub fn plan_of(&mut self, index: &[i64]) -> Result<Arc<BatchPlan>, SampleError> {
+        self.refuse_named_rows()?;
         self.plan(index.len()).map_err(|error| match error {
             SampleError::BadBatchSize { asked: given, limit } => {
                 SampleError::BadIndexCount { given, limit }
@@ -90,6 +91,7 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &[&mut [u8]],
     ) -> Result<Arc<BatchPlan>, SampleError> {
+        self.refuse_named_rows()?;
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
         if index.len() != plan.batch() {

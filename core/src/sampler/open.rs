@@ -6,6 +6,7 @@ use backcast_layout::{ClaimedReader, DType, Role};
 
 use super::columns::{SamplerSpec, SelectedColumns};
 use super::eligibility::{Eligibility, StartIndex};
+use super::episodes::EpisodeDraws;
 use super::gather::Scratch;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
@@ -35,6 +36,7 @@ impl Ring {
 impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
+        let episodes = EpisodeDraws::open(&spec, &selection, ring.lane_capacity())?;
         let SamplerSpec { options, columns, selector, hindsight, learned } = spec;
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
@@ -82,6 +84,7 @@ impl Sampler {
         Ok(Self {
             timeout: None,
             chosen,
+            episodes,
             hindsight: goals,
             hooks: Hooks::default(),
             learned,

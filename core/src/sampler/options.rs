@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::episodes::WholeEpisodes;
+
 /// Treatment of windows that reach beyond the first or last transition of their episode.
 ///
 /// The newest published row and the last row before a GAP count as ends too. So does the oldest row
@@ -74,6 +76,7 @@ pub struct SamplerOptions {
     /// Transitions from the start of one window to that of the next, in an episode.
     pub(crate) stride: u32,
     pub(crate) copy: bool,
+    pub(crate) episodes: Option<WholeEpisodes>,
 }
 
 impl SamplerOptions {
@@ -91,6 +94,7 @@ impl SamplerOptions {
             boundary: Boundary::Mask,
             stride: 1,
             copy: false,
+            episodes: None,
         }
     }
 
@@ -187,6 +191,24 @@ impl SamplerOptions {
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
         self.copy = copy;
+        self
+    }
+
+    /// Draws whole episodes, `B` of them, uniformly over the [complete](WholeEpisodes) ones.
+    ///
+    /// With [`Padded`](crate::EpisodeLayout::Padded) every column is `[B, L, ...]`, zero beyond
+    /// the end of its episode, with `next_*` of the observations, `mask` `[B, L]`, `length` `[B]`,
+    /// and `index` and `age` `[B]` of each first transition. With
+    /// [`Ragged`](crate::EpisodeLayout::Ragged) every column is `[N, ...]`, with `offsets`
+    /// `[B + 1]`: episode `b` is `offsets[b]..offsets[b + 1]`, and the length of a batch is `N`.
+    ///
+    /// Goes with selected columns, [`copy`](Self::copy), transforms and rate limiters, which count
+    /// an episode as one item. Without [`max_length`](WholeEpisodes::max_length), or ragged, the
+    /// memory of a batch is known only after its draw: [`sample`](crate::Sampler::sample) returns
+    /// it, and no thread draws ahead.
+    #[must_use]
+    pub fn episodes(mut self, episodes: WholeEpisodes) -> Self {
+        self.episodes = Some(episodes);
         self
     }
 }

@@ -3,6 +3,7 @@
 //! One gather of `H + F + 1` rows serves an observation column. Its history, its `next_`, its
 //! future and the future's `next_` are overlapping views of one arena.
 
+mod episodes;
 mod prefetch_policy;
 mod segments;
 
@@ -125,6 +126,10 @@ pub(crate) enum Source {
     Age,
     /// The importance weight, which is written when all items are known.
     Weight,
+    /// Transitions of an episode, and the first places of all episodes, which are written when all
+    /// items are known.
+    Length,
+    Offsets,
     /// Whether the goal was relabelled, which is written when all items are known.
     Relabelled,
     /// A column, or a flag, in the first row of the window.
@@ -264,12 +269,23 @@ impl BatchPlan {
     }
 
     /// Adds the flags of relabelled transitions, `[B]`.
-    pub(crate) fn with_relabelled(mut self) -> Self {
-        let (dtype, key) = (DType::Bool, RELABELLED.to_owned());
-        self.views.push(View { key, arena: self.arenas.len(), axis: Axis::Whole, shared: false });
-        self.arenas.push(Arena { dtype, shape: vec![self.batch] });
-        let (source, slice) = (Source::Relabelled, None);
-        let (first, rows, width, shift, repeat) = (0, 1, dtype.size(), (0, 0), false);
+    pub(crate) fn with_relabelled(self) -> Self {
+        let places = (self.batch, 1);
+        self.with_field(RELABELLED, DType::Bool, Source::Relabelled, places)
+    }
+
+    /// Adds an array of `len` elements, of which an item has `rows`.
+    fn with_field(
+        mut self,
+        key: &str,
+        dtype: DType,
+        source: Source,
+        (len, rows): (usize, usize),
+    ) -> Self {
+        let (key, arena) = (key.to_owned(), self.arenas.len());
+        self.views.push(View { key, arena, axis: Axis::Whole, shared: false });
+        self.arenas.push(Arena { dtype, shape: vec![len] });
+        let (first, width, shift, repeat, slice) = (0, dtype.size(), (0, 0), false, None);
         let field = ArenaField { source, dtype, first, rows, width, shift, repeat, slice };
         self.fields.push(field);
         self

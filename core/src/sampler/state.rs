@@ -1,6 +1,7 @@
 //! The state of a sampler: its position in the stream of draws, to continue in another process.
 
 use super::columns::{ColumnWindows, SamplerSpec};
+use super::episodes::WholeEpisodes;
 use super::hindsight::Hindsight;
 use super::options::Boundary;
 use super::selector::Selector;
@@ -51,6 +52,8 @@ pub struct SamplerState {
     pub stride: u32,
     /// Whether arrays are independent of each other.
     pub copy: bool,
+    /// Draws of whole episodes; `None`: of transitions.
+    pub episodes: Option<WholeEpisodes>,
     /// The columns of a batch and the window of each; `None`: all columns have the history window.
     pub columns: Option<ColumnWindows>,
     /// Selector of the rows. Priorities and claims of a table are data, in the table that the
@@ -76,6 +79,7 @@ impl SamplerState {
             boundary: options.boundary,
             stride: options.stride,
             copy: options.copy,
+            episodes: options.episodes,
             columns: spec.columns,
             selector: spec.selector,
             hindsight: spec.hindsight,

@@ -339,6 +339,8 @@ class ReplayBuffer:
         shuffle: bool | None = None,
         table_seed: int = 0,
         stride: int = 1,
+        episodes: Literal["padded", "ragged"] | None = None,
+        max_length: int | None = None,
         hindsight: Hindsight | None = None,
         transform: Callable[[Batch], Any] | None = None,
         learned: LearnedTable | str | None = None,
@@ -733,6 +735,10 @@ class Sampler:
     def boundary(self) -> _Boundary: ...
     @property
     def stride(self) -> int: ...
+    @property
+    def episodes(self) -> Literal["padded", "ragged"] | None: ...
+    @property
+    def max_length(self) -> int | None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -117,6 +117,15 @@ impl ReplayBuffer {
     ///     Draw only windows that start every ``stride`` transitions of their episode: transition
     ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Gathers by index
     ///     ignore the stride.
+    /// episodes : {"padded", "ragged"}, optional
+    ///     Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
+    ///     ``"padded"``: every column is ``[B, L, ...]``, zero beyond the end of its episode, with
+    ///     ``mask`` ``[B, L]``, ``length`` int64 ``[B]``, and ``index`` and ``age`` ``[B]`` of each
+    ///     first transition. ``"ragged"``: every column is ``[N, ...]``, one episode after the
+    ///     other, with ``offsets`` int64 ``[B + 1]``. See Notes.
+    /// max_length : int, optional
+    ///     Transitions of the longest episode that is drawn, and ``L`` of padded arrays. When left
+    ///     out, ``L`` is that of the longest episode of the batch.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
@@ -157,19 +166,28 @@ impl ReplayBuffer {
     /// observation. The newest transitions of a lane are drawn as often as all others, with the
     /// shorter return that can be summed of them. Which transitions are drawn, and all other
     /// columns, do not depend on ``n_step``.
+    ///
+    /// An episode is complete if it terminated or was truncated and its first row is within
+    /// capacity. One that begins after a GAP, as the first one of every writer does, counts only
+    /// while the ring holds the end of the episode before it. Whole episodes go with ``columns``,
+    /// ``copy`` and ``transform``; a rate limiter counts each as one item. ``out`` and
+    /// :meth:`Sampler.batches` need ``episodes="padded"`` with ``max_length``, since other batches
+    /// vary in size.
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
         eps=None, stratified=None, weights=None, table=None, selector=None, half_life=None,
         lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None,
-        stride=Argument::Missing, hindsight=None, transform=None, learned=None, state=None
+        stride=Argument::Missing, episodes=None, max_length=None, hindsight=None, transform=None,
+        learned=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
                              beta=0.4, eps=1e-06, stratified=False, weights='batch', \
                              table=None, selector='uniform', half_life=None, lane_weights=None, \
                              max_times_sampled=1, shuffle=None, table_seed=0, stride=1, \
-                             hindsight=None, transform=None, learned=None, state=None)")]
+                             episodes=None, max_length=None, hindsight=None, transform=None, \
+                             learned=None, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -195,6 +213,8 @@ impl ReplayBuffer {
         shuffle: Option<Argument<bool>>,
         table_seed: Option<Argument<i128>>,
         stride: Argument<i128>,
+        episodes: Option<Argument<String>>,
+        max_length: Option<Argument<i128>>,
         hindsight: Option<&Bound<'py, PyAny>>,
         transform: Option<&Bound<'py, PyAny>>,
         learned: Option<&Bound<'py, PyAny>>,
@@ -224,6 +244,8 @@ impl ReplayBuffer {
                 ("stride", stride.is_given()),
                 ("copy", copy.is_given()),
                 ("learned", learned.is_some()),
+                ("episodes", episodes.is_some()),
+                ("max_length", max_length.is_some()),
             ];
             let others = others.into_iter().chain(by.given()).chain(select.given());
             if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
@@ -264,8 +286,18 @@ impl ReplayBuffer {
             .transpose()?;
         let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
         let (stride, copy) = (stride.or(1_i64), copy.or(false));
-        let asked =
-            WindowArguments { history, columns, future, n_step, gamma, boundary, stride, copy };
+        let asked = WindowArguments {
+            history,
+            columns,
+            future,
+            n_step,
+            gamma,
+            boundary,
+            stride,
+            copy,
+            episodes,
+            max_length,
+        };
         let windows = WindowOptions::new(asked)?;
         let selected = SelectorSettings::new(select, by)?;
         let spec = windows.spec(seed);
@@ -355,9 +387,19 @@ impl ReplayBuffer {
         timeout: Option<Argument<f64>>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let timeout = timeout_of(timeout)?;
-        let stride = 1_i64.into();
-        let asked =
-            WindowArguments { history, columns, future, n_step, gamma, boundary, stride, copy };
+        let (stride, episodes, max_length) = (1_i64.into(), None, None);
+        let asked = WindowArguments {
+            history,
+            columns,
+            future,
+            n_step,
+            gamma,
+            boundary,
+            stride,
+            copy,
+            episodes,
+            max_length,
+        };
         self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out, timeout)
     }
 

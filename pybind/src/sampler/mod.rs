@@ -125,7 +125,8 @@ impl Sampler {
     ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
     ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
     ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
-    ///     ``weight``, float32, the importance weights of draws by priority. Arrays
+    ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
+    ///     ``offsets`` with whole episodes, see :meth:`ReplayBuffer.sampler`. Arrays
     ///     are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``. The very object ``out``,
     ///     where it was given. The next batch reuses the memory of one that nothing refers to.
     ///
@@ -236,6 +237,8 @@ impl Sampler {
                            beta=(first, batches) to the sampler, or call `sample`";
             return Err(Failure::new(ErrorClass::Sample, message));
         }
+        // Refuses what cannot be drawn ahead before the sampler is lent.
+        py.detach(|| self.draws.with(|sampler| Ok(sampler.plan(batch)?)))?;
         let memory = reuse.then_some(prefetch + 1);
         Batches::new(py, &self.draws, batch, options, memory, timeout)
     }
@@ -501,6 +504,18 @@ impl Sampler {
     #[getter]
     fn stride(&self) -> u32 {
         self.windows.stride
+    }
+
+    /// Arrangement of whole episodes, "padded" or "ragged", or None if transitions are drawn.
+    #[getter]
+    fn episodes(&self) -> Option<&'static str> {
+        self.windows.episodes.map(|of| of.layout.as_str())
+    }
+
+    /// Transitions of the longest episode that is drawn, or None without a limit.
+    #[getter]
+    fn max_length(&self) -> Option<u32> {
+        self.windows.episodes.and_then(|of| of.max_length)
     }
 
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.

@@ -1,7 +1,8 @@
 //! Windows and returns of a sampler, as keywords of Python give them.
 
 use backcast_core::{
-    Boundary, ColumnWindow, ColumnWindows, SamplerOptions, SamplerSpec, SamplerState,
+    Boundary, ColumnWindow, ColumnWindows, EpisodeLayout, SamplerOptions, SamplerSpec,
+    SamplerState, WholeEpisodes,
 };
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -29,6 +30,7 @@ pub(crate) struct WindowOptions {
     pub(super) boundary: Boundary,
     pub(super) stride: u32,
     copy: bool,
+    pub(super) episodes: Option<WholeEpisodes>,
 }
 
 /// The discount of n-step returns.
@@ -59,6 +61,8 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) boundary: Argument<String>,
     pub(crate) stride: Argument<i128>,
     pub(crate) copy: Argument<bool>,
+    pub(crate) episodes: Option<Argument<String>>,
+    pub(crate) max_length: Option<Argument<i128>>,
 }
 
 impl WindowOptions {
@@ -79,6 +83,7 @@ impl WindowOptions {
             })?,
             stride: count(asked.stride, "stride", 1, ErrorClass::Sample)?,
             copy: asked.copy.get("copy", "True or False")?,
+            episodes: episodes_of(asked.episodes, asked.max_length)?,
         })
     }
 
@@ -89,16 +94,17 @@ impl WindowOptions {
     ) -> Result<Self, Failure> {
         let (history, columns) = histories(history, columns)?;
         let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
-        Ok(Self { history, columns, future: 0, n_step, gamma, boundary, stride: 1, copy: false })
+        let (future, stride, copy, episodes) = (0, 1, false, None);
+        Ok(Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes })
     }
 
     /// Returns the options of a saved sampler.
     pub(crate) fn of(state: &SamplerState) -> Self {
-        let SamplerState { history, future, n_step, boundary, stride, copy, .. } = *state;
+        let SamplerState { history, future, n_step, boundary, stride, copy, episodes, .. } = *state;
         let columns = state.columns.clone();
         let constant = state.gamma.map(Gamma::Constant);
         let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
-        Self { history, columns, future, n_step, gamma, boundary, stride, copy }
+        Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes }
     }
 
     /// Returns the options of a sampler of the core.
@@ -106,6 +112,7 @@ impl WindowOptions {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
         let options = options.stride(self.stride);
+        let options = self.episodes.map_or(options, |of| options.episodes(of));
         let options = self.history.map_or(options, |history| options.history(history));
         let options = self.n_step.map_or(options, |n| options.n_step(n));
         let options = match self.gamma {
@@ -135,6 +142,33 @@ impl WindowOptions {
             }
         }
         Ok(Some(windows.into_any()))
+    }
+}
+
+/// Reads `episodes` and `max_length`.
+fn episodes_of(
+    episodes: Option<Argument<String>>,
+    max_length: Option<Argument<i128>>,
+) -> Result<Option<WholeEpisodes>, Failure> {
+    let words = "\"padded\", \"ragged\" or None";
+    let word = episodes.map(|episodes| episodes.get("episodes", words)).transpose()?;
+    let layout = word
+        .map(|word| {
+            EpisodeLayout::named(&word).ok_or_else(|| {
+                let message = format!("episodes is {word:?}; give {words}");
+                Failure::new(ErrorClass::Sample, message)
+            })
+        })
+        .transpose()?;
+    let max_length =
+        max_length.map(|asked| count(asked, "max_length", 1, ErrorClass::Sample)).transpose()?;
+    match (layout, max_length) {
+        (None, Some(_)) => {
+            let message = "max_length is for whole episodes; give episodes=\"padded\" or \
+                           \"ragged\" too, or leave max_length out";
+            Err(Failure::new(ErrorClass::Sample, message))
+        }
+        (layout, max_length) => Ok(layout.map(|layout| WholeEpisodes { layout, max_length })),
     }
 }
 

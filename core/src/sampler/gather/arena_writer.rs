@@ -62,7 +62,14 @@ impl ArenaWriter<'_> {
                 (Source::Age, _) if bytes == size_of::<u64>() => {
                     here.copy_from_slice(bytemuck::cast_slice(now.ages()));
                 }
-                (Source::Weight | Source::Learned(_) | Source::LearnedSet(_), _) => {}
+                (
+                    Source::Weight
+                    | Source::Learned(_)
+                    | Source::LearnedSet(_)
+                    | Source::Length
+                    | Source::Offsets,
+                    _,
+                ) => {}
                 (Source::Mask, _) => set(here, 1),
                 (Source::Flag(_) | Source::FirstFlag(_) | Source::Relabelled, _) => set(here, 0),
                 // No transition of an interior window is terminated.

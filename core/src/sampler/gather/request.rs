@@ -11,7 +11,7 @@ use crate::error::SampleError;
 use crate::sampler::Sampler;
 
 /// Maximum draws for one item whose rows writers overwrite. The batch fails after them.
-pub(super) const MAX_ATTEMPTS: u32 = 10_000;
+pub(crate) const MAX_ATTEMPTS: u32 = 10_000;
 
 /// Source of the rows of a batch.
 #[derive(Clone, Copy, Debug)]

@@ -40,7 +40,11 @@ impl ArenaWriter<'_> {
                 }
                 Source::Flag(flag) => flags(field, flag, item, headers, place),
                 Source::Index => place.copy_from_slice(&item.index.0.to_ne_bytes()),
-                Source::Weight | Source::Learned(_) | Source::LearnedSet(_) => {}
+                Source::Weight
+                | Source::Learned(_)
+                | Source::LearnedSet(_)
+                | Source::Length
+                | Source::Offsets => {}
                 Source::Relabelled => place.fill(0),
                 Source::Age => place.copy_from_slice(&item.age.to_ne_bytes()),
                 Source::First(column) => item.lane.copy_out(column, item.slot, 1, place),

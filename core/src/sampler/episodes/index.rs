@@ -1,0 +1,201 @@
+//! A sampler's private index of the complete episodes of a ring.
+//!
+//! Built from row headers alone, by reading every row once; rows published since are read at the
+//! next [`EpisodeIndex::refresh`]. The readable rows alone decide which episodes are complete, so that
+//! all samplers know the same ones. An entry is dropped when a row that decided is no longer
+//! readable.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::ops::Range;
+
+use backcast_layout::protocol::{Words, has_relocated, still_whole};
+use backcast_layout::{Lane, Lanes};
+
+use crate::ring::lane_inspection::readable;
+use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
+use crate::row_header::RowHeader;
+use crate::sampler::eligibility::ReadableRanges;
+
+/// Rows read at a time.
+const CHUNK: u64 = 1024;
+
+/// Rows of a complete episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpisodeRows {
+    pub(super) lane: u32,
+    /// Sequence number of its first row.
+    pub(super) first: u64,
+    /// Transitions, at least 1; the FINAL row comes after them.
+    pub(super) length: u64,
+}
+
+/// Complete episodes of all lanes.
+#[derive(Debug)]
+pub(super) struct EpisodeIndex {
+    /// Transitions of the longest episode that is kept.
+    max_length: u64,
+    lanes: Vec<LaneEpisodes>,
+    /// For each lane, the episodes in it and in all lanes before it.
+    ends: Vec<u64>,
+    headers: Vec<RowHeader>,
+}
+
+/// Consecutive rows of one episode that were read last.
+#[derive(Clone, Copy, Debug)]
+struct EpisodeRun {
+    episode: u64,
+    /// Step of the row that continues it.
+    next_step: u64,
+    /// First row of the episode, and the first row that shows it to be one; `None` if rows before
+    /// the first one read may be missing.
+    first: Option<(u64, u64)>,
+    /// Whether the last row read terminated or truncated it.
+    ended: bool,
+}
+
+/// A complete episode of a lane.
+#[derive(Clone, Copy, Debug)]
+struct LaneEpisode {
+    first: u64,
+    length: u64,
+    /// First row that has to be readable: its own, or after a GAP the last transition of the
+    /// episode before.
+    since: u64,
+}
+
+#[derive(Debug, Default)]
+struct LaneEpisodes {
+    /// Complete episodes, oldest first.
+    complete: VecDeque<LaneEpisode>,
+    /// First row whose episode is known; earlier ones were dropped.
+    known: u64,
+    /// Rows before this one have been read.
+    scanned: u64,
+    run: Option<EpisodeRun>,
+    /// Whether the last row read is the FINAL row of an episode that ended.
+    after_end: bool,
+}
+
+impl EpisodeIndex {
+    /// Returns an empty index of the episodes of at most `max_length` transitions.
+    pub(super) fn new(max_length: u64) -> Self {
+        let (lanes, ends, headers) = (Vec::new(), Vec::new(), Vec::new());
+        Self { max_length, lanes, ends, headers }
+    }
+
+    /// Reads the rows published since the last refresh, and drops the episodes that are no longer
+    /// complete. O(new rows + dropped episodes + lanes).
+    ///
+    /// Returns `false` if a lane was relocated meanwhile, and some of its rows were not read.
+    pub(super) fn refresh(&mut self, lanes: &Lanes, ranges: &ReadableRanges) -> bool {
+        self.lanes.resize_with(lanes.len(), LaneEpisodes::default);
+        self.ends.clear();
+        let (mut total, mut whole) = (0, true);
+        for ((episodes, lane), range) in self.lanes.iter_mut().zip(lanes.iter()).zip(ranges.iter())
+        {
+            whole &= episodes.scan(lane, range, self.max_length, &mut self.headers);
+            while episodes.complete.front().is_some_and(|of| of.since < range.start) {
+                episodes.complete.pop_front();
+            }
+            episodes.known = range.start;
+            total += episodes.complete.len() as u64;
+            self.ends.push(total);
+        }
+        whole
+    }
+
+    /// Returns the number of complete episodes.
+    pub(super) fn total(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the n-th complete episode.
+    pub(super) fn nth(&self, n: u64) -> Option<EpisodeRows> {
+        let lane = self.ends.partition_point(|end| *end <= n);
+        let before = lane.checked_sub(1).and_then(|l| self.ends.get(l)).copied().unwrap_or(0);
+        let at = usize::try_from(n - before).ok()?;
+        let LaneEpisode { first, length, .. } = *self.lanes.get(lane)?.complete.get(at)?;
+        Some(EpisodeRows { lane: u32::try_from(lane).ok()?, first, length })
+    }
+}
+
+impl LaneEpisodes {
+    /// Reads the headers published since the last scan. Returns `false` if the lane was relocated:
+    /// the rest must be read from its new memory.
+    fn scan(
+        &mut self,
+        lane: &Lane,
+        range: &Range<u64>,
+        max_length: u64,
+        headers: &mut Vec<RowHeader>,
+    ) -> bool {
+        // `scanned` is below the oldest row after a lap. It is above the newest row only if a head
+        // decreased, which no correct writer does. A resized lane may make rows readable again
+        // that were too old before.
+        let lapped = self.scanned < range.start || self.scanned > range.end;
+        if lapped || range.start < self.known {
+            self.restart(range.start);
+        }
+        while self.scanned < range.end {
+            let rows = self.scanned..range.end.min(self.scanned + CHUNK);
+            let len = usize::try_from(rows.end - rows.start).unwrap_or(0);
+            headers.resize(len, RowHeader::default());
+            RowHeader::read_into(lane, rows.start % lane.slots(), headers);
+            if still_whole(lane, rows.start) {
+                for header in headers.iter() {
+                    self.take(header, max_length);
+                }
+            } else if has_relocated(lane) {
+                return false;
+            } else {
+                // A writer overwrote the first of these rows meanwhile.
+                self.restart(readable(lane).start.max(rows.start + 1));
+            }
+        }
+        true
+    }
+
+    /// Drops everything known. The next scan begins at `row`.
+    fn restart(&mut self, row: u64) {
+        *self = Self { known: row, scanned: row, ..Self::default() };
+    }
+
+    /// Adds the next row.
+    fn take(&mut self, header: &RowHeader, max_length: u64) {
+        let (row, step) = (self.scanned, u64::from(header.t));
+        self.scanned += 1;
+        let flag = |flag: u32| header.flags & flag != 0;
+        let after_end = mem::take(&mut self.after_end);
+        let continued =
+            |run: &EpisodeRun| (run.episode, run.next_step) == (header.episode, step) && !flag(GAP);
+        let run = self.run.take().filter(continued);
+        // Only a faulty writer stores another number.
+        if header.seq != row {
+            return;
+        }
+        let (next_step, ended) = (step + 1, flag(TERMINATED | TRUNCATED));
+        match run {
+            Some(run) if flag(FINAL) => {
+                self.after_end = run.ended;
+                if let Some((first, since)) = run.first.filter(|_| run.ended && step <= max_length)
+                {
+                    self.complete.push_back(LaneEpisode { first, length: step, since });
+                }
+            }
+            // Only a faulty writer continues an episode that ended.
+            Some(run) if run.ended => {}
+            Some(run) => self.run = Some(EpisodeRun { next_step, ended, ..run }),
+            None if flag(FINAL) => {}
+            None => {
+                // After a GAP the row may continue an episode that was cut, unless the one before
+                // had ended.
+                let begins = step == 0 && (!flag(GAP) || after_end);
+                // The end is the row before the FINAL row.
+                let since = if flag(GAP) { row.saturating_sub(2) } else { row };
+                let first = begins.then_some((row, since));
+                self.run = Some(EpisodeRun { episode: header.episode, next_step, first, ended });
+            }
+        }
+    }
+}

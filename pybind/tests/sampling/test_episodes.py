@@ -1,0 +1,259 @@
+"""Whole episodes: padded and ragged batches, their returns, memory, states, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from backcast import returns as returns_of
+from counted_ring import assert_equal, filled
+from numpy.typing import NDArray
+
+ENDS = 17
+FIXED: dict[str, Any] = {"episodes": "padded", "max_length": ENDS}
+
+
+def uneven(capacity: int = 2_000, episodes: int = 24) -> bc.ReplayBuffer:
+    """Write episodes of 1, 2, 3, ... transitions; ``reward`` counts all of them."""
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f8"}, capacity=capacity)
+    step = 0
+    with buf.writer() as writer:
+        for length in range(1, episodes + 1):
+            for at in range(length):
+                end = at == length - 1
+                final = -length if end else None
+                writer.append(
+                    obs=step, reward=step, terminated=end, truncated=False, final_obs=final
+                )
+                step += 1
+    return buf
+
+
+def first_reward(length: NDArray[np.int64]) -> NDArray[np.int64]:
+    return length * (length - 1) // 2
+
+
+def test_padded_episodes_are_whole_masked_and_end_with_their_final_observation() -> None:
+    batch = uneven().sampler(seed=7, episodes="padded").sample(64)
+    length, mask = batch["length"], batch["mask"]
+    longest = length.max()
+    assert batch["obs"].shape == batch["next_obs"].shape == mask.shape == (64, longest)
+    assert length.dtype == np.int64
+    assert batch.index.shape == batch.age.shape == (64,)
+    places = np.arange(longest)
+    np.testing.assert_array_equal(mask, places < length[:, None])
+    expected = first_reward(length)[:, None] + places
+    np.testing.assert_array_equal(batch["reward"], np.where(mask, expected, 0))
+    np.testing.assert_array_equal(batch["obs"][mask], expected[mask])
+    last = places == length[:, None] - 1
+    np.testing.assert_array_equal(batch["next_obs"][last], -length)
+    np.testing.assert_array_equal(batch["terminated"], last)
+    np.testing.assert_array_equal(batch["next_obs"][mask & ~last], expected[mask & ~last] + 1)
+    assert not batch["obs"].flags.writeable, "obs and next_obs share memory"
+
+
+def test_ragged_episodes_are_the_same_ones_in_a_row() -> None:
+    buf = uneven()
+    padded = buf.sampler(seed=7, episodes="padded").sample(64)
+    ragged = buf.sampler(seed=7, episodes="ragged").sample(64)
+    offsets = ragged["offsets"]
+    np.testing.assert_array_equal(np.diff(offsets), padded["length"])
+    assert offsets[0] == 0
+    assert offsets[-1] == len(ragged["reward"]) == len(ragged.index)
+    for key in ("obs", "next_obs", "reward", "terminated", "truncated"):
+        np.testing.assert_array_equal(ragged[key], padded[key][padded.mask], err_msg=key)
+    np.testing.assert_array_equal(ragged.index[offsets[:-1]], padded.index)
+    ragged["obs"][:] = 0  # arrays of their own
+
+
+def test_every_episode_is_drawn_alike_and_transitions_are_not() -> None:
+    buf = uneven()
+
+    def chi_square(lengths: NDArray[np.int64]) -> float:
+        counts = np.bincount(lengths, minlength=25)[1:]
+        return float(((counts - counts.mean()) ** 2 / counts.mean()).sum())
+
+    # With 23 degrees of freedom chi-square exceeds 70 once in about 10**6 seeds.
+    for seed in range(4):
+        drawn = buf.sampler(seed=seed, episodes="padded").sample(4_800)["length"]
+        assert chi_square(drawn) < 70
+    # The mutant: the episodes of uniform transitions, where long ones are drawn more often.
+    rewards = buf.sampler(seed=1).sample(4_800)["reward"]
+    lengths = np.searchsorted(first_reward(np.arange(1, 26)), rewards, side="right")
+    assert chi_square(lengths) > 700
+
+
+def test_returns_of_padded_episodes_are_those_of_each_one() -> None:
+    batch = uneven().sampler(seed=3, episodes="padded").sample(20)
+    values = np.cos(batch["reward"])
+    next_values = np.sin(batch["reward"])
+    gae = returns_of.gae(batch, values, next_values, gamma=0.9, lam=0.8)
+    mixed = returns_of.lambda_returns(batch, next_values, gamma=0.9, lam=0.8)
+    for item, length in enumerate(batch["length"]):
+        advantage, target = 0.0, 0.0
+        for at in reversed(range(length)):
+            alive = at < length - 1
+            reward, after = batch["reward"][item, at], next_values[item, at] * alive
+            delta = reward + 0.9 * after - values[item, at]
+            advantage = delta + 0.9 * 0.8 * advantage * alive
+            target = reward + 0.9 * alive * (0.2 * after + 0.8 * target)
+            np.testing.assert_allclose(gae.advantages[item, at], advantage, rtol=1e-9)
+            np.testing.assert_allclose(mixed[item, at], target, rtol=1e-9)
+        assert not gae.advantages[item, length:].any()
+        assert not mixed[item, length:].any()
+
+
+def test_fixed_memory_is_filled_again_and_drawn_ahead() -> None:
+    buf = filled()
+    sampler = buf.sampler(seed=5, **FIXED)
+    assert (sampler.episodes, sampler.max_length) == ("padded", ENDS)
+    drawn = [sampler.sample(6) for _ in range(4)]
+    assert drawn[0]["obs"]["x"].shape == (6, ENDS, 3)
+    with buf.sampler(seed=5, **FIXED).batches(6, prefetch=2, limit=4) as ahead:
+        for one, two in zip(drawn, ahead, strict=True):
+            assert_equal(one, two)
+    again = buf.sampler(seed=5, **FIXED)
+    out = again.sample(6)
+    assert again.sample(6, out=out) is out
+    assert_equal(out, drawn[1])
+    varying = buf.sampler(seed=5, episodes="padded")
+    for one in drawn:
+        assert_equal(varying.sample(6), one)
+    for call in (lambda: varying.sample(6, out=out), lambda: varying.batches(6)):
+        with pytest.raises(bc.SampleError, match='episodes="padded" with max_length'):
+            call()
+    varying.sample(6)  # still here
+
+
+def test_columns_copies_transforms_and_states() -> None:
+    buf = filled()
+    some = buf.sampler(seed=5, episodes="ragged", columns=["action", "truncated"]).sample(5)
+    assert set(some) == {"action", "truncated", "index", "age", "offsets"}
+    apart = buf.sampler(seed=5, episodes="padded", copy=True).sample(5)
+    apart["next_obs"]["n"][:] = 1
+    assert_equal(apart["obs"], buf.sampler(seed=5, episodes="padded").sample(5)["obs"])
+
+    def total(batch: bc.Batch) -> float:
+        return float(batch["reward"].sum())
+
+    summed: Any = buf.sampler(seed=5, episodes="ragged", transform=total).sample(5)
+    assert summed == float(buf.sampler(seed=5, episodes="ragged").sample(5)["reward"].sum())
+    for settings in ({"episodes": "ragged"}, {"episodes": "padded"}, FIXED):
+        first: Any = buf.sampler(seed=9, **settings)
+        first.sample(3)
+        again = buf.sampler(state=first.state())
+        assert (again.episodes, again.max_length) == (first.episodes, first.max_length)
+        assert_equal(first.sample(3), again.sample(3))
+
+
+def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
+    buf = filled()
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"history": 4}, "a history window"),
+        ({"future": 4}, "a future window"),
+        ({"n_step": 3, "gamma": 0.9}, "an n-step return"),
+        ({"boundary": "clamp"}, "boundary"),
+        ({"stride": 2}, "a stride"),
+        ({"priority": 0.6}, "by priority"),
+        ({"selector": "lifo"}, "selector"),
+    ]
+    for settings, part in refused:
+        with pytest.raises(bc.SampleError, match=f"{part}.*leave it out, or leave `episodes` out"):
+            buf.sampler(episodes="padded", **settings)
+    with pytest.raises(bc.SampleError, match="max_length is 400; give 1 to 399"):
+        buf.sampler(episodes="padded", max_length=400)
+    with pytest.raises(bc.SampleError, match="max_length"):
+        buf.sampler(episodes="padded", max_length=0)
+    with pytest.raises(bc.SampleError, match='give episodes="padded" or "ragged" too'):
+        buf.sampler(max_length=4)
+    bad: Any = "packed"
+    with pytest.raises(bc.SampleError, match='episodes is "packed"; give "padded", "ragged"'):
+        buf.sampler(episodes=bad)
+    sampler = buf.sampler(episodes="ragged")
+    with pytest.raises(bc.SampleError, match="make another one without `episodes`"):
+        sampler.gather(sampler.sample(2).index)
+    with pytest.raises(bc.SampleError, match="state is given, and episodes too"):
+        buf.sampler(state=sampler.state(), episodes="ragged")
+    empty = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=50)
+    with pytest.raises(bc.SampleError, match=r"no whole episode.*wait for writers"):
+        empty.sampler(episodes="padded").sample(2)
+    assert sampler.sample(2)["offsets"].shape == (3,)
+
+
+def test_an_episode_whose_writer_went_away_is_never_drawn() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f8"}, capacity=500)
+    for life in range(6):
+        with buf.writer() as writer:
+            for step in range(4):
+                end = step == 3
+                writer.append(
+                    obs=step,
+                    reward=life,
+                    terminated=end,
+                    truncated=False,
+                    final_obs=4 if end else None,
+                )
+            writer.append(obs=0, reward=100, terminated=False, truncated=False)
+    lengths = buf.sampler(seed=1, episodes="padded").sample(200)
+    # Each later life begins after the GAP of one that did not end.
+    assert set(lengths["reward"][lengths.mask]) == {0}
+    tidy = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f8"}, capacity=500)
+    for life in range(6):
+        with tidy.writer() as writer:
+            writer.append(obs=0, reward=life, terminated=True, truncated=False, final_obs=1)
+    assert set(tidy.sampler(seed=1, episodes="ragged").sample(200)["reward"]) == set(range(6))
+
+
+WRITE = """
+import sys
+import backcast as bc
+buf = bc.ReplayBuffer.attach("pong")
+step = 0
+with buf.writer() as writer:
+    while True:
+        for at in range(17):
+            end = at == 16
+            writer.append(
+                obs=[step, step + 1],
+                reward=step,
+                terminated=end,
+                truncated=False,
+                final_obs=[step + 1, step + 2] if end else None,
+            )
+            step += 1
+        if step == 17 * 100:
+            print("ready", flush=True)
+"""
+
+
+def test_no_episode_is_torn_while_another_process_writes(
+    place: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    columns = {"obs": ("f8", (2,)), "reward": "f8"}
+    settings: dict[str, Any] = {"capacity": 200, "dir": place, "lane_policy": "overwrite"}
+    with bc.ReplayBuffer.create("pong", columns, **settings) as buf:
+        child = start(WRITE)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        words: tuple[Any, ...] = ("padded", "ragged")
+        padded_sampler, ragged_sampler = (buf.sampler(seed=1, episodes=word) for word in words)
+        places = np.arange(ENDS)
+        for _ in range(1_500):
+            padded, ragged = padded_sampler.sample(32), ragged_sampler.sample(32)
+            assert (padded["length"] == ENDS).all()
+            for batch in (padded, ragged):
+                steps = batch["reward"].reshape(32, ENDS)
+                np.testing.assert_array_equal(steps, steps[:, :1] + places)
+                for key, after in (("obs", 0), ("next_obs", 1)):
+                    obs = batch[key].reshape(32, ENDS, 2)
+                    np.testing.assert_array_equal(obs[..., 0], steps + after)
+                    np.testing.assert_array_equal(obs[..., 1], steps + after + 1)
+        for sampler in (padded_sampler, ragged_sampler):
+            sampler.close()
+        child.kill()
+        child.communicate()
