@@ -1,8 +1,8 @@
 //! A sampler's private index of the complete episodes of a ring.
 //!
 //! Built from row headers alone, by reading every row once; rows published since are read at the
-//! next [`EpisodeIndex::refresh`]. The readable rows alone decide which episodes are complete, so that
-//! all samplers know the same ones. An entry is dropped when a row that decided is no longer
+//! next [`EpisodeIndex::refresh`]. The readable rows alone decide which episodes are complete, so
+//! that all samplers know the same ones. An entry is dropped when a row that decided is no longer
 //! readable.
 
 use std::collections::VecDeque;
