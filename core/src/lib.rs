@@ -108,7 +108,9 @@ pub use sampler::{
     WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
-pub use table::{LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions};
+pub use table::{
+    LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions, TimesBin,
+};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{Step, StepColumns};

@@ -254,3 +254,53 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     with pytest.raises(bc.MissingExtraError, match=r"pip install 'backcast\[plot\]'") as error:
         plot.window({}, 0)
     assert isinstance(error.value, ImportError)
+
+
+def consuming(times: int = 2) -> bc.Sampler:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=200)
+    with buf.writer() as writer:
+        for step in range(41):
+            writer.append(obs=step, terminated=False, truncated=False)
+    return buf.sampler(seed=1, selector="consume", max_times_sampled=times)
+
+
+def heights(ax: Axes) -> list[float]:
+    return [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
+
+
+def test_statistics_are_drawn_as_they_are() -> None:
+    sampler = consuming()
+    sampler.sample(30)
+    sampler.sample(20)
+    stats = sampler.stats()
+    assert stats["times_sampled"] == [{"times": 1, "rows": 30}, {"times": 2, "rows": 10}]
+    ages, priorities, times, effective = plot.stats(stats)
+    assert heights(times) == [30, 10]
+    assert [label.get_text() for label in times.get_xticklabels()] == ["1", "2"]
+    assert heights(ages) == [entry["rows"] for entry in stats["ages"]]
+    for ax in (priorities, effective):
+        assert [text.get_text() for text in ax.texts] == ["not counted"]
+    ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=200)
+    with ring.writer() as writer:
+        for step in range(41):
+            writer.append(obs=step, terminated=False, truncated=False)
+    prioritised = ring.sampler(seed=1, priority=1.0, eps=0.0)
+    prioritised.sample(8)
+    prioritised.update_priorities([0, 1, 2], [4.0, 4.0, 8.0])
+    stats = prioritised.stats()
+    assert stats["times_sampled"] is None
+    axes = plot.stats(stats, axes=list(Figure().subplots(1, 4)))
+    assert heights(axes[1]) == [entry["rows"] for entry in stats["priorities"]["histogram"]]
+    assert heights(axes[3]) == [40, stats["priorities"]["effective_rows"]]
+    figure = axes[0].figure
+    assert isinstance(figure, Figure)
+    figure.savefig(BytesIO())
+
+
+def test_statistics_of_something_else_are_refused() -> None:
+    wrong: Any = {"ages": []}
+    with pytest.raises(bc.ArgumentTypeError, match=r"give the dict of `sampler.stats\(\)`"):
+        plot.stats(wrong)
+    stats = consuming().stats()
+    with pytest.raises(bc.ArgumentTypeError, match="axes has 1 elements; give four"):
+        plot.stats(stats, axes=[Figure().subplots()])

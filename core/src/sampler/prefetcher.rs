@@ -16,7 +16,7 @@ use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
 use super::{Counters, Sampler, SamplerStats, stats};
-use crate::error::{LimitError, PriorityError, SampleError};
+use crate::error::{LimitError, SampleError};
 use crate::limiter::wake_samplers;
 use crate::ring::Ring;
 
@@ -253,7 +253,7 @@ impl<M: BatchBuffers> Batches<M> {
     }
 
     /// Returns the statistics of the sampler: see [`Sampler::stats`].
-    pub fn stats(&self) -> Result<SamplerStats, PriorityError> {
+    pub fn stats(&self) -> Result<SamplerStats, SampleError> {
         stats::stats(&self.ring, &self.counters, &self.at.selector)
     }
 

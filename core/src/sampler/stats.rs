@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::plan::{BatchPlan, Source};
 use super::{Counters, Sampler};
-use crate::error::PriorityError;
+use crate::error::SampleError;
 use crate::priority::PriorityDistribution;
 use crate::ring::Ring;
 use crate::sampler::selector::Selector;
+use crate::table::TimesBin;
 
 /// Batches of which the ages of one are counted, so that the count costs a draw nearly nothing.
 const COUNTED_EVERY: u64 = 64;
@@ -25,6 +26,10 @@ pub struct SamplerStats {
     pub ages: Vec<AgeBin>,
     /// Distribution of the priorities of its table, for selectors that have one.
     pub priorities: Option<PriorityDistribution>,
+    /// How often each transition of the ring was handed out by the sampler's table of claims, to
+    /// all samplers that share it: see [`Table::times_sampled`](crate::Table::times_sampled).
+    /// `None` for other selectors, which count nothing for a row.
+    pub times_sampled: Option<Vec<TimesBin>>,
 }
 
 /// Drawn transitions whose ages are within a factor of 2.
@@ -87,8 +92,8 @@ impl AgeCounts {
 }
 
 impl Sampler {
-    /// Returns its totals and distributions. O(rows) with priorities, and cheap without.
-    pub fn stats(&self) -> Result<SamplerStats, PriorityError> {
+    /// Returns its totals and distributions. O(rows) with a table, and cheap without.
+    pub fn stats(&self) -> Result<SamplerStats, SampleError> {
         let selector = self.state().selector;
         stats(&self.ring, &self.counters, &selector)
     }
@@ -99,13 +104,18 @@ pub(super) fn stats(
     ring: &Ring,
     counters: &Counters,
     selector: &Selector,
-) -> Result<SamplerStats, PriorityError> {
-    let distribution = |options| Ok::<_, PriorityError>(ring.priorities(options)?.distribution());
+) -> Result<SamplerStats, SampleError> {
+    let distribution = |options| Ok::<_, SampleError>(ring.priorities(options)?.distribution());
+    let times_sampled = match selector {
+        Selector::Table(options) => Some(ring.table(options)?.times_sampled()),
+        _ => None,
+    };
     Ok(SamplerStats {
         sampled: counters.sampled.load(Relaxed),
         lapped: counters.lapped.load(Relaxed),
         ages: counters.ages.read(),
         priorities: selector.priorities().map(distribution).transpose()?,
+        times_sampled,
     })
 }
 

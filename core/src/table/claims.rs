@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// draw from it.
 #[derive(Debug)]
 pub struct Table {
-    claims: Claims,
+    pub(super) claims: Claims,
 }
 
 impl Table {
@@ -117,18 +117,43 @@ impl Claims {
         if self.pass == Some(self.table.position().0) {
             return false;
         }
-        let pass = self.table.read();
-        let settings = self.table.settings();
-        let ranges = self.sound(&pass);
-        self.order = RowOrder::new(Arrangement::OldestFirst, ranges);
-        let permutation = || Permutation::new(self.order.total(), settings.seed, pass.number);
-        self.shuffle = settings.shuffled.then(permutation);
+        let pass = self.current_pass();
+        (self.order, self.shuffle) = self.order_of(&pass);
         self.pass = Some(pass.number);
         true
     }
 
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(super) fn settings(&self) -> ClaimSettings {
+        self.table.settings()
+    }
+
+    /// Copies the current pass.
+    pub(super) fn current_pass(&self) -> ClaimPass {
+        self.table.read()
+    }
+
+    /// Returns the number of rows of a pass that are claimed: all once another pass was begun. May
+    /// be more than there are.
+    pub(super) fn claimed_of(&self, pass: &ClaimPass) -> u64 {
+        let (number, next) = self.table.position();
+        if number == pass.number { next } else { u64::MAX }
+    }
+
+    /// Returns the order in which the rows of a pass are claimed.
+    pub(super) fn order_of(&self, pass: &ClaimPass) -> (RowOrder, Option<Permutation>) {
+        let settings = self.table.settings();
+        let order = RowOrder::new(Arrangement::OldestFirst, self.sound(pass));
+        let permutation = || Permutation::new(order.total(), settings.seed, pass.number);
+        let shuffle = settings.shuffled.then(permutation);
+        (order, shuffle)
+    }
+
     /// Returns the ranges of a pass, or empty ones if no pass can have them.
-    fn sound(&self, pass: &ClaimPass) -> Vec<Range<u64>> {
+    pub(super) fn sound(&self, pass: &ClaimPass) -> Vec<Range<u64>> {
         let lanes = self.ring.store().lanes();
         let most = lanes.iter().map(|lane| lane.slots()).max().unwrap_or(0);
         let len = |rows: &Range<u64>| rows.end.checked_sub(rows.start);

@@ -7,9 +7,11 @@ mod options;
 pub(crate) mod permutation;
 pub(crate) mod row_order;
 mod state;
+mod times;
 
 pub(crate) use self::claims::Claims;
 pub use self::claims::Table;
 pub use self::learned::{LaneValues, LearnedOptions, LearnedState, LearnedValues};
 pub(crate) use self::learned::{SET, element};
 pub use self::options::TableOptions;
+pub use self::times::TimesBin;

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use backcast_core::{
-    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, PriorityError, Ring, SampleError,
+    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, Ring, SampleError,
     Sampler as CoreSampler, SamplerState, SamplerStats,
 };
 use backcast_pybind_macros::exact_arguments;
@@ -64,7 +64,7 @@ impl Prefetcher {
         }
     }
 
-    pub(crate) fn stats(&self) -> Result<SamplerStats, PriorityError> {
+    pub(crate) fn stats(&self) -> Result<SamplerStats, SampleError> {
         match self {
             Self::Fresh(batches) => batches.stats(),
             Self::Cycle(batches, _) => batches.stats(),

@@ -382,7 +382,7 @@ impl Sampler {
 
     /// Return totals, the ages of drawn transitions, and the distribution of priorities.
     ///
-    /// Costs a pass over all rows with a ``priority``, and is cheap without.
+    /// Costs a pass over all rows with a table, and is cheap without.
     ///
     /// Returns
     /// -------
@@ -394,6 +394,11 @@ impl Sampler {
     ///     ``effective_rows``, the number of rows of equal priority that would give draws of the
     ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** exponent`` over the
     ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
+    ///     ``times_sampled``: for ``"consume"`` and ``"epoch"``, how often the transitions of the
+    ///     ring were handed out by the table, to all its samplers in all processes; a list of
+    ///     ``{"times": times, "rows": count}``, exact, of the current pass for ``"epoch"``. None
+    ///     for other selectors, which count nothing for a row. :func:`backcast.plot.stats` draws
+    ///     all of them.
     ///
     /// Raises
     /// ------

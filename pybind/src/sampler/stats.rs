@@ -13,6 +13,16 @@ pub(super) fn as_dict<'py>(py: Python<'py>, stats: &SamplerStats) -> PyResult<Bo
     dict.set_item("ages", bins(py, ages)?)?;
     let of_table = |found: &PriorityDistribution| distribution(py, found);
     dict.set_item("priorities", stats.priorities.as_ref().map(of_table).transpose()?)?;
+    let times = stats.times_sampled.as_ref().map(|bins| {
+        let entries = bins.iter().map(|bin| {
+            let entry = PyDict::new(py);
+            entry.set_item("times", bin.times)?;
+            entry.set_item("rows", bin.rows)?;
+            Ok(entry)
+        });
+        PyList::new(py, entries.collect::<PyResult<Vec<_>>>()?)
+    });
+    dict.set_item("times_sampled", times.transpose()?)?;
     Ok(dict)
 }
 

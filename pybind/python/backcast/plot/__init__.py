@@ -1,4 +1,4 @@
-"""Pictures of sampled windows.
+"""Pictures of sampled windows, and of what samplers draw.
 
 >>> import backcast as bc
 >>> from backcast import plot
@@ -18,6 +18,7 @@ screen or without.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from backcast._calls import explained
@@ -28,7 +29,7 @@ from backcast.plot._read import market_window, replay_window
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["window"]
+__all__ = ["stats", "window"]
 
 _MARKET = {"history", "history_mask", "future", "future_mask", "open", "listed"}
 
@@ -113,13 +114,68 @@ def window(
     return axes
 
 
+@explained
+def stats(stats: Mapping[str, Any], *, axes: Sequence[Axes] | None = None) -> list[Axes]:
+    """Draw the statistics of a sampler as four histograms.
+
+    They are the ages of drawn transitions at their draw, the priorities, how often transitions were
+    sampled, and rows against effective rows. A panel says "not counted" where the sampler counts
+    none, such as priorities of uniform draws.
+
+    Parameters
+    ----------
+    stats : dict
+        What :meth:`backcast.Sampler.stats` returned.
+    axes : sequence of four matplotlib Axes, optional
+        Axes to draw on: ages, priorities, times sampled, effective rows. A new figure when left
+        out; it is ``axes[0].figure``.
+
+    Returns
+    -------
+    list of Axes
+        The four axes.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If an argument is of another type, or ``axes`` are not four.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import backcast as bc
+    >>> from backcast import plot
+    >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    >>> with buf.writer() as w:
+    ...     for step in range(50):
+    ...         at = w.append(obs=step, terminated=False, truncated=False)
+    >>> sampler = buf.sampler(seed=1, priority=0.6)
+    >>> batch = sampler.sample(32)
+    >>> [axes.get_xlabel() for axes in plot.stats(sampler.stats())][:2]
+    ['age at the draw, newer rows', '(priority + eps) ** exponent']
+    """
+    wanted = {"ages", "priorities", "times_sampled"}
+    if not isinstance(stats, Mapping) or not stats.keys() >= wanted:
+        raise ArgumentTypeError(f"stats is {_shown(stats)}; give the dict of `sampler.stats()`")
+    draw = _drawing("backcast.plot._stats")
+    if axes is not None:
+        axes = list(axes)
+        if len(axes) != 4 or not all(hasattr(ax, "bar") for ax in axes):
+            raise ArgumentTypeError(
+                f"axes has {len(axes)} elements; give four axes of matplotlib, or leave it out"
+            )
+    drawn: list[Axes] = draw(stats, axes)
+    return drawn
+
+
 def _shown(value: object) -> str:
     return f"{value!r:.60}, a {type(value).__name__}"
 
 
-def _drawing() -> Any:  # noqa: ANN401 - a function of a module that needs matplotlib
+def _drawing(module: str = "backcast.plot._draw") -> Any:  # noqa: ANN401 - needs matplotlib
     try:
-        from backcast.plot._draw import draw
+        draw = import_module(module).draw
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise

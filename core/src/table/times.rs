@@ -1,0 +1,199 @@
+//! How often the transitions of a ring were handed out by a table of claims.
+
+use std::collections::BTreeMap;
+
+use backcast_layout::protocol::{Words, still_whole};
+
+use super::claims::{Claims, Table};
+use crate::ring::lane_inspection::InspectedLane;
+use crate::row_header::{RowHeader, starts_transition};
+
+/// Transitions that were handed out equally often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimesBin {
+    /// Times.
+    pub times: u64,
+    /// Transitions of the ring.
+    pub rows: u64,
+}
+
+impl Table {
+    /// Returns how often each transition that the ring holds was claimed, fewest times first: by
+    /// all samplers of the table, in all processes, draws ahead included. Without empty bins. In a
+    /// table whose passes are renewed, the times of the current pass.
+    ///
+    /// Exact unless samplers claim rows meanwhile. Read from shared memory alone, O(rows of the
+    /// ring): draws pay nothing for it.
+    #[must_use]
+    pub fn times_sampled(&self) -> Vec<TimesBin> {
+        self.claims.times_sampled()
+    }
+}
+
+impl Claims {
+    fn times_sampled(&self) -> Vec<TimesBin> {
+        let (settings, pass) = (self.settings(), self.current_pass());
+        let (order, shuffle) = self.order_of(&pass);
+        let claimed = self.claimed_of(&pass).min(order.total());
+        // Rows before the pass were handed out in all earlier ones, rows after it never.
+        let before = if settings.renewed { 0 } else { u64::from(settings.times) };
+        let round = if settings.renewed { 0 } else { pass.round.min(before) };
+        let mut bins = BTreeMap::<u64, u64>::new();
+        let mut add = |times, rows| {
+            if rows > 0 {
+                *bins.entry(times).or_default() += rows;
+            }
+        };
+        let ranges = self.sound(&pass);
+        let empty = 0..0;
+        let mut once_more = vec![0_u64; self.ring().lanes() as usize];
+        let starts: Vec<_> = (0..self.ring().lanes())
+            .map(|lane| self.ring().inspect_lane(lane).map(|found| starts_of(&found)))
+            .collect();
+        let is_start = |(lane, seq): (usize, u64)| {
+            let found = starts.get(lane).and_then(Option::as_ref);
+            found.is_some_and(|(first, starts)| {
+                let at = seq.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
+                at.and_then(|at| starts.get(at)).is_some_and(|start| *start)
+            })
+        };
+        for n in 0..claimed {
+            let n = shuffle.map_or(n, |shuffle| shuffle.at(n));
+            let row = order.nth(n).filter(|row| is_start(*row));
+            if let Some(count) = row.and_then(|(lane, _)| once_more.get_mut(lane)) {
+                *count += 1;
+            }
+        }
+        for (lane, found) in starts.iter().enumerate() {
+            let Some((first, starts)) = found else { continue };
+            let range = ranges.get(lane).unwrap_or(&empty);
+            let rows = |wanted: &dyn Fn(u64) -> bool| {
+                let all = (*first..).zip(starts).filter(|(seq, start)| **start && wanted(*seq));
+                all.count() as u64
+            };
+            let once_more = once_more.get(lane).copied().unwrap_or(0);
+            add(before, rows(&|seq| seq < range.start));
+            add(round, rows(&|seq| range.contains(&seq)).saturating_sub(once_more));
+            add(round + 1, once_more);
+            add(0, rows(&|seq| seq >= range.end));
+        }
+        bins.into_iter().map(|(times, rows)| TimesBin { times, rows }).collect()
+    }
+}
+
+/// Returns the first readable row of a lane, and whether a transition starts at each.
+fn starts_of(found: &InspectedLane) -> (u64, Vec<bool>) {
+    let lane = &*found.memory;
+    let mut headers = [RowHeader::default(); 2];
+    let start = |seq: u64| {
+        RowHeader::read_into(lane, seq % lane.slots(), &mut headers);
+        starts_transition(&headers, seq) && still_whole(lane, seq)
+    };
+    let rows = found.rows.start..found.rows.end.saturating_sub(1).max(found.rows.start);
+    (found.rows.start, rows.map(start).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::{
+        AutoresetMode, DType, Ring, RingOptions, SampleError, SamplerOptions, Schema, Selector,
+        StepColumns, TableOptions, WriterOptions,
+    };
+
+    /// Returns all transitions of a ring.
+    fn transitions(ring: &Ring) -> Vec<i64> {
+        let fifo = SamplerOptions::seeded(1).selector(Selector::Fifo);
+        let mut all = ring.sampler(fifo).unwrap();
+        match all.sample(1 << 16) {
+            Err(SampleError::TooFew { available, .. }) => {
+                all.sample(usize::try_from(available).unwrap()).unwrap().index()
+            }
+            Err(SampleError::Empty { .. }) => Vec::new(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Compares the bins with a list of everything that was drawn, while rows come and go.
+    #[test]
+    fn bins_are_those_of_a_list_of_draws() {
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
+        for (options, times) in [
+            (TableOptions::consume("c"), 1),
+            (TableOptions::consume("c").max_times_sampled(3).shuffled(true).seed(4), 3),
+        ] {
+            let ring = Ring::heap(&schema, RingOptions::with_capacity(60).lanes(2)).unwrap();
+            let mode = WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep);
+            let mut writer = ring.writer(mode).unwrap();
+            let spec = SamplerOptions::seeded(1).selector(Selector::Table(options.clone()));
+            let mut samplers = [(); 2].map(|()| ring.sampler(spec.clone()).unwrap());
+            for sampler in &mut samplers {
+                sampler.set_timeout(Some(std::time::Duration::ZERO));
+            }
+            let table = ring.table(&options).unwrap();
+            assert_eq!(table.times_sampled(), []);
+            let mut drawn = BTreeMap::<i64, u64>::new();
+            let mut most = 0;
+            for step in 0..160_u64 {
+                let obs = [step; 2];
+                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                let ends = [step % 7 == 6, step % 11 == 10];
+                writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
+                let sampler = &mut samplers[usize::try_from(step % 2).unwrap()];
+                if let Ok(batch) = sampler.sample(1 + usize::try_from(step % 5).unwrap()) {
+                    for index in batch.index() {
+                        *drawn.entry(index).or_default() += 1;
+                    }
+                }
+                // A sampler that found too few transitions holds those that it claimed.
+                if step % 2 == 0 {
+                    continue;
+                }
+                let mut expected = BTreeMap::<u64, u64>::new();
+                for index in transitions(&ring) {
+                    *expected.entry(drawn.get(&index).copied().unwrap_or(0)).or_default() += 1;
+                }
+                let found = table.times_sampled();
+                let total: u64 = found.iter().map(|bin| bin.rows).sum();
+                assert_eq!(total, expected.values().sum::<u64>(), "step {step}");
+                let held = |bins: &mut dyn Iterator<Item = (u64, u64)>| {
+                    bins.map(|(times, rows)| times * rows).sum::<u64>()
+                };
+                let claimed = held(&mut found.iter().map(|bin| (bin.times, bin.rows)));
+                let returned = held(&mut expected.into_iter());
+                assert!((returned..=returned + 10).contains(&claimed), "{found:?} at {step}");
+                most = most.max(found.iter().map(|bin| bin.times).max().unwrap_or(0));
+            }
+            assert_eq!(most, times);
+        }
+    }
+
+    #[test]
+    fn a_pass_that_was_drawn_in_part_is_counted_exactly() {
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(100)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        for step in 0..41_u64 {
+            let obs = [step];
+            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+        }
+        let options = TableOptions::consume("c").max_times_sampled(3);
+        let spec = SamplerOptions::seeded(1).selector(Selector::Table(options));
+        let mut sampler = ring.sampler(spec).unwrap();
+        let bins = |sampler: &crate::Sampler| {
+            let bins = sampler.stats().unwrap().times_sampled.unwrap();
+            bins.into_iter().map(|bin| (bin.times, bin.rows)).collect::<Vec<_>>()
+        };
+        assert_eq!(bins(&sampler), [(0, 40)]);
+        sampler.sample(10).unwrap();
+        assert_eq!(bins(&sampler), [(0, 30), (1, 10)]);
+        sampler.sample(45).unwrap();
+        assert_eq!(bins(&sampler), [(1, 25), (2, 15)]);
+        sampler.sample(65).unwrap();
+        assert_eq!(bins(&sampler), [(3, 40)]);
+        let uniform = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        assert_eq!(uniform.stats().unwrap().times_sampled, None);
+    }
+}
