@@ -3,6 +3,7 @@
 //! One binary, which is linked once, without the daemon and the readers of files.
 
 mod claims;
+mod drop_rows;
 mod handles;
 mod large_batch;
 mod model;

@@ -41,12 +41,13 @@ fn ten_thousand_damaged_rings_are_refused_with_a_typed_error_or_work() -> Result
         *tally.entry(outcome).or_default() += 1;
     }
     println!("rings: {tally:#?}");
+    // In 4 of a thousand rings, so not in every short run.
+    let rare = (cases(10_000) >= 2_000).then_some("attach: Io");
     let expected = [
         "attach: NotFound",
         "attach: Permission",
         "attach: Corrupt",
         "attach: WrongVersion",
-        "attach: Io",
         "attach: Schema",
         "attach: works",
         "writer: works",
@@ -58,7 +59,7 @@ fn ten_thousand_damaged_rings_are_refused_with_a_typed_error_or_work() -> Result
         "gather: works",
         "gather: BadIndex",
     ];
-    for kind in expected {
+    for kind in expected.into_iter().chain(rare) {
         assert!(tally.contains_key(kind), "{kind} never occurred");
     }
     let peak = peak_memory_kib();
