@@ -1,5 +1,6 @@
 //! Bytes and orderings of Backcast's shared memory: the contents of files, and the rules by which a
-//! word of another process may be trusted. Knows nothing of transitions, episodes or markets.
+//! word of another process may be trusted. Nothing here depends on transitions, episodes or
+//! markets.
 //!
 //! - [`Base`], [`Kind`], [`list`], [`remove`], [`collect`]: named objects, held by kernel locks;
 //! - [`RingStore`]: the files of a ring (`docs/layout.md` has their byte tables);

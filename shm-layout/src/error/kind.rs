@@ -20,7 +20,7 @@ impl Kind {
     /// All kinds, in the order of listings.
     pub const ALL: [Kind; 3] = [Kind::Ring, Kind::Panel, Kind::Params];
 
-    /// `"ring"`, `"panel"` or `"params"`, also the suffix of the object's directory.
+    /// Returns `"ring"`, `"panel"` or `"params"`, also the suffix of the object's directory.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

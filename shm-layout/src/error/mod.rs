@@ -15,21 +15,21 @@ pub use self::printable::printable;
 pub use self::sizes::binary_size;
 use self::sizes::object_at;
 
-/// State of an object that exists and that this build cannot attach to.
+/// State of an existing object of another layout version, to which this build cannot attach.
 pub const OTHER_VERSION: &str = "another version of Backcast made it";
 
 /// Error of creating, attaching to, listing or removing a named object.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SegmentError {
-    /// Nothing of that name exists, or it is being removed.
+    /// No object of that name and kind exists, or it is being removed.
     #[error(
         "no {kind} named `{name}` in {base}; {}`backcast ls` lists what exists, or name the \
          directory where it was created (BACKCAST_DIR)",
         near.as_ref().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default()
     )]
     NotFound {
-        /// Ring or panel.
+        /// Kind of the object.
         kind: Kind,
         /// Requested name.
         name: String,
@@ -45,7 +45,7 @@ pub enum SegmentError {
         if *state == OTHER_VERSION { "" } else { "exist=\"attach\" to join it, " }
     )]
     AlreadyExists {
-        /// Ring or panel.
+        /// Kind of the object.
         kind: Kind,
         /// Requested name.
         name: String,
@@ -58,7 +58,7 @@ pub enum SegmentError {
          choose another name, or use exist=\"replace\""
     )]
     Different {
-        /// Ring or panel.
+        /// Kind of the object.
         kind: Kind,
         /// Requested name.
         name: String,
@@ -82,7 +82,7 @@ pub enum SegmentError {
          stop its users first, or force the removal (they keep their memory until they end)"
     )]
     InUse {
-        /// Ring or panel.
+        /// Kind of the object.
         kind: Kind,
         /// Requested name.
         name: String,
@@ -93,7 +93,7 @@ pub enum SegmentError {
          process can join it any more; attach again to join the one that has the name now"
     )]
     Unlinked {
-        /// Ring or panel.
+        /// Kind of the object.
         kind: Kind,
         /// Name it had.
         name: String,
@@ -103,7 +103,7 @@ pub enum SegmentError {
         "the {kind} named `{name}` was abandoned before it was complete; nothing of it is left"
     )]
     Abandoned {
-        /// Ring or panel.
+        /// Kind of the object.
         kind: Kind,
         /// Requested name.
         name: String,
@@ -189,7 +189,7 @@ pub enum SegmentError {
     NoSpace {
         /// File that was to be created.
         path: PathBuf,
-        /// Requested bytes.
+        /// Requested bytes; 0 if the system ran out of files or quota.
         asked: u64,
         /// Bytes that are available.
         available: u64,
@@ -242,7 +242,7 @@ pub enum SegmentError {
         /// Version of this build.
         supported: u32,
     },
-    /// A geometry outside the limits of the layout.
+    /// A number is outside its limits, or the process has too many open files.
     #[error("{what} is {value}, the limit is {limit}; {remedy}")]
     Limit {
         /// Quantity.

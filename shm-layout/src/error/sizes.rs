@@ -4,7 +4,8 @@ use std::path::Path;
 
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// Returns a number of bytes in binary units, with three figures: `512 B`, `20 TiB`, `15.6 GiB`.
+/// Returns a number of bytes in binary units, such as `512 B`, `20 TiB` or `15.6 GiB`. Numbers
+/// below 100 have up to one decimal.
 #[must_use]
 pub fn binary_size(bytes: u64) -> String {
     let (mut unit, mut place) = (1_u64, 0);

@@ -5,7 +5,7 @@ pub(crate) const LINE: usize = 64;
 /// Maximum bytes of one request: more would be evicted before they are used.
 const MAX_PREFETCH_BYTES: usize = 1 << 20;
 
-/// Prefetches numbers into L2, for reads that come soon but not next.
+/// Prefetches numbers into L2, at most 1 MiB of them, for reads that come soon but not next.
 #[inline]
 pub fn prefetch_l2<V>(numbers: &[V]) {
     prefetch_range(numbers.as_ptr().cast(), size_of_val(numbers));

@@ -19,8 +19,8 @@ pub fn copy_words(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
 }
 
 /// Copies `bytes` bytes from each of the `places` into `out`, one after the other, until `out` is
-/// full. While one is copied, the place `ahead` positions later is prefetched. `places` may end
-/// with those of the next copy.
+/// full. While one is copied, the place `ahead` positions later is prefetched. `places` may
+/// continue with those of the next call, which are only prefetched.
 ///
 /// # Panics
 /// If a place or `bytes` is no multiple of 4, a copy would end beyond the words, `places` has too

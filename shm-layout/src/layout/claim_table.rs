@@ -81,7 +81,7 @@ const _: () = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimSettings {
     /// Whether every pass takes all rows that are readable at its beginning, and not only those
-    /// published since the last ones.
+    /// published since the last pass.
     pub renewed: bool,
     /// Whether the rows of a pass are shuffled.
     pub shuffled: bool,
@@ -113,7 +113,7 @@ impl ClaimHeader {
         header
     }
 
-    /// Returns the counters of a new table.
+    /// Returns the bytes of counters with these values.
     pub(crate) fn counters(claim: u64, drawn: u64, passes: u64) -> ClaimCounterBytes {
         ClaimCounterBytes { claim, unused1: [0; 56], drawn, passes, unused2: [0; 48] }
     }
@@ -145,7 +145,7 @@ impl ClaimHeader {
     }
 }
 
-/// Returns the bytes of the file of a ring with `lanes` lanes.
+/// Returns the bytes of the file of a table of claims, for a ring with `lanes` lanes.
 pub(crate) fn claim_bytes(lanes: u32) -> u64 {
     HEADER_BYTES + 2 * WORD * (BANK_WORDS + 2 * u64::from(lanes))
 }
@@ -178,7 +178,7 @@ impl ClaimMemory {
         word.map_or(0, |word| word.load(order))
     }
 
-    /// Replaces the word of the pass and the position if it is `current`.
+    /// Replaces the word of the pass and the position if it is `current`. Returns whether it was.
     pub(crate) fn exchange_claim(&self, current: u64, new: u64, order: Ordering) -> bool {
         let word = self.counter(offset_of!(ClaimCounterBytes, claim));
         word.is_none_or(|word| word.compare_exchange(current, new, order, Relaxed).is_ok())

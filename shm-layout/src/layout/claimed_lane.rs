@@ -36,7 +36,8 @@ impl ClaimedLane {
 
 impl ClaimedLane {
     /// Maps the lane a second time, for foreign code that writes rows in place. Returns `None` on
-    /// the heap, where no file is mapped, and on systems that cannot.
+    /// the heap, where no file is mapped, on systems other than Linux, and in builds that copy rows
+    /// by words.
     pub fn alias(&self) -> io::Result<Option<LaneAlias>> {
         if self.lane.mirror.is_none() || !cfg!(target_os = "linux") || !ASM {
             return Ok(None);
@@ -59,8 +60,8 @@ impl ClaimedLane {
     }
 
     /// Stores one row of every column: `first` into the first one, and row `i` of each of `rest`
-    /// into the others. Returns `false` if a column has another size: the slot must be written
-    /// again then.
+    /// into the others. Returns `false` if a column has another size, or the slot or row `i` does
+    /// not exist. Some columns may have been written then: the slot must be written again.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
     #[must_use]

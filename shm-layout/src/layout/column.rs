@@ -65,7 +65,8 @@ impl DType {
         DType::BF16,
     ];
 
-    /// Returns NumPy's short code: `"bool"`, `"u1"` … `"f8"`; `"bfloat16"`, which has none.
+    /// Returns NumPy's short code: `"bool"`, `"u1"` … `"f8"`. Returns `"bfloat16"` for the type
+    /// for which NumPy has no code.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -296,7 +297,7 @@ impl Column {
         self.role
     }
 
-    /// Returns the elements in one row.
+    /// Returns the number of elements in one row.
     #[must_use]
     pub fn items(&self) -> usize {
         self.shape.iter().map(|axis| *axis as usize).product()

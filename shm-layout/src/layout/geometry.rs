@@ -43,7 +43,7 @@ pub struct RingSpec {
     pub policy: LanePolicy,
     /// Whether to request huge pages.
     pub huge_pages: bool,
-    /// Whether the ring is in sealed memfds instead of files, which no process can truncate
+    /// Whether the ring is in sealed memfds, which no process can truncate, instead of in files
     /// (Linux).
     pub memfd: bool,
     /// Whether the ring is a snapshot: its rows are stored before it has a name, and it has no
@@ -96,7 +96,8 @@ const LOW_ALIGN: u64 = 4096;
 
 impl Geometry {
     /// Computes the geometry of a ring whose mapped parts are multiples of `map_align` bytes: 1 on
-    /// the heap, where nothing is mapped.
+    /// the heap, where nothing is mapped. Fails if a number of `spec` or the size of a lane is
+    /// outside its limits.
     pub fn of(spec: &RingSpec, map_align: u64) -> Result<Self, SegmentError> {
         check(spec)?;
         let least = spec.lane_capacity + u64::from(spec.reserve_chunk);
@@ -150,7 +151,8 @@ impl Geometry {
         self.tables_bytes() + self.lane_bytes.saturating_mul(u64::from(lanes))
     }
 
-    /// Returns the rows per lane that fit if all files together may take `bytes`.
+    /// Returns the rows per lane that fit if all files together may take `bytes`. Fails if not even
+    /// the smallest lanes fit.
     pub fn lane_capacity_for_bytes(
         spec: &RingSpec,
         map_align: u64,

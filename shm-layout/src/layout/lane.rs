@@ -266,7 +266,8 @@ impl Lane {
         PrefetchAddress(self.memory.base().wrapping_add(at))
     }
 
-    /// Returns the slot that is `rows` after a slot.
+    /// Returns the slot that is `rows` after a slot, wrapping at the end of the lane. `rows` is at
+    /// most the number of slots.
     #[inline]
     #[must_use]
     pub fn slot_after(&self, slot: u64, rows: u64) -> u64 {
@@ -353,13 +354,13 @@ impl Lane {
         self.store_head(head, Ordering::Relaxed);
     }
 
-    /// Stores the counter. The caller holds the lane.
+    /// Stores one past the last row announced. The caller holds the lane.
     pub(crate) fn store_reserved(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
         self.counter(Counter::RESERVED).store(value, order);
     }
 
-    /// Stores the counter. The caller holds the lane.
+    /// Stores the next sequence number to be published. The caller holds the lane.
     pub(crate) fn store_head(&self, value: u64, order: Ordering) {
         assert!(self.memory.writable(), "the lane is mapped for reading");
         self.counter(Counter::HEAD).store(value, order);

@@ -33,7 +33,7 @@ unsafe impl Send for LaneAlias {}
 unsafe impl Sync for LaneAlias {}
 
 impl LaneAlias {
-    /// Maps `len` bytes of `memory` a second time. Returns `None` if the system cannot.
+    /// Maps `len` bytes of `memory` a second time. Forked children do not get the mapping.
     ///
     /// # Safety
     /// `memory` is the page-aligned beginning of a live shared mapping of at least `len` bytes,
@@ -68,8 +68,9 @@ impl LaneAlias {
         self.of == (memory.addr(), resizes)
     }
 
-    /// Returns the address of a row of a column. Valid while the alias lives. Stores there change
-    /// the ring until [`detach`](Self::detach).
+    /// Returns the address of a row of a column, or `None` for a row that does not exist. The
+    /// address is valid while the alias lives. Stores there change the ring until
+    /// [`detach`](Self::detach).
     #[must_use]
     pub fn address(&self, column: usize, slot: u64) -> Option<*mut u8> {
         let (at, _) = self.row(column, slot)?;
@@ -86,7 +87,8 @@ impl LaneAlias {
     /// Detaches the rows of a slot from the ring: their addresses show private copies from now on.
     /// A writer cannot use the alias after that.
     ///
-    /// After an error some of the rows may still be shared. The call may be repeated.
+    /// After an error some of the rows may still be shared. The call may be repeated. Does nothing
+    /// in a forked child, which has no mapping there.
     pub fn detach(&self, slot: u64) -> io::Result<()> {
         if self.pid != std::process::id() {
             return Ok(());

@@ -47,7 +47,7 @@ impl LanePolicy {
         self != LanePolicy::Overwrite
     }
 
-    /// Returns the longest wait for a lease.
+    /// Returns the longest wait for a lease; zero for a policy that does not wait.
     #[must_use]
     pub fn timeout(self) -> Duration {
         match self {

@@ -79,7 +79,7 @@ pub struct LowMark {
 }
 
 impl LowMark {
-    /// Returns the mark of a lane. One of a lane that the ring lacks is always 0.
+    /// Returns the mark of a lane. The mark of a lane that the ring lacks is always 0.
     #[must_use]
     pub fn new(marks: &Arc<LowMarks>, lane: u32) -> Self {
         Self { marks: Arc::clone(marks), lane }

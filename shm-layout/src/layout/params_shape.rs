@@ -14,11 +14,11 @@ pub const MAX_ARRAY_NAME_BYTES: usize = 256;
 pub const MAX_ARRAY_AXES: usize = 8;
 /// Maximum arrays of an object of parameters.
 pub const MAX_ARRAYS: usize = 1 << 16;
-/// Maximum bytes of all arrays together.
+/// Maximum bytes of the arrays in all slots together.
 pub const MAX_PARAMS_BYTES: u64 = 1 << 40;
-/// Arrays begin on multiples of this: a cache line.
+/// Alignment of arrays in a block, in bytes: a cache line.
 const ALIGN: usize = 64;
-/// Blocks are multiples of this.
+/// Alignment of blocks, in bytes.
 const BLOCK_ALIGN: usize = 4096;
 
 /// Record of an array in `params.ctl`.
@@ -127,7 +127,8 @@ impl ParamsArray {
         record
     }
 
-    /// Reads a record without its place. Returns `None` if it is not one of ours.
+    /// Reads a record without its place. Returns `None` if its name,
+    /// element type or shape is not valid.
     fn of_record(record: &ParamsArrayRecord) -> Option<Self> {
         let end = record.name.iter().position(|byte| *byte == 0).unwrap_or(record.name.len());
         let name = std::str::from_utf8(record.name.get(..end)?).ok()?;
@@ -136,7 +137,7 @@ impl ParamsArray {
     }
 }
 
-/// Why arrays cannot be an object of parameters.
+/// Error of arrays that cannot be an object of parameters.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParamsShapeError {
@@ -168,7 +169,7 @@ pub enum ParamsShapeError {
         /// Axes of the array.
         axes: usize,
     },
-    /// The array does not fit.
+    /// The array makes all slots together larger than [`MAX_PARAMS_BYTES`].
     #[error(
         "array `{name}` makes the parameters larger than the limit of {} bytes; split them into \
          several objects",
@@ -272,7 +273,7 @@ impl ParamsShape {
         self.versions_kept + self.spare_slots
     }
 
-    /// Returns the handles that can have views at a time.
+    /// Returns the number of handles that can have views at the same time.
     #[must_use]
     pub fn reader_slots(&self) -> u32 {
         self.reader_slots
@@ -299,7 +300,8 @@ impl ParamsShape {
         bytemuck::cast_slice(&records).to_vec()
     }
 
-    /// Reads records. Returns `None` if they are not those of such a shape, in every byte.
+    /// Reads the records of a shape. Returns `None` if one is invalid, or differs in any byte from
+    /// the record that the shape would write.
     pub(crate) fn of_records(
         records: &[u8],
         versions_kept: u32,
@@ -343,7 +345,7 @@ impl ParamsShape {
     }
 }
 
-/// Refuses names of which one is equal to another, or to its first parts.
+/// Refuses a name that occurs twice, and one that holds another array, such as `a` beside `a/b`.
 fn check_names(arrays: &[ParamsArray]) -> Result<(), ParamsShapeError> {
     let names: std::collections::BTreeSet<&str> = arrays.iter().map(ParamsArray::name).collect();
     let clash = |name: &str, other: &str| ParamsShapeError::Clash {

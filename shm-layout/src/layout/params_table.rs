@@ -160,7 +160,7 @@ impl ParamsHeader {
         header
     }
 
-    /// Checks where the header comes from and that its sum is right.
+    /// Checks magic, layout version, byte order, boot and CRC of the header.
     pub(crate) fn check_origin(&self, path: &Path) -> Result<(), SegmentError> {
         let Self { magic, layout_version, endian_tag, boot_id_hash, crc32, .. } = *self;
         let origin = Origin { magic, layout_version, endian_tag, boot_id_hash, crc32 };
@@ -214,13 +214,13 @@ impl ParamsMemory {
         self.word(COUNTERS_AT + offset_of!(ParamsCounterBytes, newest))
     }
 
-    /// Returns the stamp of a slot.
+    /// Returns the word that holds the stamp of a slot.
     #[inline]
     pub(crate) fn stamp_word(&self, slot: u32) -> &AtomicU64 {
         self.slot_word(slot, offset_of!(ParamsSlotBytes, stamp))
     }
 
-    /// Returns the time at which the version in a slot was published.
+    /// Returns the word that holds the time at which the version in a slot was published.
     pub(crate) fn time_word(&self, slot: u32) -> &AtomicU64 {
         self.slot_word(slot, offset_of!(ParamsSlotBytes, published_unix_ns))
     }
@@ -248,7 +248,8 @@ impl ParamsMemory {
         self.map.words64(offset, 1).and_then(<[_]>::first).unwrap_or(&ZERO)
     }
 
-    /// Returns where `len` bytes at an offset in a slot's block lie, if they lie in the block.
+    /// Returns the address of `len` bytes at an offset in a slot's block. Returns `None` if they do
+    /// not lie in the block.
     #[inline]
     fn place(&self, slot: u32, offset: usize, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
@@ -287,6 +288,7 @@ impl ParamsMemory {
     }
 
     /// Returns the address of an array in a slot's block, for a view whose pin keeps the slot.
+    /// Returns `None` if the array does not lie in the block.
     #[must_use]
     pub fn address(&self, slot: u32, offset: usize, len: usize) -> Option<*const u8> {
         self.place(slot, offset, len).map(<*mut u8>::cast_const)

@@ -77,7 +77,7 @@ pub(crate) struct TableCounterBytes {
     pub stale: u64,
     /// Changes of killed processes that were finished by another one.
     pub repairs: u64,
-    /// Changes that were finished: a draw that saw the same number before and after met none.
+    /// Finished changes. A draw during which this number stayed the same met no change.
     pub changes: u64,
     /// Zero.
     pub unused: [u8; 72],

@@ -10,14 +10,14 @@ use crate::layout::tables::abi_fingerprint;
 
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
-/// First bytes of `ring.ctl`. As in PNG, a copy in text mode changes them, which reveals it.
+/// First bytes of `ring.ctl`. As in PNG, a copy in text mode changes them, so attaching detects it.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
 pub const LAYOUT_VERSION: u32 = 7;
 /// Value that reads as another number on a host of the other byte order.
 pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
-/// Counters of different writers are on separate cache lines: two 64-byte lines, because x86
-/// prefetches in pairs and other machines have 128-byte lines.
+/// Bytes of a line of counters; those of different writers are on separate lines. A line is two of
+/// 64 bytes, because x86 prefetches in pairs and other machines have 128-byte lines.
 pub(crate) const LINE_BYTES: u32 = 128;
 
 /// Identity and geometry of a ring, written once before the ring has a name. Attaching copies it to
@@ -64,7 +64,7 @@ pub struct Superblock {
     pub schema_offset: u64,
     /// BLAKE3 of the schema block.
     pub schema_hash: [u8; 32],
-    /// Random; every file of the ring repeats it.
+    /// Random id of the ring, which every file of the ring repeats.
     pub ring_uuid: [u8; 16],
     /// Wall clock at creation, nanoseconds since 1970.
     pub created_unix_ns: u64,

@@ -121,7 +121,7 @@ pub fn tables() -> Vec<Field> {
     }
 }
 
-/// Returns whether a table is of parameters, which no ring has.
+/// Returns whether the table of a field belongs to an object of parameters and not to a ring.
 fn is_of_params(field: &Field) -> bool {
     field.table.starts_with("Params")
 }

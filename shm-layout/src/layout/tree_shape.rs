@@ -67,7 +67,7 @@ impl TreeShape {
         self.levels.first().map_or(0, |level| level.nodes)
     }
 
-    /// Returns the word of a leaf.
+    /// Returns the word of a leaf, or `None` for a leaf that the tree lacks.
     pub(crate) fn leaf(&self, leaf: usize) -> Option<usize> {
         self.levels.first().filter(|level| leaf < level.nodes).map(|level| level.sums + leaf)
     }

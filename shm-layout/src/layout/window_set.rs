@@ -51,7 +51,7 @@ pub struct WindowSlice {
 pub struct InterleavedPrefetch<'r, 'a, const MOST: usize> {
     /// The other windows.
     pub windows: &'r WindowSet<'a, MOST>,
-    /// Range among their [`lines`](WindowSet::lines).
+    /// Range of their [`lines`](WindowSet::lines) that is prefetched with each copy.
     pub lines: Range<usize>,
     /// A long slice, prefetched between the cache lines of the copy.
     pub long: Option<WindowSlice>,
@@ -65,7 +65,7 @@ struct Line {
 }
 
 impl Line {
-    /// Returns its address for a window that begins in `slot`.
+    /// Returns the address of the byte for a window that begins in `slot`.
     #[inline]
     fn at(self, base: *mut u8, slot: usize) -> *const u8 {
         base.wrapping_add(self.offset.wrapping_add(slot.wrapping_mul(self.width)))
@@ -130,7 +130,8 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     /// Adds the window of a lane that begins in `slot`.
     ///
     /// Returns `false` if the window is not contiguous in its lane, or its lane has other columns:
-    /// the set holds a placeholder for it then. Nothing is added to a full set.
+    /// the set holds a placeholder for it then. Also returns `false` for a full set, to which
+    /// nothing is added.
     #[inline]
     pub fn push(&mut self, lane: &'a Lane, slot: u64) -> bool {
         let contiguous = slot < lane.slots && lane.slots - slot >= self.rows;
@@ -207,7 +208,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
     /// Calls `visit` with the words of the last row of each window, of a column of `N` words of
     /// eight bytes.
     ///
-    /// Returns `false` if there is no such column.
+    /// Returns `false` if there is no such column or the windows have no rows.
     #[inline]
     pub fn each_last<const N: usize>(
         &self,
@@ -265,13 +266,13 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         true
     }
 
-    /// Copies a slice of every window to the place of its own number in `places`, each of the
-    /// slice's length.
+    /// Copies the slice of window `i` to place `places[i]` of `out`, which is divided into places
+    /// of the slice's length.
     ///
     /// Returns `false`, having copied nothing, if the windows have no such slice.
     ///
     /// # Panics
-    /// If a place lies outside the memory, like any slice.
+    /// If a place lies outside `out`.
     #[inline]
     #[must_use]
     pub fn copy_apart(&self, slice: WindowSlice, places: &[usize], out: &mut [u8]) -> bool {

@@ -39,7 +39,7 @@ impl LockFile {
         Self { fd, pid: std::process::id() }
     }
 
-    /// Locks a byte. Returns `false` if another handle has it.
+    /// Locks a byte. Returns `false` if another handle holds it in a conflicting mode.
     pub(crate) fn try_lock(&self, byte: u64, mode: LockMode) -> io::Result<bool> {
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
@@ -203,7 +203,7 @@ impl Drop for Claim {
 pub(crate) struct HeapLocks(Arc<Mutex<BTreeSet<u64>>>);
 
 impl HeapLocks {
-    /// Takes a byte unless it is held.
+    /// Claims a byte. Returns `None` if it is held.
     pub(crate) fn claim(&self, byte: u64) -> Option<Claim> {
         self.taken().insert(byte).then(|| Claim::Heap(self.clone(), byte))
     }
@@ -218,7 +218,7 @@ impl HeapLocks {
         self.taken().range(bytes.clone()).next().is_some()
     }
 
-    /// Takes the first free byte from `from` on.
+    /// Claims the first free byte from `from` on.
     pub(crate) fn claim_next(&self, from: u64) -> Option<Claim> {
         (from..u64::MAX).find_map(|byte| self.claim(byte))
     }

@@ -27,7 +27,8 @@ pub(crate) fn make(dir: impl AsFd, name: &str, path: &Path) -> Result<File, Segm
     Ok(File::from(fd))
 }
 
-/// Opens a file of exactly `len` bytes that only this user can access.
+/// Opens a file that only this user can access. If `len` is given, the file must have exactly that
+/// number of bytes.
 pub(crate) fn open(
     dir: impl AsFd,
     name: &str,

@@ -51,7 +51,7 @@ pub(crate) enum NotifyBarrier {
 }
 
 impl NotifyBarrier {
-    /// Registers with the kernel, once per process.
+    /// Returns the barrier of this process. Registers with the kernel, once per process.
     pub(crate) fn of_this_process() -> Self {
         #[cfg(target_os = "linux")]
         {

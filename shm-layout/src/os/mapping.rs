@@ -211,7 +211,8 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Returns `count` aligned 64-bit words at a byte offset. `None` outside the mapping.
+    /// Returns `count` 64-bit words at a byte offset. `None` outside the mapping, or if the offset
+    /// is no multiple of 8.
     #[inline]
     pub(crate) fn words64(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.check(offset, count, 8)?;
@@ -223,7 +224,8 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
-    /// Returns `count` aligned 32-bit words at a byte offset. `None` outside the mapping.
+    /// Returns `count` 32-bit words at a byte offset. `None` outside the mapping, or if the offset
+    /// is no multiple of 4.
     #[inline]
     pub(crate) fn words32(&self, offset: usize, count: usize) -> Option<&[AtomicU32]> {
         self.check(offset, count, 4)?;
@@ -231,7 +233,8 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset).cast(), count) })
     }
 
-    /// Copies bytes that other processes may write. Empty if they are not all in bounds.
+    /// Copies bytes that other processes may write. Empty if they are not all in bounds, or the
+    /// offset is no multiple of 8.
     pub(crate) fn copy(&self, offset: usize, len: usize) -> Vec<u8> {
         let words = self.words64(offset, len.div_ceil(8)).unwrap_or_default();
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.load(Relaxed).to_ne_bytes()).collect();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::os::huge_pages;
 use crate::os::mapping::{Access, Mapping, page_size};
 
-/// Parts of a page. A block is an odd number of parts. So few blocks are whole pages, and equal
-/// places of consecutive blocks fall into different L1 sets.
+/// Parts of a page. A block is an odd number of parts, so equal places of consecutive blocks fall
+/// into different L1 sets. As many blocks as a page has parts fill whole pages.
 const PARTS: usize = 8;
 
 /// Blocks mapped twice in a row. From any block on, all blocks are contiguous in memory, so a
@@ -48,7 +48,8 @@ impl MirroredBlocks {
     }
 
     /// Returns the address of a block. All blocks follow in a row from there; the first comes after
-    /// the last. Valid for reads while `self` lives. A read during a write sees a mixture.
+    /// the last. Valid for reads while `self` lives. A read during a write may return old and new
+    /// bytes.
     #[must_use]
     pub fn address(&self, block: usize) -> *const u8 {
         self.memory.base().wrapping_add(block % self.blocks * self.stride)

@@ -29,8 +29,9 @@ pub(crate) fn allocate(file: &mut fs::File, path: &Path, len: u64) -> Result<(),
     Ok(())
 }
 
-/// Refuses a request that is known not to fit before anything is allocated. The kernel kills
-/// processes of an over-committed memory cgroup instead of returning an error.
+/// Refuses, before anything is allocated, a request for more bytes than the file system or the
+/// memory cgroup has left. The kernel kills processes of an over-committed memory cgroup instead of
+/// returning an error.
 pub(crate) fn check_room(dir: &Path, asked: u64) -> Result<(), SegmentError> {
     let available = file_system_free(dir).map_err(SegmentError::io("look at", dir))?;
     if available < asked {

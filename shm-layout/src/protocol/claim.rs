@@ -45,7 +45,7 @@ pub trait ClaimWords {
     fn fence(&self, at: ClaimFence);
 }
 
-/// A pass as its bank has it.
+/// A pass, as copied from its bank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimPass {
     /// Number of the pass.
@@ -120,7 +120,7 @@ pub fn read(words: &impl ClaimWords, lanes: usize) -> ClaimPass {
 }
 
 /// Begins the pass after `pass.number`, with the round and the ranges of `pass`. The caller holds
-/// the table's lock. Returns `false` if that is not the current pass.
+/// the table's lock. Returns `false` if `pass.number` is not the current pass.
 pub fn begin(words: &impl ClaimWords, pass: &ClaimPass) -> bool {
     let number = (pass.number + 1) & PASS_MASK;
     if position(words).0 != pass.number {

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use super::sum_tree::{FAN_OUT, TreeWords};
 use crate::layout::tree_shape::TreeShape;
 
-/// End of the order of leaves that a search begins with.
+/// Order in which a search returns leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extreme {
     /// The largest leaf first.

@@ -45,7 +45,7 @@ pub struct Pin {
     pub start: u64,
 }
 
-/// The writer overwrites the rows to be pinned.
+/// Error of pinning rows that the writer has announced to overwrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the writer has announced rows up to {reserved}, row {start} is not in the lane any more; \

@@ -263,7 +263,8 @@ impl<L: WordsMut> LaneWriter<L> {
         self.is_free(1).then_some(self.slot)
     }
 
-    /// Returns the slot of row `head + ahead`, which is reserved: at most once around the lane.
+    /// Returns the slot of row `head + ahead`. A reserved row is less than a lap ahead, so one
+    /// subtraction is enough.
     #[inline]
     fn slot_after(&self, ahead: u64) -> u64 {
         let slot = self.slot + ahead;

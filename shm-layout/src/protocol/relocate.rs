@@ -31,7 +31,7 @@ pub fn has_relocated<L: Words>(lane: &L) -> bool {
     relocated
 }
 
-/// Copies the rows of a lane to the one that takes its place.
+/// Copy of the rows of a lane to the lane that takes its place.
 #[derive(Debug)]
 pub struct Relocator<'a, O, N> {
     old: &'a O,
@@ -44,7 +44,8 @@ pub struct Relocator<'a, O, N> {
 }
 
 impl<'a, O: Words, N: WordsMut> Relocator<'a, O, N> {
-    /// Copies rows of `widths` bytes a column, `block` of them at a time.
+    /// Returns a relocator for columns with rows of `widths` bytes, which copies `block` rows at a
+    /// time.
     ///
     /// At most one process relocates a lane at any time.
     pub fn new(old: &'a O, new: &'a N, widths: &'a [usize], block: u64) -> Self {

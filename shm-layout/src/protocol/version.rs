@@ -100,7 +100,7 @@ pub trait VersionWordsMut: VersionWords {
 pub struct VersionPlace {
     /// The version, from 1 up.
     pub version: u64,
-    /// Its slot.
+    /// Slot that holds the version.
     pub slot: u32,
 }
 
@@ -120,7 +120,7 @@ impl VersionPlace {
 pub struct ImpossibleVersion {
     /// Newest version according to the object.
     pub version: u64,
-    /// Its slot.
+    /// Slot that holds the version.
     pub slot: u64,
     /// Slots of the object.
     pub slots: u32,
@@ -150,7 +150,7 @@ pub fn newer<W: VersionWords>(
     Ok(Some(place))
 }
 
-/// Returns the slot of a version, if one holds it and it is published. O(slots).
+/// Returns the place of a version, or `None` if no slot holds it or it is not published. O(slots).
 pub fn find_version<W: VersionWords>(words: &W, version: u64) -> Option<VersionPlace> {
     if version == 0 || version > newest_version(words) {
         return None;
@@ -231,7 +231,7 @@ fn unpack(word: u64, slots: u32) -> Result<VersionPlace, ImpossibleVersion> {
     }
 }
 
-/// Why no version can be published.
+/// Reason why no version can be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unpublishable {
     /// The version is not above the newest one, or above [`MAX_VERSION`].
@@ -280,8 +280,8 @@ impl<W: VersionWordsMut> VersionPublisher<W> {
         &self.words
     }
 
-    /// Takes a slot for a version. Its block may be written until [`publish`](Self::publish); all
-    /// of it must be.
+    /// Takes a slot for a version. Its whole block must be written before
+    /// [`publish`](Self::publish), and not after it.
     pub fn reserve<P: Pins>(
         &mut self,
         version: u64,

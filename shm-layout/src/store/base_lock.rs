@@ -47,7 +47,8 @@ pub enum LockAttempt {
 }
 
 impl BaseLock {
-    /// Takes the lock unless it is held. Creates the base directory if it is missing.
+    /// Takes the lock unless it is held for about 0.1 s. Creates the base directory if it is
+    /// missing.
     pub fn claim(base: &Base) -> Result<LockAttempt, SegmentError> {
         let path = base.path().join(DAEMON_LOCK);
         for attempt in 0..ATTEMPTS {
@@ -81,7 +82,7 @@ impl BaseLock {
         Ok(LockAttempt::Held(Self::said(base).unwrap_or_default()))
     }
 
-    /// Returns whether the lock is held.
+    /// Returns whether the lock is held. Returns `false` if that cannot be determined.
     #[must_use]
     pub fn is_held(base: &Base) -> bool {
         let open = || {

@@ -78,9 +78,9 @@ impl ClaimTable {
         claim::read(&*self.memory, self.memory.lanes as usize)
     }
 
-    /// Begins the pass after pass `number`, which `next` computes from that one, unless another
-    /// process has begun it. Returns `None` while another process holds the lock, and `false` if
-    /// `next` returns no pass.
+    /// Begins the pass after pass `number`, unless another process has begun it. `next` computes
+    /// the new pass from the current one. Returns `None` while another process holds the lock,
+    /// `false` if `next` returns no pass, and otherwise `true`.
     pub fn try_begin(
         &self,
         number: u64,
@@ -104,7 +104,7 @@ impl ClaimTable {
         self.memory.count_drawn(rows);
     }
 
-    /// Returns its description.
+    /// Returns a description of the table, with its counters.
     #[must_use]
     pub fn info(&self) -> ClaimTableInfo {
         info(&self.name, &self.memory, self.settings)
@@ -121,7 +121,7 @@ fn info(name: &str, memory: &ClaimMemory, settings: ClaimSettings) -> ClaimTable
 
 impl RingStore {
     /// Opens a table of claims of the ring, or creates it. Returns `None` while another process
-    /// creates it: try again.
+    /// creates it: try again. Fails if the table has other settings or is of another kind.
     pub fn try_claims(
         self: &Arc<Self>,
         name: &str,

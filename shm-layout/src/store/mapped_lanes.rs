@@ -84,7 +84,8 @@ impl MappedLanes {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Maps relocated lanes again. Returns `true` if there were any.
+    /// Maps relocated lanes again, and returns whether any was. After a failed attempt it does
+    /// nothing for 20 ms.
     pub(crate) fn follow(
         &self,
         object: &Object,

@@ -84,7 +84,7 @@ fn write_first(file: &mut File, shape: &ParamsShape, first: FirstVersion<'_>) ->
     let newest = VersionPlace { version: first.version, slot: 0 }.word();
     let counters = ParamsCounterBytes { newest, ..ParamsCounterBytes::zeroed() };
     let slot = ParamsSlotBytes { stamp: first.version, published_unix_ns: unix_ns() };
-    // They follow the header, which was written last.
+    // The counters follow the header, after which the file is positioned.
     file.write_all(bytemuck::bytes_of(&counters))?;
     file.write_all(bytemuck::bytes_of(&slot))?;
     for (array, bytes) in shape.arrays().iter().zip(first.arrays) {

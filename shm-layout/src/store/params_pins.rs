@@ -63,7 +63,7 @@ impl ParamsPins {
     }
 }
 
-/// Returns the word of pins.
+/// Returns the pins as a word with a bit for each pinned slot.
 fn mask(held: &BTreeMap<u32, usize>) -> u64 {
     held.keys().fold(0, |mask, slot| mask | bit(*slot))
 }
@@ -81,14 +81,15 @@ impl PinnedVersion {
         &self.pins.reader.store
     }
 
-    /// Returns the address of an array's first byte. It holds the version while this lives.
+    /// Returns the address of an array's first byte, or `None` if there is no such array. The bytes
+    /// do not change while this value lives.
     #[must_use]
     pub fn address(&self, array: usize) -> Option<*const u8> {
         let array = self.store().shape().arrays().get(array)?;
         self.store().memory().address(self.place.slot, array.offset(), array.bytes())
     }
 
-    /// Copies an array. Returns `false` if `out` has not as many bytes as the array.
+    /// Copies an array. Returns `false` if there is no such array, or `out` has another length.
     #[must_use]
     pub fn copy(&self, array: usize, out: &mut [u8]) -> bool {
         self.store().copy(self.place, array, out)

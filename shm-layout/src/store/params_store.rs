@@ -200,13 +200,13 @@ impl ParamsStore {
         &self.shape
     }
 
-    /// Returns the name, unless it is on the heap.
+    /// Returns the name; `None` on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.object().map(Object::name)
     }
 
-    /// Returns the directory, unless it is on the heap.
+    /// Returns the directory; `None` on the heap.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.object().map(Object::path)
@@ -295,7 +295,7 @@ impl ParamsStore {
     }
 
     /// Copies an array of a version. The copy counts only if [`is_whole`](Self::is_whole) is true
-    /// afterwards. Returns `false` if `out` has not as many bytes as the array.
+    /// afterwards. Returns `false` if there is no such array, or `out` has another length.
     #[inline]
     #[must_use]
     pub fn copy(&self, place: VersionPlace, array: usize, out: &mut [u8]) -> bool {
@@ -353,7 +353,8 @@ impl ParamsStore {
         self.readers.published(self.barrier.get().copied().unwrap_or(NotifyBarrier::Fence))
     }
 
-    /// Becomes the publisher. Returns `None` if another handle is.
+    /// Becomes the publisher. Returns `None` if another handle is the publisher, and an inner error
+    /// if the words of the object are impossible.
     pub fn claim_publisher(
         self: &Arc<Self>,
     ) -> Result<Option<Result<ParamsPublisher, ImpossibleVersion>>, SegmentError> {
@@ -387,7 +388,7 @@ impl ParamsStore {
     }
 
     /// Returns the processes of this user that hold the publisher's lock, where the system reports
-    /// them. Searches all of them, so it is only for messages. Empty on the heap.
+    /// them. Searches all processes, so it is only for messages. Empty on the heap.
     #[must_use]
     pub fn publisher_pids(&self) -> Vec<u32> {
         let Backing::Named { locks, .. } = &self.place else { return Vec::new() };

@@ -64,8 +64,8 @@ struct RingOrigin {
 }
 
 impl RingStore {
-    /// Creates the files of a ring, or attaches to an existing ring that is the same. Returns
-    /// `true` if it is new.
+    /// Creates the files of a ring, or attaches to an existing equal ring if `exist` allows it.
+    /// Returns `true` if it is new.
     pub fn create(
         base: &Base,
         name: &str,
@@ -196,13 +196,13 @@ impl RingStore {
         }
     }
 
-    /// Returns the name, unless it is on the heap.
+    /// Returns the name; `None` on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.object().map(Object::name)
     }
 
-    /// Returns the directory, unless it is on the heap.
+    /// Returns the directory; `None` on the heap.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.object().map(Object::path)
@@ -229,7 +229,7 @@ impl RingStore {
         }
     }
 
-    /// Returns a table of a ring on the heap, which `make` makes unless it exists.
+    /// Returns a table of a ring on the heap. `make` makes it if it does not exist.
     pub(crate) fn heap_table<T>(
         &self,
         (name, kind): (&str, u32),
@@ -259,7 +259,8 @@ impl RingStore {
         self.object().map_or(Ok(()), Object::unlink)
     }
 
-    /// Returns the memory of a lane, for reading, as this handle has it mapped.
+    /// Returns the memory of a lane, for reading, as this handle has it mapped. `None` if the ring
+    /// lacks the lane.
     #[must_use]
     pub fn lane(&self, lane: u32) -> Option<Arc<Lane>> {
         self.lanes.now().get(lane as usize).map(Arc::clone)
@@ -272,8 +273,8 @@ impl RingStore {
         self.lanes.now()
     }
 
-    /// Maps relocated lanes again, whose old memory reads as empty. Returns `true` if there were
-    /// any.
+    /// Maps relocated lanes again, whose old memory reads as empty. Returns whether any lane was
+    /// mapped again.
     pub fn follow(&self) -> Result<bool, SegmentError> {
         match &self.place {
             RingBacking::Named { object, shapes, .. } => self.lanes.follow(object, shapes),
@@ -310,7 +311,8 @@ impl RingStore {
     }
 
     /// Returns whether the ring was removed or replaced, so that no process can attach to it any
-    /// more. Makes two system calls, and marks a loss for all holders. Returns `false` on the heap.
+    /// more. Makes one system call, or three if the loss is marked. Marks a loss that it finds, for
+    /// all holders. Returns `false` on the heap.
     #[must_use]
     pub fn is_unlinked(&self) -> bool {
         let marked = self.readers.is_marked_unlinked();
@@ -340,7 +342,7 @@ impl RingStore {
         self.readers.pins(lane)
     }
 
-    /// Returns the contents of a reader slot.
+    /// Returns the contents of a reader slot, or `None` if the ring lacks the slot.
     #[must_use]
     pub fn reader(&self, slot: u32) -> Option<ReaderRecord> {
         self.readers.record(slot)

@@ -145,13 +145,15 @@ impl SealedSegment {
         self.data_bytes
     }
 
-    /// Returns `count` 64-bit words of the data at a byte offset; load them relaxed.
+    /// Returns `count` 64-bit words of the data at a byte offset; load them relaxed. Fails outside
+    /// the data, or if the offset is no multiple of 8.
     pub fn words64(&self, offset: usize, count: usize) -> Result<&[AtomicU64], SegmentError> {
         let at = self.place(offset, count, 8)?;
         self.memory.words64(at, count).ok_or(self.outside(offset, count))
     }
 
-    /// Returns `count` 32-bit words of the data at a byte offset; load them relaxed.
+    /// Returns `count` 32-bit words of the data at a byte offset; load them relaxed. Fails outside
+    /// the data, or if the offset is no multiple of 4.
     pub fn words32(&self, offset: usize, count: usize) -> Result<&[AtomicU32], SegmentError> {
         let at = self.place(offset, count, 4)?;
         self.memory.words32(at, count).ok_or(self.outside(offset, count))
@@ -169,13 +171,13 @@ impl SealedSegment {
         SegmentError::OutOfBounds { offset, count, len: self.data_bytes }
     }
 
-    /// Returns the name, unless it is on the heap.
+    /// Returns the name; `None` on the heap.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.object.as_ref().map(Object::name)
     }
 
-    /// Returns the directory, unless it is on the heap.
+    /// Returns the directory; `None` on the heap.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.object.as_ref().map(Object::path)

@@ -61,7 +61,7 @@ impl Deref for TableGuard<'_> {
 }
 
 /// The right to change a table. The kernel takes it back when the process dies, and the next holder
-/// finishes what it had begun.
+/// finishes the change that the process had begun.
 #[derive(Debug)]
 pub struct TableGuard<'a> {
     view: &'a TableView,
@@ -155,7 +155,7 @@ impl TableView {
         self.memory.shape.lanes
     }
 
-    /// Returns the leaves of a lane: row `seq` has leaf `seq % lane_leaves` of its lane's.
+    /// Returns the number of leaves of a lane. Row `seq` has leaf `seq % lane_leaves` of its lane.
     #[must_use]
     pub fn lane_leaves(&self) -> u64 {
         self.memory.shape.lane_leaves
@@ -189,14 +189,15 @@ impl TableView {
         (lane, newest.wrapping_sub(newest.wrapping_sub(place) % leaves))
     }
 
-    /// Returns one past the newest row of a lane that has a leaf, and the oldest one that has.
+    /// Returns the range of a lane's rows that have leaves, the end first: one past the newest row,
+    /// then the oldest row. `(0, 0)` for a lane that the table lacks.
     #[inline]
     #[must_use]
     pub fn lane(&self, lane: u32) -> (u64, u64) {
         if lane < self.memory.shape.lanes { self.memory.lane(lane) } else { (0, 0) }
     }
 
-    /// Returns the value of a leaf.
+    /// Returns the value of a leaf; 0 for a leaf that the table lacks.
     #[inline]
     #[must_use]
     pub fn leaf(&self, leaf: usize) -> u64 {
@@ -222,7 +223,7 @@ impl TableView {
         self.memory.largest()
     }
 
-    /// Whether a change is under way, or was when its process was killed.
+    /// Returns whether a change is under way, or was when its process was killed.
     #[must_use]
     pub fn is_changing(&self) -> bool {
         sum_tree::is_journal_used(&*self.memory, &self.memory.shape.tree)
@@ -235,7 +236,7 @@ impl TableView {
         sum_tree::observe(&*self.memory, &self.memory.shape.tree)
     }
 
-    /// Whether no change was made since [`observe`](Self::observe) returned `changes`.
+    /// Returns whether no change was made since [`observe`](Self::observe) returned `changes`.
     #[inline]
     #[must_use]
     pub fn is_unchanged(&self, changes: u64) -> bool {
@@ -267,7 +268,8 @@ impl TableView {
 
 impl RingStore {
     /// Opens a table of the ring, or creates it. Returns `None` while another process creates or
-    /// changes it: try again. `rows` are the rows of a lane that a new table covers.
+    /// changes it: try again. `rows` are the rows of a lane that a new table covers. Fails if the
+    /// table has other settings or is of another kind.
     pub fn try_table(
         self: &Arc<Self>,
         name: &str,

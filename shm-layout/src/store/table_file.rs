@@ -17,8 +17,8 @@ use crate::os::{files, space};
 use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
 
-/// First of the bytes that holders of tables lock. A table locks the one after it that its name
-/// gives.
+/// First of the bytes that holders of tables lock. The byte of a table lies after it by the CRC-32
+/// of the table's name.
 const TABLE_LOCKS: u64 = 1 << 33;
 const PREFIX: &str = "table-";
 const SUFFIX: &str = ".dat";

@@ -68,7 +68,7 @@ macro_rules! two_vectors {
     }};
 }
 
-/// Copies 32 bytes at a constant offset from two addresses.
+/// Copies 32 bytes: 16 at each of two constant offsets, which apply to both addresses.
 macro_rules! half_a_line {
     ($dst:expr, $src:expr, $first:literal, $second:literal) => {{
         #[cfg(target_arch = "x86_64")]

@@ -51,7 +51,7 @@ pub fn complete<P: HandoffWord>(word: &P) {
     word.store(WorkerState::Idle, Ordering::Release);
 }
 
-/// Caller: revokes work that the worker has not begun. Returns whether it had not.
+/// Caller: revokes work that the worker has not begun. Returns whether it was revoked.
 pub fn revoke<P: HandoffWord>(word: &P) -> bool {
     // ORDERING: relaxed, as the worker did nothing. The change is atomic, as the worker may begin
     // at this moment.

@@ -25,7 +25,7 @@ const RENEWED: &str = "renewed";
 /// a ring can be removed despite it, and the memory is freed at the next [`look`](Self::look).
 #[derive(Debug, Default)]
 pub struct MemfdKeeper {
-    /// Rings by device and number of their directory, which stay the same when it is renamed.
+    /// Rings by device and inode of their directory, which stay the same when it is renamed.
     rings: HashMap<(u64, u64), KeptRing>,
 }
 

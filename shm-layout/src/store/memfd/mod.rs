@@ -245,7 +245,8 @@ fn open_found(
     Err(gone())
 }
 
-/// Returns the bytes of each memory that links in a directory name, by its number.
+/// Returns the allocated bytes of each memfd to which a link in a directory leads, by the number
+/// of the memfd. 0 for a memfd that is not found.
 pub(crate) fn allocated(dir: &OwnedFd) -> BTreeMap<u64, u64> {
     let mut search = Search::once();
     let bytes = |link: Link| {

@@ -34,7 +34,7 @@ pub struct ObjectInfo {
     pub bytes: u64,
     /// Whether the object stays when no process holds it.
     pub persistent: bool,
-    /// Whether some process has a handle on it.
+    /// Whether some process has a handle on it. Also `true` if that cannot be determined.
     pub held: bool,
     /// Whether it has no name yet, or no longer one: a remnant, unless held.
     pub building: bool,

@@ -60,8 +60,8 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Builds an object with `make`, which fills the directory it is given, or opens the existing
-    /// one. Returns `true` if it was built.
+    /// Builds an object with `make`, which fills a new directory, or opens the existing one if
+    /// `exist` allows it. Returns `true` if it was built.
     pub(crate) fn create(
         base: &Base,
         kind: Kind,
@@ -179,7 +179,8 @@ impl Object {
         self.persistent
     }
 
-    /// Opens a file of the object. The error says so if the object was removed or replaced.
+    /// Opens a file of the object. A failure is [`SegmentError::Unlinked`] if the object was
+    /// removed or replaced.
     pub(crate) fn file(
         &self,
         name: &str,

@@ -45,7 +45,7 @@ pub fn remove(
 
 /// Removes an object without holders if `sure` returns true. `sure` is called when no process can
 /// attach any more; until it returns, the object counts as absent. Returns `None` if `sure`
-/// returned false.
+/// returned false. Fails if the object has a holder.
 pub fn remove_unheld(
     base: &Base,
     kind: Kind,
@@ -151,7 +151,8 @@ pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
     }
 }
 
-/// Returns whether an object would fit after removing the one it replaces, which has no holder.
+/// Returns whether an object that did not fit would fit after the removal of the one that it
+/// replaces. Returns `false` if that one has a holder.
 pub(super) fn makes_room(old: &Path, error: &SegmentError) -> bool {
     let SegmentError::NoSpace { asked, available, .. } = error else { return false };
     describe(old)

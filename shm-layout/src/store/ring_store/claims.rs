@@ -146,6 +146,7 @@ impl RingStore {
     }
 
     /// Puts other limits into force, for all processes. Returns `false` if the ring has no limiter.
+    /// Fails if other processes hold the lock of the limits for about a second.
     pub fn change_limits(&self, limits: LimitBytes) -> Result<bool, SegmentError> {
         let Some(table) = &self.limiter else { return Ok(false) };
         for _ in 0..LIMITS_ATTEMPTS {
@@ -229,7 +230,7 @@ impl RingStore {
     }
 
     /// Returns the processes of this user that hold lanes, by lane, where the system reports them.
-    /// Searches all of them, so it is only for messages. Empty on the heap.
+    /// Searches all processes, so it is only for messages. Empty on the heap.
     #[must_use]
     pub fn lane_holders(&self) -> BTreeMap<u32, Vec<u32>> {
         let RingBacking::Named { locks, .. } = &self.place else { return BTreeMap::new() };
