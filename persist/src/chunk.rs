@@ -19,7 +19,7 @@ use crate::storage::{NewFile, Storage, StoredFile};
 /// Maximum complete files that are not forced to disk yet.
 const IN_FLIGHT: usize = 8;
 
-/// Writes rows to files. Dropping it before [`keep`](Self::keep) removes them.
+/// Writer of chunk files. Dropping it before [`keep`](Self::keep) removes the files.
 pub(crate) struct ChunkWriter<'a> {
     storage: &'a dyn Storage,
     dir: &'a Path,
@@ -101,7 +101,7 @@ impl<'a> ChunkWriter<'a> {
     }
 
     /// Appends rows of a lane. `fill` gets a buffer for each column but `lane`, with one byte per
-    /// `bool`. If it fails, the batch is not written. Returns the bytes of the batch.
+    /// `bool`. If `fill` fails, the batch is not written. Returns the bytes of the batch.
     pub(crate) fn batch<E: From<StoreError>>(
         &mut self,
         lane: u32,
@@ -213,7 +213,7 @@ impl<'a> ChunkWriter<'a> {
     }
 
     /// Forces all files to disk and renames them. They are garbage until a manifest names them;
-    /// call [`keep`](Self::keep) before writing it.
+    /// call [`keep`](Self::keep) before writing that manifest.
     pub(crate) fn finish(&mut self) -> Result<Vec<SavedChunk>, StoreError> {
         self.close()?;
         while !self.in_flight.is_empty() {
@@ -309,7 +309,7 @@ impl<'a> ChunkFile<'a> {
         Ok(Self { path, file, layout })
     }
 
-    /// Reads and checks the body of a batch.
+    /// Reads the body of a batch and checks its bytes. Returns the places of the columns in it.
     pub(crate) fn body(
         &self,
         batch: &SavedBatch,

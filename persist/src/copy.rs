@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 16;
 /// Contiguous ranges of saved rows by lane.
 pub(crate) type Saved = BTreeMap<u32, Vec<Range<u64>>>;
 
-/// Copies rows from a ring to chunk files.
+/// Copier of rows from a ring to chunk files.
 pub(crate) struct RowCopier<'a, 'c, 'p> {
     pub(crate) ring: &'a Ring,
     /// Pin of the rows to copy.
@@ -123,7 +123,8 @@ impl RowCopier<'_, '_, '_> {
     }
 }
 
-/// Returns the index of the ring in the manifest, adding it if needed.
+/// Returns the index of the ring in the manifest, adding it if needed. Fails if the saved ring of
+/// that identity has other columns or lanes.
 pub(crate) fn known(
     folder: &NameFolder<'_>,
     ring: &Ring,

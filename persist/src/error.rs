@@ -196,7 +196,7 @@ pub enum SaveError {
     /// Parameters are given twice.
     #[error("the parameters `{name}` are given twice; give each once")]
     ParamsTwice {
-        /// Their name.
+        /// Name of the parameters.
         name: String,
     },
     /// An array of the parameters does not fit a file.
@@ -330,7 +330,7 @@ impl From<ParamsError> for NotFilled {
 }
 
 impl StoreError {
-    /// Returns a function for `map_err`.
+    /// Returns a function for `map_err` that converts an error of the system.
     pub(crate) fn io<'a>(
         operation: &'static str,
         path: &'a Path,

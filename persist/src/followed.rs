@@ -52,7 +52,7 @@ impl Followed {
         (self.keep_bytes.is_some() || self.keep_ns.is_some()) && small && young
     }
 
-    /// Returns a description of an invalid field.
+    /// Returns a description of an invalid field, or `None` if all are valid.
     pub(crate) fn problem(&self, lanes: u32, max_seq: u64) -> Option<String> {
         if self.lanes.len() != lanes as usize {
             return Some(format!("{} lanes of it are followed", self.lanes.len()));

@@ -2,7 +2,7 @@
 
 use backcast_core::{Column, DType, Schema};
 
-/// Alignment of columns, as Arrow recommends for mapped files.
+/// Alignment of columns in bytes, as Arrow recommends for mapped files.
 pub(crate) const ALIGN: u64 = 64;
 /// Approximate maximum bytes of a batch of more than one row.
 pub(crate) const BATCH_BYTES: u64 = 4 << 20;

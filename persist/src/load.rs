@@ -69,7 +69,7 @@ impl<'a> LoadOptions<'a> {
         self
     }
 
-    /// Puts the ring into sealed memfds
+    /// Sets whether the ring is in sealed memfds
     /// ([`RingOptions::memfd`](backcast_core::RingOptions::memfd)).
     pub fn memfd(mut self, memfd: bool) -> Self {
         self.placement.memfd = memfd;
@@ -94,9 +94,9 @@ impl<'a> LoadOptions<'a> {
 
 impl Store {
     /// Makes a ring from `"pong@epoch-10"`, or from the newest snapshot of `"pong"`. Sequence
-    /// numbers, episodes, flags and priorities are as they were: a sampler of the same seed draws
-    /// the same. The rate limiter keeps its limits and counts. Writers continue after the newest
-    /// row. Every byte that is read is checked.
+    /// numbers, episodes, flags, priorities and claims are as they were: a sampler of the same seed
+    /// draws the same. The rate limiter keeps its limits and counts. Writers continue after the
+    /// newest row. Every byte that is read is checked.
     ///
     /// Needs memory for one batch beside the ring. O(bytes).
     pub fn load(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
@@ -114,8 +114,9 @@ impl Store {
         self.restore(&spec, &name, &mut options, false)
     }
 
-    /// Attaches to the snapshot `"pong@epoch-10"` in shared memory, read-only and under that name.
-    /// All processes share one copy, which is removed with its last holder.
+    /// Attaches to the copy of the snapshot `"pong@epoch-10"`, or of the newest one of `"pong"`, in
+    /// shared memory. Loads the copy if there is none. The copy is read-only and named like the
+    /// snapshot. All processes share it, and it is removed with its last holder.
     pub fn attach_snapshot(&self, spec: &str, options: LoadOptions<'_>) -> Result<Ring, LoadError> {
         Ok(self.attach_snapshot_with_state(spec, options)?.0)
     }
@@ -230,8 +231,8 @@ impl Store {
     /// `"pong@epoch-10"`, or with the newest one of `"pong"`. The version and the bytes are as they
     /// were; no handle is the publisher. Every byte is checked first.
     ///
-    /// Of `options`, the name, the base directory, the policy of a taken name and the lifetime
-    /// count. Needs memory for one version. O(bytes).
+    /// Uses only the name, the base directory, the behaviour for a taken name and the lifetime from
+    /// `options`. Needs memory for one version. O(bytes).
     pub fn load_params(
         &self,
         spec: &str,
@@ -279,12 +280,12 @@ fn is_of(there: &Ring, found: &Snapshot) -> bool {
     there.is_snapshot() && there.snapshot_of() == identity(found)
 }
 
-/// Returns the identity of a snapshot among those that had its name.
+/// Returns a text that tells a snapshot from others that had its name.
 fn identity(of: &Snapshot) -> String {
     format!("{} saved {}", of.ring_uuid, of.saved_unix_ns)
 }
 
-/// Stores saved rows in a ring.
+/// Transfer of saved rows to a ring that is being filled.
 struct Fill<'a, 'p> {
     storage: &'a dyn Storage,
     folder: &'a NameFolder<'a>,

@@ -65,7 +65,7 @@ pub(crate) struct SavedColumn {
 pub(crate) struct SavedChunk {
     pub(crate) file: String,
     pub(crate) bytes: u64,
-    /// Wall clock of the write.
+    /// Wall clock of the write, in nanoseconds since 1970.
     pub(crate) unix_ns: u64,
     pub(crate) head_crc32: u32,
     pub(crate) tail_crc32: u32,
@@ -97,11 +97,11 @@ pub(crate) struct SavedSnapshot {
     pub(crate) ring: String,
     /// First row and one past the last, by lane.
     pub(crate) lanes: Vec<(u64, u64)>,
-    /// State of the user.
+    /// State that the user saved with the snapshot.
     pub(crate) state: Value,
     /// Tables of priorities, by name.
     pub(crate) tables: Vec<SavedTable>,
-    /// Tables of claims, by name. Manifests of rings without any do not have the key.
+    /// Tables of claims, by name. Snapshots without any do not have the key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) claims: Vec<SavedClaims>,
     /// Tables of learned columns, by name. Manifests of rings without any do not have the key.
@@ -109,7 +109,7 @@ pub(crate) struct SavedSnapshot {
     pub(crate) learned: Vec<SavedLearned>,
     /// The rate limiter, if the ring has one.
     pub(crate) limiters: Vec<SavedLimiter>,
-    /// Parameters that were saved with it. Other manifests do not have the key.
+    /// Parameters that were saved with it. Snapshots without any do not have the key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) params: Vec<SavedParams>,
 }
@@ -252,7 +252,7 @@ impl Manifest {
         self.rings.retain(|ring| snapshots.iter().any(|snapshot| snapshot.ring == ring.uuid));
     }
 
-    /// Describes what is invalid. Returns `None` if every number is consistent.
+    /// Describes the first invalid part. Returns `None` if every number is consistent.
     pub(crate) fn problem(&self, name: &str) -> Option<String> {
         if self.name != name {
             return Some(format!("its name is `{}`", self.name));

@@ -35,8 +35,8 @@ pub(crate) fn checked<'a>(
     Ok(found)
 }
 
-/// Writes the newest version of each to a file. Copies until a copy is whole, so no publisher
-/// waits.
+/// Writes the newest version of each set of parameters to a file. Copies until a copy is whole, so
+/// no publisher waits.
 pub(crate) fn save<'a>(
     params: &'a [(&Params, &str, BatchLayout)],
     (storage, folder): (&'a dyn Storage, &'a NameFolder<'a>),
@@ -63,7 +63,7 @@ pub(crate) fn save<'a>(
     Ok(files)
 }
 
-/// Makes parameters of that name from saved ones. `shape` is theirs, and every byte is checked
+/// Makes parameters of that name from saved ones, whose shape is `shape`. Every byte is checked
 /// first.
 pub(crate) fn load(
     name: &str,

@@ -110,7 +110,7 @@ struct SavedPriority {
     stratified: bool,
 }
 
-/// A number, or the first one and the batches until it is 1.
+/// JSON of beta: a constant, or the first value and the batches until it is 1.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum SavedBeta {
@@ -123,12 +123,12 @@ const NUMBERS: [&str; 6] = ["draws", "seed", "batches", "future", "n_step", "str
 
 /// Key for all columns that the windows do not name.
 const REST: &str = "*";
-/// Window of a column that is the first row of the longest one.
+/// Window of a column that has only the first row of the longest window.
 const FIRST: &str = "first";
 /// Value of `gamma` that takes the discounts from a column.
 const DISCOUNT: &str = "discount";
 
-/// Philox 4x32-10, counted by batch, item and attempt.
+/// Version of the algorithm: Philox 4x32-10, counted by batch, item and attempt.
 const DRAWS: u32 = 1;
 
 /// JSON that is not a sampler's state, or has an unknown version of draws.
@@ -412,7 +412,7 @@ fn columns_of(windows: &Map<String, Value>) -> Result<ColumnWindows, BadSamplerS
     })
 }
 
-/// Returns a number of transitions.
+/// Reads a number of transitions. `what` names it in the error.
 fn transitions(given: &Value, what: &str) -> Result<u32, BadSamplerState> {
     let number = given.as_u64().and_then(|number| u32::try_from(number).ok());
     number.ok_or_else(|| {

@@ -20,6 +20,8 @@ pub struct SnapshotSpec {
 impl FromStr for SnapshotSpec {
     type Err = StoreError;
 
+    /// Parses `name@label`, or a name alone.
+    ///
     /// ```
     /// use backcast_persist::SnapshotSpec;
     /// let spec: SnapshotSpec = "pong@epoch-10".parse()?;

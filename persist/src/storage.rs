@@ -13,14 +13,14 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 /// Operations on a file system.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Makes a directory for this user only. Its parent exists. Returns `false` if it exists
+    /// Makes a directory for this user only. Its parent must exist. Returns `false` if it exists
     /// already.
     fn make_dir(&self, path: &Path) -> io::Result<bool>;
     /// Makes a file for this user only. Fails if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn StoredFile>>;
-    /// Renames a file within its directory atomically, and replaces what has the name.
+    /// Renames a file within its directory atomically, and replaces a file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -149,7 +149,8 @@ impl Store {
     }
 
     /// Removes the snapshot `"pong@epoch-10"`, or all of `"pong"`, and the files that no other
-    /// needs. Loaded rings are not affected.
+    /// needs. Loaded rings are not affected. Waits up to a minute for a process that saves under
+    /// the same name.
     pub fn remove(&self, spec: &str) -> Result<RemoveReport, StoreError> {
         self.remove_within(spec, Duration::from_secs(60), || ControlFlow::Continue(()))
     }

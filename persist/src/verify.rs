@@ -15,7 +15,7 @@ use crate::store::Store;
 /// Outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Snapshots whose files were checked.
+    /// `name@label` of the snapshots whose files were checked.
     pub snapshots: Vec<String>,
     /// Chunk files checked, including those that could not be opened. Manifests are not counted.
     pub files: u64,

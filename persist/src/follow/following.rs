@@ -26,9 +26,10 @@ const MANY_BATCHES: u64 = 4;
 /// Attempts to pin a row that is overwritten meanwhile; each uses the next row.
 const ATTEMPTS: u32 = 16;
 
-/// Follows a ring step by step: [`inspect`](Self::inspect) tells when [`step`](Self::step) is due.
+/// Follower of a ring that works step by step: [`inspect`](Self::inspect) tells when
+/// [`step`](Self::step) is due.
 ///
-/// In mode [`Block`](Mode::Block) it pins the rows that are not on disk yet; the pins end with its
+/// In mode [`Block`](Mode::Block) it pins the rows that are not on disk yet; the pins end with the
 /// process. The manifest has all other state, so that another follower continues after a kill.
 #[derive(Debug)]
 pub struct Following {
@@ -87,7 +88,7 @@ impl Inspection {
 
 impl Following {
     /// Follows a ring from the position in the store's manifest, or from its oldest row, and saves
-    /// it as `name`.
+    /// it as `name`. Fails in mode [`Off`](Mode::Off).
     pub fn new(
         store: &Store,
         name: &str,
@@ -130,9 +131,9 @@ impl Following {
         &self.ring
     }
 
-    /// Counts the rows that are not on disk, and tells whether a step is due. A step is due too if
-    /// rows on disk were dropped from the ring. Makes a few loads per lane and no system call,
-    /// except reading the manifest once a second while all rows are on disk.
+    /// Counts the rows that are not on disk, and tells whether a step is due. Rows on disk that
+    /// were dropped from the ring make a step due as well. Makes a few loads per lane and no system
+    /// call, except reading the manifest once a second while all rows are on disk.
     pub fn inspect(&mut self) -> Inspection {
         let now = Instant::now();
         if now.saturating_duration_since(self.noticed) >= NOTICE_EVERY {
@@ -309,7 +310,8 @@ impl Following {
         self.behind_since = is_behind.then(|| self.behind_since.unwrap_or(now));
     }
 
-    /// Predicts when a step is due for the fullest lane at its present rate.
+    /// Predicts the time until the first lane reaches its limit at its present rate, clamped to 1
+    /// to 50 ms.
     fn wait(&self, new: &[u64], now: Instant) -> Duration {
         let Some((before, last)) = &self.last else { return LOOK_AGAIN };
         let passed = now.saturating_duration_since(*before).as_secs_f64();

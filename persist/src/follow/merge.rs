@@ -39,11 +39,11 @@ impl From<Damage> for MergeError {
     }
 }
 
-/// Copies the rows of some files of a ring to `out`, and names that file in the manifest instead.
+/// Copies the rows of some files of a ring to files of `out`, which replace them in the manifest.
 /// Checks every byte. Returns the bytes written.
 ///
-/// Each row is written again once per kind. Only slow rings have this cost; fast ones fill large
-/// files from the start.
+/// Each row is written again once per kind of size. Only slow rings have this cost; fast ones fill
+/// large files from the start.
 pub(super) fn merge(
     storage: &dyn Storage,
     dir: &Path,

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::followed::Keep;
 use crate::layout::{BATCH_BYTES, FILE_BYTES};
 
-/// Automatic persistence of a ring.
+/// Mode of the automatic persistence of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// No automatic persistence.
@@ -64,13 +64,13 @@ impl FromStr for Mode {
 /// Modes and options of following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowOptions {
-    /// Mode.
+    /// Mode of the persistence.
     pub mode: Mode,
     /// Time between two periodic snapshots.
     pub every: Duration,
     /// Periodic snapshots to keep.
     pub newest: usize,
-    /// Maximum time until a row is on disk.
+    /// Maximum time until a step writes a published row, in continuous and block mode.
     pub flush: Duration,
     /// Limits of rows kept on disk after the ring has overwritten them.
     pub keep: Keep,

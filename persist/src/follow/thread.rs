@@ -24,7 +24,7 @@ const RETRY_AT_LAST: Duration = Duration::from_secs(5);
 /// State of a follower.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowState {
-    /// Mode.
+    /// Mode of the persistence.
     pub mode: Mode,
     /// Published rows that are not on disk.
     pub rows_behind: u64,
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// Marks the thread as ended on every exit.
+/// Guard that marks the thread as ended on every exit.
 struct Ends(Arc<Shared>);
 
 impl Drop for Ends {
@@ -87,7 +87,7 @@ impl Drop for Ends {
 
 impl Follower {
     /// Follows `ring` and saves it as `name`. The thread reads the store; [`state`](Self::state)
-    /// reports its errors.
+    /// reports its errors. Fails if no thread can be started.
     pub fn start(
         store: &Store,
         name: &str,
@@ -206,7 +206,7 @@ fn follow(
         if ending {
             return;
         }
-        // Ends the wait; one more step follows.
+        // The follower was told to end: one more step follows.
         if wait(time) {
             shared.ending.store(true, Relaxed);
         }

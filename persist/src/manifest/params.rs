@@ -35,11 +35,11 @@ pub(crate) struct SavedArray {
 /// Parameters of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotParams {
-    /// Their name.
+    /// Name of the parameters.
     pub name: String,
     /// The version that was saved; 0 if none was published.
     pub version: u64,
-    /// Arrays.
+    /// Number of arrays.
     pub arrays: usize,
     /// Bytes of the file.
     pub bytes: u64,
@@ -74,7 +74,7 @@ impl SavedParams {
         }
     }
 
-    /// Returns the checked shape, or `None` if it is not one of ours.
+    /// Returns the checked shape, or `None` if it is not valid.
     pub(crate) fn shape(&self) -> Option<ParamsShape> {
         let array = |saved: &SavedArray| {
             ParamsArray::new(&saved.name, saved.dtype.parse().ok()?, &saved.shape).ok()
@@ -83,7 +83,7 @@ impl SavedParams {
         ParamsShape::new(arrays, self.versions_kept, self.spare_slots, self.reader_slots).ok()
     }
 
-    /// Describes what is invalid in the file: it has one batch of one row.
+    /// Describes an invalid file. A valid one has one batch of one row; version 0 has none.
     pub(super) fn file_problem(&self) -> Option<String> {
         let batches = self.chunks.iter().flat_map(|chunk| &chunk.batches);
         let rows: Vec<_> = batches.map(|batch| (batch.lane, batch.range())).collect();

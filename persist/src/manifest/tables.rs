@@ -148,7 +148,8 @@ impl SavedClaims {
         }
     }
 
-    /// Describes what is invalid beside the saved rows. A ring checks the rest.
+    /// Describes a selector that is unknown, or a pass that contradicts the saved rows. The loaded
+    /// ring checks the rest.
     pub(super) fn problem(&self, saved: &[(u64, u64)]) -> Option<String> {
         if ![EPOCH, CONSUME].contains(&self.selector.as_str()) {
             return Some("its selector is unknown".to_owned());
@@ -217,7 +218,7 @@ impl SavedLimiter {
     }
 }
 
-/// Describes what is invalid in the batches of a table: those of a lane are contiguous.
+/// Describes invalid batches of a table: those of a lane must be contiguous and in order.
 pub(super) fn batches_problem<'a>(batches: impl Iterator<Item = &'a SavedBatch>) -> Option<String> {
     let mut ends: BTreeMap<u32, Range<u64>> = BTreeMap::new();
     for batch in batches {
