@@ -50,7 +50,8 @@ impl Smooth {
     }
 }
 
-/// Candles and indicators of one symbol. All prices are ticks.
+/// Candles and indicators of one symbol. All prices are ticks. An indicator is `None` until enough
+/// candles have closed.
 #[derive(Clone, Copy, Debug)]
 pub struct Candles {
     ticks: u32,

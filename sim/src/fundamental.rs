@@ -26,7 +26,7 @@ pub enum NewsKind {
 /// One news event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct News {
-    /// Kind.
+    /// Kind of the event.
     pub kind: NewsKind,
     /// Tick of its arrival.
     pub since: u64,
@@ -55,7 +55,7 @@ impl News {
     }
 }
 
-/// Draws the arrivals of news.
+/// Random arrivals of news.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newsroom {
     stream: RandomStream,
@@ -146,7 +146,7 @@ impl Analyst {
         }
     }
 
-    /// Returns the error of the logarithm.
+    /// Returns the error of the logarithm of the value.
     pub(crate) const fn error(&self) -> f64 {
         self.error
     }

@@ -16,7 +16,7 @@ pub struct MarketOrder {
     pub quantity: i32,
     /// Sum of price times shares, in ticks.
     pub notional: i64,
-    /// Account that sent it.
+    /// Account that sent it; `u16::MAX` for the trades of a call auction.
     pub account: u16,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Horizon {
 pub(crate) enum Indicator {
     /// Gap between two means of the price, which shows a trend.
     MeanGap,
-    /// Relative strength.
+    /// Relative strength: mean upward against mean downward changes.
     Strength,
     /// Gap between two means of the price, minus the gap's own mean.
     Divergence,
@@ -301,7 +301,7 @@ impl Tape {
         self.pace
     }
 
-    /// Returns the factor on wake rates after this tick.
+    /// Returns the arousal after this tick: the factor on the wake rates of background agents.
     #[must_use]
     pub const fn arousal(&self) -> f64 {
         self.arousal

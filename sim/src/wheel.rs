@@ -59,7 +59,8 @@ impl Wheel {
         }
     }
 
-    /// Reads a number of each cache line.
+    /// Loads one number of each cache line, which brings the lines into the caches. The result has
+    /// no meaning.
     pub(crate) fn read_ahead(&self) -> u64 {
         let next = self.next.iter().step_by(64 / size_of::<u16>()).fold(0, |sum, next| sum ^ next);
         let wake = self.wake.iter().step_by(64 / size_of::<u64>());

@@ -144,7 +144,8 @@ impl Agents {
         }
     }
 
-    /// Reads a number of each cache line of the agents.
+    /// Loads one number of each cache line of the agents, which brings the lines into the caches.
+    /// The result has no meaning.
     pub(crate) fn read_ahead(&self) -> u64 {
         let agents = self.list.iter().step_by(64 / size_of::<Background>());
         agents.fold(0, |sum, agent| sum ^ agent.identity)
@@ -160,7 +161,7 @@ impl Agents {
         agents.filter(move |(_, agent)| agent.mind.archetype() == archetype).map(|agent| agent.0)
     }
 
-    /// Returns the archetype of the agent that owns `account`.
+    /// Returns the archetype of the agent that owns `account`; `None` for other accounts.
     pub(crate) fn archetype_of(&self, account: u16) -> Option<Archetype> {
         let at = account.checked_sub(self.first_account)?;
         self.list.get(usize::from(at)).map(|agent| agent.mind.archetype())

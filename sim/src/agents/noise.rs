@@ -12,7 +12,7 @@ const FARTHEST: f64 = 400.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoiseTrader {
-    /// Tick before which none of its open orders arrived. Spares a look at each of them.
+    /// Lower bound of the ticks at which its open orders arrived. Avoids a check of each order.
     oldest: u32,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     venue::{OrderId, Pit, Placed, Slot, Venue},
 };
 
-/// Clones a boxed agent; implemented for every `Agent + Clone`.
+/// Cloning of boxed agents, implemented for every `Agent + Clone`.
 pub trait CloneAgent {
     /// Returns a copy in a box of its own.
     fn clone_boxed(&self) -> Box<dyn Agent>;
@@ -85,19 +85,21 @@ impl Floor<'_> {
         self.venue(symbol).ok().map(|venue| venue.tape.mid())
     }
 
-    /// Returns the highest bid at this moment, in ticks.
+    /// Returns the highest bid at this moment, in price ticks. `None` without bids, or for an
+    /// unknown symbol.
     #[must_use]
     pub fn best_bid(&self, symbol: u16) -> Option<i32> {
         self.venue(symbol).ok()?.book.best_bid()
     }
 
-    /// Returns the lowest ask at this moment, in ticks.
+    /// Returns the lowest ask at this moment, in price ticks. `None` without asks, or for an
+    /// unknown symbol.
     #[must_use]
     pub fn best_ask(&self, symbol: u16) -> Option<i32> {
         self.venue(symbol).ok()?.book.best_ask()
     }
 
-    /// Returns the public record of a symbol.
+    /// Returns the public record of a symbol; `None` for an unknown symbol.
     #[must_use]
     pub fn tape(&self, symbol: u16) -> Option<&Tape> {
         self.venue(symbol).ok().map(|venue| &venue.tape)

@@ -77,13 +77,14 @@ impl CallAuction {
         Some(self.orders.len() as u16 - 1)
     }
 
-    /// Returns order `number`, unless it was withdrawn.
+    /// Returns order `number`, or `None` if it is unknown or withdrawn.
     #[must_use]
     pub fn order(&self, number: u16) -> Option<&NewOrder> {
         self.orders.get(usize::from(number)).filter(|order| order.quantity > 0)
     }
 
-    /// Withdraws order `number` and returns it. Returns `None` if it was withdrawn before.
+    /// Withdraws order `number` and returns it. Returns `None` if it is unknown or
+    /// was withdrawn before.
     pub fn withdraw(&mut self, number: u16) -> Option<NewOrder> {
         let order = self.orders.get_mut(usize::from(number)).filter(|order| order.quantity > 0)?;
         let old = *order;
@@ -97,7 +98,8 @@ impl CallAuction {
         self.filled.clear();
     }
 
-    /// Returns the orders with the shares that the last auction gave each.
+    /// Returns the orders that were not withdrawn, each with its number and the shares that the
+    /// last auction gave it.
     pub fn results(&self) -> impl Iterator<Item = (u16, &NewOrder, i32)> {
         self.orders
             .iter()
@@ -107,7 +109,8 @@ impl CallAuction {
             .map(|(number, (order, filled))| (number as u16, order, *filled))
     }
 
-    /// Finds the price and fills the orders. Returns `None` if no bid meets an offer.
+    /// Finds the price and fills the orders. Returns `None` if no bid meets an offer. `reference`
+    /// is a price in ticks that breaks ties.
     ///
     /// `O(n log n)` in the orders.
     pub fn clear(&mut self, reference: i32) -> Option<Cleared> {

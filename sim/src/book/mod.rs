@@ -12,7 +12,7 @@ use bitmap::Bitmap;
 /// Highest lower end of a window, in ticks: price times shares times cash units fits an `i64`.
 pub(crate) const MAX_PRICE: i32 = 90_000_000;
 
-/// Price levels on each side of the mid-price that most orders meet.
+/// Price levels on each side of the mid-price that are read ahead. Most orders meet no others.
 const NEAR_LEVELS: usize = 64;
 
 /// Value that ends a chain of orders.
@@ -156,7 +156,7 @@ pub enum Removal {
     OutOfWindow,
 }
 
-/// Receives the events of a book in order.
+/// Receiver of the events of a book, in order.
 pub trait BookEvents {
     /// Takes one trade.
     fn traded(&mut self, fill: BookFill);
@@ -209,7 +209,8 @@ pub struct Book {
     /// Resting shares of buys and of sells.
     shares: [i64; 2],
     orders: Vec<Order>,
-    /// Slots of the slab that ever held an order: the first ones, since freed slots go first.
+    /// Number of slots that ever held an order. They are the first ones, since freed slots are
+    /// reused first.
     used: u16,
     free: u16,
     live: u16,
@@ -265,7 +266,7 @@ impl Book {
         book
     }
 
-    /// Drops all orders without events and centres the window.
+    /// Drops all orders without events, centres the window, and resets the counters.
     pub fn clear(&mut self, centre: i32) {
         self.base = self.base_for(centre);
         self.levels.fill(NO_ORDERS);
@@ -289,14 +290,14 @@ impl Book {
         centre.saturating_sub(self.levels.len() as i32 / 2).clamp(1, MAX_PRICE)
     }
 
-    /// Returns the highest bid in ticks.
+    /// Returns the highest bid in ticks; `None` without bids.
     #[must_use]
     #[inline]
     pub fn best_bid(&self) -> Option<i32> {
         self.bids.highest().map(|level| self.base + level as i32)
     }
 
-    /// Returns the lowest ask in ticks.
+    /// Returns the lowest ask in ticks; `None` without asks.
     #[must_use]
     #[inline]
     pub fn best_ask(&self) -> Option<i32> {
@@ -355,14 +356,16 @@ impl Book {
         });
     }
 
-    /// Returns the resting order in `slot`.
+    /// Returns the resting order in `slot`; `None` if the slot is free.
     #[must_use]
     #[inline]
     pub fn order(&self, slot: u16) -> Option<&Order> {
         self.orders.get(usize::from(slot)).filter(|order| order.quantity > 0)
     }
 
-    /// Reads a number of each cache line of the orders, and of the levels near `price`.
+    /// Loads one number of each cache line of the orders, and of the levels near `price`, which
+    /// brings the lines into the caches. The result has no meaning: it keeps the loads from being
+    /// optimised away.
     pub(crate) fn read_ahead(&self, price: i32) -> u32 {
         let orders = self.orders[..usize::from(self.used)].iter();
         let orders = orders.step_by(64 / size_of::<Order>()).fold(0, |sum, order| sum ^ order.id);

@@ -218,7 +218,8 @@ impl Ledger {
         self.shortable[usize::from(symbol)] += holding.shortable() - before;
     }
 
-    /// Reads a number of each account.
+    /// Loads one number of each account, which brings the accounts into the caches. The result has
+    /// no meaning.
     pub(crate) fn read_ahead(&self) -> i64 {
         self.accounts.iter().fold(0, |sum, account| sum ^ account.cash)
     }

@@ -9,9 +9,9 @@ use std::hint::black_box;
 use super::{Market, symbol::SymbolModel};
 use crate::venue::Venue;
 
-/// Receives memory that is read soon.
+/// Receiver of memory that the next tick reads.
 pub trait MemoryVisitor {
-    /// Takes one stretch of memory.
+    /// Takes one contiguous part of the memory.
     fn visit<V>(&mut self, memory: &[V]);
 }
 

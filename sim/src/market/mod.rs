@@ -41,7 +41,7 @@ pub struct Market {
     seed: u64,
     now: u64,
     venues: Vec<Venue>,
-    /// One for each venue.
+    /// Models of the symbols, in the order of `venues`.
     models: Vec<SymbolModel>,
     ledger: Ledger,
     slots: Vec<Slot>,
@@ -143,7 +143,8 @@ impl Market {
         Ok(market)
     }
 
-    /// Sets the endowment of a slot for episodes from the next [`Market::reset`] on.
+    /// Sets the endowment of a slot for episodes from the next [`Market::reset`] on: cash in cash
+    /// units, and shares of each symbol.
     ///
     /// # Errors
     /// [`ConfigError`] for an unknown slot, or an endowment outside the slot's limits.
@@ -194,8 +195,8 @@ impl Market {
         self.newsroom.reset(stream, config.news.market_per_day, 0);
     }
 
-    /// Derives every random stream from another seed and keeps the state, to make a new episode of
-    /// a warm snapshot.
+    /// Derives every random stream from another seed, to make a new episode of a warm snapshot.
+    /// Keeps the state, except for the times of the next news.
     pub fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.slot_key = key(seed, StreamRole::SlotTurn, 0);

@@ -124,19 +124,19 @@ impl Market {
         self.tape(symbol).mid()
     }
 
-    /// Returns the highest bid in ticks.
+    /// Returns the highest bid in ticks; `None` without bids.
     #[must_use]
     pub fn best_bid(&self, symbol: u16) -> Option<i32> {
         self.book(symbol).best_bid()
     }
 
-    /// Returns the lowest ask in ticks.
+    /// Returns the lowest ask in ticks; `None` without asks.
     #[must_use]
     pub fn best_ask(&self, symbol: u16) -> Option<i32> {
         self.book(symbol).best_ask()
     }
 
-    /// Returns the price of the last trade in ticks.
+    /// Returns the price of the last trade in ticks; before the first trade, the initial price.
     #[must_use]
     pub fn last_price(&self, symbol: u16) -> i32 {
         self.tape(symbol).last_price
@@ -190,7 +190,7 @@ impl Market {
     }
 
     /// Returns the archetype of the background agent that owns an account in a symbol; `None` for
-    /// slots and user agents. O(agents).
+    /// other accounts.
     #[must_use]
     pub fn archetype_of(&self, symbol: u16, account: u16) -> Option<Archetype> {
         self.model(symbol).agents.archetype_of(account)
@@ -402,7 +402,7 @@ impl Market {
         hash
     }
 
-    /// Checks that cash, shares and open orders add up to the unit. `O(accounts + orders)`.
+    /// Checks that cash, shares and open orders add up to the unit. `O(accounts * orders)`.
     ///
     /// # Errors
     /// [`ConservationError`], which is a defect of the simulator.

@@ -134,7 +134,7 @@ impl SymbolModel {
     }
 }
 
-/// Writes the keys into `sorted` in ascending order. No two are equal.
+/// Writes the keys into `sorted` in ascending order. No two keys may be equal.
 ///
 /// The keys are random, so that a sort by comparisons mispredicts about one branch for each key. A
 /// few keys are ranked instead, which needs no branch.

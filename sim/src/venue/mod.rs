@@ -70,7 +70,7 @@ impl Venue {
         self.tape.reset(config.initial_price, &config.arousal);
     }
 
-    /// Borrows what the orders of one turn need: book, auction, tape, ledger and slots.
+    /// Borrows the parts that orders of one turn change: book, auction, tape, ledger and slots.
     #[inline]
     pub(crate) fn pit<'a>(
         &'a mut self,

@@ -15,7 +15,8 @@ const MOST_SLIP: i32 = 50;
 /// Price ticks beyond the touch from which the worst price of an order is looked up in the book.
 const NEAR: i32 = 64;
 
-/// Identifies an open order. Unique until 2^32 orders have come to its symbol.
+/// Identity of an open order. Unique until 2^32 orders have come to its symbol; in a call auction,
+/// unique within a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OrderId {
     /// Symbol.
@@ -46,7 +47,7 @@ pub(crate) struct Pit<'a> {
     pub(crate) slots: &'a mut [Slot],
 }
 
-/// Applies the events of a book to the ledger, the tape and the slots.
+/// Receiver that applies the events of a book to the ledger, the tape and the slots.
 struct Settlement<'a> {
     pub(super) symbol: u16,
     pub(super) now: u64,
@@ -182,7 +183,8 @@ impl Pit<'_> {
         Ok(Placed { filled: 0, resting: Some(id) })
     }
 
-    /// Returns the highest price at which a marketable buy limited at `price` would trade now.
+    /// Returns an upper bound of the prices at which a marketable buy limited at `price` would
+    /// trade now.
     #[inline]
     fn worst_price(&self, price: i32, quantity: i32) -> i32 {
         let Some(ask) = self.book.best_ask() else {
@@ -371,7 +373,7 @@ impl AgentDesk<'_> {
     }
 
     /// Cancels the open orders that have rested for more than `life` ticks. Returns the age of the
-    /// oldest order that is left, or 0.
+    /// oldest order that is left, or 0. Cancels nothing in a call auction.
     pub(crate) fn cancel_older_than(&mut self, life: u32) -> u32 {
         let mut oldest = 0;
         if self.pit.auction.is_some() {

@@ -75,7 +75,7 @@ pub struct SlotReport {
 /// One fill of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotFill {
-    /// Tick.
+    /// Tick of the trade.
     pub tick: u64,
     /// Symbol.
     pub symbol: u16,
@@ -96,7 +96,7 @@ pub struct SlotFill {
 pub(crate) struct Basis {
     /// Cost of the open position without fees, in cash units; positive for long and short.
     cost: i64,
-    /// Profit of closed positions without fees.
+    /// Profit of closed positions without fees, in cash units.
     realised: i64,
 }
 
@@ -107,7 +107,7 @@ pub struct SlotTotals {
     pub bought: i64,
     /// Shares sold.
     pub sold: i64,
-    /// Fees paid, in cash units.
+    /// Fees paid less rebates, in cash units.
     pub fees: i64,
     /// Number of fills.
     pub fills: u64,
