@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "Client": WRAPPER,
     "EpisodeState": WRAPPER,
     "Floor": WRAPPER,
+    "LearnedTable": WRAPPER,
     "Lease": WRAPPER,
     "Limiter": WRAPPER,
     "Market": WRAPPER,
@@ -28,6 +29,7 @@ EXCEPTIONS = {
     "Sampler": WRAPPER,
     "Schema": WRAPPER,
     "TickerTokenizer": WRAPPER,
+    "TransitionOrder": WRAPPER,
     "TransitionRing": WRAPPER,
     "Writer": WRAPPER,
 }

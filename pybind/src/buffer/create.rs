@@ -52,9 +52,10 @@ impl ReplayBuffer {
     /// huge_pages : bool, default True
     ///     Request huge pages from the system, which make draws faster. ``stats()["bytes_huge"]``
     ///     says how many bytes it granted.
-    /// Limits that hold back writers and samplers, so that transitions are drawn about as often as
-    /// configured. :attr:`limiter` reads, changes and switches them off. A ring that is created
-    /// without a limiter never gets one.
+    /// limiter : RateLimiter, optional
+    ///     Limits that hold back writers and samplers, so that transitions are drawn about as often
+    ///     as configured. :attr:`limiter` reads, changes and switches them off. A ring that is
+    ///     created without a limiter never gets one.
     /// samples_per_insert : float, optional
     ///     Items to be drawn for each transition: creates a limiter, so ``limiter`` must be left
     ///     out. The other side of the loop can check the ratio with ``attach(name,

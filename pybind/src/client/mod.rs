@@ -195,8 +195,9 @@ impl Client {
         self.closed.load(Relaxed)
     }
 
-    /// Close the client, so that later requests fail. Rings that it created or attached to stay
-    /// open.
+    /// Close the client, so that later requests fail.
+    ///
+    /// Rings that it created or attached to stay open.
     fn close(&self) {
         self.closed.store(true, Relaxed);
     }

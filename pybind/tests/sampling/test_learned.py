@@ -120,12 +120,13 @@ def test_other_columns_and_wrong_values_are_refused_before_anything_changes() ->
         buf.table("other")
     with pytest.raises(bc.NotFoundError, match="only online"):
         buf.sampler(learned="other")
-    for given, part in [
+    mistakes: list[tuple[dict[str, Any], str]] = [
         ({"value": [1.0]}, "1 values of `value` for 2 indices"),
         ({"value": [1, 2], "visits": [1, 256]}, "256"),
         ({"value": [1, 2], "visit": [1, 2]}, "give values of value, visits"),
         ({}, "no values"),
-    ]:
+    ]
+    for given, part in mistakes:
         with pytest.raises(bc.SampleError) as raised:
             table.update_values([1, 2], **given)
         assert part in str(raised.value)

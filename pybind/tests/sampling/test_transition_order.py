@@ -62,7 +62,10 @@ def test_transitions_that_are_not_there_are_refused_or_masked() -> None:
     cases: list[tuple[Any, str]] = [
         (lambda: order.index_at([0, 4]), r"position\[1\] is 4; .* fewer than 4"),
         (lambda: order.position_of([4, 3]), r"index\[1\] = 3 is no transition"),
-        (lambda: order.position_of([4], missing="other"), "missing is 'other'"),
+        (
+            lambda: order.position_of([4], missing="other"),  # type: ignore[arg-type]
+            "missing is 'other'",
+        ),
     ]
     for call, part in cases:
         with pytest.raises(bc.BackcastError, match=part):
@@ -80,7 +83,7 @@ def test_numbers_stay_until_they_are_refreshed() -> None:
             writer.append(obs=t, terminated=False, truncated=False)
     assert len(order) == 4
     assert order.index_at([0]).tolist() == [0]
-    assert not buf.gather(order.index_at([0]), missing="mask").found.any()
+    assert not buf.gather(order.index_at([0]), missing="mask")["found"].any()
     order.refresh()
     assert len(order) == len(buf)
     oldest = order.index_at([0])
