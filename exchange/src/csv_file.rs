@@ -95,7 +95,8 @@ fn header(columns: &[Column]) -> Vec<String> {
     names
 }
 
-/// Appends one cell per element. Each number is the shortest text that reads back the same.
+/// Appends one cell per element. Floats are written without an exponent, in the fewest digits that
+/// read back as the same value; f16 and bf16 are written as f32.
 fn cells(dtype: DType, bytes: &[u8], cell: &mut Vec<u8>, record: &mut csv::ByteRecord) {
     macro_rules! each {
         ($number:ty) => {

@@ -217,7 +217,7 @@ pub enum ImportError {
         /// Problem of the columns.
         source: SchemaError,
     },
-    /// An array that no column can hold, or whose length differs from the others.
+    /// An array that cannot be imported; `what` says why.
     #[error("{path}: `{name}` {what}")]
     Array {
         /// Offending file.

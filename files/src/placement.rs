@@ -2,7 +2,8 @@
 
 use backcast_core::{Base, Exist, RingOptions};
 
-/// Options of a ring that its files do not decide: where it goes, and whether it stays.
+/// Options of a ring made from files that those files do not record: its place and kind of memory,
+/// its persistence, and what happens if the name is taken.
 #[derive(Clone, Debug)]
 pub struct RingPlacement {
     /// Base directory.

@@ -291,7 +291,7 @@ impl PanelData {
         Panel::heap(&self.meta, self.parts())
     }
 
-    /// Returns the rows of all traded tickers, zero where there is none.
+    /// Returns one row per traded ticker and day; zeros for a day on which the ticker has none.
     pub(crate) fn traded_rows(&self) -> impl Iterator<Item = &[f64]> {
         let columns = self.meta.columns.len();
         let tickers = self.values.chunks_exact(columns * self.meta.dates.len());

@@ -112,8 +112,8 @@ impl Records<'_> {
     }
 }
 
-/// Adds a record to the chunk. An error, for another number of cells or a cell that is not UTF-8,
-/// adds nothing.
+/// Adds a record to the chunk. Fails, and adds nothing, if the number of cells is wrong or a cell
+/// of a used column is not UTF-8.
 fn push_row(
     record: &ByteRecord,
     line: u64,

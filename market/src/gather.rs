@@ -376,7 +376,8 @@ impl Panel {
             rows.ohlcv.extend(PriceColumn::ALL.map(|price| value(price as usize)));
             rows.indicators.extend(indicators.iter().map(|column| value(*column)));
             rows.mask.push(i32::from(listed.is_some()));
-            // A gap after the ticker's first day has a day, but no numbers.
+            // A day without a row, after the ticker's first one, keeps its number; only its values
+            // are 0.
             let lives =
                 inside.filter(|day| self.first_day(ticker).is_some_and(|first| *day >= first));
             rows.days.push(lives.and_then(|day| i32::try_from(day).ok()).unwrap_or(-1));

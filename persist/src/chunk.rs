@@ -32,7 +32,7 @@ pub(crate) struct ChunkWriter<'a> {
     open: Option<OpenChunk>,
     in_flight: VecDeque<(Box<dyn NewFile>, PathBuf)>,
     done: Vec<SavedChunk>,
-    /// Temporary and final names of complete files.
+    /// Temporary and final names of all files begun, the open one included.
     names: Vec<(PathBuf, PathBuf)>,
     finished: bool,
     body: Vec<u8>,

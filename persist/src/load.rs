@@ -22,7 +22,7 @@ use crate::storage::Storage;
 use crate::store::{NameFolder, Snapshot, Store, listed};
 use crate::tables;
 
-/// Attempts to attach to a snapshot in shared memory or to create it.
+/// Maximum number of tries to attach to a snapshot's copy in shared memory, or to create it.
 const ATTEMPTS: u32 = 64;
 
 /// Options of a load.

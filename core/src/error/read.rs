@@ -35,7 +35,7 @@ pub enum LeaseError {
         /// Rows of a lane.
         lane_capacity: u64,
     },
-    /// Rows that are not published yet, or not any more.
+    /// Rows that are not published yet, or that were overwritten or dropped.
     #[error(
         "rows {from}..{to} of lane {lane} are not readable: it {}",
         holds(*oldest, *head, "lease")

@@ -107,7 +107,7 @@ impl Params {
         Ok(Self::of(Arc::new(ParamsStore::heap(&shape)?)))
     }
 
-    /// Attaches to the parameters of that name in the standard place.
+    /// Attaches to the parameters named `name` in the standard base directory.
     pub fn attach(name: &str) -> Result<Self, ParamsError> {
         Self::attach_in(&Base::standard(), name)
     }

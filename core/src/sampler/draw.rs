@@ -169,7 +169,8 @@ impl Sampler {
     /// Returns why nothing can be drawn. O(rows).
     pub(super) fn nothing(&self) -> SampleError {
         let longest = self.eligibility.longest_run();
-        // With other boundaries than these, a start found here was published after the draws.
+        // Under `Mask` a single transition is enough. If `longest` is above 0 there, a transition
+        // was published after the draws failed, and `Empty` is returned.
         let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
         let needed = match self.options.boundary {
             Boundary::Reject => u64::from(history) + u64::from(future),

@@ -26,9 +26,9 @@ const MODES: [&str; 4] = ["off", "periodic", "continuous", "block"];
 
 /// Create a ring that lives until `backcast rm`.
 ///
-/// The ring is persistent: it stays when this command ends, until it is removed by name. (Rings of
-/// a program go with their last user by default.) All memory is allocated now: too little space is
-/// an error here and not a crash later.
+/// The ring is persistent: it stays when this command ends, until it is removed by name. (By
+/// default a ring that a program creates is removed with its last holder.) All memory is allocated
+/// now: too little space is an error here and not a crash later.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -240,7 +240,7 @@ impl Table {
     }
 }
 
-/// Returns whether two types are equal but for the names of list items.
+/// Returns whether two types are equal, ignoring name, nullability and metadata of list items.
 fn alike(found: &DataType, expected: &DataType) -> bool {
     match (found, expected) {
         (DataType::FixedSizeList(a, n), DataType::FixedSizeList(b, m)) => {

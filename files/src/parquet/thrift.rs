@@ -20,7 +20,8 @@ pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
 const SET: u8 = 10;
 pub(super) const STRUCT: u8 = 12;
-/// Boolean of a struct, with either value.
+/// Type of a boolean field in a [`StructShape`]. Thrift encodes the value in the type, so a field
+/// of type `TRUE` or `FALSE` matches.
 pub(super) const BOOL: u8 = TRUE;
 
 /// Number, type and shape of the fields that the decoder reads. It skips all others.
@@ -35,7 +36,7 @@ pub(super) struct ThriftField {
     depth: u32,
 }
 
-/// Shape of structs that the decoder skips.
+/// Empty shape: of scalar fields, and of structs of which no field is read.
 pub(super) const OPAQUE: &StructShape = &StructShape(&[]);
 
 /// A parser of at most `limit` bytes.

@@ -30,7 +30,7 @@ pub(crate) enum EnvStreams {
     Twister(Vec<Twister>),
 }
 
-/// The stream of one sub-environment.
+/// Mutable borrow of the random number generator of one sub-environment.
 #[derive(Debug)]
 pub(crate) enum EnvStream<'a> {
     Split(&'a mut SplitMix),

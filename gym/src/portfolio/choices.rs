@@ -34,7 +34,8 @@ choice!(
         /// fee.
         #[default]
         Settle = "settle",
-        /// The holding is kept, cannot be sold, and is worth that close from then on.
+        /// The holding is kept and cannot be sold. From then on it is valued at the close of its
+        /// last row.
         Hold = "hold",
     }
 );

@@ -22,7 +22,7 @@ def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
 
 
 def count_of(value: Any, what: str, least: int, error: type[BackcastError]) -> int:  # noqa: ANN401
-    """Read a count."""
+    """Read a whole number from `least` to 2**32 - 1; raise `error` if it is outside."""
     wanted = f"a whole number from {least} up"
     number = whole_of(value, what, wanted)
     if number > _MOST:

@@ -60,7 +60,7 @@ class LappedError(SampleError):
 
 
 class WaitTimeoutError(BackcastError, TimeoutError):
-    """The wait ended before the ring held enough transitions."""
+    """The wait ended before the awaited rows, transitions or version of parameters were there."""
 
 
 class RateLimitError(BackcastError, RuntimeError):

@@ -515,14 +515,13 @@ impl BatchBuffers for LentArrays {
     fn buffers(&mut self) -> Vec<&mut [u8]> {
         let slice = |(place, bytes): &(*mut u8, usize)| {
             // SAFETY:
-            // - In bounds, alive: `of` checked that the array has `bytes` bytes in one piece, and
-            //   `arrays` keeps it; NumPy does not resize an array with other references, unless
-            //   `refcheck` is off, which is the Python caller's to answer for.
-            // - Alone: no other `LentArrays` names any of these bytes (`FILLED`, checked by `of`),
-            //   this one is borrowed for the slices, and they do not overlap one another. Rust
-            //   reads arrays only through `bytes_of`, within calls that the array is an argument
-            //   of.
-            // - Every byte is a valid `u8`, whatever wrote it.
+            // - Valid: `of` checked that the array is contiguous and has `bytes` bytes, and `arrays`
+            //   keeps it. NumPy resizes an array with other references only with `refcheck=False`,
+            //   which callers must not use.
+            // - Exclusive: `of` checked by `FILLED` that no other `LentArrays` has any of these
+            //   bytes. `self` is borrowed for the slices, which do not overlap. Rust reads arrays
+            //   only through `bytes_of`, within calls that have the array as an argument.
+            // - Every byte is a valid `u8`.
             unsafe { slice::from_raw_parts_mut(*place, *bytes) }
         };
         self.places.iter().map(slice).collect()

@@ -195,7 +195,8 @@ impl DayBuffers<'_> {
             Self::Fresh { .. } => Ok(()),
             Self::Sliding { days, first, history } => {
                 let mut first = locked(first);
-                // Takes the state, so that an interrupted write leaves none to build on.
+                // Takes the state. After a failed write it is `None`, so that the next write fills
+                // all days.
                 let before = first.take();
                 *first = Some(slide(days, before, history, env, stepped)?);
                 Ok(())

@@ -45,7 +45,8 @@ impl TransitionOrder {
         Self { handle: Handle::new(label, again, ring.transition_order()) }
     }
 
-    /// Looks up numbers, one for each of those given. `refused` describes one that is not there.
+    /// Maps each number of `given` with `find`. If one is not found, `missing` decides: `"mask"`
+    /// puts `MISSING` in its place, `"error"` fails with the message that `refused` makes.
     fn look_up<'py>(
         &self,
         py: Python<'py>,

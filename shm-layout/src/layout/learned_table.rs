@@ -42,7 +42,8 @@ pub(crate) struct LearnedHeader {
     pub boot_id_hash: u64,
     /// Random id of the ring, as in the superblock.
     pub ring_uuid: [u8; 16],
-    /// Rows of a lane that have words. Row `seq` has those of place `seq mod lane_rows`.
+    /// Number of rows of a lane that the table has room for. The values of row `seq` are in place
+    /// `seq mod lane_rows`.
     pub lane_rows: u64,
     /// Lanes of the ring.
     pub lane_count: u32,

@@ -154,7 +154,7 @@ impl<'a, const MOST: usize> WindowSet<'a, MOST> {
         }
     }
 
-    /// Adds a window that [`push`](Self::push) has checked, to a set that is not full.
+    /// Appends a checked window or a placeholder to a set that is not full.
     #[inline]
     fn add(&mut self, lane: &'a Lane, slot: usize) {
         let base = lane.memory().base();

@@ -38,7 +38,7 @@ pub trait Notifier {
     fn count_seq(&self, order: Ordering);
     /// Returns whether a process may be asleep.
     fn load_listening(&self, order: Ordering) -> bool;
-    /// Sets or clears the flag.
+    /// Sets or clears `listening`: whether a process may be asleep.
     fn store_listening(&self, listening: bool, order: Ordering);
     /// Issues one of the two fences. Returns `false` if the other fence of some process may not be
     /// ordered against it.

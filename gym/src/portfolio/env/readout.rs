@@ -205,7 +205,8 @@ impl PortfolioVectorEnv {
         Ok(())
     }
 
-    /// Prefetches the newest day of the history of a sub-environment; does nothing beyond the last.
+    /// Prefetches the newest day of a sub-environment's history. Does nothing if `env` is out of
+    /// range.
     pub fn prefetch_history(&self, env: usize) {
         if let Some(&day) = self.portfolios.obs.day.get(env) {
             self.setup.prefetch_history(usize::try_from(day).unwrap_or_default());

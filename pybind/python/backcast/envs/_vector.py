@@ -353,16 +353,17 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         i : int
             Portfolio.
         before : bool, default False
-            The episode before the running one.
+            Return the episode before the running one.
 
         Returns
         -------
         dict
-            ``day`` int32 ``[S + 1]`` of S steps, ``date`` and ``tickers`` lists, ``close`` float64
-            ``[S + 1, T]`` (NaN without a row); ``cash`` float64 ``[S + 1]`` and ``shares`` int32
-            ``[S + 1, T]`` when the day began, ``value`` float64 ``[S + 1]`` at its close before
-            its orders; ``bought`` and ``sold`` int32 ``[S, T]``, shares, ``stopped`` bool
-            ``[S, T]`` and ``settled`` int32 ``[S, T]``, shares of tickers that left, of each step.
+            Of an episode with S steps. By day: ``day`` int32 ``[S + 1]``, ``date`` (list) and
+            ``close`` float64 ``[S + 1, T]``, NaN without a row; ``cash`` float64 ``[S + 1]`` and
+            ``shares`` int32 ``[S + 1, T]`` at the start of the day; ``value`` float64 ``[S + 1]``
+            at its close, before its orders. By step: shares ``bought``, ``sold`` and ``settled``
+            int32 ``[S, T]``, and ``stopped`` bool ``[S, T]``. ``tickers`` is a list of T names.
+            Settled are shares of tickers that left the market.
 
         Raises
         ------

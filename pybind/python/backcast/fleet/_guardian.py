@@ -45,7 +45,8 @@ class Wards:
     def end(self) -> None:
         """SIGTERM, then SIGKILL to every process of every group."""
         for pid, descriptor in self._descriptors.items():
-            # Fails if the leader has ended; the group may still have other processes.
+            # Fails if the leader has ended. Other processes of its group then get only the SIGKILL
+            # below.
             with suppress(OSError):
                 signal.pidfd_send_signal(descriptor, signal.SIGTERM)
                 os.killpg(pid, signal.SIGTERM)

@@ -127,7 +127,10 @@ class VecEnv(base_vec_env.VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of each sub-environment, else that of the vector environment."""
+        """Return an attribute of the chosen sub-environments.
+
+        Without ``get_attr`` in the vector environment, return its own attribute once for each.
+        """
         chosen = list(self._get_indices(indices))
         inner: Any = self.env.unwrapped
         if hasattr(inner, "get_attr"):
