@@ -1,6 +1,6 @@
 //! Orderings of shared memory: the rules by which a word of another process may be trusted.
 //!
-//! Ten small protocols, each generic over the memory it runs on, so that the loom models run the
+//! Eleven small protocols, each generic over the memory it runs on, so that the loom models run the
 //! code that ships (docs/protocol.md has the arguments):
 //!
 //! - [publish and validate](publish): an accepted copy of a row is whole;
