@@ -92,9 +92,9 @@ pub struct Sampler {
     eligibility: Eligibility,
     /// Maximum wait for new rows.
     timeout: Option<Duration>,
-    /// Chooses rows in place of uniform draws.
+    /// Selection of rows; `None` for uniform draws.
     chosen: Option<Box<RowSelection>>,
-    /// Relabels goals in hindsight.
+    /// Goals to relabel in hindsight, if any.
     hindsight: Option<Box<GoalDraws>>,
     hooks: Hooks,
     /// Learned columns that batches show.
@@ -223,7 +223,7 @@ impl Sampler {
         }
     }
 
-    /// Goes back to an earlier batch, so that all later ones are drawn again.
+    /// Goes back to an earlier batch, so that it and all later ones are drawn again.
     pub(crate) fn rewind(&mut self, batch: u64) {
         self.batches = batch;
         if let Some(chosen) = &mut self.chosen {
@@ -231,7 +231,8 @@ impl Sampler {
         }
     }
 
-    /// Keeps what is drawn for `batches` batches, so that [`rewind`](Self::rewind) draws it again.
+    /// Keeps the claimed rows of the last `batches` batches, so that [`rewind`](Self::rewind) draws
+    /// them again.
     pub(crate) fn keep(&mut self, batches: usize) {
         if let Some(chosen) = &mut self.chosen {
             chosen.keep(batches);
@@ -242,8 +243,8 @@ impl Sampler {
         &self.counters
     }
 
-    /// Returns the position in the stream of draws: a sampler made of it continues with the same
-    /// draws.
+    /// Returns the options and the position in the stream of draws. A sampler that is opened with
+    /// this state continues with the same draws.
     #[must_use]
     pub fn state(&self) -> SamplerState {
         let selector = self.chosen.as_ref().map_or(Selector::Uniform, |chosen| chosen.selector());
@@ -256,6 +257,7 @@ impl Sampler {
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is
     /// overwritten, or is no transition: see [`Priorities::update`](crate::Priorities::update).
+    /// Fails if the sampler has no priorities.
     pub fn update_priorities(
         &mut self,
         index: &[i64],
@@ -273,7 +275,7 @@ impl Sampler {
         }
     }
 
-    /// Returns how it draws in proportion to priorities; `None` for other draws.
+    /// Returns the options of draws in proportion to priorities; `None` for other draws.
     #[must_use]
     pub fn priority_options(&self) -> Option<&PriorityOptions> {
         self.prioritised().map(PrioritisedDraws::options)

@@ -23,9 +23,9 @@ pub struct LimiterSideStats {
 pub struct LimiterWaiter {
     /// Process number that the process itself registered.
     pub pid: u64,
-    /// First lane of a writer.
+    /// First lane of a writer; `None` for a sampler.
     pub lane: Option<u32>,
-    /// Reader slot of a sampler.
+    /// Reader slot of a sampler; `None` for a writer.
     pub slot: Option<u32>,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
@@ -42,9 +42,9 @@ pub struct LimiterStats {
     pub limits: Option<RateLimiter>,
     /// Counts that the limits compare.
     pub counts: LimiterCounts,
-    /// Transitions that may be inserted now.
+    /// Transitions that may be inserted now; 0 if the limits are damaged.
     pub may_insert: u64,
-    /// Items that may be drawn now.
+    /// Items that may be drawn now; 0 if the limits are damaged.
     pub may_sample: u64,
     /// Whether a sampler is alive.
     pub has_sampler: bool,

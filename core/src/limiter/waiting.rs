@@ -139,14 +139,15 @@ fn unix_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the processes that registered in reader slots: samplers and holders of leases.
+/// Returns the ids of at most 8 processes that registered in reader slots: samplers and holders of
+/// leases.
 pub(crate) fn samplers(store: &RingStore) -> Vec<u64> {
     let slots = (0..store.spec().reader_slots).filter(|slot| store.reader_held(*slot));
     let pids = slots.filter_map(|slot| Some(store.reader(slot)?.pid));
     pids.take(MAX_PEERS).collect()
 }
 
-/// Returns the processes that registered in lanes.
+/// Returns the ids of at most 8 processes that registered in lanes.
 pub(crate) fn writers(store: &RingStore) -> Vec<u64> {
     let lanes = (0..store.spec().lanes).filter(|lane| store.lane_held(*lane));
     let mut pids: Vec<u64> = lanes.filter_map(|lane| Some(store.lane(lane)?.pid())).collect();

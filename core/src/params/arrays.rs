@@ -22,13 +22,14 @@ impl ParamsArrays {
         Self { shape, words }
     }
 
-    /// Returns an array, in C order.
+    /// Returns an array, in C order. Fails if no array of that name has this element type.
     pub fn array<T: Element>(&self, name: &str) -> Result<&[T], ParamsError> {
         let at = self.position::<T>(name)?;
         bytemuck::checked::try_cast_slice(self.bytes(at)).map_err(|_| self.unknown::<T>(name))
     }
 
-    /// Returns an array for writing, in C order.
+    /// Returns an array for writing, in C order. Fails if no array of that name has this element
+    /// type.
     pub fn array_mut<T: Element + bytemuck::AnyBitPattern>(
         &mut self,
         name: &str,

@@ -138,13 +138,13 @@ impl Params {
         self.store.shape()
     }
 
-    /// Returns the name, unless they are in private memory.
+    /// Returns the name; `None` in private memory.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.store.name()
     }
 
-    /// Returns the directory, unless they are in private memory.
+    /// Returns the directory; `None` in private memory.
     #[must_use]
     pub fn path(&self) -> Option<&std::path::Path> {
         self.store.path()
@@ -180,6 +180,9 @@ impl Params {
     /// The first call makes this handle the publisher, until it is dropped. Makes one copy, and
     /// never waits for a reader. Later calls make no system call unless a process waits, or no slot
     /// is free.
+    ///
+    /// Fails if another handle is the publisher, the version is not above the newest, or views hold
+    /// all free slots.
     pub fn publish(
         &mut self,
         arrays: &ParamsArrays,
@@ -234,8 +237,8 @@ impl Params {
         self.name().map_or_else(|| "the private parameters".to_owned(), |name| format!("`{name}`"))
     }
 
-    /// Copies the newest version if it is above that of this handle's last pull. Returns it, or
-    /// `None` if there is nothing new: then one relaxed load and a compare were all.
+    /// Copies the newest version if it is above that of this handle's last pull. Returns the
+    /// version, or `None` if there is nothing new: then one relaxed load and a compare were all.
     ///
     /// The copy is whole and never older than one before. If an error is returned, `out` may hold
     /// parts of versions.
@@ -262,7 +265,7 @@ impl Params {
         Ok(version)
     }
 
-    /// Copies a version that can still be read, which need not be the newest.
+    /// Copies a version, which need not be the newest. Fails if it cannot be read any more.
     pub fn read_version(&self, version: u64, out: &mut ParamsArrays) -> Result<(), ParamsError> {
         self.read_version_bytes(version, &mut out.all_bytes_mut())
     }

@@ -14,7 +14,8 @@ pub struct ParamsOptions {
 }
 
 impl Default for ParamsOptions {
-    /// Keeps one version, with two spare slots and reader slots for 64 handles with views.
+    /// Returns options that keep one version, with two spare slots and reader slots for 64 handles
+    /// with views.
     fn default() -> Self {
         Self {
             base: Base::standard(),
@@ -52,8 +53,8 @@ impl ParamsOptions {
         Self { versions_kept, ..self }
     }
 
-    /// Sets the number of slots beyond those, from 1 up. A publish fails if views hold versions in
-    /// all of them.
+    /// Sets the number of slots beyond those of the versions kept, from 1 up. A publish fails if
+    /// views hold versions in all of them.
     #[must_use]
     pub fn spare_slots(self, spare_slots: u32) -> Self {
         Self { spare_slots, ..self }

@@ -11,11 +11,12 @@ pub struct ParamsStats {
     pub version: u64,
     /// Versions that can be read, oldest first.
     pub versions: Vec<u64>,
-    /// When the newest version was published, nanoseconds since 1970.
+    /// Time at which the newest version was published, in nanoseconds since 1970. `None` before the
+    /// first one.
     pub published_unix_ns: Option<u64>,
-    /// When the parameters were created, nanoseconds since 1970.
+    /// Time at which the parameters were created, in nanoseconds since 1970.
     pub created_unix_ns: u64,
-    /// Arrays.
+    /// Number of arrays.
     pub arrays: usize,
     /// Bytes of one version's arrays.
     pub array_bytes: usize,
@@ -23,7 +24,7 @@ pub struct ParamsStats {
     pub bytes: u64,
     /// Versions that stay readable while another is written.
     pub versions_kept: u32,
-    /// Slots beyond those.
+    /// Slots beyond those of the versions kept.
     pub spare_slots: u32,
     /// Whether the parameters stay when no process holds them.
     pub persistent: bool,
@@ -31,7 +32,7 @@ pub struct ParamsStats {
     pub has_publisher: bool,
     /// Handles with views: process id and versions that each pins.
     pub viewers: Vec<(u64, u32)>,
-    /// Counters.
+    /// Counters of all handles.
     pub counters: ParamsCounters,
 }
 

@@ -71,13 +71,14 @@ impl ParamsView {
         self.pinned.store().shape().arrays()
     }
 
-    /// Returns the address of an array's first byte. The array stays as it is while this lives.
+    /// Returns the address of an array's first byte, or `None` if there is no such array. The array
+    /// stays as it is while this lives.
     #[must_use]
     pub fn address(&self, array: usize) -> Option<*const u8> {
         self.pinned.address(array)
     }
 
-    /// Copies an array. Returns `false` if `out` has not as many bytes as the array.
+    /// Copies an array. Returns `false` if there is no such array, or `out` has another length.
     #[must_use]
     pub fn copy(&self, array: usize, out: &mut [u8]) -> bool {
         self.pinned.copy(array, out)

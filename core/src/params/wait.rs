@@ -14,8 +14,8 @@ impl Params {
     /// Waits until a version of at least `version` is published, and returns the newest one.
     ///
     /// Sleeps in the kernel; the publisher wakes it. `interrupted` is called at least every 50 ms,
-    /// and ends the wait by returning `true`. Fails if the parameters were removed or replaced.
-    /// Copies nothing.
+    /// and ends the wait by returning `true`. Fails if the time runs out, the wait is
+    /// interrupted, or the parameters were removed or replaced. Copies nothing.
     pub fn wait(
         &self,
         version: u64,

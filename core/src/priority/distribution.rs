@@ -24,7 +24,7 @@ pub struct PriorityDistribution {
 pub struct PriorityBin {
     /// Smallest value of the bin.
     pub from: f64,
-    /// Its rows.
+    /// Rows in the bin.
     pub rows: u64,
 }
 

@@ -32,7 +32,7 @@ fn covered(view: &TableView, readable: &Range<u64>) -> Range<u64> {
     readable.start.max(end.saturating_sub(view.lane_leaves()))..end
 }
 
-/// Returns whether rows should enter or leave.
+/// Returns whether new rows lack leaves, or leaves belong to rows that the ring no longer keeps.
 pub(super) fn is_behind<'a>(
     view: &TableView,
     lanes: &[Arc<Lane>],

@@ -2,7 +2,7 @@
 
 use backcast_layout::{LEAF_ONE, TableSettings};
 
-/// Converts priorities to the values of a table's leaves.
+/// Conversion of priorities to the values of a table's leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LeafValues {
     settings: TableSettings,

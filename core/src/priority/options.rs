@@ -44,8 +44,8 @@ pub struct PriorityOptions {
     pub beta: Beta,
     /// Weight that all weights are divided by.
     pub weights: WeightNorm,
-    /// Draws one item from each of `B` ranges of equal priority, which lowers the variance of a
-    /// batch.
+    /// Whether one item is drawn from each of `B` ranges of equal total priority, which lowers the
+    /// variance of a batch.
     pub stratified: bool,
 }
 
@@ -172,7 +172,7 @@ impl PriorityOptions {
         self
     }
 
-    /// Sets whether one item is drawn from each of `B` ranges of equal priority.
+    /// Sets whether one item is drawn from each of `B` ranges of equal total priority.
     #[must_use]
     pub fn stratified(mut self, stratified: bool) -> Self {
         self.stratified = stratified;

@@ -8,6 +8,9 @@ use crate::error::PriorityError;
 /// ICLR 2019, section 2.3, where eta is 0.9). A window whose mask is `false` everywhere has
 /// priority 0.
 ///
+/// Fails for an `eta` outside 0 to 1, lengths that do not fit, or a TD error that is negative or
+/// not finite.
+///
 /// ```
 /// use backcast_core::sequence_priorities;
 /// let mask = [true, true, true, false];

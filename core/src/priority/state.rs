@@ -37,7 +37,7 @@ pub struct LaneLeaves {
 }
 
 impl LaneLeaves {
-    /// Returns the rows.
+    /// Returns the rows that have the leaves.
     #[must_use]
     pub fn rows(&self) -> Range<u64> {
         self.first..self.first.saturating_add(self.leaves.len() as u64)
@@ -85,8 +85,8 @@ fn leaves_of(view: &TableView, lane: u32) -> LaneLeaves {
 }
 
 impl Filling<'_> {
-    /// Restores a table of priorities. Its leaves are of transitions of the rows that were begun.
-    /// O(rows).
+    /// Restores a table of priorities. Fails if its leaves are not of transitions among the rows
+    /// that were begun. O(rows).
     ///
     /// ```
     /// use backcast_core::{DType, PriorityOptions, Ring, RingOptions, Schema, StepColumns};

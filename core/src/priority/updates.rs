@@ -29,7 +29,7 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(
 
 /// Priorities of the rows of a ring, in a table that learners share across processes.
 ///
-/// A sampler has one of its own; another thread that sets priorities meanwhile opens one by
+/// A sampler has its own handle. Another thread that sets priorities meanwhile opens a handle by
 /// [`Ring::priorities`].
 #[derive(Debug)]
 pub struct Priorities {
@@ -41,8 +41,8 @@ pub struct Priorities {
 }
 
 impl Ring {
-    /// Opens the table of priorities that the options name, or creates it. Its exponent and eps
-    /// must be those it was created with.
+    /// Opens the table of priorities that the options name, or creates it. Fails if the
+    /// table has another exponent or eps.
     pub fn priorities(&self, options: &PriorityOptions) -> Result<Priorities, PriorityError> {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
@@ -244,8 +244,8 @@ fn set(guard: &mut TableGuard<'_>, index: &[i64], changes: &mut Vec<LeafChange>)
     stale
 }
 
-/// Refuses an index that no batch of this ring can have had. One of a row that was dropped, and so
-/// has no priority, is stale.
+/// Refuses an index that no batch of this ring can have had. The index of a dropped row passes:
+/// its update counts as stale.
 fn check_index(position: usize, index: i64, rows: &[Range<u64>]) -> Result<(), PriorityError> {
     let Some(reason) = RowIndex(index).problem_in(rows) else { return Ok(()) };
     let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());

@@ -74,7 +74,8 @@ impl Batch {
         self.plan.views().iter().map(|view| view.key.as_str())
     }
 
-    /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
+    /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows. Fails for an
+    /// unknown key, or if the column has another element type.
     pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
         column(&self.plan, key, |arena| self.arenas.get(arena).map(ArenaBlock::bytes))
     }
@@ -140,7 +141,8 @@ impl<'a, 'b> BatchMut<'a, 'b> {
         self.plan
     }
 
-    /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows.
+    /// Returns a column: `[B, ...]`, or `[B, H, ...]` and `[B, F, ...]` for windows. Fails for an
+    /// unknown key, or if the column has another element type.
     pub fn column<T: Element>(&self, key: &str) -> Result<ArrayViewD<'_, T>, BatchError> {
         column(self.plan, key, |arena| self.arenas.get(arena).map(|bytes| &**bytes))
     }

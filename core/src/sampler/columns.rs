@@ -20,8 +20,8 @@ pub enum ColumnWindow {
     Drawn,
     /// The last `h` transitions, the drawn one included: `[B, h, ...]`.
     History(u32),
-    /// The first unmasked row of the longest window, `[B, ...]`, as for the recurrent state at its
-    /// start. Has no `next_*` and no future.
+    /// The first unmasked row of the longest window, `[B, ...]`, such as the recurrent state with
+    /// which the window begins. Has no `next_*` and no future.
     First,
 }
 
@@ -177,13 +177,13 @@ impl SamplerOptions {
         self.selector(Selector::Priority(priorities))
     }
 
-    /// Selects rows otherwise than uniformly.
+    /// Sets the selector of rows, which is uniform by default.
     #[must_use]
     pub fn selector(self, selector: Selector) -> SamplerSpec {
         SamplerSpec { selector, ..self.into() }
     }
 
-    /// Relabels goals in hindsight.
+    /// Sets how goals are relabelled in hindsight.
     #[must_use]
     pub fn hindsight(self, hindsight: Hindsight) -> SamplerSpec {
         SamplerSpec { hindsight: Some(hindsight), ..self.into() }
@@ -197,7 +197,7 @@ impl SamplerOptions {
 }
 
 impl SamplerSpec {
-    /// Shows only some columns, or each column with its own window.
+    /// Selects columns, and sets the window of each.
     #[must_use]
     pub fn columns(mut self, columns: ColumnWindows) -> Self {
         self.columns = Some(columns);
@@ -211,14 +211,14 @@ impl SamplerSpec {
         self
     }
 
-    /// Selects rows otherwise than uniformly.
+    /// Sets the selector of rows, which is uniform by default.
     #[must_use]
     pub fn selector(mut self, selector: Selector) -> Self {
         self.selector = selector;
         self
     }
 
-    /// Relabels goals in hindsight.
+    /// Sets how goals are relabelled in hindsight.
     #[must_use]
     pub fn hindsight(mut self, hindsight: Hindsight) -> Self {
         self.hindsight = Some(hindsight);

@@ -166,7 +166,7 @@ impl Sampler {
         })
     }
 
-    /// Returns why nothing can be drawn. O(rows).
+    /// Returns the error that says why nothing can be drawn. O(rows).
     pub(super) fn nothing(&self) -> SampleError {
         let longest = self.eligibility.longest_run();
         // Under `Mask` a single transition is enough. If `longest` is above 0 there, a transition

@@ -36,15 +36,15 @@ impl GoalStrategy {
         }
     }
 
-    /// Returns the strategy that `word` names.
+    /// Returns the strategy that `word` names, or `None` for another word.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         [Self::Future, Self::Final, Self::Episode].into_iter().find(|of| of.as_str() == word)
     }
 }
 
-/// Relabels goals in hindsight (Andrychowicz et al., "Hindsight experience replay", NIPS 2017,
-/// section 3.3 and appendix).
+/// Relabelling of goals in hindsight (Andrychowicz et al., "Hindsight experience replay", NIPS
+/// 2017, section 3.3 and appendix).
 ///
 /// Each drawn transition is relabelled with probability `ratio`, independently. Its desired goal,
 /// in all of its windows, becomes one that a row of its episode achieved, as the strategy says. The
@@ -93,7 +93,7 @@ impl Hindsight {
         Self { achieved: achieved.to_owned(), desired: desired.to_owned(), ..self }
     }
 
-    /// Returns the columns of the goals and of the rewards, or why they cannot be relabelled.
+    /// Returns the columns of the goals and of the rewards. Fails if goals cannot be relabelled.
     pub(crate) fn check(
         &self,
         schema: &Schema,

@@ -11,12 +11,12 @@ use super::plan::BatchPlan;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
 
-/// Changes a gathered batch.
+/// Function that changes a gathered batch.
 type Transform = dyn FnMut(&mut BatchMut<'_, '_>) + Send;
-/// Computes the rewards of goals.
+/// Function that computes the rewards of goals.
 type Rewards = dyn FnMut(&Goals<'_>, &mut [f64]) + Send;
 
-/// Function that computes the rewards of relabelled transitions.
+/// Source of the rewards of relabelled transitions.
 enum RewardSource {
     Missing,
     /// The caller computes them from the batch.

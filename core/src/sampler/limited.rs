@@ -79,7 +79,7 @@ impl Sampler {
         })
     }
 
-    /// Subtracts the items of batches that were not returned.
+    /// Subtracts the items of batches that were not returned from the count of the limiter.
     #[cold]
     pub(super) fn give_back(&self, items: u64) {
         if let Some(gate) = &self.gate {

@@ -10,7 +10,8 @@ use super::{Sampler, check_arenas};
 use crate::error::SampleError;
 
 impl Sampler {
-    /// Copies the transitions that `index` names into a new batch.
+    /// Copies the transitions that `index` names into a new batch. Fails if one of them is not
+    /// found; see [`gather_present`](Self::gather_present).
     pub fn gather(&mut self, index: &[i64]) -> Result<Batch, SampleError> {
         self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;

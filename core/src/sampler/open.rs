@@ -110,7 +110,7 @@ impl Sampler {
     }
 }
 
-/// Returns the columns that n-step returns sum, or why there is no such column.
+/// Returns the columns that n-step returns sum. Fails if there is no such column.
 fn summed(schema: &Schema, discounts: bool, extent: WindowExtent) -> Result<NStep, SampleError> {
     let reward =
         float_column(schema, "reward").map_err(|found| SampleError::BadReward { found })?;

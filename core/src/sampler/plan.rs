@@ -52,7 +52,7 @@ impl Arena {
 /// The part of its arena that a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
-    /// All of it.
+    /// The whole arena.
     Whole,
     /// One place of axis 1; the axis is dropped.
     At(usize),
@@ -60,7 +60,7 @@ pub enum Axis {
     Window {
         /// First place.
         start: usize,
-        /// Places.
+        /// Number of places.
         len: usize,
     },
 }

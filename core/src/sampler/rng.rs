@@ -5,7 +5,7 @@ use backcast_layout::{SimdKernel, run_simd};
 const ROUNDS: u32 = 10;
 /// Factors of the two products of a round.
 const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// Added to the key after each round.
+/// Constants that are added to the key after each round.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",

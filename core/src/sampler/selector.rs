@@ -7,7 +7,7 @@ use crate::priority::PriorityOptions;
 use crate::ring::Ring;
 use crate::table::TableOptions;
 
-/// Chooses the transitions of a batch.
+/// Way in which the transitions of a batch are chosen.
 ///
 /// ```
 /// use backcast_core::{
@@ -35,7 +35,7 @@ pub enum Selector {
     Priority(PriorityOptions),
     /// The `B` transitions of largest priority, largest first. The order of equal ones is fixed and
     /// has no meaning. O(rows) a batch where priorities are alike, far less where few stand out.
-    /// Exponent, eps and name of the table count, not the importance weights.
+    /// Uses exponent, eps and name of the table, and ignores the importance weights.
     MaxPriority(PriorityOptions),
     /// The `B` transitions of smallest priority, smallest first; see
     /// [`MaxPriority`](Self::MaxPriority).
@@ -62,7 +62,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    /// Returns the word for it in Python and on the command line.
+    /// Returns the name of the selector in Python and on the command line.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Selector {
         }
     }
 
-    /// Returns the settings of its priorities, if it has any.
+    /// Returns the options of the priorities, if the selector uses any.
     #[must_use]
     pub fn priorities(&self) -> Option<&PriorityOptions> {
         match self {

@@ -1,4 +1,4 @@
-//! Statistics of what a sampler drew.
+//! Statistics of the draws of a sampler.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,8 @@ use crate::ring::Ring;
 use crate::sampler::selector::Selector;
 use crate::table::TimesBin;
 
-/// Batches of which the ages of one are counted, so that the count costs a draw nearly nothing.
+/// Number of batches of which one has its ages counted, so that the count costs a draw nearly
+/// nothing.
 const COUNTED_EVERY: u64 = 64;
 /// Bins of ages: 0, then powers of 2.
 const BINS: usize = 50;
@@ -38,7 +39,7 @@ pub struct AgeBin {
     /// Smallest age of the bin, in newer rows of the same lane: 0, 1, 2, 4, 8 and so on. A bin ends
     /// where the next one begins.
     pub from: u64,
-    /// Transitions in it.
+    /// Drawn transitions in the bin.
     pub rows: u64,
 }
 
@@ -99,7 +100,7 @@ impl Sampler {
     }
 }
 
-/// Reads the statistics of a sampler, which a thread may have.
+/// Reads the statistics of a sampler, which a thread may be using.
 pub(super) fn stats(
     ring: &Ring,
     counters: &Counters,

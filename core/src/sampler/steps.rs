@@ -6,8 +6,8 @@ use super::batch::Batch;
 use crate::error::BatchError;
 use crate::returns::{Real, ReturnSteps};
 
-/// Rewards and ends of the windows of a batch, `[B, T]` in C order. History and future are in one,
-/// so `T` is `H + F`, or `1 + F` without a history window.
+/// Rewards and ends of the windows of a batch, `[B, T]` in C order. A window joins history and
+/// future, so `T` is `H + F`, or `1 + F` without a history window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSteps<T> {
     steps: usize,
@@ -18,8 +18,9 @@ pub struct WindowSteps<T> {
 }
 
 impl Batch {
-    /// Returns rewards, ends and masks of the windows of this batch. The column `reward` has one
-    /// `T` a row. All of `reward`, `terminated` and `truncated` need the longest window.
+    /// Returns rewards, ends and masks of the windows of this batch. `reward` must be a
+    /// column of one `T` per row. `reward`, `terminated` and `truncated` must have the longest
+    /// window.
     pub fn window_steps<T: Real>(&self) -> Result<WindowSteps<T>, BatchError> {
         let rewards = self.joined::<T>("reward")?;
         let steps = rewards.len() / self.len().max(1);

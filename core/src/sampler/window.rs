@@ -56,11 +56,11 @@ pub(crate) struct StrideRule {
 }
 
 impl StrideRule {
-    /// Draws every transition.
+    /// Rule that allows every transition.
     pub(crate) const ALL: Self = Self { stride: 1, offset: 0 };
 
-    /// Draws windows of `back` transitions before the drawn one that start every `stride`
-    /// transitions. A stride of 0 counts as 1.
+    /// Returns the rule for windows of `back` transitions before the drawn one that start every
+    /// `stride` transitions. A stride of 0 counts as 1.
     pub(crate) fn new(stride: u32, back: u64) -> Self {
         let stride = u64::from(stride.max(1));
         Self { stride, offset: back % stride }
@@ -189,13 +189,13 @@ impl RowHeaders<'_> {
         window.back == back || begins()
     }
 
-    /// Returns the step in its episode of a copied row.
+    /// Returns the step in its episode of a copied row; `None` for a row that was not copied.
     pub(crate) fn step(&self, seq: u64) -> Option<u32> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
         self.rows.get(at).map(|row| row.t)
     }
 
-    /// Returns the flags of a copied row.
+    /// Returns the flags of a copied row; `None` for a row that was not copied.
     pub(crate) fn flags(&self, seq: u64) -> Option<u32> {
         let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
         self.rows.get(at).map(|row| row.flags)

@@ -40,7 +40,8 @@ impl Table {
 }
 
 impl Ring {
-    /// Opens a table of claims, or creates it. Its settings must be those it was created with.
+    /// Opens a table of claims, or creates it. Fails if the table has other
+    /// settings.
     pub fn table(&self, options: &TableOptions) -> Result<Table, TableError> {
         Ok(Table { claims: Claims::open(self, options)? })
     }
@@ -51,7 +52,7 @@ impl Ring {
 pub(crate) struct Claims {
     table: ClaimTable,
     ring: Ring,
-    /// Number of the pass that `order` is of.
+    /// Number of the pass that `order` describes.
     pass: Option<u64>,
     order: RowOrder,
     shuffle: Option<Permutation>,
@@ -164,7 +165,8 @@ impl Claims {
         if total.is_some() { pass.ranges.clone() } else { vec![0..0; pass.ranges.len()] }
     }
 
-    /// Returns the pass after one whose rows are all claimed.
+    /// Returns the pass after one whose rows are all claimed. Returns `None` if some are not
+    /// claimed, or too few new rows exist.
     fn next(
         &self,
         settings: ClaimSettings,

@@ -60,14 +60,14 @@ impl TableOptions {
     }
 
     /// Sets the maximum draws of each transition. Samplers make `times` passes over the new
-    /// transitions before they take later ones.
+    /// transitions before they take later ones. At least 1; an epoch table allows only 1.
     #[must_use]
     pub fn max_times_sampled(mut self, times: u32) -> Self {
         self.settings.times = times;
         self
     }
 
-    /// Sets whether every pass has an order of its own.
+    /// Sets whether the rows of every pass are shuffled, in an order of its own.
     #[must_use]
     pub fn shuffled(mut self, shuffled: bool) -> Self {
         self.settings.shuffled = shuffled;

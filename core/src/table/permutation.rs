@@ -4,7 +4,7 @@
 const ROUNDS: u64 = 8;
 /// Rounds of a network of few bits, whose round functions have few values.
 const ROUNDS_OF_FEW: u64 = 32;
-/// Bits below which a network has few.
+/// Number of bits below which a network has few bits, and takes more rounds.
 const FEW_BITS: u32 = 16;
 
 /// Permutation of the numbers below `len`, decided by a key.

@@ -34,7 +34,7 @@ struct Turns {
 }
 
 impl RowOrder {
-    /// Numbers some ranges of rows, whose sum is below 2^64.
+    /// Numbers some ranges of rows, whose lengths add up to less than 2^64.
     pub(crate) fn new(arrangement: Arrangement, ranges: Vec<Range<u64>>) -> Self {
         let len = |lane: &usize| ranges.get(*lane).map_or(0, |r| r.end.saturating_sub(r.start));
         let mut lanes: Vec<usize> = (0..ranges.len()).filter(|lane| len(lane) > 0).collect();

@@ -18,8 +18,8 @@ impl Ring {
 }
 
 impl Filling<'_> {
-    /// Restores a table of claims. Its pass is of rows before the end of the rows that were begun.
-    /// O(lanes).
+    /// Restores a table of claims. Fails if its pass has rows beyond those that were begun, or
+    /// its numbers contradict each other. O(lanes).
     ///
     /// ```
     /// use backcast_core::{

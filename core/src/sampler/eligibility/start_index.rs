@@ -1,8 +1,8 @@
 //! A sampler's private index of the rows that it may draw, for rings where most draws are rejected.
 //!
-//! Built from row headers alone, by reading every row once; rows published since are read at the
-//! next [`StartIndex::refresh`]. Rows do not change until they are overwritten, so an entry stays
-//! right until its row is too old, and is dropped then.
+//! The index is built from row headers alone, by reading every row once. Rows published since are
+//! read at the next [`StartIndex::refresh`]. Rows do not change until they are overwritten, so an
+//! entry stays right until its row is too old, and is dropped then.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -211,7 +211,7 @@ impl LaneStarts {
     }
 }
 
-/// Reads the headers of one lane into its index.
+/// Reader of the headers of one lane, for its index.
 struct Scanner<'a> {
     lane: &'a Lane,
     headers: &'a mut Vec<RowHeader>,

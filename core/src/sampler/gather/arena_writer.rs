@@ -19,7 +19,7 @@ pub(crate) struct Scratch {
     discounts: Vec<u8>,
 }
 
-/// Copies windows into arenas. The caller validates the copies afterwards.
+/// Writer of windows into arenas. The caller validates the copies afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArenaWriter<'p> {
     pub(super) plan: &'p BatchPlan,

@@ -77,7 +77,7 @@ impl Sampler {
             self.fill_micro_batch(context, (now, next), &mut irregular, arenas, &mut gathered)?;
             mem::swap(&mut now, &mut next);
         }
-        // After an error it is allocated again.
+        // After an error the memory is allocated again.
         self.scratch = irregular.into_memory();
         Ok(gathered)
     }
@@ -258,7 +258,8 @@ impl Sampler {
     }
 }
 
-/// Lists an item whose row was not found, if the request allows blank items.
+/// Lists an item whose row was not found, if the request allows blank items. Returns whether it
+/// was listed.
 fn is_missing(
     context: FillContext<'_>,
     item: usize,

@@ -50,7 +50,7 @@ impl IrregularItem<'_> {
         self.lane.slot_after(self.slot, rows)
     }
 
-    /// Prefetches its rows.
+    /// Prefetches the rows of the item.
     pub(super) fn prefetch(&self, segments: &[ColumnSegment]) {
         for segment in segments {
             let bytes = usize::try_from(segment.rows).unwrap_or(0).saturating_mul(segment.width);

@@ -119,7 +119,7 @@ impl<'a> MicroBatch<'a> {
         &self.attempts[..self.count]
     }
 
-    /// Returns the total number of draws of some items.
+    /// Returns the total number of draws of the items in the bitmask `some`.
     #[inline]
     pub(super) fn draws(&self, some: u32) -> u64 {
         let draws = |attempt: &u32| u64::from(*attempt) + 1;

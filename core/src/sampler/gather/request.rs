@@ -54,7 +54,8 @@ pub(super) struct FillContext<'a> {
 }
 
 impl Sampler {
-    /// Reads the ranges of readable rows again, after a writer overwrote a row.
+    /// Reads the ranges of readable rows again, after a writer overwrote a row. Fails with
+    /// [`Stopped::Moved`] if a lane was relocated.
     pub(super) fn note_overtaken(&mut self, context: FillContext<'_>) -> Result<(), Stopped> {
         match context.request {
             BatchRequest::Draws(_) => self.eligibility.refresh(),

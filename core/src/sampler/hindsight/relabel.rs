@@ -19,13 +19,13 @@ const ATTEMPTS: u32 = 64;
 /// Number of the attempt that decides whether a transition is relabelled; draws of transitions use
 /// lower ones, draws of goals higher ones.
 const DECISION: u32 = 1 << 31;
-/// Rejected draws for one goal, after which the first row is taken. One is rejected with a
-/// probability below 2^-16.
+/// Rejected draws for one goal, after which the first row is taken. A draw is rejected
+/// with a probability below 2^-16.
 const REJECTIONS: u32 = 16;
 /// Steps of the ratio: every `f64` from 0 to 1 rounds to one of them.
 const RATIO_STEPS: u64 = 1 << 53;
 
-/// Draws goals in hindsight for the batches of a sampler.
+/// Random draws of goals in hindsight, for the batches of a sampler.
 #[derive(Debug)]
 pub(crate) struct GoalDraws {
     options: Hindsight,

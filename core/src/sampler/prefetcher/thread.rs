@@ -11,7 +11,7 @@ use crate::sampler::Sampler;
 use crate::sampler::batch::BatchBuffers;
 use crate::sampler::plan::BatchPlan;
 
-/// Allocates memory to fill.
+/// Function that allocates memory to fill.
 pub(super) type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;
 
 /// Message of the thread: a filled batch, or its memory and why it could not be filled.

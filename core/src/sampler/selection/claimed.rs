@@ -60,7 +60,8 @@ impl ClaimedRows {
         self.claims.claimable()
     }
 
-    /// Claims the rows of a batch.
+    /// Claims the rows of a batch. Returns `false` if a table of renewed passes has nothing to
+    /// draw.
     pub(super) fn begin(
         &mut self,
         items: usize,
@@ -108,7 +109,7 @@ impl ClaimedRows {
         matches!(&self.selector, Selector::Table(options) if options.settings().renewed)
     }
 
-    /// Claims up to `want` rows, which are held then.
+    /// Claims up to `want` rows, which are held then. Returns `false` if none can be claimed.
     fn claim(&mut self, want: usize, candidates: &[Range<u64>]) -> Result<bool, SampleError> {
         let Self { claims, held, .. } = self;
         let want = want as u64;

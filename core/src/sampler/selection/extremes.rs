@@ -48,7 +48,8 @@ impl ExtremeRows {
         &mut self.priorities
     }
 
-    /// Finds the rows of a batch. O(rows of the ring) where priorities are alike.
+    /// Finds the rows of a batch. Returns `false` if there is none. O(rows of the ring) where
+    /// priorities are alike.
     pub(super) fn begin(
         &mut self,
         items: usize,

@@ -34,7 +34,7 @@ pub(super) enum RowSelection {
 }
 
 impl RowSelection {
-    /// Opens what a selector needs. Returns `None` for uniform draws. `windows` says whether some
+    /// Opens the state of a selector. Returns `None` for uniform draws. `windows` says whether some
     /// transitions are left out for their windows, which are then checked before rows are ranked.
     pub(super) fn open(
         ring: &Ring,
