@@ -160,9 +160,9 @@ impl Writer {
     ///     columns. It is stored once: the next append has to begin with it. If that append shows
     ///     another observation, the episode is cut before it, so that no transition leads across;
     ///     ``stats()["cuts"]`` counts the cuts. If the writer is closed or restarted before the
-    ///     next append, ``next_obs`` ends the episode, so that the last transition can be drawn. A
-    ///     column with another name than ``obs`` has a keyword of its own: ``next_state=`` for
-    ///     ``state``.
+    ///     next append, ``next_obs`` ends the episode, so that the last transition can be drawn. An
+    ///     observation column with another name than ``obs`` has a keyword of its own:
+    ///     ``next_state=`` for ``state``.
     /// final_obs : array_like, dict or object array, optional
     ///     The last observation of the lanes that ended: an array ``[lanes, ...]``, a dict of such,
     ///     or Gymnasium's object array of None or an observation. Lanes that continue are not read.
