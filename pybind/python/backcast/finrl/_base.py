@@ -43,7 +43,7 @@ _ELSEWHERE = {
         "get_market_window_numpy([ticker], day, h, future)[ticker] has its days as arrays"
     ),
 }
-"""Names of FastFinRL's classes that these classes lack."""
+"""Methods of FastFinRL's classes that these classes lack, each with its replacement."""
 
 Shown = TypeVar("Shown")
 """A state, in any of its forms."""
@@ -54,7 +54,7 @@ class FinRLEnv(Generic[Shown]):
 
     _batch: PortfolioBatch | None
     _rebuild: Callable[[], FinRLEnv[Shown]]
-    """The constructor with its arguments."""
+    """Function that constructs the environment again with the same arguments."""
     _stepped: bool | None
     """Whether the last state was that of a step; None before the first reset."""
 
@@ -100,7 +100,7 @@ class FinRLEnv(Generic[Shown]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Name the attribute that replaces one of FastFinRL's classes."""
+            """Raise an error that names what replaces a method of FastFinRL's classes."""
             hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -189,7 +189,7 @@ class FinRLEnv(Generic[Shown]):
         Raises
         ------
         EnvError
-            If it is neither.
+            If ``format`` is neither.
         """
         self._format = format_of(format)
 
@@ -328,13 +328,13 @@ class FinRLEnv(Generic[Shown]):
         h: int,
         future: int = 0,
     ) -> State | list[State]:
-        """Cut the days around a day out of the market.
+        """Return the market's rows on the days around a day.
 
         Parameters
         ----------
         ticker_list : sequence of str
-            Tickers to show. Or the days of several windows, int ``[N]``, with `day` the tickers of
-            each; the result is a list then.
+            Tickers to show. For several windows: their days, int ``[N]``; `day` then holds a list
+            of tickers for each, and the result is a list.
         day : int
             The day in the middle, from 0 to ``D - 1``.
         h : int

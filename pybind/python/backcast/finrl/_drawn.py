@@ -99,8 +99,8 @@ class DrawnTransitions(StoredTransitions):
         uint16 ``[B, T]``.
         ``action`` is float32 ``[B, *action_shape]``, ``reward`` float32 ``[B, n_objectives]``,
         ``done`` bool ``[B]``, as it was added. ``s_next`` also has ``terminated`` and
-        ``truncated`` bool ``[B]``: a value follows what was only truncated, so bootstrap by
-        ``terminated``.
+        ``truncated`` bool ``[B]``: a transition that was only truncated still has a next value, so
+        bootstrap unless ``terminated``.
         ``mask`` has int32 ``[B, H]`` for each ticker, and those of macro tickers in ``macro``.
 
         History is ``day-H .. day-1``, future ``day+1 .. day+F``, which ends with the environment's
@@ -176,7 +176,7 @@ class DrawnTransitions(StoredTransitions):
         future : int
             Days after.
         next_state : bool, default False
-            Around the day of the next state instead of the state's.
+            Read around the next state's day instead of the state's.
 
         Returns
         -------

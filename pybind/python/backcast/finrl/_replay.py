@@ -24,8 +24,8 @@ class VecReplayBuffer(DrawnTransitions):
     """Transitions of a vector of environments, with the market around them.
 
     The buffer stores days, tickers and portfolios, in a ring that other processes can share; prices
-    and indicators are looked up in the environment's panel when a batch is drawn. In order of
-    addition, the oldest is overwritten first.
+    and indicators are looked up in the environment's panel when a batch is drawn. The transition
+    that was added first is overwritten first.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ class VecReplayBuffer(DrawnTransitions):
 
     Notes
     -----
-    Numbers are stored as float32 and int32. A buffer without a name takes how many tickers and
-    rewards a transition has from the first one, or from the file that is loaded, and keeps that
-    until it is cleared; one with a name is of the environment's tickers. A buffer may be used by
-    several threads. With a name, any process can :meth:`attach`, draw, and add where a place for an
-    adder is left; the first addition claims it, and the kernel frees it when the process ends. A
-    buffer pickles as its name, if its panel has one too: unpickling attaches to it.
+    Numbers are stored as float32 and int32. A buffer without a name takes the numbers of tickers
+    and rewards from its first transition or from a loaded file, and keeps them until it is cleared.
+    A buffer with a name has the environment's number of tickers. A buffer may be used by several
+    threads. With a name, any process can :meth:`attach`, draw, and add where a place for an adder
+    is left; the first addition claims it, and the kernel frees it when the process ends. A buffer
+    pickles as its name, if its panel has one too: unpickling attaches to it.
 
     Examples
     --------
@@ -162,9 +162,9 @@ class VecReplayBuffer(DrawnTransitions):
         threads : int, default 1
             Threads that copy market windows.
         macro_tickers : sequence of str, optional
-            Names to show; the environment's, or all of the panel, when left out.
+            Macro tickers to show; when left out the environment's, or all of the panel's.
         indicators : sequence of str, optional
-            Names to show; the environment's, or all of the panel, when left out.
+            Indicators to show; when left out the environment's, or all of the panel's.
         indicator_lag : int, optional
             Days by which current indicators are older than the open; the environment's, or that of
             the buffer's creator, when left out.
@@ -181,7 +181,7 @@ class VecReplayBuffer(DrawnTransitions):
         Raises
         ------
         NotFoundError
-            If there is none of that name.
+            If there is no buffer of that name.
         CorruptError, PanelError
             If it holds something else, or was made on another market.
         """

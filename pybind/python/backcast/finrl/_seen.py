@@ -85,7 +85,7 @@ class SeenPortfolios(FinRLEnv[Any]):
         i : int
             Portfolio.
         before : bool, default False
-            The episode before the running one.
+            Return the episode before the running one instead.
 
         Returns
         -------

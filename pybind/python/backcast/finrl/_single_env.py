@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FastFinRL(FinRLEnv[State]):
-    """One portfolio over a market, equal to a row of the other class with the same settings.
+    """One portfolio over a market, equal to one of :class:`VecFastFinRL` with the same settings.
 
     Parameters
     ----------
@@ -33,8 +33,9 @@ class FastFinRL(FinRLEnv[State]):
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
-        An episode is done when the portfolio, valued at the close, falls to this or below. If it
-        begins there, a warning is issued, and every step that does not end above is done.
+        An episode is done when the portfolio, valued at the close, falls to this or below. If an
+        episode begins at or below the threshold, a warning is issued, and every step that does not
+        end above it ends the episode.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
@@ -55,9 +56,10 @@ class FastFinRL(FinRLEnv[State]):
     return_format : {"json", "vec"}
         States as nested dicts, or as a dict of arrays.
     num_tickers : int, default 0
-        Tickers to trade when a reset names none; 0: all but macro tickers. The first by name.
+        Number of tickers to trade when a reset names none: the first ones by name; 0: all but macro
+        tickers.
     shuffle_tickers : bool, default False
-        Draw them instead, in every episode, until a reset names others.
+        Draw the tickers instead, in every episode, until a reset names others.
     stop_loss_day : {"same", "next"}
         Check stop losses right after the orders of a day, as FastFinRL's single class does, or on
         the next day before it is observed, which is look-ahead.
@@ -104,9 +106,9 @@ class FastFinRL(FinRLEnv[State]):
     ``{ticker: {"open", "indicators"}}``; ``info`` with ``loss_cut_amount``, ``n_trades`` and
     ``num_stop_loss``; ``debug`` ``{ticker: {"fill_price", "cost", "quantity"}}``, of each ticker
     the price of its last fill, the fees and the net quantity of all: an order and a stop loss of
-    one step add up. In the form ``vec``: the keys of the other class without its leading axis,
-    ``date`` and ``seed``. Everything is in the order of the tickers that the reset named, actions
-    too.
+    one step add up. In the form ``vec``: the keys of :class:`VecFastFinRL` without the leading
+    axis, ``date`` and ``seed``. Everything is in the order of the tickers that the reset named,
+    actions too.
 
     Examples
     --------
@@ -311,7 +313,7 @@ class FastFinRL(FinRLEnv[State]):
         Parameters
         ----------
         before : bool, default False
-            The episode before the running one.
+            Return the episode before the running one instead.
 
         Returns
         -------

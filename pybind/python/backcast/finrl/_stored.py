@@ -23,7 +23,7 @@ class StoredTransitions:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Name the attribute that replaces one of FastFinRL's buffers."""
+            """Raise an error that names what replaces a method of FastFinRL's buffers."""
             hint = "; add(...) adds transitions of whole states" if name == "add_transition" else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 

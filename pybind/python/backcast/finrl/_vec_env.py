@@ -45,8 +45,9 @@ class VecFastFinRL(SeenPortfolios):
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
-        An episode is done when the portfolio, valued at the close, falls to this or below. If it
-        begins there, a warning is issued, and every step that does not end above is done.
+        An episode is done when the portfolio, valued at the close, falls to this or below. If an
+        episode begins at or below the threshold, a warning is issued, and every step that does not
+        end above it ends the episode.
     hmax : int, default 15
         Shares traded by an action of 1.
     buy_cost_pct, sell_cost_pct : float, default 0.01
@@ -70,9 +71,10 @@ class VecFastFinRL(SeenPortfolios):
     return_format : {"json", "vec"}
         States as a list of dicts, or as one dict of arrays.
     num_tickers : int, default 0
-        Tickers that each portfolio trades; 0: all but macro tickers. The first ones by name.
+        Number of tickers that each portfolio trades: the first ones by name; 0: all but macro
+        tickers.
     shuffle_tickers : bool, default False
-        Draw them instead, for every episode of every portfolio.
+        Draw the tickers instead, for every episode of every portfolio.
     stop_loss_day : {"same", "next"}
         Check stop losses right after the orders of a day, or on the next day before it is observed,
         as FastFinRL's vectorised class does, which is look-ahead.
@@ -233,14 +235,15 @@ class VecFastFinRL(SeenPortfolios):
         Parameters
         ----------
         tickers_list : sequence of sequences of str, optional
-            The tickers of each portfolio, all as many, in the order of its actions: there are as
-            many portfolios then as lists. An empty one is drawn in every episode.
+            The tickers of each portfolio in the order of its actions. All lists have the same
+            length, and their number becomes the number of portfolios. For an empty list, tickers
+            are drawn in every episode.
         seeds : array_like of int or sequence of (int or None), shape (N,), optional
-            A seed for each portfolio; the stream of one with None continues, the first time from
-            ``initial_seed``.
+            A seed for each portfolio. With None the portfolio's stream continues, the first time
+            from ``initial_seed``.
         seed : int, optional
-            One for all: portfolio i has stream i of it. -1: a random one. Without any seed the
-            streams go on, the first time from ``initial_seed``.
+            One seed for all: portfolio i has stream i of it. -1: a random one. Without any seed the
+            streams continue, the first time from ``initial_seed``.
         tickers : sequence of sequences of str, optional
             Another name of `tickers_list`.
         options : mapping, optional

@@ -30,7 +30,7 @@ class WatchedPortfolios(VectorEnv[Any, Any, Any]):
         i : int
             Portfolio.
         before : bool, default False
-            The episode before the running one.
+            Return the episode before the running one instead.
 
         Returns
         -------

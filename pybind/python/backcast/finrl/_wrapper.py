@@ -46,9 +46,9 @@ class VecFinRLWrapper(WatchedPortfolios):
     buffer_capacity : int
         Transitions kept.
     history_length : int, default 20
-        Days before, ``H``, in observations, and in batches unless they say otherwise. Episodes
-        start where every ticker has them, if the data allow it. What lies before the panel is
-        masked; more than ``4 * D + 4096`` days of a panel of ``D`` are refused.
+        Days before the current one to show in observations, ``H``, and in batches unless a call
+        says otherwise. Episodes start where every ticker has them, if the data allow it. What lies
+        before the panel is masked; more than ``4 * D + 4096`` days of a panel of ``D`` are refused.
     auto_add : bool, default True
         Add every step's transitions to the buffer.
     batch_size : int, default 256
@@ -76,9 +76,9 @@ class VecFinRLWrapper(WatchedPortfolios):
     auto_reset : bool, default True
         Begin a new episode in the step that ends one; False: never by itself.
     num_tickers : int, default 0
-        Tickers that each portfolio trades, ``T``; 0: all but macro tickers.
+        Number of tickers that each portfolio trades, ``T``; 0: all but macro tickers.
     shuffle_tickers : bool, default True
-        Draw them, for every episode of every portfolio.
+        Draw the tickers, for every episode of every portfolio.
     autoreset_mode : AutoresetMode or {"next_step", "same_step", "disabled"}, optional
         The mode in Gymnasium's terms; replaces `auto_reset`.
     threads : int, default 1
@@ -244,10 +244,10 @@ class VecFinRLWrapper(WatchedPortfolios):
         Parameters
         ----------
         seed : int, array of int or sequence of (int or None), optional
-            One for all, with which portfolio i has seed ``seed + i``, or one for each: as in
-            Gymnasium, unlike :meth:`VecFastFinRL.reset`. The streams go on without, the first time
-            from ``initial_seed``. What :meth:`sample_actions` draws is seeded too: by the one, or
-            by the first of a sequence that is no None.
+            One seed for all, with which portfolio i has seed ``seed + i``, or one for each: as in
+            Gymnasium, unlike :meth:`VecFastFinRL.reset`. Without a seed the streams continue, the
+            first time from ``initial_seed``. The seed, or the first of a sequence that is not None,
+            also seeds :meth:`sample_actions`.
         options : dict, optional
             ``"reset_mask"``: bool array ``[N]``, which portfolios to reset; the others stay where
             they are. ``"start_day"``: an int or int array ``[N]``, where to begin.
@@ -366,9 +366,9 @@ class VecFinRLWrapper(WatchedPortfolios):
         tuple
             ``(obs, action, reward, next_obs, done, mask, mask_next)``: observations as in
             ``step`` with ``B`` for ``N`` and, with a future, ``future`` as ``hist``; actions
-            float32 ``[B, T, 2]``, rewards float32 ``[B]``, done bool ``[B]``: terminated or
-            truncated, which ``next_obs`` has apart, bool ``[B]``; masks with
-            ``market`` ``[B, T, H]``, ``macro`` ``[B, M, H]`` and, with a future, ``future``.
+            float32 ``[B, T, 2]``, rewards float32 ``[B]``, done bool ``[B]`` (terminated or
+            truncated; ``next_obs`` has both flags, bool ``[B]``); masks with ``market``
+            ``[B, T, H]``, ``macro`` ``[B, M, H]`` and, with a future, ``future``.
 
         Raises
         ------
