@@ -40,9 +40,9 @@ class Collector:
     """Steps an environment and appends its transitions in the right autoreset mode.
 
     Takes any vector environment (native, ``SyncVectorEnv``, ``AsyncVectorEnv``) or a single one,
-    wrapped or not, and its autoreset mode into account. The step that only resets never becomes a
-    transition (NEXT_STEP), final observations go to the ring (SAME_STEP), and ended environments
-    are reset with a mask (DISABLED). :meth:`step` always returns the observations to act on next.
+    wrapped or not, and follows its autoreset mode: a step that only resets is not a transition
+    (NEXT_STEP), final observations go to the ring (SAME_STEP), and ended environments are reset
+    with a mask (DISABLED). :meth:`step` always returns the observations to act on next.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Collector:
 
     @property
     def obs(self) -> Any:  # noqa: ANN401
-        """The observation to act on next, as reset and step return it; None before a reset."""
+        """The observation to act on next, as reset and step return it; None if a reset is due."""
         return self._obs
 
     @property
@@ -165,7 +165,8 @@ class Collector:
         Raises
         ------
         EnvError
-            From the environment, or if a mask chooses some before all have been reset.
+            If the environment raises it, or if a mask chooses some environments before all have
+            been reset.
         AppendError
             If the observation that was cut off does not fit the ring.
         """
@@ -239,7 +240,7 @@ class Collector:
         Raises
         ------
         EnvError
-            Before the first :meth:`reset`, or from the environment.
+            If the environment raises it, or before the first :meth:`reset`.
         ArgumentError
             If a column is given that the environment brings.
         AppendError
@@ -340,7 +341,7 @@ class Collector:
             return None
         if isinstance(infos, dict):
             return infos.get("final_obs")
-        # gymnasium.wrappers.vector.DictInfoToList
+        # `gymnasium.wrappers.vector.DictInfoToList` returns a list of dicts.
         return objects([info.get("final_obs") for info in infos])
 
     def _reset_ended(

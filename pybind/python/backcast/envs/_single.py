@@ -73,8 +73,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
         Price that is compared. The sale is filled like others. On the same day the low of a holding
         that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
-        Compare it right after the orders of a day, or on the next day before it is observed, which
-        is look-ahead: cash and shares then depend on its close.
+        Compare the price right after the orders of a day, or on the next day before it is observed,
+        which is look-ahead: cash and shares then depend on its close.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.
@@ -276,7 +276,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
         Parameters
         ----------
         before : bool, default False
-            The episode before the running one.
+            Return the episode before the running one instead.
 
         Returns
         -------

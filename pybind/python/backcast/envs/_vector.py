@@ -91,8 +91,8 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
         Price that is compared. The sale is filled like others. On the same day the low of a holding
         that was bought or added to is ignored, because it may precede the purchase.
     stop_loss_day : {"same", "next"}
-        Compare it right after the orders of a day, or on the next day before it is observed, which
-        is look-ahead: cash and shares then depend on its close.
+        Compare the price right after the orders of a day, or on the next day before it is observed,
+        which is look-ahead: cash and shares then depend on its close.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.

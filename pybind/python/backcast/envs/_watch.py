@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Records resets of an environment, or of one inside it, except within ``with watch:``.
+    """Recorder of resets of an environment, or of one inside it, except within ``with watch:``.
 
     Attributes
     ----------
     begun : tuple or None
         Result of the last foreign reset of the environment, and its options.
     unseen : bool
-        Whether an environment inside it was reset, whose observation is not the outer one's.
+        Whether an environment inside it was reset. That observation is not the outer environment's.
     """
 
     def __init__(self, env: AnyEnv) -> None:
