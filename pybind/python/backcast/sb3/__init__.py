@@ -6,8 +6,8 @@
 ...     "MlpPolicy", "Pendulum-v1", replay_buffer_class=backcast.sb3.ReplayBuffer
 ... )  # doctest: +SKIP
 
-It needs Stable-Baselines3 2.7 or later (``pip install 'backcast[sb3]'``); ``import backcast`` alone
-does not.
+This module needs Stable-Baselines3 2.7 or later (``pip install 'backcast[sb3]'``);
+``import backcast`` alone does not.
 """
 
 from backcast._errors import MissingExtraError

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 class ReplayBuffer(OnRing):
     """SB3's ``ReplayBuffer`` over a ring: give it as ``replay_buffer_class``.
 
-    The arguments down to `handle_timeout_termination` are SB3's; ``replay_buffer_kwargs`` brings
-    the others. A transition is stored once whatever `optimize_memory_usage` says, and time limits
-    are right in either case.
+    The arguments down to `handle_timeout_termination` are SB3's; SB3 passes the others from
+    ``replay_buffer_kwargs``. A transition is stored once, and the observation after a time limit is
+    kept, with either value of `optimize_memory_usage`.
 
     Parameters
     ----------
     buffer_size : int
-        Rows over all lanes, unless `capacity` says otherwise. An episode of n transitions takes
-        n + 1 rows.
+        Rows over all lanes, if `capacity` is left out. An episode of n transitions takes n + 1
+        rows.
     observation_space, action_space : gymnasium.spaces.Space
         Spaces of one environment. Actions of a Box are stored scaled to -1 to 1, as in SB3.
     device : torch.device or str
@@ -44,7 +44,7 @@ class ReplayBuffer(OnRing):
     n_envs : int
         Environments that this learner steps, each with a lane of its own.
     optimize_memory_usage : bool
-        Makes no difference.
+        Ignored.
     handle_timeout_termination : bool
         Whether an episode that a time limit ended counts as not done.
     name : str, optional
@@ -61,8 +61,8 @@ class ReplayBuffer(OnRing):
     dir : path, optional
         Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     sampling : {"ring", "sb3"}
-        Whether to draw from all transitions of the ring, or only from those added here by SB3's
-        own numbers: with those a run is equal to one on SB3's buffer, bit by bit.
+        Draw from all transitions of the ring, or only from those added here, with the random
+        numbers that SB3 would draw: a run is then equal to one on SB3's buffer, bit for bit.
     seed : int, optional
         Seed of the sampler; by default drawn from NumPy's global generator, which SB3 seeds.
     frames : int, optional
@@ -81,8 +81,8 @@ class ReplayBuffer(OnRing):
     is a copy. Writing is refused, but for ``dones[pos - 1] = True``, which ends the episodes there
     as a time limit would.
 
-    It pickles with its rows, so ``save_replay_buffer`` and ``load_replay_buffer`` work; a loaded
-    buffer draws what the saved one would have drawn.
+    The buffer pickles with its rows, so ``save_replay_buffer`` and ``load_replay_buffer`` work; a
+    loaded buffer draws what the saved one would have drawn.
 
     Examples
     --------
@@ -185,7 +185,7 @@ class DictReplayBuffer(OnRing, sb3.DictReplayBuffer):
             handle_timeout_termination,
             sampling=sampling,
             seed=seed,
-            # SB3's constructor of the HER buffer is between that class and this one.
+            # `HerReplayBuffer` leaves its options there: SB3's constructor does not pass them on.
             **self.__dict__.pop("_ring_options", options),
         )
 
@@ -202,7 +202,7 @@ class NStepReplayBuffer(OnRing, sb3.NStepReplayBuffer):
     n_steps : int
         Transitions whose rewards are summed.
     gamma : float
-        Their discount.
+        Discount of the rewards per step.
     """
 
     def __init__(
@@ -283,9 +283,9 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     """SB3's ``HerReplayBuffer`` over a ring.
 
     Goals are drawn and rewards computed by SB3's own code, from episodes that were added here.
-    Episodes that other processes write are not used. Of the arguments of :class:`DictReplayBuffer`
-    it takes all but `sampling` and `seed`, and SB3's `n_sampled_goal`, `goal_selection_strategy`
-    and `copy_info_dict`.
+    Episodes that other processes write are not used. The arguments are those of
+    :class:`DictReplayBuffer` but for `sampling` and `seed`, and SB3's `n_sampled_goal`,
+    `goal_selection_strategy` and `copy_info_dict`.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
             "persistent": persistent,
             "dir": dir,
         }
-        # This calls our constructor, between its own and the base's.
+        # SB3's constructor calls that of `DictReplayBuffer`, which takes the options.
         Sb3HerReplayBuffer.__init__(
             self,
             buffer_size,

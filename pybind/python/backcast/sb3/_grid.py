@@ -99,7 +99,7 @@ class Column:
         self._ends = ends
 
     def __len__(self) -> int:
-        """Return the steps."""
+        """Return the number of steps."""
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
@@ -119,7 +119,7 @@ class Column:
         self._grid.cut(at.ravel(), lanes.ravel())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Copy all of it."""
+        """Copy the whole column."""
         if copy is False:
             raise ValueError("the transitions are in a ring, not in an array; they are copied out")
         return np.asarray(self[:], dtype)

@@ -133,7 +133,7 @@ class OnRing(sb3.ReplayBuffer):
             refuse_writes()
 
     def size(self) -> int:
-        """Return the steps that can be drawn, as in SB3: transitions divided by ``n_envs``.
+        """Return how many steps can be drawn, as in SB3: transitions divided by ``n_envs``.
 
         With ``sampling="ring"`` those of other processes count too.
         """
@@ -197,7 +197,7 @@ class OnRing(sb3.ReplayBuffer):
         Raises
         ------
         ArgumentError
-            If a shape is wrong, an info has a time limit where nothing is done, or a stack of
+            If a shape is wrong, an info has a time limit where ``done`` is False, or a stack of
             frames is not shifted by one; nothing was stored.
         """
         if len(infos) != self.n_envs:

@@ -103,7 +103,7 @@ class Stored:
         index = self._writer.append(obs=self._part(obs), next_obs=self._part(next_obs), **step)
         self._index[self.added % self.steps] = index
         self.added += 1
-        # They are compared and read later, when the caller may have reused its arrays.
+        # The arrays are compared and read later, when the caller may have reused them.
         step = {name: array.copy() for name, array in step.items()}
         self._newest = {"obs": _copy(obs), "next_obs": _copy(next_obs), **step}
         self._complete = step["terminated"] | step["truncated"]
@@ -179,7 +179,7 @@ class Stored:
 
     @property
     def waiting(self) -> int:
-        """The newest transitions, which cannot be drawn from the ring yet."""
+        """Number of the newest transitions, which cannot be drawn from the ring yet."""
         return 0 if self._newest is None else int(np.count_nonzero(~self._complete))
 
     def take(
@@ -282,7 +282,7 @@ class Stored:
         if self._sampler_state is not None:
             return self.ring.sampler(state=self._sampler_state)
         if self._seed is None:
-            # SB3 has seeded this generator, so that its seed is the buffer's too.
+            # SB3 has seeded this generator, so the buffer's seed follows from SB3's.
             self._seed = int(np.random.randint(0, 2**31))
         n_step = self._n_step or 1
         options: dict[str, Any] = {"seed": self._seed, "future": n_step - 1}
@@ -323,7 +323,7 @@ class Stored:
     # Saving
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the ring's rows as files of a snapshot, with everything else as it is."""
+        """Return the attributes, with the ring's rows as files of a snapshot."""
         state = {
             name: value
             for name, value in vars(self).items()

@@ -22,8 +22,8 @@ class VecEnv(base_vec_env.VecEnv):
     Parameters
     ----------
     env : gymnasium.vector.VectorEnv
-        In same-step or disabled mode, as SB3's environments reset what has ended in the step that
-        ended it. Its arrays must be new ones in every step (``copy=True``).
+        An environment in same-step or disabled mode, because SB3's environments reset in the step
+        that ends an episode. Its arrays must be new ones in every step (``copy=True``).
 
     Raises
     ------

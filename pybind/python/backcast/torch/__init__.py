@@ -1,6 +1,6 @@
 """Batches as tensors, without a copy.
 
-It needs PyTorch (``pip install 'backcast[torch]'``); ``import backcast`` alone does not.
+This module needs PyTorch (``pip install 'backcast[torch]'``); ``import backcast`` alone does not.
 """
 
 from backcast._errors import MissingExtraError

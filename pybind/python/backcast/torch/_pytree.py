@@ -10,7 +10,7 @@ from backcast import Batch
 
 
 def register() -> None:
-    """Have ``torch.utils._pytree`` take batches apart as it does dicts."""
+    """Register batches with ``torch.utils._pytree``, which then takes them apart like dicts."""
     if Batch not in _pytree.SUPPORTED_NODES:
         _pytree.register_pytree_node(
             Batch,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 # Bytes of floats up to which a linear layer takes a copy faster than a strided view. Integers are
-# converted first, which reads a view as fast.
+# converted first, and a conversion reads a view as fast as a copy.
 _SMALL = 1 << 20
 
 
@@ -171,7 +171,7 @@ class Loader(IterableDataset):
         self.limit = None if limit is None else count_of(limit, "limit", 0, ArgumentError)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Draw; leaving the loop stops the thread."""
+        """Draw batches up to the limit; leaving the loop stops the thread."""
         batches = self._sampler.sampler.batches(self.batch_size, self.prefetch, limit=self.limit)
         with batches:
             for batch in batches:
