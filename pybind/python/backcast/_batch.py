@@ -94,7 +94,7 @@ class Batch(dict[str, Any]):
         return type(self)(tensors_of(self, device))
 
     def to_numpy(self) -> Batch:
-        """Return a batch of NumPy arrays, of one whose leaves are tensors or JAX arrays.
+        """Return a batch of NumPy arrays in place of the tensors or JAX arrays of this one.
 
         Tensors on the CPU share their memory with the arrays; others are copied.
 

@@ -12,7 +12,7 @@ _MOST = 2**32 - 1
 
 
 def whole_of(value: Any, what: str, wanted: str) -> int:  # noqa: ANN401
-    """Read a whole number of any size."""
+    """Read a whole number of any size; refuse bools and other types."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)

@@ -20,7 +20,7 @@ class SchemaError(BackcastError, ValueError):
 
 
 class NotFoundError(BackcastError, FileNotFoundError):
-    """There is no ring or panel of that name, or no such snapshot in the store."""
+    """There is no ring, panel or parameters of that name, or no such snapshot in the store."""
 
 
 class ExistsError(BackcastError, FileExistsError):

@@ -51,7 +51,7 @@ _History: TypeAlias = int | dict[str, int | Literal["first"] | None]
 _NoLearner: TypeAlias = Literal["wait", "pass", "error"]
 _Beta: TypeAlias = float | tuple[float, int] | Callable[[int], float]
 _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
-# A Batch, or a dict of arrays: the same object comes back.
+# A Batch, or a dict of arrays: the result is the same object.
 _Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
 # Handles, or names.

@@ -78,14 +78,14 @@ class Params(ParamsHandle):
             Arrays, tensors and numbers in dicts, lists and tuples, such as ``net.state_dict()``, or
             a pytree of JAX. Names are joined by ``/``. The values are not used.
         exist : {"error", "attach", "replace"}, default "error"
-            Treatment of a taken name.
+            Policy when the name is taken.
         persistent : bool, default False
             Whether the parameters stay when no process holds them.
         versions_kept : int, default 1
             Versions that stay readable while another is written, from 1 up.
         spare_slots : int, default 2
-            Slots beyond those, from 1 up. Memory is ``versions_kept + spare_slots`` times the
-            arrays.
+            Slots beyond those of the kept versions, from 1 up. Memory is
+            ``versions_kept + spare_slots`` times the arrays.
         reader_slots : int, default 64
             Handles that can have views at a time.
         dir : path, optional
@@ -148,7 +148,7 @@ class Params(ParamsHandle):
         SchemaError
             If ``like`` has other names.
         CorruptError
-            If the bytes there are no parameters of this version.
+            If the files are not valid parameters of this version.
         """
         return cls._of(FlatParams.attach(name, dir=dir), like)
 

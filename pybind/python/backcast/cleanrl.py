@@ -46,7 +46,7 @@ class Samples(NamedTuple):
     next_observations: Any
     dones: torch.Tensor
     rewards: torch.Tensor
-    #: Where each is in the ring, int64 ``[B]``.
+    #: Index of each transition in the ring, int64 ``[B]``.
     indices: NDArray[np.int64]
 
 
@@ -163,8 +163,8 @@ class ReplayBuffer:
         Parameters
         ----------
         obs, next_obs, actions, rewards
-            With one leading axis. In same-step mode the final observations are taken from
-            ``infos["final_obs"]``.
+            Arrays of the step, with the environments as the leading axis. In same-step mode the
+            final observations are taken from ``infos["final_obs"]``.
         dones : array_like of bool
             Terminations.
         infos : dict
@@ -181,7 +181,7 @@ class ReplayBuffer:
         Raises
         ------
         ArgumentError
-            If it is not known what was truncated; nothing was stored.
+            If ``truncations`` is left out in another mode than same-step; nothing was stored.
         AppendError
             If an array does not fit.
         """
@@ -237,7 +237,7 @@ class ReplayBuffer:
         )
 
     def size(self) -> int:
-        """Return how many transitions can be drawn."""
+        """Return the number of transitions that can be drawn."""
         return len(self.ring)
 
     def close(self) -> None:

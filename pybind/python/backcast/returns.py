@@ -64,7 +64,7 @@ def gae(
         Values of the observations, history first, then ``future``.
     next_values : array_like of float, [B, T]
         Values of the observations after each transition: of ``next_obs``. Not read where a
-        transition terminated, nor in places that hold none.
+        transition terminated, nor in places without a transition.
     gamma : float or "discount"
         Discount per transition, 0 to 1, or ``"discount"`` for the column of that name.
     lam : float

@@ -122,7 +122,7 @@ def replay_window(
 
 
 class _Sample:
-    """One transition of a batch, history and future laid end to end."""
+    """One transition of a batch, its history and future concatenated."""
 
     def __init__(self, batch: Mapping[str, Any], i: int) -> None:
         if "index" not in batch:
@@ -145,7 +145,7 @@ class _Sample:
         self.ended = int(np.flatnonzero(ends)[-1]) if ends.any() else None
 
     def _is_column(self, name: str) -> bool:
-        """Return whether it is a column of the schema, not an array made for this batch."""
+        """Return whether an array is a column of the schema, not one made for this batch."""
         if name in _BUILT_IN or name.startswith(("next_", "n_")):
             return False
         history = self._now["mask"].shape if self._windowed else self._now["index"].shape

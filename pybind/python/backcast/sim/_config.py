@@ -267,6 +267,6 @@ class MarketConfig(Settings):
         Raises
         ------
         SimError
-            If no market can be built. Names the setting, its value and the limits.
+            If no market can be built. The message names the setting, its value and the limits.
         """
         check_market(self.to_dict())
