@@ -48,6 +48,8 @@ const ANSWERED: &[&str] = &[
     "rm drawn2",
     "resize new --capacity 5000",
     "--json resize newer --capacity 5000",
+    "clear new",
+    "--json clear newer",
     "gc --dry-run",
     "doctor",
     "--json doctor",

@@ -515,7 +515,7 @@ impl BatchBuffers for LentArrays {
     fn buffers(&mut self) -> Vec<&mut [u8]> {
         let slice = |(place, bytes): &(*mut u8, usize)| {
             // SAFETY:
-            // - Valid: `of` checked that the array is contiguous and has `bytes` bytes, and `arrays`
+            // - Valid: `of` checked that the array is contiguous and has `bytes` bytes; `arrays`
             //   keeps it. NumPy resizes an array with other references only with `refcheck=False`,
             //   which callers must not use.
             // - Exclusive: `of` checked by `FILLED` that no other `LentArrays` has any of these
