@@ -1,9 +1,12 @@
 //! Distribution of a table's priorities, read without a lock.
 
-use backcast_layout::LEAF_ONE;
+use std::collections::BTreeMap;
+
+use backcast_layout::{LEAF_ONE, TableView};
 
 use super::leaf_values::real;
 use super::updates::Priorities;
+use crate::ring::Ring;
 
 /// Distribution of the priorities of a ring's rows, over all rows that have one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +37,43 @@ impl Priorities {
     /// were published have no priority yet. O(rows).
     #[must_use]
     pub fn distribution(&self) -> PriorityDistribution {
-        let view = self.view();
+        PriorityDistribution::of(self.view())
+    }
+}
+
+impl Ring {
+    /// Returns the distribution of the priorities of every table, by name, as
+    /// [`Priorities::distribution`] does. Creates and changes nothing, so the process needs no
+    /// sampler. Tables that cannot be opened are left out. O(rows) a table.
+    ///
+    /// ```
+    /// use backcast_core::{DType, PriorityOptions, Ring, RingOptions, Schema, StepColumns};
+    ///
+    /// # use backcast_core::WriterOptions;
+    /// # let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
+    /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
+    /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// # for _ in 0..11 {
+    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     writer.append(&columns.step(&[false], &[false])?)?;
+    /// # }
+    /// assert!(ring.priority_distributions().is_empty());
+    /// ring.priorities(&PriorityOptions::exponent(1.0).eps(0.0))?.update(&[3], &[4.0])?;
+    /// let found = &ring.priority_distributions()["priority"];
+    /// assert_eq!(found.rows, 10);
+    /// assert_eq!(found.histogram[0].rows, 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn priority_distributions(&self) -> BTreeMap<String, PriorityDistribution> {
+        let tables = self.store().table_views().into_iter();
+        tables.map(|(name, view)| (name, PriorityDistribution::of(&view))).collect()
+    }
+}
+
+impl PriorityDistribution {
+    /// Reads the leaves of a table, which may have any bytes.
+    fn of(view: &TableView) -> Self {
         let (mut sum, mut squares, mut bins) = (0.0, 0.0, [0_u64; u64::BITS as usize]);
         for lane in 0..view.lanes() {
             let (entered, expired) = view.lane(lane);
@@ -56,7 +95,7 @@ impl Priorities {
             from: real(1 << bin) / real(LEAF_ONE),
             rows: bins.get(bin).copied().unwrap_or(0),
         };
-        PriorityDistribution {
+        Self {
             rows: bins.iter().sum(),
             effective_rows: if squares > 0.0 { sum * sum / squares } else { 0.0 },
             histogram: (least..end).map(bin).collect(),

@@ -119,7 +119,7 @@ impl Claims {
             return false;
         }
         let pass = self.current_pass();
-        (self.order, self.shuffle) = self.order_of(&pass);
+        (self.order, self.shuffle) = order_of(&self.ring, self.table.settings(), &pass);
         self.pass = Some(pass.number);
         true
     }
@@ -144,27 +144,6 @@ impl Claims {
         if number == pass.number { next } else { u64::MAX }
     }
 
-    /// Returns the order in which the rows of a pass are claimed.
-    pub(super) fn order_of(&self, pass: &ClaimPass) -> (RowOrder, Option<Permutation>) {
-        let settings = self.table.settings();
-        let order = RowOrder::new(Arrangement::OldestFirst, self.sound(pass));
-        let permutation = || Permutation::new(order.total(), settings.seed, pass.number);
-        let shuffle = settings.shuffled.then(permutation);
-        (order, shuffle)
-    }
-
-    /// Returns the ranges of a pass, or empty ones if no pass can have them.
-    pub(super) fn sound(&self, pass: &ClaimPass) -> Vec<Range<u64>> {
-        let lanes = self.ring.store().lanes();
-        let most = lanes.iter().map(|lane| lane.slots()).max().unwrap_or(0);
-        let len = |rows: &Range<u64>| rows.end.checked_sub(rows.start);
-        let total = pass.ranges.iter().try_fold(0_u64, |sum, rows| {
-            let len = len(rows).filter(|len| *len <= most)?;
-            sum.checked_add(len).filter(|sum| *sum <= MAX_PASS_ROWS)
-        });
-        if total.is_some() { pass.ranges.clone() } else { vec![0..0; pass.ranges.len()] }
-    }
-
     /// Returns the pass after one whose rows are all claimed. Returns `None` if some are not
     /// claimed, or too few new rows exist.
     fn next(
@@ -174,7 +153,7 @@ impl Claims {
         candidates: &[Range<u64>],
         need: u64,
     ) -> Option<ClaimPass> {
-        let ranges = self.sound(last);
+        let ranges = sound(&self.ring, last);
         let (_, next) = self.table.position();
         let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
         if next < total {
@@ -198,7 +177,7 @@ impl Claims {
         });
         let (settings, pass) = (self.table.settings(), self.table.read());
         let (number, next) = self.table.position();
-        let ranges = self.sound(&pass);
+        let ranges = sound(&self.ring, &pass);
         let total: u64 = ranges.iter().map(|rows| rows.end - rows.start).sum();
         let left = if number == pass.number { total.saturating_sub(next) } else { 0 };
         let rounds = match settings {
@@ -216,6 +195,30 @@ impl Claims {
     pub(crate) fn count_drawn(&self, rows: u64) {
         self.table.count_drawn(rows);
     }
+}
+
+/// Returns the order in which the rows of a pass are claimed.
+pub(super) fn order_of(
+    ring: &Ring,
+    settings: ClaimSettings,
+    pass: &ClaimPass,
+) -> (RowOrder, Option<Permutation>) {
+    let order = RowOrder::new(Arrangement::OldestFirst, sound(ring, pass));
+    let permutation = || Permutation::new(order.total(), settings.seed, pass.number);
+    let shuffle = settings.shuffled.then(permutation);
+    (order, shuffle)
+}
+
+/// Returns the ranges of a pass, or empty ones if no pass can have them.
+pub(super) fn sound(ring: &Ring, pass: &ClaimPass) -> Vec<Range<u64>> {
+    let lanes = ring.store().lanes();
+    let most = lanes.iter().map(|lane| lane.slots()).max().unwrap_or(0);
+    let len = |rows: &Range<u64>| rows.end.checked_sub(rows.start);
+    let total = pass.ranges.iter().try_fold(0_u64, |sum, rows| {
+        let len = len(rows).filter(|len| *len <= most)?;
+        sum.checked_add(len).filter(|sum| *sum <= MAX_PASS_ROWS)
+    });
+    if total.is_some() { pass.ranges.clone() } else { vec![0..0; pass.ranges.len()] }
 }
 
 /// Returns the rows of a new pass after one over `last`.

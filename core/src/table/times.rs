@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use backcast_layout::protocol::claim::ClaimPass;
 use backcast_layout::protocol::{Words, still_whole};
+use backcast_layout::{ClaimSettings, ClaimTableState};
 
-use super::claims::{Claims, Table};
+use super::claims::{Table, order_of, sound};
+use crate::ring::Ring;
 use crate::ring::lane_inspection::InspectedLane;
 use crate::row_header::{RowHeader, starts_transition};
 
@@ -26,59 +29,100 @@ impl Table {
     /// ring): draws pay nothing for it.
     #[must_use]
     pub fn times_sampled(&self) -> Vec<TimesBin> {
-        self.claims.times_sampled()
+        let pass = self.claims.current_pass();
+        let claimed = self.claims.claimed_of(&pass);
+        times_sampled(self.claims.ring(), self.claims.settings(), &pass, claimed)
     }
 }
 
-impl Claims {
-    fn times_sampled(&self) -> Vec<TimesBin> {
-        let (settings, pass) = (self.settings(), self.current_pass());
-        let (order, shuffle) = self.order_of(&pass);
-        let claimed = self.claimed_of(&pass).min(order.total());
-        // Rows before the pass were handed out in all earlier ones, rows after it never.
-        let before = if settings.renewed { 0 } else { u64::from(settings.times) };
-        let round = if settings.renewed { 0 } else { pass.round.min(before) };
-        let mut bins = BTreeMap::<u64, u64>::new();
-        let mut add = |times, rows| {
-            if rows > 0 {
-                *bins.entry(times).or_default() += rows;
-            }
+impl Ring {
+    /// Returns how often each transition was claimed from every table of claims, by name, as
+    /// [`Table::times_sampled`] does. Creates and changes nothing, so the process needs no sampler.
+    /// Tables that cannot be opened are left out. O(rows of the ring) a table.
+    ///
+    /// ```
+    /// use backcast_core::{
+    ///     DType, Ring, RingOptions, SamplerOptions, Schema, Selector, StepColumns, TableOptions,
+    ///     TimesBin,
+    /// };
+    ///
+    /// # use backcast_core::WriterOptions;
+    /// # let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
+    /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
+    /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// # for _ in 0..11 {
+    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     writer.append(&columns.step(&[false], &[false])?)?;
+    /// # }
+    /// let queue = Selector::Table(TableOptions::consume("queue"));
+    /// ring.sampler(SamplerOptions::seeded(1).selector(queue))?.sample(4)?;
+    /// let bins = [TimesBin { times: 0, rows: 6 }, TimesBin { times: 1, rows: 4 }];
+    /// assert_eq!(ring.times_sampled()["queue"], bins);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn times_sampled(&self) -> BTreeMap<String, Vec<TimesBin>> {
+        let states = self.store().readable_claim_states().into_iter();
+        let times = |ClaimTableState { name, settings, pass, next, .. }| {
+            (name, times_sampled(self, settings, &pass, next))
         };
-        let ranges = self.sound(&pass);
-        let empty = 0..0;
-        let mut once_more = vec![0_u64; self.ring().lanes() as usize];
-        let starts: Vec<_> = (0..self.ring().lanes())
-            .map(|lane| self.ring().inspect_lane(lane).map(|found| starts_of(&found)))
-            .collect();
-        let is_start = |(lane, seq): (usize, u64)| {
-            let found = starts.get(lane).and_then(Option::as_ref);
-            found.is_some_and(|(first, starts)| {
-                let at = seq.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
-                at.and_then(|at| starts.get(at)).is_some_and(|start| *start)
-            })
-        };
-        for n in 0..claimed {
-            let n = shuffle.map_or(n, |shuffle| shuffle.at(n));
-            let row = order.nth(n).filter(|row| is_start(*row));
-            if let Some(count) = row.and_then(|(lane, _)| once_more.get_mut(lane)) {
-                *count += 1;
-            }
-        }
-        for (lane, found) in starts.iter().enumerate() {
-            let Some((first, starts)) = found else { continue };
-            let range = ranges.get(lane).unwrap_or(&empty);
-            let rows = |wanted: &dyn Fn(u64) -> bool| {
-                let all = (*first..).zip(starts).filter(|(seq, start)| **start && wanted(*seq));
-                all.count() as u64
-            };
-            let once_more = once_more.get(lane).copied().unwrap_or(0);
-            add(before, rows(&|seq| seq < range.start));
-            add(round, rows(&|seq| range.contains(&seq)).saturating_sub(once_more));
-            add(round + 1, once_more);
-            add(0, rows(&|seq| seq >= range.end));
-        }
-        bins.into_iter().map(|(times, rows)| TimesBin { times, rows }).collect()
+        states.map(times).collect()
     }
+}
+
+/// Counts the transitions of a ring by the times they were claimed, if `claimed` rows of the
+/// current pass are. The pass may have any numbers.
+fn times_sampled(
+    ring: &Ring,
+    settings: ClaimSettings,
+    pass: &ClaimPass,
+    claimed: u64,
+) -> Vec<TimesBin> {
+    let (order, shuffle) = order_of(ring, settings, pass);
+    let claimed = claimed.min(order.total());
+    // Rows before the pass were handed out in all earlier ones, rows after it never.
+    let before = if settings.renewed { 0 } else { u64::from(settings.times) };
+    let round = if settings.renewed { 0 } else { pass.round.min(before) };
+    let mut bins = BTreeMap::<u64, u64>::new();
+    let mut add = |times, rows| {
+        if rows > 0 {
+            *bins.entry(times).or_default() += rows;
+        }
+    };
+    let ranges = sound(ring, pass);
+    let empty = 0..0;
+    let mut once_more = vec![0_u64; ring.lanes() as usize];
+    let starts: Vec<_> = (0..ring.lanes())
+        .map(|lane| ring.inspect_lane(lane).map(|found| starts_of(&found)))
+        .collect();
+    let is_start = |(lane, seq): (usize, u64)| {
+        let found = starts.get(lane).and_then(Option::as_ref);
+        found.is_some_and(|(first, starts)| {
+            let at = seq.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
+            at.and_then(|at| starts.get(at)).is_some_and(|start| *start)
+        })
+    };
+    for n in 0..claimed {
+        let n = shuffle.map_or(n, |shuffle| shuffle.at(n));
+        let row = order.nth(n).filter(|row| is_start(*row));
+        if let Some(count) = row.and_then(|(lane, _)| once_more.get_mut(lane)) {
+            *count += 1;
+        }
+    }
+    for (lane, found) in starts.iter().enumerate() {
+        let Some((first, starts)) = found else { continue };
+        let range = ranges.get(lane).unwrap_or(&empty);
+        let rows = |wanted: &dyn Fn(u64) -> bool| {
+            let all = (*first..).zip(starts).filter(|(seq, start)| **start && wanted(*seq));
+            all.count() as u64
+        };
+        let once_more = once_more.get(lane).copied().unwrap_or(0);
+        add(before, rows(&|seq| seq < range.start));
+        add(round, rows(&|seq| range.contains(&seq)).saturating_sub(once_more));
+        add(round + 1, once_more);
+        add(0, rows(&|seq| seq >= range.end));
+    }
+    bins.into_iter().map(|(times, rows)| TimesBin { times, rows }).collect()
 }
 
 /// Returns the first readable row of a lane, and whether a transition starts at each.
@@ -96,10 +140,15 @@ fn starts_of(found: &InspectedLane) -> (u64, Vec<bool>) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::os::unix::fs::FileExt;
+
+    use rand::prelude::IndexedRandom;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
 
     use crate::{
-        AutoresetMode, DType, Ring, RingOptions, SampleError, SamplerOptions, Schema, Selector,
-        StepColumns, TableOptions, WriterOptions,
+        AutoresetMode, Base, DType, PriorityOptions, Ring, RingOptions, SampleError,
+        SamplerOptions, Schema, Selector, StepColumns, TableOptions, WriterOptions,
     };
 
     /// Returns all transitions of a ring.
@@ -195,5 +244,66 @@ mod tests {
         assert_eq!(bins(&sampler), [(3, 40)]);
         let uniform = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         assert_eq!(uniform.stats().unwrap().times_sampled, None);
+    }
+
+    /// Random bytes behind the headers of both kinds of tables give some numbers, within bounds.
+    /// A damaged header leaves its table out.
+    #[test]
+    fn hostile_bytes_give_numbers_or_leave_a_table_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(120).lanes(2).base(Base::at(dir.path()));
+        let ring = Ring::create("torn", &schema, options).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
+        for step in 0..100_u64 {
+            let obs = [step; 2];
+            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            writer.append(&columns.step(&[step % 7 == 6, false], &[false; 2]).unwrap()).unwrap();
+        }
+        for table in [TableOptions::consume("c").max_times_sampled(3), TableOptions::epoch("e")] {
+            let spec = SamplerOptions::seeded(1).selector(Selector::Table(table));
+            ring.sampler(spec).unwrap().sample(8).unwrap();
+        }
+        ring.priorities(&PriorityOptions::exponent(1.0)).unwrap().update(&[50], &[2.0]).unwrap();
+        let held = ring.stats().transitions;
+        let counted = |name: &str| {
+            let bins = &ring.times_sampled()[name];
+            bins.iter().map(|bin| bin.rows).sum::<u64>()
+        };
+        assert_eq!((counted("c"), counted("e")), (held, held));
+        assert_eq!(ring.priority_distributions()["priority"].rows, held);
+        let path = |name: &str| ring.path().unwrap().join(format!("table-{name}.dat"));
+        let mut dice = StdRng::seed_from_u64(3);
+        for case in 0..300 {
+            for name in ["c", "e", "priority"] {
+                let file = std::fs::File::options().write(true).open(path(name)).unwrap();
+                let len = file.metadata().unwrap().len();
+                for _ in 0..dice.random_range(1..60) {
+                    // Behind the header, which a table of priorities follows with its counters.
+                    let at = dice.random_range(128 / 8..len.min(4_096) / 8) * 8;
+                    let small = dice.random_range(0..200_u64);
+                    let word = *[small, !small, dice.random(), 1 << dice.random_range(0..64)]
+                        .choose(&mut dice)
+                        .unwrap();
+                    file.write_all_at(&word.to_ne_bytes(), at).unwrap();
+                }
+            }
+            let times = ring.times_sampled();
+            for (name, most) in [("c", 4), ("e", 1)] {
+                assert!(times[name].iter().all(|bin| bin.times <= most), "{case}: {times:?}");
+                assert!(counted(name) <= 2 * held, "{case}: {times:?}");
+            }
+            let found = &ring.priority_distributions()["priority"];
+            assert!(found.rows <= 2 * 120 && found.effective_rows.is_finite(), "{found:?}");
+            let rows = f64::from(u32::try_from(found.rows).unwrap());
+            assert!(found.effective_rows <= rows * 1.001, "{found:?}");
+        }
+        for name in ["c", "priority"] {
+            let file = std::fs::File::options().write(true).open(path(name)).unwrap();
+            file.write_all_at(&[0xff; 8], 60).unwrap();
+        }
+        assert_eq!(ring.times_sampled().into_keys().collect::<Vec<_>>(), ["e"]);
+        assert!(ring.priority_distributions().is_empty());
     }
 }

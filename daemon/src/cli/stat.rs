@@ -20,6 +20,7 @@ use crate::objects::geometry::yes_no;
 use crate::objects::ring_report::{
     ClaimReport, LaneReport, LearnedColumnReport, LearnedReport, PinReport, RingReport, TableReport,
 };
+use crate::objects::table_distributions::{TableScan, in_words};
 use crate::text::units;
 
 /// Describe a ring, panel, set of parameters or snapshot.
@@ -80,13 +81,16 @@ pub(crate) fn run(
         }
     }
     let info = find(base, &args.name, args.kind.map(Into::into))?;
-    let Some(Entry { info, state, content, persist, .. }) = Entry::open(base, info) else {
+    let entry = Entry::open_counted(base, info, TableScan::Whole);
+    let Some(Entry { info, state, content, persist, distributions, .. }) = entry else {
         // The object was removed between look-up and opening. The second look-up reports it.
         find(base, &args.name, args.kind.map(Into::into))?;
         return Err(OpenError::Replaced { name: args.name.clone() }.into());
     };
     match content {
-        Content::Ring(stats) => ring(&RingReport::new(&stats, state, persist), console),
+        Content::Ring(stats) => {
+            ring(&RingReport::new(&stats, state, persist, &distributions), console);
+        }
         Content::Panel(opened) => panel(&PanelReport::new(&info, state, &opened), console),
         Content::Params(stats) => ParamsReport::new(&info, state, *stats).print(console),
         Content::Damaged(why) => {
@@ -218,6 +222,7 @@ fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
             units::count(table.passes),
             units::count(table.drawn_transitions),
             units::count(table.left_rows),
+            table.times_sampled.as_deref().map_or_else(|| "-".to_owned(), in_words),
         ]
     };
     console.table(
@@ -229,6 +234,7 @@ fn claims(tables: &[ClaimReport], console: &mut Console<'_>) {
             ("PASSES", Align::Right),
             ("DRAWN", Align::Right),
             ("LEFT", Align::Right),
+            ("TIMES SAMPLED", Align::Left),
         ],
         &tables.iter().map(row).collect::<Vec<_>>(),
     );
@@ -265,6 +271,7 @@ fn learned(tables: &[LearnedReport], console: &mut Console<'_>) {
 /// Prints the tables of priorities.
 fn tables(tables: &[TableReport], console: &mut Console<'_>) {
     let row = |table: &TableReport| {
+        let effective = table.priorities.as_ref().map(|found| found.effective_rows);
         vec![
             table.name.clone(),
             table.exponent.to_string(),
@@ -273,6 +280,7 @@ fn tables(tables: &[TableReport], console: &mut Console<'_>) {
             units::count(table.updated_priorities),
             units::count(table.stale_priorities),
             units::count(table.repairs),
+            effective.map_or_else(|| "-".to_owned(), |rows| format!("{rows:.1}")),
         ]
     };
     console.table(
@@ -284,6 +292,7 @@ fn tables(tables: &[TableReport], console: &mut Console<'_>) {
             ("UPDATED", Align::Right),
             ("STALE", Align::Right),
             ("REPAIRS", Align::Right),
+            ("EFFECTIVE", Align::Right),
         ],
         &tables.iter().map(row).collect::<Vec<_>>(),
     );

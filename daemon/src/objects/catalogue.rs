@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::fleet::FleetReport;
 use super::persist::PersistReport;
+use super::table_distributions::{TableDistributions, TableScan};
 
 /// State of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -72,12 +73,20 @@ pub(crate) struct Entry {
     pub(crate) persist: Option<PersistReport>,
     /// Statistics of the fleet whose reports the ring has.
     pub(crate) fleet: Option<FleetReport>,
+    /// Counts of the tables of the ring, as far as they were asked for.
+    pub(crate) distributions: TableDistributions,
 }
 
 impl Entry {
     /// Opens the object as far as its state allows. Returns `None` if it was removed meanwhile.
     pub(crate) fn open(base: &Base, info: ObjectInfo) -> Option<Self> {
+        Self::open_counted(base, info, TableScan::Skip)
+    }
+
+    /// Opens the object like [`open`](Self::open), and counts the tables of a ring.
+    pub(crate) fn open_counted(base: &Base, info: ObjectInfo, scan: TableScan) -> Option<Self> {
         let (mut persist, mut fleet) = (None, None);
+        let mut distributions = TableDistributions::default();
         let (state, content) = if info.building && info.held {
             (ObjectState::Building, Content::Unopened)
         } else if is_garbage(&info) {
@@ -89,6 +98,7 @@ impl Entry {
                     .map(|ring| {
                         persist = PersistReport::read(ring.ring());
                         fleet = FleetReport::read(&info.path);
+                        distributions = TableDistributions::read(&ring, scan);
                         Content::Ring(Box::new(ring.stats()))
                     })
                     .map_err(|error| Unopenable::of_ring(&error)),
@@ -110,7 +120,7 @@ impl Entry {
                 Err(Unopenable { why, .. }) => (ObjectState::Damaged, Content::Damaged(why)),
             }
         };
-        Some(Self { info, state, content, persist, fleet })
+        Some(Self { info, state, content, persist, fleet, distributions })
     }
 }
 

@@ -10,3 +10,4 @@ pub(crate) mod listed;
 pub(crate) mod numbered;
 pub(crate) mod persist;
 pub(crate) mod ring_report;
+pub(crate) mod table_distributions;

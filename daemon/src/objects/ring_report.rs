@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::catalogue::ObjectState;
 use super::geometry::GeometryReport;
 use super::persist::PersistReport;
+use super::table_distributions::{PrioritiesReport, TableDistributions, TimesReport};
 
 /// JSON of a ring.
 #[derive(Debug, Serialize)]
@@ -202,6 +203,8 @@ pub(crate) struct TableReport {
     pub(crate) updated_priorities: u64,
     pub(crate) stale_priorities: u64,
     pub(crate) repairs: u64,
+    /// `None` if the table could not be read.
+    pub(crate) priorities: Option<PrioritiesReport>,
 }
 
 /// JSON of a table of claims.
@@ -216,6 +219,8 @@ pub(crate) struct ClaimReport {
     pub(crate) passes: u64,
     pub(crate) drawn_transitions: u64,
     pub(crate) left_rows: u64,
+    /// `None` if the table could not be read.
+    pub(crate) times_sampled: Option<Vec<TimesReport>>,
 }
 
 /// JSON of a table of learned columns.
@@ -253,8 +258,9 @@ impl From<&LearnedTableInfo> for LearnedReport {
     }
 }
 
-impl From<&ClaimTableInfo> for ClaimReport {
-    fn from(table: &ClaimTableInfo) -> Self {
+impl ClaimReport {
+    fn new(table: &ClaimTableInfo, distributions: &TableDistributions) -> Self {
+        let times = distributions.times_sampled.get(&table.name);
         Self {
             name: table.name.clone(),
             selector: if table.settings.renewed { "epoch" } else { "consume" },
@@ -265,6 +271,7 @@ impl From<&ClaimTableInfo> for ClaimReport {
             passes: table.passes,
             drawn_transitions: table.drawn,
             left_rows: table.left,
+            times_sampled: times.map(|bins| bins.iter().map(TimesReport::from).collect()),
         }
     }
 }
@@ -274,6 +281,7 @@ impl RingReport {
         ring: &RingStats,
         state: ObjectState,
         persist: Option<PersistReport>,
+        distributions: &TableDistributions,
     ) -> Self {
         Self {
             geometry: GeometryReport::from(ring),
@@ -337,9 +345,14 @@ impl RingReport {
                     updated_priorities: table.counters.updated,
                     stale_priorities: table.counters.stale,
                     repairs: table.counters.repairs,
+                    priorities: distributions.priorities.get(&table.name).map(Into::into),
                 })
                 .collect(),
-            claims: ring.claim_tables.iter().map(ClaimReport::from).collect(),
+            claims: ring
+                .claim_tables
+                .iter()
+                .map(|table| ClaimReport::new(table, distributions))
+                .collect(),
             learned: ring.learned_tables.iter().map(LearnedReport::from).collect(),
             persist,
         }

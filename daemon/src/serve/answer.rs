@@ -15,6 +15,7 @@ use crate::objects::find::{find, orphaned};
 use crate::objects::listed::{Listed, evicted_in};
 use crate::objects::persist::PersistReport;
 use crate::objects::ring_report::RingReport;
+use crate::objects::table_distributions::{TableDistributions, TableScan};
 use crate::protocol::{Ask, Code, Gone, Granted, Pong, Refusal};
 
 /// An answer, and the ring whose directory is passed with it. The ring is held until the client
@@ -121,7 +122,8 @@ fn look(shared: &Shared, info: backcast_core::ObjectInfo) -> Option<Entry> {
         return Entry::open(&shared.base, info);
     }
     let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
-    Some(Entry { info, state, content: Content::Unopened, persist: None, fleet: None })
+    let (content, distributions) = (Content::Unopened, TableDistributions::default());
+    Some(Entry { info, state, content, persist: None, fleet: None, distributions })
 }
 
 fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
@@ -132,7 +134,8 @@ fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
     let observed = Observed::open(&shared.base, name)?;
     let persist = PersistReport::read(observed.ring());
-    Reply::of(&RingReport::new(&observed.stats(), state, persist))
+    let distributions = TableDistributions::read(&observed, TableScan::Whole);
+    Reply::of(&RingReport::new(&observed.stats(), state, persist, &distributions))
 }
 
 fn gone(info: &backcast_core::ObjectInfo) -> Gone {

@@ -16,8 +16,10 @@ use prometheus_client::registry::Registry;
 use super::budget;
 use super::reader_totals::ReaderTotals;
 use super::shared::Shared;
+use super::table_metrics;
 use crate::objects::catalogue::is_garbage;
 use crate::objects::persist::behind_now;
+use crate::objects::table_distributions::{TableDistributions, TableScan};
 
 /// Content type of the page.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -33,21 +35,21 @@ pub(crate) fn page(shared: &Shared) -> Result<String, fmt::Error> {
 
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MetricKind {
+pub(super) enum MetricKind {
     Gauge,
     /// Never decreases; its name ends with `_total` on the page.
     Counter,
 }
 
-/// A label and a number.
-type Sample = (Option<(&'static str, String)>, f64);
+/// Labels and a number.
+pub(super) type Sample = (Vec<(&'static str, String)>, f64);
 
 #[derive(Debug)]
-struct Family {
-    name: &'static str,
-    help: &'static str,
-    form: MetricKind,
-    samples: Vec<Sample>,
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) form: MetricKind,
+    pub(super) samples: Vec<Sample>,
 }
 
 /// All metrics of a page.
@@ -63,20 +65,21 @@ impl Collector for Taken {
                 MetricKind::Counter => counter.metric_type(),
             };
             let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-            for (label, value) in samples {
+            for (labels, value) in samples {
                 let encode = |encoder| match form {
                     MetricKind::Gauge => ConstGauge::new(*value).encode(encoder),
                     MetricKind::Counter => ConstCounter::new(*value).encode(encoder),
                 };
-                match label {
-                    Some(label) => encode(metric.encode_family(&std::slice::from_ref(label))?)?,
-                    None => match form {
-                        MetricKind::Gauge => metric.encode_gauge(value)?,
-                        MetricKind::Counter => {
-                            type Nothing = prometheus_client::encoding::NoLabelSet;
-                            metric.encode_counter::<Nothing, f64, f64>(value, None)?;
-                        }
-                    },
+                if !labels.is_empty() {
+                    encode(metric.encode_family(labels)?)?;
+                    continue;
+                }
+                match form {
+                    MetricKind::Gauge => metric.encode_gauge(value)?,
+                    MetricKind::Counter => {
+                        type Nothing = prometheus_client::encoding::NoLabelSet;
+                        metric.encode_counter::<Nothing, f64, f64>(value, None)?;
+                    }
                 }
             }
         }
@@ -216,7 +219,7 @@ const PERSIST: [OfFollowed; 7] = {
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 fn take(shared: &Shared) -> Vec<Family> {
     let objects = list(&shared.base).unwrap_or_default();
-    let mut rings = Vec::new();
+    let (mut rings, mut tables) = (Vec::new(), Vec::new());
     for info in &objects {
         if info.kind != Kind::Ring || info.building || is_garbage(info) {
             continue;
@@ -227,16 +230,17 @@ fn take(shared: &Shared) -> Vec<Family> {
         let (created, records) = (observed.created_unix_ns(), observed.readers());
         let totals = shared.reader_totals().update(&info.name, created, &records);
         rings.push((info.name.clone(), stats, totals));
+        tables.push((info.name.clone(), TableDistributions::read(&observed, TableScan::Repeated)));
     }
     let of_rings = RING.iter().map(|&(name, help, form, number)| {
         let sample = |(ring, stats, totals): &(String, RingStats, ReaderTotals)| {
-            (Some(("ring", ring.clone())), number(stats, totals))
+            (vec![("ring", ring.clone())], number(stats, totals))
         };
         Family { name, help, form, samples: rings.iter().map(sample).collect() }
     });
     let of_limiters = LIMITER.iter().map(|&(name, help, form, number)| {
         let sample = |(ring, stats, _): &(String, RingStats, ReaderTotals)| {
-            Some((Some(("ring", ring.clone())), number(stats.limiter.as_ref()?)))
+            Some((vec![("ring", ring.clone())], number(stats.limiter.as_ref()?)))
         };
         Family { name, help, form, samples: rings.iter().filter_map(sample).collect() }
     });
@@ -249,21 +253,22 @@ fn take(shared: &Shared) -> Vec<Family> {
     }
     let of_followed = PERSIST.iter().map(|&(name, help, form, number)| {
         let sample =
-            |(ring, state): &(String, FollowState)| (Some(("ring", ring.clone())), number(state));
+            |(ring, state): &(String, FollowState)| (vec![("ring", ring.clone())], number(state));
         Family { name, help, form, samples: followed.iter().map(sample).collect() }
     });
     let live = shared.live();
     let tally = &shared.tally;
     let count = |counter: &AtomicU64| counter.load(Relaxed) as f64;
-    let plain = |name, help, form, value| Family { name, help, form, samples: vec![(None, value)] };
+    let plain =
+        |name, help, form, value| Family { name, help, form, samples: vec![(Vec::new(), value)] };
     let by = |name, help, label, counts: BTreeMap<&'static str, u64>| {
-        let sample = |(word, n): (&'static str, u64)| (Some((label, word.to_owned())), n as f64);
+        let sample = |(word, n): (&'static str, u64)| (vec![(label, word.to_owned())], n as f64);
         let samples = counts.into_iter().map(sample).collect();
         Family { name, help, form: MetricKind::Counter, samples }
     };
     let kinds = Kind::ALL.map(|kind| {
         let of_kind = objects.iter().filter(|info| info.kind == kind && !info.building).count();
-        (Some(("kind", kind.as_str().to_owned())), of_kind as f64)
+        (vec![("kind", kind.as_str().to_owned())], of_kind as f64)
     });
     let (gauge, counter) = (MetricKind::Gauge, MetricKind::Counter);
     let of_daemon = [
@@ -304,7 +309,8 @@ fn take(shared: &Shared) -> Vec<Family> {
         by("backcast_requests", "Requests of clients", "ask", tally.requests()),
         by("backcast_errors", "Requests refused", "code", tally.errors()),
     ];
-    of_rings.chain(of_limiters).chain(of_followed).chain(of_daemon).collect()
+    let of_tables = table_metrics::families(&tables);
+    of_rings.chain(of_limiters).chain(of_tables).chain(of_followed).chain(of_daemon).collect()
 }
 
 /// Returns the names of all metrics on the page.

@@ -23,6 +23,7 @@ mod restore;
 mod shared;
 mod snapshot;
 mod sweep;
+mod table_metrics;
 
 use std::io;
 use std::net::SocketAddr;

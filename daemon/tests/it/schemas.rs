@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
 use crate::shelf::{Holder, Shelf, commands, schema};
 use backcast_core::{
-    DType, Params, ParamsArray, ParamsOptions, RateLimiter, Ring, RingOptions, SamplerOptions,
-    StepColumns, WriterOptions,
+    DType, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring, RingOptions,
+    SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
 };
 use backcast_persist::Store;
 use jsonschema::Validator;
@@ -83,6 +84,59 @@ fn messages_are_as_promised() {
         assert_eq!(said[0]["level"], level, "{line}");
         assert_eq!(said[0]["exit_status"].is_null(), level != "error", "{line}");
     }
+}
+
+/// Priorities, and draws from tables of claims, as a process sees them that has no sampler.
+#[test]
+fn tables_are_counted_from_outside_as_promised() {
+    let shelf = Shelf::new();
+    let options = RingOptions::with_capacity(100).base(shelf.base());
+    let ring = Ring::create("pong", &schema(), options).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    for _ in 0..41 {
+        let (obs, action) = ([0.5_f32; 6], [1_i32]);
+        let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        let mut columns = columns.with("action", &action).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+    let by_priority = PriorityOptions::exponent(1.0).eps(0.0);
+    ring.priorities(&by_priority).unwrap().update(&[3, 7], &[4.0, 4.0]).unwrap();
+    let queue = Selector::Table(TableOptions::consume("queue").max_times_sampled(2));
+    let mut sampler = ring.sampler(SamplerOptions::seeded(1).selector(queue)).unwrap();
+    sampler.sample(40).unwrap();
+    sampler.sample(5).unwrap();
+    drop(sampler);
+    let said = shelf.json(&["stat", "pong"]);
+    holds("stat", &said);
+    // 38 rows of priority 1 and 2 of 4: 46 squared by 70.
+    let priorities = json!({"rows": 40, "effective_rows": 46.0 * 46.0 / 70.0, "histogram": [
+        {"from": 1.0, "rows": 38}, {"from": 2.0, "rows": 0}, {"from": 4.0, "rows": 2},
+    ]});
+    let times = json!([{"times": 1, "rows": 35}, {"times": 2, "rows": 5}]);
+    assert_eq!(said[0]["tables"][0]["priorities"], priorities, "{said:?}");
+    assert_eq!(said[0]["claims"][0]["times_sampled"], times, "{said:?}");
+    let text = shelf.run(&["stat", "pong"]).expect(0).out;
+    for words in ["EFFECTIVE", "30.2", "TIMES SAMPLED", "1: 35, 2: 5"] {
+        assert!(text.contains(words), "no {words}: {text}");
+    }
+    let top = shelf.json(&["top", "--once", "--interval", "0.05"]);
+    holds("top", &top);
+    let tables = json!([
+        {"name": "priority", "priorities": priorities, "times_sampled": null},
+        {"name": "queue", "priorities": null, "times_sampled": times},
+    ]);
+    assert_eq!(top[0]["rings"][0]["tables"], tables, "{top:?}");
+    let text = shelf.run(&["top", "--once", "--interval", "0.05"]).expect(0).out;
+    assert!(text.contains("table priority of pong: 40 rows with a priority, 30.2"), "{text}");
+    assert!(text.contains("table queue of pong: transitions by times sampled 1: 35"), "{text}");
+    // A table with a damaged header is left out, and the rest is shown.
+    let path = ring.path().unwrap().join("table-queue.dat");
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(&[0xff; 8], 60).unwrap();
+    let said = shelf.json(&["stat", "pong"]);
+    holds("stat", &said);
+    assert_eq!(said[0]["claims"], json!([]), "{said:?}");
+    assert_eq!(said[0]["tables"][0]["priorities"], priorities, "{said:?}");
 }
 
 #[test]

@@ -35,6 +35,17 @@ impl RingStore {
     /// Returns the states of all tables of claims, by name, or the error of one that cannot be
     /// opened. A pass may have any numbers.
     pub fn claim_states(&self) -> Result<Vec<ClaimTableState>, SegmentError> {
+        self.each_claim_state().into_iter().collect()
+    }
+
+    /// Returns the states like [`claim_states`](Self::claim_states), without those of tables that
+    /// cannot be opened.
+    #[must_use]
+    pub fn readable_claim_states(&self) -> Vec<ClaimTableState> {
+        self.each_claim_state().into_iter().filter_map(Result::ok).collect()
+    }
+
+    fn each_claim_state(&self) -> Vec<Result<ClaimTableState, SegmentError>> {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
         let of_heap = |table| match table {
             HeapTable::Claims(memory) => Some(memory),

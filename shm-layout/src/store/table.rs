@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use super::table_file::{
-    HeapTable, Held, TableLock, check_kind, file_name, is_there, listed, lock_byte, make,
+    HeapTable, Held, Listed, TableLock, check_kind, file_name, is_there, listed, lock_byte, make,
     open_lock, read_header,
 };
 use crate::error::SegmentError;
@@ -329,13 +329,24 @@ impl RingStore {
         self.each_table().into_iter().collect()
     }
 
-    fn each_table(&self) -> Vec<Result<TableInfo, SegmentError>> {
+    /// Maps the tables of priorities of the ring, to be read, by name. Tables that cannot be opened
+    /// are left out.
+    #[must_use]
+    pub fn table_views(&self) -> Vec<(String, TableView)> {
+        let view = |(name, memory)| (name, TableView { memory });
+        self.mapped_tables().into_iter().filter_map(Result::ok).map(view).collect()
+    }
+
+    fn mapped_tables(&self) -> Vec<Listed<TableMemory>> {
         let (uuid, lanes) = (self.uuid(), self.spec().lanes);
         let of_heap = |table| match table {
             HeapTable::Priorities(memory) => Some(memory),
             HeapTable::Claims(_) | HeapTable::Learned(_) => None,
         };
-        let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
+        listed(self, of_heap, |object, name| open(object, name, uuid, lanes))
+    }
+
+    fn each_table(&self) -> Vec<Result<TableInfo, SegmentError>> {
         let info = |(name, memory): (String, Arc<TableMemory>)| TableInfo {
             name,
             settings: settings_of(&memory),
@@ -345,7 +356,7 @@ impl RingStore {
             largest: memory.largest(),
             counters: memory.counters(),
         };
-        tables.into_iter().map(|table| table.map(info)).collect()
+        self.mapped_tables().into_iter().map(|table| table.map(info)).collect()
     }
 }
 

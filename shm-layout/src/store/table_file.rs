@@ -132,7 +132,7 @@ pub(super) fn is_there(
 }
 
 /// A table with its name, or the error of opening it.
-type Listed<T> = Result<(String, Arc<T>), SegmentError>;
+pub(super) type Listed<T> = Result<(String, Arc<T>), SegmentError>;
 
 /// Opens all tables of one kind, by name.
 pub(super) fn listed<T>(

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::fleet::FleetFrame;
 use super::params::ParamsFrame;
 use super::reading::{Reading, RingReading};
+use super::tables::TableFrame;
 use crate::objects::catalogue::ObjectState;
 
 /// JSON of one frame; rates are null until there are two readings of a ring.
@@ -62,6 +63,8 @@ pub(crate) struct RingFrame {
     pub(crate) persist_behind_s: Option<f64>,
     /// Error that keeps rows from being persisted at the moment.
     pub(crate) persist_error: Option<String>,
+    /// Tables of priorities and of claims; empty for a ring of over 2^22 rows.
+    pub(crate) tables: Vec<TableFrame>,
     pub(crate) lanes: Vec<LaneFrame>,
 }
 
@@ -110,10 +113,14 @@ impl Frame {
         }
     }
 
-    /// Returns a line for each fleet, then one for each set of parameters.
+    /// Returns a line for each fleet, then one for each set of parameters and for each table.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let fleets = self.fleets.iter().map(|fleet| fleet.line(self.at_unix_ns));
-        fleets.chain(self.params.iter().map(ParamsFrame::line))
+        let of_ring = |ring: &'_ RingFrame| -> Vec<String> {
+            ring.tables.iter().map(|table| table.line(&ring.name)).collect()
+        };
+        let tables = self.rings.iter().flat_map(of_ring);
+        fleets.chain(self.params.iter().map(ParamsFrame::line)).chain(tables)
     }
 
     /// Returns the ring of that name, if it still exists.
@@ -157,6 +164,7 @@ impl RingFrame {
             persist_behind_rows: seen.persist.as_ref().map(|persist| persist.behind_rows),
             persist_behind_s: seen.persist.as_ref().map(|persist| persist.behind_s),
             persist_error: seen.persist.as_ref().and_then(|persist| persist.error.clone()),
+            tables: TableFrame::all_of(seen),
             lanes: Vec::new(),
         };
         let Some(stats) = seen.stats.as_deref() else { return row };
@@ -256,6 +264,7 @@ pub(crate) mod made_up {
 
     use super::super::reading::Limit;
     use super::*;
+    use crate::objects::table_distributions::TableDistributions;
 
     /// Returns a ring of two lanes of 100 rows; lane 0 has `head` rows.
     pub(crate) fn ring(name: &str, head: u64) -> RingReading {
@@ -279,6 +288,7 @@ pub(crate) mod made_up {
             error: None,
             persist: None,
             fleet: None,
+            distributions: TableDistributions::default(),
         }
     }
 

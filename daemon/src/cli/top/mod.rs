@@ -8,6 +8,7 @@ mod live;
 mod newest;
 mod params;
 mod reading;
+mod tables;
 mod view;
 
 use std::time::{Duration, Instant};

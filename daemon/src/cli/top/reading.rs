@@ -11,6 +11,7 @@ use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::find;
 use crate::objects::fleet::FleetReport;
 use crate::objects::persist::PersistReport;
+use crate::objects::table_distributions::{TableDistributions, TableScan};
 use crate::protocol::Holder;
 use crate::serve::used;
 
@@ -38,6 +39,8 @@ pub(crate) struct RingReading {
     pub(crate) persist: Option<PersistReport>,
     /// Statistics of the fleet whose reports the ring has.
     pub(crate) fleet: Option<FleetReport>,
+    /// Counts of its tables; empty if it is too large to be counted repeatedly.
+    pub(crate) distributions: TableDistributions,
 }
 
 /// A limit of the memory of rings, and the memory in use, in bytes.
@@ -78,9 +81,9 @@ impl<'a> Observer<'a> {
         let listed = backcast_core::list(self.base)?;
         let open = |kind: Kind| {
             let of_kind = listed.iter().filter(move |info| info.kind == kind);
-            of_kind
-                .filter(|info| !info.name.is_empty() && wanted(&info.name))
-                .filter_map(|info| Entry::open(self.base, info.clone()))
+            of_kind.filter(|info| !info.name.is_empty() && wanted(&info.name)).filter_map(|info| {
+                Entry::open_counted(self.base, info.clone(), TableScan::Repeated)
+            })
         };
         let rings = open(Kind::Ring).map(RingReading::from).collect();
         let params = open(Kind::Params).map(ParamsReading::from).collect();
@@ -121,12 +124,14 @@ impl<'a> Observer<'a> {
 }
 
 impl From<Entry> for RingReading {
-    fn from(Entry { info, state, content, persist, fleet }: Entry) -> Self {
+    fn from(entry: Entry) -> Self {
+        let Entry { info, state, content, persist, fleet, distributions } = entry;
         let (stats, error) = match content {
             Content::Ring(stats) => (Some(stats), None),
             Content::Damaged(why) | Content::Denied(why) => (None, Some(why)),
             Content::Panel(_) | Content::Params(_) | Content::Unopened => (None, None),
         };
-        Self { name: info.name, state, size_bytes: info.bytes, stats, error, persist, fleet }
+        let (name, size_bytes) = (info.name, info.bytes);
+        Self { name, state, size_bytes, stats, error, persist, fleet, distributions }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use backcast_core::{SamplerOptions, StepColumns, WriterOptions};
+use backcast_core::{
+    PriorityOptions, SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
+};
 
 use super::running::{Running, until};
 use crate::shelf::{Shelf, schema};
@@ -161,4 +163,45 @@ fn an_address_that_is_taken_is_an_error_and_leaves_nothing() {
     let refused = shelf.run(&["serve", "--metrics", &address]).expect(1);
     assert!(refused.err.contains(&address) && refused.err.contains("--metrics"), "{}", refused.err);
     assert!(!shelf.base().path().exists());
+}
+
+#[test]
+fn tables_are_counted_bin_by_bin() {
+    let shelf = Shelf::new();
+    let daemon = Running::spawn(&shelf, &["--metrics", "127.0.0.1:0"]);
+    let (ring, _) = daemon.client().create("pong", &schema(), &shelf.options()).unwrap();
+    let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    let (obs, action) = ([0.5_f32; 6], [1_i32]);
+    for _ in 0..21 {
+        let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        let mut columns = columns.with("action", &action).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+    let is_of_table = |series: &&String| series.contains("table=");
+    assert_eq!(scrape(&daemon).keys().find(is_of_table), None);
+    let by_priority = PriorityOptions::exponent(1.0).eps(0.0);
+    ring.priorities(&by_priority).unwrap().update(&[3, 7], &[0.5, 0.5]).unwrap();
+    for (name, batch) in [("queue", 5), ("other", 20)] {
+        let table = Selector::Table(TableOptions::consume(name));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1).selector(table)).unwrap();
+        sampler.sample(batch).unwrap();
+    }
+    let seen = scrape(&daemon);
+    let expected = [
+        ("priority_bin_rows", "priority", ",from=\"0.5\"", 2.0),
+        ("priority_bin_rows", "priority", ",from=\"1\"", 18.0),
+        ("priority_effective_rows", "priority", "", 19.0 * 19.0 / 18.5),
+        ("priority_rows", "priority", "", 20.0),
+        ("times_sampled_rows", "other", ",times=\"1\"", 20.0),
+        ("times_sampled_rows", "queue", ",times=\"0\"", 15.0),
+        ("times_sampled_rows", "queue", ",times=\"1\"", 5.0),
+    ];
+    let series = |(name, table, bin, _): &(&str, &str, &str, f64)| {
+        format!("backcast_{name}{{ring=\"pong\",table=\"{table}\"{bin}}}")
+    };
+    let names: Vec<String> = seen.keys().filter(is_of_table).cloned().collect();
+    assert_eq!(names, expected.iter().map(series).collect::<Vec<_>>());
+    for one in &expected {
+        assert!((seen[&series(one)] - one.3).abs() < 1e-9, "{one:?}: {}", seen[&series(one)]);
+    }
 }

@@ -1,0 +1,93 @@
+//! Priorities and draws of the tables of a ring, counted from shared memory alone.
+
+use std::collections::BTreeMap;
+
+use backcast_core::{Observed, PriorityBin, PriorityDistribution, TimesBin};
+use serde::Serialize;
+
+use crate::text::units;
+
+/// Rows of the largest ring whose tables are counted repeatedly. That takes about 0.15 s for a
+/// shuffled pass, which is read in random order, and 0.02 to 0.04 s for another table.
+const MAX_COUNTED_ROWS: u64 = 1 << 22;
+
+/// Which rings have their tables counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableScan {
+    /// No ring.
+    Skip,
+    /// Rings of at most [`MAX_COUNTED_ROWS`] rows: for views that repeat it.
+    Repeated,
+    /// Every ring.
+    Whole,
+}
+
+/// Distributions by the names of tables. Empty for a ring that was not counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TableDistributions {
+    pub(crate) priorities: BTreeMap<String, PriorityDistribution>,
+    pub(crate) times_sampled: BTreeMap<String, Vec<TimesBin>>,
+}
+
+impl TableDistributions {
+    /// Counts the tables of a ring. O(rows) a table.
+    pub(crate) fn read(observed: &Observed, scan: TableScan) -> Self {
+        let ring = observed.ring();
+        let counted = match scan {
+            TableScan::Skip => false,
+            TableScan::Repeated => ring.capacity() <= MAX_COUNTED_ROWS,
+            TableScan::Whole => true,
+        };
+        if !counted {
+            return Self::default();
+        }
+        let (priorities, times_sampled) = (ring.priority_distributions(), ring.times_sampled());
+        Self { priorities, times_sampled }
+    }
+}
+
+/// JSON of the priorities of a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PrioritiesReport {
+    pub(crate) rows: u64,
+    pub(crate) effective_rows: f64,
+    pub(crate) histogram: Vec<PriorityBinReport>,
+}
+
+/// JSON of the rows whose priorities are within a factor of 2.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PriorityBinReport {
+    pub(crate) from: f64,
+    pub(crate) rows: u64,
+}
+
+/// JSON of the transitions that were handed out equally often.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct TimesReport {
+    pub(crate) times: u64,
+    pub(crate) rows: u64,
+}
+
+impl From<&PriorityDistribution> for PrioritiesReport {
+    fn from(found: &PriorityDistribution) -> Self {
+        let bin = |&PriorityBin { from, rows }: &PriorityBin| PriorityBinReport { from, rows };
+        let PriorityDistribution { rows, effective_rows, histogram } = found;
+        let histogram = histogram.iter().map(bin).collect();
+        Self { rows: *rows, effective_rows: *effective_rows, histogram }
+    }
+}
+
+impl From<&TimesBin> for TimesReport {
+    fn from(&TimesBin { times, rows }: &TimesBin) -> Self {
+        Self { times, rows }
+    }
+}
+
+/// Describes how many transitions were handed out how often: `0: 30, 1: 1,000`.
+pub(crate) fn in_words(bins: &[TimesReport]) -> String {
+    let bin = |bin: &TimesReport| format!("{}: {}", bin.times, units::exact(bin.rows));
+    if bins.is_empty() {
+        return "-".to_owned();
+    }
+    bins.iter().map(bin).collect::<Vec<_>>().join(", ")
+}
