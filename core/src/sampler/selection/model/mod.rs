@@ -1,5 +1,5 @@
-//! Compares every selector with a plain list, under random appends, eviction, updates of
-//! priorities, draws and killed samplers. Draws with replacement are also compared with their
+//! Compares every selector with a plain list, under random appends, eviction, dropped rows, updates
+//! of priorities, draws and killed samplers. Draws with replacement are also compared with their
 //! probabilities, by a test of Kolmogorov and Smirnov over all cases.
 //!
 //! A draw of row `k` among weights `w` becomes `(w_1 + .. + w_(k-1) + u * w_k) / (w_1 + .. + w_n)`,
@@ -13,6 +13,7 @@
 
 mod list;
 mod passes;
+mod steps;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use rand::{RngExt, SeedableRng};
 
 use self::list::{ListedRing, Row};
 use self::passes::{Claimer, Passes};
+use self::steps::{Mutant, OPS, Op};
 use crate::table::Claims;
 use crate::{
     PriorityOptions, RowIndex, SampleError, Sampler, SamplerOptions, Selector, TableOptions,
@@ -45,35 +47,6 @@ const KINDS: [&str; 11] = [
 /// Value that `sqrt(n)` times the distance of Kolmogorov and Smirnov exceeds with probability 1e-4:
 /// `sqrt(-ln(1e-4 / 2) / 2)`.
 const KS_LIMIT: f64 = 2.2253;
-
-/// Next step of a case.
-#[derive(Clone, Copy)]
-enum Op {
-    /// Rows are appended, and may evict others.
-    Append,
-    /// A sampler draws.
-    Sample,
-    /// Priorities of some rows change.
-    Update,
-    /// A sampler is killed between two draws, or in the middle of one.
-    Kill,
-}
-
-/// Change of the model, which a selector must contradict.
-#[derive(Clone, Copy, PartialEq)]
-enum Mutant {
-    None,
-    /// Weights or ranks of this selector are a little wrong.
-    Wrong(&'static str),
-    /// Draws in proportion to priorities have other weights.
-    WrongProportions,
-    /// Rows that a killed sampler claimed are claimed again.
-    KillLosesNothing,
-    /// New rows enter with the priority 1 and not with the largest.
-    EntersAtOne,
-    /// Updates of evicted rows are not dropped.
-    UpdatesOfEvictedRowsCount,
-}
 
 /// A sampler, and the batches that it drew.
 struct Drawing {
@@ -146,8 +119,7 @@ impl Case {
 
     fn run(&mut self, units: &mut Units) -> Result<(), String> {
         for _ in 0..self.dice.random_range(4..24) {
-            let ops = [Op::Append, Op::Append, Op::Sample, Op::Sample, Op::Update, Op::Kill];
-            match ops[self.dice.random_range(0..ops.len())] {
+            match OPS[self.dice.random_range(0..OPS.len())] {
                 Op::Append => {
                     for _ in 0..self.dice.random_range(1..20) {
                         let lane = self.dice.random_range(0..self.list.lanes());
@@ -160,6 +132,16 @@ impl Case {
                 }
                 Op::Update => self.update()?,
                 Op::Kill => self.kill(),
+                Op::Clear => self.list.clear(self.mutant == Mutant::ClearIsIgnored)?,
+                Op::DropEpisode => {
+                    let lane = self.dice.random_range(0..self.list.lanes());
+                    let newest = self.list.newest_episode(lane);
+                    let named = self.dice.random_range(0..2) == 0;
+                    let episode = named.then(|| self.dice.random_range(0..newest + 2));
+                    let which = (episode, self.dice.random());
+                    let ignored = self.mutant == Mutant::DropEpisodeIsIgnored;
+                    self.list.drop_episode(lane, which, ignored)?;
+                }
             }
         }
         Ok(())
@@ -475,6 +457,8 @@ fn every_wrong_model_is_found() {
         ("", Mutant::KillLosesNothing),
         ("", Mutant::EntersAtOne),
         ("updates", Mutant::UpdatesOfEvictedRowsCount),
+        ("", Mutant::ClearIsIgnored),
+        ("", Mutant::DropEpisodeIsIgnored),
     ];
     for (name, mutant) in wrong.chain(others) {
         let found = compare(4_000, mutant).unwrap_err();
