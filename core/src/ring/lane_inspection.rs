@@ -13,6 +13,10 @@ use super::Ring;
 /// many times meanwhile, but a faulty peer may report it endlessly.
 pub(crate) const MAX_RELOCATIONS: u32 = 16;
 
+/// Maximum further reads of a lane's counters if they show no rows. They do if this process was
+/// stopped between the loads of two counters, and the writer filled the lane meanwhile.
+const MAX_READS: u32 = 8;
+
 impl Ring {
     /// Inspects a lane. `None` if the ring lacks it.
     pub(crate) fn inspect_lane(&self, lane: u32) -> Option<InspectedLane> {
@@ -97,7 +101,14 @@ pub(crate) fn readable(lane: &Lane) -> Range<u64> {
 fn mark_and_rows(lane: &Lane) -> (u64, Range<u64>) {
     // Loaded before the head, which a correct mark then does not exceed (docs/protocol.md, Marks).
     let mark = lane.low_mark().map_or(0, load_mark);
-    let rows = backcast_layout::protocol::readable(lane, lane.capacity());
+    let mut rows = backcast_layout::protocol::readable(lane, lane.capacity());
+    for _ in 0..MAX_READS {
+        // A relocated lane has no rows, and one of a faulty peer may have none either.
+        if !rows.is_empty() || rows.end == 0 || is_relocated(lane, &rows) {
+            break;
+        }
+        rows = backcast_layout::protocol::readable(lane, lane.capacity());
+    }
     let mark = if mark > rows.end { 0 } else { mark };
     (mark, mark.max(rows.start)..rows.end)
 }

@@ -240,6 +240,7 @@ def test_no_episode_is_torn_while_another_process_writes(
         child = start(WRITE)
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
+        buf.wait(min_size=100, timeout=60)
         words: tuple[Any, ...] = ("padded", "ragged")
         padded_sampler, ragged_sampler = (buf.sampler(seed=1, episodes=word) for word in words)
         places = np.arange(ENDS)
