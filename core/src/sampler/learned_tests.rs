@@ -336,8 +336,15 @@ fn values_of_other_rows_are_never_seen() {
             }
         });
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
-        let columns = schema();
-        for _ in 0..60_000 {
+        let (columns, learned) = (schema(), ring.learned(&values).unwrap());
+        // Goes on until a value was set in time. Without a pause every row is overwritten first.
+        for row in 0..6_000_000 {
+            if row % 256 == 0 {
+                std::thread::yield_now();
+                if row >= 60_000 && learned.counters().updated > 0 {
+                    break;
+                }
+            }
             let mut columns = StepColumns::of(&columns).with("obs", &[1.0_f32]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
