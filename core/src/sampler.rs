@@ -255,6 +255,12 @@ impl Sampler {
         SamplerState::of(spec, self.batches)
     }
 
+    /// Returns the number that the random draws of the next batch have, of those of all learners.
+    fn batch_number(&self) -> u64 {
+        let (rank, world_size) = self.options.rank;
+        self.batches.wrapping_mul(world_size.into()).wrapping_add(rank.into())
+    }
+
     /// Sets the priorities of rows, and returns how many were dropped because their row is
     /// overwritten, or is no transition: see [`Priorities::update`](crate::Priorities::update).
     /// Fails if the sampler has no priorities.

@@ -36,6 +36,12 @@ struct Saved {
     /// Transitions from one window to the next; absent: 1.
     #[serde(default = "every", skip_serializing_if = "is_every")]
     stride: u32,
+    /// Rank of the learner among those that share the draws; absent: 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    rank: u32,
+    /// Learners that share the draws; absent: 1.
+    #[serde(default = "every", skip_serializing_if = "is_every")]
+    world_size: u32,
     /// Goals relabelled in hindsight; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hindsight: Option<SavedHindsight>,
@@ -73,7 +79,7 @@ struct SavedHindsight {
     desired: String,
 }
 
-/// Returns the stride that draws every window.
+/// Returns the stride that draws every window, and the learners that draw every batch.
 fn every() -> u32 {
     1
 }
@@ -81,6 +87,11 @@ fn every() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_every(stride: &u32) -> bool {
     *stride == every()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_first(rank: &u32) -> bool {
+    *rank == 0
 }
 
 /// JSON of a selector. The largest and the smallest priorities have their settings in `priority`.
@@ -119,7 +130,8 @@ enum SavedBeta {
 }
 
 /// Integers of the state.
-const NUMBERS: [&str; 6] = ["draws", "seed", "batches", "future", "n_step", "stride"];
+const NUMBERS: [&str; 8] =
+    ["draws", "seed", "batches", "future", "n_step", "stride", "rank", "world_size"];
 
 /// Key for all columns that the windows do not name.
 const REST: &str = "*";
@@ -176,6 +188,8 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         copy,
         priority,
         stride,
+        rank: state.rank.0,
+        world_size: state.rank.1,
         hindsight: state.hindsight.as_ref().map(SavedHindsight::of),
         learned: state.learned.as_ref().map(SavedLearned::of),
         episodes: state.episodes.map(SavedEpisodes::of),
@@ -206,6 +220,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
     let Saved { copy, priority, stride, hindsight, learned, episodes, .. } = saved;
+    let rank = (saved.rank, saved.world_size);
     let selector = saved.selector;
     if draws != DRAWS {
         return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
@@ -228,6 +243,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     Ok(SamplerState {
         seed,
         batches,
+        rank,
         history,
         future,
         n_step,
@@ -439,6 +455,7 @@ mod tests {
             boundary: Boundary::Clamp,
             discounts: false,
             copy: true,
+            rank: (0, 1),
             stride: 1,
             episodes: None,
             columns: None,
@@ -451,11 +468,13 @@ mod tests {
     #[test]
     fn strides_and_hindsight_come_back_and_are_absent_where_they_are_not_used() {
         let hindsight = Hindsight::new(GoalStrategy::Final).k(3).columns("a", "b");
-        let given = SamplerState { stride: 40, hindsight: Some(hindsight), ..state() };
+        let given =
+            SamplerState { stride: 40, rank: (2, 3), hindsight: Some(hindsight), ..state() };
         let text = sampler_state_json(&given).to_string();
         assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
         let plain = sampler_state_json(&state());
         assert_eq!((plain.get("stride"), plain.get("hindsight")), (None, None));
+        assert_eq!((plain.get("rank"), plain.get("world_size")), (None, None));
     }
 
     #[test]

@@ -61,6 +61,14 @@ pub enum SampleError {
         /// Rows of a lane.
         limit: u64,
     },
+    /// A rank that no learner has.
+    #[error("rank is {rank} of world_size {world_size}; give 0 to world_size - 1")]
+    BadRank {
+        /// Requested rank.
+        rank: u32,
+        /// Requested number of learners.
+        world_size: u32,
+    },
     /// A stride of 0.
     #[error("stride is 0; give the transitions from one window to the next, at least 1")]
     BadStride,

@@ -158,6 +158,7 @@ impl From<SamplerState> for SamplerSpec {
             stride: state.stride,
             copy: state.copy,
             episodes: state.episodes,
+            rank: state.rank,
         };
         let SamplerState { columns, selector, hindsight, learned, .. } = state;
         Self { options, columns, selector, hindsight, learned }

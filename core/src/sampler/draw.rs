@@ -140,11 +140,12 @@ impl Sampler {
         if self.chosen.is_some() {
             self.begin_chosen(plan.batch())?;
         }
-        let gathered = self.fill(BatchRequest::Draws(self.batches), plan, arenas)?;
+        let number = self.batch_number();
+        let gathered = self.fill(BatchRequest::Draws(number), plan, arenas)?;
         if let Some(prioritised) = self.prioritised() {
-            prioritised.write_weights(self.batches, plan, arenas);
+            prioritised.write_weights(number, plan, arenas);
         }
-        self.relabel(self.batches, plan, arenas)?;
+        self.relabel(number, plan, arenas)?;
         self.transformed(plan, arenas);
         Ok(gathered.attempts)
     }
@@ -152,10 +153,11 @@ impl Sampler {
     /// Begins a batch of a selector. If this process was stopped after it read the ranges, all rows
     /// may be overwritten before they get leaves: the ranges are read again.
     fn begin_chosen(&mut self, items: usize) -> Result<(), SampleError> {
+        let batch = self.batch_number();
         let Some(chosen) = &mut self.chosen else { return Ok(()) };
         let looks = if chosen.priorities_mut().is_some() { LOOKS } else { 1 };
         for _ in 0..looks {
-            if chosen.begin(&mut self.rng, (self.batches, items), &mut self.eligibility)? {
+            if chosen.begin(&mut self.rng, (batch, items), &mut self.eligibility)? {
                 return Ok(());
             }
             self.eligibility.refresh();

@@ -113,11 +113,12 @@ impl Sampler {
         let lapped_before = self.lapped();
         self.eligibility.refresh_ranges();
         let gathered = self.fill(request, plan, arenas)?;
+        let number = self.batch_number();
         if let (Some(RowSelection::Prioritised(prioritised)), BatchRequest::Rows(index, _)) =
             (self.chosen.as_deref_mut(), request)
         {
             prioritised.look_up(index);
-            prioritised.write_weights(self.batches, plan, arenas);
+            prioritised.write_weights(number, plan, arenas);
         }
         self.count(plan.batch(), lapped_before);
         Ok(gathered.missing)

@@ -60,6 +60,10 @@ impl Sampler {
         if stride == 0 {
             return Err(SampleError::BadStride);
         }
+        let (rank, world_size) = options.rank;
+        if rank >= world_size {
+            return Err(SampleError::BadRank { rank, world_size });
+        }
         let rule = StrideRule::new(stride, extent.back);
         let starts = match boundary {
             Boundary::Reject => StartIndex::new(extent.back, extent.ahead),

@@ -34,8 +34,10 @@ use crate::table::LearnedOptions;
 pub struct SamplerState {
     /// The seed of the draws.
     pub seed: u64,
-    /// Batches drawn, which is the number of the next one.
+    /// Batches that this learner has drawn.
     pub batches: u64,
+    /// Rank of the learner, and number of learners that share the draws of the seed.
+    pub rank: (u32, u32),
     /// Transitions of the history window; `None`: no window axis.
     pub history: Option<u32>,
     /// Transitions of the future window.
@@ -71,6 +73,7 @@ impl SamplerState {
         Self {
             seed: options.seed,
             batches,
+            rank: options.rank,
             history: options.history,
             future: options.future,
             n_step: options.n_step,

@@ -6,6 +6,7 @@ mod claims;
 mod drop_rows;
 mod handles;
 mod large_batch;
+mod learners;
 mod model;
 mod next_obs;
 mod restore;

@@ -138,6 +138,12 @@ impl ReplayBuffer {
     ///     history, ``[B, H]`` for the longest one, and in ``future``; beside it, with ``_set``
     ///     behind its name, whether the value was set. Values that were not set are 0. The draws do
     ///     not change.
+    /// rank : int, default 0
+    ///     Number of this learner among those that share the random draws of ``seed``.
+    /// world_size : int, default 1
+    ///     Number of learners that share the draws. Each draws every ``world_size``-th batch of
+    ///     those that one learner alone would draw, from number ``rank`` on: on the same data, all
+    ///     together draw the same rows.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``, and
@@ -179,7 +185,7 @@ impl ReplayBuffer {
         eps=None, stratified=None, weights=None, table=None, selector=None, half_life=None,
         lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None,
         stride=Argument::Missing, episodes=None, max_length=None, hindsight=None, transform=None,
-        learned=None, state=None
+        learned=None, rank=Argument::Missing, world_size=Argument::Missing, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
@@ -187,7 +193,7 @@ impl ReplayBuffer {
                              table=None, selector='uniform', half_life=None, lane_weights=None, \
                              max_times_sampled=1, shuffle=None, table_seed=0, stride=1, \
                              episodes=None, max_length=None, hindsight=None, transform=None, \
-                             learned=None, state=None)")]
+                             learned=None, rank=0, world_size=1, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -218,6 +224,8 @@ impl ReplayBuffer {
         hindsight: Option<&Bound<'py, PyAny>>,
         transform: Option<&Bound<'py, PyAny>>,
         learned: Option<&Bound<'py, PyAny>>,
+        rank: Argument<i128>,
+        world_size: Argument<i128>,
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
@@ -246,6 +254,8 @@ impl ReplayBuffer {
                 ("learned", learned.is_some()),
                 ("episodes", episodes.is_some()),
                 ("max_length", max_length.is_some()),
+                ("rank", rank.is_given()),
+                ("world_size", world_size.is_given()),
             ];
             let others = others.into_iter().chain(by.given()).chain(select.given());
             if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
@@ -286,6 +296,7 @@ impl ReplayBuffer {
             .transpose()?;
         let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
         let (stride, copy) = (stride.or(1_i64), copy.or(false));
+        let (rank, world_size) = (rank.or(0_i64), world_size.or(1_i64));
         let asked = WindowArguments {
             history,
             columns,
@@ -297,6 +308,8 @@ impl ReplayBuffer {
             copy,
             episodes,
             max_length,
+            rank,
+            world_size,
         };
         let windows = WindowOptions::new(asked)?;
         let selected = SelectorSettings::new(select, by)?;
@@ -388,6 +401,7 @@ impl ReplayBuffer {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let timeout = timeout_of(timeout)?;
         let (stride, episodes, max_length) = (1_i64.into(), None, None);
+        let (rank, world_size) = (0_i64.into(), 1_i64.into());
         let asked = WindowArguments {
             history,
             columns,
@@ -399,6 +413,8 @@ impl ReplayBuffer {
             copy,
             episodes,
             max_length,
+            rank,
+            world_size,
         };
         self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out, timeout)
     }

@@ -511,6 +511,18 @@ impl Sampler {
         self.windows.stride
     }
 
+    /// Number of this learner among those that share the draws of the seed, from 0.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.windows.rank.0
+    }
+
+    /// Number of learners that share the draws of the seed.
+    #[getter]
+    fn world_size(&self) -> u32 {
+        self.windows.rank.1
+    }
+
     /// Arrangement of whole episodes, "padded" or "ragged", or None if transitions are drawn.
     #[getter]
     fn episodes(&self) -> Option<&'static str> {

@@ -31,6 +31,8 @@ pub(crate) struct WindowOptions {
     pub(super) stride: u32,
     copy: bool,
     pub(super) episodes: Option<WholeEpisodes>,
+    /// Rank of the learner, and number of learners that share the draws.
+    pub(super) rank: (u32, u32),
 }
 
 /// The discount of n-step returns.
@@ -63,6 +65,8 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) copy: Argument<bool>,
     pub(crate) episodes: Option<Argument<String>>,
     pub(crate) max_length: Option<Argument<i128>>,
+    pub(crate) rank: Argument<i128>,
+    pub(crate) world_size: Argument<i128>,
 }
 
 impl WindowOptions {
@@ -84,6 +88,10 @@ impl WindowOptions {
             stride: count(asked.stride, "stride", 1, ErrorClass::Sample)?,
             copy: asked.copy.get("copy", "True or False")?,
             episodes: episodes_of(asked.episodes, asked.max_length)?,
+            rank: (
+                count(asked.rank, "rank", 0, ErrorClass::Sample)?,
+                count(asked.world_size, "world_size", 1, ErrorClass::Sample)?,
+            ),
         })
     }
 
@@ -94,24 +102,26 @@ impl WindowOptions {
     ) -> Result<Self, Failure> {
         let (history, columns) = histories(history, columns)?;
         let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
-        let (future, stride, copy, episodes) = (0, 1, false, None);
-        Ok(Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes })
+        let (future, stride, copy, episodes, rank) = (0, 1, false, None, (0, 1));
+        Ok(Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, rank })
     }
 
     /// Returns the options of a saved sampler.
     pub(crate) fn of(state: &SamplerState) -> Self {
-        let SamplerState { history, future, n_step, boundary, stride, copy, episodes, .. } = *state;
+        let SamplerState { history, future, n_step, boundary, stride, copy, .. } = *state;
+        let SamplerState { episodes, rank, .. } = *state;
         let columns = state.columns.clone();
         let constant = state.gamma.map(Gamma::Constant);
         let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
-        Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes }
+        Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, rank }
     }
 
     /// Returns the options of a sampler of the core.
     pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
-        let options = options.stride(self.stride);
+        let (rank, world_size) = self.rank;
+        let options = options.stride(self.stride).rank(rank, world_size);
         let options = self.episodes.map_or(options, |of| options.episodes(of));
         let options = self.history.map_or(options, |history| options.history(history));
         let options = self.n_step.map_or(options, |n| options.n_step(n));

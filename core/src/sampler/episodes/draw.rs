@@ -152,7 +152,8 @@ impl Sampler {
 
     /// Chooses a complete episode for every open item, uniformly among those of this moment.
     fn choose(&mut self, open: &mut [OpenItem]) -> Result<Vec<EpisodeRows>, SampleError> {
-        let Self { eligibility, episodes, rng, batches, .. } = self;
+        let batch = self.batch_number();
+        let Self { eligibility, episodes, rng, .. } = self;
         let Some(EpisodeDraws { options, index, .. }) = episodes.as_deref_mut() else {
             return Err(EpisodesError::VaryingSize.into());
         };
@@ -171,7 +172,7 @@ impl Sampler {
             if open.attempt >= MAX_ATTEMPTS {
                 return Err(SampleError::Outrun { attempts: MAX_ATTEMPTS });
             }
-            let drawn = rng.below(total, *batches, number(open.item), open.attempt);
+            let drawn = rng.below(total, batch, number(open.item), open.attempt);
             open.attempt += 1;
             if let Some(episode) = drawn.and_then(|n| index.nth(n)) {
                 return Ok(episode);
