@@ -93,24 +93,33 @@ impl InspectedLane {
 
 /// Returns the rows of a lane that can be read now: published, not overwritten, and not dropped. A
 /// relocated lane has none.
+#[inline]
 pub(crate) fn readable(lane: &Lane) -> Range<u64> {
     mark_and_rows(lane).1
 }
 
 /// Returns the first row of a lane that was not dropped, and the rows that can be read now.
+#[inline]
 fn mark_and_rows(lane: &Lane) -> (u64, Range<u64>) {
     // Loaded before the head, which a correct mark then does not exceed (docs/protocol.md, Marks).
     let mark = lane.low_mark().map_or(0, load_mark);
-    let mut rows = backcast_layout::protocol::readable(lane, lane.capacity());
+    let rows = backcast_layout::protocol::readable(lane, lane.capacity());
+    let rows = if rows.is_empty() { read_again(lane, rows) } else { rows };
+    let mark = if mark > rows.end { 0 } else { mark };
+    (mark, mark.max(rows.start)..rows.end)
+}
+
+/// Reads the rows of a lane that shows none. A relocated lane has none, an empty one, and maybe one
+/// of a faulty peer.
+#[cold]
+fn read_again(lane: &Lane, mut rows: Range<u64>) -> Range<u64> {
     for _ in 0..MAX_READS {
-        // A relocated lane has no rows, and one of a faulty peer may have none either.
         if !rows.is_empty() || rows.end == 0 || is_relocated(lane, &rows) {
             break;
         }
         rows = backcast_layout::protocol::readable(lane, lane.capacity());
     }
-    let mark = if mark > rows.end { 0 } else { mark };
-    (mark, mark.max(rows.start)..rows.end)
+    rows
 }
 
 /// Returns whether a lane with these readable rows was relocated.
