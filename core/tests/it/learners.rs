@@ -8,9 +8,8 @@ use backcast_core::{
 fn filled() -> Ring {
     let schema = Schema::builder().column("obs", DType::U64, &[]).build().unwrap();
     let ring = Ring::heap(&schema, RingOptions::with_capacity(300).lanes(3)).unwrap();
-    let mut writer =
-        ring.writer(WriterOptions::lanes(3).autoreset(backcast_core::AutoresetMode::NextStep));
-    let writer = writer.as_mut().unwrap();
+    let options = WriterOptions::lanes(3).autoreset(AutoresetMode::NextStep);
+    let mut writer = ring.writer(options).unwrap();
     for t in 0..100_u64 {
         let obs = [t, t + 1_000, t + 2_000];
         let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
@@ -21,7 +20,7 @@ fn filled() -> Ring {
 
 fn batches(ring: &Ring, spec: impl Into<SamplerSpec>, count: usize) -> Vec<Vec<i64>> {
     let mut sampler = ring.sampler(spec).unwrap();
-    (0..count).map(|_| sampler.sample(8).unwrap().index().to_vec()).collect()
+    (0..count).map(|_| sampler.sample(8).unwrap().index()).collect()
 }
 
 #[test]
