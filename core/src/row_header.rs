@@ -5,7 +5,7 @@ use backcast_layout::protocol::Words;
 use backcast_layout::{Column, ColumnError, DType, Role};
 use bytemuck::{Pod, Zeroable};
 
-use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
+use crate::row_flags::{FINAL, GAP, TERMINATED, TRUNCATED, transition_starts};
 
 /// Number of the headers' column in a lane's file.
 pub(crate) const ROW_HEADERS: usize = 0;
@@ -49,7 +49,7 @@ pub(crate) const PARTS: [Part; 4] = [
 /// `false` for rows that were overwritten meanwhile.
 pub(crate) fn starts_transition(pair: &[RowHeader], seq: u64) -> bool {
     let [row, next] = pair else { return false };
-    (row.seq, next.seq) == (seq, seq + 1) && row.flags & FINAL == 0 && next.flags & GAP == 0
+    (row.seq, next.seq) == (seq, seq + 1) && transition_starts(row.flags, next.flags)
 }
 
 impl RowHeader {

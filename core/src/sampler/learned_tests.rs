@@ -137,7 +137,7 @@ fn compare(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
-        if std::env::var("BACKCAST_BUDGET").is_ok() { 20 } else { 200 }
+        backcast_budget::cases(200)
     ))]
 
     /// A lane keeps 600 rows, the table has words for 1,024 of them.

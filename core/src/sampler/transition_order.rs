@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(
-            if std::env::var("BACKCAST_BUDGET").is_ok() { 1_000 } else { 10_000 }
+            backcast_budget::cases(10_000)
         ))]
 
         #[test]

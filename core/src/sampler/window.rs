@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::row_flags::{FINAL, GAP};
+use crate::row_flags::{FINAL, GAP, transition_starts};
 use crate::row_header::RowHeader;
 
 /// Number of transitions that a window may have before and after the drawn one.
@@ -203,7 +203,7 @@ impl RowHeaders<'_> {
 
     fn starts_transition(&self, at: usize) -> bool {
         matches!(self.rows.get(at..at + 2), Some([row, next])
-            if row.flags & FINAL == 0 && next.flags & GAP == 0)
+            if transition_starts(row.flags, next.flags))
     }
 }
 

@@ -62,7 +62,7 @@ impl ReplayBuffer {
 
     /// Drop the oldest episode of a lane.
     ///
-    /// What it means for writers, readers and tables is that of :meth:`clear`. O(log rows).
+    /// Writers, readers and tables go on as after :meth:`clear`. O(log rows).
     ///
     /// Parameters
     /// ----------

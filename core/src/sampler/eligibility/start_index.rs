@@ -12,7 +12,7 @@ use backcast_layout::{Lane, Lanes};
 
 use super::ranges::ReadableRanges;
 use crate::ring::lane_inspection::readable;
-use crate::row_flags::{FINAL, GAP};
+use crate::row_flags::transition_starts;
 use crate::row_header::RowHeader;
 use crate::sampler::window::StrideRule;
 
@@ -261,7 +261,7 @@ impl Scanner<'_> {
         for pair in self.headers.windows(2) {
             let (row, episode) = (starts.scanned, pair[0].episode);
             starts.scanned += 1;
-            if pair[0].flags & FINAL != 0 || pair[1].flags & GAP != 0 {
+            if !transition_starts(pair[0].flags, pair[1].flags) {
                 starts.run = None;
                 continue;
             }
