@@ -2,6 +2,8 @@
 
 use backcast_layout::{LEAF_ONE, TableSettings};
 
+use super::power::raise;
+
 /// Conversion of priorities to the values of a table's leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LeafValues {
@@ -15,22 +17,30 @@ impl LeafValues {
         Self { settings, most }
     }
 
-    /// Returns the value for a priority of at least 0. The value is at least one unit. Returns
-    /// `None` for a priority above the limit.
-    pub(super) fn of(self, priority: f64) -> Option<u64> {
+    /// Computes the value of each priority from 0 up into `values`: at least one unit, or `None`
+    /// for a priority above the limit.
+    pub(super) fn of<'a>(
+        self,
+        priorities: &[f64],
+        scratch: &'a mut Vec<f64>,
+    ) -> impl Iterator<Item = Option<u64>> + 'a {
         let TableSettings { exponent, eps } = self.settings;
+        scratch.clear();
+        scratch.extend(priorities.iter().map(|priority| priority + eps));
         #[expect(clippy::float_cmp, reason = "the power of 1 is exact, and common")]
-        let scaled = match priority + eps {
-            sum if exponent == 1.0 => sum,
-            sum => sum.powf(exponent),
-        };
-        let value = scaled * real(LEAF_ONE);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "within 0 and the limit"
-        )]
-        (value <= real(self.most)).then(|| (value.round() as u64).clamp(1, self.most))
+        if exponent != 1.0 {
+            raise(scratch, exponent);
+        }
+        let most = self.most;
+        scratch.iter().map(move |power| {
+            let value = power * real(LEAF_ONE);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "within 0 and the limit"
+            )]
+            (value <= real(most)).then(|| ((value + 0.5) as u64).clamp(1, most))
+        })
     }
 
     /// Returns the largest priority that has a value.
@@ -40,17 +50,21 @@ impl LeafValues {
     }
 }
 
-/// Returns the importance weight of a leaf, where the weight of the value `least` is 1 (Schaul et
+/// Computes the importance weights of leaves, where the weight of the value `least` is 1 (Schaul et
 /// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total`. Its weight is
 /// `(N P(i)) ^ -beta`, where the number of rows `N` and the total cancel on division by the weight
-/// of `least`.
-pub(crate) fn weight(least: u64, leaf: u64, beta: f64) -> f32 {
-    if leaf <= least {
-        return 1.0;
-    }
+/// of `least`. Smaller leaves have the weight 1 too.
+pub(crate) fn weights<'a>(
+    least: u64,
+    leaves: &[u64],
+    beta: f64,
+    scratch: &'a mut Vec<f64>,
+) -> impl Iterator<Item = f32> + 'a {
+    scratch.clear();
+    scratch.extend(leaves.iter().map(|leaf| real(least) / real(*leaf.max(&least).max(&1))));
+    raise(scratch, beta);
     #[expect(clippy::cast_possible_truncation, reason = "between 0 and 1")]
-    let weight = (real(least) / real(leaf)).powf(beta) as f32;
-    weight
+    scratch.iter().map(|weight| *weight as f32)
 }
 
 /// Returns a number of at most 2^53 exactly, and a larger one rounded.
@@ -63,20 +77,29 @@ pub(super) fn real(value: u64) -> f64 {
 mod tests {
     use super::*;
 
+    fn value(values: LeafValues, priority: f64) -> Option<u64> {
+        values.of(&[priority], &mut Vec::new()).next().unwrap()
+    }
+
     #[test]
     fn values_are_powers_in_fixed_point_and_at_least_one_unit() {
-        let values = |exponent, eps| LeafValues::new(TableSettings { exponent, eps }, 1 << 40);
-        assert_eq!(values(1.0, 0.0).of(3.0), Some(3 * LEAF_ONE));
-        assert_eq!(values(0.5, 0.0).of(16.0), Some(4 * LEAF_ONE));
-        assert_eq!(values(0.0, 0.0).of(1e300), Some(LEAF_ONE), "uniform");
-        assert_eq!(values(1.0, 0.0).of(0.0), Some(1), "what is a transition can be drawn");
-        assert_eq!(values(1.0, 0.5).of(0.0), Some(LEAF_ONE / 2));
-        assert_eq!(values(1.0, 0.0).of(65_536.0), Some(1 << 40));
+        let of = |exponent, eps, priority| {
+            value(LeafValues::new(TableSettings { exponent, eps }, 1 << 40), priority)
+        };
+        assert_eq!(of(1.0, 0.0, 3.0), Some(3 * LEAF_ONE));
+        assert_eq!(of(0.5, 0.0, 16.0), Some(4 * LEAF_ONE));
+        assert_eq!(of(0.0, 0.0, 1e300), Some(LEAF_ONE), "uniform");
+        assert_eq!(of(0.0, 0.0, 0.0), Some(LEAF_ONE), "uniform");
+        assert_eq!(of(1.0, 0.0, 0.0), Some(1), "what is a transition can be drawn");
+        assert_eq!(of(0.6, 0.0, 0.0), Some(1), "what is a transition can be drawn");
+        assert_eq!(of(1.0, 0.5, 0.0), Some(LEAF_ONE / 2));
+        assert_eq!(of(1.0, 0.0, 65_536.0), Some(1 << 40));
         for priority in [65_536.1, f64::MAX, f64::INFINITY, f64::NAN] {
-            assert_eq!(values(1.0, 0.0).of(priority), None, "{priority}");
+            assert_eq!(of(1.0, 0.0, priority), None, "{priority}");
         }
-        let half = values(0.5, 1e-6);
-        assert!(half.of(half.limit()).is_some() && half.of(half.limit() * 1.01).is_none());
+        let half = LeafValues::new(TableSettings { exponent: 0.5, eps: 1e-6 }, 1 << 40);
+        let limit = half.limit();
+        assert!(value(half, limit).is_some() && value(half, limit * 1.01).is_none());
     }
 
     #[test]
@@ -89,7 +112,10 @@ mod tests {
             (9, 5, 1.0, 1.0),
             (0, 7, 1.0, 0.0),
         ] {
-            assert!((weight(least, leaf, beta) - expected).abs() < 1e-7, "{least} {leaf} {beta}");
+            let weight = weights(least, &[leaf], beta, &mut Vec::new()).next().unwrap();
+            assert!((weight - expected).abs() < 1e-7, "{least} {leaf} {beta}");
         }
+        let weight = weights(3, &[3], 0.4, &mut Vec::new()).next();
+        assert_eq!(weight, Some(1.0), "exactly");
     }
 }

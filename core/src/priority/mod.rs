@@ -10,12 +10,13 @@ mod distribution;
 mod enter;
 mod leaf_values;
 mod options;
+mod power;
 mod sequence;
 mod state;
 mod updates;
 
 pub use self::distribution::{PriorityBin, PriorityDistribution};
-pub(crate) use self::leaf_values::weight;
+pub(crate) use self::leaf_values::weights;
 pub(crate) use self::options::check_beta;
 pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};
 pub use self::sequence::sequence_priorities;

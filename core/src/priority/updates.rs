@@ -20,6 +20,8 @@ use crate::ring::lane_inspection::InspectedLane;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Reads without the lock before one with it.
 const READS: u32 = 16;
+/// Looks at a change under way before the next attempt to read. A change takes a few microseconds.
+const LOOKS: u32 = 64;
 /// Longest wait for the lock of a read.
 const LOCKED_READ: Duration = Duration::from_millis(20);
 /// Attempts to take the lock before the first pause.
@@ -37,6 +39,7 @@ pub struct Priorities {
     ring: Ring,
     values: LeafValues,
     changes: Vec<LeafChange>,
+    powers: Vec<f64>,
     entering: EnterScratch,
 }
 
@@ -47,8 +50,8 @@ impl Ring {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
         let values = LeafValues::new(table.settings(), table.most());
-        let (changes, entering) = (Vec::new(), EnterScratch::default());
-        Ok(Priorities { table, ring: self.clone(), values, changes, entering })
+        let (changes, powers, entering) = (Vec::new(), Vec::new(), EnterScratch::default());
+        Ok(Priorities { table, ring: self.clone(), values, changes, powers, entering })
     }
 }
 
@@ -73,33 +76,23 @@ impl Priorities {
             return Err(PriorityError::WrongCount { indices, priorities });
         }
         let (lanes, rows) = self.rows();
-        let mut changes = std::mem::take(&mut self.changes);
+        let Self { table, values, changes, powers, entering, .. } = self;
         changes.clear();
-        for (position, (index, priority)) in index.iter().zip(priorities).enumerate() {
-            let value = self.value(position, *priority)?;
+        let new_values = values.of(priorities, powers);
+        for (position, ((index, priority), value)) in
+            index.iter().zip(priorities).zip(new_values).enumerate()
+        {
+            let value = checked(position, *priority, value, *values)?;
             check_index(position, *index, &rows)?;
             let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
-            changes.push(LeafChange { leaf: self.table.leaf_of(lane, seq), value });
+            let leaf = table.leaf_of(lane, seq);
+            table.prefetch_leaf(leaf);
+            changes.push(LeafChange { leaf, value });
         }
-        let Self { table, entering, .. } = self;
-        let updated = locked(table, limit, |guard| {
+        locked(table, limit, |guard| {
             enter(guard, &lanes, rows.iter(), entering);
-            set(guard, index, &mut changes)
-        });
-        self.changes = changes;
-        updated
-    }
-
-    /// Returns the value of a priority's leaf.
-    fn value(&self, position: usize, priority: f64) -> Result<u64, PriorityError> {
-        if !(priority.is_finite() && priority >= 0.0) {
-            return Err(PriorityError::BadPriority { position, value: priority });
-        }
-        let too_large = || {
-            let limit = self.values.limit();
-            PriorityError::TooLarge { position, value: priority, limit }
-        };
-        self.values.of(priority).ok_or_else(too_large)
+            set(guard, index, changes)
+        })
     }
 
     /// Returns the memory and the readable rows of every lane.
@@ -135,7 +128,7 @@ impl Priorities {
         &self.table
     }
 
-    /// Reads one state of the table. If a change was made meanwhile, the read is repeated, a few
+    /// Reads one state of the table. If a change is made meanwhile, the read is repeated, a few
     /// times without the lock, then with it. If another process keeps the lock for too long, the
     /// last read may mix several states.
     pub(crate) fn consistent<R>(
@@ -143,12 +136,17 @@ impl Priorities {
         mut read: impl FnMut(&TableView) -> R,
     ) -> Result<R, PriorityError> {
         for _ in 0..READS {
-            let changes = self.table.observe();
+            let mut looks = (0..LOOKS).map(|_| {
+                std::hint::spin_loop();
+                self.table.observe()
+            });
+            let Some(changes) = self.table.observe().or_else(|| looks.find_map(|seen| seen)) else {
+                continue;
+            };
             let found = read(&self.table);
-            if changes.is_some_and(|changes| self.table.is_unchanged(changes)) {
+            if self.table.is_unchanged(changes) {
                 return Ok(found);
             }
-            std::hint::spin_loop();
         }
         let found = locked(&mut self.table, LOCKED_READ, |guard| read(guard))?;
         Ok(found.unwrap_or_else(|| read(&self.table)))
@@ -242,6 +240,20 @@ fn set(guard: &mut TableGuard<'_>, index: &[i64], changes: &mut Vec<LeafChange>)
     let updated = changes.len() as u64;
     guard.count(TableCounters { updated, stale, ..TableCounters::default() });
     stale
+}
+
+/// Returns the value of a priority's leaf, or the error of a priority that has none.
+fn checked(
+    position: usize,
+    priority: f64,
+    value: Option<u64>,
+    values: LeafValues,
+) -> Result<u64, PriorityError> {
+    if !(priority.is_finite() && priority >= 0.0) {
+        return Err(PriorityError::BadPriority { position, value: priority });
+    }
+    let limit = || values.limit();
+    value.ok_or_else(|| PriorityError::TooLarge { position, value: priority, limit: limit() })
 }
 
 /// Refuses an index that no batch of this ring can have had. The index of a dropped row passes:

@@ -142,7 +142,7 @@ impl Sampler {
         }
         let number = self.batch_number();
         let gathered = self.fill(BatchRequest::Draws(number), plan, arenas)?;
-        if let Some(prioritised) = self.prioritised() {
+        if let Some(RowSelection::Prioritised(prioritised)) = self.chosen.as_deref_mut() {
             prioritised.write_weights(number, plan, arenas);
         }
         self.relabel(number, plan, arenas)?;

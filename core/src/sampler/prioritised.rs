@@ -8,7 +8,7 @@ use super::eligibility::{Candidate, Eligibility, MAX_REJECTIONS, number};
 use super::plan::{BatchPlan, Source, WEIGHT};
 use super::rng::CounterRng;
 use crate::error::{PriorityError, SampleError};
-use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weight};
+use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weights};
 use crate::ring::Ring;
 
 /// Items whose first draws are of one state of the tree.
@@ -24,6 +24,8 @@ pub(super) struct PrioritisedDraws {
     rows: Vec<Option<(usize, u64)>>,
     /// Value of the leaf of each item's last draw.
     leaves: Vec<u64>,
+    /// Scratch memory of the weights.
+    ratios: Vec<f64>,
 }
 
 /// Part of the total from which an item is drawn.
@@ -80,7 +82,7 @@ impl PrioritisedDraws {
         }
         let priorities = ring.priorities(&options)?;
         let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { options, priorities, descents, rows, leaves })
+        Ok(Self { options, priorities, descents, rows, leaves, ratios: Vec::new() })
     }
 
     pub(super) fn options(&self) -> &PriorityOptions {
@@ -108,7 +110,7 @@ impl PrioritisedDraws {
         self.priorities.refresh(eligibility.lanes(), eligibility.ranges().iter())?;
         self.rows.clear();
         self.leaves.clear();
-        let Self { options, priorities, descents, rows, leaves } = self;
+        let Self { options, priorities, descents, rows, leaves, .. } = self;
         for first_item in (0..items).step_by(TOGETHER) {
             let group = first_item..items.min(first_item + TOGETHER);
             let total = priorities.consistent(|view| {
@@ -172,7 +174,7 @@ impl PrioritisedDraws {
     }
 
     /// Writes the importance weights of the items.
-    pub(super) fn write_weights(&self, batch: u64, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+    pub(super) fn write_weights(&mut self, batch: u64, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
         let at = plan.fields().iter().position(|field| field.source == Source::Weight);
         let Some(arena) = at.and_then(|at| arenas.get_mut(at)) else { return };
         let of_batch = self.leaves.iter().copied().min().unwrap_or(0);
@@ -187,8 +189,8 @@ impl PrioritisedDraws {
         };
         let beta = self.options.beta.at(batch);
         let places = arena.chunks_exact_mut(size_of::<f32>());
-        for (place, leaf) in places.zip(&self.leaves) {
-            place.copy_from_slice(&weight(least, *leaf, beta).to_ne_bytes());
+        for (place, weight) in places.zip(weights(least, &self.leaves, beta, &mut self.ratios)) {
+            place.copy_from_slice(&weight.to_ne_bytes());
         }
     }
 }

@@ -174,9 +174,15 @@ impl TableHeader {
         header
     }
 
-    /// Returns the counters of a new table.
-    pub(crate) fn new_counters() -> TableCounterBytes {
-        TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() }
+    /// Returns the bytes that a new table begins with. All bytes after them are zero.
+    pub(crate) fn image(
+        shape: &TableShape,
+        ring_uuid: [u8; 16],
+        settings: TableSettings,
+    ) -> Vec<u8> {
+        let header = Self::new(shape, ring_uuid, settings);
+        let counters = TableCounterBytes { largest: LEAF_ONE, ..TableCounterBytes::zeroed() };
+        [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)].concat()
     }
 
     /// Checks a header against a ring's id and number of lanes. Returns its sizes and settings.

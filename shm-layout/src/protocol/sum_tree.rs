@@ -25,13 +25,18 @@
 //! A reader that finds the journal empty, and the same count of changes before and after its loads
 //! ([`observe`], [`is_unchanged`]), has read one state of the tree.
 //!
-//! [`descend`] takes no lock. It checks at every node that the rest is below the node's sum, and at
-//! the leaf that it is below the leaf. If sums change during a descent, the descent may therefore
-//! find no leaf, and is drawn again.
+//! [`descend`] takes no lock. If sums change during a descent, it may reach a leaf that is not above
+//! the rest, or no leaf. Such a draw has found none, and is made again.
 
+use std::array;
+use std::hint::select_unpredictable;
 use std::sync::atomic::Ordering::{self, Relaxed};
 
 pub use crate::layout::tree_shape::{FAN_OUT, JOURNAL_ENTRIES, TreeShape};
+
+/// Nodes of a level that the processor's nearest caches keep. A prefetch of their lines only takes
+/// time.
+const CACHED_NODES: usize = 1 << 12;
 
 /// Fences of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,13 @@ pub fn leaf(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) -> u64 {
     shape.leaf(leaf).map_or(0, |word| tree.load(word))
 }
 
+/// Prefetches a leaf.
+pub fn prefetch_leaf(tree: &impl TreeWords, shape: &TreeShape, leaf: usize) {
+    if let Some(word) = shape.leaf(leaf) {
+        tree.prefetch(word);
+    }
+}
+
 /// Returns the sum of all leaves, with eight loads.
 pub fn total(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
     shape.top().map_or(0, |top| sum(tree.line(top.sums)))
@@ -112,10 +124,13 @@ pub fn commit(
     scratch: &mut Vec<usize>,
 ) {
     for changes in changes.chunks(JOURNAL_ENTRIES) {
-        write_journal(tree, shape, changes);
-        write_leaves(tree, shape, changes);
+        // Draws wait while the journal is used, so whatever can be done before it is.
         scratch.clear();
         scratch.extend(changes.iter().map(|change| change.leaf));
+        scratch.sort_unstable();
+        prefetch_parents(tree, shape, scratch);
+        write_journal(tree, shape, changes);
+        write_leaves(tree, shape, changes);
         recompute(tree, shape, scratch);
         clear_journal(tree, shape);
     }
@@ -141,30 +156,45 @@ pub fn write_leaves(tree: &impl TreeWords, shape: &TreeShape, changes: &[LeafCha
     }
 }
 
-/// Step 3 of a change: recomputes the ancestors of some leaves, children first. Empties `nodes`.
+/// Prefetches the cache lines that [`recompute`] reads of the two lowest levels, which have nearly
+/// all words of a tree.
+fn prefetch_parents(tree: &impl TreeWords, shape: &TreeShape, leaves: &[usize]) {
+    for (level, width) in shape.levels.iter().take(2).zip([FAN_OUT, FAN_OUT * FAN_OUT]) {
+        let mut before = None;
+        for leaf in leaves {
+            let node = leaf / width;
+            if before.replace(node) != Some(node) && node * FAN_OUT < level.nodes {
+                tree.prefetch(level.sums + node * FAN_OUT);
+                if level.least != level.sums {
+                    tree.prefetch(level.least + node * FAN_OUT);
+                }
+            }
+        }
+    }
+}
+
+/// Step 3 of a change: recomputes the ancestors of some leaves, children first. The leaves are in
+/// ascending order. Leaves `nodes` empty or with the one node of the top level.
 pub fn recompute(tree: &impl TreeWords, shape: &TreeShape, nodes: &mut Vec<usize>) {
-    nodes.sort_unstable();
     for pair in shape.levels.windows(2) {
         let [below, level] = pair else { continue };
         let mut before = None;
         // Siblings are adjacent in the list, so each parent is computed once.
         nodes.retain_mut(|node| {
             *node /= FAN_OUT;
-            before.replace(*node) != Some(*node) && *node < level.nodes
-        });
-        for node in &*nodes {
-            tree.prefetch(below.sums + node * FAN_OUT);
-        }
-        for node in &*nodes {
-            let children = tree.line(below.sums + node * FAN_OUT);
+            if before.replace(*node) == Some(*node) || *node >= level.nodes {
+                return false;
+            }
+            let children = tree.line(below.sums + *node * FAN_OUT);
             let least = if below.least == below.sums {
                 smallest(children)
             } else {
-                smallest(tree.line(below.least + node * FAN_OUT))
+                smallest(tree.line(below.least + *node * FAN_OUT))
             };
-            tree.store(level.sums + node, sum(children), Relaxed);
-            tree.store(level.least + node, least, Relaxed);
-        }
+            tree.store(level.sums + *node, sum(children), Relaxed);
+            tree.store(level.least + *node, least, Relaxed);
+            true
+        });
     }
 }
 
@@ -188,6 +218,7 @@ pub fn repair(tree: &impl TreeWords, shape: &TreeShape, scratch: &mut Vec<usize>
     scratch.clear();
     let listed = (shape.journal..).take(count).map(|word| usize::try_from(tree.load(word)));
     scratch.extend(listed.flatten().filter(|leaf| *leaf < shape.leaves()));
+    scratch.sort_unstable();
     recompute(tree, shape, scratch);
     clear_journal(tree, shape);
     true
@@ -223,24 +254,13 @@ pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) 
         let below = depth.checked_sub(1).and_then(|below| shape.levels.get(below));
         for draw in &mut *draws {
             let words = tree.line(level.sums + draw.node * FAN_OUT);
-            // Without branches, since the child cannot be predicted.
-            let (mut sum, mut skipped, mut child) = (0_u64, 0_u64, 0);
-            for word in words {
-                sum = sum.wrapping_add(word);
-                let is_below = sum <= draw.rest;
-                child += usize::from(is_below);
-                skipped = skipped.wrapping_add(word & u64::from(is_below).wrapping_neg());
-            }
-            if child < FAN_OUT {
-                draw.node = draw.node * FAN_OUT + child;
-                draw.rest = draw.rest.wrapping_sub(skipped);
-            } else {
-                // The sums changed: the draw reaches no child of any node below.
-                draw.node = 0;
-                draw.rest = u64::MAX;
-            }
+            let (child, skipped) = child_at(words, draw.rest);
+            draw.node = draw.node * FAN_OUT + child;
+            draw.rest = draw.rest.wrapping_sub(skipped);
             if let Some(below) = below {
-                tree.prefetch(below.sums + draw.node * FAN_OUT);
+                if below.nodes > CACHED_NODES {
+                    tree.prefetch(below.sums + draw.node * FAN_OUT);
+                }
             } else {
                 let value = leaf(tree, shape, draw.node);
                 draw.value = if draw.rest < value { value } else { 0 };
@@ -249,14 +269,38 @@ pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) 
     }
 }
 
+/// Returns the child of a node in which a number falls, and the sum of the children before it. A
+/// number beyond the node's sum falls in the last child. Without branches, since the child cannot be
+/// predicted.
+fn child_at(words: [u64; FAN_OUT], rest: u64) -> (usize, u64) {
+    let half = words[0].wrapping_add(words[1]).wrapping_add(words[2].wrapping_add(words[3]));
+    let in_half = rest >= half;
+    let skipped = select_unpredictable(in_half, half, 0);
+    let four: [u64; 4] =
+        array::from_fn(|at| select_unpredictable(in_half, words[at + 4], words[at]));
+    let pair = four[0].wrapping_add(four[1]);
+    let in_pair = rest.wrapping_sub(skipped) >= pair;
+    let skipped = skipped.wrapping_add(select_unpredictable(in_pair, pair, 0));
+    let first = select_unpredictable(in_pair, four[2], four[0]);
+    let is_second = rest.wrapping_sub(skipped) >= first;
+    let skipped = skipped.wrapping_add(select_unpredictable(is_second, first, 0));
+    (4 * usize::from(in_half) + 2 * usize::from(in_pair) + usize::from(is_second), skipped)
+}
+
 fn sum(words: [u64; FAN_OUT]) -> u64 {
-    words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+    in_pairs(words, u64::wrapping_add)
 }
 
 /// Returns the smallest word that is not 0, or 0.
 fn smallest(words: [u64; FAN_OUT]) -> u64 {
-    let less_one = words.iter().fold(u64::MAX, |least, word| least.min(word.wrapping_sub(1)));
-    less_one.wrapping_add(1)
+    in_pairs(words.map(|word| word.wrapping_sub(1)), u64::min).wrapping_add(1)
+}
+
+/// Combines the words of a line in pairs, then the results: fewer operations wait for another than
+/// in a chain.
+fn in_pairs(words: [u64; FAN_OUT], of: impl Fn(u64, u64) -> u64) -> u64 {
+    let four: [u64; 4] = array::from_fn(|at| of(words[2 * at], words[2 * at + 1]));
+    of(of(four[0], four[1]), of(four[2], four[3]))
 }
 
 #[cfg(test)]

@@ -1,18 +1,12 @@
 //! States of tables of claims: read beside claimants, and restored in a ring without a name.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
-
-use super::claim_table::{header_of, open};
-use super::table_file::{HeapTable, listed, make};
+use super::claim_table::header_of;
+use super::table_file::{NewTable, listed, make_unnamed};
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
-use crate::layout::names::check_name;
-use crate::os::mapping::Mapping;
-use crate::os::space;
 use crate::protocol::claim::{self, ClaimPass};
 use crate::store::ring_store::RingStore;
-use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
+use crate::store::unnamed_ring::UnnamedRing;
 
 /// A table of claims at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +40,8 @@ impl RingStore {
     }
 
     fn each_claim_state(&self) -> Vec<Result<ClaimTableState, SegmentError>> {
-        let (uuid, lanes) = (self.uuid(), self.spec().lanes);
-        let of_heap = |table| match table {
-            HeapTable::Claims(memory) => Some(memory),
-            HeapTable::Priorities(_) | HeapTable::Learned(_) => None,
-        };
-        let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
-        tables.into_iter().map(|table| table.map(|(name, memory)| state(name, &memory))).collect()
+        let tables = listed(self).into_iter();
+        tables.map(|table| table.map(|(name, memory)| state(name, &memory))).collect()
     }
 }
 
@@ -72,37 +61,25 @@ impl UnnamedRing<'_> {
     /// Creates a table of claims of the ring, which goes on from a state. The caller has checked
     /// the state.
     pub fn claims(&self, state: &ClaimTableState) -> Result<(), SegmentError> {
-        check_name(&state.name)?;
         let lanes = self.spec().lanes;
-        match self.place() {
-            UnnamedMemory::Heap { tables, .. } => {
-                let image = image(lanes, [0; 16], state);
-                let table = HeapTable::Claims(Arc::new(heap(lanes, &image)?));
-                let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
-                tables.insert(state.name.clone(), table);
-            }
-            UnnamedMemory::Files { folder, shapes } => {
-                let image = image(lanes, shapes.ring_uuid, state);
-                let bytes = bytemuck::cast_slice(&image);
-                make(folder.dir, folder.path, &state.name, &[bytes], claim_bytes(lanes))?;
-            }
-        }
-        Ok(())
+        let image = |uuid| image(lanes, uuid, state);
+        let new = NewTable::<ClaimMemory> { shape: lanes, image: &image };
+        make_unnamed(self, &state.name, &new).map(|_| ())
     }
 }
 
-/// Returns the words of a table of which nothing was claimed.
-pub(super) fn empty(lanes: u32, ring_uuid: [u8; 16], settings: ClaimSettings) -> Vec<u64> {
-    let header = ClaimHeader::new(lanes, ring_uuid, settings);
-    let header: [u64; 16] = bytemuck::cast(header);
-    let mut words = header.to_vec();
-    words.resize(usize::try_from(claim_bytes(lanes)).unwrap_or(usize::MAX) / size_of::<u64>(), 0);
-    words
+/// Returns the bytes that a table begins with of which nothing was claimed. All bytes after them are
+/// zero.
+pub(super) fn empty(lanes: u32, ring_uuid: [u8; 16], settings: ClaimSettings) -> Vec<u8> {
+    bytemuck::bytes_of(&ClaimHeader::new(lanes, ring_uuid, settings)).to_vec()
 }
 
-/// Returns the words of a table that goes on from a state.
-fn image(lanes: u32, ring_uuid: [u8; 16], state: &ClaimTableState) -> Vec<u64> {
-    let mut image = empty(lanes, ring_uuid, state.settings);
+/// Returns the bytes of a table that goes on from a state.
+fn image(lanes: u32, ring_uuid: [u8; 16], state: &ClaimTableState) -> Vec<u8> {
+    let header = ClaimHeader::new(lanes, ring_uuid, state.settings);
+    let header: [u64; 16] = bytemuck::cast(header);
+    let mut image = header.to_vec();
+    image.resize(usize::try_from(claim_bytes(lanes)).unwrap_or(usize::MAX) / size_of::<u64>(), 0);
     let claim = claim::word(&state.pass, state.next);
     let counters = ClaimHeader::counters(claim, state.drawn, state.passes);
     let counters: [u64; 16] = bytemuck::cast(counters);
@@ -115,15 +92,5 @@ fn image(lanes: u32, ring_uuid: [u8; 16], state: &ClaimTableState) -> Vec<u64> {
             *place = value;
         }
     }
-    image
-}
-
-/// Creates a table in private memory.
-pub(super) fn heap(lanes: u32, image: &[u64]) -> Result<ClaimMemory, SegmentError> {
-    let bytes = claim_bytes(lanes);
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = space::private_memory(bytes, || Mapping::heap(len))?;
-    let words = map.words64(0, image.len()).unwrap_or_default();
-    words.iter().zip(image).for_each(|(word, value)| word.store(*value, Relaxed));
-    Ok(ClaimMemory { map, lanes })
+    bytemuck::cast_slice(&image).to_vec()
 }

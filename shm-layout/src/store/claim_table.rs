@@ -1,22 +1,18 @@
 //! Tables of claims of a ring: created whole under their lock, opened and listed.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::claim_state;
 use super::table_file::{
-    HeapTable, TableLock, check_kind, file_name, is_there, listed, lock_byte, open_lock,
-    read_header,
+    HeapTable, NewTable, TableFile, TableKind, TableLock, listed, lock_byte, open_or_make,
 };
 use crate::error::SegmentError;
 use crate::layout::claim_table::{
     ClaimHeader, ClaimMemory, ClaimSettings, KIND_CLAIMS, claim_bytes,
 };
-use crate::layout::names::check_name;
-use crate::os::mapping::{Access, Mapping};
+use crate::os::mapping::Mapping;
 use crate::protocol::claim::{self, ClaimPass};
-use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
 
 /// A table of claims: each row of a pass goes to one claimant, in all processes.
@@ -127,29 +123,10 @@ impl RingStore {
         name: &str,
         settings: ClaimSettings,
     ) -> Result<Option<ClaimTable>, SegmentError> {
-        check_name(name)?;
-        let (lanes, bytes) = (self.spec().lanes, claim_bytes(self.spec().lanes));
-        let (lock, memory) = match self.object() {
-            None => {
-                let make =
-                    || claim_state::heap(lanes, &claim_state::empty(lanes, [0; 16], settings));
-                let find = |table: &HeapTable| match table {
-                    HeapTable::Claims(memory) => Some(Arc::clone(memory)),
-                    HeapTable::Priorities(_) | HeapTable::Learned(_) => None,
-                };
-                let memory = self.heap_table((name, KIND_CLAIMS), find, HeapTable::Claims, make)?;
-                (TableLock::Heap(self.heap_locks()), memory)
-            }
-            Some(object) => {
-                let lock = open_lock(object)?;
-                let header = ClaimHeader::new(lanes, self.uuid(), settings);
-                let parts = [bytemuck::bytes_of(&header)];
-                if !is_there(object, &lock, name, &parts, bytes)? {
-                    return Ok(None);
-                }
-                (lock, Arc::new(open(object, name, self.uuid(), lanes)?))
-            }
-        };
+        let lanes = self.spec().lanes;
+        let image = |uuid| claim_state::empty(lanes, uuid, settings);
+        let new = NewTable { shape: lanes, image: &image };
+        let Some((lock, memory)) = open_or_make(self, name, &new)? else { return Ok(None) };
         let found = header_of(&memory).settings();
         if found != settings {
             let (table, what) = (name.to_owned(), differing(found, settings));
@@ -162,16 +139,10 @@ impl RingStore {
     /// Lists the tables of claims of the ring, by name. Tables that cannot be opened are left out.
     #[must_use]
     pub fn claim_tables(&self) -> Vec<ClaimTableInfo> {
-        let (uuid, lanes) = (self.uuid(), self.spec().lanes);
-        let of_heap = |table| match table {
-            HeapTable::Claims(memory) => Some(memory),
-            HeapTable::Priorities(_) | HeapTable::Learned(_) => None,
-        };
-        let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
         let info = |(name, memory): (String, Arc<ClaimMemory>)| {
             info(&name, &memory, header_of(&memory).settings())
         };
-        tables.into_iter().filter_map(Result::ok).map(info).collect()
+        listed(self).into_iter().filter_map(Result::ok).map(info).collect()
     }
 }
 
@@ -194,23 +165,34 @@ fn differing(found: ClaimSettings, asked: ClaimSettings) -> String {
     format!("its max_times_sampled is {}, but {} was requested", found.times, asked.times)
 }
 
-/// Maps a table, whose header must be right in every byte.
-pub(super) fn open(
-    object: &Object,
-    name: &str,
-    ring_uuid: [u8; 16],
-    lanes: u32,
-) -> Result<ClaimMemory, SegmentError> {
-    let (file, path) = (file_name(name), &object.path().join(file_name(name)));
-    let fd = object.file(&file, Access::ReadWrite, None)?;
-    let (header, bytes) = read_header::<ClaimHeader>(fd.as_fd(), path)?;
-    check_kind(path, header.magic, header.kind, KIND_CLAIMS)?;
-    header.check(path, ring_uuid, lanes)?;
-    if bytes != claim_bytes(lanes) {
-        let what = format!("it has {bytes} bytes, not {}", claim_bytes(lanes));
-        return Err(SegmentError::corrupt(path, what));
+impl TableKind for ClaimMemory {
+    const KIND: u32 = KIND_CLAIMS;
+    type Header = ClaimHeader;
+    /// Lanes of the ring.
+    type Shape = u32;
+
+    fn magic_and_kind(header: &ClaimHeader) -> ([u8; 8], u32) {
+        (header.magic, header.kind)
     }
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd.as_fd(), len, Access::ReadWrite);
-    Ok(ClaimMemory { map: map.map_err(SegmentError::io("map", path))?, lanes })
+
+    fn check(file: &TableFile<'_>, header: &ClaimHeader) -> Result<u32, SegmentError> {
+        header.check(file.path, file.ring_uuid, file.lanes)?;
+        Ok(file.lanes)
+    }
+
+    fn bytes(lanes: &u32) -> u64 {
+        claim_bytes(*lanes)
+    }
+
+    fn new(map: Mapping, lanes: u32) -> Self {
+        Self { map, lanes }
+    }
+
+    fn into_heap(table: Arc<Self>) -> HeapTable {
+        HeapTable::Claims(table)
+    }
+
+    fn of_heap(table: &HeapTable) -> Option<Arc<Self>> {
+        if let HeapTable::Claims(memory) = table { Some(Arc::clone(memory)) } else { None }
+    }
 }

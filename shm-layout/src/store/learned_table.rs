@@ -1,28 +1,22 @@
 //! Tables of learned columns of a ring: opened, read, changed without a lock, listed, restored.
 
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytemuck::Zeroable;
 
 use super::table_file::{
-    HeapTable, check_kind, file_name, is_there, listed, make, open_lock, read_header,
+    HeapTable, NewTable, TableFile, TableKind, listed, make_unnamed, open_or_make,
 };
 use crate::error::SegmentError;
 use crate::layout::learned_table::{
     KIND_LEARNED, LearnedColumn, LearnedColumnRecord, LearnedCounters, LearnedHeader,
     LearnedMemory, LearnedShape, MAX_VALUES, records_end,
 };
-use crate::layout::names::check_name;
-use crate::os::mapping::{Access, Mapping};
-use crate::os::{files, space};
+use crate::os::mapping::Mapping;
 use crate::protocol::learned;
-use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
-use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
+use crate::store::unnamed_ring::UnnamedRing;
 
 /// Words of a table of learned columns.
 #[derive(Clone, Debug)]
@@ -128,26 +122,10 @@ impl RingStore {
         columns: &[LearnedColumn],
         rows: u64,
     ) -> Result<Option<LearnedTable>, SegmentError> {
-        check_name(name)?;
-        let lanes = self.spec().lanes;
-        let shape = shape(lanes, rows, columns)?;
-        let memory = match self.object() {
-            None => {
-                let find = |table: &HeapTable| match table {
-                    HeapTable::Learned(memory) => Some(Arc::clone(memory)),
-                    HeapTable::Priorities(_) | HeapTable::Claims(_) => None,
-                };
-                let make = || heap(&shape);
-                self.heap_table((name, KIND_LEARNED), find, HeapTable::Learned, make)?
-            }
-            Some(object) => {
-                let lock = open_lock(object)?;
-                if !is_there(object, &lock, name, &[&shape.image(self.uuid())], shape.bytes)? {
-                    return Ok(None);
-                }
-                Arc::new(open(object, name, self.uuid(), lanes)?)
-            }
-        };
+        let shape = shape(self.spec().lanes, rows, columns)?;
+        let image = |uuid| shape.image(uuid);
+        let new = NewTable::<LearnedMemory> { shape: shape.clone(), image: &image };
+        let Some((_, memory)) = open_or_make(self, name, &new)? else { return Ok(None) };
         if memory.shape.columns != columns {
             let what = differing(&memory.shape.columns, columns);
             return Err(SegmentError::TableDiffers { table: name.to_owned(), what });
@@ -170,14 +148,8 @@ impl RingStore {
     }
 
     fn each_learned(&self) -> Vec<Result<LearnedTableInfo, SegmentError>> {
-        let (uuid, lanes) = (self.uuid(), self.spec().lanes);
-        let of_heap = |table| match table {
-            HeapTable::Learned(memory) => Some(memory),
-            HeapTable::Priorities(_) | HeapTable::Claims(_) => None,
-        };
-        let tables = listed(self, of_heap, |object, name| open(object, name, uuid, lanes));
         let info = |(name, memory): (String, Arc<LearnedMemory>)| info(name, &memory);
-        tables.into_iter().map(|table| table.map(info)).collect()
+        listed(self).into_iter().map(|table| table.map(info)).collect()
     }
 }
 
@@ -190,23 +162,9 @@ impl UnnamedRing<'_> {
         columns: &[LearnedColumn],
         rows: u64,
     ) -> Result<LearnedView, SegmentError> {
-        check_name(name)?;
-        let lanes = self.spec().lanes;
-        let shape = shape(lanes, rows, columns)?;
-        let memory = match self.place() {
-            UnnamedMemory::Heap { tables, .. } => {
-                let memory = Arc::new(heap(&shape)?);
-                let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
-                tables.insert(name.to_owned(), HeapTable::Learned(Arc::clone(&memory)));
-                memory
-            }
-            UnnamedMemory::Files { folder, shapes } => {
-                let (uuid, file) = (shapes.ring_uuid, file_name(name));
-                make(folder.dir, folder.path, name, &[&shape.image(uuid)], shape.bytes)?;
-                let fd = files::open(folder.dir, &file, folder.path, Access::ReadWrite, None)?;
-                Arc::new(map(fd.as_fd(), &folder.path.join(file), uuid, lanes)?)
-            }
-        };
+        let shape = shape(self.spec().lanes, rows, columns)?;
+        let image = |uuid| shape.image(uuid);
+        let memory = make_unnamed(self, name, &NewTable { shape: shape.clone(), image: &image })?;
         Ok(LearnedView { memory })
     }
 }
@@ -234,55 +192,41 @@ fn differing(found: &[LearnedColumn], asked: &[LearnedColumn]) -> String {
     format!("its columns are ({}), but ({}) were requested", text(found), text(asked))
 }
 
-/// Creates a table in private memory.
-fn heap(shape: &LearnedShape) -> Result<LearnedMemory, SegmentError> {
-    let len = usize::try_from(shape.bytes).unwrap_or(usize::MAX);
-    let map = space::private_memory(shape.bytes, || Mapping::heap(len))?;
-    let image = shape.image([0; 16]);
-    let words = map.words64(0, image.len() / size_of::<u64>()).unwrap_or_default();
-    for (word, bytes) in words.iter().zip(image.chunks_exact(size_of::<u64>())) {
-        let value = bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        word.store(value, Relaxed);
-    }
-    Ok(LearnedMemory { map, shape: shape.clone() })
-}
+impl TableKind for LearnedMemory {
+    const KIND: u32 = KIND_LEARNED;
+    type Header = LearnedHeader;
+    type Shape = LearnedShape;
 
-/// Opens and maps a table.
-fn open(
-    object: &Object,
-    name: &str,
-    ring_uuid: [u8; 16],
-    lanes: u32,
-) -> Result<LearnedMemory, SegmentError> {
-    let file = file_name(name);
-    let fd = object.file(&file, Access::ReadWrite, None)?;
-    map(fd.as_fd(), &object.path().join(file), ring_uuid, lanes)
-}
+    fn magic_and_kind(header: &LearnedHeader) -> ([u8; 8], u32) {
+        (header.magic, header.kind)
+    }
 
-/// Maps a table, whose header and records must be right in every byte.
-fn map(
-    fd: BorrowedFd<'_>,
-    path: &Path,
-    ring_uuid: [u8; 16],
-    lanes: u32,
-) -> Result<LearnedMemory, SegmentError> {
-    let (header, bytes) = read_header::<LearnedHeader>(fd, path)?;
-    check_kind(path, header.magic, header.kind, KIND_LEARNED)?;
-    let columns = header.check(path, ring_uuid, lanes)?;
-    let mut records = vec![LearnedColumnRecord::zeroed(); columns];
-    let at = records_end(0) as u64;
-    let read = rustix::io::pread(fd, bytemuck::cast_slice_mut::<_, u8>(&mut records), at)
-        .map_err(|error| SegmentError::io("read", path)(error.into()))?;
-    if read < columns * size_of::<LearnedColumnRecord>() {
-        return Err(SegmentError::corrupt(path, format!("it has {bytes} bytes, too few")));
+    fn check(file: &TableFile<'_>, header: &LearnedHeader) -> Result<LearnedShape, SegmentError> {
+        let TableFile { fd, path, ring_uuid, lanes } = *file;
+        let columns = header.check(path, ring_uuid, lanes)?;
+        let mut records = vec![LearnedColumnRecord::zeroed(); columns];
+        let at = records_end(0) as u64;
+        let read = rustix::io::pread(fd, bytemuck::cast_slice_mut::<_, u8>(&mut records), at)
+            .map_err(|error| SegmentError::io("read", path)(error.into()))?;
+        if read < columns * size_of::<LearnedColumnRecord>() {
+            return Err(SegmentError::corrupt(path, "its columns are cut short"));
+        }
+        header.shape(path, &records)
     }
-    let shape = header.shape(path, &records)?;
-    if bytes != shape.bytes {
-        let what = format!("it has {bytes} bytes, not {}", shape.bytes);
-        return Err(SegmentError::corrupt(path, what));
+
+    fn bytes(shape: &LearnedShape) -> u64 {
+        shape.bytes
     }
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd, len, Access::ReadWrite);
-    let map = map.map_err(SegmentError::io("map", path))?;
-    Ok(LearnedMemory { map, shape })
+
+    fn new(map: Mapping, shape: LearnedShape) -> Self {
+        Self { map, shape }
+    }
+
+    fn into_heap(table: Arc<Self>) -> HeapTable {
+        HeapTable::Learned(table)
+    }
+
+    fn of_heap(table: &HeapTable) -> Option<Arc<Self>> {
+        if let HeapTable::Learned(memory) = table { Some(Arc::clone(memory)) } else { None }
+    }
 }

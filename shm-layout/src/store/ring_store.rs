@@ -28,7 +28,7 @@ use crate::store::mapped_lanes::{AskedSize, Lanes, MappedLanes};
 use crate::store::object::Object;
 use crate::store::ring_creation::RingCreation;
 use crate::store::ring_files;
-use crate::store::table_file::HeapTable;
+use crate::store::table_file::{HeapTable, TableKind};
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// Memory of a ring: every lane mapped for reading, the reader table for reading and writing.
@@ -230,20 +230,18 @@ impl RingStore {
     }
 
     /// Returns a table of a ring on the heap. `make` makes it if it does not exist.
-    pub(crate) fn heap_table<T>(
+    pub(crate) fn heap_table<T: TableKind>(
         &self,
-        (name, kind): (&str, u32),
-        find: impl FnOnce(&HeapTable) -> Option<Arc<T>>,
-        wrap: impl FnOnce(Arc<T>) -> HeapTable,
+        name: &str,
         make: impl FnOnce() -> Result<T, SegmentError>,
     ) -> Result<Arc<T>, SegmentError> {
         let RingBacking::Heap { tables, .. } = &self.place else { return Ok(Arc::new(make()?)) };
         let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = tables.get(name) {
-            return find(found).ok_or_else(|| found.other_kind(name, kind));
+            return T::of_heap(found).ok_or_else(|| found.other_kind(name, T::KIND));
         }
         let table = Arc::new(make()?);
-        tables.insert(name.to_owned(), wrap(Arc::clone(&table)));
+        tables.insert(name.to_owned(), T::into_heap(Arc::clone(&table)));
         Ok(table)
     }
 

@@ -1,27 +1,23 @@
 //! Tables of priorities of a ring: read, changed under their lock, listed, restored.
 
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::table_file::{
-    HeapTable, Held, Listed, TableLock, check_kind, file_name, is_there, listed, lock_byte, make,
-    open_lock, read_header,
+    HeapTable, Held, NewTable, TableFile, TableKind, TableLock, listed, lock_byte, make_unnamed,
+    open_or_make,
 };
 use crate::error::SegmentError;
-use crate::layout::names::check_name;
 use crate::layout::priority_table::{
     KIND_PRIORITIES, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
 };
-use crate::os::mapping::{Access, Mapping};
-use crate::os::{files, lock_holders, space};
+use crate::os::lock_holders;
+use crate::os::mapping::Mapping;
 use crate::protocol::extremes::{Extreme, extremes};
 use crate::protocol::sum_tree::{self, Descent, FAN_OUT, LeafChange};
-use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
-use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
+use crate::store::unnamed_ring::UnnamedRing;
 
 /// Words of a table, for reading: without a lock, and while other processes change them.
 #[derive(Debug)]
@@ -204,6 +200,12 @@ impl TableView {
         sum_tree::leaf(&*self.memory, &self.memory.shape.tree, leaf)
     }
 
+    /// Prefetches a leaf that is going to be read or changed.
+    #[inline]
+    pub fn prefetch_leaf(&self, leaf: usize) {
+        sum_tree::prefetch_leaf(&*self.memory, &self.memory.shape.tree, leaf);
+    }
+
     /// Returns the sum of all leaves.
     #[inline]
     #[must_use]
@@ -276,30 +278,10 @@ impl RingStore {
         settings: TableSettings,
         rows: u64,
     ) -> Result<Option<PriorityTable>, SegmentError> {
-        check_name(name)?;
-        let lanes = self.spec().lanes;
-        let shape = shape(lanes, rows)?;
-        let (lock, memory) = match self.object() {
-            None => {
-                let lock = TableLock::Heap(self.heap_locks());
-                let find = |table: &HeapTable| match table {
-                    HeapTable::Priorities(memory) => Some(Arc::clone(memory)),
-                    HeapTable::Claims(_) | HeapTable::Learned(_) => None,
-                };
-                let make = || heap(&shape, settings);
-                (lock, self.heap_table((name, KIND_PRIORITIES), find, HeapTable::Priorities, make)?)
-            }
-            Some(object) => {
-                let lock = open_lock(object)?;
-                let header = TableHeader::new(&shape, self.uuid(), settings);
-                let counters = TableHeader::new_counters();
-                let parts = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)];
-                if !is_there(object, &lock, name, &parts, shape.bytes)? {
-                    return Ok(None);
-                }
-                (lock, Arc::new(open(object, name, self.uuid(), lanes)?))
-            }
-        };
+        let shape = shape(self.spec().lanes, rows)?;
+        let image = |uuid| TableHeader::image(&shape, uuid, settings);
+        let new = NewTable { shape: shape.clone(), image: &image };
+        let Some((lock, memory)) = open_or_make(self, name, &new)? else { return Ok(None) };
         let found = settings_of(&memory);
         let table = PriorityTable {
             lock,
@@ -334,16 +316,7 @@ impl RingStore {
     #[must_use]
     pub fn table_views(&self) -> Vec<(String, TableView)> {
         let view = |(name, memory)| (name, TableView { memory });
-        self.mapped_tables().into_iter().filter_map(Result::ok).map(view).collect()
-    }
-
-    fn mapped_tables(&self) -> Vec<Listed<TableMemory>> {
-        let (uuid, lanes) = (self.uuid(), self.spec().lanes);
-        let of_heap = |table| match table {
-            HeapTable::Priorities(memory) => Some(memory),
-            HeapTable::Claims(_) | HeapTable::Learned(_) => None,
-        };
-        listed(self, of_heap, |object, name| open(object, name, uuid, lanes))
+        listed::<TableMemory>(self).into_iter().filter_map(Result::ok).map(view).collect()
     }
 
     fn each_table(&self) -> Vec<Result<TableInfo, SegmentError>> {
@@ -356,7 +329,7 @@ impl RingStore {
             largest: memory.largest(),
             counters: memory.counters(),
         };
-        self.mapped_tables().into_iter().map(|table| table.map(info)).collect()
+        listed::<TableMemory>(self).into_iter().map(|table| table.map(info)).collect()
     }
 }
 
@@ -382,28 +355,9 @@ impl UnnamedRing<'_> {
         settings: TableSettings,
         rows: u64,
     ) -> Result<UnnamedTable, SegmentError> {
-        check_name(name)?;
-        let lanes = self.spec().lanes;
-        let shape = shape(lanes, rows)?;
-        let memory = match self.place() {
-            UnnamedMemory::Heap { tables, .. } => {
-                let memory = Arc::new(heap(&shape, settings)?);
-                let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
-                let table = HeapTable::Priorities(Arc::clone(&memory));
-                tables.insert(name.to_owned(), table);
-                memory
-            }
-            UnnamedMemory::Files { folder, shapes } => {
-                let header = TableHeader::new(&shape, shapes.ring_uuid, settings);
-                let counters = TableHeader::new_counters();
-                let parts = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)];
-                make(folder.dir, folder.path, name, &parts, shape.bytes)?;
-                let (file, access) = (file_name(name), Access::ReadWrite);
-                let fd = files::open(folder.dir, &file, folder.path, access, None)?;
-                let path = folder.path.join(file);
-                Arc::new(map(fd.as_fd(), &path, shapes.ring_uuid, lanes)?)
-            }
-        };
+        let shape = shape(self.spec().lanes, rows)?;
+        let image = |uuid| TableHeader::image(&shape, uuid, settings);
+        let memory = make_unnamed(self, name, &NewTable { shape: shape.clone(), image: &image })?;
         Ok(UnnamedTable { view: TableView { memory }, scratch: Vec::new() })
     }
 }
@@ -434,52 +388,34 @@ fn differing(found: TableSettings, asked: TableSettings) -> String {
     }
 }
 
-/// Creates a table in private memory.
-fn heap(shape: &TableShape, settings: TableSettings) -> Result<TableMemory, SegmentError> {
-    let len = usize::try_from(shape.bytes).unwrap_or(usize::MAX);
-    let map = space::private_memory(shape.bytes, || Mapping::heap(len))?;
-    let memory = TableMemory { map, shape: shape.clone() };
-    let header = TableHeader::new(shape, [0; 16], settings);
-    let counters = TableHeader::new_counters();
-    let words = [bytemuck::bytes_of(&header), bytemuck::bytes_of(&counters)].concat();
-    for (at, word) in words.chunks_exact(8).enumerate() {
-        let word = word.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        memory.store(at, word, Relaxed);
-    }
-    Ok(memory)
-}
+impl TableKind for TableMemory {
+    const KIND: u32 = KIND_PRIORITIES;
+    type Header = TableHeader;
+    type Shape = TableShape;
 
-/// Opens and maps a table.
-fn open(
-    object: &Object,
-    name: &str,
-    ring_uuid: [u8; 16],
-    lanes: u32,
-) -> Result<TableMemory, SegmentError> {
-    let file = file_name(name);
-    let fd = object.file(&file, Access::ReadWrite, None)?;
-    map(fd.as_fd(), &object.path().join(file), ring_uuid, lanes)
-}
-
-/// Maps a table, whose header must be right in every byte.
-fn map(
-    fd: BorrowedFd<'_>,
-    path: &Path,
-    ring_uuid: [u8; 16],
-    lanes: u32,
-) -> Result<TableMemory, SegmentError> {
-    let (header, bytes) = read_header::<TableHeader>(fd, path)?;
-    check_kind(path, header.magic, header.kind, KIND_PRIORITIES)?;
-    let (shape, _) = header.check(path, ring_uuid, lanes)?;
-    if bytes != shape.bytes {
-        return Err(SegmentError::corrupt(
-            path,
-            format!("it has {bytes} bytes, not {}", shape.bytes),
-        ));
+    fn magic_and_kind(header: &TableHeader) -> ([u8; 8], u32) {
+        (header.magic, header.kind)
     }
-    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let map = Mapping::file(fd, len, Access::ReadWrite);
-    Ok(TableMemory { map: map.map_err(SegmentError::io("map", path))?, shape })
+
+    fn check(file: &TableFile<'_>, header: &TableHeader) -> Result<TableShape, SegmentError> {
+        header.check(file.path, file.ring_uuid, file.lanes).map(|(shape, _)| shape)
+    }
+
+    fn bytes(shape: &TableShape) -> u64 {
+        shape.bytes
+    }
+
+    fn new(map: Mapping, shape: TableShape) -> Self {
+        Self { map, shape }
+    }
+
+    fn into_heap(table: Arc<Self>) -> HeapTable {
+        HeapTable::Priorities(table)
+    }
+
+    fn of_heap(table: &HeapTable) -> Option<Arc<Self>> {
+        if let HeapTable::Priorities(memory) = table { Some(Arc::clone(memory)) } else { None }
+    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,26 @@
 //! Files of the tables of a ring: names, locks, creation and listing.
 
 use std::io::Write;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{AtFlags, unlinkat};
 
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
+use crate::layout::geometry::RingSpec;
 use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
+use crate::layout::names::check_name;
 use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC, TableMemory};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
-use crate::os::{files, space};
+use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
+use crate::os::{files, huge_pages, space};
 use crate::store::object::Object;
 use crate::store::ring_store::RingStore;
+use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
 /// First of the bytes that holders of tables lock. The byte of a table lies after it by the CRC-32
 /// of the table's name.
@@ -106,84 +111,207 @@ pub(super) fn lock_byte(table: &str) -> u64 {
     TABLE_LOCKS + u64::from(crc32fast::hash(table.as_bytes()))
 }
 
-/// Returns the lock of the tables of a ring.
-pub(super) fn open_lock(object: &Object) -> Result<TableLock, SegmentError> {
-    let lock = object.lock_handle()?;
-    Ok(TableLock::File(ReleasedOnFork::new(&lock), lock))
+/// A kind of table, by its memory.
+pub(crate) trait TableKind: Sized {
+    /// Number of the kind in headers.
+    const KIND: u32;
+    /// First bytes of a file.
+    type Header: bytemuck::AnyBitPattern;
+    /// Sizes of a table.
+    type Shape: Clone;
+
+    /// Returns the magic and the kind of a header.
+    fn magic_and_kind(header: &Self::Header) -> ([u8; 8], u32);
+
+    /// Checks every byte before the words of a table against its ring. Returns the sizes of the
+    /// table.
+    fn check(file: &TableFile<'_>, header: &Self::Header) -> Result<Self::Shape, SegmentError>;
+
+    /// Returns the bytes of a table of these sizes.
+    fn bytes(shape: &Self::Shape) -> u64;
+
+    fn new(map: Mapping, shape: Self::Shape) -> Self;
+
+    fn into_heap(table: Arc<Self>) -> HeapTable;
+
+    /// Returns the memory of a table of this kind.
+    fn of_heap(table: &HeapTable) -> Option<Arc<Self>>;
 }
 
-/// Creates the file of a table unless it exists. Returns `false` while another process creates it.
-pub(super) fn is_there(
-    object: &Object,
-    lock: &TableLock,
+/// An open file of a table, and the ring that it is a table of.
+pub(crate) struct TableFile<'a> {
+    pub(super) fd: BorrowedFd<'a>,
+    pub(super) path: &'a Path,
+    pub(super) ring_uuid: [u8; 16],
+    pub(super) lanes: u32,
+}
+
+/// A table to be created: its sizes, and the bytes it begins with, by the id of its ring.
+pub(super) struct NewTable<'a, T: TableKind> {
+    pub(super) shape: T::Shape,
+    pub(super) image: &'a dyn Fn([u8; 16]) -> Vec<u8>,
+}
+
+impl<T: TableKind> NewTable<'_, T> {
+    /// Creates the table in private memory.
+    fn on_heap(&self) -> Result<T, SegmentError> {
+        let bytes = T::bytes(&self.shape);
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let map = space::private_memory(bytes, || Mapping::heap(len))?;
+        let image = (self.image)([0; 16]);
+        let words = map.words64(0, image.len() / size_of::<u64>()).unwrap_or_default();
+        for (word, bytes) in words.iter().zip(image.chunks_exact(size_of::<u64>())) {
+            let value = bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            word.store(value, Relaxed);
+        }
+        Ok(T::new(map, self.shape.clone()))
+    }
+
+    /// Writes the table under another name, and renames it. The caller holds the table's lock.
+    fn make(&self, place: &TablePlace<'_>, name: &str) -> Result<(), SegmentError> {
+        let (TablePlace { dir, path, ring_uuid, .. }, bytes) = (place, T::bytes(&self.shape));
+        let building = format!("{}{BUILDING}", file_name(name));
+        // Remove the file of a creator that was killed.
+        let _ = unlinkat(dir, &building, AtFlags::empty());
+        let fill = || -> Result<(), SegmentError> {
+            space::check_room(path, bytes)?;
+            let mut file = files::make(dir, &building, path)?;
+            if place.spec.huge_pages {
+                huge_pages::request(&file, bytes, huge_pages::deadline(bytes));
+            }
+            space::allocate(&mut file, &path.join(file_name(name)), bytes)?;
+            let write = || -> std::io::Result<()> {
+                std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
+                (&file).write_all(&(self.image)(*ring_uuid))
+            };
+            write().map_err(SegmentError::io("write", &path.join(&building)))?;
+            rustix::fs::renameat(dir, &building, dir, file_name(name))
+                .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
+        };
+        fill().inspect_err(|_| {
+            let _ = unlinkat(dir, &building, AtFlags::empty());
+        })
+    }
+}
+
+/// Directory of a ring.
+struct TablePlace<'a> {
+    /// The ring, if it has a name.
+    object: Option<&'a Object>,
+    dir: &'a OwnedFd,
+    path: &'a Path,
+    ring_uuid: [u8; 16],
+    spec: &'a RingSpec,
+}
+
+impl TablePlace<'_> {
+    /// Opens and maps a table.
+    fn open<T: TableKind>(&self, name: &str) -> Result<T, SegmentError> {
+        let file = file_name(name);
+        let fd = match self.object {
+            Some(object) => object.file(&file, Access::ReadWrite, None)?,
+            None => files::open(self.dir, &file, self.path, Access::ReadWrite, None)?,
+        };
+        let path = &self.path.join(file);
+        let (ring_uuid, lanes) = (self.ring_uuid, self.spec.lanes);
+        map(&TableFile { fd: fd.as_fd(), path, ring_uuid, lanes })
+    }
+}
+
+/// Opens a table of a ring, or creates it. Returns `None` while another process creates it: try
+/// again.
+pub(super) fn open_or_make<T: TableKind>(
+    store: &RingStore,
     name: &str,
-    parts: &[&[u8]],
-    bytes: u64,
-) -> Result<bool, SegmentError> {
+    new: &NewTable<'_, T>,
+) -> Result<Option<(TableLock, Arc<T>)>, SegmentError> {
+    check_name(name)?;
+    let Some(object) = store.object() else {
+        let memory = store.heap_table(name, || new.on_heap())?;
+        return Ok(Some((TableLock::Heap(store.heap_locks()), memory)));
+    };
+    let lock = object.lock_handle()?;
+    let lock = TableLock::File(ReleasedOnFork::new(&lock), lock);
+    let place = place_of(store, object);
     // A name means a whole file, so one that exists needs no lock.
-    if object.has(&file_name(name)) {
-        return Ok(true);
-    }
-    let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else { return Ok(false) };
     if !object.has(&file_name(name)) {
-        make(object.dir(), object.path(), name, parts, bytes)?;
+        let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else { return Ok(None) };
+        if !object.has(&file_name(name)) {
+            new.make(&place, name)?;
+        }
     }
-    Ok(true)
+    let memory = Arc::new(place.open(name)?);
+    Ok(Some((lock, memory)))
+}
+
+fn place_of<'a>(store: &'a RingStore, object: &'a Object) -> TablePlace<'a> {
+    let (dir, path) = (object.dir(), object.path());
+    let (object, ring_uuid, spec) = (Some(object), store.uuid(), store.spec());
+    TablePlace { object, dir, path, ring_uuid, spec }
+}
+
+/// Creates a table of a ring that has no name yet.
+pub(super) fn make_unnamed<T: TableKind>(
+    ring: &UnnamedRing<'_>,
+    name: &str,
+    new: &NewTable<'_, T>,
+) -> Result<Arc<T>, SegmentError> {
+    check_name(name)?;
+    match ring.place() {
+        UnnamedMemory::Heap { tables, .. } => {
+            let memory = Arc::new(new.on_heap()?);
+            let mut tables = tables.lock().unwrap_or_else(PoisonError::into_inner);
+            tables.insert(name.to_owned(), T::into_heap(Arc::clone(&memory)));
+            Ok(memory)
+        }
+        UnnamedMemory::Files { folder, shapes } => {
+            let (ring_uuid, spec) = (shapes.ring_uuid, ring.spec());
+            let (dir, path) = (folder.dir, folder.path);
+            let place = TablePlace { object: None, dir, path, ring_uuid, spec };
+            new.make(&place, name)?;
+            Ok(Arc::new(place.open(name)?))
+        }
+    }
 }
 
 /// A table with its name, or the error of opening it.
 pub(super) type Listed<T> = Result<(String, Arc<T>), SegmentError>;
 
 /// Opens all tables of one kind, by name.
-pub(super) fn listed<T>(
-    store: &RingStore,
-    of_heap: impl Fn(HeapTable) -> Option<Arc<T>>,
-    open: impl Fn(&Object, &str) -> Result<T, SegmentError>,
-) -> Vec<Listed<T>> {
+pub(super) fn listed<T: TableKind>(store: &RingStore) -> Vec<Listed<T>> {
     let Some(object) = store.object() else {
         // In the order of their names.
         let tables = store.heap_tables().into_iter();
-        return tables.filter_map(|(name, table)| Some(Ok((name, of_heap(table)?)))).collect();
+        return tables.filter_map(|(name, table)| Some(Ok((name, T::of_heap(&table)?)))).collect();
     };
+    let place = place_of(store, object);
     let files = object.file_names();
     let mut names: Vec<&str> = files.iter().filter_map(|file| name_of(file)).collect();
     names.sort_unstable();
-    let open = |name: &str| Ok((name.to_owned(), Arc::new(open(object, name)?)));
+    let open = |name: &str| Ok((name.to_owned(), Arc::new(place.open(name)?)));
     let is_kind = |table: &Listed<T>| !matches!(table, Err(SegmentError::TableDiffers { .. }));
     names.into_iter().map(open).filter(is_kind).collect()
 }
 
-/// Writes a table of `bytes` bytes that begins with `parts` under another name, and renames it. The
-/// caller holds the table's lock.
-pub(super) fn make(
-    dir: &OwnedFd,
-    path: &Path,
-    name: &str,
-    parts: &[&[u8]],
-    bytes: u64,
-) -> Result<(), SegmentError> {
-    let building = format!("{}{BUILDING}", file_name(name));
-    // Remove the file of a creator that was killed.
-    let _ = unlinkat(dir, &building, AtFlags::empty());
-    let fill = || -> Result<(), SegmentError> {
-        space::check_room(path, bytes)?;
-        let mut file = files::make(dir, &building, path)?;
-        space::allocate(&mut file, &path.join(file_name(name)), bytes)?;
-        let write = || -> std::io::Result<()> {
-            std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
-            parts.iter().try_for_each(|part| (&file).write_all(part))
-        };
-        write().map_err(SegmentError::io("write", &path.join(&building)))?;
-        rustix::fs::renameat(dir, &building, dir, file_name(name))
-            .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
-    };
-    fill().inspect_err(|_| {
-        let _ = unlinkat(dir, &building, AtFlags::empty());
-    })
+/// Maps a table, whose header must be right in every byte.
+pub(super) fn map<T: TableKind>(file: &TableFile<'_>) -> Result<T, SegmentError> {
+    let TableFile { fd, path, .. } = *file;
+    let (header, bytes) = read_header::<T::Header>(fd, path)?;
+    let (magic, kind) = T::magic_and_kind(&header);
+    check_kind(path, magic, kind, T::KIND)?;
+    let shape = T::check(file, &header)?;
+    if bytes != T::bytes(&shape) {
+        let what = format!("it has {bytes} bytes, not {}", T::bytes(&shape));
+        return Err(SegmentError::corrupt(path, what));
+    }
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let map = if len < HUGE_PAGE { Mapping::file } else { Mapping::aligned };
+    let map = map(fd, len, Access::ReadWrite).map_err(SegmentError::io("map", path))?;
+    Ok(T::new(map, shape))
 }
 
 /// Reads the header of a table, which was not checked, and the size of its file.
-pub(super) fn read_header<H: bytemuck::AnyBitPattern>(
+fn read_header<H: bytemuck::AnyBitPattern>(
     fd: BorrowedFd<'_>,
     path: &Path,
 ) -> Result<(H, u64), SegmentError> {
@@ -199,12 +327,7 @@ pub(super) fn read_header<H: bytemuck::AnyBitPattern>(
 
 /// Refuses a table of another known kind than `wanted`. `magic` and `kind` are those of its header,
 /// which was not checked.
-pub(super) fn check_kind(
-    path: &Path,
-    magic: [u8; 8],
-    kind: u32,
-    wanted: u32,
-) -> Result<(), SegmentError> {
+fn check_kind(path: &Path, magic: [u8; 8], kind: u32, wanted: u32) -> Result<(), SegmentError> {
     if magic != TABLE_MAGIC || kind == wanted || contents(kind).is_none() {
         return Ok(());
     }
