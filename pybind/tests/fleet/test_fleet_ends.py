@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -55,12 +56,17 @@ def run(place: Path) -> Iterator[Callable[..., Program]]:
     yield start
     for program in programs:
         program.kill()
-        program.communicate()
     for descriptor in opened:
         # Nothing is left if the test passed.
         with suppress(OSError):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         os.close(descriptor)
+    for program in programs:
+        # Processes of a killed actor may keep its output open: their end is not waited for.
+        program.wait()
+        for stream in (program.stdout, program.stderr):
+            assert stream is not None
+            stream.close()
 
 
 ACTORS = ["until_stopped", "refuse_to_stop", "command"]
@@ -132,6 +138,28 @@ def test_a_killed_guardian_is_replaced(run: Callable[..., Program], place: Path)
     gone([*descriptors, successor])
     os.close(successor)
     assert not list(place.rglob("*.ring"))
+
+
+def test_a_guardian_knows_the_actors_of_a_parent_that_is_killed_as_it_starts() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", ""])
+    parent.wait()
+    actor = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+    try:
+        with tempfile.TemporaryFile() as known:
+            known.write(f'{{"folders": []}}\n+{actor.pid}\n'.encode())
+            known.seek(0)
+            command = [sys.executable, str(_guardian.__file__), str(parent.pid)]
+            subprocess.run(
+                [*command, str(known.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[known.fileno()],
+                check=True,
+                timeout=WATCHDOG_S,
+            )
+        assert actor.wait(timeout=WATCHDOG_S) == -signal.SIGTERM
+    finally:
+        actor.kill()
+        actor.wait()
 
 
 def guardians(parent: int) -> list[int]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,20 +23,22 @@ class Guard:
 
     def _start(self) -> subprocess.Popen[bytes]:
         script = str(Path(_guardian.__file__).resolve())
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", script, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            # Keeps no terminal or log of the parent open.
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
         settings = {"path": sys.path, "folders": self._folders}
-        self.process = process
-        self._say(json.dumps(settings))
-        for pid in self._known:
-            self._say(f"+{pid}")
-        return process
+        lines = [json.dumps(settings), *(f"+{pid}" for pid in self._known)]
+        # Written before the process exists: it ends the groups even if this one is killed now.
+        with tempfile.TemporaryFile() as known:
+            known.write("".join(line + "\n" for line in lines).encode())
+            known.seek(0)
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", script, str(os.getpid()), str(known.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                # Keeps no terminal or log of the parent open.
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[known.fileno()],
+            )
+        return self.process
 
     def _say(self, line: str) -> None:
         assert self.process.stdin is not None

@@ -1,11 +1,11 @@
 """Guardian of a fleet: a process that ends all actors once their parent is dead.
 
-    python -I -S _guardian.py PARENT_PID
+    python -I -S _guardian.py PARENT_PID DESCRIPTOR
 
-Lines on its standard input name process groups: ``+123`` to guard one, ``-123`` to forget it. The
-line ``bye`` ends the guardian. The end of the input, or of the parent, means that the parent died:
-all groups get SIGTERM, then SIGKILL. A first line of JSON says how to remove what is left in shared
-memory.
+Lines of the file that the descriptor names, then of its standard input, name process groups:
+``+123`` to guard one, ``-123`` to forget it. The line ``bye`` ends the guardian. The end of the
+input, or of the parent, means that the parent died: all groups get SIGTERM, then SIGKILL. A first
+line of JSON says how to remove what is left in shared memory.
 
 It imports neither NumPy nor this package while the parent lives, and starts in some 40 ms.
 """
@@ -63,19 +63,16 @@ class Wards:
             left -= set(ended)
 
 
-def guard(parent: int, source: int) -> None:
-    """Follow the parent's lines until it says bye, or is dead."""
+def guard(parent: int, known: bytes, source: int) -> None:
+    """Follow the parent's lines until it says bye, or is dead; the first ones are known."""
     wards = Wards()
     watched = [source]
     # Fails if the parent is gone already.
     with suppress(OSError):
         watched.append(os.pidfd_open(parent))
-    pending = b""
     settings: dict[str, Any] = {}
+    said, pending = known, b""
     while True:
-        ready, _, _ = select.select(watched, [], [])
-        # Lines that the parent wrote before its death are read first.
-        said = os.read(source, 65536) if source in ready else b""
         *lines, pending = (pending + said).split(b"\n")
         for line in lines:
             if line == b"bye":
@@ -86,6 +83,9 @@ def guard(parent: int, source: int) -> None:
                 wards.add(int(line[1:]))
             elif line[:1] == b"-":
                 wards.remove(int(line[1:]))
+        ready, _, _ = select.select(watched, [], [])
+        # Lines that the parent wrote before its death are read first.
+        said = os.read(source, 65536) if source in ready else b""
         if not said:
             break
     wards.end()
@@ -109,4 +109,6 @@ if __name__ == "__main__":
     # Signals that are meant for the parent must not end the guardian.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    guard(int(sys.argv[1]), sys.stdin.fileno())
+    with open(int(sys.argv[2]), "rb") as told:
+        known = told.read()
+    guard(int(sys.argv[1]), known, sys.stdin.fileno())
