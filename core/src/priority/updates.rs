@@ -38,9 +38,29 @@ pub struct Priorities {
     table: PriorityTable,
     ring: Ring,
     values: LeafValues,
+    requested: Vec<Requested>,
+    leaf_values: Vec<u64>,
     changes: Vec<LeafChange>,
     powers: Vec<f64>,
     entering: EnterScratch,
+}
+
+/// A leaf, and the position of its row in the request, in one number: sorted faster than a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Requested(u128);
+
+impl Requested {
+    fn new(leaf: usize, position: usize) -> Self {
+        Self((leaf as u128) << 64 | position as u128)
+    }
+
+    fn leaf(self) -> usize {
+        usize::try_from(self.0 >> 64).unwrap_or(usize::MAX)
+    }
+
+    fn position(self) -> usize {
+        usize::try_from(self.0 & u128::from(u64::MAX)).unwrap_or(usize::MAX)
+    }
 }
 
 impl Ring {
@@ -50,8 +70,16 @@ impl Ring {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
         let values = LeafValues::new(table.settings(), table.most());
-        let (changes, powers, entering) = (Vec::new(), Vec::new(), EnterScratch::default());
-        Ok(Priorities { table, ring: self.clone(), values, changes, powers, entering })
+        Ok(Priorities {
+            table,
+            ring: self.clone(),
+            values,
+            requested: Vec::new(),
+            leaf_values: Vec::new(),
+            changes: Vec::new(),
+            powers: Vec::new(),
+            entering: EnterScratch::default(),
+        })
     }
 }
 
@@ -76,8 +104,9 @@ impl Priorities {
             return Err(PriorityError::WrongCount { indices, priorities });
         }
         let (lanes, rows) = self.rows();
-        let Self { table, values, changes, powers, entering, .. } = self;
-        changes.clear();
+        let Self { table, values, requested, leaf_values, changes, powers, entering, .. } = self;
+        requested.clear();
+        leaf_values.clear();
         let new_values = values.of(priorities, powers);
         for (position, ((index, priority), value)) in
             index.iter().zip(priorities).zip(new_values).enumerate()
@@ -87,11 +116,14 @@ impl Priorities {
             let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
             let leaf = table.leaf_of(lane, seq);
             table.prefetch_leaf(leaf);
-            changes.push(LeafChange { leaf, value });
+            requested.push(Requested::new(leaf, position));
+            leaf_values.push(value);
         }
+        // Not under the lock, which the next process waits for.
+        requested.sort_unstable();
         locked(table, limit, |guard| {
             enter(guard, &lanes, rows.iter(), entering);
-            set(guard, index, changes)
+            set(guard, (index, leaf_values), requested, changes)
         })
     }
 
@@ -223,16 +255,26 @@ fn busy(table: &PriorityTable, waited: Duration) -> PriorityError {
 }
 
 /// Sets the leaves of rows that have one. Returns how many have none.
-fn set(guard: &mut TableGuard<'_>, index: &[i64], changes: &mut Vec<LeafChange>) -> u64 {
-    let given = changes.len();
-    let mut rows = index.iter();
-    changes.retain(|change| {
-        let index = RowIndex(*rows.next().unwrap_or(&RowIndex::NONE.0));
+fn set(
+    guard: &mut TableGuard<'_>,
+    (index, values): (&[i64], &[u64]),
+    requested: &[Requested],
+    changes: &mut Vec<LeafChange>,
+) -> u64 {
+    changes.clear();
+    for request in requested {
+        let (leaf, position) = (request.leaf(), request.position());
+        let (Some(index), Some(value)) = (index.get(position), values.get(position)) else {
+            continue;
+        };
+        let (index, value) = (RowIndex(*index), *value);
         let (entered, expired) = guard.lane(index.lane());
         // Every transition has a leaf that is not 0.
-        index.0 >= 0 && (expired..entered).contains(&index.seq()) && guard.leaf(change.leaf) > 0
-    });
-    let stale = (given - changes.len()) as u64;
+        if index.0 >= 0 && (expired..entered).contains(&index.seq()) && guard.leaf(leaf) > 0 {
+            changes.push(LeafChange { leaf, value });
+        }
+    }
+    let stale = (requested.len() - changes.len()) as u64;
     if let Some(most) = changes.iter().map(|change| change.value).max() {
         guard.raise_largest(most);
     }
@@ -271,8 +313,15 @@ fn locked<R>(
     limit: Duration,
     work: impl FnOnce(&mut TableGuard<'_>) -> R,
 ) -> Result<Option<R>, PriorityError> {
-    let mut work = Some(work);
+    let (mut work, mut waits) = (Some(work), false);
     wait(limit, || {
+        if std::mem::replace(&mut waits, true) {
+            // Most holders are in the middle of a change. A look at it costs less than an attempt.
+            let _ = (0..LOOKS).find(|_| {
+                std::hint::spin_loop();
+                !table.is_changing()
+            });
+        }
         let Some(mut guard) = table.try_lock()? else { return Ok(None) };
         Ok(work.take().map(|work| work(&mut guard)))
     })

@@ -10,11 +10,12 @@
 //!
 //! 1. writes the numbers of its leaves into the journal, release fence, then their count;
 //! 2. issues a release fence and stores the leaves;
-//! 3. recomputes every ancestor of those leaves, level by level, from its eight children;
+//! 3. recomputes the sum of every ancestor of those leaves, level by level, from its eight children,
+//!    and the smallest leaf of every ancestor below which one has changed;
 //! 4. counts the change (release) and stores the journal's count 0 (release).
 //!
-//! The next holder finds the count of a killed one and recomputes the ancestors of the leaves in
-//! the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair changes
+//! The next holder finds the count of a killed one and recomputes all words of the ancestors of the
+//! leaves in the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair changes
 //! nothing.
 //!
 //! Sums are exact for this reason. At any moment, every word above level 0 that is not an ancestor
@@ -115,23 +116,39 @@ pub fn least(tree: &impl TreeWords, shape: &TreeShape) -> u64 {
     shape.top().map_or(0, |top| smallest(tree.line(top.least)))
 }
 
+/// Nodes whose words a change computes again. Memory that changes reuse.
+#[derive(Debug, Default)]
+pub struct Ancestors {
+    /// Leaves in ascending order, then their ancestors on one level after the other.
+    nodes: Vec<usize>,
+    /// Ancestors on the same level whose smallest leaf has changed.
+    of_least: Vec<usize>,
+}
+
+impl Ancestors {
+    /// Begins with the ancestors of these leaves.
+    pub fn begin(&mut self, leaves: impl Iterator<Item = usize>) {
+        self.nodes.clear();
+        self.nodes.extend(leaves);
+        self.nodes.sort_unstable();
+    }
+}
+
 /// Changes leaves. The caller holds the tree's lock and has [repaired](repair) the tree. If a leaf
-/// is changed twice, the later value counts. `scratch` is memory that calls reuse.
+/// is changed twice, the later value counts.
 pub fn commit(
     tree: &impl TreeWords,
     shape: &TreeShape,
     changes: &[LeafChange],
-    scratch: &mut Vec<usize>,
+    ancestors: &mut Ancestors,
 ) {
     for changes in changes.chunks(JOURNAL_ENTRIES) {
         // Draws wait while the journal is used, so whatever can be done before it is.
-        scratch.clear();
-        scratch.extend(changes.iter().map(|change| change.leaf));
-        scratch.sort_unstable();
-        prefetch_parents(tree, shape, scratch);
+        ancestors.begin(changes.iter().map(|change| change.leaf));
+        prefetch_parents(tree, shape, &ancestors.nodes);
         write_journal(tree, shape, changes);
         write_leaves(tree, shape, changes);
-        recompute(tree, shape, scratch);
+        recompute(tree, shape, ancestors, Recomputed::Changed);
         clear_journal(tree, shape);
     }
 }
@@ -173,29 +190,61 @@ fn prefetch_parents(tree: &impl TreeWords, shape: &TreeShape, leaves: &[usize]) 
     }
 }
 
-/// Step 3 of a change: recomputes the ancestors of some leaves, children first. The leaves are in
-/// ascending order. Leaves `nodes` empty or with the one node of the top level.
-pub fn recompute(tree: &impl TreeWords, shape: &TreeShape, nodes: &mut Vec<usize>) {
-    for pair in shape.levels.windows(2) {
+/// Ancestors whose smallest leaf is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recomputed {
+    /// Those below which a smallest leaf has changed: few, since most changes are of other leaves.
+    /// All words above the leaves were right before the change.
+    Changed,
+    /// All.
+    All,
+}
+
+/// Step 3 of a change: recomputes the ancestors of some leaves, children first.
+pub fn recompute(
+    tree: &impl TreeWords,
+    shape: &TreeShape,
+    ancestors: &mut Ancestors,
+    recomputed: Recomputed,
+) {
+    let Ancestors { nodes, of_least } = ancestors;
+    of_least.clear();
+    let renew_least = |word: usize, children: [u64; FAN_OUT]| {
+        let least = smallest(children);
+        let is_new = tree.load(word) != least;
+        if is_new {
+            tree.store(word, least, Relaxed);
+        }
+        is_new || recomputed == Recomputed::All
+    };
+    for (depth, pair) in shape.levels.windows(2).enumerate() {
         let [below, level] = pair else { continue };
-        let mut before = None;
-        // Siblings are adjacent in the list, so each parent is computed once.
-        nodes.retain_mut(|node| {
-            *node /= FAN_OUT;
-            if before.replace(*node) == Some(*node) || *node >= level.nodes {
-                return false;
+        parents(nodes, level.nodes, |node| {
+            let children = tree.line(below.sums + node * FAN_OUT);
+            tree.store(level.sums + node, sum(children), Relaxed);
+            // A leaf is its own smallest.
+            if depth == 0 && renew_least(level.least + node, children) {
+                of_least.push(node);
             }
-            let children = tree.line(below.sums + *node * FAN_OUT);
-            let least = if below.least == below.sums {
-                smallest(children)
-            } else {
-                smallest(tree.line(below.least + *node * FAN_OUT))
-            };
-            tree.store(level.sums + *node, sum(children), Relaxed);
-            tree.store(level.least + *node, least, Relaxed);
             true
         });
+        if depth > 0 {
+            parents(of_least, level.nodes, |node| {
+                renew_least(level.least + node, tree.line(below.least + node * FAN_OUT))
+            });
+        }
     }
+}
+
+/// Replaces nodes in ascending order by their parents of a level of `count` nodes. Keeps those
+/// parents for which `keep` returns `true`.
+fn parents(nodes: &mut Vec<usize>, count: usize, mut keep: impl FnMut(usize) -> bool) {
+    let mut before = None;
+    nodes.retain_mut(|node| {
+        *node /= FAN_OUT;
+        // Siblings are adjacent, so each parent is computed once.
+        before.replace(*node) != Some(*node) && *node < count && keep(*node)
+    });
 }
 
 /// Step 4 of a change: empties the journal.
@@ -210,16 +259,14 @@ pub fn clear_journal(tree: &impl TreeWords, shape: &TreeShape) {
 
 /// Finishes the change of a holder that was killed. Returns `true` if there was one. The caller
 /// holds the tree's lock.
-pub fn repair(tree: &impl TreeWords, shape: &TreeShape, scratch: &mut Vec<usize>) -> bool {
+pub fn repair(tree: &impl TreeWords, shape: &TreeShape, ancestors: &mut Ancestors) -> bool {
     let count = usize::try_from(tree.load(shape.count)).unwrap_or(usize::MAX).min(JOURNAL_ENTRIES);
     if count == 0 {
         return false;
     }
-    scratch.clear();
     let listed = (shape.journal..).take(count).map(|word| usize::try_from(tree.load(word)));
-    scratch.extend(listed.flatten().filter(|leaf| *leaf < shape.leaves()));
-    scratch.sort_unstable();
-    recompute(tree, shape, scratch);
+    ancestors.begin(listed.flatten().filter(|leaf| *leaf < shape.leaves()));
+    recompute(tree, shape, ancestors, Recomputed::All);
     clear_journal(tree, shape);
     true
 }
@@ -385,7 +432,8 @@ mod tests {
             }),
         ) {
             let shape = shape(count as u64);
-            let (tree, mut model, mut scratch) = (Tree::new(&shape), vec![0; count], Vec::new());
+            let (tree, mut model) = (Tree::new(&shape), vec![0; count]);
+            let mut scratch = Ancestors::default();
             for changes in all {
                 commit(&tree, &shape, &changes, &mut scratch);
                 for LeafChange { leaf, value } in changes {
@@ -405,7 +453,7 @@ mod tests {
             kill_of_repair in 0..400_usize,
         ) {
             let shape = shape(count as u64);
-            let (tree, mut scratch) = (Tree::new(&shape), Vec::new());
+            let (tree, mut scratch) = (Tree::new(&shape), Ancestors::default());
             commit(&tree, &shape, &first, &mut scratch);
             let before = leaves(&tree, &shape);
             tree.left.set(kill);
@@ -430,7 +478,7 @@ mod tests {
         ) {
             let shape = shape(count as u64);
             let tree = Tree::new(&shape);
-            commit(&tree, &shape, &changes, &mut Vec::new());
+            commit(&tree, &shape, &changes, &mut Ancestors::default());
             let (leaves, total) = (leaves(&tree, &shape), total(&tree, &shape));
             prop_assume!(total > 0);
             let mut draws: Vec<_> = numbers.iter().map(|n| Descent::of(n % total)).collect();
@@ -464,7 +512,7 @@ mod tests {
             for draw in draws.iter().filter(|draw| draw.value > 0) {
                 prop_assert!(draw.node < count && draw.value == leaf(&tree, &shape, draw.node));
             }
-            repair(&tree, &shape, &mut Vec::new());
+            repair(&tree, &shape, &mut Ancestors::default());
             let _ = (total(&tree, &shape), least(&tree, &shape));
         }
     }
@@ -474,7 +522,7 @@ mod tests {
         let shape = shape(10_000);
         let tree = Tree::new(&shape);
         let changes: Vec<_> = (0..10_000).map(|leaf| LeafChange { leaf, value: 3 }).collect();
-        commit(&tree, &shape, &changes, &mut Vec::new());
+        commit(&tree, &shape, &changes, &mut Ancestors::default());
         assert_eq!((total(&tree, &shape), least(&tree, &shape)), (30_000, 3));
         check(&tree, &shape).unwrap();
     }

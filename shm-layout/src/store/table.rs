@@ -15,7 +15,7 @@ use crate::layout::priority_table::{
 use crate::os::lock_holders;
 use crate::os::mapping::Mapping;
 use crate::protocol::extremes::{Extreme, extremes};
-use crate::protocol::sum_tree::{self, Descent, FAN_OUT, LeafChange};
+use crate::protocol::sum_tree::{self, Ancestors, Descent, FAN_OUT, LeafChange};
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::UnnamedRing;
 
@@ -37,7 +37,7 @@ pub struct PriorityTable {
     view: TableView,
     name: String,
     settings: TableSettings,
-    scratch: Vec<usize>,
+    ancestors: Ancestors,
 }
 
 impl Deref for PriorityTable {
@@ -61,7 +61,7 @@ impl Deref for TableGuard<'_> {
 #[derive(Debug)]
 pub struct TableGuard<'a> {
     view: &'a TableView,
-    scratch: &'a mut Vec<usize>,
+    ancestors: &'a mut Ancestors,
     _held: Held<'a>,
 }
 
@@ -69,7 +69,7 @@ impl TableGuard<'_> {
     /// Changes leaves; of two changes of a leaf the later one counts.
     pub fn commit(&mut self, changes: &[LeafChange]) {
         let memory = &*self.view.memory;
-        sum_tree::commit(memory, &memory.shape.tree, changes, self.scratch);
+        sum_tree::commit(memory, &memory.shape.tree, changes, self.ancestors);
     }
 
     /// Sets the rows of a lane that have leaves: from `expired` up to, and without, `entered`.
@@ -127,12 +127,12 @@ impl PriorityTable {
     pub fn try_lock(&mut self) -> Result<Option<TableGuard<'_>>, SegmentError> {
         let path = self.store.path().unwrap_or(Path::new("private memory"));
         let Some(held) = self.lock.try_lock(lock_byte(&self.name), path)? else { return Ok(None) };
-        let (view, scratch) = (&self.view, &mut self.scratch);
+        let (view, ancestors) = (&self.view, &mut self.ancestors);
         let memory = &*view.memory;
-        if sum_tree::repair(memory, &memory.shape.tree, scratch) {
+        if sum_tree::repair(memory, &memory.shape.tree, ancestors) {
             memory.count(TableCounters { repairs: 1, ..TableCounters::default() });
         }
-        Ok(Some(TableGuard { view, scratch, _held: held }))
+        Ok(Some(TableGuard { view, ancestors, _held: held }))
     }
 
     /// Returns the processes that hold the lock, where the system reports them. For messages.
@@ -289,7 +289,7 @@ impl RingStore {
             view: TableView { memory },
             name: name.to_owned(),
             settings: found,
-            scratch: Vec::new(),
+            ancestors: Ancestors::default(),
         };
         if found != settings {
             let (table, what) = (name.to_owned(), differing(found, settings));
@@ -337,13 +337,13 @@ impl RingStore {
 #[derive(Debug)]
 pub struct UnnamedTable {
     view: TableView,
-    scratch: Vec<usize>,
+    ancestors: Ancestors,
 }
 
 impl UnnamedTable {
     /// Returns the right to change the table, which no other handle has.
     pub fn guard(&mut self) -> TableGuard<'_> {
-        TableGuard { view: &self.view, scratch: &mut self.scratch, _held: Held::Unnamed }
+        TableGuard { view: &self.view, ancestors: &mut self.ancestors, _held: Held::Unnamed }
     }
 }
 
@@ -358,7 +358,7 @@ impl UnnamedRing<'_> {
         let shape = shape(self.spec().lanes, rows)?;
         let image = |uuid| TableHeader::image(&shape, uuid, settings);
         let memory = make_unnamed(self, name, &NewTable { shape: shape.clone(), image: &image })?;
-        Ok(UnnamedTable { view: TableView { memory }, scratch: Vec::new() })
+        Ok(UnnamedTable { view: TableView { memory }, ancestors: Ancestors::default() })
     }
 }
 

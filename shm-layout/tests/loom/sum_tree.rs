@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
 use backcast_layout::protocol::sum_tree::{
-    Descent, FAN_OUT, LeafChange, TreeFence, TreeShape, TreeWords, clear_journal, commit, descend,
-    is_unchanged, leaf, least, observe, recompute, repair, total, write_journal, write_leaves,
+    Ancestors, Descent, FAN_OUT, LeafChange, Recomputed, TreeFence, TreeShape, TreeWords,
+    clear_journal, commit, descend, is_unchanged, leaf, least, observe, recompute, repair, total,
+    write_journal, write_leaves,
 };
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,28 +98,27 @@ impl Tree {
 
     fn update(&self, changes: &[LeafChange]) {
         self.lock();
-        let (shape, mut nodes) = (&*self.shape, Vec::new());
+        let (shape, mut nodes) = (&*self.shape, Ancestors::default());
         if self.mutant != Mutant::NoRepair {
             repair(self, shape, &mut nodes);
         }
-        nodes.clear();
-        nodes.extend(changes.iter().map(|change| change.leaf));
+        nodes.begin(changes.iter().map(|change| change.leaf));
         match self.mutant {
             Mutant::LateJournal => {
                 write_leaves(self, shape, changes);
                 write_journal(self, shape, changes);
-                recompute(self, shape, &mut nodes);
+                recompute(self, shape, &mut nodes, Recomputed::Changed);
                 clear_journal(self, shape);
             }
             Mutant::EarlyClear => {
                 write_journal(self, shape, changes);
                 write_leaves(self, shape, changes);
                 clear_journal(self, shape);
-                recompute(self, shape, &mut nodes);
+                recompute(self, shape, &mut nodes, Recomputed::Changed);
             }
             Mutant::SumsFirst => {
                 write_journal(self, shape, changes);
-                recompute(self, shape, &mut nodes);
+                recompute(self, shape, &mut nodes, Recomputed::Changed);
                 write_leaves(self, shape, changes);
                 clear_journal(self, shape);
             }
@@ -271,7 +271,8 @@ fn kill(stores: usize) -> impl Fn(Mutant, &std::sync::Arc<Seen>) + Send + Sync +
         killed.join().expect("the killed updater's thread ends");
         // The next holder takes the lock in every case.
         tree.lock();
-        let repaired = mutant != Mutant::NoRepair && repair(&tree, &tree.shape, &mut Vec::new());
+        let repaired =
+            mutant != Mutant::NoRepair && repair(&tree, &tree.shape, &mut Ancestors::default());
         tree.unlock();
         seen.repaired.fetch_add(repaired.into(), SeqCst);
         tree.check_sums();
