@@ -10,8 +10,8 @@ const INTEGERS: f64 = 4_503_599_627_370_496.0;
 /// Added to a small number of either sign, leaves the nearest integer in the lowest bits.
 const ROUNDER: f64 = 1.5 * INTEGERS;
 
-/// Replaces each finite number from 0 up by its power, with a relative error below 1e-13. A number below
-/// the smallest normal one counts as 0. The power of 0 is 1 for the exponent 0, otherwise 0.
+/// Replaces each finite number from 0 up by its power, with a relative error below 1e-13. A number
+/// below the smallest normal one counts as 0. The power of 0 is 1 for the exponent 0, otherwise 0.
 pub(super) fn raise(numbers: &mut [f64], exponent: f64) {
     run_simd(Powers, (&[], &[], &[]), (numbers, &mut []), exponent);
 }

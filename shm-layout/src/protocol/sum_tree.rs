@@ -10,13 +10,13 @@
 //!
 //! 1. writes the numbers of its leaves into the journal, release fence, then their count;
 //! 2. issues a release fence and stores the leaves;
-//! 3. recomputes the sum of every ancestor of those leaves, level by level, from its eight children,
-//!    and the smallest leaf of every ancestor below which one has changed;
+//! 3. recomputes the sum of every ancestor of those leaves, level by level, from its eight
+//!    children, and the smallest leaf of every ancestor below which one has changed;
 //! 4. counts the change (release) and stores the journal's count 0 (release).
 //!
 //! The next holder finds the count of a killed one and recomputes all words of the ancestors of the
-//! leaves in the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair changes
-//! nothing.
+//! leaves in the journal ([`repair`]). Recomputing is idempotent, so a kill during the repair
+//! changes nothing.
 //!
 //! Sums are exact for this reason. At any moment, every word above level 0 that is not an ancestor
 //! of a leaf in the journal equals the sum of its children. Steps 2 and 3 store only to leaves in
@@ -26,8 +26,8 @@
 //! A reader that finds the journal empty, and the same count of changes before and after its loads
 //! ([`observe`], [`is_unchanged`]), has read one state of the tree.
 //!
-//! [`descend`] takes no lock. If sums change during a descent, it may reach a leaf that is not above
-//! the rest, or no leaf. Such a draw has found none, and is made again.
+//! [`descend`] takes no lock. If sums change during a descent, it may reach a leaf that is not
+//! above the rest, or no leaf. Such a draw has found none, and is made again.
 
 use std::array;
 use std::hint::select_unpredictable;
@@ -317,8 +317,8 @@ pub fn descend(tree: &impl TreeWords, shape: &TreeShape, draws: &mut [Descent]) 
 }
 
 /// Returns the child of a node in which a number falls, and the sum of the children before it. A
-/// number beyond the node's sum falls in the last child. Without branches, since the child cannot be
-/// predicted.
+/// number beyond the node's sum falls in the last child. Without branches, since the child cannot
+/// be predicted.
 fn child_at(words: [u64; FAN_OUT], rest: u64) -> (usize, u64) {
     let half = words[0].wrapping_add(words[1]).wrapping_add(words[2].wrapping_add(words[3]));
     let in_half = rest >= half;

@@ -68,8 +68,8 @@ impl UnnamedRing<'_> {
     }
 }
 
-/// Returns the bytes that a table begins with of which nothing was claimed. All bytes after them are
-/// zero.
+/// Returns the bytes that a table begins with of which nothing was claimed. All bytes after them
+/// are zero.
 pub(super) fn empty(lanes: u32, ring_uuid: [u8; 16], settings: ClaimSettings) -> Vec<u8> {
     bytemuck::bytes_of(&ClaimHeader::new(lanes, ring_uuid, settings)).to_vec()
 }
