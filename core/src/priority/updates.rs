@@ -38,10 +38,17 @@ pub struct Priorities {
     table: PriorityTable,
     ring: Ring,
     values: LeafValues,
-    requested: Vec<Requested>,
-    leaf_values: Vec<u64>,
-    changes: Vec<LeafChange>,
+    scratch: Scratch,
+}
+
+/// Memory that updates reuse.
+#[derive(Debug, Default)]
+struct Scratch {
     powers: Vec<f64>,
+    /// Values of the leaves of a request.
+    values: Vec<u64>,
+    requested: Vec<Requested>,
+    changes: Vec<LeafChange>,
     entering: EnterScratch,
 }
 
@@ -70,16 +77,7 @@ impl Ring {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
         let values = LeafValues::new(table.settings(), table.most());
-        Ok(Priorities {
-            table,
-            ring: self.clone(),
-            values,
-            requested: Vec::new(),
-            leaf_values: Vec::new(),
-            changes: Vec::new(),
-            powers: Vec::new(),
-            entering: EnterScratch::default(),
-        })
+        Ok(Priorities { table, ring: self.clone(), values, scratch: Scratch::default() })
     }
 }
 
@@ -104,26 +102,27 @@ impl Priorities {
             return Err(PriorityError::WrongCount { indices, priorities });
         }
         let (lanes, rows) = self.rows();
-        let Self { table, values, requested, leaf_values, changes, powers, entering, .. } = self;
+        let Self { table, values: leaf_values, scratch, .. } = self;
+        let Scratch { powers, values, requested, changes, entering } = scratch;
         requested.clear();
-        leaf_values.clear();
-        let new_values = values.of(priorities, powers);
+        values.clear();
+        let found = leaf_values.of(priorities, powers);
         for (position, ((index, priority), value)) in
-            index.iter().zip(priorities).zip(new_values).enumerate()
+            index.iter().zip(priorities).zip(found).enumerate()
         {
-            let value = checked(position, *priority, value, *values)?;
+            let value = checked(position, *priority, value, *leaf_values)?;
             check_index(position, *index, &rows)?;
             let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
             let leaf = table.leaf_of(lane, seq);
             table.prefetch_leaf(leaf);
             requested.push(Requested::new(leaf, position));
-            leaf_values.push(value);
+            values.push(value);
         }
         // Not under the lock, which the next process waits for.
         requested.sort_unstable();
         locked(table, limit, |guard| {
             enter(guard, &lanes, rows.iter(), entering);
-            set(guard, (index, leaf_values), requested, changes)
+            set(guard, (index, values), requested, changes)
         })
     }
 
@@ -144,7 +143,7 @@ impl Priorities {
             return Ok(());
         }
         let limit = if self.table.total() == 0 { PATIENCE } else { Duration::ZERO };
-        let Self { table, entering, .. } = self;
+        let Self { table, scratch: Scratch { entering, .. }, .. } = self;
         let entered = locked(table, limit, |guard| enter(guard, lanes, readable, entering))?;
         if entered.is_none() && !limit.is_zero() { Err(self.busy(limit)) } else { Ok(()) }
     }
