@@ -73,10 +73,10 @@ pub use backcast_layout::{
 };
 pub use element::Element;
 pub use error::{
-    AppendError, BadSelector, BatchError, DropError, EpisodesError, HeldLane, HindsightError,
-    LearnedError, LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait, ParamsError,
-    PriorityError, ReadError, ResizeError, RestoreError, ReturnsError, RingError, SampleError,
-    SchemaError, TableError, WaitError, WriterError,
+    AppendError, BadRowIndex, BadSelector, BatchError, DropError, EpisodesError, HeldLane,
+    HindsightError, LearnedError, LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait,
+    ParamsError, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError, RingError,
+    SampleError, SchemaError, TableError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;

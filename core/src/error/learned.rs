@@ -3,6 +3,8 @@
 use backcast_layout::{DType, MAX_LEARNED_COLUMNS, SegmentError};
 use thiserror::Error;
 
+use super::index::BadRowIndex;
+
 /// Error of using a table of learned columns.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -82,22 +84,8 @@ pub enum LearnedError {
         values: usize,
     },
     /// An index that no batch of the ring can contain.
-    #[error(
-        "index[{position}] = {index} (lane {lane}, row {seq}) is not a row of this ring: {reason}; \
-         give what a batch of this ring had as its index"
-    )]
-    BadIndex {
-        /// Position in the caller's array.
-        position: usize,
-        /// The index.
-        index: i64,
-        /// Lane of the index.
-        lane: u32,
-        /// Sequence number of the index.
-        seq: u64,
-        /// Reason.
-        reason: &'static str,
-    },
+    #[error(transparent)]
+    BadIndex(#[from] BadRowIndex),
     /// Another process creates the table for too long.
     #[error(
         "the table `{table}` is being created by another process for {waited_s} s, which takes \

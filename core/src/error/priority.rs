@@ -3,6 +3,8 @@
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
+use super::index::BadRowIndex;
+
 /// Error of using or setting priorities.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -59,22 +61,8 @@ pub enum PriorityError {
         limit: f64,
     },
     /// An index that no batch of the ring can contain.
-    #[error(
-        "index[{position}] = {index} (lane {lane}, row {seq}) is not a row of this ring: {reason}; \
-         give what a batch of this ring had as its index"
-    )]
-    BadIndex {
-        /// Position in the caller's array.
-        position: usize,
-        /// The index.
-        index: i64,
-        /// Lane of the index.
-        lane: u32,
-        /// Sequence number of the index.
-        seq: u64,
-        /// Reason.
-        reason: &'static str,
-    },
+    #[error(transparent)]
+    BadIndex(#[from] BadRowIndex),
     /// TD errors that cannot be split into windows.
     #[error(
         "{places} TD errors at {steps} places a window, with a mask of {mask}, are no windows; \

@@ -11,7 +11,7 @@ use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableSetti
 use super::enter::{EnterScratch, enter, is_behind};
 use super::leaf_values::LeafValues;
 use super::options::PriorityOptions;
-use crate::error::PriorityError;
+use crate::error::{BadRowIndex, PriorityError};
 use crate::index::RowIndex;
 use crate::ring::Ring;
 use crate::ring::lane_inspection::InspectedLane;
@@ -111,7 +111,7 @@ impl Priorities {
             index.iter().zip(priorities).zip(found).enumerate()
         {
             let value = checked(position, *priority, value, *leaf_values)?;
-            check_index(position, *index, &rows)?;
+            BadRowIndex::check(position, *index, &rows)?;
             let (lane, seq) = (RowIndex(*index).lane(), RowIndex(*index).seq());
             let leaf = table.leaf_of(lane, seq);
             table.prefetch_leaf(leaf);
@@ -295,14 +295,6 @@ fn checked(
     }
     let limit = || values.limit();
     value.ok_or_else(|| PriorityError::TooLarge { position, value: priority, limit: limit() })
-}
-
-/// Refuses an index that no batch of this ring can have had. The index of a dropped row passes:
-/// its update counts as stale.
-fn check_index(position: usize, index: i64, rows: &[Range<u64>]) -> Result<(), PriorityError> {
-    let Some(reason) = RowIndex(index).problem_in(rows) else { return Ok(()) };
-    let (lane, seq) = (RowIndex(index).lane(), RowIndex(index).seq());
-    Err(PriorityError::BadIndex { position, index, lane, seq, reason })
 }
 
 /// Runs `work` with the table's lock. Returns `None` if another process has it for longer than

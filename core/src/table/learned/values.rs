@@ -7,7 +7,7 @@ use backcast_layout::{DType, LearnedColumn, LearnedCounters, LearnedTable, Learn
 
 use super::options::LearnedOptions;
 use crate::element::Element;
-use crate::error::LearnedError;
+use crate::error::{BadRowIndex, LearnedError};
 use crate::index::RowIndex;
 use crate::priority::wait;
 use crate::ring::Ring;
@@ -113,11 +113,7 @@ impl LearnedValues {
             columns.push((at, bytes.chunks_exact(size)));
         }
         for (position, index) in index.iter().enumerate() {
-            let (row, index) = (RowIndex(*index), *index);
-            if let Some(reason) = row.problem_in(&rows) {
-                let (lane, seq) = (row.lane(), row.seq());
-                return Err(LearnedError::BadIndex { position, index, lane, seq, reason });
-            }
+            BadRowIndex::check(position, *index, &rows)?;
         }
         let (mut updated, mut stale, mut dropped) = (0, 0, 0);
         for index in index {
