@@ -103,9 +103,9 @@ pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
     AgeBin, Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut,
     BatchPlan, Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng,
-    EpisodeLayout, GatherTarget, GoalStrategy, Goals, Hindsight, Sampler, SamplerOptions,
-    SamplerSpec, SamplerState, SamplerStats, Selector, TransitionOrder, View, WholeEpisodes,
-    WindowSteps,
+    EpisodeLayout, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Sampler,
+    SamplerOptions, SamplerSpec, SamplerState, SamplerStats, Selector, TransitionOrder, View,
+    WholeEpisodes, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{

@@ -69,8 +69,8 @@ use crate::table::{LearnedOptions, LearnedValues};
 const FREQUENT: u64 = 3;
 /// Batches after which the ring's name is checked: a ring deleted by hand has no mark.
 const NAME_CHECKS: u32 = 1024;
-/// Largest batch: items are counted in 32 bits.
-const MAX_BATCH: usize = 1 << 24;
+/// Largest number of items in a batch: they are counted in 32 bits.
+pub const MAX_BATCH: usize = 1 << 24;
 
 /// Draws batches of transitions, uniform over the ring's transitions and not over its lanes, or as
 /// a [`Selector`] says.

@@ -8,7 +8,7 @@ mod wrong_dtype;
 
 use std::fmt::Display;
 
-use backcast_core::DType;
+use backcast_core::{DType, MAX_BATCH};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyArrayDyn, PyUntypedArray};
 use pyo3::intern;
@@ -210,19 +210,18 @@ pub(crate) fn int64s(
     Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
 }
 
-/// Reads at most `most` integers of any dtype and shape, in C order.
+/// Reads integers of any dtype and shape, in C order, at most as many as a batch has items.
 pub(crate) fn int64s_of_any_shape(
     value: &Bound<'_, PyAny>,
     what: &str,
     class: ErrorClass,
-    most: usize,
 ) -> Result<Vec<i64>, Failure> {
     let target = Target { what, class, dtype: DType::I64 };
     let array = array_of(value, target)?;
     let array = array.cast::<PyArrayDyn<i64>>().map_err(PyErr::from)?;
-    if array.len() > most {
+    if array.len() > MAX_BATCH {
         let got = array.len();
-        return Err(target.refuse(format!("names {got} transitions; give from 1 to {most}")));
+        return Err(target.refuse(format!("names {got} transitions; give from 1 to {MAX_BATCH}")));
     }
     Ok(array.readonly().as_slice().map_err(|error| target.refuse(error))?.to_vec())
 }

@@ -12,8 +12,6 @@ use crate::array::convert::{self, Target, array_of, descr, dtype_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 
-/// Largest number of rows of a call, as in a batch.
-const MAX_ROWS: usize = 1 << 24;
 /// Description of the argument `index`.
 const INDEX: &str = "what a batch has as its index, or append returned";
 
@@ -200,7 +198,7 @@ impl LearnedTable {
             given.push((bytes_of(&value, &name, column.dtype)?, name));
         }
         let index = required(index, "index", INDEX)?;
-        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample, MAX_ROWS)?;
+        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
         if given.is_empty() {
             let message = format!("no values are given; give some of {}", known());
             return Err(Failure::new(ErrorClass::Sample, message));
@@ -236,7 +234,7 @@ impl LearnedTable {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         static FROMBUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let index = required(index, "index", INDEX)?;
-        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample, MAX_ROWS)?;
+        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
         let read = || {
             self.handle.with(|table| {
                 let columns = self.options.columns().iter();

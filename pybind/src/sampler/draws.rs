@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use backcast_core::{BatchPlan, LongWait, Ring, Sampler as CoreSampler, SamplerSpec};
+use backcast_core::{BatchPlan, LongWait, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerSpec};
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -20,9 +20,6 @@ use crate::sampler::batches::Prefetcher;
 use crate::sampler::hooks::BatchFunctions;
 use crate::sampler::out::Out;
 use crate::warning::warn_unlinked;
-
-/// Largest batch that the core accepts.
-pub(super) const MAX_BATCH: u32 = 1 << 24;
 
 /// Place of a core sampler.
 pub(super) enum SamplerPlace {
@@ -151,8 +148,7 @@ impl SharedSampler {
         const CHOICE: &str = "\"error\" or \"mask\"";
         let missing = missing.get("missing", CHOICE)?;
         let index = required(index, "index", "what a batch has as its index, or append returned")?;
-        let index =
-            convert::int64s_of_any_shape(index, "index", ErrorClass::Sample, MAX_BATCH as usize)?;
+        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
         let gathered = match missing.as_str() {
             "error" => self.gather_all(py, &index, out)?,
             "mask" => self.gather_present(py, &index, out)?,
@@ -313,5 +309,6 @@ impl SharedSampler {
 }
 
 pub(super) fn batch_size_of(batch_size: Argument<i128>) -> Result<usize, Failure> {
-    Ok(count_in(batch_size, "batch_size", 1..=MAX_BATCH, ErrorClass::Sample)? as usize)
+    let most = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
+    Ok(count_in(batch_size, "batch_size", 1..=most, ErrorClass::Sample)? as usize)
 }

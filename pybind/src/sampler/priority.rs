@@ -14,7 +14,6 @@ use crate::argument::{Argument, FromArgument, seconds_of, whole, wrong_type};
 use crate::array::convert::{self, Target, array_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
-use crate::sampler::draws::MAX_BATCH;
 
 /// Interval between two checks for signals while the table is locked.
 const WAIT: Duration = Duration::from_millis(20);
@@ -158,8 +157,7 @@ impl SamplerPriorities {
     /// were dropped.
     pub(super) fn update(&self, py: Python<'_>, given: Updated<'_, '_>) -> Result<u64, Failure> {
         let timeout = seconds_of("timeout", given.timeout)?;
-        let most = MAX_BATCH as usize;
-        let index = convert::int64s_of_any_shape(given.index, "index", ErrorClass::Sample, most)?;
+        let index = convert::int64s_of_any_shape(given.index, "index", ErrorClass::Sample)?;
         let target = Target { what: "priority", class: ErrorClass::Sample, dtype: DType::F64 };
         let values = array_of(given.priority, target)?;
         let values = values.cast::<PyArrayDyn<f64>>().map_err(PyErr::from)?;

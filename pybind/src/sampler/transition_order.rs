@@ -11,8 +11,6 @@ use crate::array::convert;
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::Handle;
 
-/// Largest number of transitions of a call, as in a batch.
-const MAX_ROWS: usize = 1 << 24;
 /// Place of a transition that is not there.
 const MISSING: i64 = -1;
 
@@ -139,8 +137,7 @@ impl TransitionOrder {
         missing: Argument<String>,
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         let position = required(position, "position", "numbers of transitions, from 0 up")?;
-        let given =
-            convert::int64s_of_any_shape(position, "position", ErrorClass::Sample, MAX_ROWS)?;
+        let given = convert::int64s_of_any_shape(position, "position", ErrorClass::Sample)?;
         let find = |order: &CoreOrder, position: i64| {
             u64::try_from(position).ok().and_then(|position| order.index_at(position))
         };
@@ -177,7 +174,7 @@ impl TransitionOrder {
         missing: Argument<String>,
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         let index = required(index, "index", "what a batch has as its index")?;
-        let given = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample, MAX_ROWS)?;
+        let given = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
         let find = |order: &CoreOrder, index: i64| {
             order.position_of(index).and_then(|position| i64::try_from(position).ok())
         };
