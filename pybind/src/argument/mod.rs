@@ -24,9 +24,11 @@ use crate::error::{ErrorClass, Failure, bad_argument, refuses_value};
 
 /// Converted argument of a call. [`get`](Self::get) returns its value or the error of the
 /// conversion.
+#[derive(Default)]
 pub(crate) enum Argument<T> {
     Value(T),
     /// The caller left the argument out.
+    #[default]
     Missing,
     /// Value of another type. Kept as an object, because its `repr` may run any code.
     WrongType(Py<PyAny>),

@@ -229,6 +229,20 @@ impl ReplayBuffer {
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
+        let asked = WindowArguments {
+            history,
+            columns,
+            future,
+            n_step,
+            gamma,
+            boundary,
+            stride,
+            copy,
+            episodes,
+            max_length,
+            rank,
+            world_size,
+        };
         let by = PriorityArguments { priority, beta, eps, stratified, weights, table };
         let hooks = BatchFunctions::new(hindsight, transform)?;
         let hindsight = hindsight.map(hindsight_of).transpose()?;
@@ -241,24 +255,9 @@ impl ReplayBuffer {
             table_seed,
         };
         if let Some(state) = state {
-            let others = [
-                ("seed", seed.is_some()),
-                ("history", history.is_some()),
-                ("columns", columns.is_some()),
-                ("future", future.is_given()),
-                ("n_step", n_step.is_some()),
-                ("gamma", gamma.is_some()),
-                ("boundary", boundary.is_given()),
-                ("stride", stride.is_given()),
-                ("copy", copy.is_given()),
-                ("learned", learned.is_some()),
-                ("episodes", episodes.is_some()),
-                ("max_length", max_length.is_some()),
-                ("rank", rank.is_given()),
-                ("world_size", world_size.is_given()),
-            ];
-            let others = others.into_iter().chain(by.given()).chain(select.given());
-            if let Some((other, _)) = others.into_iter().find(|(_, given)| *given) {
+            let others = [("seed", seed.is_some()), ("learned", learned.is_some())];
+            let others = others.into_iter().chain(asked.given()).chain(by.given());
+            if let Some((other, _)) = others.chain(select.given()).find(|(_, given)| *given) {
                 return Err(Failure::new(
                     ErrorClass::Sample,
                     format!("state is given, and {other} too; leave {other} out, the state has it"),
@@ -294,23 +293,6 @@ impl ReplayBuffer {
                 })
             })
             .transpose()?;
-        let (future, boundary) = (future.or(0_i64), boundary.or("mask"));
-        let (stride, copy) = (stride.or(1_i64), copy.or(false));
-        let (rank, world_size) = (rank.or(0_i64), world_size.or(1_i64));
-        let asked = WindowArguments {
-            history,
-            columns,
-            future,
-            n_step,
-            gamma,
-            boundary,
-            stride,
-            copy,
-            episodes,
-            max_length,
-            rank,
-            world_size,
-        };
         let windows = WindowOptions::new(asked)?;
         let selected = SelectorSettings::new(select, by)?;
         let spec = windows.spec(seed);
@@ -378,8 +360,9 @@ impl ReplayBuffer {
     ///     window is longer than a lane, or ``gamma`` is missing or out of range, or ``out`` does
     ///     not fit.
     #[pyo3(signature = (
-        batch_size=Argument::Missing, history=None, future=0_i64.into(), copy=false.into(), *,
-        columns=None, n_step=None, gamma=None, boundary="mask".into(), out=None, timeout=None
+        batch_size=Argument::Missing, history=None, future=Argument::Missing,
+        copy=Argument::Missing, *, columns=None, n_step=None, gamma=None,
+        boundary=Argument::Missing, out=None, timeout=None
     ))]
     #[pyo3(text_signature = "($self, batch_size, history=None, future=0, copy=False, *, \
                              columns=None, n_step=None, gamma=None, boundary='mask', out=None, \
@@ -400,8 +383,6 @@ impl ReplayBuffer {
         timeout: Option<Argument<f64>>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let timeout = timeout_of(timeout)?;
-        let (stride, episodes, max_length) = (1_i64.into(), None, None);
-        let (rank, world_size) = (0_i64.into(), 1_i64.into());
         let asked = WindowArguments {
             history,
             columns,
@@ -409,12 +390,8 @@ impl ReplayBuffer {
             n_step,
             gamma,
             boundary,
-            stride,
             copy,
-            episodes,
-            max_length,
-            rank,
-            world_size,
+            ..WindowArguments::default()
         };
         self.draws(py, WindowOptions::new(asked)?)?.sample(py, batch_size, out, timeout)
     }

@@ -54,6 +54,7 @@ impl FromArgument for Gamma {
 }
 
 /// Keywords of windows and returns, before they are checked.
+#[derive(Default)]
 pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) history: Option<&'a Bound<'py, PyAny>>,
     pub(crate) columns: Option<&'a Bound<'py, PyAny>>,
@@ -69,28 +70,49 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) world_size: Argument<i128>,
 }
 
+impl WindowArguments<'_, '_> {
+    /// Returns the keywords, and whether each one was given.
+    pub(crate) fn given(&self) -> [(&'static str, bool); 12] {
+        [
+            ("history", self.history.is_some()),
+            ("columns", self.columns.is_some()),
+            ("future", self.future.is_given()),
+            ("n_step", self.n_step.is_some()),
+            ("gamma", self.gamma.is_some()),
+            ("boundary", self.boundary.is_given()),
+            ("stride", self.stride.is_given()),
+            ("copy", self.copy.is_given()),
+            ("episodes", self.episodes.is_some()),
+            ("max_length", self.max_length.is_some()),
+            ("rank", self.rank.is_given()),
+            ("world_size", self.world_size.is_given()),
+        ]
+    }
+}
+
 impl WindowOptions {
+    /// Reads the keywords.
     pub(crate) fn new(asked: WindowArguments<'_, '_>) -> Result<Self, Failure> {
         let words = "\"mask\", \"reject\" or \"clamp\"";
-        let boundary = asked.boundary.get("boundary", words)?;
+        let boundary = asked.boundary.or("mask").get("boundary", words)?;
         let (history, columns) = histories(asked.history, asked.columns)?;
         let n_step = asked.n_step.map(|asked| count(asked, "n_step", 1, ErrorClass::Sample));
         let gamma = "a number, 0 to 1, or \"discount\" for the discounts of that column";
         Ok(Self {
             history,
             columns,
-            future: count(asked.future, "future", 0, ErrorClass::Sample)?,
+            future: count(asked.future.or(0_i64), "future", 0, ErrorClass::Sample)?,
             n_step: n_step.transpose()?,
             gamma: asked.gamma.map(|asked| asked.get("gamma", gamma)).transpose()?,
             boundary: boundary.parse().map_err(|_| {
                 Failure::new(ErrorClass::Sample, format!("boundary is {boundary:?}; write {words}"))
             })?,
-            stride: count(asked.stride, "stride", 1, ErrorClass::Sample)?,
-            copy: asked.copy.get("copy", "True or False")?,
+            stride: count(asked.stride.or(1_i64), "stride", 1, ErrorClass::Sample)?,
+            copy: asked.copy.or(false).get("copy", "True or False")?,
             episodes: episodes_of(asked.episodes, asked.max_length)?,
             rank: (
-                count(asked.rank, "rank", 0, ErrorClass::Sample)?,
-                count(asked.world_size, "world_size", 1, ErrorClass::Sample)?,
+                count(asked.rank.or(0_i64), "rank", 0, ErrorClass::Sample)?,
+                count(asked.world_size.or(1_i64), "world_size", 1, ErrorClass::Sample)?,
             ),
         })
     }
