@@ -18,7 +18,7 @@ use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
 use crate::objects::geometry::yes_no;
 use crate::objects::ring_report::{
-    ClaimReport, LaneReport, LearnedColumnReport, LearnedReport, PinReport, RingReport, TableReport,
+    ClaimReport, LaneReport, LearnedReport, PinReport, RingReport, TableReport,
 };
 use crate::objects::table_distributions::{TableScan, in_words};
 use crate::text::units;
@@ -246,14 +246,13 @@ fn learned(tables: &[LearnedReport], console: &mut Console<'_>) {
         return;
     }
     console.text("");
-    let column = |of: &LearnedColumnReport| format!("{} {}", of.name, of.dtype);
-    let row = |table: &LearnedReport| {
+    let row = |LearnedReport { name, values }: &LearnedReport| {
         vec![
-            table.name.clone(),
-            table.columns.iter().map(column).collect::<Vec<_>>().join(", "),
-            units::bytes(table.size_bytes),
-            units::count(table.updated_values),
-            units::count(table.stale_values),
+            name.clone(),
+            values.columns_in_words(),
+            units::bytes(values.size_bytes),
+            units::count(values.updated_values),
+            units::count(values.stale_values),
         ]
     };
     console.table(

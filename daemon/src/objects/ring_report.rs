@@ -227,6 +227,13 @@ pub(crate) struct ClaimReport {
 #[derive(Debug, Serialize)]
 pub(crate) struct LearnedReport {
     pub(crate) name: String,
+    #[serde(flatten)]
+    pub(crate) values: LearnedValuesReport,
+}
+
+/// JSON of the columns and the counters of a table of learned columns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LearnedValuesReport {
     pub(crate) columns: Vec<LearnedColumnReport>,
     pub(crate) size_bytes: u64,
     pub(crate) lane_rows: u64,
@@ -235,20 +242,33 @@ pub(crate) struct LearnedReport {
 }
 
 /// JSON of a learned column.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LearnedColumnReport {
     pub(crate) name: String,
     pub(crate) dtype: &'static str,
 }
 
+impl LearnedValuesReport {
+    /// Describes the columns: `value f4, visits u2`.
+    pub(crate) fn columns_in_words(&self) -> String {
+        let column = |of: &LearnedColumnReport| format!("{} {}", of.name, of.dtype);
+        self.columns.iter().map(column).collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl From<&LearnedTableInfo> for LearnedReport {
+    fn from(table: &LearnedTableInfo) -> Self {
+        Self { name: table.name.clone(), values: table.into() }
+    }
+}
+
+impl From<&LearnedTableInfo> for LearnedValuesReport {
     fn from(table: &LearnedTableInfo) -> Self {
         let column = |of: &LearnedColumn| LearnedColumnReport {
             name: of.name.clone(),
             dtype: of.dtype.code(),
         };
         Self {
-            name: table.name.clone(),
             columns: table.columns.iter().map(column).collect(),
             size_bytes: table.bytes,
             lane_rows: table.lane_rows,

@@ -9,8 +9,8 @@ use std::thread;
 
 use crate::shelf::{Holder, Shelf, commands, schema};
 use backcast_core::{
-    DType, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring, RingOptions,
-    SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
+    DType, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring,
+    RingOptions, SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
 };
 use backcast_persist::Store;
 use jsonschema::Validator;
@@ -106,6 +106,9 @@ fn tables_are_counted_from_outside_as_promised() {
     sampler.sample(40).unwrap();
     sampler.sample(5).unwrap();
     drop(sampler);
+    let learned = LearnedOptions::new("online").column("value", DType::F32);
+    let learned = ring.learned(&learned.column("visits", DType::U16)).unwrap();
+    learned.update("value", &[3, 7, 9], &[1.0_f32, 2.0, 3.0]).unwrap();
     let said = shelf.json(&["stat", "pong"]);
     holds("stat", &said);
     // 38 rows of priority 1 and 2 of 4: 46 squared by 70.
@@ -119,16 +122,24 @@ fn tables_are_counted_from_outside_as_promised() {
     for words in ["EFFECTIVE", "30.2", "TIMES SAMPLED", "1: 35, 2: 5"] {
         assert!(text.contains(words), "no {words}: {text}");
     }
+    let mut values = said[0]["learned"][0].clone();
+    assert_eq!(values.as_object_mut().unwrap().remove("name"), Some("online".into()), "{said:?}");
+    assert_eq!((&values["updated_values"], &values["stale_values"]), (&3.into(), &0.into()));
+    let columns = json!([{"name": "value", "dtype": "f4"}, {"name": "visits", "dtype": "u2"}]);
+    assert_eq!(values["columns"], columns);
     let top = shelf.json(&["top", "--once", "--interval", "0.05"]);
     holds("top", &top);
     let tables = json!([
-        {"name": "priority", "priorities": priorities, "times_sampled": null},
-        {"name": "queue", "priorities": null, "times_sampled": times},
+        {"name": "priority", "priorities": priorities, "times_sampled": null, "learned": null},
+        {"name": "queue", "priorities": null, "times_sampled": times, "learned": null},
+        {"name": "online", "priorities": null, "times_sampled": null, "learned": values},
     ]);
     assert_eq!(top[0]["rings"][0]["tables"], tables, "{top:?}");
     let text = shelf.run(&["top", "--once", "--interval", "0.05"]).expect(0).out;
     assert!(text.contains("table priority of pong: 40 rows with a priority, 30.2"), "{text}");
     assert!(text.contains("table queue of pong: transitions by times sampled 1: 35"), "{text}");
+    assert!(text.contains("table online of pong: 3 values set, 0 dropped, "), "{text}");
+    assert!(text.contains(", columns value f4, visits u2\n"), "{text}");
     // A table with a damaged header is left out, and the rest is shown.
     let path = ring.path().unwrap().join("table-queue.dat");
     let file = fs::File::options().write(true).open(path).unwrap();

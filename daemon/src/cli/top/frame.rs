@@ -63,7 +63,8 @@ pub(crate) struct RingFrame {
     pub(crate) persist_behind_s: Option<f64>,
     /// Error that keeps rows from being persisted at the moment.
     pub(crate) persist_error: Option<String>,
-    /// Tables of priorities and of claims; empty for a ring of over 2^22 rows.
+    /// Tables of priorities, of claims and of learned columns; of a ring of over 2^22 rows only
+    /// the last.
     pub(crate) tables: Vec<TableFrame>,
     pub(crate) lanes: Vec<LaneFrame>,
 }
