@@ -1,0 +1,127 @@
+//! JSON of selectors and of their priorities.
+
+use backcast_core::{Beta, PriorityOptions, Selector, TableOptions};
+use serde::{Deserialize, Serialize};
+
+use super::BadSamplerState;
+
+/// JSON of a selector. The largest and the smallest priorities have their settings in `priority`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum SavedSelector {
+    MaxPriority,
+    MinPriority,
+    Fifo,
+    Lifo,
+    Recency { half_life: f64 },
+    LaneWeights { weights: Vec<f64> },
+    LaneStrata,
+    Epoch { table: String, shuffle: bool, seed: u64 },
+    Consume { table: String, max_times_sampled: u32, shuffle: bool, seed: u64 },
+}
+
+/// JSON of prioritised draws.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SavedPriority {
+    table: String,
+    exponent: f64,
+    eps: f64,
+    beta: SavedBeta,
+    weights: String,
+    stratified: bool,
+}
+
+/// JSON of beta: a constant, or the first value and the batches until it is 1.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum SavedBeta {
+    Constant(f64),
+    Annealed(f64, u64),
+}
+
+impl SavedSelector {
+    pub(super) fn of(selector: &Selector) -> Option<Self> {
+        Some(match selector {
+            Selector::MaxPriority(_) => Self::MaxPriority,
+            Selector::MinPriority(_) => Self::MinPriority,
+            Selector::Fifo => Self::Fifo,
+            Selector::Lifo => Self::Lifo,
+            Selector::Recency { half_life } => Self::Recency { half_life: *half_life },
+            Selector::LaneWeights(weights) => Self::LaneWeights { weights: weights.clone() },
+            Selector::LaneStrata => Self::LaneStrata,
+            Selector::Table(options) => {
+                let (table, settings) = (options.name().to_owned(), options.settings());
+                let (shuffle, seed) = (settings.shuffled, settings.seed);
+                if settings.renewed {
+                    Self::Epoch { table, shuffle, seed }
+                } else {
+                    let max_times_sampled = settings.times;
+                    Self::Consume { table, max_times_sampled, shuffle, seed }
+                }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Returns the selector of a state. Its settings are checked where a sampler is made of them.
+pub(super) fn selector_of(
+    selector: Option<SavedSelector>,
+    priority: Option<PriorityOptions>,
+) -> Result<Selector, BadSamplerState> {
+    let bad = |problem: &str| Err(BadSamplerState { problem: problem.to_owned() });
+    let other = match (selector, priority) {
+        (None, None) => return Ok(Selector::Uniform),
+        (None, Some(options)) => return Ok(Selector::Priority(options)),
+        (Some(SavedSelector::MaxPriority), Some(options)) => {
+            return Ok(Selector::MaxPriority(options));
+        }
+        (Some(SavedSelector::MinPriority), Some(options)) => {
+            return Ok(Selector::MinPriority(options));
+        }
+        (Some(_), Some(_)) => return bad("it has a `priority` that its selector does not use"),
+        (Some(other), None) => other,
+    };
+    Ok(match other {
+        SavedSelector::MaxPriority | SavedSelector::MinPriority => {
+            return bad("its selector needs a `priority`");
+        }
+        SavedSelector::Fifo => Selector::Fifo,
+        SavedSelector::Lifo => Selector::Lifo,
+        SavedSelector::Recency { half_life } => Selector::Recency { half_life },
+        SavedSelector::LaneWeights { weights } => Selector::LaneWeights(weights),
+        SavedSelector::LaneStrata => Selector::LaneStrata,
+        SavedSelector::Epoch { table, shuffle, seed } => {
+            Selector::Table(TableOptions::epoch(&table).shuffled(shuffle).seed(seed))
+        }
+        SavedSelector::Consume { table, max_times_sampled, shuffle, seed } => {
+            let options = TableOptions::consume(&table).shuffled(shuffle).seed(seed);
+            Selector::Table(options.max_times_sampled(max_times_sampled))
+        }
+    })
+}
+
+impl SavedPriority {
+    pub(super) fn of(options: &PriorityOptions) -> Self {
+        let PriorityOptions { table, exponent, eps, beta, weights, stratified } = options.clone();
+        let beta = match beta {
+            Beta::Constant(beta) => SavedBeta::Constant(beta),
+            Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
+        };
+        Self { table, exponent, eps, beta, weights: weights.as_str().to_owned(), stratified }
+    }
+
+    /// Returns the options. Their numbers are checked where a sampler is made of them.
+    pub(super) fn options(self) -> Result<PriorityOptions, BadSamplerState> {
+        let Self { table, exponent, eps, beta, weights, stratified } = self;
+        let beta = match beta {
+            SavedBeta::Constant(beta) => Beta::Constant(beta),
+            SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },
+        };
+        let bad =
+            |error: backcast_core::BadWeightNorm| BadSamplerState { problem: error.to_string() };
+        let weights = weights.parse().map_err(bad)?;
+        Ok(PriorityOptions { table, exponent, eps, beta, weights, stratified })
+    }
+}
