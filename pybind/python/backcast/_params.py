@@ -181,8 +181,7 @@ class Params(ParamsHandle):
         name : str, optional
             Name of the parameters, instead of the saved one.
         like : nested arrays, optional
-            Structure and array library of what :attr:`arrays` and :meth:`latest` return; by default
-            nested dicts of NumPy arrays.
+            Structure and array library, as for :meth:`attach`.
         store : path, optional
             Directory of snapshots; by default ``BACKCAST_STORE``, else
             ``~/.local/share/backcast``.
