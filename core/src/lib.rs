@@ -62,14 +62,15 @@ mod writer;
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
 pub use backcast_layout::protocol::claim::ClaimPass;
 pub use backcast_layout::{
-    BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo, ClaimTableState,
-    Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias, LanePolicy,
-    LearnedColumn, LearnedCounters, LearnedTableInfo, LockAttempt, MAX_LANES, MAX_READER_SLOTS,
-    MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo, ParamsArray,
-    ParamsCounters, ParamsShape, ParamsShapeError, Peer, RANK_BLOCK, ReaderPinsError, ReaderRecord,
-    Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits, TableCounters, TableInfo,
-    TableSettings, ThreadPool, binary_size, boot_id_hash, collect, copy_slice, list, prefetch_l2,
-    printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
+    AgeCounts, BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo,
+    ClaimTableState, Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, Kind, LaneAlias,
+    LanePolicy, LearnedColumn, LearnedCounters, LearnedTableInfo, LockAttempt, MAX_LANES,
+    MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION, ObjectInfo,
+    ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer, RANK_BLOCK, ReaderPinsError,
+    ReaderRecord, Role, SealedSegment, SegmentError, SimdKernel, SpaceLimits, TableCounters,
+    TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash, collect, copy_slice, list,
+    prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor,
+    trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{
@@ -93,6 +94,7 @@ pub use priority::{
 pub use reader::Rows;
 pub use returns::{Discount, Real, ReturnSteps, discounted_returns, gae, lambda_returns};
 pub use ring::Ring;
+pub use ring::ages::AgeBin;
 pub use ring::observed::Observed;
 pub use ring::options::{BadCapacity, Capacity, RingOptions, RingSettings};
 pub use ring::resize::{ResizeProgress, Resized};
@@ -101,11 +103,10 @@ pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
-    AgeBin, Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut,
-    BatchPlan, Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng,
-    EpisodeLayout, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Sampler,
-    SamplerOptions, SamplerSpec, SamplerState, SamplerStats, Selector, TransitionOrder, View,
-    WholeEpisodes, WindowSteps,
+    Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
+    Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, EpisodeLayout,
+    GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Sampler, SamplerOptions, SamplerSpec,
+    SamplerState, SamplerStats, Selector, TransitionOrder, View, WholeEpisodes, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{

@@ -53,8 +53,8 @@ pub use self::rng::CounterRng;
 use self::selection::RowSelection;
 pub use self::selector::Selector;
 pub use self::state::SamplerState;
-use self::stats::AgeCounts;
-pub use self::stats::{AgeBin, SamplerStats};
+use self::stats::AgeCounters;
+pub use self::stats::SamplerStats;
 pub use self::steps::WindowSteps;
 pub use self::transition_order::TransitionOrder;
 use self::window::{StrideRule, WindowExtent};
@@ -120,7 +120,7 @@ pub(crate) struct Counters {
     pub(crate) sampled: AtomicU64,
     pub(crate) lapped: AtomicU64,
     /// Ages of drawn rows.
-    ages: AgeCounts,
+    ages: AgeCounters,
 }
 
 impl Sampler {

@@ -297,10 +297,33 @@ def test_statistics_are_drawn_as_they_are() -> None:
     figure.savefig(BytesIO())
 
 
+def test_ages_of_readers_are_drawn_one_by_one_and_together() -> None:
+    ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=500)
+    with ring.writer() as writer:
+        for step in range(401):
+            writer.append(obs=step, terminated=False, truncated=False)
+    empty = plot.stats(ring.stats())
+    assert [text.get_text() for ax in empty for text in ax.texts] == ["not counted"] * 4
+    samplers = [ring.sampler(seed=1), ring.sampler(seed=2)]
+    for sampler in samplers:
+        sampler.sample(64)
+    sums: dict[int, int] = {}
+    for sampler, reader in zip(samplers, ring.stats()["readers"], strict=True):
+        own = [entry["rows"] for entry in sampler.stats()["ages"]]
+        assert heights(plot.stats(reader)[0]) == own
+        for entry in reader["ages"]:
+            sums[entry["from"]] = sums.get(entry["from"], 0) + entry["rows"]
+    axes = plot.stats(ring.stats())
+    assert heights(axes[0]) == [sums[first] for first in sorted(sums)]
+    assert sum(heights(axes[0])) == 2 * 64
+    assert [text.get_text() for ax in axes[1:] for text in ax.texts] == ["not counted"] * 3
+
+
 def test_statistics_of_something_else_are_refused() -> None:
-    wrong: Any = {"ages": []}
-    with pytest.raises(bc.ArgumentTypeError, match=r"give the dict of `sampler.stats\(\)`"):
-        plot.stats(wrong)
+    refused: list[Any] = [{"ages": []}, {"slot": 0}, [], None]
+    for wrong in refused:
+        with pytest.raises(bc.ArgumentTypeError, match=r"give the dict of `sampler.stats\(\)`, or"):
+            plot.stats(wrong)
     stats = consuming().stats()
     with pytest.raises(bc.ArgumentTypeError, match="axes has 1 elements; give four"):
         plot.stats(stats, axes=[Figure().subplots()])

@@ -72,7 +72,9 @@ pub use layout::params_shape::{
 };
 pub use layout::params_table::{MAX_PARAMS_SLOTS, PARAMS_DATA_MAGIC, PARAMS_MAGIC, ParamsMemory};
 pub use layout::priority_table::{LEAF_ONE, TABLE_MAGIC, TableCounters, TableSettings};
-pub use layout::reader_table::{LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier};
+pub use layout::reader_table::{
+    AGE_BINS, AgeCounts, LanePins, READERS_MAGIC, ReaderRecord, SharedNotifier,
+};
 pub use layout::sealed_header::SEALED_MAGIC;
 pub use layout::superblock::{LAYOUT_VERSION, MAGIC, SUPERBLOCK_BYTES, Superblock};
 pub use layout::tables::{Field, tables};

@@ -172,7 +172,7 @@ mod tests {
             let spec = of(RingOptions::with_capacity(rows));
             assert_eq!((spec.lane_capacity, spec.reserve_chunk), (rows, chunk));
         }
-        for shift in 16..36 {
+        for shift in 17..36 {
             let bytes = Capacity::Bytes(1 << shift);
             let spec = of(RingOptions::with_capacity(1).capacity(bytes));
             let Ok(geometry) = Geometry::of(&spec, 4_096) else { panic!("{spec:?}") };

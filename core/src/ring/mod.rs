@@ -1,5 +1,6 @@
 //! A ring: created once, attached by name from any process.
 
+pub(crate) mod ages;
 pub(crate) mod copy_rows;
 pub(crate) mod create;
 pub(crate) mod drop_rows;

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backcast_layout::protocol::{Notifier, Pins, Words, still_whole};
-use backcast_layout::{ClaimTableInfo, Column, LanePolicy, LearnedTableInfo, TableInfo};
+use backcast_layout::{
+    ClaimTableInfo, Column, LanePolicy, LearnedTableInfo, ReaderRecord, TableInfo,
+};
 
 use super::Ring;
+use super::ages::AgeBin;
 use super::lane_inspection::InspectedLane;
 use crate::limiter::stats::{self, LimiterStats};
 use crate::row_header::RowHeader;
@@ -142,6 +145,24 @@ pub struct ReaderStats {
     pub leases: u64,
     /// How often a writer waited, dropped or failed because of one of them.
     pub stalls: u64,
+    /// Ages of the transitions it has drawn, of every 64th batch: see
+    /// [`SamplerStats::ages`](crate::SamplerStats::ages).
+    pub ages: Vec<AgeBin>,
+}
+
+impl ReaderStats {
+    fn new(slot: u32, record: &ReaderRecord) -> Self {
+        Self {
+            slot,
+            pid: record.pid,
+            sampled_rows: record.sampled_rows,
+            sampled_batches: record.sampled_batches,
+            lapped: record.lapped,
+            leases: record.leases,
+            stalls: record.stalls,
+            ages: AgeBin::all_of(&record.ages),
+        }
+    }
 }
 
 impl Ring {
@@ -200,6 +221,41 @@ impl Ring {
         lanes.iter().zip(writers).map(holder).collect()
     }
 
+    /// Returns the statistics of the readers that hold a slot now, in any process, in order of
+    /// slots.
+    ///
+    /// They hold what the readers drew, with the ages of the drawn transitions in newer rows of the
+    /// same lane. A reader counts from zero when it takes a slot. One system call a slot; a slot is
+    /// 512 bytes. Nothing is stopped, and the numbers are those in shared memory: a faulty process
+    /// can make them wrong.
+    ///
+    /// ```
+    /// use backcast_core::{DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns};
+    /// use backcast_core::WriterOptions;
+    ///
+    /// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+    /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// for step in 0..50_u8 {
+    ///     let obs = [f32::from(step)];
+    ///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
+    /// }
+    /// let mut sampler = ring.sampler(SamplerOptions::seeded(1))?;
+    /// sampler.sample(32)?;
+    /// let readers = ring.readers();
+    /// assert_eq!(readers[0].ages, sampler.stats()?.ages);
+    /// assert_eq!(readers[0].ages.iter().map(|bin| bin.rows).sum::<u64>(), 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn readers(&self) -> Vec<ReaderStats> {
+        let store = self.store();
+        (0..store.spec().reader_slots)
+            .filter(|slot| store.reader_held(*slot))
+            .filter_map(|slot| Some(ReaderStats::new(slot, &store.reader(slot)?)))
+            .collect()
+    }
+
     /// Returns the statistics of the ring. O(lanes × readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {
@@ -237,19 +293,7 @@ impl Ring {
         for (lane, (pid, _)) in lane_stats.iter_mut().filter(|l| l.held).zip(holders) {
             lane.pid = lane.pid.map(|_| pid);
         }
-        let readers: Vec<ReaderStats> = (0..spec.reader_slots)
-            .filter(|slot| store.reader_held(*slot))
-            .filter_map(|slot| store.reader(slot).map(|record| (slot, record)))
-            .map(|(slot, record)| ReaderStats {
-                slot,
-                pid: record.pid,
-                sampled_rows: record.sampled_rows,
-                sampled_batches: record.sampled_batches,
-                lapped: record.lapped,
-                leases: record.leases,
-                stalls: record.stalls,
-            })
-            .collect();
+        let readers = self.readers();
         let row_bytes = self.schema().row_bytes() as u64;
         let asked = match store.asked() {
             (rows, 0) => rows.saturating_mul(row_bytes),

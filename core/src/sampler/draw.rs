@@ -97,7 +97,7 @@ impl Sampler {
             chosen.finish(self.batches);
         }
         self.eligibility.use_index(attempts > FREQUENT * plan.batch() as u64);
-        self.counters.ages.count(self.batches, &plan, arenas);
+        self.count_ages(&plan, arenas);
         self.batches = self.batches.wrapping_add(1);
         self.count(plan.batch(), lapped_before);
         Ok(())

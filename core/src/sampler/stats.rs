@@ -2,19 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use backcast_layout::{AGE_BINS, AgeCounts};
+
 use super::plan::{BatchPlan, Source};
 use super::{Counters, Sampler};
 use crate::error::SampleError;
 use crate::priority::PriorityDistribution;
 use crate::ring::Ring;
+use crate::ring::ages::{AgeBin, bin_of};
 use crate::sampler::selector::Selector;
 use crate::table::TimesBin;
 
 /// Number of batches of which one has its ages counted, so that the count costs a draw nearly
 /// nothing.
 const COUNTED_EVERY: u64 = 64;
-/// Bins of ages: 0, then powers of 2.
-const BINS: usize = 50;
 
 /// Totals of a sampler, and distributions of what it draws.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,66 +34,67 @@ pub struct SamplerStats {
     pub times_sampled: Option<Vec<TimesBin>>,
 }
 
-/// Drawn transitions whose ages are within a factor of 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AgeBin {
-    /// Smallest age of the bin, in newer rows of the same lane: 0, 1, 2, 4, 8 and so on. A bin ends
-    /// where the next one begins.
-    pub from: u64,
-    /// Drawn transitions in the bin.
-    pub rows: u64,
-}
-
 /// Counts of ages, which grow while other threads read them.
 #[derive(Debug)]
-pub(super) struct AgeCounts {
-    bins: [AtomicU64; BINS],
+pub(super) struct AgeCounters {
+    bins: [AtomicU64; AGE_BINS],
 }
 
-impl Default for AgeCounts {
+impl Default for AgeCounters {
     fn default() -> Self {
-        Self { bins: [const { AtomicU64::new(0) }; BINS] }
+        Self { bins: [const { AtomicU64::new(0) }; AGE_BINS] }
     }
 }
 
-impl AgeCounts {
-    /// Counts the ages of a drawn batch, if it is one of those that are counted.
-    #[inline]
-    pub(super) fn count(&self, batch: u64, plan: &BatchPlan, arenas: &[&mut [u8]]) {
-        if batch.is_multiple_of(COUNTED_EVERY) {
-            self.count_batch(plan, arenas);
-        }
-    }
-
-    #[cold]
-    fn count_batch(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
-        let at = plan.fields().iter().position(|field| field.source == Source::Age);
-        let Some(arena) = at.and_then(|at| arenas.get(at)) else { return };
-        let mut counts = [0_u64; BINS];
-        for age in arena.as_chunks().0 {
-            let age = u64::try_from(i64::from_ne_bytes(*age)).unwrap_or(0);
-            let bin = age.checked_ilog2().map_or(0, |bin| bin as usize + 1);
-            if let Some(count) = counts.get_mut(bin.min(BINS - 1)) {
-                *count += 1;
-            }
-        }
-        for (bin, count) in self.bins.iter().zip(counts).filter(|(_, count)| *count > 0) {
+impl AgeCounters {
+    fn add(&self, counts: &AgeCounts) {
+        for (bin, count) in self.bins.iter().zip(counts.0).filter(|(_, count)| *count > 0) {
             bin.fetch_add(count, Relaxed);
         }
     }
 
-    fn read(&self) -> Vec<AgeBin> {
-        let rows = self.bins.iter().map(|bin| bin.load(Relaxed));
-        let from = std::iter::once(0).chain((0..).map(|bin| 1 << bin));
-        let mut bins: Vec<AgeBin> =
-            from.zip(rows).map(|(from, rows)| AgeBin { from, rows }).collect();
-        let end = bins.iter().rposition(|bin| bin.rows > 0).map_or(0, |last| last + 1);
-        bins.truncate(end);
-        bins
+    fn read(&self) -> AgeCounts {
+        let mut counts = AgeCounts::default();
+        for (count, bin) in counts.0.iter_mut().zip(&self.bins) {
+            *count = bin.load(Relaxed);
+        }
+        counts
     }
 }
 
+/// Counts the ages of a batch.
+fn ages_of(plan: &BatchPlan, arenas: &[&mut [u8]]) -> AgeCounts {
+    let mut counts = AgeCounts::default();
+    let at = plan.fields().iter().position(|field| field.source == Source::Age);
+    let Some(arena) = at.and_then(|at| arenas.get(at)) else { return counts };
+    for age in arena.as_chunks().0 {
+        let age = u64::try_from(i64::from_ne_bytes(*age)).unwrap_or(0);
+        if let Some(count) = counts.0.get_mut(bin_of(age)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
 impl Sampler {
+    /// Counts the ages of every 64th drawn batch, here and in the reader's slot.
+    #[inline]
+    pub(super) fn count_ages(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
+        if self.batches.is_multiple_of(COUNTED_EVERY) {
+            self.count_ages_of(plan, arenas);
+        }
+    }
+
+    #[cold]
+    fn count_ages_of(&self, plan: &BatchPlan, arenas: &[&mut [u8]]) {
+        // Counts of its own, as of rows: it may have no slot, and the slot ends with its thread.
+        let counts = ages_of(plan, arenas);
+        self.counters.ages.add(&counts);
+        if let Some(slot) = &self.slot {
+            slot.count_ages(&counts);
+        }
+    }
+
     /// Returns its totals and distributions. O(rows) with a table, and cheap without.
     pub fn stats(&self) -> Result<SamplerStats, SampleError> {
         let selector = self.state().selector;
@@ -114,7 +116,7 @@ pub(super) fn stats(
     Ok(SamplerStats {
         sampled: counters.sampled.load(Relaxed),
         lapped: counters.lapped.load(Relaxed),
-        ages: counters.ages.read(),
+        ages: AgeBin::all_of(&counters.ages.read()),
         priorities: selector.priorities().map(distribution).transpose()?,
         times_sampled,
     })
@@ -126,6 +128,34 @@ mod tests {
         BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, Schema,
         StepColumns, WriterOptions,
     };
+
+    #[test]
+    fn readers_of_a_ring_have_their_own_ages_and_one_without_slot_keeps_them() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(500).reader_slots(2);
+        let ring = Ring::heap(&schema, options).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut samplers: Vec<_> =
+            (0..3).map(|seed| ring.sampler(SamplerOptions::seeded(seed)).unwrap()).collect();
+        let mut own = Vec::new();
+        for (rows, sampler) in [5, 50, 400].into_iter().zip(&mut samplers) {
+            for step in 0..rows {
+                let obs = [f32::from(u16::try_from(step).unwrap())];
+                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+            }
+            sampler.sample(64).unwrap();
+            own.push(sampler.stats().unwrap().ages);
+        }
+        let seen: Vec<_> = ring.readers().into_iter().map(|reader| reader.ages).collect();
+        assert_eq!(seen, own[..2]);
+        assert_eq!(ring.stats().readers, ring.readers());
+        assert!(own.iter().all(|ages| ages.iter().map(|bin| bin.rows).sum::<u64>() == 64));
+        samplers.remove(0);
+        let _successor = ring.sampler(SamplerOptions::seeded(9)).unwrap();
+        assert_eq!(ring.readers()[0].ages, [], "a slot restarts with its holder");
+        assert_eq!(ring.readers()[1].ages, own[1]);
+    }
 
     #[test]
     fn ages_are_those_of_every_64th_batch() {
@@ -157,9 +187,18 @@ mod tests {
             counted += bin.rows;
         }
         assert_eq!(counted, ages.len() as u64);
+        assert_eq!(ring.readers()[0].ages, stats.ages);
         // Counts go on while a thread draws ahead.
-        let batches = sampler.batches(64, BatchesOptions::prefetch(2)).unwrap();
+        let mut batches = sampler.batches(64, BatchesOptions::prefetch(2)).unwrap();
         assert!(batches.stats().unwrap().ages.len() >= stats.ages.len());
+        for _ in 130..193 {
+            batches.next().unwrap().unwrap();
+        }
+        let stats = batches.stats().unwrap();
+        assert_eq!(stats.ages.iter().map(|bin| bin.rows).sum::<u64>(), counted + 64);
+        assert_eq!(ring.readers()[0].ages, stats.ages);
+        drop(batches);
+        assert_eq!(ring.readers(), []);
 
         let options = SamplerOptions::seeded(3).priority(PriorityOptions::exponent(0.6));
         let mut sampler = ring.sampler(options).unwrap();

@@ -17,6 +17,7 @@ use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages}
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
 use crate::objects::geometry::yes_no;
+use crate::objects::reader_ages::ages_in_words;
 use crate::objects::ring_report::{
     ClaimReport, LaneReport, LearnedReport, PinReport, RingReport, TableReport,
 };
@@ -26,7 +27,8 @@ use crate::text::units;
 /// Describe a ring, panel, set of parameters or snapshot.
 ///
 /// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
-/// episodes, generation, writer), every table of priorities and every reader. A panel: days,
+/// episodes, generation, writer), every table of priorities and every reader. AGES of a reader are
+/// those of the rows it drew, in newer rows of their lane, for every 64th batch. A panel: days,
 /// tickers, columns. Parameters: versions, sizes, publisher, pulls and views. A snapshot: time of
 /// the save, columns, rows of every lane, files.
 #[derive(Debug, clap::Args)]
@@ -172,6 +174,11 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
         console.text("");
         tables(&report.tables, console);
     }
+    readers(report, console);
+}
+
+/// Prints the readers that hold a slot, if there are any.
+fn readers(report: &RingReport, console: &mut Console<'_>) {
     if report.readers.is_empty() {
         return;
     }
@@ -186,6 +193,7 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
             ("LEASES", Align::Right),
             ("STALLS", Align::Right),
             ("PINS", Align::Left),
+            ("AGES", Align::Left),
         ],
         &report
             .readers
@@ -200,6 +208,7 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
                     units::count(reader.leases),
                     units::count(reader.stalls),
                     pins(&report.pins, reader.slot),
+                    ages_in_words(&reader.ages),
                 ]
             })
             .collect::<Vec<_>>(),

@@ -9,5 +9,6 @@ pub(crate) mod holders;
 pub(crate) mod listed;
 pub(crate) mod numbered;
 pub(crate) mod persist;
+pub(crate) mod reader_ages;
 pub(crate) mod ring_report;
 pub(crate) mod table_distributions;

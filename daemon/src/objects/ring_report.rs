@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::catalogue::ObjectState;
 use super::geometry::GeometryReport;
 use super::persist::PersistReport;
+use super::reader_ages::AgeBinReport;
 use super::table_distributions::{PrioritiesReport, TableDistributions, TimesReport};
 
 /// JSON of a ring.
@@ -59,6 +60,8 @@ pub(crate) struct ReaderReport {
     pub(crate) lapped_reads: u64,
     pub(crate) leases: u64,
     pub(crate) stalls: u64,
+    /// Ages of drawn transitions, of every 64th batch.
+    pub(crate) ages: Vec<AgeBinReport>,
 }
 
 /// JSON of the rows that a reader has leased on a lane.
@@ -339,6 +342,7 @@ impl RingReport {
                     lapped_reads: reader.lapped,
                     leases: reader.leases,
                     stalls: reader.stalls,
+                    ages: AgeBinReport::all_of(&reader.ages),
                 })
                 .collect(),
             pins: ring

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::budget;
-use super::reader_totals::ReaderTotals;
+use super::reader_totals::{self, ReaderTotals};
 use super::shared::Shared;
 use super::table_metrics;
 use crate::objects::catalogue::is_garbage;
@@ -232,6 +232,7 @@ fn take(shared: &Shared) -> Vec<Family> {
         rings.push((info.name.clone(), stats, totals));
         tables.push((info.name.clone(), TableDistributions::read(&observed, TableScan::Repeated)));
     }
+    let of_ages = reader_totals::ages(&rings);
     let of_rings = RING.iter().map(|&(name, help, form, number)| {
         let sample = |(ring, stats, totals): &(String, RingStats, ReaderTotals)| {
             (vec![("ring", ring.clone())], number(stats, totals))
@@ -310,6 +311,7 @@ fn take(shared: &Shared) -> Vec<Family> {
         by("backcast_errors", "Requests refused", "code", tally.errors()),
     ];
     let of_tables = table_metrics::families(&tables);
+    let of_rings = of_rings.chain([of_ages]);
     of_rings.chain(of_limiters).chain(of_tables).chain(of_followed).chain(of_daemon).collect()
 }
 

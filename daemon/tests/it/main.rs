@@ -2,6 +2,7 @@
 //!
 //! One binary, which is linked once. Each test has a directory of its own ([`shelf::Shelf`]).
 
+mod ages;
 mod bench;
 mod contract;
 #[cfg(target_os = "linux")]

@@ -139,7 +139,10 @@ impl ReplayBuffer {
     ///     in rows, or in bytes where the key says so; ``created_unix_ns`` is a wall clock. Taken
     ///     without stopping any process, O(lanes + readers). ``unlinked`` is True once the ring was
     ///     removed or replaced: no process can attach to it any more. ``first_kept`` of a lane is
-    ///     the first row that :meth:`clear` or :meth:`drop_episode` has not dropped.
+    ///     the first row that :meth:`clear` or :meth:`drop_episode` has not dropped. ``readers``
+    ///     are those that hold a slot now, in any process. ``ages`` of a reader has the form of
+    ///     :meth:`Sampler.stats`: transitions that it has drawn, by their age. They and its other
+    ///     counters begin at zero with each reader. :func:`backcast.plot.stats` draws them.
     ///
     /// Raises
     /// ------

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::limiter;
+use crate::sampler::stats::ages;
 use crate::schema::entry;
 
 pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound<'py, PyDict>> {
@@ -64,6 +65,7 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
         entry.set_item("lapped", reader.lapped)?;
         entry.set_item("leases", reader.leases)?;
         entry.set_item("stalls", reader.stalls)?;
+        entry.set_item("ages", ages(py, &reader.ages)?)?;
         readers.append(entry)?;
     }
     dict.set_item("readers", readers)?;

@@ -8,7 +8,7 @@ mod out;
 mod priority;
 pub(crate) mod returns;
 mod selector;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod transition_order;
 mod windows;
 

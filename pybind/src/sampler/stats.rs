@@ -1,6 +1,6 @@
 //! Statistics of a sampler as a dict.
 
-use backcast_core::{PriorityDistribution, SamplerStats};
+use backcast_core::{AgeBin, PriorityDistribution, SamplerStats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -9,8 +9,7 @@ pub(super) fn as_dict<'py>(py: Python<'py>, stats: &SamplerStats) -> PyResult<Bo
     let dict = PyDict::new(py);
     dict.set_item("sampled", stats.sampled)?;
     dict.set_item("lapped", stats.lapped)?;
-    let ages = stats.ages.iter().map(|bin| Ok((bin.from.into_pyobject(py)?.into_any(), bin.rows)));
-    dict.set_item("ages", bins(py, ages)?)?;
+    dict.set_item("ages", ages(py, &stats.ages)?)?;
     let of_table = |found: &PriorityDistribution| distribution(py, found);
     dict.set_item("priorities", stats.priorities.as_ref().map(of_table).transpose()?)?;
     let times = stats.times_sampled.as_ref().map(|bins| {
@@ -24,6 +23,11 @@ pub(super) fn as_dict<'py>(py: Python<'py>, stats: &SamplerStats) -> PyResult<Bo
     });
     dict.set_item("times_sampled", times.transpose()?)?;
     Ok(dict)
+}
+
+/// Converts ages of drawn transitions.
+pub(crate) fn ages<'py>(py: Python<'py>, ages: &[AgeBin]) -> PyResult<Bound<'py, PyList>> {
+    bins(py, ages.iter().map(|bin| Ok((bin.from.into_pyobject(py)?.into_any(), bin.rows))))
 }
 
 fn distribution<'py>(

@@ -201,6 +201,41 @@ print(sampler.update_priorities([7], [1000.0]))
     buf.close()
 
 
+def test_other_processes_see_the_ages_of_a_learner_until_it_is_killed(
+    place: Path, start: Callable[..., Popen[str]]
+) -> None:
+    buf = bc.ReplayBuffer.create("shared", {"obs": "f4"}, capacity=500, dir=place)
+    with buf.writer() as writer:
+        for t in range(400):
+            writer.append(obs=t, terminated=False, truncated=False)
+    child = start(
+        """
+import json
+import backcast as bc
+buf = bc.ReplayBuffer.attach("shared")
+sampler = buf.sampler(seed=3)
+for _ in range(65):
+    sampler.sample(32)
+print(json.dumps(sampler.stats()["ages"]), flush=True)
+input()
+"""
+    )
+    assert child.stdout is not None
+    own = json.loads(child.stdout.readline())
+    assert sum(entry["rows"] for entry in own) == 2 * 32
+    (reader,) = buf.stats()["readers"]
+    assert (reader["pid"], reader["sampled_batches"], reader["ages"]) == (child.pid, 65, own)
+    child.kill()
+    child.communicate(timeout=60)
+    assert buf.stats()["readers"] == []
+    sampler = buf.sampler(seed=4)
+    assert [reader["ages"] for reader in buf.stats()["readers"]] == [[]]
+    batches = sampler.batches(16)
+    next(batches)
+    (reader,) = buf.stats()["readers"]
+    assert sum(entry["rows"] for entry in reader["ages"]) == 16
+
+
 def test_statistics_are_those_of_the_drawn_rows_and_of_the_priorities(
     buf: bc.ReplayBuffer,
 ) -> None:

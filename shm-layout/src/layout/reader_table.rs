@@ -17,8 +17,12 @@ pub(crate) const READERS_HEADER_BYTES: u64 = 128;
 pub(crate) const NOTIFIER_BYTES: u64 = 128;
 /// Notifiers of a ring: published, released.
 pub(crate) const NOTIFIERS: u64 = 2;
-/// Bytes of a reader's slot: a whole cache line.
-pub(crate) const READER_SLOT_BYTES: u64 = 128;
+/// Bytes of a reader's slot: whole cache lines.
+pub(crate) const READER_SLOT_BYTES: u64 = 512;
+/// Bins of the ages of drawn rows: age 0, then powers of 2.
+pub const AGE_BINS: usize = 50;
+/// Alignment of the words that follow the pins.
+pub(crate) const AFTER_PINS_ALIGN: u64 = 128;
 /// Byte of `ring.rdr` that is not 0 once the ring has lost its name. It is the highest byte of
 /// [`NotifierBytes::resizes`], so that writers learn of both by one load.
 pub(crate) const UNLINKED_AT: u64 = {
@@ -91,8 +95,10 @@ pub(crate) struct ReaderSlotBytes {
     pub leases: u64,
     /// How often a writer had to wait, drop or fail because of a lease of this slot.
     pub stalls: u64,
+    /// Drawn rows by age: see [`AgeCounts`].
+    pub ages: [u64; AGE_BINS],
     /// Zero.
-    pub unused: [u8; 64],
+    pub unused: [u8; 48],
 }
 
 const _: () = {
@@ -100,6 +106,19 @@ const _: () = {
     assert!(size_of::<NotifierBytes>() as u64 == NOTIFIER_BYTES);
     assert!(size_of::<ReaderSlotBytes>() as u64 == READER_SLOT_BYTES);
 };
+
+/// Rows that readers have drawn, by age.
+///
+/// An age is a number of newer rows of the same lane. Bin 0 counts age 0, and bin N counts the ages
+/// from 2^(N-1) to 2^N - 1. The last bin also counts all larger ages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgeCounts(pub [u64; AGE_BINS]);
+
+impl Default for AgeCounts {
+    fn default() -> Self {
+        Self([0; AGE_BINS])
+    }
+}
 
 /// Contents of a reader slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,9 +139,11 @@ pub struct ReaderRecord {
     pub leases: u64,
     /// How often a writer had to wait, drop or fail because of a lease of this slot.
     pub stalls: u64,
+    /// Drawn rows by age, of every 64th batch.
+    pub ages: AgeCounts,
 }
 
-/// Words of a slot, in the order of [`ReaderSlotBytes`].
+/// First words of a slot, in the order of [`ReaderSlotBytes`].
 pub(crate) struct SlotWords<'a> {
     pub(crate) generation: &'a AtomicU64,
     pub(crate) pid: &'a AtomicU64,
@@ -158,14 +179,22 @@ impl ReaderTable {
         Ok(Self::new(Mapping::heap(len)?, slots, lanes))
     }
 
-    pub(crate) fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
-        if slot >= self.slots {
-            return None;
-        }
+    /// Returns the first byte of a slot, or `None` if the table lacks it.
+    fn slot_offset(&self, slot: u32) -> Option<usize> {
         let before = READERS_HEADER_BYTES + NOTIFIERS * NOTIFIER_BYTES;
         let offset = before + READER_SLOT_BYTES * u64::from(slot);
-        let words: &[AtomicU64; 8] =
-            self.map.words64(usize::try_from(offset).ok()?, 8)?.first_chunk()?;
+        (slot < self.slots).then(|| usize::try_from(offset).ok()).flatten()
+    }
+
+    /// Returns the counts of ages of a slot.
+    pub(crate) fn ages(&self, slot: u32) -> Option<&[AtomicU64; AGE_BINS]> {
+        let offset = self.slot_offset(slot)? + offset_of!(ReaderSlotBytes, ages);
+        self.map.words64(offset, AGE_BINS)?.first_chunk()
+    }
+
+    pub(crate) fn slot(&self, slot: u32) -> Option<SlotWords<'_>> {
+        let offset = self.slot_offset(slot)?;
+        let words: &[AtomicU64; 8] = self.map.words64(offset, 8)?.first_chunk()?;
         let [
             generation,
             pid,
@@ -189,9 +218,12 @@ impl ReaderTable {
     }
 
     pub(crate) fn record(&self, slot: u32) -> Option<ReaderRecord> {
-        let words = self.slot(slot)?;
+        let (words, ages) = (self.slot(slot)?, self.ages(slot)?);
+        // ORDERING: acquire pairs with the release in `sign`. The counters loaded after it are no
+        // older than this generation.
+        let generation = words.generation.load(Ordering::Acquire);
         Some(ReaderRecord {
-            generation: words.generation.load(Relaxed),
+            generation,
             pid: words.pid.load(Relaxed),
             claimed_unix_ns: words.claimed_unix_ns.load(Relaxed),
             sampled_rows: words.sampled_rows.load(Relaxed),
@@ -199,20 +231,28 @@ impl ReaderTable {
             lapped: words.lapped.load(Relaxed),
             leases: words.leases.load(Relaxed),
             stalls: words.stalls.load(Relaxed),
+            ages: AgeCounts(std::array::from_fn(|bin| {
+                ages.get(bin).map_or(0, |count| count.load(Relaxed))
+            })),
         })
     }
 
-    /// Writes generation, process id and time of a new holder to a slot, and sets its counters to
-    /// zero. The caller has cleared its pins.
+    /// Sets the counters of a slot to zero, and writes process id, time and generation of a new
+    /// holder to it. The caller has cleared its pins.
     pub(crate) fn sign(&self, slot: u32, now_unix_ns: u64) {
-        let Some(words) = self.slot(slot) else { return };
-        words.generation.store(words.generation.load(Relaxed).wrapping_add(1), Relaxed);
-        words.pid.store(u64::from(std::process::id()), Relaxed);
-        words.claimed_unix_ns.store(now_unix_ns, Relaxed);
+        let (Some(words), Some(ages)) = (self.slot(slot), self.ages(slot)) else { return };
         let SlotWords { sampled_rows, sampled_batches, lapped, leases, stalls, .. } = words;
-        for counter in [sampled_rows, sampled_batches, lapped, leases, stalls] {
+        for counter in
+            [sampled_rows, sampled_batches, lapped, leases, stalls].into_iter().chain(ages)
+        {
             counter.store(0, Relaxed);
         }
+        words.pid.store(u64::from(std::process::id()), Relaxed);
+        words.claimed_unix_ns.store(now_unix_ns, Relaxed);
+        let generation = words.generation.load(Relaxed).wrapping_add(1);
+        // ORDERING: release pairs with the acquire in `record`. A reader that sees this generation
+        // takes no count of the holder before for one of the new holder.
+        words.generation.store(generation, Ordering::Release);
     }
 
     /// Returns the notifier of writers, for readers that wait for rows.
@@ -290,7 +330,7 @@ impl ReaderTable {
 
     /// Returns `count` words after the pins; `None` if the file ends before.
     pub(crate) fn words_after_pins(&self, count: usize) -> Option<&[AtomicU64]> {
-        let offset = Self::bytes(self.slots, self.lanes).next_multiple_of(READER_SLOT_BYTES);
+        let offset = Self::bytes(self.slots, self.lanes).next_multiple_of(AFTER_PINS_ALIGN);
         self.map.words64(usize::try_from(offset).ok()?, count)
     }
 

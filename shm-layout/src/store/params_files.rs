@@ -12,9 +12,9 @@ use crate::error::SegmentError;
 use crate::layout::params_shape::{MAX_ARRAYS, ParamsArrayRecord, ParamsShape};
 use crate::layout::params_table::{
     PARAMS_BLOCKS_AT, ParamsCounterBytes, ParamsDataHeader, ParamsHeader, ParamsMemory,
-    ParamsSlotBytes,
+    ParamsReadBytes, ParamsSlotBytes,
 };
-use crate::layout::reader_table::{READER_SLOT_BYTES, ReaderTable, ReadersHeader};
+use crate::layout::reader_table::{AFTER_PINS_ALIGN, ReaderTable, ReadersHeader};
 use crate::os::clock::unix_ns;
 use crate::os::mapping::{Access, Mapping, page_size};
 use crate::os::{files, huge_pages, space};
@@ -27,8 +27,8 @@ const DAT: &str = "params.dat";
 
 /// Returns the bytes of `params.rdr`.
 pub(super) fn reader_bytes(shape: &ParamsShape) -> u64 {
-    let pins = ReaderTable::bytes(shape.reader_slots(), 1).next_multiple_of(READER_SLOT_BYTES);
-    (pins + READER_SLOT_BYTES).next_multiple_of(page_size() as u64)
+    let pins = ReaderTable::bytes(shape.reader_slots(), 1).next_multiple_of(AFTER_PINS_ALIGN);
+    (pins + size_of::<ParamsReadBytes>() as u64).next_multiple_of(page_size() as u64)
 }
 
 /// Returns the bytes of `params.ctl`.

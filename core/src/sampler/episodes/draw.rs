@@ -100,7 +100,7 @@ impl Sampler {
         })?;
         let plan = Arc::clone(drawn.plan());
         let mut arenas = drawn.buffers();
-        self.counters.ages.count(self.batches, &plan, &arenas);
+        self.count_ages(&plan, &arenas);
         self.transformed(&plan, &mut arenas);
         self.batches = self.batches.wrapping_add(1);
         self.count(batch, lapped_before);

@@ -5,6 +5,9 @@ use super::frame::{Frame, LaneFrame, RingFrame};
 use crate::cli::console::printable;
 use crate::text::units;
 
+/// Maximum length of a name in a line of numbers.
+pub(crate) const LONGEST_NAME: u16 = 24;
+
 /// A column of a table of `R`.
 pub(crate) struct TableColumn<R> {
     pub(crate) title: &'static str,

@@ -28,8 +28,6 @@ impl FleetFrame {
 
     /// Describes the fleet in a line.
     pub(crate) fn line(&self, now_ns: u64) -> String {
-        /// Maximum length of a name beside the numbers.
-        const LONGEST: u16 = 24;
         /// Age from which a report is shown with it; the parent writes two a second.
         const LATE: Duration = Duration::from_secs(5);
         let fleet = &self.report;
@@ -47,7 +45,7 @@ impl FleetFrame {
         format!(
             "fleet {}{late}: {} of {} running, {} restarts, return {} in {} episodes, policy \
              {version}, age {} versions {age}, {} rows/s, {} updates/s, {} samples per insert",
-            columns::shortened(&printable(&self.name), LONGEST),
+            columns::shortened(&printable(&self.name), columns::LONGEST_NAME),
             fleet.running,
             fleet.n,
             units::exact(fleet.restarts),

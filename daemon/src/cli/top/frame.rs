@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::fleet::FleetFrame;
 use super::params::ParamsFrame;
+use super::readers::ReaderFrame;
 use super::reading::{Reading, RingReading};
 use super::tables::TableFrame;
 use crate::objects::catalogue::ObjectState;
@@ -66,6 +67,8 @@ pub(crate) struct RingFrame {
     /// Tables of priorities, of claims and of learned columns; of a ring of over 2^22 rows only
     /// the last.
     pub(crate) tables: Vec<TableFrame>,
+    /// Readers that have drawn.
+    pub(crate) reader_ages: Vec<ReaderFrame>,
     pub(crate) lanes: Vec<LaneFrame>,
 }
 
@@ -114,14 +117,16 @@ impl Frame {
         }
     }
 
-    /// Returns a line for each fleet, then one for each set of parameters and for each table.
+    /// Returns a line for each fleet, then one for each set of parameters, and for each table and
+    /// reader of a ring.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         let fleets = self.fleets.iter().map(|fleet| fleet.line(self.at_unix_ns));
         let of_ring = |ring: &'_ RingFrame| -> Vec<String> {
-            ring.tables.iter().map(|table| table.line(&ring.name)).collect()
+            let tables = ring.tables.iter().map(|table| table.line(&ring.name));
+            tables.chain(ring.reader_ages.iter().map(|reader| reader.line(&ring.name))).collect()
         };
-        let tables = self.rings.iter().flat_map(of_ring);
-        fleets.chain(self.params.iter().map(ParamsFrame::line)).chain(tables)
+        let of_rings = self.rings.iter().flat_map(of_ring);
+        fleets.chain(self.params.iter().map(ParamsFrame::line)).chain(of_rings)
     }
 
     /// Returns the ring of that name, if it still exists.
@@ -166,6 +171,7 @@ impl RingFrame {
             persist_behind_s: seen.persist.as_ref().map(|persist| persist.behind_s),
             persist_error: seen.persist.as_ref().and_then(|persist| persist.error.clone()),
             tables: TableFrame::all_of(seen),
+            reader_ages: ReaderFrame::all_of(seen),
             lanes: Vec::new(),
         };
         let Some(stats) = seen.stats.as_deref() else { return row };
@@ -296,7 +302,8 @@ pub(crate) mod made_up {
     pub(crate) fn reader(slot: u32, pid: u64, batches: u64) -> ReaderStats {
         let sampled_rows = batches * 256;
         let (leases, lapped, stalls) = (0, 0, 0);
-        ReaderStats { slot, pid, sampled_rows, sampled_batches: batches, lapped, leases, stalls }
+        let (sampled_batches, ages) = (batches, Vec::new());
+        ReaderStats { slot, pid, sampled_rows, sampled_batches, lapped, leases, stalls, ages }
     }
 
     pub(crate) fn reading(at_s: u64, rings: Vec<RingReading>) -> Reading {

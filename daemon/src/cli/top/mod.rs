@@ -7,6 +7,7 @@ mod frame;
 mod live;
 mod newest;
 mod params;
+mod readers;
 mod reading;
 mod tables;
 mod view;

@@ -94,9 +94,7 @@ impl ParamsFrame {
 
     /// Describes the parameters in a line.
     pub(crate) fn line(&self) -> String {
-        /// Maximum length of a name beside the numbers.
-        const LONGEST: u16 = 24;
-        let name = columns::shortened(&printable(&self.name), LONGEST);
+        let name = columns::shortened(&printable(&self.name), columns::LONGEST_NAME);
         if let Some(error) = &self.error {
             return format!("params {name}: {}: {}", self.state, printable(error));
         }

@@ -51,9 +51,7 @@ impl TableFrame {
 
     /// Describes the table of a ring in a line.
     pub(crate) fn line(&self, ring: &str) -> String {
-        /// Maximum length of a name beside the numbers.
-        const LONGEST: u16 = 24;
-        let short = |name: &str| columns::shortened(&printable(name), LONGEST);
+        let short = |name: &str| columns::shortened(&printable(name), columns::LONGEST_NAME);
         let priorities = self.priorities.as_ref().map(|found| {
             let (rows, effective) = (units::exact(found.rows), found.effective_rows);
             format!("{rows} rows with a priority, {effective:.1} effective")

@@ -111,13 +111,13 @@ fn heading<'a>(app: &App, place: &str, palette: Palette, width: u16) -> Vec<Line
     all.take(MOST_HEADING).collect()
 }
 
-/// Draws a line for each fleet, set of parameters and table below the rings, at most a third of the
-/// page, and returns the area that is left. On other pages, draws nothing and returns the whole
-/// area.
+/// Draws a line for each fleet, set of parameters, table and reader below the rings, on at most a
+/// third of the page. Returns the area that is left. On other pages, draws nothing and returns the
+/// whole area.
 fn lines(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Rect {
     let Frame { fleets, params, rings, .. } = &app.frame;
-    let tables: usize = rings.iter().map(|ring| ring.tables.len()).sum();
-    let count = u16::try_from(fleets.len() + params.len() + tables).unwrap_or(u16::MAX);
+    let of_rings: usize = rings.iter().map(|ring| ring.tables.len() + ring.reader_ages.len()).sum();
+    let count = u16::try_from(fleets.len() + params.len() + of_rings).unwrap_or(u16::MAX);
     if app.page != TopPage::Rings || count == 0 {
         return area;
     }
@@ -125,7 +125,7 @@ fn lines(canvas: &mut Canvas<'_>, app: &App, area: Rect, palette: Palette) -> Re
     let [left, foot] = Layout::vertical([Constraint::Min(0), height]).areas(area);
     let states = fleets.iter().map(|_| ObjectState::Held).chain(params.iter().map(|p| p.state));
     let styles = states.map(|state| palette.state(state));
-    let styles = styles.chain(std::iter::repeat_n(Style::new(), tables));
+    let styles = styles.chain(std::iter::repeat_n(Style::new(), of_rings));
     let lines = app.frame.lines().zip(styles).map(|(line, style)| Line::styled(line, style));
     let lines: Vec<Line<'_>> = lines.collect();
     canvas.render_widget(Paragraph::new(lines), foot);

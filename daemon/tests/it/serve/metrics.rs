@@ -24,7 +24,7 @@ fn get(daemon: &Running, request: &str) -> (String, String) {
 }
 
 /// Every series and its value.
-fn scrape(daemon: &Running) -> BTreeMap<String, f64> {
+pub(crate) fn scrape(daemon: &Running) -> BTreeMap<String, f64> {
     let (head, body) = get(daemon, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(
         head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"),

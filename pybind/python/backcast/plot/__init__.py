@@ -116,7 +116,7 @@ def window(
 
 @explained
 def stats(stats: Mapping[str, Any], *, axes: Sequence[Axes] | None = None) -> list[Axes]:
-    """Draw the statistics of a sampler as four histograms.
+    """Draw the statistics of a sampler, or of a ring's readers, as four histograms.
 
     They are the ages of drawn transitions at their draw, the priorities, how often transitions were
     sampled, and rows against effective rows. A panel says "not counted" where the sampler counts
@@ -125,7 +125,9 @@ def stats(stats: Mapping[str, Any], *, axes: Sequence[Axes] | None = None) -> li
     Parameters
     ----------
     stats : dict
-        What :meth:`backcast.Sampler.stats` returned.
+        What :meth:`backcast.Sampler.stats` returned. Also what
+        :meth:`backcast.ReplayBuffer.stats` returned, for the ages of all its readers together, or
+        one of its ``readers``: both have ages alone.
     axes : sequence of four matplotlib Axes, optional
         Axes to draw on: ages, priorities, times sampled, effective rows. A new figure when left
         out; it is ``axes[0].figure``.
@@ -155,9 +157,11 @@ def stats(stats: Mapping[str, Any], *, axes: Sequence[Axes] | None = None) -> li
     >>> [axes.get_xlabel() for axes in plot.stats(sampler.stats())][:2]
     ['age at the draw, newer rows', '(priority + eps) ** exponent']
     """
-    wanted = {"ages", "priorities", "times_sampled"}
-    if not isinstance(stats, Mapping) or not stats.keys() >= wanted:
-        raise ArgumentTypeError(f"stats is {_shown(stats)}; give the dict of `sampler.stats()`")
+    wanted = ({"ages", "priorities", "times_sampled"}, {"ages", "slot"}, {"readers"})
+    if not isinstance(stats, Mapping) or not any(stats.keys() >= keys for keys in wanted):
+        raise ArgumentTypeError(
+            f"stats is {_shown(stats)}; give the dict of `sampler.stats()`, or of `buffer.stats()`"
+        )
     draw = _drawing("backcast.plot._stats")
     if axes is not None:
         axes = list(axes)

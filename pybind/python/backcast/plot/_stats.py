@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,24 @@ def draw(stats: Mapping[str, Any], axes: Sequence[Axes] | None) -> list[Axes]:
         figure = Figure(figsize=(9.0, 6.0), layout="constrained")
         axes = list(figure.subplots(2, 2).flat)
     ages, priorities, times, effective = axes
-    _bars(ages, "age at the draw, newer rows", *_labelled(stats["ages"], whole=True))
-    found = stats["priorities"]
+    _bars(ages, "age at the draw, newer rows", *_labelled(_ages(stats), whole=True))
+    found = stats.get("priorities")
     histogram = [] if found is None else found["histogram"]
     _bars(priorities, "(priority + eps) ** exponent", *_labelled(histogram, whole=False))
-    counted = stats["times_sampled"] or []
+    counted = stats.get("times_sampled") or []
     labels = [str(entry["times"]) for entry in counted]
     _bars(times, "times sampled", labels, [entry["rows"] for entry in counted])
     numbers = {} if found is None else {"all": found["rows"], "effective": found["effective_rows"]}
     _bars(effective, "rows with a priority", list(numbers), list(numbers.values()))
     return [ages, priorities, times, effective]
+
+
+def _ages(stats: Mapping[str, Any]) -> list[dict[str, int]]:
+    """Return the ages of a sampler or reader, or the sums over all readers of a ring."""
+    rows: Counter[int] = Counter()
+    for entry in stats.get("readers", [stats]):
+        rows.update({found["from"]: found["rows"] for found in entry["ages"]})
+    return [{"from": first, "rows": rows[first]} for first in sorted(rows)]
 
 
 def _labelled(bins: Sequence[Mapping[str, Any]], *, whole: bool) -> tuple[list[str], list[int]]:

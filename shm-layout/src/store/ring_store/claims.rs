@@ -11,6 +11,7 @@ use super::{RingBacking, RingStore};
 use crate::error::{Kind, SegmentError};
 use crate::layout::claimed_lane::ClaimedLane;
 use crate::layout::limiter_table::LimitBytes;
+use crate::layout::reader_table::AgeCounts;
 use crate::os::byte_lock::{Claim, LockFile, LockMode};
 use crate::os::clock::unix_ns;
 use crate::os::fork_release::ReleasedOnFork;
@@ -55,6 +56,14 @@ impl ClaimedReader {
             add(words.sampled_rows, rows);
             add(words.sampled_batches, batches);
             add(words.lapped, lapped);
+        }
+    }
+
+    /// Adds the ages of drawn rows to the counters of the slot.
+    pub fn count_ages(&self, counts: &AgeCounts) {
+        let Some(words) = self.store.readers.ages(self.slot) else { return };
+        for (word, count) in words.iter().zip(counts.0).filter(|(_, count)| *count > 0) {
+            add(word, count);
         }
     }
 
