@@ -151,20 +151,26 @@ impl Sampler {
     }
 
     /// Begins a batch of a selector. If this process was stopped after it read the ranges, all rows
-    /// may be overwritten before they get leaves: the ranges are read again.
+    /// may be overwritten before they are chosen or get leaves: the ranges are read again.
     fn begin_chosen(&mut self, items: usize) -> Result<(), SampleError> {
         let batch = self.batch_number();
         let Some(chosen) = &mut self.chosen else { return Ok(()) };
-        let looks = if chosen.priorities_mut().is_some() { LOOKS } else { 1 };
-        for _ in 0..looks {
+        let has_leaves = chosen.priorities_mut().is_some();
+        for _ in 0..LOOKS {
             if chosen.begin(&mut self.rng, (batch, items), &mut self.eligibility)? {
                 return Ok(());
             }
+            let again = has_leaves || self.eligibility.is_overtaken();
             self.eligibility.refresh();
+            if !again {
+                break;
+            }
         }
-        Err(match self.eligibility.longest_run() {
-            1.. if looks > 1 => SampleError::Outrun { attempts: LOOKS },
-            _ => self.nothing(),
+        let is_outrun = has_leaves && self.eligibility.longest_run() > 0;
+        Err(if is_outrun || self.eligibility.is_overtaken() {
+            SampleError::Outrun { attempts: LOOKS }
+        } else {
+            self.nothing()
         })
     }
 

@@ -17,7 +17,7 @@ pub(crate) use self::ranges::{LaneRange, ReadableRanges};
 pub(crate) use self::start_index::StartIndex;
 use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;
-use crate::ring::lane_inspection::MAX_RELOCATIONS;
+use crate::ring::lane_inspection::{MAX_RELOCATIONS, readable};
 use crate::row_header::{RowHeader, starts_transition};
 
 /// Rejection-sampling attempts per item before falling back to the start index. A seed's draws
@@ -114,6 +114,16 @@ impl Eligibility {
         self.ranges.total() == 0 || (attempt >= MAX_REJECTIONS && self.starts.total() == 0)
     }
 
+    /// Returns whether hardly a row is left of those of a lane, as it was read: writers have
+    /// overwritten them, or they were dropped. That no transition was found among them then says
+    /// nothing about the rows that the ring has now.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.lanes.iter().zip(self.ranges.iter()).any(|(lane, read)| {
+            let oldest = readable(lane).start;
+            oldest > read.start && oldest + 1 >= read.end
+        })
+    }
+
     /// Returns the index of starts. It is up to date if it is [in use](Self::is_indexed).
     pub(crate) fn starts(&self) -> &StartIndex {
         &self.starts
@@ -203,4 +213,37 @@ impl Eligibility {
 /// Returns an item's number in the counter of the RNG.
 pub(crate) fn number(item: usize) -> u32 {
     u32::try_from(item).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, RingOptions, Schema, StepColumns, WriterOptions};
+
+    #[test]
+    fn rows_that_a_writer_lapped_after_they_were_read_prove_nothing() {
+        let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(64)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut append = |rows: u64| {
+            for _ in 0..rows {
+                let mut columns = StepColumns::of(&schema).with("obs", &[0.5_f32]).unwrap();
+                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+            }
+        };
+        let mut eligibility = Eligibility::new(&ring, StartIndex::new(0, 0));
+        eligibility.refresh();
+        assert!(!eligibility.is_overtaken(), "an empty ring has no transition");
+        append(1);
+        eligibility.refresh();
+        assert!(!eligibility.is_overtaken(), "a single row has none either");
+        append(60);
+        eligibility.refresh();
+        append(20);
+        assert!(!eligibility.is_overtaken() && eligibility.longest_run() > 0, "some are left");
+        append(ring.capacity());
+        assert!(eligibility.is_overtaken() && eligibility.longest_run() == 0);
+        eligibility.refresh();
+        assert!(!eligibility.is_overtaken() && eligibility.longest_run() > 0);
+    }
 }

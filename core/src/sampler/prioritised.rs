@@ -4,7 +4,7 @@
 use backcast_layout::protocol::sum_tree::Descent;
 
 use super::columns::SelectedColumns;
-use super::eligibility::{Candidate, Eligibility, MAX_REJECTIONS, number};
+use super::eligibility::{Candidate, Eligibility, number};
 use super::plan::{BatchPlan, Source, WEIGHT};
 use super::rng::CounterRng;
 use crate::error::{PriorityError, SampleError};
@@ -51,8 +51,9 @@ impl Stratum {
     }
 }
 
-/// Returns the share that an attempt for an item draws from. After many attempts it is the whole,
-/// since all rows of a share may be rejected.
+/// Returns the share that an attempt for an item draws from. An item whose row is rejected draws
+/// from the whole: so the other rows keep the ratios of their probabilities, and rows near to
+/// rejected ones do not come more often.
 fn stratum(
     options: &PriorityOptions,
     total: u64,
@@ -60,7 +61,7 @@ fn stratum(
     items: usize,
     attempt: u32,
 ) -> Stratum {
-    if options.stratified && attempt < MAX_REJECTIONS {
+    if options.stratified && attempt == 0 {
         Stratum::of(total, item, items)
     } else {
         Stratum::all(total)

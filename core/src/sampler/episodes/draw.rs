@@ -159,7 +159,8 @@ impl Sampler {
         };
         for _ in 0..MAX_RELOCATIONS {
             eligibility.refresh_ranges();
-            if index.refresh(eligibility.lanes(), eligibility.ranges()) {
+            let whole = index.refresh(eligibility.lanes(), eligibility.ranges());
+            if whole && (index.total() > 0 || !eligibility.is_overtaken()) {
                 break;
             }
         }

@@ -193,6 +193,10 @@ impl Sampler {
                 return Err(Stopped::Moved);
             }
             if self.eligibility.is_empty(attempt) {
+                if self.eligibility.is_overtaken() {
+                    self.eligibility.refresh();
+                    return Err(Stopped::Moved);
+                }
                 return Err(self.nothing().into());
             }
             let Self { eligibility, rng, chosen, .. } = self;

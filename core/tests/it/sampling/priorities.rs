@@ -1,6 +1,6 @@
 //! Prioritised draws: which rows have a priority, how often each is drawn, and what it weighs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_core::{
     Batch, BatchesOptions, Beta, Boundary, ColumnWindow, ColumnWindows, Priorities, PriorityError,
@@ -222,15 +222,21 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
 #[test]
 fn what_a_boundary_refuses_is_drawn_again_and_the_rest_keeps_its_ratios() {
     let (ring, index, priorities) = prioritised(spread);
-    let options = SamplerOptions::seeded(3).history(3).boundary(Boundary::Reject);
-    let mut uniform = ring.sampler(options).unwrap();
-    let (_, found) = uniform.gather_present(&index).unwrap();
-    let kept = index.iter().zip(&priorities).zip(found).filter(|(_, found)| *found);
-    let (index, priorities): (Vec<i64>, Vec<f64>) = kept.map(|((i, p), _)| (*i, *p)).unzip();
-    assert!(index.len() > 5);
-    let mut sampler = ring.sampler(options.priority(plain())).unwrap();
-    let (found, most) = chi_square(&mut sampler, &index, &priorities);
-    assert!(found < most, "{found} of at most {most}");
+    let seeded = SamplerOptions::seeded(3).history(3);
+    for options in [seeded.boundary(Boundary::Reject), seeded.stride(2)] {
+        let mut uniform = ring.sampler(options).unwrap();
+        let allowed: BTreeSet<i64> =
+            (0..20).flat_map(|_| uniform.sample(250).unwrap().index()).collect();
+        let kept = index.iter().zip(&priorities).filter(|(index, _)| allowed.contains(index));
+        let (index, priorities): (Vec<i64>, Vec<f64>) = kept.unzip();
+        assert!((6..70).contains(&index.len()), "{}", index.len());
+        // A row that is refused is drawn again from all rows, not from the rest of its share.
+        for by in [plain(), plain().stratified(true)] {
+            let mut sampler = ring.sampler(options.priority(by)).unwrap();
+            let (found, most) = chi_square(&mut sampler, &index, &priorities);
+            assert!(found < most, "{options:?}: {found} of at most {most}");
+        }
+    }
     let too_long = SamplerOptions::seeded(3).history(30).boundary(Boundary::Reject);
     let nothing = ring.sampler(too_long.priority(plain())).unwrap().sample(4).unwrap_err();
     assert!(matches!(nothing, SampleError::NoWindow { .. }), "{nothing}");
