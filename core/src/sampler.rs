@@ -60,7 +60,7 @@ pub use self::transition_order::TransitionOrder;
 use self::window::{StrideRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
 use crate::limiter::gate::DrawGate;
-use crate::priority::PriorityOptions;
+use crate::priority::{PriorityOptions, check_beta};
 use crate::ring::Ring;
 use crate::row_header::RowHeader;
 use crate::table::{LearnedOptions, LearnedValues};
@@ -89,6 +89,8 @@ pub struct Sampler {
     rule: StrideRule,
     n_step: Option<NStep>,
     batches: u64,
+    /// Items of the last batch, if it can be taken back.
+    last: Option<usize>,
     eligibility: Eligibility,
     /// Maximum wait for new rows.
     timeout: Option<Duration>,
@@ -223,16 +225,38 @@ impl Sampler {
         }
     }
 
+    /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws it
+    /// again. Call it if a batch could not be used, such as when a step behind the draw failed.
+    ///
+    /// The same data gives the same batch. Claims of a table are kept for the next call, and the
+    /// rate limiter's count is corrected; [`sampled`](Self::sampled) and the ages still count the
+    /// draw. Returns whether the batch was taken back.
+    pub fn take_back(&mut self, batch: u64) -> bool {
+        if self.batches != batch.wrapping_add(1) {
+            return false;
+        }
+        let Some(items) = self.last.take() else { return false };
+        self.give_back(items as u64);
+        self.rewind(batch);
+        true
+    }
+
+    /// Returns the number of the next batch: the batches that this sampler has drawn.
+    #[must_use]
+    pub fn next_batch(&self) -> u64 {
+        self.batches
+    }
+
     /// Goes back to an earlier batch, so that it and all later ones are drawn again.
     pub(crate) fn rewind(&mut self, batch: u64) {
-        self.batches = batch;
+        (self.batches, self.last) = (batch, None);
         if let Some(chosen) = &mut self.chosen {
             chosen.rewind(batch);
         }
     }
 
-    /// Keeps the claimed rows of the last `batches` batches, so that [`rewind`](Self::rewind) draws
-    /// them again.
+    /// Keeps the claimed rows of the last `batches` batches, at least 1, so that
+    /// [`rewind`](Self::rewind) draws them again.
     pub(crate) fn keep(&mut self, batches: usize) {
         if let Some(chosen) = &mut self.chosen {
             chosen.keep(batches);
@@ -273,11 +297,21 @@ impl Sampler {
         table.ok_or(PriorityError::NotPrioritised)?.update(index, priorities)
     }
 
-    /// Sets the exponent of the importance weights from the next batch on, 0 to 1.
+    /// Sets the exponent of the importance weights from the next batch on, 0 to 1. It has no effect
+    /// on draws of largest or smallest priority, which have no weights.
     pub fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
         match self.chosen.as_deref_mut() {
             Some(RowSelection::Prioritised(prioritised)) => prioritised.set_beta(beta),
+            Some(RowSelection::Extreme(_)) => check_beta(beta),
             _ => Err(PriorityError::NotPrioritised),
+        }
+    }
+
+    /// Fails if beta is a function of the caller that has given no number yet.
+    fn check_beta(&self) -> Result<(), SampleError> {
+        match self.prioritised() {
+            Some(prioritised) if prioritised.lacks_beta() => Err(PriorityError::NoBeta.into()),
+            _ => Ok(()),
         }
     }
 

@@ -388,12 +388,26 @@ mod tests {
     fn prioritised_draws_come_back() {
         let options = PriorityOptions::exponent(0.6).table("mine").stratified(true);
         let annealed = Beta::Annealed { from: 0.4, batches: 1 << 40 };
-        for options in [options.clone(), options.beta(annealed).weights(WeightNorm::Table)] {
+        let function = options.clone().beta(Beta::Function);
+        let table = options.clone().beta(annealed).weights(WeightNorm::Table);
+        for options in [options, function, table] {
             let given = SamplerState { selector: Selector::Priority(options), ..state() };
             let text = sampler_state_json(&given).to_string();
             assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
         }
         assert_eq!(sampler_state_json(&state()).get("priority"), None);
+    }
+
+    #[test]
+    fn a_beta_of_a_function_is_a_word() {
+        let options = PriorityOptions::exponent(0.6).beta(Beta::Function);
+        let given = SamplerState { selector: Selector::Priority(options), ..state() };
+        let mut json = sampler_state_json(&given);
+        assert_eq!(json["priority"]["beta"], json!("function"));
+        assert_eq!(sampler_state(&json).unwrap(), given);
+        json["priority"]["beta"] = json!("rising");
+        let refused = sampler_state(&json).unwrap_err().to_string();
+        assert!(refused.contains("a pair or \"function\", and here \"rising\""), "{refused}");
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub enum PriorityError {
          buf.sampler(priority=0.6)"
     )]
     NotPrioritised,
+    /// No function has given the exponent of the importance weights.
+    #[error(
+        "beta is a function of the caller, and it has given no number yet; call \
+         `Sampler::set_beta` before the draw"
+    )]
+    NoBeta,
     /// A column has the key of the importance weights.
     #[error(
         "the ring has a column `weight`, and a prioritised batch has its importance weights under \

@@ -62,6 +62,10 @@ pub enum Beta {
         /// Number of the batch at which the exponent is 1, at least 1.
         batches: u64,
     },
+    /// The caller computes the exponent, and sets it with
+    /// [`Sampler::set_beta`](crate::Sampler::set_beta), which is needed once before the first draw.
+    /// The function is no part of a state.
+    Function,
 }
 
 impl From<f64> for Beta {
@@ -71,16 +75,18 @@ impl From<f64> for Beta {
 }
 
 impl Beta {
-    /// Returns the exponent for the batch with number `batch`.
+    /// Returns the exponent for the batch with number `batch`, or `None` if a function of the caller
+    /// has it.
     #[must_use]
-    pub fn at(self, batch: u64) -> f64 {
+    pub fn at(self, batch: u64) -> Option<f64> {
         match self {
-            Self::Constant(beta) => beta,
-            Self::Annealed { batches, .. } if batch >= batches => 1.0,
+            Self::Constant(beta) => Some(beta),
+            Self::Annealed { batches, .. } if batch >= batches => Some(1.0),
             #[expect(clippy::cast_precision_loss, reason = "a share of a schedule")]
             Self::Annealed { from, batches } => {
-                from + (1.0 - from) * (batch as f64 / batches as f64)
+                Some(from + (1.0 - from) * (batch as f64 / batches as f64))
             }
+            Self::Function => None,
         }
     }
 }
@@ -203,8 +209,9 @@ impl PriorityOptions {
         if !(self.eps.is_finite() && self.eps >= 0.0) {
             return refuse("eps", self.eps, "a number from 0 up, such as 1e-6");
         }
-        let (Beta::Constant(beta) | Beta::Annealed { from: beta, .. }) = self.beta;
-        check_beta(beta)?;
+        if let Beta::Constant(beta) | Beta::Annealed { from: beta, .. } = self.beta {
+            check_beta(beta)?;
+        }
         if let Beta::Annealed { batches: 0, .. } = self.beta {
             return refuse("the second number of beta", 0.0, "batches until beta is 1, at least 1");
         }
@@ -247,11 +254,11 @@ mod tests {
     #[test]
     fn an_annealed_beta_grows_to_one_and_stays() {
         let beta = Beta::Annealed { from: 0.4, batches: 3 };
-        let values = [0, 1, 2, 3, 4, u64::MAX].map(|batch| beta.at(batch));
+        let values = [0, 1, 2, 3, 4, u64::MAX].map(|batch| beta.at(batch).unwrap());
         let expected = [0.4, 0.6, 0.8, 1.0, 1.0, 1.0];
         for (value, expected) in values.into_iter().zip(expected) {
             assert!((value - expected).abs() < 1e-12, "{values:?}");
         }
-        assert!((Beta::from(0.7).at(9) - 0.7).abs() < f64::EPSILON);
+        assert!((Beta::from(0.7).at(9).unwrap() - 0.7).abs() < f64::EPSILON);
     }
 }

@@ -81,6 +81,7 @@ impl Sampler {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
         self.check_rewards()?;
+        self.check_beta()?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
         if self.is_limited() {
@@ -98,7 +99,7 @@ impl Sampler {
         }
         self.eligibility.use_index(attempts > FREQUENT * plan.batch() as u64);
         self.count_ages(&plan, arenas);
-        self.batches = self.batches.wrapping_add(1);
+        (self.batches, self.last) = (self.batches.wrapping_add(1), Some(plan.batch()));
         self.count(plan.batch(), lapped_before);
         Ok(())
     }
@@ -134,7 +135,7 @@ impl Sampler {
     ) -> Result<u64, SampleError> {
         if self.episodes.is_some() {
             let attempts = self.fill_episodes(plan, arenas)?;
-            self.transformed(plan, arenas);
+            self.transformed(plan, arenas, plan.batch());
             return Ok(attempts);
         }
         if self.chosen.is_some() {
@@ -146,7 +147,7 @@ impl Sampler {
             prioritised.write_weights(number, plan, arenas);
         }
         self.relabel(number, plan, arenas)?;
-        self.transformed(plan, arenas);
+        self.transformed(plan, arenas, plan.batch());
         Ok(gathered.attempts)
     }
 

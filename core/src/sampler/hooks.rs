@@ -10,6 +10,7 @@ use super::hindsight::{Hindsight, rewards_of};
 use super::plan::BatchPlan;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
+use crate::limiter::gate::DrawGate;
 
 /// Function that changes a gathered batch.
 type Transform = dyn FnMut(&mut BatchMut<'_, '_>) + Send;
@@ -125,6 +126,7 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
         let Some(hindsight) = &mut self.hindsight else { return Ok(()) };
+        let items = plan.batch() as u64;
         hindsight.relabel(&self.ring, &self.rng, batch, plan, arenas)?;
         let RewardSource::Function(function) = &mut self.hooks.rewards else { return Ok(()) };
         for prefix in ["", "future/"] {
@@ -132,16 +134,42 @@ impl Sampler {
             let mut rewards = vec![0.0; places];
             let arenas_now: Vec<&[u8]> = arenas.iter().map(|arena| &**arena).collect();
             let (arenas_now, options) = (&arenas_now[..], hindsight.options());
+            let counted = CountedItems { gate: self.gate.as_ref(), items };
             function(&Goals { plan, arenas: arenas_now, options, prefix }, &mut rewards);
+            counted.keep();
             hindsight.store_rewards(plan, prefix, &rewards, arenas);
         }
         Ok(())
     }
 
-    /// Calls the transform of the caller, if there is one.
-    pub(super) fn transformed(&mut self, plan: &BatchPlan, arenas: &mut [&mut [u8]]) {
+    /// Calls the transform of the caller, if there is one. The rate limiter has counted `items` for
+    /// the batch.
+    pub(super) fn transformed(&mut self, plan: &BatchPlan, arenas: &mut [&mut [u8]], items: usize) {
         if let Some(transform) = &mut self.hooks.transform {
+            let counted = CountedItems { gate: self.gate.as_ref(), items: items as u64 };
             transform(&mut BatchMut::new(plan, arenas));
+            counted.keep();
+        }
+    }
+}
+
+/// Items that the rate limiter has counted for a batch. A drop subtracts them: the function of the
+/// caller has panicked, and the batch is not drawn.
+struct CountedItems<'a> {
+    gate: Option<&'a DrawGate>,
+    items: u64,
+}
+
+impl CountedItems<'_> {
+    fn keep(mut self) {
+        self.items = 0;
+    }
+}
+
+impl Drop for CountedItems<'_> {
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate {
+            gate.give_back(self.items);
         }
     }
 }

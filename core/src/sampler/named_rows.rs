@@ -35,7 +35,7 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let plan = self.plan_of_rows(index, plan, arenas)?;
         self.gather_named(BatchRequest::Rows(index, MissingRows::Refuse), &plan, arenas)?;
-        self.transformed(&plan, arenas);
+        self.transformed(&plan, arenas, 0);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Sampler {
                 *found = false;
             }
         }
-        self.transformed(&plan, arenas);
+        self.transformed(&plan, arenas, 0);
         Ok(found)
     }
 
@@ -109,6 +109,7 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<usize>, SampleError> {
+        self.check_beta()?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
         self.eligibility.refresh_ranges();

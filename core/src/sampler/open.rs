@@ -104,6 +104,7 @@ impl Sampler {
             rule,
             n_step,
             batches: options.batches,
+            last: None,
             scratch: Vec::new(),
             sums: Scratch::default(),
             plan: None,

@@ -89,6 +89,8 @@ pub struct Batches<M: BatchBuffers = Batch> {
     since: Option<Instant>,
     /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,
+    /// Whether a batch was returned that can be taken back.
+    returned: bool,
     state: State<M>,
 }
 
@@ -145,6 +147,7 @@ impl<M: BatchBuffers> Batches<M> {
             left: limit,
             since: None,
             at: sampler.state(),
+            returned: false,
             state: State::Idle(Box::new(sampler)),
         })
     }
@@ -196,6 +199,7 @@ impl<M: BatchBuffers> Batches<M> {
             Ok(memory) => {
                 self.in_use += 1;
                 self.at.batches = self.at.batches.wrapping_add(1);
+                self.returned = true;
                 self.left = self.left.map(|left| left - 1);
                 if self.left == Some(0) {
                     self.stop();
@@ -208,6 +212,36 @@ impl<M: BatchBuffers> Batches<M> {
                 Err(error)
             }
         }))
+    }
+
+    /// Takes back batch number `batch`, if it is the last one that was returned: the next call of
+    /// `next` draws it again, and the limit counts it once. Stops the thread. See
+    /// [`Sampler::take_back`].
+    ///
+    /// # Panics
+    /// If the thread panicked.
+    pub fn take_back(&mut self, batch: u64) -> bool {
+        if !self.returned || self.at.batches != batch.wrapping_add(1) {
+            return false;
+        }
+        self.returned = false;
+        self.at.batches = batch;
+        self.left = self.left.map(|left| left + 1);
+        match &mut self.state {
+            State::Idle(sampler) => {
+                sampler.give_back(self.plan.batch() as u64);
+                sampler.rewind(batch);
+            }
+            // The batch is the first of those that were not returned.
+            _ => self.stop(),
+        }
+        true
+    }
+
+    /// Returns the number of the next batch to be returned.
+    #[must_use]
+    pub fn next_batch(&self) -> u64 {
+        self.at.batches
     }
 
     /// Stops the thread and returns the sampler. Its next batch is the one after the last that this
@@ -332,7 +366,7 @@ impl<M: BatchBuffers> Batches<M> {
                 let unreturned = sampler.state().batches.wrapping_sub(self.at.batches);
                 sampler.give_back(unreturned.saturating_mul(self.plan.batch() as u64));
                 sampler.rewind(self.at.batches);
-                sampler.keep(0);
+                sampler.keep(1);
                 self.state = State::Idle(sampler);
             }
             other => self.state = other,

@@ -18,6 +18,8 @@ const TOGETHER: usize = 64;
 #[derive(Debug)]
 pub(super) struct PrioritisedDraws {
     options: PriorityOptions,
+    /// Last number of the caller's function, if beta is one.
+    given: Option<f64>,
     priorities: Priorities,
     /// First draw of each item: the descent of the tree, and the row of its leaf.
     descents: Vec<Descent>,
@@ -83,7 +85,7 @@ impl PrioritisedDraws {
         }
         let priorities = ring.priorities(&options)?;
         let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { options, priorities, descents, rows, leaves, ratios: Vec::new() })
+        Ok(Self { options, given: None, priorities, descents, rows, leaves, ratios: Vec::new() })
     }
 
     pub(super) fn options(&self) -> &PriorityOptions {
@@ -96,8 +98,16 @@ impl PrioritisedDraws {
 
     pub(super) fn set_beta(&mut self, beta: f64) -> Result<(), PriorityError> {
         check_beta(beta)?;
-        self.options.beta = Beta::Constant(beta);
+        match self.options.beta {
+            Beta::Function => self.given = Some(beta),
+            _ => self.options.beta = Beta::Constant(beta),
+        }
         Ok(())
+    }
+
+    /// Returns whether beta is a function of the caller that has given no number yet.
+    pub(super) fn lacks_beta(&self) -> bool {
+        self.options.beta == Beta::Function && self.given.is_none()
     }
 
     /// Gives leaves to new rows and makes the first draws of all items. Returns `false` if no row
@@ -188,7 +198,7 @@ impl PrioritisedDraws {
                 least => least.min(of_batch),
             },
         };
-        let beta = self.options.beta.at(batch);
+        let Some(beta) = self.options.beta.at(batch).or(self.given) else { return };
         let places = arena.chunks_exact_mut(size_of::<f32>());
         for (place, weight) in places.zip(weights(least, &self.leaves, beta, &mut self.ratios)) {
             place.copy_from_slice(&weight.to_ne_bytes());

@@ -56,7 +56,12 @@ pub(crate) struct Claims {
     pass: Option<u64>,
     order: RowOrder,
     shuffle: Option<Permutation>,
+    /// Positions that were claimed last, without a gap, and their pass.
+    last: Option<(u64, Range<u64>)>,
 }
+
+/// Place of a claimed row: the number of the pass, and the position in it.
+pub(crate) type ClaimPlace = (u64, u64);
 
 impl Claims {
     pub(crate) fn open(ring: &Ring, options: &TableOptions) -> Result<Self, TableError> {
@@ -70,6 +75,7 @@ impl Claims {
             pass: None,
             order: RowOrder::default(),
             shuffle: None,
+            last: None,
         })
     }
 
@@ -78,7 +84,7 @@ impl Claims {
         self.pass
     }
 
-    /// Claims up to `want` rows, and calls `claimed` with each. Begins the next pass once all rows
+    /// Claims up to `want` rows, and calls `claimed` with each and its place. Begins the next pass once all rows
     /// of this one are claimed. That pass repeats the rows of this one, or is over `candidates`; if
     /// passes are not renewed, `need` of these must be new. Returns `false` if no row can be
     /// claimed now.
@@ -86,14 +92,22 @@ impl Claims {
         &mut self,
         (want, need): (u64, u64),
         candidates: &[Range<u64>],
-        mut claimed: impl FnMut((usize, u64)),
+        mut claimed: impl FnMut((usize, u64), ClaimPlace),
     ) -> Result<bool, TableError> {
         loop {
-            let taken = self.pass.and_then(|pass| self.table.take(pass, self.order.total(), want));
-            if let Some(taken) = taken {
-                for n in taken {
-                    let n = self.shuffle.map_or(n, |shuffle| shuffle.at(n));
-                    self.order.nth(n).into_iter().for_each(&mut claimed);
+            let taken = self
+                .pass
+                .and_then(|pass| Some((pass, self.table.take(pass, self.order.total(), want)?)));
+            if let Some((pass, taken)) = taken {
+                match &mut self.last {
+                    Some((of, last)) if *of == pass && last.end == taken.start => {
+                        last.end = taken.end;
+                    }
+                    last => *last = Some((pass, taken.clone())),
+                }
+                for at in taken {
+                    let n = self.shuffle.map_or(at, |shuffle| shuffle.at(at));
+                    self.order.nth(n).into_iter().for_each(|row| claimed(row, (pass, at)));
                 }
                 return Ok(true);
             }
@@ -191,9 +205,27 @@ impl Claims {
         left.saturating_add(total.saturating_mul(rounds)).saturating_add(new)
     }
 
+    /// Gives back the claimed positions after `handed_out`, the last one whose row was returned to a
+    /// caller. They stay claimed if another sampler has claimed rows after them, or has begun a
+    /// pass.
+    pub(crate) fn give_back_after(&mut self, handed_out: Option<ClaimPlace>) {
+        let Some((pass, mut last)) = self.last.take() else { return };
+        match handed_out {
+            Some((of, _)) if of > pass => return,
+            Some((of, at)) if of == pass => last.start = last.start.max(at + 1),
+            _ => {}
+        }
+        let _ = self.table.give_back(pass, &last);
+    }
+
     /// Counts transitions of a batch.
     pub(crate) fn count_drawn(&self, rows: u64) {
         self.table.count_drawn(rows);
+    }
+
+    /// Subtracts transitions of a batch that is taken back.
+    pub(crate) fn uncount_drawn(&self, rows: u64) {
+        self.table.uncount_drawn(rows);
     }
 }
 

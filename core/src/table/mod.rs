@@ -9,8 +9,8 @@ pub(crate) mod row_order;
 mod state;
 mod times;
 
-pub(crate) use self::claims::Claims;
 pub use self::claims::Table;
+pub(crate) use self::claims::{ClaimPlace, Claims};
 pub use self::learned::{LaneValues, LearnedOptions, LearnedState, LearnedValues};
 pub(crate) use self::learned::{SET, element};
 pub use self::options::TableOptions;

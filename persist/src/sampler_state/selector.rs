@@ -32,12 +32,16 @@ pub(super) struct SavedPriority {
     stratified: bool,
 }
 
-/// JSON of beta: a constant, or the first value and the batches until it is 1.
+/// Beta that a function of the caller computes.
+const FUNCTION: &str = "function";
+
+/// JSON of beta: a constant, the first value and the batches until it is 1, or `"function"`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum SavedBeta {
     Constant(f64),
     Annealed(f64, u64),
+    Word(String),
 }
 
 impl SavedSelector {
@@ -108,6 +112,7 @@ impl SavedPriority {
         let beta = match beta {
             Beta::Constant(beta) => SavedBeta::Constant(beta),
             Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
+            Beta::Function => SavedBeta::Word(FUNCTION.to_owned()),
         };
         Self { table, exponent, eps, beta, weights: weights.as_str().to_owned(), stratified }
     }
@@ -118,6 +123,13 @@ impl SavedPriority {
         let beta = match beta {
             SavedBeta::Constant(beta) => Beta::Constant(beta),
             SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },
+            SavedBeta::Word(word) if word == FUNCTION => Beta::Function,
+            SavedBeta::Word(word) => {
+                let problem = format!(
+                    "`priority.beta` is a number, a pair or \"{FUNCTION}\", and here {word:?}"
+                );
+                return Err(BadSamplerState { problem });
+            }
         };
         let bad =
             |error: backcast_core::BadWeightNorm| BadSamplerState { problem: error.to_string() };

@@ -256,7 +256,8 @@ impl ReplayBuffer {
         };
         if let Some(state) = state {
             let others = [("seed", seed.is_some()), ("learned", learned.is_some())];
-            let others = others.into_iter().chain(asked.given()).chain(by.given());
+            let by = by.given().into_iter().filter(|(name, _)| *name != "beta");
+            let others = others.into_iter().chain(asked.given()).chain(by);
             if let Some((other, _)) = others.chain(select.given()).find(|(_, given)| *given) {
                 return Err(Failure::new(
                     ErrorClass::Sample,
@@ -279,7 +280,7 @@ impl ReplayBuffer {
                 return Err(Failure::new(ErrorClass::Sample, message));
             }
             let windows = WindowOptions::of(&state);
-            let selected = SelectorSettings::saved(state.selector.clone());
+            let selected = SelectorSettings::saved(state.selector.clone(), beta)?;
             let open =
                 |ring: &_| Sampler::open(ring, label, state.into(), windows, selected, hooks);
             return self.ask(py, open)?;

@@ -57,6 +57,21 @@ impl Prefetcher {
         }
     }
 
+    fn next_batch(&self) -> u64 {
+        match self {
+            Self::Fresh(batches) => batches.next_batch(),
+            Self::Cycle(batches, _) => batches.next_batch(),
+        }
+    }
+
+    /// Takes back a batch that was returned last.
+    fn take_back(&mut self, number: u64) -> bool {
+        match self {
+            Self::Fresh(batches) => batches.take_back(number),
+            Self::Cycle(batches, _) => batches.take_back(number),
+        }
+    }
+
     pub(crate) fn sampled(&self) -> u64 {
         match self {
             Self::Fresh(batches) => batches.sampled(),
@@ -147,6 +162,35 @@ impl Batches {
         Ok(Self { ahead, draws: Arc::clone(draws), cycle, ended: AtomicBool::new(false) })
     }
 
+    /// Passes what was drawn to the caller's functions, and warns of a ring that lost its name.
+    fn received<'py>(
+        &self,
+        py: Python<'py>,
+        drawn: Drawn,
+        unlinked: Option<&Ring>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, ring)?;
+        }
+        let batch = match drawn {
+            Drawn::Fresh(batch) => to_python(py, *batch)?,
+            Drawn::Again(number) => {
+                let batch = self.cycle[number].bind(py).clone();
+                if let Some(memory) = memory_of(batch.as_any())? {
+                    memory.get().restore(&batch)?;
+                }
+                batch
+            }
+        };
+        self.draws.hooks.apply(batch, true)
+    }
+
+    /// Takes back a batch that the caller did not get. Does nothing if this was closed, or has
+    /// returned another batch meanwhile.
+    fn take_back(&self, number: u64) {
+        let _ = self.ahead.with_uninterrupted(|ahead| Ok(ahead.take_back(number)));
+    }
+
     /// Stops the thread and gives the sampler back.
     fn finish(&self, py: Python<'_>) -> Result<(), Failure> {
         let ahead = py.detach(|| self.ahead.take())?;
@@ -181,15 +225,23 @@ impl Batches {
     fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
         loop {
             let look = |ahead: &mut Prefetcher| {
+                let number = ahead.next_batch();
                 let looked = ahead.poll();
                 let ring = ahead.ring();
-                Ok((looked, ring.take_unlinked().then(|| ring.clone())))
+                Ok((looked, number, ring.take_unlinked().then(|| ring.clone())))
             };
-            let (looked, unlinked) = match py.detach(|| self.ahead.with(look)) {
+            let (looked, number, unlinked) = match py.detach(|| self.ahead.with(look)) {
                 // The iterator has ended, perhaps in another thread, which closed it.
                 Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
                 looked => looked?,
             };
+            if let Poll::Ready(Some(Ok(drawn))) = looked {
+                let received = self.received(py, drawn, unlinked.as_ref());
+                if received.is_err() {
+                    py.detach(|| self.take_back(number));
+                }
+                return received.map(Some);
+            }
             if let Some(ring) = unlinked {
                 warn_unlinked(py, &ring)?;
             }
@@ -206,16 +258,7 @@ impl Batches {
                     return Ok(None);
                 }
                 Poll::Ready(Some(Err(error))) => return Err(error.into()),
-                Poll::Ready(Some(Ok(Drawn::Fresh(batch)))) => {
-                    return self.draws.hooks.apply(to_python(py, *batch)?, true).map(Some);
-                }
-                Poll::Ready(Some(Ok(Drawn::Again(number)))) => {
-                    let batch = self.cycle[number].bind(py).clone();
-                    if let Some(memory) = memory_of(batch.as_any())? {
-                        memory.get().restore(&batch)?;
-                    }
-                    return self.draws.hooks.apply(batch, true).map(Some);
-                }
+                Poll::Ready(Some(Ok(_))) => {}
             }
         }
     }

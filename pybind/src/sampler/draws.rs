@@ -97,6 +97,7 @@ impl SharedSampler {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let batch = batch_size_of(batch_size)?;
         let mut interrupts = Interrupts::new(self.long.clone(), &self.closing);
+        let mut number = None;
         let drawn = if let Some(out) = out {
             let filled = self.fill(
                 py,
@@ -104,19 +105,40 @@ impl SharedSampler {
                 |sampler| Ok(sampler.plan(batch)?),
                 |sampler, plan, arenas| {
                     sampler.set_timeout(timeout);
-                    Ok(sampler.sample_into_until(plan, arenas, &mut || interrupts.ask())?)
+                    let next = sampler.next_batch();
+                    sampler.sample_into_until(plan, arenas, &mut || interrupts.ask())?;
+                    number = Some(next);
+                    Ok(())
                 },
             );
             filled.map(|(batch, ())| batch)
         } else {
             let drawn = self.drawn(py, |sampler| {
                 sampler.set_timeout(timeout);
-                Ok(sampler.sample_until(batch, &mut || interrupts.ask())?)
+                let next = sampler.next_batch();
+                let drawn = sampler.sample_until(batch, &mut || interrupts.ask())?;
+                number = Some(next);
+                Ok(drawn)
             });
             drawn.and_then(|drawn| Ok(to_python(py, drawn)?))
         };
-        interrupts.finish(self.label())?;
-        self.hooks.apply(drawn?, true)
+        let interrupted = interrupts.finish(self.label());
+        let done = interrupted.and_then(|()| self.hooks.apply(drawn?, true));
+        if let (Err(_), Some(number)) = (&done, number) {
+            py.detach(|| self.take_back_batch(number));
+        }
+        done
+    }
+
+    /// Takes back a batch that the caller did not get. Does nothing if the sampler was closed, lent
+    /// or used for another draw meanwhile.
+    fn take_back_batch(&self, number: u64) {
+        let _ = self.place.with_uninterrupted(|place| {
+            if let SamplerPlace::Here(sampler) = place {
+                sampler.take_back(number);
+            }
+            Ok(())
+        });
     }
 
     /// Draws with the interpreter released, and warns if the ring was found to have lost its name.

@@ -78,7 +78,7 @@ impl Sampler {
     fn follow_schedule(&self, py: Python<'_>) -> Result<(), Failure> {
         let schedule = self.priorities.as_ref().and_then(|of| of.schedule.as_ref());
         let Some(schedule) = schedule else { return Ok(()) };
-        let next = |sampler: &mut CoreSampler| Ok(sampler.state().batches);
+        let next = |sampler: &mut CoreSampler| Ok(sampler.next_batch());
         let batch = py.detach(|| self.draws.with(next))?;
         let beta = scheduled(schedule.bind(py), batch)?;
         py.detach(|| self.draws.with(|sampler| Ok(sampler.set_beta(beta)?)))
@@ -278,6 +278,7 @@ impl Sampler {
         out: Option<&Bound<'py, PyAny>>,
         missing: Argument<String>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
+        self.follow_schedule(py)?;
         self.draws.gather(py, index, out, missing)
     }
 
@@ -490,6 +491,7 @@ impl Sampler {
         Ok(Some(match of.options.beta {
             Beta::Constant(beta) => beta.into_pyobject(py)?.into_any(),
             Beta::Annealed { from, batches } => (from, batches).into_pyobject(py)?.into_any(),
+            Beta::Function => return Ok(None),
         }))
     }
 

@@ -72,7 +72,10 @@ impl PrioritySettings {
         if let Some(beta) = beta {
             match beta_of(beta)? {
                 Some(beta) => options = options.beta(beta),
-                None => schedule = Some(beta.clone().unbind()),
+                None => {
+                    options = options.beta(Beta::Function);
+                    schedule = Some(beta.clone().unbind());
+                }
             }
         }
         if let Some(eps) = eps {
@@ -93,9 +96,34 @@ impl PrioritySettings {
         Ok(Some(Self { options, schedule }))
     }
 
-    /// Returns the settings of a saved sampler.
-    pub(crate) fn saved(options: PriorityOptions) -> Self {
-        Self { options, schedule: None }
+    /// Returns the settings of a saved sampler. `beta` is its function, if it has one.
+    fn saved(options: PriorityOptions, beta: Option<&Bound<'_, PyAny>>) -> Self {
+        Self { options, schedule: beta.map(|beta| beta.clone().unbind()) }
+    }
+
+    /// Returns the settings of the priorities of a state. No state has the function `beta`, so it
+    /// is given again.
+    pub(crate) fn of_state(
+        options: Option<&PriorityOptions>,
+        beta: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Option<Self>, Failure> {
+        let needs_function = options.is_some_and(|options| options.beta == Beta::Function);
+        match beta {
+            Some(_) if !needs_function => {
+                let message = "state is given, and beta too; leave beta out, the state has it";
+                return Err(Failure::new(ErrorClass::Sample, message));
+            }
+            Some(beta) if !beta.is_callable() => {
+                return Err(wrong_type(beta, "beta", "the function that the state was made with"));
+            }
+            None if needs_function => {
+                let message = "the state is of a sampler whose beta is a function, which it does \
+                               not have; give beta, the function, beside state";
+                return Err(Failure::new(ErrorClass::Sample, message));
+            }
+            _ => {}
+        }
+        Ok(options.map(|options| Self::saved(options.clone(), beta)))
     }
 }
 

@@ -146,10 +146,13 @@ impl SelectorSettings {
         }
     }
 
-    /// Returns the settings of a saved sampler.
-    pub(crate) fn saved(selector: Selector) -> Self {
-        let priorities = selector.priorities().cloned().map(PrioritySettings::saved);
-        Self { selector, priorities }
+    /// Returns the settings of a saved sampler, whose beta may be a function that is given again.
+    pub(crate) fn saved(
+        selector: Selector,
+        beta: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Self, Failure> {
+        let priorities = PrioritySettings::of_state(selector.priorities(), beta)?;
+        Ok(Self { selector, priorities })
     }
 }
 

@@ -111,6 +111,49 @@ def test_a_state_goes_on_with_the_same_draws(buf: bc.ReplayBuffer) -> None:
     assert "priority" not in buf.sampler(seed=1).state()
 
 
+def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> None:
+    def rising(batch: int) -> float:
+        return min(1.0, 0.4 + batch / 10)
+
+    index = np.arange(200)
+    sampler = buf.sampler(seed=4, priority=0.6, beta=rising)
+    sampler.update_priorities(index, 1.0 + index)
+    assert sampler.state()["priority"]["beta"] == "function"
+    for _ in range(3):
+        sampler.sample(16)
+    state = json.loads(json.dumps(sampler.state()))
+    assert state["priority"]["beta"] == "function"
+    with pytest.raises(bc.SampleError, match="beta is a function, which it does not have; give b"):
+        buf.sampler(state=state)
+    with pytest.raises(bc.ArgumentTypeError, match="beta is 0.6"):
+        buf.sampler(state=state, beta=0.6)
+    again = buf.sampler(state=state, beta=rising)
+    assert again.beta is rising
+    assert again.state() == state
+    for batch in range(3, 8):
+        one, two = sampler.sample(16), again.sample(16)
+        assert (one.index == two.index).all()
+        assert (one["weight"] == two["weight"]).all()
+        power = (1.0 + one.index + 1e-6) ** 0.6
+        assert np.allclose(one["weight"], (power.min() / power) ** rising(batch), atol=1e-5)
+    named = buf.sampler(state=state, beta=rising).gather(index)["weight"]
+    power = (1.0 + index + 1e-6) ** 0.6
+    assert np.allclose(named, (power.min() / power) ** rising(3), atol=1e-5)
+    # The state of a number or a pair has it.
+    for beta in (0.5, (0.4, 10)):
+        plain = buf.sampler(seed=4, priority=0.6, beta=beta).state()
+        with pytest.raises(bc.SampleError, match="leave beta out, the state has it"):
+            buf.sampler(state=plain, beta=rising)
+    with pytest.raises(bc.SampleError, match="leave beta out"):
+        buf.sampler(state=buf.sampler(seed=1).state(), beta=rising)
+
+
+def test_largest_priorities_ignore_beta(buf: bc.ReplayBuffer) -> None:
+    for beta in (0.5, lambda batch: 0.5):
+        sampler = buf.sampler(selector="max_priority", priority=0.6, beta=beta)
+        assert "weight" not in sampler.sample(8)
+
+
 def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
     sampler = buf.sampler(seed=5, priority=0.6)
     old = sampler.sample(50).index

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import time
 from typing import Any
 
 import backcast as bc
@@ -110,3 +113,74 @@ def test_bad_settings_are_refused(
     with pytest.raises(bc.SampleError, match=message):
         buf.sampler(**given)
     assert buf.stats()["claims"] == []
+
+
+@pytest.mark.parametrize(("selector", "total"), [("consume", 200), ("epoch", 200)])
+@pytest.mark.parametrize("batches", [3, 19])
+def test_rows_claimed_ahead_go_back_at_a_close(
+    buf: bc.ReplayBuffer, selector: str, total: int, batches: int
+) -> None:
+    def make() -> bc.Sampler:
+        return buf.sampler(selector=selector, table="back")
+
+    def claimed() -> int:
+        [table] = buf.stats()["claims"]
+        return total - int(table["left"])
+
+    sampler = make()
+    ahead = sampler.batches(10, prefetch=3)
+    drawn = [next(ahead).index.copy() for _ in range(batches)]
+    ahead.close()
+    state = sampler.state()
+    assert claimed() > 10 * batches
+    sampler.close()
+    assert claimed() == 10 * batches
+    with buf.sampler(state=state) as again:
+        drawn += [again.sample(5, timeout=1).index for _ in range((total - 10 * batches) // 5)]
+    assert len(np.unique(np.concatenate(drawn))) == total
+    [table] = buf.stats()["claims"]
+    assert table["drawn"] == total
+
+
+def test_a_close_loses_what_was_claimed_ahead_if_another_sampler_claimed_later(
+    buf: bc.ReplayBuffer,
+) -> None:
+    one, other = (buf.sampler(selector="consume") for _ in range(2))
+    with one.batches(10, prefetch=3, limit=10) as ahead:
+        first = next(ahead).index.copy()
+        for _ in range(10_000):
+            if buf.stats()["claims"][0]["left"] <= 160:
+                break
+            time.sleep(0.001)
+    between = other.sample(10).index
+    one.close()
+    rest = [other.sample(10, timeout=1).index for _ in range(15)]
+    drawn = np.concatenate([first, between, *rest])
+    assert len(np.unique(drawn)) == len(drawn) == 170
+    with pytest.raises(bc.WaitTimeoutError):
+        other.sample(1, timeout=0)
+
+
+def test_a_close_after_a_wait_gives_back_what_the_wait_claimed(buf: bc.ReplayBuffer) -> None:
+    with buf.sampler(selector="consume") as sampler:
+        sampler.sample(150)
+        with pytest.raises(bc.WaitTimeoutError):
+            sampler.sample(80, timeout=0)
+    with buf.sampler(selector="consume") as again:
+        assert again.sample(50, timeout=1)["obs"].tolist() == np.repeat(np.arange(75, 100), 2).tolist()
+
+
+def test_a_forked_child_gives_back_nothing(buf: bc.ReplayBuffer) -> None:
+    sampler = buf.sampler(selector="consume")
+    ahead = sampler.batches(10, prefetch=3)
+    next(ahead)
+    ahead.close()
+    left = buf.stats()["claims"][0]["left"]
+    assert left < 190
+    child = os.fork()
+    if child == 0:
+        del ahead, sampler
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert buf.stats()["claims"][0]["left"] == left

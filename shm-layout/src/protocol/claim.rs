@@ -102,6 +102,18 @@ pub fn take(words: &impl ClaimWords, pass: u64, total: u64, want: u64) -> Option
     }
 }
 
+/// Gives positions back that the caller claimed and handed to nobody: the last ones that were
+/// claimed of this pass. Returns `false`, and changes nothing, if others were claimed after them or
+/// another pass has begun.
+pub fn give_back(words: &impl ClaimWords, pass: u64, positions: &Range<u64>) -> bool {
+    let end = positions.end.min(MAX_PASS_ROWS);
+    if positions.start >= end {
+        return false;
+    }
+    let at = |position| (pass & PASS_MASK) << POSITION_BITS | position;
+    words.exchange(at(end), at(positions.start))
+}
+
 /// Copies the current pass. The ranges are returned as stored, also impossible ones: the caller
 /// checks them. Returns empty ranges after 64 torn copies.
 pub fn read(words: &impl ClaimWords, lanes: usize) -> ClaimPass {
@@ -223,6 +235,43 @@ mod tests {
             }
             prop_assert_eq!(take(&heap, 0, total, 1), None, "of an earlier pass");
             prop_assert_eq!(take(&heap, 2, total, 1), None, "of a later pass");
+        }
+
+        #[test]
+        fn positions_that_are_given_back_go_to_the_next_claimant_and_only_to_one(
+            total in 1..60_u64,
+            steps in prop::collection::vec((0..3_usize, 0..9_u64), 0..80),
+        ) {
+            let heap = Heap::new();
+            let all = ClaimPass { number: 0, round: 0, ranges: vec![0..total; 1] };
+            prop_assert!(begin(&heap, &all));
+            // The last claim of each of three samplers, of which nothing was handed out.
+            let mut last = [const { None }; 3];
+            let mut owners = vec![None; usize::try_from(total).unwrap()];
+            for (who, want) in steps {
+                if want > 0 {
+                    let Some(claimed) = take(&heap, 1, total, want) else { continue };
+                    for at in claimed.clone() {
+                        let owner = &mut owners[usize::try_from(at).unwrap()];
+                        prop_assert_eq!(owner.replace(who), None, "position {}", at);
+                    }
+                    last[who] = Some(claimed);
+                } else if let Some(claimed) = last[who].take() {
+                    let newest = position(&heap) == (1, claimed.end);
+                    prop_assert_eq!(give_back(&heap, 1, &claimed), newest);
+                    if newest {
+                        for at in claimed {
+                            owners[usize::try_from(at).unwrap()] = None;
+                        }
+                    }
+                }
+            }
+            prop_assert!(!give_back(&heap, 0, &(0..position(&heap).1)), "of an earlier pass");
+            prop_assert!(!give_back(&heap, 1, &(0..0)));
+            let (_, next) = position(&heap);
+            for (at, owner) in (0..).zip(owners) {
+                prop_assert_eq!(owner.is_some(), at < next);
+            }
         }
 
         #[test]

@@ -62,6 +62,12 @@ impl ClaimTable {
         claim::take(&*self.memory, pass, total, want)
     }
 
+    /// Gives claimed positions back that were handed to nobody; see [`claim::give_back`].
+    #[must_use]
+    pub fn give_back(&self, pass: u64, positions: &std::ops::Range<u64>) -> bool {
+        claim::give_back(&*self.memory, pass, positions)
+    }
+
     /// Returns the number of the current pass and the next position in it.
     #[must_use]
     pub fn position(&self) -> (u64, u64) {
@@ -98,6 +104,11 @@ impl ClaimTable {
     /// Counts transitions of a batch.
     pub fn count_drawn(&self, rows: u64) {
         self.memory.count_drawn(rows);
+    }
+
+    /// Subtracts transitions of a batch that was counted and not returned.
+    pub fn uncount_drawn(&self, rows: u64) {
+        self.memory.count_drawn(rows.wrapping_neg());
     }
 
     /// Returns a description of the table, with its counters.

@@ -101,8 +101,8 @@ impl Sampler {
         let plan = Arc::clone(drawn.plan());
         let mut arenas = drawn.buffers();
         self.count_ages(&plan, &arenas);
-        self.transformed(&plan, &mut arenas);
-        self.batches = self.batches.wrapping_add(1);
+        self.transformed(&plan, &mut arenas, batch);
+        (self.batches, self.last) = (self.batches.wrapping_add(1), Some(batch));
         self.count(batch, lapped_before);
         Ok(drawn)
     }

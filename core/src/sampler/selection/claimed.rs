@@ -8,21 +8,31 @@ use crate::error::SampleError;
 use crate::ring::Ring;
 use crate::sampler::eligibility::Eligibility;
 use crate::sampler::selector::Selector;
-use crate::table::{Claims, TableOptions};
+use crate::table::{ClaimPlace, Claims, TableOptions};
+
+/// A claimed row: lane and row, and its place in the table.
+type ClaimedRow = ((usize, u64), ClaimPlace);
 
 /// Claimed rows of a batch, and those that are left over from batches that were not returned.
+///
+/// A drop gives back the claimed rows that were not returned to a caller, as far as no other
+/// sampler has claimed after them.
 #[derive(Debug)]
 pub(in crate::sampler) struct ClaimedRows {
     selector: Selector,
     windows: bool,
     claims: Claims,
-    rows: Vec<(usize, u64)>,
+    rows: Vec<ClaimedRow>,
     /// Rows that were claimed and not returned; they come first.
-    held: VecDeque<(usize, u64)>,
-    /// Rows of the last batches that a thread drew ahead, with their numbers.
-    ahead: VecDeque<(u64, Vec<(usize, u64)>)>,
-    /// Maximum length of `ahead`.
+    held: VecDeque<ClaimedRow>,
+    /// Rows of the last batches, with their numbers, which can be taken back.
+    ahead: VecDeque<(u64, Vec<ClaimedRow>)>,
+    /// Maximum length of `ahead`, at least 1.
     kept: usize,
+    /// Last place of a row whose batch cannot be taken back any more.
+    handed_out: Option<ClaimPlace>,
+    /// Process that made the claims. A forked child has copies of them, which are not its own.
+    pid: u32,
 }
 
 impl ClaimedRows {
@@ -34,23 +44,35 @@ impl ClaimedRows {
         let claims = Claims::open(ring, &options)?;
         let (rows, held, ahead) = (Vec::new(), VecDeque::new(), VecDeque::new());
         let selector = Selector::Table(options);
-        Ok(Self { selector, windows, claims, rows, held, ahead, kept: 0 })
+        let (kept, handed_out, pid) = (1, None, std::process::id());
+        Ok(Self { selector, windows, claims, rows, held, ahead, kept, handed_out, pid })
     }
 
     pub(super) fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// Keeps the rows of up to `batches` batches, for [`rewind`](Self::rewind).
+    /// Keeps the rows of the last `batches` batches, at least 1, for [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
-        self.kept = batches;
-        self.ahead.truncate(batches);
+        self.kept = batches.max(1);
+        while self.ahead.len() > self.kept {
+            self.hand_out();
+        }
+    }
+
+    /// Forgets the oldest batch that is kept. Returns its memory.
+    fn hand_out(&mut self) -> Vec<ClaimedRow> {
+        let mut rows = self.ahead.pop_front().map_or_else(Vec::new, |(_, rows)| rows);
+        let last = rows.drain(..).map(|(_, place)| place).max();
+        self.handed_out = self.handed_out.max(last);
+        rows
     }
 
     /// Takes back the rows of batch `batch` and later ones.
     pub(super) fn rewind(&mut self, batch: u64) {
         while self.ahead.back().is_some_and(|(number, _)| *number >= batch) {
             let Some((_, rows)) = self.ahead.pop_back() else { return };
+            self.claims.uncount_drawn(rows.len() as u64);
             rows.into_iter().rev().for_each(|row| self.held.push_front(row));
         }
     }
@@ -76,13 +98,13 @@ impl ClaimedRows {
         let mut passes = None;
         while self.rows.len() < items {
             let missing = items - self.rows.len();
-            if let Some((lane, seq)) = self.held.pop_front() {
+            if let Some(((lane, seq), place)) = self.held.pop_front() {
                 if is_newer(eligibility, (lane, seq)) {
                     // Another process began the pass, and has seen newer rows.
                     eligibility.refresh();
                 }
                 if eligibility.accepts(lane, seq, self.windows) {
-                    self.rows.push((lane, seq));
+                    self.rows.push(((lane, seq), place));
                     passes = None;
                 }
             } else if !self.claim(missing, &candidates)? {
@@ -113,11 +135,11 @@ impl ClaimedRows {
     fn claim(&mut self, want: usize, candidates: &[Range<u64>]) -> Result<bool, SampleError> {
         let Self { claims, held, .. } = self;
         let want = want as u64;
-        Ok(claims.claim((want, want), candidates, |row| held.push_back(row))?)
+        Ok(claims.claim((want, want), candidates, |row, place| held.push_back((row, place)))?)
     }
 
     pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {
-        self.rows.get(item).copied()
+        self.rows.get(item).map(|(row, _)| *row)
     }
 
     /// Returns another row for an item whose row is overwritten: one that is held, or a claimed
@@ -131,15 +153,15 @@ impl ClaimedRows {
         // Only as many rows as the ring has candidates: the lanes of a faulty peer may be endless.
         for _ in 0..=eligibility.ranges().total() {
             let found = self.held.pop_front();
-            if let Some((lane, seq)) = found {
+            if let Some(((lane, seq), place)) = found {
                 if is_newer(eligibility, (lane, seq)) {
                     // The inspection reads the ranges again, and the next attempt takes the row.
-                    self.held.push_front((lane, seq));
+                    self.held.push_front(((lane, seq), place));
                     return Ok((lane, seq));
                 }
                 if eligibility.accepts(lane, seq, self.windows) {
-                    if let Some(place) = self.rows.get_mut(item) {
-                        *place = (lane, seq);
+                    if let Some(row) = self.rows.get_mut(item) {
+                        *row = ((lane, seq), place);
                     }
                     return Ok((lane, seq));
                 }
@@ -156,13 +178,20 @@ impl ClaimedRows {
     /// Ends a batch that was drawn.
     pub(super) fn finish(&mut self, batch: u64) {
         self.claims.count_drawn(self.rows.len() as u64);
-        if self.kept > 0 {
-            if self.ahead.len() >= self.kept {
-                self.ahead.pop_front();
-            }
-            self.ahead.push_back((batch, std::mem::take(&mut self.rows)));
+        let memory = if self.ahead.len() < self.kept { Vec::new() } else { self.hand_out() };
+        self.ahead.push_back((batch, std::mem::replace(&mut self.rows, memory)));
+    }
+}
+
+impl Drop for ClaimedRows {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
         }
-        self.rows.clear();
+        while !self.ahead.is_empty() {
+            self.hand_out();
+        }
+        self.claims.give_back_after(self.handed_out);
     }
 }
 

@@ -103,7 +103,7 @@ impl RowSelection {
         }
     }
 
-    /// Keeps the draws of up to `batches` batches, for [`rewind`](Self::rewind).
+    /// Keeps the draws of the last `batches` batches, at least 1, for [`rewind`](Self::rewind).
     pub(super) fn keep(&mut self, batches: usize) {
         if let Self::Claimed(of) = self {
             of.keep(batches);

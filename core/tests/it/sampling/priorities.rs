@@ -165,7 +165,7 @@ fn an_annealed_beta_is_that_of_the_batch_and_goes_on_from_a_state() {
     for batch in 0..10 {
         let mut again = ring.sampler(annealed.state()).unwrap();
         let mut constant = sampler(&ring, 5, plain());
-        constant.set_beta(beta.at(batch)).unwrap();
+        constant.set_beta(beta.at(batch).unwrap()).unwrap();
         let (expected, found) = (annealed.sample(30).unwrap(), again.sample(30).unwrap());
         assert_eq!(found.index(), expected.index());
         let column = |batch: &Batch| -> Vec<f32> {

@@ -198,7 +198,7 @@ impl Case {
             (Some(passes), Selector::Table(options)) if step == 0 => {
                 let mut victim = Claims::open(&self.list.ring, options).unwrap();
                 let (want, candidates) = (batch as u64, self.list.candidates());
-                victim.claim((want, want), &candidates, |_| {}).unwrap();
+                victim.claim((want, want), &candidates, |_, _| {}).unwrap();
                 if !keeps {
                     passes.claim(batch, &candidates);
                 }
