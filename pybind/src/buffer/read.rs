@@ -146,8 +146,8 @@ impl ReplayBuffer {
     ///     together draw the same rows.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
-    ///     with the same draws and windows. Replaces all other arguments but ``transform``, and
-    ///     ``hindsight``, whose functions no state has: give both again.
+    ///     with the same draws and windows. Replaces all other arguments but ``transform``,
+    ///     ``hindsight``, and a function ``beta``: no state has functions, so give them again.
     ///
     /// Returns
     /// -------

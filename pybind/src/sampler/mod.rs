@@ -100,7 +100,10 @@ impl Sampler {
     /// Draw transitions, uniformly over all that the ring holds or by priority.
     ///
     /// One gather, with the interpreter released, never blocking a writer; rows that are
-    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`.
+    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`. If ``transform`` or the
+    /// reward function of ``hindsight`` raises, or Ctrl-C interrupts it, the next call draws the
+    /// same batch again: the same transitions from the same data, and with ``"epoch"`` and
+    /// ``"consume"`` those that were claimed.
     ///
     /// Parameters
     /// ----------
@@ -170,9 +173,11 @@ impl Sampler {
     /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is the age at the draw.
     ///
     /// The thread starts at the first ``next``, which raises the same errors as :meth:`sample`;
-    /// after an error, ``next`` tries that batch again. Until the iterator is closed or has ended,
+    /// after an error, also one of ``transform`` or of the rewards of ``hindsight``, ``next`` draws
+    /// that batch again. Until the iterator is closed or has ended,
     /// the sampler belongs to it; then the sampler continues with the batch after the last one
-    /// returned.
+    /// returned. ``"epoch"`` and ``"consume"`` claim what is drawn ahead: the sampler draws it after
+    /// the iterator, and :meth:`close` gives back what it can.
     ///
     /// Parameters
     /// ----------
@@ -351,7 +356,10 @@ impl Sampler {
     ///
     /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from
     /// Rust too, from the same data. Batches that an iterator drew ahead and did not return yet are
-    /// still to come. Save it with the data: ``buf.snapshot("epoch-10", state={"sampler":
+    /// still to come. What ``"epoch"`` and ``"consume"`` have claimed stays with this sampler, and
+    /// is no part of the state: close this sampler first, and the next one starts there. Functions
+    /// are no part either: ``transform``, those of ``hindsight``, and a function ``beta`` are given
+    /// again. Save it with the data: ``buf.snapshot("epoch-10", state={"sampler":
     /// sampler.state()})``.
     ///
     /// Returns
@@ -433,7 +441,7 @@ impl Sampler {
         py.detach(|| self.draws.asked(CoreSampler::lapped, Prefetcher::lapped))
     }
 
-    /// Transitions drawn so far, including those that an iterator drew ahead.
+    /// Transitions drawn so far, including those drawn ahead, and those of a draw that is repeated.
     #[getter]
     fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
         py.detach(|| self.draws.asked(CoreSampler::sampled, Prefetcher::sampled))
@@ -538,6 +546,11 @@ impl Sampler {
     }
 
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.
+    ///
+    /// ``"epoch"`` and ``"consume"``: transitions that were claimed and not returned go back to the
+    /// table, for the next sampler, unless another sampler has claimed later ones or a pass has
+    /// begun since. Then no sampler draws them in this pass. To lose none, draw them from this sampler first, or
+    /// use ``prefetch=0``.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.release(py)

@@ -72,7 +72,7 @@ def draws(
     if way == "sample":
         return lambda: sampler.sample(BATCH), lambda: None
     if way == "out":
-        out = sampler.gather(np.arange(BATCH))
+        out = sampler.gather(5 + np.arange(BATCH))
         return lambda: sampler.sample(BATCH, out=out), lambda: None
     kind, prefetch = way.split("-")
     ahead = sampler.batches(BATCH, int(prefetch), reuse=kind == "cycle", limit=limit)
