@@ -225,8 +225,8 @@ impl Sampler {
         }
     }
 
-    /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws it
-    /// again. Call it if a batch could not be used, such as when a step behind the draw failed.
+    /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws
+    /// it again. Call it if a batch could not be used, such as when a step behind the draw failed.
     ///
     /// The same data gives the same batch. Claims of a table are kept for the next call, and the
     /// rate limiter's count is corrected; [`sampled`](Self::sampled) and the ages still count the

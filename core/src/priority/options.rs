@@ -75,8 +75,8 @@ impl From<f64> for Beta {
 }
 
 impl Beta {
-    /// Returns the exponent for the batch with number `batch`, or `None` if a function of the caller
-    /// has it.
+    /// Returns the exponent for the batch with number `batch`, or `None` if the caller has a
+    /// function.
     #[must_use]
     pub fn at(self, batch: u64) -> Option<f64> {
         match self {

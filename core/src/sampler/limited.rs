@@ -180,6 +180,28 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_counted_once_if_a_transform_panics_or_it_is_taken_back() {
+        let ring = ring(RateLimiter::min_size(1));
+        fill(&ring, 50);
+        let mut plain = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let expected = plain.sample(8).unwrap().index();
+        let before = counts(&ring).samples;
+        let mut fails = true;
+        let sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let mut sampler = sampler.transform(move |_| assert!(!std::mem::take(&mut fails)));
+        let draw = std::panic::AssertUnwindSafe(|| sampler.sample(8).map(|_| ()));
+        assert!(std::panic::catch_unwind(draw).is_err());
+        assert_eq!((counts(&ring).samples - before, sampler.next_batch()), (0, 0));
+        for _ in 0..2 {
+            assert!(!sampler.take_back(0), "it is not drawn");
+            assert_eq!(sampler.sample(8).unwrap().index(), expected);
+            assert_eq!((counts(&ring).samples - before, sampler.next_batch()), (8, 1));
+            assert!(!sampler.take_back(1) && sampler.take_back(0) && !sampler.take_back(0));
+            assert_eq!((counts(&ring).samples - before, sampler.next_batch()), (0, 0));
+        }
+    }
+
+    #[test]
     fn batches_that_were_drawn_ahead_and_not_returned_are_given_back() {
         let ring = ring(RateLimiter::min_size(1));
         fill(&ring, 50);

@@ -84,10 +84,10 @@ impl Claims {
         self.pass
     }
 
-    /// Claims up to `want` rows, and calls `claimed` with each and its place. Begins the next pass once all rows
-    /// of this one are claimed. That pass repeats the rows of this one, or is over `candidates`; if
-    /// passes are not renewed, `need` of these must be new. Returns `false` if no row can be
-    /// claimed now.
+    /// Claims up to `want` rows, and calls `claimed` with each and its place. Begins the next pass
+    /// once all rows of this one are claimed. That pass repeats the rows of this one, or is over
+    /// `candidates`; if passes are not renewed, `need` of these must be new. Returns `false` if no
+    /// row can be claimed now.
     pub(crate) fn claim(
         &mut self,
         (want, need): (u64, u64),
@@ -205,8 +205,7 @@ impl Claims {
         left.saturating_add(total.saturating_mul(rounds)).saturating_add(new)
     }
 
-    /// Gives back the claimed positions after `handed_out`, the last one whose row was returned to a
-    /// caller. They stay claimed if another sampler has claimed rows after them, or has begun a
+    /// Gives back the claimed positions after `handed_out`, the last one whose row a caller has. They stay claimed if another sampler has claimed rows after them, or has begun a
     /// pass.
     pub(crate) fn give_back_after(&mut self, handed_out: Option<ClaimPlace>) {
         let Some((pass, mut last)) = self.last.take() else { return };

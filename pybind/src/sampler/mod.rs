@@ -174,10 +174,10 @@ impl Sampler {
     ///
     /// The thread starts at the first ``next``, which raises the same errors as :meth:`sample`;
     /// after an error, also one of ``transform`` or of the rewards of ``hindsight``, ``next`` draws
-    /// that batch again. Until the iterator is closed or has ended,
-    /// the sampler belongs to it; then the sampler continues with the batch after the last one
-    /// returned. ``"epoch"`` and ``"consume"`` claim what is drawn ahead: the sampler draws it after
-    /// the iterator, and :meth:`close` gives back what it can.
+    /// that batch again. Until the iterator is closed or has ended, the sampler belongs to it; then
+    /// the sampler continues with the batch after the last one returned. ``"epoch"`` and
+    /// ``"consume"`` claim what is drawn ahead: the sampler draws it after the iterator, and
+    /// :meth:`close` gives back what it can.
     ///
     /// Parameters
     /// ----------
@@ -549,8 +549,8 @@ impl Sampler {
     ///
     /// ``"epoch"`` and ``"consume"``: transitions that were claimed and not returned go back to the
     /// table, for the next sampler, unless another sampler has claimed later ones or a pass has
-    /// begun since. Then no sampler draws them in this pass. To lose none, draw them from this sampler first, or
-    /// use ``prefetch=0``.
+    /// begun since. Then no sampler draws them in this pass. To lose none, draw them from this
+    /// sampler first, or use ``prefetch=0``.
     #[pyo3(signature = (), text_signature = "($self)")]
     fn close(&self, py: Python<'_>) -> Result<(), Failure> {
         self.release(py)

@@ -70,13 +70,11 @@ impl PrioritySettings {
         let mut options = PriorityOptions::exponent(exponent);
         let mut schedule = None;
         if let Some(beta) = beta {
-            match beta_of(beta)? {
-                Some(beta) => options = options.beta(beta),
-                None => {
-                    options = options.beta(Beta::Function);
-                    schedule = Some(beta.clone().unbind());
-                }
+            let given = beta_of(beta)?;
+            if given.is_none() {
+                schedule = Some(beta.clone().unbind());
             }
+            options = options.beta(given.unwrap_or(Beta::Function));
         }
         if let Some(eps) = eps {
             options = options.eps(eps.get("eps", "a number from 0 up")?);

@@ -125,7 +125,7 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
     assert state["priority"]["beta"] == "function"
     with pytest.raises(bc.SampleError, match="beta is a function, which it does not have; give b"):
         buf.sampler(state=state)
-    with pytest.raises(bc.ArgumentTypeError, match="beta is 0.6"):
+    with pytest.raises(bc.ArgumentTypeError, match=r"beta is 0\.6"):
         buf.sampler(state=state, beta=0.6)
     again = buf.sampler(state=state, beta=rising)
     assert again.beta is rising
