@@ -205,8 +205,8 @@ impl Claims {
         left.saturating_add(total.saturating_mul(rounds)).saturating_add(new)
     }
 
-    /// Gives back the claimed positions after `handed_out`, the last one whose row a caller has. They stay claimed if another sampler has claimed rows after them, or has begun a
-    /// pass.
+    /// Gives back the claimed positions after `handed_out`, the last one whose row a caller has.
+    /// They stay claimed if another sampler has claimed rows after them, or has begun a pass.
     pub(crate) fn give_back_after(&mut self, handed_out: Option<ClaimPlace>) {
         let Some((pass, mut last)) = self.last.take() else { return };
         match handed_out {
