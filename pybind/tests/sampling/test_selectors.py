@@ -6,7 +6,7 @@ import gc
 import json
 import os
 import time
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -127,7 +127,7 @@ def drawn_ahead(buf: bc.ReplayBuffer, left: int) -> None:
 # The end of a pass is claimed too, and no other has begun.
 @pytest.mark.parametrize(("selector", "batches"), [("consume", 3), ("consume", 18), ("epoch", 3)])
 def test_rows_claimed_ahead_go_back_at_a_close(
-    buf: bc.ReplayBuffer, selector: str, batches: int
+    buf: bc.ReplayBuffer, selector: Literal["consume", "epoch"], batches: int
 ) -> None:
     total = 200
 
