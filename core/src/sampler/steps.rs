@@ -7,7 +7,9 @@ use crate::error::BatchError;
 use crate::returns::{Real, ReturnSteps};
 
 /// Rewards and ends of the windows of a batch, `[B, T]` in C order. A window joins history and
-/// future, so `T` is `H + F`, or `1 + F` without a history window.
+/// future, so `T` is `H + F`, or `1 + F` without a history window. A ragged batch of whole episodes
+/// is one window of all its `N` transitions, in which the last one of each episode counts as
+/// truncated: no sum passes from one episode to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSteps<T> {
     steps: usize,
@@ -23,7 +25,9 @@ impl Batch {
     /// window.
     pub fn window_steps<T: Real>(&self) -> Result<WindowSteps<T>, BatchError> {
         let rewards = self.joined::<T>("reward")?;
-        let steps = rewards.len() / self.len().max(1);
+        let ends = self.episode_ends();
+        let windows = if ends.is_empty() { self.len() } else { 1 };
+        let steps = rewards.len() / windows.max(1);
         let all = |key: &str| self.column::<bool>(key).ok();
         let drawn = || vec![true; self.len()];
         let mask = match (all("mask"), all("future_mask")) {
@@ -35,8 +39,23 @@ impl Batch {
                 interleaved(self.len(), &mask, &after)
             }
         };
-        let (terminated, truncated) = (self.joined("terminated")?, self.joined("truncated")?);
+        let (terminated, mut truncated) = (self.joined("terminated")?, self.joined("truncated")?);
+        for last in ends {
+            if let Some(truncated) = truncated.get_mut(last) {
+                *truncated = true;
+            }
+        }
         Ok(WindowSteps { steps, rewards, terminated, truncated, mask })
+    }
+
+    /// Returns the places of the last transition of each episode of a ragged batch; none for
+    /// another batch.
+    fn episode_ends(&self) -> Vec<usize> {
+        if !self.plan().is_ragged() {
+            return Vec::new();
+        }
+        let offsets = self.column::<i64>("offsets").into_iter().flatten().skip(1);
+        offsets.filter_map(|end| usize::try_from(end - 1).ok()).collect()
     }
 
     /// Returns history and future of a column of single numbers, `[B, T]`.
@@ -57,7 +76,7 @@ fn interleaved<T: Copy>(items: usize, first: &[T], second: &[T]) -> Vec<T> {
 }
 
 impl<T: Real> WindowSteps<T> {
-    /// Returns the transitions of a window, `T`.
+    /// Returns the transitions of a window, `T`; all of them, `N`, for a ragged batch.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.steps

@@ -10,6 +10,9 @@
 >>> advantages, returns = bc.returns.gae(batch, values, next_values, gamma=0.99, lam=0.95)
 >>> returns.shape
 (32, 8)
+
+A batch of ``episodes="ragged"`` holds ``N`` transitions, one episode after the other: values and
+results are ``[N]`` then, and each episode has returns of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ __all__ = ["Advantages", "discounted", "gae", "lambda_returns"]
 
 
 class Advantages(NamedTuple):
-    """Result of :func:`gae`: both ``[B, T]``, of the dtype of the values."""
+    """Result of :func:`gae`: both ``[B, T]``, or ``[N]``, of the dtype of the values."""
 
     advantages: NDArray[Any]
     #: ``advantages + values``: targets of the value function.
@@ -59,7 +62,8 @@ def gae(
     ----------
     batch : Batch
         With ``reward``, ``terminated`` and ``truncated`` of one window. ``T`` is ``H + F``: the
-        history, or the drawn transition alone, and the future.
+        history, or the drawn transition alone, and the future. Or a ragged batch of whole
+        episodes, with ``offsets``: all arrays are ``[N]``, in place of ``[B, T]``.
     values : array_like of float, [B, T]
         Values of the observations, history first, then ``future``.
     next_values : array_like of float, [B, T]
@@ -112,7 +116,7 @@ def lambda_returns(
 
     Returns
     -------
-    ndarray, [B, T]
+    ndarray, [B, T] or [N]
         Returns of the dtype of the values, 0 in places that hold no transition.
 
     Raises
@@ -143,7 +147,7 @@ def discounted(
 
     Returns
     -------
-    ndarray, [B, T]
+    ndarray, [B, T] or [N]
         Returns of the dtype of the values, or of the rewards; 0 in places that hold no transition.
 
     Raises
@@ -155,17 +159,22 @@ def discounted(
 
 
 class _Steps:
-    """Transitions of the windows of a batch, ``[B, T]``."""
+    """Transitions of the windows of a batch, ``[B, T]``; of a ragged one, ``[N]``."""
 
     def __init__(self, batch: Mapping[str, Any], gamma: _Gamma) -> None:
-        self.rewards = _joined(batch, "reward", np.dtype(np.float64))
+        self.ends = _episode_ends(batch)
+        self.rewards = self._joined(batch, "reward", np.dtype(np.float64))
         self.dtype = np.asarray(batch["reward"]).dtype
         self.terminated = self._like(batch, "terminated", np.dtype(np.bool_))
         self.truncated = self._like(batch, "truncated", np.dtype(np.bool_))
+        if self.ends is not None:
+            # No sum passes from one episode to another.
+            self.truncated[self.ends] = True
         mask = batch.get("mask")
-        now = np.asarray(batch["reward"])
         if mask is None:
-            mask = np.ones((len(now), 1 if now.ndim == 1 else now.shape[1]), np.bool_)
+            now = np.asarray(batch["reward"])
+            single = now.ndim == 1 and self.ends is None
+            mask = np.ones((len(now), 1) if single else now.shape, np.bool_)
         mask = np.asarray(mask)
         if batch.get("future_mask") is not None:
             mask = np.concatenate([mask, batch["future_mask"]], axis=1)
@@ -183,7 +192,20 @@ class _Steps:
         self.gamma = 1.0 if isinstance(gamma, str) else float(gamma)
 
     def _like(self, batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        return self._checked(key, _joined(batch, key, dtype))
+        return self._checked(key, self._joined(batch, key, dtype))
+
+    def _joined(self, batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return history and future of a column of single numbers, ``[B, T]`` or ``[N]``."""
+        now = np.asarray(batch[key])
+        if now.ndim not in (1, 2):
+            raise SampleError(f"`{key}` is {now.shape}; give one number for each transition")
+        if self.ends is not None:
+            return now.astype(dtype)
+        now = now.reshape(len(now), -1).astype(dtype)
+        future = batch.get("future")
+        if future is not None:
+            now = np.concatenate([now, np.asarray(future[key]).astype(dtype)], axis=1)
+        return now
 
     def _checked(self, what: str, array: NDArray[Any]) -> NDArray[Any]:
         if array.shape != self.rewards.shape:
@@ -211,7 +233,7 @@ class _Steps:
             arrays[what] = self._checked(what, array.astype(np.float64))
         flat = np.ravel
         found = _window_returns(
-            self.rewards.shape[1],
+            self.rewards.shape[-1],
             flat(self.rewards),
             None if arrays["next_values"] is None else flat(arrays["next_values"]),
             None if arrays["values"] is None else flat(arrays["values"]),
@@ -229,13 +251,18 @@ class _Steps:
         return advantages, returns.reshape(shape).astype(dtype, copy=False)
 
 
-def _joined(batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return history and future of a column of single numbers, ``[B, T]``."""
-    now = np.asarray(batch[key])
-    if now.ndim not in (1, 2):
-        raise SampleError(f"`{key}` is {now.shape}; give one number for each transition")
-    now = now.reshape(len(now), -1).astype(dtype)
-    future = batch.get("future")
-    if future is not None:
-        now = np.concatenate([now, np.asarray(future[key]).astype(dtype)], axis=1)
-    return now
+def _episode_ends(batch: Mapping[str, Any]) -> NDArray[np.int64] | None:
+    """Return the places of the last transitions of ragged episodes; None for other batches."""
+    if "mask" in batch or "future" in batch or "offsets" not in batch:
+        return None
+    offsets, rewards = np.asarray(batch["offsets"]), np.asarray(batch["reward"])
+    # A column of the ring may have that name.
+    ragged = (
+        offsets.dtype == np.int64
+        and offsets.ndim == rewards.ndim == 1
+        and len(offsets) > 1
+        and offsets[0] == 0
+        and offsets[-1] == len(rewards)
+        and bool((np.diff(offsets) > 0).all())
+    )
+    return offsets[1:] - 1 if ragged else None

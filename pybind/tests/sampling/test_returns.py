@@ -147,3 +147,68 @@ def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
     batch = ring().sampler(seed=1, history={"obs": 6, "*": None}).sample(8)
     with pytest.raises(bc.SampleError, match="give `reward` the longest window"):
         returns_of.discounted(batch, gamma=0.9)
+
+
+def uneven_ring() -> bc.ReplayBuffer:
+    """Return a ring of episodes of 1 to 7 steps, which end terminated and truncated in turn."""
+    buf = bc.ReplayBuffer.create(
+        None, {"obs": "f8", "reward": "f4", "discount": "f4"}, capacity=500
+    )
+    rng = np.random.default_rng(3)
+    with buf.writer() as writer:
+        for episode in range(40):
+            length = int(rng.integers(1, 8))
+            for step in range(length):
+                over = step == length - 1
+                writer.append(
+                    obs=rng.normal(),
+                    reward=rng.normal(),
+                    discount=rng.random(),
+                    terminated=over and episode % 2 == 0,
+                    truncated=over and episode % 2 == 1,
+                    final_obs=rng.normal() if over else None,
+                )
+    return buf
+
+
+@pytest.mark.parametrize("gamma", [0.9, "discount"])
+def test_returns_of_ragged_episodes_are_those_of_padded_ones(
+    gamma: float | Literal["discount"],
+) -> None:
+    buf = uneven_ring()
+    padded = buf.sampler(seed=7, episodes="padded").sample(64)
+    ragged = buf.sampler(seed=7, episodes="ragged").sample(64)
+    mask = padded.mask
+    assert mask is not None
+    assert len(set(padded["length"])) > 3
+    np.testing.assert_array_equal(ragged["reward"], padded["reward"][mask])
+    before = [value(batch["obs"]) for batch in (padded, ragged)]
+    after = [value(batch["next_obs"]) for batch in (padded, ragged)]
+    expected: Any = returns_of.gae(padded, before[0], after[0], gamma=gamma, lam=0.7)
+    found: Any = returns_of.gae(ragged, before[1], after[1], gamma=gamma, lam=0.7)
+    for there, here in zip(expected, found, strict=True):
+        assert here.shape == ragged["reward"].shape
+        np.testing.assert_array_equal(here, there[mask])
+    mixed = returns_of.lambda_returns(padded, after[0], gamma=gamma, lam=0.7)
+    np.testing.assert_array_equal(
+        returns_of.lambda_returns(ragged, after[1], gamma=gamma, lam=0.7), mixed[mask]
+    )
+    sums = returns_of.discounted(padded, gamma=gamma)[mask]
+    np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
+    assert not np.array_equal(sums, ragged["reward"])
+    # The last transition of an episode ends its trace whatever the flags of the batch say.
+    ragged["truncated"][:] = False
+    np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
+    with pytest.raises(bc.SampleError, match=r"next_values is \(64, 7\), and the rewards"):
+        returns_of.discounted(ragged, np.zeros((64, 7)), gamma=gamma)
+
+
+def test_a_column_named_offsets_does_not_make_a_batch_ragged() -> None:
+    buf = bc.ReplayBuffer.create(None, {"offsets": "i8", "reward": "f4"}, capacity=100)
+    with buf.writer() as writer:
+        for step in range(50):
+            writer.append(offsets=step, reward=1, terminated=False, truncated=False)
+    for settings in ({}, {"history": 4}, {"future": 3}):
+        batch = buf.sampler(seed=1, **settings).sample(8)  # type: ignore[arg-type]
+        steps = settings.get("history", 1) + settings.get("future", 0)
+        assert returns_of.discounted(batch, gamma=0.9).shape == (8, steps)

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::SampleError;
 use crate::{
-    AutoresetMode, Batch, BatchesOptions, ColumnWindows, DType, GoalStrategy, Hindsight,
+    AutoresetMode, Batch, BatchesOptions, ColumnWindows, DType, Discount, GoalStrategy, Hindsight,
     LanePolicy, PriorityOptions, Ring, RingOptions, Role, RowIndex, SamplerOptions, Schema,
     StepColumns, Writer, WriterOptions,
 };
@@ -320,6 +320,23 @@ fn episodes_are_drawn_alike_however_long_they_are() {
     }
     let found = chi_square(&counts, 30);
     assert!(found > 5.0 * MOST, "{found}");
+}
+
+#[test]
+fn returns_of_ragged_episodes_are_those_of_padded_ones() {
+    let model = growing();
+    let [padded, ragged] = [WholeEpisodes::padded(), WholeEpisodes::ragged()].map(|of| {
+        let options = SamplerOptions::seeded(4).episodes(of);
+        model.ring.sampler(options).unwrap().sample(40).unwrap()
+    });
+    let returns = |batch: &Batch| {
+        let steps = batch.window_steps::<f64>().unwrap();
+        let found = crate::discounted_returns(steps.with(None), Discount::Constant(0.9)).unwrap();
+        let places = steps.mask().iter().zip(found);
+        places.filter(|(there, _)| **there).map(|(_, sum)| sum.to_bits()).collect::<Vec<_>>()
+    };
+    assert_eq!(ragged.window_steps::<f64>().unwrap().steps(), ragged.len());
+    assert_eq!(returns(&ragged), returns(&padded));
 }
 
 #[test]

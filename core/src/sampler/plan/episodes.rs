@@ -64,4 +64,9 @@ impl BatchPlan {
     pub(crate) fn with_offsets(self, episodes: usize) -> Self {
         self.with_field("offsets", DType::I64, Source::Offsets, (episodes + 1, 0))
     }
+
+    /// Returns whether the batch holds ragged episodes, which have `offsets`.
+    pub(crate) fn is_ragged(&self) -> bool {
+        self.fields.iter().any(|field| matches!(field.source, Source::Offsets))
+    }
 }
