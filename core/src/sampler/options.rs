@@ -212,9 +212,10 @@ impl SamplerOptions {
 
     /// Draws whole episodes, `B` of them, uniformly over the [complete](WholeEpisodes) ones.
     ///
-    /// With [`Padded`](crate::EpisodeLayout::Padded) every column is `[B, L, ...]`, zero beyond
-    /// the end of its episode, with `next_*` of the observations, `mask` `[B, L]`, `length` `[B]`,
-    /// and `index` and `age` `[B]` of each first transition. With
+    /// With [`Padded`](crate::EpisodeLayout::Padded) every column is `[B, L, ...]`, with `next_*`
+    /// of the observations, `mask` `[B, L]`, `length` `[B]`, and `index` and `age` `[B]` of each
+    /// first transition. Places beyond the end of an episode are zero, except one: without
+    /// [`copy`](Self::copy), `obs[b, length[b]]` is the final observation. With
     /// [`Ragged`](crate::EpisodeLayout::Ragged) every column is `[N, ...]`, with `offsets`
     /// `[B + 1]`: episode `b` is `offsets[b]..offsets[b + 1]`, and the length of a batch is `N`.
     ///

@@ -57,6 +57,23 @@ def test_padded_episodes_are_whole_masked_and_end_with_their_final_observation()
     assert not batch["obs"].flags.writeable, "obs and next_obs share memory"
 
 
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("limit", [{}, {"max_length": 30}])
+def test_only_the_final_observation_lies_beyond_the_end_of_a_padded_episode(
+    copy: bool, limit: dict[str, int]
+) -> None:
+    batch = uneven().sampler(seed=7, episodes="padded", copy=copy, **limit).sample(64)
+    length, mask = batch["length"], batch["mask"]
+    expected = np.zeros(mask.shape)
+    shorter = np.flatnonzero(length < mask.shape[1])
+    assert len(shorter) > 0
+    if not copy:
+        expected[shorter, length[shorter]] = -length[shorter]
+    np.testing.assert_array_equal(np.where(mask, 0, batch["obs"]), expected)
+    for key in ("next_obs", "reward", "terminated", "truncated"):
+        assert not batch[key][~mask].any(), key
+
+
 def test_ragged_episodes_are_the_same_ones_in_a_row() -> None:
     buf = uneven()
     padded = buf.sampler(seed=7, episodes="padded").sample(64)

@@ -19,8 +19,8 @@ use crate::error::EpisodesError;
 /// Arrangement of the episodes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpisodeLayout {
-    /// Arrays `[B, L, ...]`, zero beyond the end of each episode, with `mask` `[B, L]` and `length`
-    /// `[B]`.
+    /// Arrays `[B, L, ...]`, with `mask` `[B, L]` and `length` `[B]`; zero beyond the end of each
+    /// episode, but for its final observation in `obs` of batches without `copy`.
     Padded,
     /// Arrays `[N, ...]`, one episode after the other, with `offsets` `[B + 1]`; `N` is the sum of
     /// the lengths.
