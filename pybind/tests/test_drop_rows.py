@@ -166,3 +166,45 @@ else:
         assert len(buf) == 10
         path.chmod(0o600)
         assert buf.clear() == 10
+
+
+def test_gathered_rows_that_were_dropped_are_not_called_overwritten() -> None:
+    with bc.ReplayBuffer.create(None, COLUMNS, capacity=40) as buf, buf.writer() as writer:
+        play(writer, 2)
+        drawn = buf.sample(8).index
+        buf.clear()
+        with pytest.raises(bc.LappedError) as raised:
+            buf.gather(drawn)
+        message = str(raised.value)
+        assert f"index[0] = {drawn[0]} (lane 0, row {drawn[0]}) was dropped: the lane" in message
+        assert "holds no row now, as those before row 12 were dropped; wait for newer" in message
+        play(writer, 1)
+        with pytest.raises(
+            bc.LappedError, match=r"was dropped: the lane holds rows 12\.\.18 now; gather"
+        ):
+            buf.gather(drawn)
+        found = buf.gather(drawn, missing="mask").found
+        assert found is not None
+        assert not found.any()
+        play(writer, 20)
+        with pytest.raises(bc.LappedError, match="was overwritten: the lane's oldest row is"):
+            buf.gather(drawn)
+
+
+def test_a_limiter_that_waits_after_a_clear_counts_what_was_deleted() -> None:
+    limits = bc.RateLimiter(min_size=50)
+    with bc.ReplayBuffer.create(None, COLUMNS, capacity=400, limiter=limits) as buf:
+        with buf.writer() as writer:
+            for t in range(100):
+                writer.append(obs=t, reward=1, terminated=False, truncated=False)
+            deleted = buf.clear()
+            sampler = buf.sampler(seed=1)
+            with pytest.raises(bc.RateLimitTimeoutError) as raised:
+                sampler.sample(4, timeout=0)
+        said = str(raised.value)
+        limiter = buf.stats()["limiter"]
+        assert limiter is not None
+        count, inserts = limiter["deletes"], limiter["inserts"]
+        assert count >= deleted > 90
+        part = f"after 0 samples and {count} deleted transitions, which count no more, it needs"
+        assert f"{part} {count + 50} transitions, there are {inserts} (min_size 50" in said

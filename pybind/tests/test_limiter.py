@@ -359,3 +359,18 @@ def test_an_attach_that_relies_on_another_ratio_is_refused(place: Path) -> None:
 def ring_at(place: Path, name: str, **more: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - of create
     """Make a ring with a name."""
     return bc.ReplayBuffer.create(name, COLUMNS, capacity=200, dir=place, **more)
+
+
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (lambda: bc.RateLimiter.queue(0), "size is 0, so .*; give .* at least 1"),
+        (lambda: bc.RateLimiter(-1), "samples_per_insert is -1; give the items"),
+        (lambda: bc.RateLimiter(float("nan")), "samples_per_insert is NaN; give the items"),
+        (lambda: bc.RateLimiter(8), "error_buffer is missing"),
+    ],
+)
+def test_a_bad_limit_names_the_argument_that_was_given(made: Any, match: str) -> None:  # noqa: ANN401
+    with pytest.raises(bc.ArgumentError, match=match) as raised:
+        made()
+    assert ("error_buffer" in str(raised.value)) == ("error_buffer" in match)

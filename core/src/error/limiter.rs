@@ -144,6 +144,8 @@ pub struct LimiterWait {
     pub inserts: u64,
     /// Items drawn.
     pub samples: u64,
+    /// Transitions deleted, which do not count towards `min_size`.
+    pub deletes: u64,
     /// The limits, in words.
     pub limits: String,
     /// Live processes of the other side, by the numbers they registered.
@@ -164,19 +166,24 @@ impl fmt::Display for LimiterWait {
                 (true, false) => "none".to_owned(),
             }
         };
+        let deleted = match (self.deletes, self.call) {
+            (0, _) => String::new(),
+            (n, LimitedCall::Append { .. }) => format!(", of which {n} were deleted,"),
+            (n, LimitedCall::Draw) => format!(" and {n} deleted transitions, which count no more,"),
+        };
         match self.call {
             LimitedCall::Append { lane } => write!(
                 f,
                 "the writer of lane {lane} has waited {waited_ms} ms for samplers to draw: to \
-                 insert {wanted} more transition(s) after {inserts} it needs {needed} samples, \
-                 there are {samples} ({limits}); living samplers: {}",
+                 insert {wanted} more transition(s) after {inserts}{deleted} it needs {needed} \
+                 samples, there are {samples} ({limits}); living samplers: {}",
                 peers()
             ),
             LimitedCall::Draw => write!(
                 f,
                 "a draw of {wanted} item(s) has waited {waited_ms} ms for writers to insert: after \
-                 {samples} samples it needs {needed} transitions, there are {inserts} ({limits}); \
-                 living writers: {}",
+                 {samples} samples{deleted} it needs {needed} transitions, there are {inserts} \
+                 ({limits}); living writers: {}",
                 peers()
             ),
         }

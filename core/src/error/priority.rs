@@ -53,6 +53,19 @@ pub enum PriorityError {
         /// The priority.
         value: f64,
     },
+    /// A TD error of a window that is negative or not a number.
+    #[error(
+        "priority[{window}, {place}] is {value}; give finite numbers from 0 up, such as abs(td); \
+         places where mask is false are not read"
+    )]
+    BadPlace {
+        /// Position of the window in the caller's array.
+        window: usize,
+        /// Place in the window.
+        place: usize,
+        /// The TD error.
+        value: f64,
+    },
     /// A priority whose leaf could make the sum of all leaves overflow.
     #[error(
         "priority[{position}] is {value}, the limit of this table is {limit}; divide or clip \

@@ -175,7 +175,7 @@ pub enum ReadError {
 }
 
 /// Describes the rows of a lane, and the remedy.
-fn holds(oldest: u64, head: u64, what_to_do: &str) -> String {
+pub(super) fn holds(oldest: u64, head: u64, what_to_do: &str) -> String {
     if head == 0 {
         return "holds no row yet; wait for its writer with `wait`".to_owned();
     }

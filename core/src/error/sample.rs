@@ -8,7 +8,7 @@ use super::hindsight::HindsightError;
 use super::learned::LearnedError;
 use super::limiter::LimitError;
 use super::priority::PriorityError;
-use super::read::ReadError;
+use super::read::{ReadError, holds};
 use super::table::TableError;
 
 /// Error of drawing a batch.
@@ -182,6 +182,19 @@ pub enum SampleError {
         /// Rows readable over all lanes.
         rows: u64,
     },
+    /// Lanes with a weight hold no transition, and lanes without a weight hold some.
+    #[error(
+        "lane_weights is above 0 for {} only, and no transition is there; there are some in {}: \
+         give one of those a weight above 0, or append to the others first",
+        lanes_of(.weighted),
+        lanes_of(.filled)
+    )]
+    EmptyLanes {
+        /// Lanes with a weight above 0.
+        weighted: Vec<usize>,
+        /// Lanes that hold rows and have the weight 0.
+        filled: Vec<usize>,
+    },
     /// A selector has fewer transitions than a batch.
     #[error(
         "a batch of {wanted} transitions in the order {selector}, and the ring has {available} for \
@@ -258,6 +271,25 @@ pub enum SampleError {
         seq: u64,
         /// Oldest row readable.
         oldest: u64,
+    },
+    /// An index whose row was dropped: with all older ones, by a call that drops or clears.
+    #[error(
+        "index[{position}] = {index} (lane {lane}, row {seq}) was dropped: the lane {}",
+        holds(*.oldest, *.head, "gather")
+    )]
+    Dropped {
+        /// Position in the caller's array.
+        position: usize,
+        /// The index.
+        index: i64,
+        /// Its lane.
+        lane: u32,
+        /// Its sequence number.
+        seq: u64,
+        /// Oldest row readable.
+        oldest: u64,
+        /// One past the newest row.
+        head: u64,
     },
     /// Memory of a batch with other keys, types or shapes.
     #[error(
@@ -341,6 +373,16 @@ pub struct BadSelector {
     pub what: String,
     /// Setting to give instead.
     pub remedy: &'static str,
+}
+
+/// Names some lanes, at most eight of them.
+fn lanes_of(lanes: &[usize]) -> String {
+    const MOST: usize = 8;
+    let named: Vec<String> = lanes.iter().take(MOST).map(ToString::to_string).collect();
+    let word = if lanes.len() == 1 { "lane" } else { "lanes" };
+    let rest = lanes.len().saturating_sub(MOST);
+    let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("{word} {}{rest}", named.join(", "))
 }
 
 fn bad_gamma(gamma: Option<f64>, discounts: bool, n_step: Option<u32>) -> String {

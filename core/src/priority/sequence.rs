@@ -5,8 +5,9 @@ use crate::error::PriorityError;
 /// Returns one priority for each window of `steps` absolute TD errors. It is
 /// `eta * max + (1 - eta) * mean` over the places whose mask is `true`, or over all places without
 /// a mask (Kapturowski et al., "Recurrent experience replay in distributed reinforcement learning",
-/// ICLR 2019, section 2.3, where eta is 0.9). A window whose mask is `false` everywhere has
-/// priority 0.
+/// ICLR 2019, section 2.3, where eta is 0.9). TD errors at places whose mask is `false` are not
+/// read. A window whose mask is `false` everywhere has priority 0: such windows are those of rows
+/// that [`Sampler::gather_present`](crate::Sampler::gather_present) did not find.
 ///
 /// Fails for an `eta` outside 0 to 1, lengths that do not fit, or a TD error that is negative or
 /// not finite.
@@ -33,17 +34,19 @@ pub fn sequence_priorities(
         let mask = mask.map_or(places, <[bool]>::len);
         return Err(PriorityError::BadSequences { places, steps, mask });
     }
-    let bad = |value: &f64| !(value.is_finite() && *value >= 0.0);
-    if let Some((position, value)) = td.iter().enumerate().find(|(_, value)| bad(value)) {
-        return Err(PriorityError::BadPriority { position, value: *value });
+    let counts = |at: usize| mask.is_none_or(|mask| mask.get(at) == Some(&true));
+    let bad = |value: f64| !(value.is_finite() && value >= 0.0);
+    if let Some((at, value)) = td.iter().enumerate().find(|(at, value)| counts(*at) && bad(**value))
+    {
+        let (window, place) = (at / steps, at % steps);
+        return Err(PriorityError::BadPlace { window, place, value: *value });
     }
     let windows = td.chunks_exact(steps).enumerate();
     Ok(windows
         .map(|(window, td)| {
-            let masks = mask.and_then(|mask| mask.get(window * steps..(window + 1) * steps));
             let (mut most, mut sum, mut count) = (0.0_f64, 0.0, 0.0);
             for (place, value) in td.iter().enumerate() {
-                if masks.is_none_or(|masks| masks.get(place) == Some(&true)) {
+                if counts(window * steps + place) {
                     most = most.max(*value);
                     sum += value;
                     count += 1.0;
@@ -67,11 +70,23 @@ mod tests {
             (&td, 2, Some(&[true; 3][..]), 0.9, "mask"),
             (&td, 2, None, 1.1, "eta is 1.1"),
             (&td, 2, None, f64::NAN, "eta is NaN"),
-            (&[0.0, -1.0], 2, None, 0.9, "[1] is -1"),
-            (&[f64::NAN, 0.0], 2, None, 0.9, "[0] is NaN"),
+            (&[0.0, -1.0], 2, None, 0.9, "[0, 1] is -1"),
+            (&[f64::NAN, 0.0], 1, None, 0.9, "[0, 0] is NaN"),
+            (&[0.0, 0.0, f64::INFINITY, -2.0], 2, None, 0.9, "[1, 0] is inf"),
+            (&[0.0, 0.0, f64::NAN, -2.0], 2, Some(&[true, true, false, true]), 0.9, "[1, 1] is -2"),
         ] {
             let error = sequence_priorities(td, steps, mask, eta).unwrap_err().to_string();
             assert!(error.contains(part), "{error} lacks {part}");
         }
+    }
+
+    #[test]
+    fn td_errors_at_masked_places_are_not_read() {
+        let td = [f64::NAN, 2.0, -1.0, f64::INFINITY];
+        let found = sequence_priorities(&td, 2, Some(&[false, true, false, false]), 0.9).unwrap();
+        assert_eq!(
+            found.iter().map(|value| value.to_bits()).collect::<Vec<_>>(),
+            [2.0_f64.to_bits(), 0]
+        );
     }
 }

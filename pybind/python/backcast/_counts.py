@@ -1,9 +1,11 @@
-"""Integer arguments, read as the native calls read theirs: a bool is refused."""
+"""Numbers as arguments, read as the native calls read theirs: a bool is refused."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
+
+import numpy as np
 
 from backcast._errors import ArgumentTypeError, BackcastError
 
@@ -30,3 +32,10 @@ def count_of(value: Any, what: str, least: int, error: type[BackcastError]) -> i
     if not least <= number <= _MOST:
         raise error(f"{what} is {number}; give {wanted}")
     return number
+
+
+def number_of(value: object, what: str, wanted: str) -> float:
+    """Return an argument that is a number. Refuse other types, and bools."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
+    return float(value)

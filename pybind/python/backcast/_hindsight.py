@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from backcast._calls import explained
+from backcast._counts import number_of
 from backcast._errors import ArgumentError, ArgumentTypeError, SampleError
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ class Hindsight:
         ``achieved`` are the goals after each transition, ``desired`` those that it was to achieve,
         ``[B, ...]``, or ``[B, H, ...]`` of windows; ``info`` is the batch. Returns ``[B]``, or
         ``[B, H]``. ``compute_reward`` of a vectorised goal environment fits. It is called again for
-        the future window. Only rewards of relabelled transitions are stored.
+        the future window. Only rewards of relabelled transitions are stored. A draw raises
+        ``SampleError`` for rewards that are no numbers, or too large for the column.
     strategy : {"future", "final", "episode"}
         ``"future"``: what this transition or a later one of its episode achieved; ``"final"``: what
         the last one achieved; ``"episode"``: what any of them achieved whose row is in the ring.
@@ -51,6 +54,7 @@ class Hindsight:
 
     __slots__ = ("achieved", "desired", "ratio", "reward", "strategy")
 
+    @explained
     def __init__(
         self,
         reward: Callable[[NDArray[Any], NDArray[Any], Mapping[str, Any]], ArrayLike],
@@ -73,11 +77,11 @@ class Hindsight:
         if k is not None and ratio is not None:
             raise ArgumentError(f"k={k} and ratio={ratio} say the same; give one of them")
         if ratio is None:
-            times = 4.0 if k is None else _number(k, "k", "a number from 0 up")
+            times = 4.0 if k is None else number_of(k, "k", "a number from 0 up")
             if not 0 <= times < float("inf"):
                 raise ArgumentError(f"k is {k}; give a number from 0 up")
             ratio = times / (times + 1)
-        ratio = _number(ratio, "ratio", "a number from 0 to 1")
+        ratio = number_of(ratio, "ratio", "a number from 0 to 1")
         if not 0 <= ratio <= 1:
             raise ArgumentError(f"ratio is {ratio}; give a number from 0 to 1")
         #: Function of the rewards.
@@ -108,7 +112,7 @@ class Hindsight:
             stored = part["reward"]
             achieved = _column(part, f"next_{self.achieved}")
             desired = _column(part, self.desired)
-            rewards = np.asarray(self.reward(achieved, desired, part))
+            rewards = _rewards(self.reward(achieved, desired, part))
             if rewards.shape != stored.shape:
                 raise SampleError(
                     f"reward returned {rewards.shape}, and the batch has rewards of "
@@ -117,16 +121,44 @@ class Hindsight:
             places = relabelled
             if stored.ndim == 2:
                 places = relabelled[:, None] & mask
-            np.copyto(stored, rewards, where=places, casting="same_kind")
+            np.copyto(stored, _fitting(rewards, stored.dtype, places), where=places)
 
 
 Hindsight.__module__ = "backcast"
 
 
-def _number(value: object, what: str, wanted: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise ArgumentTypeError(f"{what} is {value!r}; give {wanted}")
-    return float(value)
+def _rewards(returned: object) -> NDArray[Any]:
+    """Return what the function of the rewards returned as an array of numbers."""
+    try:
+        rewards = np.asarray(returned)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SampleError(
+            f"reward returned {type(returned).__name__}, which NumPy cannot read ({error}); return "
+            "an array of one number for each transition"
+        ) from error
+    if rewards.dtype.kind not in "biuf":
+        raise SampleError(
+            f"reward returned an array of {rewards.dtype}; return one number for each transition, "
+            "such as float32"
+        )
+    return rewards
+
+
+def _fitting(
+    rewards: NDArray[Any], dtype: np.dtype[Any], places: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Return rewards of the column's dtype. Refuse finite ones that would become infinite."""
+    with np.errstate(over="ignore"):
+        cast = rewards.astype(dtype)
+    lost = np.isinf(cast) & np.isfinite(rewards) & places
+    if lost.any():
+        at = np.argwhere(lost)[0].tolist()
+        code = f"{dtype.kind}{dtype.itemsize}"
+        raise SampleError(
+            f"reward returned {rewards[tuple(at)]} at {at}, which does not fit the column `reward` "
+            f"of {code}; return numbers of at most {np.finfo(dtype).max}, or give the column f8"
+        )
+    return cast
 
 
 def _column(part: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401

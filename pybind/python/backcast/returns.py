@@ -17,16 +17,17 @@ results are ``[N]`` then, and each episode has returns of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from backcast._errors import SampleError
+from backcast._calls import explained
+from backcast._counts import number_of
+from backcast._errors import ArgumentTypeError, SampleError
 from backcast._native import _window_returns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import ArrayLike, NDArray
 
     _Gamma = float | Literal["discount"]
@@ -42,6 +43,7 @@ class Advantages(NamedTuple):
     returns: NDArray[Any]
 
 
+@explained
 def gae(
     batch: Mapping[str, Any],
     values: ArrayLike,
@@ -90,6 +92,7 @@ def gae(
     return Advantages(advantages, returns)
 
 
+@explained
 def lambda_returns(
     batch: Mapping[str, Any],
     next_values: ArrayLike,
@@ -127,6 +130,7 @@ def lambda_returns(
     return _Steps(batch, gamma).compute(lam, next_values, None)[1]
 
 
+@explained
 def discounted(
     batch: Mapping[str, Any],
     next_values: ArrayLike | None = None,
@@ -162,6 +166,8 @@ class _Steps:
     """Transitions of the windows of a batch, ``[B, T]``; of a ragged one, ``[N]``."""
 
     def __init__(self, batch: Mapping[str, Any], gamma: _Gamma) -> None:
+        if not isinstance(batch, Mapping):
+            raise ArgumentTypeError(f"batch is {batch!r}; give what a sampler drew")
         self.ends = _episode_ends(batch)
         self.rewards = self._joined(batch, "reward", np.dtype(np.float64))
         self.dtype = np.asarray(batch["reward"]).dtype
@@ -189,7 +195,9 @@ class _Steps:
             if gamma != "discount":
                 raise SampleError(f'gamma is {gamma!r}; give a number, 0 to 1, or "discount"')
             self.discounts = self._like(batch, "discount", np.dtype(np.float64))
-        self.gamma = 1.0 if isinstance(gamma, str) else float(gamma)
+            self.gamma = 1.0
+        else:
+            self.gamma = number_of(gamma, "gamma", 'a number, 0 to 1, or "discount"')
 
     def _like(self, batch: Mapping[str, Any], key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         return self._checked(key, self._joined(batch, key, dtype))
@@ -242,7 +250,7 @@ class _Steps:
             flat(self.mask),
             None if self.discounts is None else flat(self.discounts),
             self.gamma,
-            float(lam),
+            number_of(lam, "lam", "a number from 0 to 1"),
         )
         advantages, returns = found
         shape = self.rewards.shape

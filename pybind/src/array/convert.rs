@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
 
-pub(crate) use self::column_dtype::{descr, dtype_of, is_of};
+pub(crate) use self::column_dtype::{OR_TUPLE, descr, dtype_of, is_of};
 pub(crate) use self::masked::is_masked;
 pub(crate) use self::shape::{LeadingAxes, ShapeText, check_shape};
 use self::values::{Whole, check_finite, does_not_fit, limits, whole_numbers};

@@ -15,7 +15,7 @@ use crate::learned::JoinedTable;
 use crate::lease::Lease;
 use crate::sampler::{
     BatchFunctions, Gamma, PriorityArguments, Sampler, SelectorArguments, SelectorSettings,
-    SharedSampler, WindowArguments, WindowOptions, hindsight_of,
+    SharedSampler, WindowArguments, WindowOptions, draws_by_seed, hindsight_of,
 };
 
 impl ReplayBuffer {
@@ -140,7 +140,8 @@ impl ReplayBuffer {
     ///     behind its name, whether the value was set. Values that were not set are 0. The draws do
     ///     not change.
     /// rank : int, default 0
-    ///     Number of this learner among those that share the random draws of ``seed``.
+    ///     Number of this learner among those that share the random draws of ``seed``, which all of
+    ///     them give.
     /// world_size : int, default 1
     ///     Number of learners that share the draws. Each draws every ``world_size``-th batch of
     ///     those that one learner alone would draw, from number ``rank`` on: on the same data, all
@@ -297,6 +298,15 @@ impl ReplayBuffer {
             .transpose()?;
         let windows = WindowOptions::new(asked)?;
         let selected = SelectorSettings::new(select, by)?;
+        let learners = windows.world_size();
+        if seed.is_none() && learners > 1 && draws_by_seed(&selected.selector) {
+            let message = format!(
+                "world_size is {learners}, and seed is left out: each rank would draw by a seed of \
+                 its own, and they would share nothing; give all ranks the same seed, such as \
+                 seed=7"
+            );
+            return Err(Failure::new(ErrorClass::Sample, message));
+        }
         let spec = windows.spec(seed);
         let spec = match hindsight {
             Some(hindsight) => spec.hindsight(hindsight),
@@ -423,7 +433,7 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// LappedError
-    ///     If a row was overwritten since, unless ``missing="mask"``.
+    ///     If a row was overwritten or dropped since, unless ``missing="mask"``.
     /// SampleError
     ///     If an index names no transition, unless ``missing="mask"``; or ``out`` does not fit.
     ///

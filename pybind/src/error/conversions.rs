@@ -145,7 +145,9 @@ impl From<SampleError> for Failure {
             SampleError::Read(error) => error.into(),
             SampleError::Table(TableError::Busy { .. }) => Self::new(ErrorClass::InUse, error),
             SampleError::TimedOut { .. } => Self::new(ErrorClass::WaitTimeout, error),
-            SampleError::Lapped { .. } => Self::new(ErrorClass::Lapped, error),
+            SampleError::Lapped { .. } | SampleError::Dropped { .. } => {
+                Self::new(ErrorClass::Lapped, error)
+            }
             SampleError::Limited(error) => Self::new(class_of_limit(&error), error),
             error => Self::new(ErrorClass::Sample, error),
         }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyByteArray, PyBytes, PyDict, PyString, PyTuple};
 
-use crate::argument::{closest, found, no_constructor, required, wrong_type};
+use crate::argument::{closest, found, no_constructor, repr_of, required, wrong_type};
 use crate::array::convert::{self, Target, array_of, descr, dtype_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
@@ -74,7 +74,16 @@ impl LearnedTable {
             let Some(column) = found(key.py(), key.extract::<String>())? else {
                 return Err(wrong_type(&key, "a key of learned", "the name of a column"));
             };
-            options = options.column(&column, dtype_of(&column, &dtype)?);
+            if dtype.is_instance_of::<PyTuple>() {
+                let message = format!(
+                    "learned column `{column}`: {} is a tuple, and a learned column holds one \
+                     number for each row; give a dtype alone, such as \"f4\", and a column for \
+                     each number",
+                    repr_of(&dtype)?
+                );
+                return Err(Failure::new(ErrorClass::Schema, message));
+            }
+            options = options.column(&column, dtype_of(&column, &dtype, "")?);
         }
         Ok(options)
     }

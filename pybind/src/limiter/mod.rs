@@ -163,6 +163,8 @@ impl RateLimiter {
                 ));
             }
             (Some(ratio), None) => {
+                // A bad ratio comes first: no error buffer would help it.
+                Self::checked(CoreRateLimiter::band(ratio, 1, f64::NEG_INFINITY, f64::INFINITY))?;
                 return Err(bad_argument(format!(
                     "samples_per_insert is {ratio}, and error_buffer is missing; give how many \
                      items samplers may be ahead or behind, at least the batch size"
@@ -205,6 +207,12 @@ impl RateLimiter {
     #[pyo3(text_signature = "(size, *, no_learner='wait')")]
     fn queue(size: Argument<i128>, no_learner: Argument<String>) -> Result<Self, Failure> {
         let size = whole(size, "size", "transitions from 1 up", ErrorClass::Argument)?;
+        if size == 0 {
+            return Err(bad_argument(
+                "size is 0, so no transition could be inserted; give the transitions that writers \
+                 may be ahead, at least 1",
+            ));
+        }
         Self::checked(CoreRateLimiter::queue(size).no_learner(no_learner_of(no_learner)?))
     }
 

@@ -157,7 +157,7 @@ impl FlatParams {
             .base(base_of(dir)?);
         let mut described = Vec::with_capacity(arrays.len());
         for (array, dtype, shape) in arrays {
-            let dtype = dtype_of(&array, &dtype)?;
+            let dtype = dtype_of(&array, &dtype, "")?;
             let array = ParamsArray::new(&array, dtype, &shape);
             described.push(array.map_err(|error| Failure::new(ErrorClass::Schema, error))?);
         }

@@ -30,7 +30,8 @@ use self::draws::{SamplerPlace, batch_size_of};
 pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
 pub(crate) use self::priority::PriorityArguments;
 use self::priority::{SamplerPriorities, Updated, scheduled};
-pub(crate) use self::selector::{SelectorArguments, SelectorSettings};
+pub(crate) use self::selector::{SelectorArguments, SelectorSettings, draws_by_seed};
+use self::selector::{table_of, word_of};
 use self::windows::DISCOUNT;
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
@@ -46,6 +47,10 @@ const MAX_PREFETCH: u32 = 1024;
 pub(crate) struct Sampler {
     draws: Arc<SharedSampler>,
     windows: WindowOptions,
+    /// Word of the selector, as Python gives it.
+    selector: &'static str,
+    /// Table of priorities or of claims.
+    table: Option<String>,
     priorities: Option<SamplerPriorities>,
 }
 
@@ -59,11 +64,12 @@ impl Sampler {
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let SelectorSettings { selector, priorities } = selected;
+        let (word, table) = (word_of(&selector), table_of(&selector).map(str::to_owned));
         let spec = spec.selector(selector);
         let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
         let open = |settings| SamplerPriorities::open(ring, label, settings);
         let priorities = priorities.map(open).transpose()?;
-        Ok(Self { draws: Arc::new(draws), windows, priorities })
+        Ok(Self { draws: Arc::new(draws), windows, selector: word, table, priorities })
     }
 
     /// Releases the ring.
@@ -119,8 +125,8 @@ impl Sampler {
     ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
     ///     the caller after an error.
     /// timeout : float, optional
-    ///     Seconds to wait for the ring's limiter; without end when left out. A ring without one
-    ///     never waits.
+    ///     Seconds to wait for the ring's limiter, and with the selector ``"consume"`` for new
+    ///     transitions; without end when left out. Other draws never wait.
     ///
     /// Returns
     /// -------
@@ -140,6 +146,8 @@ impl Sampler {
     ///     for.
     /// RateLimitError
     ///     If the error band has no room for the batch.
+    /// WaitTimeoutError
+    ///     If ``"consume"`` found fewer than ``batch_size`` new transitions in ``timeout`` seconds.
     /// SampleError
     ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
     ///     ``out`` does not fit; the first key that differs is named.
@@ -192,7 +200,9 @@ impl Sampler {
     ///     one is requested: arrays and views that are kept show later draws. By default every
     ///     batch has its own memory.
     /// timeout : float, optional
-    ///     Seconds that each batch waits for the ring's limiter; without end when left out.
+    ///     Seconds that each batch waits for the ring's limiter, and with the selector
+    ///     ``"consume"`` for new transitions; without end when left out. ``next`` raises the errors
+    ///     of :meth:`sample` after them.
     ///
     /// Returns
     /// -------
@@ -270,7 +280,7 @@ impl Sampler {
     /// Raises
     /// ------
     /// LappedError
-    ///     If a row was overwritten since, unless ``missing="mask"``.
+    ///     If a row was overwritten or dropped since, unless ``missing="mask"``.
     /// SampleError
     ///     If an index names no transition, or one whose window the boundary refuses, unless
     ///     ``missing="mask"``; or ``out`` does not fit.
@@ -289,7 +299,10 @@ impl Sampler {
 
     /// Set the priorities of transitions that were drawn, from any process.
     ///
-    /// A transition is drawn with probability proportional to ``(priority + eps) ** exponent``.
+    /// A transition is drawn with probability proportional to ``(priority + eps) ** exponent``,
+    /// which is stored as a multiple of ``2**-24`` (6e-8), and at least that. Scale priorities up
+    /// if their powers are not far above it. The importance weights are computed of the stored
+    /// numbers.
     /// Works while an iterator of this sampler draws ahead; batches that were drawn already keep
     /// the old priorities.
     ///
@@ -302,7 +315,9 @@ impl Sampler {
     ///     counts. With ``[B, H]``, the errors of a window each: the row of the index gets ``eta *
     ///     max + (1 - eta) * mean`` of them (R2D2).
     /// mask : array_like of bool, [B, H], optional
-    ///     Places of the windows that count, such as :attr:`Batch.mask`.
+    ///     Places of the windows that count, such as :attr:`Batch.mask`; errors at other places are
+    ///     not read. A window without any such place gets the priority 0: it is one that
+    ///     ``gather(missing="mask")`` did not find.
     /// eta : float, default 0.9
     ///     Share of the maximum, 0 to 1.
     /// timeout : float, default 60
@@ -503,10 +518,16 @@ impl Sampler {
         }))
     }
 
-    /// Name of the table of priorities, or None if draws are uniform.
+    /// Word of the selector: "uniform" also of draws in proportion to priority.
+    #[getter]
+    fn selector(&self) -> &'static str {
+        self.selector
+    }
+
+    /// Name of the table of priorities, or of claims of "epoch" and "consume"; None without one.
     #[getter]
     fn table(&self) -> Option<&str> {
-        self.priorities.as_ref().map(|of| of.options.table.as_str())
+        self.table.as_deref()
     }
 
     /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
@@ -586,9 +607,11 @@ impl Sampler {
         };
         let label = self.draws.label();
         let by = self.priority().map_or_else(String::new, |by| format!(", priority {by}"));
+        let table = self.table().map_or_else(String::new, |table| format!(", table {table:?}"));
+        let selector = self.selector;
         format!(
             "<backcast.Sampler: {label}, history {history}, future {future}{returns}, boundary \
-             {boundary}{by}, {state}>"
+             {boundary}, selector {selector}{by}{table}, {state}>"
         )
     }
 

@@ -139,7 +139,7 @@ impl SelectorSettings {
                     "epoch" => TableOptions::epoch(&name),
                     _ => TableOptions::consume(&name),
                 };
-                let options = table_of(options, times, shuffle, seed)?;
+                let options = claims_of(options, times, shuffle, seed)?;
                 alone(Selector::Table(options))
             }
             other => Err(refuse(format!("selector is '{other}'; give {SELECTORS}"))),
@@ -156,8 +156,37 @@ impl SelectorSettings {
     }
 }
 
+/// Returns the word of a selector: draws in proportion to priority are `uniform` ones of a sampler
+/// with `priority`.
+pub(super) fn word_of(selector: &Selector) -> &'static str {
+    match selector {
+        Selector::Priority(_) => Selector::Uniform.as_str(),
+        other => other.as_str(),
+    }
+}
+
+/// Returns the name of the table that a selector draws by.
+pub(super) fn table_of(selector: &Selector) -> Option<&str> {
+    match selector {
+        Selector::Table(options) => Some(options.name()),
+        other => other.priorities().map(|options| options.table.as_str()),
+    }
+}
+
+/// Returns whether the seed of the sampler decides which rows are drawn.
+pub(crate) fn draws_by_seed(selector: &Selector) -> bool {
+    matches!(
+        selector,
+        Selector::Uniform
+            | Selector::Priority(_)
+            | Selector::Recency { .. }
+            | Selector::LaneWeights(_)
+            | Selector::LaneStrata
+    )
+}
+
 /// Reads the keywords of a table.
-fn table_of(
+fn claims_of(
     mut options: TableOptions,
     times: Option<Argument<i128>>,
     shuffle: Option<Argument<bool>>,

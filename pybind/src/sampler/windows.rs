@@ -138,6 +138,11 @@ impl WindowOptions {
         Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, rank }
     }
 
+    /// Returns the number of learners that share the draws of the seed.
+    pub(crate) fn world_size(&self) -> u32 {
+        self.rank.1
+    }
+
     /// Returns the options of a sampler of the core.
     pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);

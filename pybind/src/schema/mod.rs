@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::argument::{axes_of, repr_of, required, wrong_type};
-use crate::array::convert::{ShapeText, dtype_of};
+use crate::array::convert::{OR_TUPLE, ShapeText, dtype_of};
 use crate::error::{ErrorClass, Failure};
 
 /// Columns of a ring, with their names, dtypes, shapes and roles.
@@ -243,7 +243,7 @@ type Description = (backcast_core::DType, Vec<u32>, Option<Role>);
 /// Splits `dtype`, `(dtype, shape)` or `(dtype, shape, role)`.
 fn describe(name: &str, value: &Bound<'_, PyAny>) -> Result<Description, Failure> {
     let Ok(parts) = value.cast::<PyTuple>() else {
-        return Ok((dtype_of(name, value)?, Vec::new(), None));
+        return Ok((dtype_of(name, value, OR_TUPLE)?, Vec::new(), None));
     };
     if !matches!(parts.len(), 1..=3) {
         return Err(Failure::new(
@@ -255,7 +255,7 @@ fn describe(name: &str, value: &Bound<'_, PyAny>) -> Result<Description, Failure
             ),
         ));
     }
-    let dtype = dtype_of(name, &parts.get_item(0)?)?;
+    let dtype = dtype_of(name, &parts.get_item(0)?, OR_TUPLE)?;
     let shape = if parts.len() > 1 { shape_of(name, &parts.get_item(1)?)? } else { Vec::new() };
     let role = if parts.len() > 2 { Some(role_of(name, &parts.get_item(2)?)?) } else { None };
     Ok((dtype, shape, role))

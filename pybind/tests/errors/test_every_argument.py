@@ -12,7 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import cli, envs, finrl, fleet, plot, sim
+from backcast import cli, envs, finrl, fleet, plot, returns, sim
 from backcast.fleet._environment import Identity
 from daemons import serving
 from refusal import prices
@@ -25,7 +25,7 @@ PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
 # Those of many first: single ones build upon them.
 PUBLIC += [(finrl, name) for name in sorted(finrl.__all__, reverse=True)]
-PUBLIC += [(cli, "main")]
+PUBLIC += [(cli, "main")] + [(returns, name) for name in returns.__all__ if name.islower()]
 PUBLIC += [(fleet, name) for name in ("Context", "context", "report")]
 # Settings of markets are dataclasses, whose arguments Python itself refuses.
 PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Population")]
@@ -33,7 +33,7 @@ PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Populati
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
     *["RateLimiter", "VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
-    *["TradingVectorEnv", "TradingEnv", "Market", "Fleet"],
+    *["TradingVectorEnv", "TradingEnv", "Market", "Fleet", "Hindsight"],
 }
 """Classes whose objects are made by calling them; the others name the call to use instead."""
 
@@ -211,6 +211,21 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "report": {"length": 1},
         "make": {"env_config": {"panel": panel}},
         "window": {"batch": made["batch"], "i": 0},
+        "Hindsight": {"reward": lambda *_: np.zeros(4)},
+        "discounted": {"batch": made["batch"], "gamma": 0.9},
+        "lambda_returns": {
+            "batch": made["batch"],
+            "next_values": np.zeros((4, 4)),
+            "gamma": 0.9,
+            "lam": 0.9,
+        },
+        "gae": {
+            "batch": made["batch"],
+            "values": np.zeros((4, 4)),
+            "next_values": np.zeros((4, 4)),
+            "gamma": 0.9,
+            "lam": 0.9,
+        },
     }
     return arguments.get(name, {})
 

@@ -60,7 +60,7 @@ def test_padded_episodes_are_whole_masked_and_end_with_their_final_observation()
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("limit", [{}, {"max_length": 30}])
 def test_only_the_final_observation_lies_beyond_the_end_of_a_padded_episode(
-    copy: bool, limit: dict[str, int]
+    copy: bool, limit: dict[str, Any]
 ) -> None:
     batch = uneven().sampler(seed=7, episodes="padded", copy=copy, **limit).sample(64)
     length, mask = batch["length"], batch["mask"]

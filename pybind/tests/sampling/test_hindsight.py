@@ -225,6 +225,38 @@ def test_bad_arguments_of_hindsight_are_refused(arguments: dict[str, Any], match
         made({"reward": reward} | arguments)
 
 
+def test_a_misspelt_argument_of_hindsight_is_named() -> None:
+    with pytest.raises(bc.ArgumentTypeError, match="no argument `starategy`; did you mean `strat"):
+        made({"reward": reward, "starategy": "future"})
+
+
+@pytest.mark.parametrize(
+    ("returned", "match"),
+    [
+        (np.array(["1"] * 8), "reward returned an array of <U1; return one number for each"),
+        (np.full(8, None), "reward returned an array of object"),
+        (np.full(8, 1j), "reward returned an array of complex128"),
+        ([[1], [1, 2]], "reward returned list, which NumPy cannot read"),
+        (np.full(8, 1e300), r"reward returned 1e\+300 at \[\d\], .* of f4; return numbers of at"),
+    ],
+)
+def test_rewards_that_cannot_be_stored_are_refused(returned: Any, match: str) -> None:  # noqa: ANN401
+    sampler = ring().sampler(seed=1, hindsight=bc.Hindsight(lambda *_: returned))
+    with pytest.raises(bc.SampleError, match=match):
+        sampler.sample(8)
+
+
+def test_infinite_rewards_and_those_of_other_rows_are_no_overflow() -> None:
+    def large(achieved: NDArray[Any], desired: NDArray[Any], info: bc.Batch) -> NDArray[Any]:
+        return np.where(info["relabelled"], -np.inf, 1e300)
+
+    batch = ring().sampler(seed=1, hindsight=bc.Hindsight(large, ratio=0.5)).sample(64)
+    relabelled = batch["relabelled"]
+    assert 0 < relabelled.sum() < 64
+    assert (batch["reward"][relabelled] == -np.inf).all()
+    assert np.isfinite(batch["reward"][~relabelled]).all()
+
+
 def test_rewards_of_another_shape_are_refused() -> None:
     sampler = ring().sampler(seed=1, hindsight=bc.Hindsight(lambda *_: np.zeros(3)))
     with pytest.raises(

@@ -193,3 +193,13 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
     assert values["b_set"].all()
     assert np.isin(values["a"] - index, [0, 1_000_000]).all()
     assert table.stats()["stale"] == 0
+
+
+def test_learned_columns_with_a_shape_are_refused_as_what_they_are() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    for dtype in (("f4", (2,)), ("f4",)):
+        with pytest.raises(bc.SchemaError, match="is a tuple, and a learned column holds one num"):
+            buf.table("v", learned={"v": dtype})
+    with pytest.raises(bc.SchemaError, match="'flaot32' is not a dtype") as raised:
+        buf.table("v", learned={"v": "flaot32"})
+    assert "tuple" not in str(raised.value)

@@ -73,3 +73,25 @@ def test_learners_that_cannot_be_are_refused() -> None:
     with pytest.raises(bc.SampleError, match="world_size too"):
         buf.sampler(state=buf.sampler(seed=1).state(), world_size=2)
     assert np.unique(buf.sample(4).index).size
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"priority": 0.6},
+        {"selector": "recency", "half_life": 9},
+        {"selector": "lane_strata"},
+        {"selector": "lane_weights", "lane_weights": [1]},
+    ],
+)
+def test_learners_without_a_seed_would_share_nothing(given: dict[str, Any]) -> None:
+    message = "world_size is 2, and seed is left out: .*; give all ranks the same seed, such as"
+    with pytest.raises(bc.SampleError, match=message):
+        ring().sampler(rank=1, world_size=2, **given)
+
+
+@pytest.mark.parametrize("selector", ["epoch", "consume", "fifo"])
+def test_learners_need_no_seed_for_draws_that_are_not_random(selector: Any) -> None:  # noqa: ANN401
+    sampler = ring().sampler(rank=1, world_size=2, selector=selector)
+    assert sampler.sample(4).index.shape == (4,)

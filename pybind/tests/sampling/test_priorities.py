@@ -312,3 +312,49 @@ def test_statistics_are_those_of_the_drawn_rows_and_of_the_priorities(
     sampler.close()
     with pytest.raises(bc.ClosedError):
         sampler.stats()
+
+
+def twenty_rows() -> bc.ReplayBuffer:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    with buf.writer() as writer:
+        for t in range(20):
+            writer.append(obs=t, terminated=False, truncated=False)
+    return buf
+
+
+def test_masked_places_of_windows_are_not_read_and_bad_ones_are_named_by_both_indices() -> None:
+    buf = twenty_rows()
+    sampler = buf.sampler(seed=1, priority=1.0, eps=0.0, history=2)
+    mask = np.array([[False, True], [True, True]])
+    errors = np.array([[np.nan, 2.0], [1.0, 1.0]])
+    assert sampler.update_priorities([3, 4], errors, mask=mask) == 0
+    errors[0, 0] = -1
+    assert sampler.update_priorities([3, 4], errors, mask=mask) == 0
+    for value, shown in ((np.nan, "NaN"), (-2.0, "-2"), (np.inf, "inf")):
+        errors[1, 1] = value
+        for given in ({"mask": mask}, {}):
+            errors[0, 0] = np.nan if given else 0.0
+            with pytest.raises(bc.SampleError, match=rf"priority\[1, 1\] is {shown}; give finite"):
+                sampler.update_priorities([3, 4], errors, **given)
+
+
+def test_a_window_without_a_valid_place_gets_the_priority_0() -> None:
+    buf = twenty_rows()
+    sampler = buf.sampler(seed=1, priority=1.0, eps=0.0, history=2)
+    assert 3 in sampler.sample(1_000).index
+    assert sampler.update_priorities([3], [[5.0, 5.0]], mask=[[False, False]]) == 0
+    assert 3 not in sampler.sample(1_000).index
+
+
+def test_no_power_is_stored_below_the_floor() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    with buf.writer() as writer:
+        for t in range(11):
+            writer.append(obs=t, terminated=False, truncated=False)
+    sampler = buf.sampler(seed=1, priority=2.0, eps=0.0)
+    priorities = np.linspace(1e-4, 1e-3, 10)
+    sampler.update_priorities(np.arange(10), priorities)
+    counts = np.bincount(sampler.sample(200_000).index, minlength=10) / 200_000
+    steps = np.maximum(np.round(priorities**2 * 2**24), 1)
+    np.testing.assert_allclose(counts, steps / steps.sum(), atol=0.004)
+    assert counts[0] > 3 * priorities[0] ** 2 / (priorities**2).sum()

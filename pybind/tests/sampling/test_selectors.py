@@ -74,6 +74,50 @@ def test_tables(buf: bc.ReplayBuffer) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "selector", "table"),
+    [
+        ({}, "uniform", None),
+        ({"priority": 0.5}, "uniform", "priority"),
+        ({"selector": "min_priority", "priority": 0.5, "table": "mine"}, "min_priority", "mine"),
+        ({"selector": "lifo"}, "lifo", None),
+        ({"selector": "lane_weights", "lane_weights": [0.5, 2]}, "lane_weights", None),
+        ({"selector": "epoch"}, "epoch", "epoch"),
+        ({"selector": "consume", "table": "queue"}, "consume", "queue"),
+    ],
+)
+def test_a_sampler_shows_its_selector_and_its_table(
+    buf: bc.ReplayBuffer, given: dict[str, Any], selector: str, table: str | None
+) -> None:
+    sampler = buf.sampler(seed=5, **given)
+    for shown in (sampler, buf.sampler(state=sampler.state())):
+        assert (shown.selector, shown.table) == (selector, table)
+        assert f", selector {selector}" in repr(shown)
+        assert (f'table "{table}"' in repr(shown)) == (table is not None)
+        assert "None" not in repr(shown).replace("history None", "")
+
+
+def test_lanes_with_a_weight_that_hold_nothing_are_named() -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "i8"}, capacity=300, lanes=3)
+    sampler = buf.sampler(seed=1, selector="lane_weights", lane_weights=[0, 2, 1])
+    with pytest.raises(bc.SampleError, match="the ring holds no transition yet"):
+        sampler.sample(4)
+    with buf.writer(1) as writer:
+        for t in range(12):
+            writer.append(obs=t, terminated=False, truncated=False)
+        message = (
+            "lane_weights is above 0 for lanes 1, 2 only, and no transition is there; there are "
+            "some in lane 0: give one of those a weight above 0, or append to the others first"
+        )
+        with pytest.raises(bc.SampleError) as raised:
+            sampler.sample(4)
+        assert str(raised.value) == message
+        with buf.writer(1) as other:
+            for t in range(2):
+                other.append(obs=100 + t, terminated=False, truncated=False)
+            assert set(sampler.sample(4)["obs"]) == {100}
+
+
+@pytest.mark.parametrize(
     "given",
     [
         {"selector": "lifo"},

@@ -120,6 +120,7 @@ fn gather(sampler: &mut Sampler, index: &[i64], tally: &mut Tally) {
             assert_eq!(batch.index(), index);
         }
         Err(SampleError::Lapped { .. }) => count(tally, "gather", "Lapped"),
+        Err(SampleError::Dropped { .. }) => count(tally, "gather", "Dropped"),
         Err(SampleError::BadIndex { .. }) => count(tally, "gather", "BadIndex"),
         Err(error) => panic!("{error}"),
     }

@@ -268,9 +268,9 @@ fn is_missing(
 ) -> Result<bool, Stopped> {
     let blank = matches!(context.request, BatchRequest::Rows(_, MissingRows::Blank));
     match inspected {
-        Err(Stopped::Failed(SampleError::BadIndex { .. } | SampleError::Lapped { .. }))
-            if blank =>
-        {
+        Err(Stopped::Failed(
+            SampleError::BadIndex { .. } | SampleError::Lapped { .. } | SampleError::Dropped { .. },
+        )) if blank => {
             gathered.missing.push(item);
             Ok(true)
         }

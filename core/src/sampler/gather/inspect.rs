@@ -237,6 +237,13 @@ impl Sampler {
                 return Err(bad("the row is not published yet"));
             }
             if seq < readable.start {
+                let capacity = context.lanes.get(lane as usize).map_or(0, |lane| lane.capacity());
+                if seq >= readable.end.saturating_sub(capacity) {
+                    let head = readable.end;
+                    return Err(
+                        SampleError::Dropped { position, index, lane, seq, oldest, head }.into()
+                    );
+                }
                 break;
             }
             match self.inspect(context, position, Candidate { attempt, lane, seq }, irregular)? {

@@ -92,7 +92,7 @@ impl RowSelection {
             Self::Extreme(of) => of.begin(items, eligibility),
             Self::Ordered(of) => of.begin(items, eligibility),
             Self::Claimed(of) => of.begin(items, eligibility),
-            Self::Weighted(of) => Ok(of.begin(rng, (batch, items), eligibility)),
+            Self::Weighted(of) => of.begin(rng, (batch, items), eligibility),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
+use crate::error::SampleError;
 use crate::sampler::eligibility::{Eligibility, LaneRange, MAX_REJECTIONS, number};
 use crate::sampler::rng::CounterRng;
 use crate::sampler::selector::Selector;
@@ -54,24 +55,32 @@ impl WeightedRows {
         &self.selector
     }
 
-    /// Draws a row for every item. Returns `false` if no row can be drawn.
+    /// Draws a row for every item. Returns `false` if the ring has no row that can be drawn. Fails
+    /// if it has some, and their lanes have no weight.
     pub(super) fn begin(
         &mut self,
         rng: &CounterRng,
         (batch, items): (u64, usize),
         eligibility: &Eligibility,
-    ) -> bool {
+    ) -> Result<bool, SampleError> {
         self.items = items;
         let mut rows = std::mem::take(&mut self.rows);
         rows.clear();
         rows.extend((0..items).map(|item| self.candidate(rng, eligibility, (batch, item), 0)));
         self.rows = rows;
-        let drawable = |lane: usize| self.weight(lane) > 0.0;
-        eligibility
-            .ranges()
-            .candidates()
-            .enumerate()
-            .any(|(l, rows)| drawable(l) && !rows.is_empty())
+        let ranges = eligibility.ranges();
+        let has_rows =
+            |lane: &usize| ranges.get(*lane).is_some_and(|of| !of.candidates().is_empty());
+        let has_weight = |lane: &usize| self.weight(*lane) > 0.0;
+        let lanes = 0..ranges.lanes();
+        if lanes.clone().any(|lane| has_weight(&lane) && has_rows(&lane)) {
+            return Ok(true);
+        }
+        let filled: Vec<usize> = lanes.clone().filter(has_rows).collect();
+        if filled.is_empty() {
+            return Ok(false);
+        }
+        Err(SampleError::EmptyLanes { weighted: lanes.filter(has_weight).collect(), filled })
     }
 
     pub(super) fn first_draw(&self, item: usize) -> Option<(usize, u64)> {

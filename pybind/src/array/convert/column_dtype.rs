@@ -63,8 +63,16 @@ pub(crate) fn is_of(have: &Bound<'_, PyArrayDescr>, dtype: DType) -> PyResult<bo
         || dtype == DType::BF16 && have.is_equiv_to(&descr(py, DType::U16)?))
 }
 
-/// Reads the dtype of a schema's entry: a code such as `"f4"`, or anything that `np.dtype` takes.
-pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, Failure> {
+/// Other form of an entry of a schema, for errors of [`dtype_of`].
+pub(crate) const OR_TUPLE: &str = ", or a tuple (dtype, shape[, role])";
+
+/// Reads the dtype of a column: a code such as `"f4"`, or anything that `np.dtype` takes. Errors
+/// name `others` as the other forms that the caller takes.
+pub(crate) fn dtype_of(
+    column: &str,
+    value: &Bound<'_, PyAny>,
+    others: &str,
+) -> Result<DType, Failure> {
     if let Ok(code) = value.extract::<&str>()
         && let Ok(dtype) = code.parse()
     {
@@ -82,8 +90,7 @@ pub(crate) fn dtype_of(column: &str, value: &Bound<'_, PyAny>) -> Result<DType, 
             ErrorClass::Schema,
             format!(
                 "column `{column}`: {shown} is not a dtype of a column; {hint}use bool, u1, u2, \
-                 u4, u8, i1, i2, i4, i8, f2, f4, f8 (native byte order) or bfloat16, or a tuple \
-                 (dtype, shape[, role])"
+                 u4, u8, i1, i2, i4, i8, f2, f4, f8 (native byte order) or bfloat16{others}"
             ),
         ))
     };

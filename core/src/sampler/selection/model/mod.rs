@@ -230,8 +230,12 @@ impl Case {
                 return Ok(());
             }
             let drawn = drawing.sampler.sample(batch);
-            let empty =
-                matches!(drawn, Err(SampleError::Empty { .. } | SampleError::TooFew { .. }));
+            let empty = matches!(
+                drawn,
+                Err(SampleError::Empty { .. }
+                    | SampleError::EmptyLanes { .. }
+                    | SampleError::TooFew { .. })
+            );
             return if empty { Ok(()) } else { Err(format!("{drawn:?} of an empty ring")) };
         }
         if let Selector::LaneWeights(weights) = &*selector
