@@ -119,8 +119,8 @@ impl ReplayBuffer {
     ///     ignore the stride.
     /// episodes : {"padded", "ragged"}, optional
     ///     Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
-    ///     ``"padded"``: every column is ``[B, L, ...]``, with ``mask`` ``[B, L]``, ``length`` int64
-    ///     ``[B]``, and ``index`` and ``age`` ``[B]`` of each first transition. Places beyond the
+    ///     ``"padded"``: every column is ``[B, L, ...]``, with ``mask`` ``[B, L]``, ``length``
+    ///     int64 ``[B]``, and ``index`` and ``age`` ``[B]`` of each first transition. Places beyond the
     ///     end of an episode are zero; only ``obs[b, length[b]]`` is the final observation there,
     ///     unless ``copy=True``. ``"ragged"``: every column is ``[N, ...]``, one episode after the
     ///     other, with ``offsets`` int64 ``[B + 1]``. See Notes.

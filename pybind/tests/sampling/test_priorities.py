@@ -332,10 +332,10 @@ def test_masked_places_of_windows_are_not_read_and_bad_ones_are_named_by_both_in
     assert sampler.update_priorities([3, 4], errors, mask=mask) == 0
     for value, shown in ((np.nan, "NaN"), (-2.0, "-2"), (np.inf, "inf")):
         errors[1, 1] = value
-        for given in ({"mask": mask}, {}):
-            errors[0, 0] = np.nan if given else 0.0
+        for given in (mask, None):
+            errors[0, 0] = 0.0 if given is None else np.nan
             with pytest.raises(bc.SampleError, match=rf"priority\[1, 1\] is {shown}; give finite"):
-                sampler.update_priorities([3, 4], errors, **given)
+                sampler.update_priorities([3, 4], errors, mask=given)
 
 
 def test_a_window_without_a_valid_place_gets_the_priority_0() -> None:
