@@ -120,10 +120,10 @@ impl ReplayBuffer {
     /// episodes : {"padded", "ragged"}, optional
     ///     Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
     ///     ``"padded"``: every column is ``[B, L, ...]``, with ``mask`` ``[B, L]``, ``length``
-    ///     int64 ``[B]``, and ``index`` and ``age`` ``[B]`` of each first transition. Places beyond the
-    ///     end of an episode are zero; only ``obs[b, length[b]]`` is the final observation there,
-    ///     unless ``copy=True``. ``"ragged"``: every column is ``[N, ...]``, one episode after the
-    ///     other, with ``offsets`` int64 ``[B + 1]``. See Notes.
+    ///     int64 ``[B]``, and ``index`` and ``age`` ``[B]`` of each first transition. Places beyond
+    ///     the end of an episode are zero; only ``obs[b, length[b]]`` is the final observation
+    ///     there, unless ``copy=True``. ``"ragged"``: every column is ``[N, ...]``, one episode
+    ///     after the other, with ``offsets`` int64 ``[B + 1]``. See Notes.
     /// max_length : int, optional
     ///     Transitions of the longest episode that is drawn, and ``L`` of padded arrays. When left
     ///     out, ``L`` is that of the longest episode of the batch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import backcast as bc
@@ -247,7 +248,9 @@ def test_rewards_that_cannot_be_stored_are_refused(returned: Any, match: str) ->
 
 
 def test_infinite_rewards_and_those_of_other_rows_are_no_overflow() -> None:
-    def large(achieved: NDArray[Any], desired: NDArray[Any], info: Any) -> NDArray[Any]:
+    def large(
+        achieved: NDArray[Any], desired: NDArray[Any], info: Mapping[str, Any]
+    ) -> NDArray[Any]:
         return np.where(info["relabelled"], -np.inf, 1e300)
 
     batch = ring().sampler(seed=1, hindsight=bc.Hindsight(large, ratio=0.5)).sample(64)
