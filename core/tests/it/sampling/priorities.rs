@@ -179,6 +179,24 @@ fn an_annealed_beta_is_that_of_the_batch_and_goes_on_from_a_state() {
 }
 
 #[test]
+fn a_beta_of_the_caller_is_needed_before_a_draw_and_is_no_part_of_a_state() {
+    let (ring, _, _) = prioritised(spread);
+    let mut drawing = sampler(&ring, 5, plain().beta(Beta::Function));
+    let refused = drawing.sample(30).unwrap_err();
+    assert!(matches!(refused, SampleError::Priority(PriorityError::NoBeta)), "{refused}");
+    let batch = |sampler: &mut Sampler| {
+        sampler.set_beta(0.7).unwrap();
+        let drawn = sampler.sample(30).unwrap();
+        (drawn.index(), drawn.column::<f32>("weight").unwrap().iter().copied().collect::<Vec<_>>())
+    };
+    let first = batch(&mut drawing);
+    assert_eq!(first, batch(&mut sampler(&ring, 5, plain().beta(0.7))), "the refused draw counts");
+    let mut again = ring.sampler(drawing.state()).unwrap();
+    assert!(again.sample(30).is_err(), "the state has the function's last number");
+    assert_eq!(batch(&mut again), batch(&mut drawing));
+}
+
+#[test]
 fn draws_repeat_ahead_and_with_windows() {
     let (ring, _, _) = prioritised(spread);
     let mut first = sampler(&ring, 9, plain());
