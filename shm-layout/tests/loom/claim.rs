@@ -5,7 +5,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 
-use backcast_layout::protocol::claim::{ClaimFence, ClaimPass, ClaimWords, begin, read, take};
+use backcast_layout::protocol::claim::{
+    ClaimFence, ClaimPass, ClaimWords, begin, give_back, position, read, take,
+};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -39,6 +41,8 @@ enum Mutant {
     NoWritingFence,
     /// Passes begin without the table's lock.
     NoLock,
+    /// A claimant that gives a position back stores the word, whatever it is.
+    BlindReturn,
 }
 
 #[derive(Default)]
@@ -47,6 +51,7 @@ struct Seen {
     claims: Counter,
     passes: Counter,
     retries: Counter,
+    returns: Counter,
 }
 
 struct Shared {
@@ -347,6 +352,44 @@ fn two_beginners(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
     })
 }
 
+/// A process claims a position and gives it back, while another claims all that it
+/// can. A returned position is claimed anew, and every other one belongs to one process.
+fn a_returned_claim(mutant: Mutant) -> (bool, std::sync::Arc<Seen>) {
+    run(4, mutant, move |seen| {
+        let shared = Shared::new(mutant, seen);
+        let other = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let process = Process::of(&shared);
+                let pass = copy(&process, &[]);
+                while let Some(row) = claim_one(&process, &pass) {
+                    shared.claimed.lock().unwrap().push(row);
+                }
+            }
+        });
+        let process = Process::of(&shared);
+        if let Some(taken) = take(&process, 1, ROWS, 1) {
+            let is_returned = if mutant == Mutant::BlindReturn {
+                shared.claim.store(1 << POSITION_BITS | taken.start, Ordering::Release);
+                true
+            } else {
+                give_back(&process, 1, &taken)
+            };
+            if is_returned {
+                shared.seen.returns.fetch_add(1, SeqCst);
+            } else {
+                shared.claimed.lock().unwrap().push(taken.start);
+            }
+        }
+        other.join().unwrap();
+        let (_, next) = position(&process);
+        let mut rows = shared.claimed.lock().unwrap().clone();
+        rows.sort_unstable();
+        let expected: Vec<u64> = (0..next).collect();
+        assert_eq!(rows, expected, "a row went to two claimants, or was lost");
+    })
+}
+
 fn passes((passed, seen): (bool, std::sync::Arc<Seen>)) {
     assert!(passed, "a row went to two claimants, or a pass was torn");
     for counter in [&seen.claims, &seen.passes] {
@@ -376,6 +419,18 @@ fn a_killed_beginner_leaves_the_pass_that_went_on() {
 #[test]
 fn one_of_two_beginners_begins_the_pass() {
     passes(two_beginners(Mutant::None));
+}
+
+#[test]
+fn a_returned_claim_goes_to_one_other() {
+    let (passed, seen) = a_returned_claim(Mutant::None);
+    assert!(passed, "a row went to two claimants, or was lost");
+    assert!(seen.returns.load(SeqCst) > 0, "the model proves nothing");
+}
+
+#[test]
+fn a_claim_that_is_returned_blindly_goes_to_two() {
+    dies(a_returned_claim(Mutant::BlindReturn));
 }
 
 #[test]
