@@ -11,6 +11,7 @@ OURS = {
     "atexit",
     "backcast",
     "backcast._batch",
+    "backcast._counts",
     "backcast._errors",
     "backcast._hindsight",
     "backcast._native",
