@@ -117,6 +117,7 @@ impl Eligibility {
     /// Returns whether hardly a row is left of those of a lane, as it was read: writers have
     /// overwritten them, or they were dropped. That no transition was found among them then says
     /// nothing about the rows that the ring has now.
+    #[cold]
     pub(crate) fn is_overtaken(&self) -> bool {
         self.lanes.iter().zip(self.ranges.iter()).any(|(lane, read)| {
             let oldest = readable(lane).start;
