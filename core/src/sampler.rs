@@ -226,11 +226,11 @@ impl Sampler {
     }
 
     /// Takes back batch number `batch`, if it is the last one that was drawn: the next call draws
-    /// it again. Call it if a batch could not be used, such as when a step behind the draw failed.
+    /// it again. For a batch that could not be used, such as when a function of the caller failed.
     ///
-    /// The same data gives the same batch. Claims of a table are kept for the next call, and the
-    /// rate limiter's count is corrected; [`sampled`](Self::sampled) and the ages still count the
-    /// draw. Returns whether the batch was taken back.
+    /// The next call draws the same rows if the ring still holds them. It uses the same claims of a
+    /// table, and the rate limiter counts the batch once; [`sampled`](Self::sampled) and the ages
+    /// count both draws. Returns whether the batch was taken back.
     pub fn take_back(&mut self, batch: u64) -> bool {
         if self.batches != batch.wrapping_add(1) {
             return false;

@@ -17,8 +17,8 @@ impl LeafValues {
         Self { settings, most }
     }
 
-    /// Computes the value of each priority from 0 up into `values`: at least one unit, or `None`
-    /// for a priority above the limit.
+    /// Returns the value of the leaf of each priority, from 0 up: at least one unit, or `None` for
+    /// a priority above the limit. `scratch` is memory that calls reuse.
     pub(super) fn of<'a>(
         self,
         priorities: &[f64],
@@ -53,7 +53,7 @@ impl LeafValues {
 /// Computes the importance weights of leaves, where the weight of the value `least` is 1 (Schaul et
 /// al. 2016, section 3.4). Row `i` has probability `P(i) = leaf(i) / total`. Its weight is
 /// `(N P(i)) ^ -beta`, where the number of rows `N` and the total cancel on division by the weight
-/// of `least`. Smaller leaves have the weight 1 too.
+/// of `least`. Smaller leaves have the weight 1 too. `scratch` is memory that calls reuse.
 pub(crate) fn weights<'a>(
     least: u64,
     leaves: &[u64],

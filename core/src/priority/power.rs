@@ -6,7 +6,7 @@ use backcast_layout::{SimdKernel, run_simd};
 /// Bits of an f64 below its exponent.
 const FRACTION: u32 = f64::MANTISSA_DIGITS - 1;
 /// 2 ^ [`FRACTION`]: the lowest bits of a number from it to its double are an integer.
-const INTEGERS: f64 = 4_503_599_627_370_496.0;
+const INTEGERS: f64 = 1.0 / f64::EPSILON;
 /// Added to a small number of either sign, leaves the nearest integer in the lowest bits.
 const ROUNDER: f64 = 1.5 * INTEGERS;
 

@@ -14,7 +14,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{BatchesOptions, Beta, Ring, Sampler as CoreSampler, SamplerSpec};
+use backcast_core::{BatchesOptions, Ring, Sampler as CoreSampler, SamplerSpec};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -32,7 +32,6 @@ pub(crate) use self::priority::PriorityArguments;
 use self::priority::{SamplerPriorities, Updated, scheduled};
 pub(crate) use self::selector::{SelectorArguments, SelectorSettings, draws_by_seed};
 use self::selector::{table_of, word_of};
-use self::windows::DISCOUNT;
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
 /// Largest number of batches ahead that the core accepts.
@@ -489,11 +488,7 @@ impl Sampler {
     /// Discount of n-step returns, "discount" for those of the column, or None.
     #[getter]
     fn gamma<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(match self.windows.gamma {
-            None => None,
-            Some(Gamma::Constant(gamma)) => Some(gamma.into_pyobject(py)?.into_any()),
-            Some(Gamma::Column) => Some(DISCOUNT.into_pyobject(py)?.into_any()),
-        })
+        self.windows.gamma_of(py)
     }
 
     /// Exponent of the priorities, or None if draws are uniform.
@@ -507,15 +502,7 @@ impl Sampler {
     /// A number, a pair of the first one and the batches until it is 1, or a function.
     #[getter]
     fn beta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(of) = &self.priorities else { return Ok(None) };
-        if let Some(schedule) = &of.schedule {
-            return Ok(Some(schedule.bind(py).clone()));
-        }
-        Ok(Some(match of.options.beta {
-            Beta::Constant(beta) => beta.into_pyobject(py)?.into_any(),
-            Beta::Annealed { from, batches } => (from, batches).into_pyobject(py)?.into_any(),
-            Beta::Function => return Ok(None),
-        }))
+        self.priorities.as_ref().map_or(Ok(None), |of| of.beta_of(py))
     }
 
     /// Word of the selector: "uniform" also of draws in proportion to priority.
@@ -594,25 +581,11 @@ impl Sampler {
             }
             SamplerPlace::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
         });
-        let WindowOptions { history, columns, future, n_step, gamma, boundary, .. } = &self.windows;
-        let history = match (history, columns) {
-            (_, Some(_)) => "by column".to_owned(),
-            (Some(history), None) => history.to_string(),
-            (None, None) => "None".to_owned(),
-        };
-        let returns = match (n_step, gamma) {
-            (Some(n), Some(Gamma::Constant(gamma))) => format!(", n_step {n}, gamma {gamma}"),
-            (Some(n), Some(Gamma::Column)) => format!(", n_step {n}, gamma {DISCOUNT:?}"),
-            _ => String::new(),
-        };
-        let label = self.draws.label();
+        let (label, windows) = (self.draws.label(), self.windows.in_words());
         let by = self.priority().map_or_else(String::new, |by| format!(", priority {by}"));
+        let by = format!("selector {}{by}", self.selector);
         let table = self.table().map_or_else(String::new, |table| format!(", table {table:?}"));
-        let selector = self.selector;
-        format!(
-            "<backcast.Sampler: {label}, history {history}, future {future}{returns}, boundary \
-             {boundary}, selector {selector}{by}{table}, {state}>"
-        )
+        format!("<backcast.Sampler: {label}, {windows}, {by}{table}, {state}>")
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

@@ -179,6 +179,15 @@ impl SamplerPriorities {
         Ok(Self { options, schedule, handle })
     }
 
+    /// Returns beta as Python gave it.
+    pub(super) fn beta_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.options.beta {
+            Beta::Constant(beta) => Some(beta.into_pyobject(py)?.into_any()),
+            Beta::Annealed { from, batches } => Some((from, batches).into_pyobject(py)?.into_any()),
+            Beta::Function => self.schedule.as_ref().map(|of| of.bind(py).clone()),
+        })
+    }
+
     /// Sets priorities, with the interpreter released while the table is locked. Returns how many
     /// were dropped.
     pub(super) fn update(&self, py: Python<'_>, given: Updated<'_, '_>) -> Result<u64, Failure> {

@@ -12,7 +12,7 @@ use crate::argument::{Argument, FromArgument, count, found, wrong_type};
 use crate::error::{ErrorClass, Failure};
 
 /// Word for the discounts of a column.
-pub(super) const DISCOUNT: &str = "discount";
+const DISCOUNT: &str = "discount";
 /// Word for the first row of the longest window.
 const FIRST: &str = "first";
 /// Name for all columns that the windows do not name.
@@ -161,6 +161,31 @@ impl WindowOptions {
             None => options.into(),
             Some(columns) => options.columns(columns.clone()),
         }
+    }
+
+    /// Returns the discount of n-step returns, as Python gave it.
+    pub(super) fn gamma_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.gamma {
+            None => None,
+            Some(Gamma::Constant(gamma)) => Some(gamma.into_pyobject(py)?.into_any()),
+            Some(Gamma::Column) => Some(DISCOUNT.into_pyobject(py)?.into_any()),
+        })
+    }
+
+    /// Describes the windows and returns for a repr.
+    pub(super) fn in_words(&self) -> String {
+        let Self { history, columns, future, n_step, gamma, boundary, .. } = self;
+        let history = match (history, columns) {
+            (_, Some(_)) => "by column".to_owned(),
+            (Some(history), None) => history.to_string(),
+            (None, None) => "None".to_owned(),
+        };
+        let returns = match (n_step, gamma) {
+            (Some(n), Some(Gamma::Constant(gamma))) => format!(", n_step {n}, gamma {gamma}"),
+            (Some(n), Some(Gamma::Column)) => format!(", n_step {n}, gamma {DISCOUNT:?}"),
+            _ => String::new(),
+        };
+        format!("history {history}, future {future}{returns}, boundary {boundary}")
     }
 
     /// Returns the history, or the dict of windows by column, as Python gave it.
