@@ -57,6 +57,9 @@ nitpick_ignore = [
     ("py:class", "gymnasium.vector.vector_env.VectorEnv"),
 ]
 
+# Types of attributes in words: choices, and "optional", "callable" or "default 100".
+nitpick_ignore_regex = [("py:class", r"\{?\".*\"\}?|optional|callable|default .*")]
+
 linkcheck_anchors = False
 linkcheck_timeout = 20
 

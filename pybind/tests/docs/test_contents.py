@@ -1,0 +1,51 @@
+"""Both tables of contents, for a forge and for the site, list every page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from blocks import ROOT
+
+DOCS = ROOT / "docs"
+LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#]+\.(?:md|rst))")
+#: What the tables of contents are, and the decisions, of which `decisions/README.md` is the table.
+NOT_LISTED = {"README.md", "index.rst"}
+
+PAGES = {
+    path.relative_to(DOCS).as_posix()
+    for path in [*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")]
+    if path.parent.name != "decisions"
+} - NOT_LISTED | {"decisions/README.md"}
+
+
+def linked() -> list[str]:
+    return LINK.findall((DOCS / "README.md").read_text())
+
+
+def in_sidebar() -> list[str]:
+    entries = re.findall(r"^   ([a-z][\w/-]*)$", (DOCS / "index.rst").read_text(), re.M)
+    found = []
+    for entry in entries:
+        suffix = "rst" if (DOCS / f"{entry}.rst").exists() else "md"
+        found.append(f"{entry}.{suffix}")
+    return [entry for entry in found if not entry.startswith("decisions/template")]
+
+
+@pytest.mark.parametrize("listed", [linked, in_sidebar])
+def test_every_page_is_listed_once(listed: object) -> None:
+    assert callable(listed)
+    found = listed()
+    assert sorted(found) == sorted(PAGES)
+
+
+def test_both_tables_have_one_order() -> None:
+    assert in_sidebar() == linked()
+
+
+def test_every_decision_is_in_the_table_of_decisions() -> None:
+    table = (DOCS / "decisions" / "README.md").read_text()
+    missing = [
+        path.name for path in (DOCS / "decisions").glob("0*.md") if f"]({path.name})" not in table
+    ]
+    assert not missing
