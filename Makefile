@@ -41,6 +41,8 @@ BENCH := $(abspath $(PY))
 # Warnings are errors, unknown references too.
 SPHINX := $(VENV)/bin/sphinx-build --nitpicky --fail-on-warning --keep-going --quiet \
   --doctree-dir out/.doctrees
+# With equal flags everywhere, so that nothing is documented twice.
+CARGO_DOC := RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 # The default directory of rustup, for shells that have not read its environment file yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -49,7 +51,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 export CARGO_HOME ?= $(HOME)/.cargo
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help demo test check quick fuzz fuzz-lib storm soak miri words cost audit test-adapters bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel sdist wheel-check clean
+.PHONY: help demo test release-check check quick fuzz fuzz-lib storm soak miri words cost audit test-adapters bench bench-peers bench-rust facts examples-long docs errors-page docs-links lint wheel sdist wheel-check clean
 .PHONY: lock notices notices-check tools native lint-rust lint-elsewhere lint-python test-rust test-python
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -60,7 +62,13 @@ help: ## List the targets (the default)
 demo: native ## Run the demo: actors fill a ring, a learner trains from it, 30 s after the first build: options in ARGS
 	$(PY) -m backcast.demo $(ARGS)
 
-test: lint test-rust test-python ## Run formatting, lints, types, and every test in Rust and Python
+test: lint test-rust test-python docs ## Run formatting, lints, types, every test in Rust and Python, and build the documentation
+
+# Not in it, and why, by target: tests/python/test_make_targets.py. `miri` and `fuzz-lib` need a
+# nightly compiler, `audit` needs cargo-deny.
+release-check: export FUZZ_SECONDS := 20
+release-check: test words miri fuzz fuzz-lib cost soak examples-long audit wheel-check ## Run what a release needs: `test`, and every check that `test` leaves out and takes minutes
+	$(PY) -m backcast.demo --seconds 10 --kill
 
 check: tools ## Run formatting, lints and unit tests of one crate: its folder in CRATE
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
@@ -200,7 +208,7 @@ docs: $(STAMP)/docs native ## Build the documentation as a site in out/docs, and
 	rm -rf out/docs
 	$(PY) docs/diagrams/draw.py docs/diagrams
 	$(SPHINX) -b html docs out/docs
-	cargo doc --workspace --no-deps --locked --quiet
+	$(CARGO_DOC)
 	cp -r target/doc out/docs/rust
 	$(PY) docs/links.py out/docs
 
@@ -219,7 +227,7 @@ lint-rust: $(STAMP)/venv
 	cargo fmt --manifest-path benches/iceoryx2/Cargo.toml --check
 	cargo clippy -p backcast-layout --all-targets --locked -- -D warnings
 	cargo clippy --workspace --exclude backcast-layout --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	$(CARGO_DOC)
 
 # For maintainers: platforms that are only checked (rustup target add $(ELSEWHERE)). Nothing is
 # linked, so a C compiler that does nothing suffices.

@@ -1,0 +1,83 @@
+"""Every target that `make help` lists is a part of `make test` or of `make release-check`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RULE = re.compile(r"^(?P<target>[a-z-]+):(?!=)(?P<needs>[^#=\n]*)(?P<listed>## .*)?$", re.M)
+
+#: Listed targets that no other runs, and why.
+ALONE = {
+    "help": "prints the list",
+    "clean": "removes the results of all others",
+    "demo": "`release-check` runs it for a few seconds",
+    "check": "a part of `test`, for one crate",
+    "quick": "`test` with smaller budgets",
+    "storm": "takes hours",
+    "bench": "takes half an hour of an idle machine",
+    "bench-peers": "needs interpreters with the peers, and an idle machine",
+    "bench-rust": "needs an idle machine",
+    "facts": "writes a page, which a test compares with its figures",
+    "errors-page": "writes a page, which a test compares with the errors",
+    "test-adapters": "installs six gigabytes from the network",
+    "docs-links": "needs the network",
+}
+
+
+def rules() -> tuple[dict[str, set[str]], set[str]]:
+    """Return what each target needs, and the targets that `make help` lists."""
+    text = (ROOT / "Makefile").read_text()
+    needs: dict[str, set[str]] = {}
+    listed = set()
+    for rule in RULE.finditer(text):
+        target = rule["target"]
+        needs.setdefault(target, set()).update(re.findall(r"(?<![/a-z])[a-z-]+", rule["needs"]))
+        if rule["listed"]:
+            listed.add(target)
+    return needs, listed
+
+
+def closure(target: str, needs: dict[str, set[str]]) -> set[str]:
+    found, open_ = set(), [target]
+    while open_:
+        one = open_.pop()
+        if one not in found:
+            found.add(one)
+            open_.extend(needs.get(one, ()))
+    return found
+
+
+def test_a_listed_target_is_run_by_a_check_or_has_a_reason_not_to() -> None:
+    needs, listed = rules()
+    run = closure("release-check", needs) & listed
+    assert {"test", "docs", "lint"} <= run
+    assert "docs" in closure("test", needs)
+    assert run | set(ALONE) == listed
+    assert not run & set(ALONE)
+
+
+def test_contributors_are_told_of_both() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert all(f"make {target} " in page for target in ("test", "release-check"))
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the path")
+@pytest.mark.parametrize("target", ["test", "release-check"])
+def test_make_finds_a_recipe_for_every_step(target: str) -> None:
+    ran = subprocess.run(
+        ["make", "--dry-run", "MAKE=true", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("cargo doc") <= 2
+    flags = set(re.findall(r"(\S*) ?cargo doc", ran.stdout))
+    assert len(flags) == 1, f"equal flags, so that nothing is documented twice: {flags}"
