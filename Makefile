@@ -62,7 +62,7 @@ help: ## List the targets (the default)
 demo: native ## Run the demo: actors fill a ring, a learner trains from it, 30 s after the first build: options in ARGS
 	$(PY) -m backcast.demo $(ARGS)
 
-test: lint test-rust test-python docs ## Run formatting, lints, types, every test in Rust and Python, and build the documentation
+test: lint docs test-rust test-python ## Run formatting, lints, types, build the documentation, and run every test in Rust and Python
 
 # Not in it, and why, by target: tests/python/test_make_targets.py. `miri` and `fuzz-lib` need a
 # nightly compiler, `audit` needs cargo-deny.
