@@ -22,6 +22,22 @@ def explained(method: Method) -> Method:
 
     A valid call costs one more frame; the arguments are checked only after a ``TypeError``.
     """
+    return explained_as()(method)
+
+
+def explained_as(**elsewhere: str) -> Callable[[Method], Method]:
+    """Explain as `explained` does, with names that arguments have in other libraries.
+
+    >>> @explained_as(num_steps="n")
+    ... def walk(n): ...
+    >>> walk(num_steps=3)
+    Traceback (most recent call last):
+    backcast.ArgumentTypeError: walk() has no argument `num_steps`; did you mean `n`? It takes (n)
+    """
+    return lambda method: _explained(method, elsewhere)
+
+
+def _explained(method: Method, elsewhere: dict[str, str]) -> Method:
     signature = inspect.signature(method)
 
     @functools.wraps(method)
@@ -36,7 +52,7 @@ def explained(method: Method) -> Method:
                 # An inherited constructor is named after the class that was called.
                 made = path[-1] == "__init__" and bool(given)
                 name = type(given[0]).__name__ if made else path[-1]
-                reason = _misfit(name, signature, len(given), [*named])
+                reason = _misfit(name, signature, len(given), [*named], elsewhere)
             else:
                 raise
         raise ArgumentTypeError(reason)
@@ -74,7 +90,13 @@ def levels_up() -> int:
     return level - 1
 
 
-def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str]) -> str:
+def _misfit(
+    name: str,
+    signature: inspect.Signature,
+    given: int,
+    named: list[str],
+    elsewhere: dict[str, str],
+) -> str:
     """Explain why a call does not accept these arguments."""
     # Imported for errors alone.
     import difflib
@@ -88,7 +110,8 @@ def _misfit(name: str, signature: inspect.Signature, given: int, named: list[str
     rest = [key for key, value in known.items() if value.kind is inspect.Parameter.VAR_KEYWORD]
     for key in named:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1, _NEAR)
+            ours = [elsewhere[key]] if key in elsewhere else None
+            near = ours or difflib.get_close_matches(key, known, 1, _NEAR)
             if rest and not near:
                 # A setting, which the call checks itself.
                 continue

@@ -95,7 +95,7 @@ class RateLimitWarning(RuntimeWarning):
 
 
 class WriterWarning(RuntimeWarning):
-    """Rows contradict the autoreset mode, or episodes were cut."""
+    """Rows contradict the autoreset mode, episodes were cut, or actors outnumber lanes."""
 
 
 class UnlinkedWarning(RuntimeWarning):

@@ -69,6 +69,14 @@ def refuse_to_stop(context: Context) -> None:
     threading.Event().wait()
 
 
+def interrupt_the_parent_when_stopped(context: Context, how: str = "SIGINT") -> None:
+    if how == "raise" and context.rank == 1:
+        raise ValueError("no bananas")
+    context.wait()
+    number = signal.SIGINT if how == "raise" else signal.Signals[how]
+    os.kill(os.getppid(), number)
+
+
 def with_a_grandchild(context: Context, folder: str) -> None:
     pid = os.fork()
     if pid == 0:

@@ -24,7 +24,7 @@ def main() -> None:
     command = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1000; done"]
     actor = command if which == "command" else ACTORS[which]
     columns = {"obs": "f4"}
-    buf = bc.ReplayBuffer.create(name, columns, capacity=100)
+    buf = bc.ReplayBuffer.create(name, columns, capacity=100, lanes=2)
     try:
         with bc.Fleet(
             actor, 2, args=tuple(args), name=f"{name}-reports", buffer=buf, stop_timeout=3.0

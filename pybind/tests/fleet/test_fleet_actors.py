@@ -100,7 +100,7 @@ def test_the_waits_of_a_rate_limiter_are_among_the_statistics() -> None:
 
 
 def test_top_shows_the_statistics_of_a_fleet() -> None:
-    buf = bc.ReplayBuffer.create("walk", {"obs": "f4"}, capacity=100)
+    buf = bc.ReplayBuffer.create("walk", {"obs": "f4"}, capacity=100, lanes=2)
     command = [sys.executable, "-m", "backcast", "--json", "top", "--once", "--interval", "0.05"]
     with bc.Fleet(actors.report_all, 2, args=(150,), buffer=buf, name="reports") as fleet:
         fleet.wait(WATCHDOG_S)

@@ -74,6 +74,15 @@ def late(ranks: list[int], label: str, seconds: float) -> ActorTimeoutError:
     )
 
 
+def not_ended(pids: dict[int, int], label: str, seconds: float) -> FleetError:
+    """Make the error of processes that SIGKILL does not end."""
+    who = ", ".join(f"{rank} (process {pid})" for rank, pid in pids.items())
+    return FleetError(
+        f"actor {who} of {label} still runs {seconds:g} s after SIGKILL, so the kernel waits for a "
+        "disk or a network file system; make that answer, and the process ends"
+    )
+
+
 def not_started(rank: int, label: str, error: OSError) -> FleetError:
     """Make the error of a process that the system refused."""
     return FleetError(

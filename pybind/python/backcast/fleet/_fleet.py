@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import secrets
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import backcast as bc
-from backcast._calls import explained
+from backcast._calls import explained, explained_as
 from backcast._counts import count_of, whole_of
 from backcast._errors import (
     ActorTimeoutError,
@@ -20,6 +22,7 @@ from backcast._errors import (
     ArgumentTypeError,
     ExistsError,
     FleetError,
+    WriterWarning,
 )
 from backcast.fleet._actor import spec_of
 from backcast.fleet._context import number_of
@@ -89,9 +92,26 @@ class Fleet:
     ------
     ArgumentError
         If an argument is invalid, or the actor cannot be found or sent to another process.
+
+    Warns
+    -----
+    WriterWarning
+        When the block is entered, if the ring given as ``buffer`` has fewer lanes than actors.
     """
 
-    @explained
+    @explained_as(
+        n_actors="n",
+        num_actors="n",
+        n_workers="n",
+        num_workers="n",
+        n_processes="n",
+        num_processes="n",
+        fn="actor",
+        func="actor",
+        function="actor",
+        target="actor",
+        worker="actor",
+    )
     def __init__(
         self,
         actor: Callable[..., object] | str | Sequence[str],
@@ -149,7 +169,8 @@ class Fleet:
         self._tally: Tally | None = None
         self._reading = threading.Lock()
         self._line: ProgressLine | None = None
-        self._signals = ParentSignals(self._hurry, Fleet.__exit__.__code__)
+        self._last: FleetStats | None = None
+        self._signals = ParentSignals(self._hurry, Fleet.__exit__.__code__, Fleet._end.__code__)
 
     @property
     def name(self) -> str:
@@ -173,6 +194,7 @@ class Fleet:
         """
         if self._supervisor is not None:
             raise FleetError("the fleet was started before; make another one")
+        self._compare_lanes()
         try:
             self._reports = ReportRing(self._name, self.n, self._dir)
         except ExistsError as error:
@@ -184,13 +206,14 @@ class Fleet:
         self._supervisor = Supervisor(
             self._settings, self._signals.fail, self._signals.insist, self._tick
         )
-        self._signals.install()
         try:
+            self._signals.install()
             self._line = progress_line(self._progress)
             self._supervisor.start()
             self._wait_until(self._supervisor.all_started, None)
-        except BaseException:
+        except BaseException as error:
             self._end()
+            self._signals.deliver(error)
             raise
         return self
 
@@ -201,15 +224,31 @@ class Fleet:
         _traceback: TracebackType | None = None,
     ) -> None:
         """Stop the actors; raise a failure that no other call has raised."""
-        failure = self._live().failure
+        self._signals.leaving = True
+        supervisor = self._live()
         self._end()
-        if failure is not None and error is not failure and isinstance(error, Exception | None):
-            raise failure
-        if error is None:
-            self._signals.raise_pending()
+        failure = supervisor.failure
+        try:
+            if failure is not None and error is not failure and isinstance(error, Exception | None):
+                raise failure
+        finally:
+            # Its exception has the failure as its context.
+            self._signals.deliver(error)
+
+    def _compare_lanes(self) -> None:
+        """Warn of actors that will find no lane to write into."""
+        buffer = self._buffer
+        if buffer is not None and buffer.name is not None and buffer.lanes < self.n:
+            lanes = f"{buffer.lanes} lane{'s' if buffer.lanes > 1 else ''}"
+            message = (
+                f"ring {buffer.name} has {lanes} for {self.n} actors, and each writer needs one of "
+                f"its own; create it with lanes={self.n} or more"
+            )
+            warnings.warn(WriterWarning(message), stacklevel=3)
 
     def _end(self) -> None:
-        self._signals.leave()
+        self._signals.leaving = True
+        self._signals.disarm()
         try:
             if self._supervisor is not None:
                 self._supervisor.stop()
@@ -248,7 +287,8 @@ class Fleet:
         assert reports is not None
         with self._reading:
             tally.add(reports.read())
-            return tally.stats(supervisor.actors(), reports.missed)
+            self._last = tally.stats(supervisor.actors(), reports.missed)
+            return self._last
 
     @explained
     def update(
@@ -350,11 +390,15 @@ class Fleet:
             ``restarts`` and ``episodes``. ``limiter``: as in ``buffer.stats()``, with the waits of
             both sides.
 
+            After the block: the last ones, as they were when the actors had ended.
+
         Raises
         ------
         FleetError
-            If the fleet failed, or does not run.
+            If the fleet failed while it runs, or has not been started.
         """
+        if self._reports is None and self._last is not None:
+            return copy.deepcopy(self._last)
         self.check()
         return self._taken(self._live())
 

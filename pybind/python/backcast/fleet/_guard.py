@@ -12,9 +12,15 @@ from pathlib import Path
 
 from backcast.fleet import _guardian
 
+_CLOSE_S = 1.0
+"""Seconds until a guardian that does not end is killed."""
+
 
 class Guard:
-    """Guardian process and the process groups that it knows."""
+    """Guardian process and the process groups that it knows.
+
+    No call waits for a guardian that is stopped: it is killed, and replaced if it is still needed.
+    """
 
     def __init__(self, folders: list[str]) -> None:
         self._folders = folders
@@ -37,37 +43,70 @@ class Guard:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 pass_fds=[known.fileno()],
+                bufsize=0,
             )
+        assert self.process.stdin is not None
+        os.set_blocking(self.process.stdin.fileno(), False)
         return self.process
 
-    def _say(self, line: str) -> None:
+    def _say(self, line: str) -> bool:
+        """Send a line; return False if the guardian has read none for long."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            # None, or a part, if the pipe is full.
+            text = line.encode() + b"\n"
+            return self.process.stdin.write(text) == len(text)
+        # It has ended: `keep_alive` replaces it, with all groups that are known.
+        return True
+
+    def _end(self, patience_s: float) -> None:
+        """Wait for the guardian, then kill it."""
         assert self.process.stdin is not None
         with suppress(OSError):
-            self.process.stdin.write(line.encode() + b"\n")
-            self.process.stdin.flush()
+            self.process.stdin.close()
+        try:
+            self.process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_CLOSE_S)
+
+    def _replace(self) -> None:
+        self._kill()
+        self._start()
+
+    def _kill(self) -> None:
+        # Before its input ends: for a guardian that would be the death of the parent.
+        self.process.kill()
+        self._end(_CLOSE_S)
+
+    def _is_stopped(self) -> bool:
+        """Return whether a signal such as SIGSTOP holds the guardian."""
+        options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        with suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.process.pid, options) is not None
+        return False
 
     def keep_alive(self) -> None:
-        """Start the guardian again if it has ended."""
-        if self.process.poll() is not None:
-            assert self.process.stdin is not None
-            with suppress(OSError):
-                self.process.stdin.close()
-            self._start()
+        """Start the guardian again if it has ended or is stopped."""
+        if self.process.poll() is not None or self._is_stopped():
+            self._replace()
 
     def add(self, pid: int) -> None:
         """Have the guardian end the group of this process when the parent dies."""
         self._known.add(pid)
-        self._say(f"+{pid}")
+        if not self._say(f"+{pid}"):
+            self._replace()
 
     def remove(self, pid: int) -> None:
         """Forget a group; call it before its leader is reaped."""
         self._known.discard(pid)
-        self._say(f"-{pid}")
+        if not self._say(f"-{pid}"):
+            self._replace()
 
     def close(self) -> None:
         """End the guardian."""
-        self._say("bye")
-        with suppress(OSError):
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-        self.process.wait()
+        if self._say("bye"):
+            self._end(_CLOSE_S)
+        else:
+            self._kill()

@@ -14,41 +14,59 @@ if TYPE_CHECKING:
     from backcast._errors import FleetError
 
 _REPEAT_S = 0.05
-_STRAY_S = 0.5
-"""Seconds after a failure was raised in which a SIGINT is taken for a repetition of it."""
+_FAILED = signal.SIGURG
+"""Signal of a failure to the main thread. By default it is ignored, so a late one is harmless."""
 
 
 class ParentSignals:
     """Handlers for the time of a ``with`` block; none outside of the main thread.
 
     SIGTERM and SIGHUP raise SystemExit, so that the block is left and actors are stopped. A failure
-    of the fleet interrupts whatever the main thread waits for, by a SIGINT to it.
+    of the fleet interrupts whatever the main thread waits for, by a signal of its own.
+
+    Signals that arrive while the actors are stopped raise nothing: they shorten the stop, and are
+    delivered after it.
+
+    Parameters
+    ----------
+    hurry : callable
+        Shortens the stop.
+    leavers : CodeType
+        Code of the functions that stop the actors. Each sets :attr:`leaving` first, and a signal
+        may interrupt it before that.
     """
 
-    def __init__(self, hurry: Callable[[], None], exit_code: CodeType) -> None:
+    def __init__(self, hurry: Callable[[], None], *leavers: CodeType) -> None:
         self._hurry = hurry
-        # A signal may interrupt `__exit__` at its first instruction, before it could set a flag.
-        self._exit_code = exit_code
+        self._leavers = leavers
         self._before: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._armed = False
-        self._leaving = False
         self._failure: FleetError | None = None
-        self._raised_s = -_STRAY_S
-        self._pending = 0
+        self._pending: list[int] = []
+        self.leaving = False
+        """Whether the actors are being stopped, from the first moment on."""
 
     def install(self) -> None:
         """Take over the signals, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
-        self._before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
         for number in (signal.SIGTERM, signal.SIGHUP):
             # A handler that the program has set stays, and so does the ignored SIGHUP of `nohup`.
-            if signal.getsignal(number) is signal.SIG_DFL:
-                self._before[number] = signal.SIG_DFL
-                signal.signal(number, self._ended)
-        signal.signal(signal.SIGINT, self._interrupted)
-        self._armed = True
+            # That of a fleet around this one does not: it would interrupt the stop of this one.
+            before = signal.getsignal(number)
+            if before is signal.SIG_DFL or _is_of_a_fleet(before):
+                self._take_over(number, self._arrived)
+        # None stands for a handler that was not made in Python, which cannot be set again.
+        if signal.getsignal(_FAILED) is not None:
+            self._take_over(_FAILED, self._failed)
+            self._armed = True
+        if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+            self._take_over(signal.SIGINT, self._arrived)
+
+    def _take_over(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
+        self._before[number] = signal.getsignal(number)
+        signal.signal(number, handler)
 
     def fail(self, failure: FleetError) -> None:
         """Raise a failure in the main thread immediately; called from another thread."""
@@ -68,57 +86,64 @@ class ParentSignals:
             if self._armed:
                 main = threading.main_thread().ident
                 assert main is not None
-                signal.pthread_kill(main, signal.SIGINT)
+                signal.pthread_kill(main, _FAILED)
             return self._armed
 
-    def leave(self) -> None:
-        """Raise nothing from now on; further signals only shorten the stop."""
-        self._leaving = True
+    def disarm(self) -> None:
+        """Interrupt the main thread no more."""
         with self._lock:
             self._armed = False
 
     def restore(self) -> None:
-        """Restore the signal handlers."""
+        """Restore the signal handlers, that of Ctrl-C last: it may raise."""
         for number, handler in self._before.items():
-            # None stands for a handler that was not made in Python, which cannot be set again.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._before.clear()
+            signal.signal(number, handler)
 
-    def raise_pending(self) -> None:
-        """Raise the exception that a signal during the stop asked for."""
-        if self._pending == signal.SIGINT:
-            raise KeyboardInterrupt
-        if self._pending:
-            raise SystemExit(128 + self._pending)
+    def deliver(self, error: BaseException | None) -> None:
+        """Deliver the signals that arrived during the stop.
 
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        The exception of an earlier signal, `error`, is not replaced by that of a later one.
+        """
+        pending, self._pending = self._pending, []
+        for number in pending:
+            ends = self._before[number] in (signal.SIG_DFL, signal.default_int_handler)
+            if not (ends and isinstance(error, KeyboardInterrupt | SystemExit)):
+                self._pass_on(number, None)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        if self._is_leaving(frame):
+            if number not in self._pending:
+                self._pending.append(number)
+            self._hurry()
+        else:
+            self._pass_on(number, frame)
+
+    def _failed(self, number: int, frame: FrameType | None) -> None:
         failure, self._failure = self._failure, None
         if self._is_leaving(frame):
-            if failure is None:
-                self._pending = number
-                self._hurry()
+            # The end of the block raises it. A fleet around this one repeats its own.
             return
         if failure is not None:
-            self._raised_s = time.monotonic()
             raise failure
-        if time.monotonic() - self._raised_s < _STRAY_S:
-            return
-        handler = self._before.get(number)
-        if callable(handler):
-            handler(number, frame)
-        elif handler == signal.SIG_DFL:
-            raise KeyboardInterrupt
+        if callable(self._before[number]):
+            self._before[number](number, frame)
 
     def _is_leaving(self, frame: FrameType | None) -> bool:
-        while not self._leaving and frame is not None:
-            if frame.f_code is self._exit_code:
-                return True
-            frame = frame.f_back
-        return self._leaving
+        return self.leaving or (frame is not None and frame.f_code in self._leavers)
 
-    def _ended(self, number: int, frame: FrameType | None) -> None:
-        if self._is_leaving(frame):
-            self._pending = number
-            self._hurry()
-            return
-        raise SystemExit(128 + number)
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        """Do what the signal did before the block, except that no default action ends the process.
+
+        An exception leaves the block and stops the actors.
+        """
+        handler = self._before[number]
+        if callable(handler):
+            handler(number, frame)
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise SystemExit(128 + number)
+
+
+def _is_of_a_fleet(handler: object) -> bool:
+    return isinstance(getattr(handler, "__self__", None), ParentSignals)

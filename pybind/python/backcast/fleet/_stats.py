@@ -6,7 +6,10 @@ import bisect
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
+
+from backcast._errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +108,8 @@ class Tally:
         self._returns: deque[float] = deque(maxlen=_RECENT)
         self._lengths: deque[int] = deque(maxlen=_RECENT)
         self._ages: deque[tuple[int, float]] = deque(maxlen=_RECENT)
-        self._first_rows = 0 if buffer is None else _rows(buffer.stats())
+        self._ring = None if buffer is None else buffer.stats()
+        self._first_rows = 0 if self._ring is None else _rows(self._ring)
         # Time, rows and updates, oldest first.
         self._points: deque[tuple[float, int, int]] = deque([(self._started_s, 0, 0)])
 
@@ -140,7 +144,7 @@ class Tally:
 
     def stats(self, actors: list[ActorStats], missed: int) -> FleetStats:
         """Take the statistics; ``actors`` has what the processes show."""
-        ring, now_s = None if self._buffer is None else self._buffer.stats(), time.monotonic()
+        ring, now_s = self._of_ring(), time.monotonic()
         limiter = None if ring is None else ring.get("limiter")
         new_rows = None if ring is None else _rows(ring) - self._first_rows
         with self._lock:
@@ -170,6 +174,13 @@ class Tally:
                 "limiter": limiter,
                 "actors": actors,
             }
+
+    def _of_ring(self) -> dict[str, Any] | None:
+        """Take the statistics of the ring; the last ones once it is closed."""
+        if self._buffer is not None:
+            with suppress(ClosedError):
+                self._ring = self._buffer.stats()
+        return self._ring
 
     def _rates(self, now_s: float, rows: int) -> tuple[float, float]:
         """Return rows and updates a second over the last seconds."""

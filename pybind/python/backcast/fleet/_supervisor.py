@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _TICK_S = 0.5
 _INTERRUPT_S = 1.0
 """Seconds between the flag and SIGTERM."""
+_KILLED_S = 10.0
+"""Seconds in which the kernel has to end a killed process; one that waits for a disk stays."""
+_PATIENCE_S = 1.0
+"""Seconds between the request to hurry and one that ends the wait for the actors."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class Supervisor:
         self.failure: FleetError | None = None
         self.guardian_pid: int | None = None
         """First guardian, for tests."""
-        self._stopping = self._hurry = False
+        self._stopping = self._abandoned = False
+        self._hurry_s: float | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -116,8 +121,14 @@ class Supervisor:
         return all(actor.state == "finished" for actor in self._actors)
 
     def hurry(self) -> None:
-        """Kill what still runs, instead of waiting; may be called in a signal handler."""
-        self._hurry = True
+        """Kill what still runs, instead of waiting; may be called in a signal handler.
+
+        A later call ends the wait itself. The guardian then ends what is left with this process.
+        """
+        if self._hurry_s is None:
+            self._hurry_s = time.monotonic()
+        elif time.monotonic() - self._hurry_s > _PATIENCE_S:
+            self._abandoned = True
         self._wake()
 
     def stop(self) -> None:
@@ -125,7 +136,10 @@ class Supervisor:
         self._stopping = True
         self._wake()
         while self._thread.is_alive():
-            self._thread.join(1.0)
+            if self._abandoned:
+                # The thread still uses what is closed below.
+                return
+            self._thread.join(_TICK_S)
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -295,9 +309,12 @@ class Supervisor:
             self.changed.notify_all()
 
     def _stop_all(self) -> None:
-        """Ask actors to stop, send SIGTERM after a second, and SIGKILL after ``stop_timeout``."""
+        """Ask actors to stop, send SIGTERM after a second, and SIGKILL after ``stop_timeout``.
+
+        Gives up on processes that outlive SIGKILL by ten seconds.
+        """
         self._stopping = True
-        begin_s = time.monotonic()
+        begin_s = killed_s = time.monotonic()
         steps = [
             (0.0, ActorProcess.ask_to_stop),
             (min(_INTERRUPT_S, self._settings.stop_timeout_s / 2), ActorProcess.terminate),
@@ -305,10 +322,15 @@ class Supervisor:
         ]
         while running := [actor.process for actor in self._actors if actor.process is not None]:
             passed_s = time.monotonic() - begin_s
-            while steps and (self._hurry or passed_s >= steps[0][0]):
+            while steps and (self._hurry_s is not None or passed_s >= steps[0][0]):
                 act = steps.pop(0)[1]
                 for process in running:
                     act(process)
+                killed_s = time.monotonic()
+            if not steps and time.monotonic() - killed_s >= _KILLED_S:
+                pids = {actor.rank: actor.process.pid for actor in self._actors if actor.process}
+                self._fail(_failures.not_ended(pids, self._settings.spec.label, _KILLED_S))
+                break
             rest_s = begin_s + steps[0][0] - time.monotonic() if steps else _TICK_S
             self._select(rest_s)
         for actor in self._actors:

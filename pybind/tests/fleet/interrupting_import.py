@@ -1,0 +1,12 @@
+"""A module that interrupts the parent of its process, as Ctrl-C does, while it is imported."""
+
+import os
+import signal
+import threading
+
+os.kill(os.getppid(), signal.SIGINT)
+threading.Event().wait()
+
+
+def act(context: object) -> None:
+    """Never be called."""
