@@ -11,7 +11,10 @@ from typing import Any
 
 import backcast as bc
 import fleet_actors as actors
+import numpy as np
 import pytest
+from backcast.fleet._environment import Identity
+from backcast.fleet._metrics import ReportRing
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +119,92 @@ def test_a_fleet_is_used_inside_of_its_block() -> None:
         pytest.fail("it started")
 
 
+def test_statistics_outlive_the_block() -> None:
+    with bc.Fleet(actors.report_all, 2, args=(10,)) as fleet:
+        fleet.wait(120)
+        fleet.update(5)
+    stats = fleet.stats()
+    assert (stats["episodes"], stats["updates"], stats["running"]) == (20, 5, 0)
+    assert [actor["state"] for actor in stats["actors"]] == ["finished"] * 2
+    stats["actors"].clear()
+    assert len(fleet.stats()["actors"]) == 2
+
+
+def test_statistics_outlive_a_failure() -> None:
+    with pytest.raises(bc.ActorError), bc.Fleet(actors.raise_at, 2, args=(3,)) as fleet:
+        threading.Event().wait()
+    assert [actor["state"] for actor in fleet.stats()["actors"]] == ["stopped"] * 2
+
+
+def test_a_ring_that_is_closed_in_the_block_costs_its_statistics_alone(place: Path) -> None:
+    buf = bc.ReplayBuffer.create("walk", {"obs": "f4"}, capacity=100)
+    with bc.Fleet(actors.report_all, args=(10,), buffer=buf) as fleet:
+        with buf.writer() as writer:
+            writer.append(obs=1, terminated=False, truncated=False)
+        assert fleet.stats()["rows"] == 1
+        buf.close()
+        fleet.wait(120)
+        stats = fleet.stats()
+    assert (stats["rows"], stats["episodes"]) == (1, 10)
+
+
+def test_actors_without_a_lane_are_told_of_at_entry() -> None:
+    with bc.ReplayBuffer.create("walk", {"obs": "f4"}, capacity=100) as buf:
+        fleet = bc.Fleet(actors.until_stopped, 4, buffer=buf)
+        words = r"ring walk has 1 lane for 4 actors.*lanes=4"
+        with pytest.warns(bc.WriterWarning, match=words) as told, fleet:
+            pass
+        assert told[0].filename == __file__
+        with bc.Fleet(actors.until_stopped, 1, buffer=buf):
+            pass
+
+
+WORDS = {"num_actors": "n", "n_workers": "n", "num_processes": "n", "target": "actor", "nn": None}
+
+
+@pytest.mark.parametrize(("given", "ours"), WORDS.items())
+def test_words_of_other_libraries_get_ours_back(given: str, ours: str | None) -> None:
+    arguments: dict[str, Any] = {"actor": actors.until_stopped, given: 2}
+    with pytest.raises(bc.ArgumentTypeError, match=f"no argument `{given}`; ") as raised:
+        bc.Fleet(**arguments)
+    assert ours is None or f"did you mean `{ours}`?" in str(raised.value)
+
+
+REPORTS = {
+    "nan": ({"return_": float("nan")}, "return_ is nan"),
+    "inf": ({"return_": float("inf")}, "return_ is inf"),
+    "numpy": ({"return_": np.float32("-inf")}, "return_ is -inf"),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), REPORTS.values(), ids=REPORTS)
+def test_returns_that_no_mean_could_have_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(bc.ArgumentError, match=f"{words}, so .*; correct it"):
+        bc.fleet.report(**given)
+
+
+def test_a_wait_takes_any_time_but_nan() -> None:
+    event = threading.Event()
+    event.set()
+    context = bc.fleet.Context(Identity("reports", 0, 1, 7, 0), event)
+    assert context.wait(float("inf"))
+    assert context.wait(1e300)
+    with pytest.raises(bc.ArgumentError, match="timeout is nan; "):
+        context.wait(float("nan"))
+
+
+def test_reports_of_any_process_show_no_number_that_json_lacks(place: Path) -> None:
+    ring = ReportRing("reports", 1, str(place))
+    with bc.ReplayBuffer.attach("reports") as buf, buf.writer() as writer:
+        for return_ in (1.0, float("inf"), float("nan")):
+            row = {"rank": 0, "life": 0, "return": return_, "length": -1, "version": -1}
+            writer.append(**row, time_s=1.0, terminated=False, truncated=False)
+    assert [report.return_ for report in ring.read()] == [1.0, None, None]
+    ring.close()
+
+
 PROGRAMS = {
+    "standard input": ("-", "was defined in a session without a file.*; put it into a module"),
     "session": ("-c", "was defined in a session without a file.*; put it into a module"),
     "guard": ("file", "under `if __name__ == '__main__':`"),
 }
@@ -127,7 +215,23 @@ def test_a_program_that_cannot_be_imported_says_so(tmp_path: Path, how: str, wor
     code = "import backcast as bc\ndef act(context): pass\nwith bc.Fleet(act): pass\n"
     program = tmp_path / "walk.py"
     program.write_text(code)
-    given = ["-c", code] if how == "-c" else [str(program)]
-    ran = subprocess.run([sys.executable, *given], capture_output=True, text=True, check=False)
+    given = {"-c": ["-c", code], "-": [], "file": [str(program)]}[how]
+    ran = subprocess.run(
+        [sys.executable, *given], input=code, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 1
     assert re.search(words, ran.stderr), ran.stderr
+
+
+@pytest.mark.parametrize("name", ["'fleet_actors:report_all'", "fleet_actors.report_all"])
+def test_a_program_on_standard_input_runs_actors_of_a_module(name: str) -> None:
+    code = (
+        "import backcast as bc, fleet_actors\n"
+        f"with bc.Fleet({name}, args=(3,)) as fleet: fleet.wait(120)\n"
+        "print(fleet.stats()['episodes'])\n"
+    )
+    folder = Path(__file__).parent
+    ran = subprocess.run(
+        [sys.executable], input=code, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout == "3\n", ran.stderr

@@ -107,6 +107,16 @@ def _check_call(label: str, function: Callable[..., object], args: Sequence[obje
         ) from None
 
 
+def _main_is_importable() -> bool:
+    """Return whether other processes can run the main module: from a file, or by its name."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return True
+    # Python calls the file of a program on standard input "<stdin>".
+    path = getattr(main, "__file__", None)
+    return path is not None and os.path.isfile(path)
+
+
 def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
     for at, value in enumerate(args):
         try:
@@ -125,14 +135,15 @@ def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
         ) from error
     # It is for processes of multiprocessing, and does not pickle.
     preparation.pop("authkey", None)
-    main = sys.modules["__main__"]
-    in_session = getattr(main, "__file__", None) is None and main.__spec__ is None
-    module = target.partition(":")[0] if isinstance(target, str) else _label(target).split(":")[0]
-    if module == "__main__" and in_session:
-        raise ArgumentError(
-            f"actor {label} was defined in a session without a file, which other processes cannot "
-            "import; put it into a module"
-        )
+    if not _main_is_importable():
+        module = target if isinstance(target, str) else _label(target)
+        if module.partition(":")[0] == "__main__":
+            raise ArgumentError(
+                f"actor {label} was defined in a session without a file, which other processes "
+                "cannot import; put it into a module"
+            )
+        # Of a program on standard input: there is no such file.
+        preparation.pop("init_main_from_path", None)
     try:
         return pickle.dumps((preparation, pickle.dumps((target, tuple(args)))))
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 import time
@@ -81,8 +82,15 @@ class Context:
         ------
         ArgumentTypeError
             If ``timeout`` is no number.
+        ArgumentError
+            If it is NaN.
         """
-        return self._stop.wait(None if timeout is None else number_of(timeout, "timeout"))
+        if timeout is None:
+            return self._stop.wait()
+        seconds = number_of(timeout, "timeout")
+        if math.isnan(seconds):
+            raise ArgumentError(f"timeout is {seconds}; give seconds, or leave it out")
+        return self._stop.wait(min(seconds, threading.TIMEOUT_MAX))
 
     @explained
     def report(
@@ -110,7 +118,7 @@ class Context:
         ArgumentTypeError
             If an argument is no number, or all are left out.
         ArgumentError
-            If a count is negative or too large.
+            If a count is negative or too large, or the return is not finite.
         FleetError
             If no fleet started this process.
         """
@@ -180,7 +188,7 @@ def report(
     ArgumentTypeError
         If an argument is no number, or all are left out.
     ArgumentError
-        If a count is negative or too large.
+        If a count is negative or too large, or the return is not finite.
     FleetError
         If no fleet started this process.
     """
@@ -196,7 +204,7 @@ def _row_of(
             "report() says nothing; give return_=, length=, version= or several of them"
         )
     return {
-        "return": float("nan") if return_ is None else number_of(return_, "return_"),
+        "return": float("nan") if return_ is None else _return_of(return_),
         "length": NOTHING if length is None else _count_of(length, "length"),
         "version": NOTHING if version is None else _count_of(version, "version"),
     }
@@ -210,6 +218,16 @@ def number_of(value: Any, what: str) -> float:  # noqa: ANN401 - anything is ref
     except (TypeError, ValueError):
         pass
     raise ArgumentTypeError(f"{what} is {value!r}; give a number")
+
+
+def _return_of(value: Any) -> float:  # noqa: ANN401 - anything is refused
+    number = number_of(value, "return_")
+    if not math.isfinite(number):
+        raise ArgumentError(
+            f"return_ is {number}, so a reward of the episode was no finite number; correct it, or "
+            "leave the return out"
+        )
+    return number
 
 
 def _count_of(value: Any, what: str) -> int:  # noqa: ANN401 - anything is refused

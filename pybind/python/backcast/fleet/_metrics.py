@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from contextlib import suppress
@@ -94,7 +95,7 @@ class ReportRing:
             if 0 <= rank < self._actors and time_s >= 0:
                 yield Report(
                     rank,
-                    None if return_ != return_ else return_,
+                    return_ if math.isfinite(return_) else None,
                     None if length <= NOTHING else length,
                     None if version <= NOTHING else version,
                     time_s,
