@@ -140,7 +140,8 @@ audit: tools ## Check dependencies for known vulnerabilities, licences and sourc
 test-adapters: native ## Test environments and buffers with the checks and agents of other libraries
 	@[ -x .venv-adapters/bin/python ] || $(PYTHON) -m venv .venv-adapters
 	.venv-adapters/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/adapters.txt
-	PYTHONPATH=pybind/python .venv-adapters/bin/python -m pytest -c /dev/null tests/adapters
+	PYTHONPATH=pybind/python .venv-adapters/bin/python -m pytest -c /dev/null \
+	  -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true tests/adapters
 
 # Fails if memory, open files or mappings of the surviving processes grow.
 soak: tools ## Kill and restart writers, learners and leaseholders for SOAK_SECONDS, and check for leaks

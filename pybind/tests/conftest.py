@@ -5,18 +5,43 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from pathlib import Path
+from types import FrameType
 
 import backcast as bc
 import numpy as np
 import pytest
 
 Child = subprocess.Popen[str]
+
+
+def pytest_configure() -> None:
+    """Have children take the default action of signals that these tests were started to ignore.
+
+    ``nohup``, the ``&`` of a script and some runners of jobs start programs with signals ignored,
+    and a program hands that on to its children. A signal that it handles has the default action
+    there. The tests themselves still do not end when a terminal is closed.
+    """
+    handlers: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {
+        signal.SIGCHLD: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGHUP: _go_on,
+        signal.SIGQUIT: _go_on,
+        signal.SIGTERM: _go_on,
+    }
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _go_on(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal by doing nothing."""
 
 
 @pytest.fixture

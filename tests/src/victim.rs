@@ -4,12 +4,10 @@
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Time after which a process counts as hung.
-pub const WATCHDOG: Duration = Duration::from_secs(120);
+pub use backcast_budget::{Stop, WATCHDOG};
 
 /// A process that is killed and reaped when dropped.
 #[derive(Debug)]
@@ -63,15 +61,5 @@ impl Drop for Victim {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Sets a flag when dropped, even by a panic, which ends the threads of a test.
-#[derive(Debug)]
-pub struct Stop<'a>(pub &'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
     }
 }

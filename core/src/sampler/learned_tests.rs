@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use backcast_budget::Stop;
 use proptest::prelude::*;
 
 use crate::{
@@ -335,6 +336,7 @@ fn values_of_other_rows_are_never_seen() {
                 }
             }
         });
+        let _stop = Stop(&done);
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         let (columns, learned) = (schema(), ring.learned(&values).unwrap());
         // Goes on until a value was set in time. Without a pause every row is overwritten first.
@@ -348,7 +350,6 @@ fn values_of_other_rows_are_never_seen() {
             let mut columns = StepColumns::of(&columns).with("obs", &[1.0_f32]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
-        done.store(true, Relaxed);
     });
     assert!(ring.learned(&values).unwrap().counters().updated > 0);
 }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::shelf::{Shelf, schema};
+use backcast_budget::until;
 use backcast_core::{AutoresetMode, DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -102,16 +103,18 @@ fn with_wide() -> Shelf {
     shelf
 }
 
-/// Spawns a command and waits until a file appears; `None` if the command ended before.
+/// Runs of a command that is faster than its end by a signal, before a test gives up.
+const MOST_TRIES: u32 = 1_000;
+
+/// Spawns a command and waits for a sign of it, such as a file; `None` if the command ended before.
 fn begun(shelf: &Shelf, words: &[&str], sign: impl Fn() -> bool) -> Option<Child> {
     let mut child = shelf.command().args(words).stdout(Stdio::null()).spawn().unwrap();
-    while !sign() {
-        if child.try_wait().unwrap().is_some() {
-            return None;
-        }
-        thread::yield_now();
-    }
-    Some(child)
+    let mut ended = false;
+    until("a sign or the end of a command", || {
+        ended = child.try_wait().unwrap().is_some();
+        ended || sign()
+    });
+    (!ended).then_some(child)
 }
 
 #[test]
@@ -125,8 +128,10 @@ fn an_export_killed_at_random_moments_leaves_nothing_that_gc_does_not_collect() 
     shelf.run(&words).expect(0);
     let whole = began.elapsed();
     let expected = fs::read(&to).unwrap();
-    let (mut kills, mut dice) = (0, 5_u64);
+    let (mut kills, mut tries, mut dice) = (0, 0, 5_u64);
     while kills < 10 {
+        tries += 1;
+        assert!(tries < MOST_TRIES, "the export is too fast to be killed");
         let old = kills % 2 == 0;
         if old {
             fs::write(&to, "old").unwrap();
@@ -212,7 +217,7 @@ fn cut(shelf: &Shelf, signal: Signal) -> ExitStatus {
         let mut names = entries.map(|entry| entry.unwrap().file_name());
         names.any(|name| name.to_string_lossy().starts_with(".building-"))
     };
-    loop {
+    for _ in 0..MOST_TRIES {
         let child = begun(shelf, &["import", path.to_str().unwrap(), "in"], being_built);
         if let Some(mut child) = child {
             kill_process(Pid::from_child(&child), signal).unwrap();
@@ -224,6 +229,7 @@ fn cut(shelf: &Shelf, signal: Signal) -> ExitStatus {
         // The import was faster.
         run(shelf, "rm in").expect(0);
     }
+    panic!("the import was always faster than {signal:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use crate::shelf::Shelf;
+use backcast_budget::until;
 use backcast_core::{Ring, RowIndex, SamplerOptions};
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
 use backcast_market::{PanelData, PanelOptions};
@@ -231,10 +232,10 @@ fn an_interrupted_recording_leaves_nothing() {
             )
         };
         let name = if into[0] == "--ring" { "building" } else { ".tmp" };
-        while !begun(name) {
+        until("the recording begins", || {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::yield_now();
-        }
+            begun(name)
+        });
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::INT).unwrap();
         let ended = child.wait_with_output().unwrap();

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::thread;
 
 use crate::shelf::{Holder, Shelf, commands, schema};
+use backcast_budget::{WATCHDOG, until};
 use backcast_core::{
     DType, LearnedOptions, Params, ParamsArray, ParamsOptions, PriorityOptions, RateLimiter, Ring,
     RingOptions, SamplerOptions, Selector, StepColumns, TableOptions, WriterOptions,
@@ -162,6 +163,8 @@ fn rate_limiters_and_those_they_hold_back_are_as_promised() {
     }
     let ring = Ring::attach_in(&shelf.base(), "queue").unwrap();
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+    // Ends the wait of a test that fails.
+    writer.set_timeout(Some(WATCHDOG));
     let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
     let waiting = || ring.stats().limiter.unwrap().waiters.len();
     thread::scope(|scope| {
@@ -173,9 +176,7 @@ fn rate_limiters_and_those_they_hold_back_are_as_promised() {
                 writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             }
         });
-        while waiting() == 0 {
-            thread::yield_now();
-        }
+        until("an append waits", || waiting() > 0);
         let said = shelf.json(&["stat", "queue"]);
         holds("stat", &said);
         let limiter = &said[0]["limiter"];

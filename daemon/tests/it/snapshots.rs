@@ -323,8 +323,8 @@ fn a_snapshot_in_shared_memory_is_found_by_its_name() {
 #[cfg(target_os = "linux")]
 fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
     use std::process::Stdio;
-    use std::time::{Duration, Instant};
 
+    use backcast_budget::until;
     use backcast_persist::{Disk, LockKind, Storage};
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -346,11 +346,7 @@ fn ctrl_c_ends_a_save_and_leaves_nothing_of_it() {
             // A bit per signal, the first one's lowest; both are caught.
             caught & (1 << 1) != 0 && caught & (1 << 14) != 0
         };
-        let since = Instant::now();
-        while !listens() {
-            assert!(since.elapsed() < Duration::from_secs(60), "it never listens");
-            std::thread::yield_now();
-        }
+        until("the signals are caught", listens);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
 use crate::shelf::pty::Pty;
-use crate::shelf::{Shelf, hang_up_is_ignored, role, schema, set_by_the_parent};
-use backcast_budget::skipped;
+use crate::shelf::{Shelf, role, schema, set_by_the_parent};
+use backcast_budget::until;
 use backcast_core::{AutoresetMode, Base, Ring, SamplerOptions, StepColumns, WriterOptions};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -140,11 +140,11 @@ fn watching_keeps_no_ring_alive() {
     assert_eq!(states(), ["held"]);
     drop(filler);
     // A look that was under way when the filler died may have been the last to close the ring.
-    while states().first().is_some_and(|state| state == "held") {}
+    until("it is let go", || states().first().is_none_or(|state| state != "held"));
     let after = states();
     assert!(after.is_empty() || after == ["orphaned"], "{after:?}");
     shelf.run(&["gc"]).expect(0);
-    while !states().is_empty() {}
+    until("it is gone", || states().is_empty());
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(shelf.states(), []);
@@ -220,10 +220,6 @@ fn rings_that_come_and_go_are_followed_at_any_size() {
 fn signals_give_the_terminal_back() {
     let shelf = Shelf::stocked();
     for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
-        if signal == Signal::HUP && hang_up_is_ignored() {
-            skipped("signals_give_the_terminal_back (SIGHUP)", "nohup ignores it");
-            continue;
-        }
         let mut pty = live(&shelf, &["pong"]);
         pty.wait_for("the ring", |screen| {
             screen.contents().contains("pong") && screen.alternate_screen()

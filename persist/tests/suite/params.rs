@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 
+use backcast_budget::Stop;
 use backcast_core::{DType, Exist, Params, ParamsArray, ParamsOptions};
 use backcast_persist::{LoadError, LoadOptions, SaveError, SaveOptions, SnapshotParams, Store};
 
@@ -243,6 +244,7 @@ fn a_save_beside_a_publisher_is_whole() {
                 version += 1;
             }
         });
+        let _stop = Stop(&done);
         let mut last = 1;
         for _ in 0..50 {
             let options = SaveOptions::default().name("pong").replace(true).params([&actor]);
@@ -254,6 +256,5 @@ fn a_save_beside_a_publisher_is_whole() {
             assert!(version >= last, "{version} after {last}");
             last = version;
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }

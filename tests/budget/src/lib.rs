@@ -1,8 +1,12 @@
-//! Budgets of storms, models and property tests, and reports of skipped tests.
+//! Budgets of storms, models and property tests, bounds of waits, and reports of skipped tests.
+
+mod waits;
 
 use std::env::{self, VarError};
 use std::fs::OpenOptions;
 use std::io::{Write, stderr};
+
+pub use waits::{Stop, WATCHDOG, until};
 
 /// Returns `full` divided by the variable `BACKCAST_BUDGET`, and at least 1.
 ///

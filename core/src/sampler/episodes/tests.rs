@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
+use backcast_budget::Stop;
 use proptest::prelude::*;
 
 use super::*;
@@ -458,6 +459,7 @@ fn episodes_that_a_live_writer_overwrites_are_drawn_again() {
                 (row, length) = (row + 1, length % 37 + 1);
             }
         });
+        let _stop = Stop(&stop);
         let fixed = WholeEpisodes::padded().max_length(37);
         let all = [WholeEpisodes::padded(), WholeEpisodes::ragged(), fixed];
         let mut samplers =
@@ -472,6 +474,5 @@ fn episodes_that_a_live_writer_overwrites_are_drawn_again() {
             }
             assert!(!writing.is_finished());
         }
-        stop.store(true, Relaxed);
     });
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use backcast_budget::until;
 use backcast_core::{
     AutoresetMode, Base, Exist, Kind, MemfdKeeper, Ring, RingOptions, SamplerOptions, SegmentError,
     WriterOptions, collect, list, remove,
@@ -208,9 +209,10 @@ fn only_its_keeper_resizes_it() {
         let resized = scope.spawn(move || {
             growing.resize_kept(keeper, 1_000, None, &mut |_| std::ops::ControlFlow::Continue(()))
         });
-        while !resized.is_finished() {
+        until("the resize is done", || {
             append(&mut writer, 1);
-        }
+            resized.is_finished()
+        });
         assert!(resized.join().unwrap().unwrap().lanes_waiting.is_empty());
     });
     let now = ring.lane_span(0).unwrap();

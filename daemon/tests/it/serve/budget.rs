@@ -1,8 +1,9 @@
 //! The byte budget, exact however many ask at once.
 
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use backcast_budget::Stop;
 use backcast_core::{Capacity, Exist, Ring, list};
 use backcast_daemon::ClientError;
 
@@ -22,7 +23,7 @@ pub(crate) fn used(shelf: &Shelf) -> u64 {
 pub(crate) fn most_used(shelf: &Shelf, done: &AtomicBool) -> u64 {
     let mut most = 0;
     let mut before = Vec::new();
-    while !done.load(SeqCst) {
+    while !done.load(Relaxed) {
         let now = list(&shelf.base()).unwrap();
         if now == before {
             most = most.max(now.iter().map(|info| info.bytes).sum());
@@ -44,6 +45,7 @@ fn sixteen_processes_at_once_never_exceed_the_budget() {
         let done = AtomicBool::new(false);
         let (statuses, most): (Vec<(i32, String)>, u64) = std::thread::scope(|scope| {
             let most = scope.spawn(|| most_used(&shelf, &done));
+            let stop = Stop(&done);
             let creators: Vec<Child> = (0..CREATORS)
                 .map(|i| {
                     shelf
@@ -62,7 +64,7 @@ fn sixteen_processes_at_once_never_exceed_the_budget() {
                 (output.status.code().unwrap(), text)
             });
             let statuses = ended.collect();
-            done.store(true, SeqCst);
+            drop(stop);
             (statuses, most.join().unwrap())
         });
         let made = statuses.iter().filter(|(status, _)| *status == 0).count();

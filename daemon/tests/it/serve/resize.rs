@@ -2,9 +2,10 @@
 //! ask.
 
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use backcast_budget::Stop;
 use backcast_core::{Capacity, WriterOptions};
 use backcast_daemon::{ClientError, Code};
 use rustix::process::Signal;
@@ -42,6 +43,7 @@ fn creators_and_resizers_at_once_never_exceed_the_budget() {
         };
         let (made, grown, most) = std::thread::scope(|scope| {
             let most = scope.spawn(|| most_used(&shelf, &done));
+            let stop = Stop(&done);
             let columns = "--column obs:f4:2x3 --column action:i4";
             let children: Vec<(bool, Child)> = (0..EACH)
                 .flat_map(|i| {
@@ -61,7 +63,7 @@ fn creators_and_resizers_at_once_never_exceed_the_budget() {
                     status => panic!("{status:?}: {text}"),
                 }
             }
-            done.store(true, SeqCst);
+            drop(stop);
             (made, grown, most.join().unwrap())
         });
         assert!(most <= budget, "{most} of {budget}");

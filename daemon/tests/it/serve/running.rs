@@ -5,16 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
 
+use backcast_budget::WATCHDOG;
+pub(crate) use backcast_budget::until;
 use backcast_daemon::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::shelf::Shelf;
-
-/// A test that waits for something that does not happen ends after this.
-const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) struct Running {
     child: Child,
@@ -95,15 +93,5 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Asks again until the answer is yes.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WATCHDOG;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::yield_now();
     }
 }

@@ -1,6 +1,7 @@
 //! A private directory of rings and panels, and the real binary run on it.
 
 pub(crate) mod pty;
+mod signals;
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -89,8 +90,9 @@ impl Shelf {
         self.base().path().join(directory)
     }
 
-    /// The binary, with this shelf in its environment.
+    /// The binary, with this shelf in its environment. No signal is ignored in it.
     pub(crate) fn command(&self) -> Command {
+        signals::give_children_defaults();
         let mut command = Command::new(env!("CARGO_BIN_EXE_backcast"));
         command.env("BACKCAST_DIR", self.path()).env("BACKCAST_STORE", self.store());
         command.stdin(Stdio::null()).current_dir(self.path());
@@ -142,14 +144,6 @@ pub(crate) fn role(name: &str) -> Command {
 /// Returns the argument of a role from the test that started it.
 pub(crate) fn set_by_the_parent(variable: &str) -> OsString {
     std::env::var_os(variable).unwrap_or_else(|| panic!("a role, and {variable} is not set"))
-}
-
-/// Whether SIGHUP is ignored here, and so by the processes that tests start: they run under
-/// `nohup`.
-pub(crate) fn hang_up_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0) & 1 != 0
 }
 
 /// Every command that `--help` lists, but `help`.
