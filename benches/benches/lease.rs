@@ -81,7 +81,9 @@ fn publish(c: &mut Criterion) {
         let mut writer = ring.writer(WriterOptions::lanes(1)).expect("a free lane");
         let rows = MEDIUM.rows(1);
         let columns = rows.columns();
+        let schema = ring.schema().clone();
         let step = Step {
+            schema: &schema,
             columns: &columns,
             terminated: &[false],
             truncated: &[false],

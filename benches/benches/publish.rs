@@ -22,7 +22,9 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
     let rows = record.rows(lanes as usize);
     let columns = rows.columns();
     let never = vec![false; lanes as usize];
+    let schema = record.schema();
     let step = Step {
+        schema: &schema,
         columns: &columns,
         terminated: &never,
         truncated: &never,

@@ -41,7 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn append(writer: &mut Writer) -> Result<u64, Box<dyn Error>> {
     let rows = MEDIUM.rows(1);
     let columns = rows.columns();
+    let schema = writer.schema().clone();
     let step = Step {
+        schema: &schema,
         columns: &columns,
         terminated: &[false],
         truncated: &[false],

@@ -116,7 +116,9 @@ fn append(writer: &mut Writer) -> Result<(), Box<dyn Error>> {
 }
 
 fn append_rows(writer: &mut Writer, columns: &[&[u8]], n: usize) -> Result<(), Box<dyn Error>> {
+    let schema = writer.schema().clone();
     let step = Step {
+        schema: &schema,
         columns,
         terminated: &[false],
         truncated: &[false],

@@ -114,7 +114,7 @@ pub use table::{
 };
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
-pub use writer::step::{Step, StepColumns};
+pub use writer::step::{ObsBytes, Step, StepColumns};
 pub use writer::{
     ColumnMut, Ends, Reserved, ResetHint, Suspended, Writer, WriterCounts, WriterWarning,
 };

@@ -1,6 +1,8 @@
 //! Columns of a row: the built-in ones, then those of the user.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use backcast_layout::{Column, DType, Role};
 
@@ -45,7 +47,8 @@ fn role_of_name(name: &str) -> Role {
     if OBSERVATIONS.contains(&first) { Role::Obs } else { Role::Step }
 }
 
-/// Columns of a row. Two schemas are equal when their columns are, in order.
+/// Columns of a row. Two schemas are equal when their columns are, in order: names, element types,
+/// shapes and roles. A clone shares them, so it costs one reference count.
 ///
 /// ```
 /// use backcast_core::{DType, Role, Schema};
@@ -60,6 +63,13 @@ fn role_of_name(name: &str) -> Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
+    /// Hash of the columns, compared by every append. It differs from process to process.
+    fingerprint: u64,
+    columns: Arc<SchemaColumns>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct SchemaColumns {
     /// Columns of the file: the headers, then those of the user.
     stored: Vec<Column>,
     /// Columns that readers see: the parts of the headers, then those of the user.
@@ -76,7 +86,7 @@ impl Schema {
     /// Returns the user columns, in order.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
-        self.stored.get(USER..).unwrap_or_default()
+        self.stored().get(USER..).unwrap_or_default()
     }
 
     /// Returns a user column by name.
@@ -88,18 +98,40 @@ impl Schema {
     /// Returns the bytes of one row, built-in columns (24 bytes) included.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
-        self.stored.iter().map(Column::width).sum()
+        self.stored().iter().map(Column::width).sum()
     }
 
     /// Returns the columns of the file of a lane, in its order: the headers, then those of the
     /// user.
     pub(crate) fn stored(&self) -> &[Column] {
-        &self.stored
+        &self.columns.stored
     }
 
     /// Returns the built-in columns, then those of the user.
     pub(crate) fn all(&self) -> &[Column] {
-        &self.all
+        &self.columns.all
+    }
+
+    /// Returns the hash of the columns. Those of equal schemas are equal, within a process.
+    #[inline]
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Returns the first place at which the columns of another schema differ, with its column and
+    /// this schema's, in words. `None` if the schemas are equal.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(usize, String, String)> {
+        let describe = |of: &Self, at: usize| match of.columns().get(at) {
+            None => "no column".to_owned(),
+            Some(column) => {
+                let (name, dtype, shape) = (column.name(), column.dtype(), column.shape());
+                format!("`{name}` ({dtype}{shape:?}, role {})", column.role().as_str())
+            }
+        };
+        let differs = |at: &usize| self.columns().get(*at) != other.columns().get(*at);
+        let mut places = 0..self.columns().len().max(other.columns().len());
+        let at = places.find(differs)?;
+        Some((at, describe(other, at), describe(self, at)))
     }
 
     /// Builds the schema that a segment states. Checks it like a schema of a user.
@@ -178,8 +210,18 @@ impl SchemaBuilder {
         let built_in = built_in.into_iter().collect::<Result<Vec<_>, _>>();
         let user = stored.iter().skip(USER).cloned();
         let all = built_in.map_err(SchemaError::Column)?.into_iter().chain(user).collect();
-        Ok(Schema { stored, all })
+        let fingerprint = fingerprint(&stored);
+        Ok(Schema { fingerprint, columns: Arc::new(SchemaColumns { stored, all }) })
     }
+}
+
+/// Hashes everything by which two columns differ.
+fn fingerprint(columns: &[Column]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for column in columns {
+        (column.name(), column.dtype(), column.shape(), column.role()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -224,6 +266,37 @@ mod tests {
         }
         let chosen = Schema::builder().column_as("state", DType::F32, &[], Role::Step);
         assert_eq!(chosen.build().unwrap().columns()[0].role(), Role::Step);
+    }
+
+    #[test]
+    fn schemas_that_differ_in_anything_have_other_fingerprints_and_say_where() {
+        let build = |columns: &[(&str, DType, &[u32], Role)]| {
+            let mut builder = Schema::builder();
+            for (name, dtype, shape, role) in columns {
+                builder = builder.column_as(name, *dtype, shape, *role);
+            }
+            builder.build().unwrap()
+        };
+        let obs = ("obs", DType::F32, &[2][..], Role::Obs);
+        let reward = ("reward", DType::F32, &[][..], Role::Step);
+        let schema = build(&[obs, reward]);
+        assert_eq!(schema.fingerprint(), build(&[obs, reward]).fingerprint());
+        assert_eq!(schema.difference(&build(&[obs, reward])), None);
+        let others = [
+            (vec![reward, obs], 0, "`reward` (f4[], role step)"),
+            (vec![obs, ("reward", DType::I32, &[][..], Role::Step)], 1, "`reward` (i4[]"),
+            (vec![("obs", DType::F32, &[1, 2][..], Role::Obs), reward], 0, "f4[1, 2]"),
+            (vec![("obs", DType::F32, &[2][..], Role::Step), reward], 0, "role step"),
+            (vec![("obz", DType::F32, &[2][..], Role::Obs), reward], 0, "`obz`"),
+            (vec![obs], 1, "no column"),
+            (vec![obs, reward, ("action", DType::I32, &[][..], Role::Step)], 2, "`action`"),
+        ];
+        for (columns, place, says) in others {
+            let other = build(&columns);
+            assert_ne!(other.fingerprint(), schema.fingerprint(), "{says}");
+            let (at, theirs, ours) = schema.difference(&other).unwrap();
+            assert!(at == place && theirs.contains(says) && theirs != ours, "{at} {theirs} {ours}");
+        }
     }
 
     #[test]

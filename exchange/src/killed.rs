@@ -87,6 +87,7 @@ fn ring(base: &Base) -> Ring {
         let action: Vec<u8> = [step; 2].iter().flat_map(|a| i32::from(*a).to_ne_bytes()).collect();
         let reward: Vec<u8> = [number, -number].iter().flat_map(|r| r.to_ne_bytes()).collect();
         let step = Step {
+            schema: &schema,
             columns: &[&obs, &action, &reward],
             terminated: &[step % 9 == 8; 2],
             truncated: &[false; 2],

@@ -24,7 +24,9 @@ fn ours(group: &mut BenchmarkGroup<'_, WallTime>, record: Record, mebibytes: u64
     let mut writer = ring.writer(WriterOptions::lanes(1)).expect("a free lane");
     let rows = record.rows(1);
     let columns = rows.columns();
+    let schema = record.schema();
     let step = Step {
+        schema: &schema,
         columns: &columns,
         terminated: &[false],
         truncated: &[false],

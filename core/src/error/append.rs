@@ -34,6 +34,19 @@ pub enum AppendError {
         /// Columns that the step may have.
         known: Vec<String>,
     },
+    /// The step was made for another schema than the ring's.
+    #[error(
+        "the step was made for another schema: its column {at} is {step}, that of the ring is \
+         {ring}; make the step with the schema of the writer"
+    )]
+    OtherSchema {
+        /// First column that differs, from 0.
+        at: usize,
+        /// The step's column, in words.
+        step: String,
+        /// The ring's column, in words.
+        ring: String,
+    },
     /// The step has another number of columns than the schema.
     #[error("the step has {got} columns, the schema has {expected}; give each once, in order")]
     WrongColumnCount {

@@ -83,6 +83,19 @@ pub enum ParamsError {
         /// Name of the parameters.
         name: String,
     },
+    /// The arrays were made for parameters of other arrays.
+    #[error(
+        "the arrays were made for other parameters: their array {at} is {given}, that of these \
+         parameters is {params}; make them with `arrays` of these parameters"
+    )]
+    OtherArrays {
+        /// First array that differs, from 0.
+        at: usize,
+        /// The given array, in words.
+        given: String,
+        /// The array of the parameters, in words.
+        params: String,
+    },
     /// The number of arrays of a call differs.
     #[error("{given} arrays are given, but the parameters have {arrays}; give each one")]
     ArrayCount {

@@ -22,6 +22,12 @@ impl ParamsArrays {
         Self { shape, words }
     }
 
+    /// Returns the names, element types and shapes, in order.
+    #[must_use]
+    pub fn shape(&self) -> &ParamsShape {
+        &self.shape
+    }
+
     /// Returns an array, in C order. Fails if no array of that name has this element type.
     pub fn array<T: Element>(&self, name: &str) -> Result<&[T], ParamsError> {
         let at = self.position::<T>(name)?;

@@ -181,17 +181,19 @@ impl Params {
     /// never waits for a reader. Later calls make no system call unless a process waits, or no slot
     /// is free.
     ///
-    /// Fails if another handle is the publisher, the version is not above the newest, or views hold
-    /// all free slots.
+    /// Fails if the arrays are those of other parameters, another handle is the publisher, the
+    /// version is not above the newest, or views hold all free slots.
     pub fn publish(
         &mut self,
         arrays: &ParamsArrays,
         version: Option<u64>,
     ) -> Result<u64, ParamsError> {
+        self.check_arrays(arrays)?;
         self.publish_bytes(&arrays.all_bytes(), version)
     }
 
-    /// Publishes the bytes of every array, in order, as [`publish`](Self::publish) does.
+    /// Publishes the bytes of every array, in the order of [`shape`](Self::shape), as
+    /// [`publish`](Self::publish) does. Only their number and lengths are checked.
     pub fn publish_bytes(
         &mut self,
         arrays: &[&[u8]],
@@ -246,6 +248,7 @@ impl Params {
         if self.version() <= self.pulled {
             return Ok(None);
         }
+        self.check_arrays(out)?;
         self.pull_bytes(&mut out.all_bytes_mut())
     }
 
@@ -267,6 +270,7 @@ impl Params {
 
     /// Copies a version, which need not be the newest. Fails if it cannot be read any more.
     pub fn read_version(&self, version: u64, out: &mut ParamsArrays) -> Result<(), ParamsError> {
+        self.check_arrays(out)?;
         self.read_version_bytes(version, &mut out.all_bytes_mut())
     }
 
@@ -281,6 +285,25 @@ impl Params {
         let missing = || ParamsError::NoVersion { version, readable: self.versions() };
         let place = self.store.find(version).ok_or_else(missing)?;
         if self.copy(place, out) { Ok(()) } else { Err(missing()) }
+    }
+
+    /// Refuses arrays that were made for parameters of other arrays.
+    fn check_arrays(&self, given: &ParamsArrays) -> Result<(), ParamsError> {
+        let (ours, theirs) = (self.shape(), given.shape());
+        let mut places = 0..ours.arrays().len().max(theirs.arrays().len());
+        let differs = |at: &usize| match (ours.arrays().get(*at), theirs.arrays().get(*at)) {
+            (Some(ours), Some(theirs)) => !ours.is_like(theirs),
+            _ => true,
+        };
+        let Some(at) = places.find(differs) else { return Ok(()) };
+        let describe = |shape: &ParamsShape| match shape.arrays().get(at) {
+            None => "no array".to_owned(),
+            Some(array) => {
+                format!("`{}` ({}{:?})", array.name(), array.dtype(), array.shape())
+            }
+        };
+        let (given, params) = (describe(theirs), describe(ours));
+        Err(ParamsError::OtherArrays { at, given, params })
     }
 
     fn copy_newer(&self, last: u64, out: &mut [&mut [u8]]) -> Result<Option<u64>, ParamsError> {

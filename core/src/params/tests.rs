@@ -71,6 +71,40 @@ fn versions_rise_and_one_handle_publishes() {
 }
 
 #[test]
+fn arrays_of_other_parameters_are_refused_although_their_bytes_fit() {
+    let (_dir, mut learner, mut actor) = two_handles();
+    publish(&mut learner, 1).unwrap();
+    let [w, mask, step] = [0, 1, 2].map(|at| like()[at].clone());
+    let of = |name, dtype, shape: &[u64]| ParamsArray::new(name, dtype, shape).unwrap();
+    let others = [
+        (vec![of("w", DType::I32, &[100, 10]), mask.clone(), step.clone()], 0, "`w` (i4[100, 10])"),
+        (vec![of("w", DType::F32, &[10, 100]), mask.clone(), step.clone()], 0, "`w` (f4[10, 100])"),
+        (vec![w.clone(), of("msk", DType::Bool, &[7]), step.clone()], 1, "`msk` (bool[7])"),
+        (vec![w.clone(), mask.clone(), of("step", DType::U64, &[])], 2, "`step` (u8[])"),
+        (vec![w.clone(), mask.clone()], 2, "no array"),
+        (vec![w, mask, step, of("more", DType::F32, &[])], 3, "`more` (f4[])"),
+    ];
+    for (arrays, place, says) in others {
+        let mut given = Params::heap(arrays, &ParamsOptions::default()).unwrap().arrays();
+        for refused in [
+            learner.publish(&given, None).unwrap_err(),
+            actor.pull(&mut given).unwrap_err(),
+            actor.read_version(1, &mut given).unwrap_err(),
+        ] {
+            let text = refused.to_string();
+            let ParamsError::OtherArrays { at, given, .. } = refused else { panic!("{text}") };
+            assert!((at, &*given) == (place, says) && text.contains(says), "{text}");
+        }
+        assert_eq!((actor.version(), actor.pulled()), (1, 0), "nothing changed");
+    }
+    // Other options and another object, with the same arrays.
+    let options = ParamsOptions::default().versions_kept(3);
+    let mut same = Params::heap(like(), &options).unwrap().arrays();
+    assert_eq!(learner.publish(&same, None).unwrap(), 2);
+    assert_eq!(actor.pull(&mut same).unwrap(), Some(2));
+}
+
+#[test]
 fn a_view_keeps_its_version_and_a_publisher_out_of_slots_is_refused() {
     let (_dir, mut learner, mut actor) = two_handles();
     assert!(matches!(actor.view().unwrap_err(), ParamsError::Nothing { .. }));

@@ -166,12 +166,14 @@ mod tests {
 
     fn append(writer: &mut Writer) -> Result<(), AppendError> {
         let (flags, columns) = ([false], [&[7_u8][..]]);
+        let schema = writer.schema().clone();
         let step = Step {
             columns: &columns,
             terminated: &flags,
             truncated: &flags,
             next_obs: None,
             final_obs: None,
+            schema: &schema,
         };
         writer.append(&step).map(drop)
     }
@@ -248,6 +250,7 @@ mod tests {
                     truncated: &flags,
                     next_obs: None,
                     final_obs: None,
+                    schema: ring.schema(),
                 };
                 let refused = writer.extend(&steps).unwrap_err();
                 assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");

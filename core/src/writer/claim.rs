@@ -90,6 +90,7 @@ impl Writer {
         let first = numbers.first().copied().unwrap_or(0);
         let gate = InsertGate::of(ring.store(), first, options.timeout).map(Box::new);
         Ok(Self {
+            fingerprint: ring.schema().fingerprint(),
             gate,
             ring: ring.clone(),
             mode,

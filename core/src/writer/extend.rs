@@ -210,6 +210,7 @@ impl<'a> Parts<'a> {
         self.finals.extend(finals.iter().zip(&self.final_widths).map(part));
         let lanes = at * self.lanes..(at + 1) * self.lanes;
         Step {
+            schema: self.steps.schema,
             columns: &self.columns,
             terminated: &self.steps.terminated[lanes.clone()],
             truncated: &self.steps.truncated[lanes],
@@ -226,14 +227,14 @@ mod tests {
     use super::*;
     use crate::{DType, LanePolicy, Ring, RingOptions, Schema, WriterOptions};
 
+    fn schema() -> Schema {
+        let builder = Schema::builder().column("obs", DType::U64, &[3]);
+        builder.column("reward", DType::F32, &[]).build().unwrap()
+    }
+
     fn ring(lanes: u32, capacity: u64, policy: LanePolicy) -> Ring {
-        let schema = Schema::builder()
-            .column("obs", DType::U64, &[3])
-            .column("reward", DType::F32, &[])
-            .build()
-            .unwrap();
         let options = RingOptions::with_capacity(capacity).lanes(lanes).lane_policy(policy);
-        Ring::heap(&schema, options).unwrap()
+        Ring::heap(&schema(), options).unwrap()
     }
 
     /// Columns of some rows, and of their final observations. All values differ.
@@ -263,9 +264,11 @@ mod tests {
         }
 
         fn with_steps<R>(&self, finals: bool, work: impl FnOnce(&Step<'_>) -> R) -> R {
+            let schema = schema();
             let columns = [bytemuck::cast_slice(&self.obs), bytemuck::cast_slice(&self.reward)];
             let last = [bytemuck::cast_slice(&self.finals)];
             work(&Step {
+                schema: &schema,
                 columns: &columns,
                 terminated: &self.terminated,
                 truncated: &self.truncated,

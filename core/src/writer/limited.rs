@@ -153,7 +153,9 @@ mod tests {
         let (columns, last) = ([&obs[..]], [&obs[..]]);
         let next = next.as_ref().map(|next| [&next[..]]);
         let finals = ends.contains(&true) && writer.mode != AutoresetMode::NextStep;
+        let schema = writer.schema().clone();
         let step = Step {
+            schema: &schema,
             columns: &columns,
             terminated: ends,
             truncated: &vec![false; lanes],
@@ -203,6 +205,7 @@ mod tests {
     impl Writer {
         fn wanted_of(&self, ends: &[bool]) -> u64 {
             self.wanted(&Step {
+                schema: self.schema(),
                 columns: &[],
                 terminated: ends,
                 truncated: &vec![false; ends.len()],
@@ -219,6 +222,7 @@ mod tests {
         let (obs, flags) = ([7_u8; 30], [false; 30]);
         let columns = [&obs[..]];
         let step = Step {
+            schema: ring.schema(),
             columns: &columns,
             terminated: &flags,
             truncated: &flags,
@@ -277,6 +281,7 @@ mod tests {
         let flags = [false];
         let columns = [&[7_u8][..]];
         let step = Step {
+            schema: ring.schema(),
             columns: &columns,
             terminated: &flags,
             truncated: &flags,

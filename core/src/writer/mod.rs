@@ -49,6 +49,8 @@ pub struct Writer {
     // Before the ring: the claims hold it too, and its last handle removes it.
     lanes: Vec<OwnLane>,
     ring: Ring,
+    /// Fingerprint of the ring's schema.
+    fingerprint: u64,
     /// Gate of the rate limiter, if the ring has one.
     gate: Option<Box<InsertGate>>,
     mode: AutoresetMode,
@@ -131,11 +133,14 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), AppendError> {
-        let appended = match (step.next_obs, step.final_obs) {
-            (None, None) => self.append_plainly::<false>(step),
-            (Some(next), None) => self.append_continuing::<false>(step, next),
-            _ => false,
-        };
+        // The slow path says how the schemas differ.
+        let is_ours = step.schema.fingerprint() == self.fingerprint;
+        let appended = is_ours
+            && match (step.next_obs, step.final_obs) {
+                (None, None) => self.append_plainly::<false>(step),
+                (Some(next), None) => self.append_continuing::<false>(step, next),
+                _ => false,
+            };
         if appended { Ok(()) } else { self.append_with_care(step, interrupted) }
     }
 
@@ -351,8 +356,10 @@ impl Writer {
         &self.ring
     }
 
-    /// Checks that every column and flag array has the right length.
+    /// Checks that the step is of the ring's schema, and every column and flag array of the right
+    /// length.
     fn check_sizes(&self, step: &Step<'_>, steps: usize) -> Result<(), AppendError> {
+        self.check_schema(step.schema)?;
         let lanes = self.lanes.len();
         let columns = self.schema().columns();
         if step.columns.len() != columns.len() {
@@ -384,6 +391,15 @@ impl Writer {
             obs().zip(given).try_for_each(fits)?;
         }
         Ok(())
+    }
+
+    /// Refuses bytes in the order of another schema than the ring's.
+    fn check_schema(&self, given: &Schema) -> Result<(), AppendError> {
+        if given.fingerprint() == self.fingerprint {
+            return Ok(());
+        }
+        let (at, step, ring) = self.schema().difference(given).unwrap_or_default();
+        Err(AppendError::OtherSchema { at, step, ring })
     }
 }
 

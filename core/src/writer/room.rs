@@ -131,8 +131,10 @@ mod tests {
 
     fn append(writer: &mut Writer, ends: bool) -> Result<RowIndex, AppendError> {
         let (columns, flags) = ([&[7_u8][..]], [ends]);
+        let schema = writer.schema().clone();
         let step = Step {
             columns: &columns,
+            schema: &schema,
             terminated: &flags,
             truncated: &[false],
             next_obs: None,
@@ -181,8 +183,10 @@ mod tests {
         let (counts, written) = (writer.counts(), writer.rows_written());
         for _ in 0..3 {
             let (flags, columns) = ([false], [&[7_u8][..]]);
+            let schema = writer.schema().clone();
             let step = Step {
                 columns: &columns,
+                schema: &schema,
                 terminated: &flags,
                 truncated: &flags,
                 next_obs: None,

@@ -6,9 +6,13 @@ use crate::element::Element;
 use crate::error::AppendError;
 use crate::schema::Schema;
 
-/// Borrowed bytes of one step, C order, native little-endian.
+/// Borrowed bytes of one step, C order, native little-endian. [`StepColumns`] makes one of typed
+/// columns by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
+    /// Schema that the slices are in the order of. A writer takes steps of its ring's schema, and
+    /// refuses all others.
+    pub schema: &'a Schema,
     /// One slice per user column, in schema order; `lanes * width` bytes each.
     pub columns: &'a [&'a [u8]],
     /// Whether the action ended the episode, per lane.
@@ -23,6 +27,15 @@ pub struct Step<'a> {
     /// ended: in same-step mode, and in disabled mode unless there is `next_obs`. Only the rows of
     /// those lanes are read.
     pub final_obs: Option<&'a [&'a [u8]]>,
+}
+
+/// Borrowed bytes of the observation columns of one row, C order, native little-endian.
+#[derive(Clone, Copy, Debug)]
+pub struct ObsBytes<'a> {
+    /// Schema that the slices are in the order of, as in a [`Step`].
+    pub schema: &'a Schema,
+    /// One slice per column of role obs, in schema order.
+    pub columns: &'a [&'a [u8]],
 }
 
 /// Collects typed columns by name into a [`Step`].
@@ -121,6 +134,7 @@ impl<'a> StepColumns<'a> {
         }
         let next_obs = (!self.next_obs.is_empty()).then_some(&*self.next_obs);
         let final_obs = (!self.final_obs.is_empty()).then_some(&*self.final_obs);
-        Ok(Step { columns: &self.bytes, terminated, truncated, next_obs, final_obs })
+        let (schema, columns) = (self.schema, &*self.bytes);
+        Ok(Step { schema, columns, terminated, truncated, next_obs, final_obs })
     }
 }

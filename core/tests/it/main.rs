@@ -9,6 +9,7 @@ mod large_batch;
 mod learners;
 mod model;
 mod next_obs;
+mod other_schema;
 mod restore;
 mod sampling;
 mod selectors;

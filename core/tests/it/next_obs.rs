@@ -1,8 +1,8 @@
 //! Appends with `next_obs`: stored once if the next row continues with it, cut and counted if not.
 
 use backcast_core::{
-    AppendError, AutoresetMode, DType, Ends, FINAL, GAP, ResetHint, Ring, RingOptions, RowIndex,
-    Schema, Step, TERMINATED, Writer, WriterOptions, WriterWarning,
+    AppendError, AutoresetMode, DType, Ends, FINAL, GAP, ObsBytes, ResetHint, Ring, RingOptions,
+    RowIndex, Schema, Step, TERMINATED, Writer, WriterOptions, WriterWarning,
 };
 
 const MODES: [AutoresetMode; 3] =
@@ -47,7 +47,9 @@ fn append(writer: &mut Writer, row: &Row) -> Result<Vec<RowIndex>, AppendError> 
     let shown = obs(row.obs, lanes);
     let [next, last] = [row.next, row.last].map(|n| n.map(|n| obs(n, lanes)));
     let [next, last] = [&next, &last].map(|o| o.as_ref().map(|[a, b]| [&a[..], &b[..]]));
+    let schema = writer.schema().clone();
     let step = Step {
+        schema: &schema,
         columns: &[&reward, &shown[0], &shown[1]],
         terminated: &vec![row.ends; lanes],
         truncated: &vec![false; lanes],
@@ -258,11 +260,13 @@ fn reserved_rows_are_those_that_appends_make() {
             row.column("reward").unwrap().write(&[0.0_f32]).unwrap();
             row.column("obs/near").unwrap().write(&[f32::from(begins)]).unwrap();
             row.column("obs/far").unwrap().fill(begins);
+            let schema = reserved.schema();
+            let obs = |columns| ObsBytes { schema, columns };
             let ends = Ends {
                 terminated: ends,
                 truncated: false,
-                next_obs: next.as_ref().map(|next| &next[..]),
-                final_obs: last.as_ref().map(|last| &last[..]),
+                next_obs: next.as_ref().map(|next| obs(&next[..])),
+                final_obs: last.as_ref().map(|last| obs(&last[..])),
             };
             assert_eq!(row.commit_with(&ends).unwrap(), index[0], "{mode}, row {n}");
             assert_eq!(shown(&reserved, 0), shown(&appended, 0), "{mode}, row {n}");
@@ -322,6 +326,7 @@ fn many_steps_at_once_are_the_same_rows_as_one_by_one() {
                 let range = at.map_or(0..ends.len(), |at| at * lanes..(at + 1) * lanes);
                 let finals = mode == AutoresetMode::SameStep;
                 work(&Step {
+                    schema: one.schema(),
                     columns: &[&reward, &near, &far],
                     terminated: &ends[range.clone()],
                     truncated: &go_on[range],

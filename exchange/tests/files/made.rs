@@ -62,6 +62,7 @@ pub(crate) fn write(ring: &Ring, steps: u32, length: u32) {
         let obs = schema.columns().iter().zip(&slices).filter(|(c, _)| c.role() == Role::Obs);
         let finals: Vec<&[u8]> = obs.map(|(_, bytes)| *bytes).collect();
         let step = Step {
+            schema: &schema,
             columns: &slices,
             terminated: &terminated,
             truncated: &truncated,

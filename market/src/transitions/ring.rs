@@ -391,7 +391,9 @@ impl Adder {
         let mut columns: [&[u8]; ENDS + 1] = [bytemuck::cast_slice(&self.positions); ENDS + 1];
         columns[1..].copy_from_slice(&batch.columns());
         let (terminated, truncated) = (&*self.ends, &*self.ends);
+        let schema = self.writer.schema().clone();
         self.writer.extend(&Step {
+            schema: &schema,
             columns: &columns,
             terminated,
             truncated,

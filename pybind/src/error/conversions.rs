@@ -190,9 +190,11 @@ impl From<ParamsError> for Failure {
         use ParamsError as E;
         let class = match error {
             E::Segment(error) => return error.into(),
-            E::Shape(_) | E::ArrayCount { .. } | E::ArrayBytes { .. } | E::NoArray { .. } => {
-                ErrorClass::Schema
-            }
+            E::Shape(_)
+            | E::ArrayCount { .. }
+            | E::ArrayBytes { .. }
+            | E::OtherArrays { .. }
+            | E::NoArray { .. } => ErrorClass::Schema,
             E::Damaged(_) => ErrorClass::Corrupt,
             E::OtherPublisher { .. } => ErrorClass::InUse,
             E::OldVersion { .. } => ErrorClass::Argument,

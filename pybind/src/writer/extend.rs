@@ -81,6 +81,7 @@ pub(crate) fn extend_checked<'py>(
     let rows: Vec<&[u8]> = arrays.iter().map(|array| bytes_of(array).unwrap_or_default()).collect();
     let [nexts, finals] = [&nexts, &finals].map(|given| given.as_ref().map(|given| rows_of(given)));
     let steps = Step {
+        schema: &writer.schema.0,
         columns: &rows,
         terminated: &terminated,
         truncated: &truncated,

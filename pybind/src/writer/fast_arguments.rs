@@ -19,6 +19,7 @@ const MOST_COLUMNS: usize = 16;
 /// Columns of a ring, and the call site of the last append.
 #[derive(Debug)]
 pub(crate) struct FastArguments {
+    schema: Schema,
     columns: Box<[FastColumn]>,
     /// Position of the only observation column, unless its name has a `/`.
     only_obs: Option<usize>,
@@ -70,6 +71,7 @@ impl FastArguments {
         };
         let expected = |c: &Column| FastColumn::new(py, c.name(), c.dtype(), c.shape());
         Ok(Some(Self {
+            schema: schema.clone(),
             columns: schema.columns().iter().map(expected).collect::<PyResult<_>>()?,
             only_obs,
             flag: FastColumn::new(py, "a flag", DType::Bool, &[])?,
@@ -130,6 +132,7 @@ impl FastArguments {
             }
         };
         let step = Step {
+            schema: &self.schema,
             columns: rows.get(..self.columns.len())?,
             terminated: &self.terminated,
             truncated: &self.truncated,

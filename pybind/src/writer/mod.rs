@@ -260,6 +260,7 @@ impl Writer {
             Some(columns.collect::<Vec<&[u8]>>())
         });
         let step = Step {
+            schema: &self.schema.0,
             columns: &rows,
             terminated: &terminated,
             truncated: &truncated,

@@ -116,6 +116,12 @@ impl ParamsArray {
         self.offset
     }
 
+    /// Returns whether another array has the same name, element type and shape.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        (&self.name, self.dtype, &self.shape) == (&other.name, other.dtype, &other.shape)
+    }
+
     fn record(&self) -> ParamsArrayRecord {
         let mut record = ParamsArrayRecord::zeroed();
         record.name.iter_mut().zip(self.name.bytes()).for_each(|(to, byte)| *to = byte);

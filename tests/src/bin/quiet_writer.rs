@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .collect();
     let step = Step {
+        schema: ring.schema(),
         columns: &columns,
         terminated: &[false],
         truncated: &[false],

@@ -171,6 +171,7 @@ fn append(ring: &Ring, tally: &mut Tally) {
         let ends = vec![step == 1; lanes];
         let never = vec![false; lanes];
         let step = backcast_core::Step {
+            schema: ring.schema(),
             columns: &columns,
             terminated: &ends,
             truncated: &never,

@@ -63,6 +63,7 @@ fn write(ring: &Ring, mode: AutoresetMode, lanes: u32, steps: usize) -> Result<(
             (0..numbers.len()).map(|place| step % (every + place) == on).collect()
         };
         writer.append(&Step {
+            schema: ring.schema(),
             columns: &now,
             terminated: &flags(5, 4),
             truncated: &flags(7, 3),

@@ -12,6 +12,7 @@ use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::schema::USER;
 use crate::writer::episode_clock::{AppendedRows, HeaderFields};
+use crate::writer::step::ObsBytes;
 
 /// End flags and observations of a reserved row; the fields of [`Step`](crate::Step) for one lane.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,11 +21,10 @@ pub struct Ends<'a> {
     pub terminated: bool,
     /// Whether something outside the episode ended it.
     pub truncated: bool,
-    /// Observation that the action led to, in bytes: one row per column of role obs, in schema
-    /// order.
-    pub next_obs: Option<&'a [&'a [u8]]>,
-    /// Final observation, in the same form.
-    pub final_obs: Option<&'a [&'a [u8]]>,
+    /// Observation that the action led to.
+    pub next_obs: Option<ObsBytes<'a>>,
+    /// Final observation.
+    pub final_obs: Option<ObsBytes<'a>>,
 }
 
 impl Reserved<'_> {
@@ -188,13 +188,14 @@ fn written(lane: &OwnLane, at: usize, width: usize) -> Vec<u8> {
     bytes
 }
 
-/// Checks that the columns of an observation have the sizes of one row.
+/// Checks that an observation is one of the ring's schema, and has the sizes of one row.
 fn checked<'a>(
     writer: &Writer,
     name: &'static str,
-    given: Option<&'a [&'a [u8]]>,
+    given: Option<ObsBytes<'a>>,
 ) -> Result<Option<&'a [&'a [u8]]>, AppendError> {
-    let Some(columns) = given else { return Ok(None) };
+    let Some(ObsBytes { schema, columns }) = given else { return Ok(None) };
+    writer.check_schema(schema)?;
     if columns.len() != writer.obs.len() {
         let (got, expected) = (columns.len(), writer.obs.len());
         return Err(AppendError::WrongObsCount { name, got, expected });

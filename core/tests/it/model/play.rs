@@ -53,7 +53,9 @@ impl OwnedStep {
         let columns: Vec<&[u8]> = self.columns.iter().map(Vec::as_slice).collect();
         let finals = self.finals.as_ref();
         let finals: Option<Vec<&[u8]>> = finals.map(|f| f.iter().map(Vec::as_slice).collect());
+        let schema = writer.schema().clone();
         writer.append(&Step {
+            schema: &schema,
             columns: &columns,
             terminated: &self.terminated,
             truncated: &self.truncated,

@@ -4,7 +4,7 @@ mod open;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backcast_core::{AppendError, Ends, LaneAlias, Role, RowIndex};
+use backcast_core::{AppendError, Ends, LaneAlias, ObsBytes, Role, RowIndex};
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -137,8 +137,10 @@ impl ReservedRow {
         let (terminated, truncated) = open.ends;
         let [next, last] =
             [&open.next_obs, &open.final_obs].map(|given| given.as_ref().map(Observed::rows));
-        let ends =
-            Ends { terminated, truncated, next_obs: next.as_deref(), final_obs: last.as_deref() };
+        let schema = &self.writer.get().schema.0;
+        let obs = |columns| ObsBytes { schema, columns };
+        let (next_obs, final_obs) = (next.as_deref().map(obs), last.as_deref().map(obs));
+        let ends = Ends { terminated, truncated, next_obs, final_obs };
         let committed = py.detach(|| {
             self.writer.get().handle.with_uninterrupted(|state| {
                 let row = unreserve(state);

@@ -1,6 +1,6 @@
 //! Steps that do not fit the schema or the writer's mode.
 
-use backcast_core::{AppendError, Step, StepColumns, Writer};
+use backcast_core::{AppendError, DType, Schema, Step, StepColumns, Writer};
 
 use crate::refusals::stage::{Stage, schema};
 use crate::refusals::{Refusal, Row, refusal, row};
@@ -24,6 +24,12 @@ pub(crate) const ROWS: &[Row] = &[
         |_| refusal(StepColumns::of(&schema()).with_final("action", &[0_i32])),
         "UnknownColumn",
         &["`final_obs/action`", "obs"],
+    ),
+    row(
+        "a step of another schema",
+        other_schema,
+        "OtherSchema",
+        &["column 0", "`action` (i4[], role step)", "`obs` (f4[2], role obs)", "of the writer"],
     ),
     row(
         "a column of more lanes",
@@ -105,6 +111,15 @@ fn built(obs: &[f32], action: Option<&[i64]>) -> Option<Refusal> {
     refusal(build())
 }
 
+fn other_schema(stage: &mut Stage) -> Option<Refusal> {
+    let other = Schema::builder().column("action", DType::I32, &[]);
+    let other = other.column("obs", DType::F32, &[2]).build().unwrap();
+    let columns = StepColumns::of(&other).with("action", &[1_i32]).unwrap();
+    let mut columns = columns.with("obs", &[0.0_f32; 2]).unwrap();
+    let step = columns.step(&[false], &[false]).unwrap();
+    refusal(stage.next_step.append(&step).map(<[_]>::to_vec))
+}
+
 fn columns(stage: &mut Stage, columns: &[&[u8]]) -> Option<Refusal> {
     append(&mut stage.next_step, columns, &[false], &[false], None)
 }
@@ -129,7 +144,8 @@ fn append(
     truncated: &[bool],
     final_obs: Option<&[&[u8]]>,
 ) -> Option<Refusal> {
-    let outcome: Result<_, AppendError> =
-        writer.append(&Step { columns, terminated, truncated, next_obs: None, final_obs });
+    let schema = schema();
+    let step = Step { schema: &schema, columns, terminated, truncated, next_obs: None, final_obs };
+    let outcome: Result<_, AppendError> = writer.append(&step);
     refusal(outcome.map(<[_]>::to_vec))
 }
