@@ -16,7 +16,7 @@ use self::selector::{SavedPriority, SavedSelector, selector_of};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Saved {
-    /// Version of the algorithm that turns a seed into draws: [`DRAWS`].
+    /// Version of the algorithm that turns a seed into draws: [`DRAWS`] or [`STRIDED_DRAWS`].
     draws: u32,
     seed: u64,
     batches: u64,
@@ -111,6 +111,9 @@ const DISCOUNT: &str = "discount";
 
 /// Version of the algorithm: Philox 4x32-10, counted by batch, item and attempt.
 const DRAWS: u32 = 1;
+/// Version of the same algorithm for windows on a stride, to which the windows that end with an
+/// episode belong. States of version 1 left those out; they are continued with them.
+const STRIDED_DRAWS: u32 = 2;
 
 /// JSON that is not a sampler's state, or has an unknown version of draws.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -146,7 +149,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
     let priority = state.selector.priorities().map(SavedPriority::of);
     let selector = SavedSelector::of(&state.selector);
     let saved = Saved {
-        draws: DRAWS,
+        draws: if is_every(&stride) { DRAWS } else { STRIDED_DRAWS },
         seed,
         batches,
         history,
@@ -191,8 +194,9 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let Saved { copy, priority, stride, hindsight, learned, episodes, .. } = saved;
     let rank = (saved.rank, saved.world_size);
     let selector = saved.selector;
-    if draws != DRAWS {
-        return Err(bad(format!("its draws are of version {draws}, this one makes {DRAWS}")));
+    if !(DRAWS..=STRIDED_DRAWS).contains(&draws) {
+        let ours = format!("this one makes {DRAWS} and {STRIDED_DRAWS}");
+        return Err(bad(format!("its draws are of version {draws}, {ours}")));
     }
     let (history, columns) = match history {
         Value::Null => (None, None),
@@ -363,6 +367,16 @@ mod tests {
     }
 
     #[test]
+    fn states_of_strided_draws_without_the_ends_of_episodes_are_continued() {
+        let given = SamplerState { stride: 40, ..state() };
+        let mut json = sampler_state_json(&given);
+        assert_eq!(json["draws"], json!(2), "a version that knows no ends refuses it");
+        json["draws"] = json!(1);
+        assert_eq!(sampler_state(&json).unwrap(), given);
+        assert_eq!(sampler_state_json(&state())["draws"], json!(1), "other draws did not change");
+    }
+
+    #[test]
     fn learned_columns_come_back_and_are_absent_where_they_are_not_used() {
         let learned = LearnedOptions::new("online").column("value", DType::F32);
         let learned = Some(learned.column("visits", DType::BF16));
@@ -488,7 +502,8 @@ mod tests {
             (with("priority", json!({"exponent": 1.0})), "table"),
             (with("selector", json!({"name": "newest"})), "newest"),
             (with("selector", json!({"name": "max_priority"})), "needs a `priority`"),
-            (with("draws", json!(2)), "version 2"),
+            (with("draws", json!(0)), "version 0"),
+            (with("draws", json!(3)), "version 3, this one makes 1 and 2"),
             (with("stride", json!(-1)), "-1"),
             (with("episodes", json!({"layout": "packed", "max_length": null})), "\"packed\""),
             (

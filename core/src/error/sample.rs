@@ -75,8 +75,9 @@ pub enum SampleError {
     /// No transition that may be drawn is at a multiple of the stride.
     #[error(
         "no window lies on the stride: with history {history} and stride {stride} the steps \
-         {first}, {}, ... of an episode are drawn, and the longest sequence of transitions in the \
-         ring has {longest} now; ask for a smaller stride or a shorter history",
+         {first}, {}, ... of an episode are drawn, and its last one once it has ended; the longest \
+         sequence of transitions in the ring has {longest} now; ask for a smaller stride or a \
+         shorter history",
         *.first + *.stride
     )]
     NoStride {

@@ -18,6 +18,7 @@ pub(crate) use self::start_index::StartIndex;
 use super::rng::{CounterRng, GROUP};
 use crate::ring::Ring;
 use crate::ring::lane_inspection::{MAX_RELOCATIONS, readable};
+use crate::row_flags::{FINAL, GAP};
 use crate::row_header::{RowHeader, starts_transition};
 
 /// Rejection-sampling attempts per item before falling back to the start index. A seed's draws
@@ -144,6 +145,24 @@ impl Eligibility {
         let mut headers = [RowHeader::default(); 2];
         RowHeader::read_into(&**lane, seq % lane.slots(), &mut headers);
         starts_transition(&headers, seq)
+    }
+
+    /// Returns whether rows that are not published yet decide whether a readable transition is
+    /// eligible: its window, or the end of its episode, lies beyond the newest row.
+    pub(crate) fn is_undecided(&self, lane: usize, seq: u64) -> bool {
+        let (Some(range), Some(lane)) = (self.ranges.get(lane), self.lanes.get(lane)) else {
+            return false;
+        };
+        let end = range.rows().end;
+        if !range.candidates().contains(&seq) || self.starts.decisive(seq) < end {
+            return false;
+        }
+        // Fewer rows than a window has.
+        (seq..end).all(|row| {
+            let header = RowHeader::read(&**lane, row);
+            let goes_on = header.flags & (FINAL | if row == seq { 0 } else { GAP }) == 0;
+            header.seq == row && goes_on
+        })
     }
 
     /// Returns the length of the longest sequence of transitions of one episode. O(rows).

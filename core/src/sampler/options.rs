@@ -188,15 +188,20 @@ impl SamplerOptions {
         self
     }
 
-    /// Draws only windows that start every `stride` transitions of their episode, uniformly over
-    /// them; 1 by default, which is every window.
+    /// Draws only windows that start every `stride` transitions of their episode, and the one that
+    /// ends with it, uniformly over them; 1 by default, which is every window.
     ///
     /// A window starts with the oldest transition of its longest history, and the first window of
-    /// an episode with its first transition. So transition `t` of an episode is drawn iff `t -
-    /// (history - 1)` is a multiple of `stride`. With a history of 80 and a stride of 40 the
-    /// windows end at the transitions 39, 79, 119, ... (Kapturowski et al., "Recurrent experience
-    /// replay in distributed reinforcement learning", ICLR 2019, section 2.3). Rows that are
-    /// gathered by index may lie between.
+    /// an episode with its first transition. So transition `t` of an episode is drawn if `t -
+    /// (history - 1)` is a multiple of `stride`. The last transition of an episode is drawn too,
+    /// once it terminated, was truncated or was cut. With a history of 80 and a stride of 40 the
+    /// windows of an episode of 150 transitions end at 39, 79, 119 and 149 (Kapturowski et al.,
+    /// "Recurrent experience replay in distributed reinforcement learning", ICLR 2019, section
+    /// 2.3). Rows that are gathered by index may lie between.
+    ///
+    /// So every transition of an episode that ended lies in a window, if `stride` is at most
+    /// `history`. With [`Boundary::Reject`] the last window is the last one that lies whole in the
+    /// episode, its future included, and episodes shorter than a window have none.
     #[must_use]
     pub fn stride(mut self, stride: u32) -> Self {
         self.stride = stride;

@@ -48,7 +48,8 @@ impl WindowExtent {
 }
 
 /// Positions of drawn transitions in their episode: every one whose step is `offset` modulo
-/// `stride`.
+/// `stride`, and the last one of an episode that ended or was cut. Without the last one, the steps
+/// after the last multiple would be in no window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StrideRule {
     stride: u64,
@@ -72,13 +73,15 @@ impl StrideRule {
         self.stride == 1
     }
 
-    /// Returns whether the transition at step `t` of its episode may be drawn.
+    /// Returns whether the transition at step `t` of its episode may be drawn, wherever the episode
+    /// ends.
     #[inline]
     pub(crate) fn allows(self, t: u64) -> bool {
         self.is_all() || t % self.stride == self.offset
     }
 
-    /// Returns the first step that may be drawn, and the transitions until the next one.
+    /// Returns the first step that may be drawn wherever the episode ends, and the transitions
+    /// until the next one.
     pub(crate) fn parts(self) -> (u64, u64) {
         (self.offset, self.stride)
     }
@@ -187,6 +190,22 @@ impl RowHeaders<'_> {
         let at = usize::try_from(window.first().saturating_sub(self.first)).ok();
         let begins = || at.and_then(|at| self.rows.get(at)).is_some_and(|row| row.t == 0);
         window.back == back || begins()
+    }
+
+    /// Returns the headers before row `end`.
+    pub(crate) fn before(&self, end: u64) -> Self {
+        let count = usize::try_from(end.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        Self { rows: self.rows.get(..count).unwrap_or(self.rows), ..*self }
+    }
+
+    /// Returns whether the transition at row `seq` is the last one of an episode that ended, or
+    /// that was cut: its next row is FINAL, or has no successor. Needs the headers of two rows
+    /// after it, of which the second may be unpublished.
+    pub(crate) fn ends_episode(&self, seq: u64) -> bool {
+        let at = seq.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let rows = at.and_then(|at| self.rows.get(at..)).unwrap_or_default();
+        let has = |at: usize, flag| rows.get(at).is_some_and(|row| row.flags & flag != 0);
+        has(1, FINAL) || has(2, GAP)
     }
 
     /// Returns the step in its episode of a copied row; `None` for a row that was not copied.

@@ -138,7 +138,7 @@ impl Claims {
         true
     }
 
-    pub(super) fn ring(&self) -> &Ring {
+    pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 

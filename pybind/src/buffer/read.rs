@@ -114,9 +114,10 @@ impl ReplayBuffer {
     /// table_seed : int, default 0
     ///     Seed of the shuffled order, which all samplers of the table share.
     /// stride : int, default 1
-    ///     Draw only windows that start every ``stride`` transitions of their episode: transition
-    ///     ``t`` of an episode is drawn if ``t - (H - 1)`` is a multiple of it. Gathers by index
-    ///     ignore the stride.
+    ///     Draw only windows that start every ``stride`` transitions of their episode, and the one
+    ///     that ends with it: transition ``t`` of an episode is drawn if ``t - (H - 1)`` is a
+    ///     multiple of it, or if ``t`` is the last one of an episode that ended or was cut. Gathers
+    ///     by index ignore the stride.
     /// episodes : {"padded", "ragged"}, optional
     ///     Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
     ///     ``"padded"``: every column is ``[B, L, ...]``, with ``mask`` ``[B, L]``, ``length``

@@ -1,4 +1,7 @@
-"""Strided windows: which transitions are drawn, uniformly, and what is refused."""
+"""Strided windows: which transitions are drawn, uniformly, and what is refused.
+
+The core compares every selector with a list of the rows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ ENDS = 17
 @pytest.mark.parametrize("boundary", ["mask", "reject", "clamp"])
 @pytest.mark.parametrize(("history", "stride"), [(1, 4), (5, 3), (8, 8), (4, 13)])
 @pytest.mark.parametrize("priority", [None, 0.6])
-def test_windows_start_every_stride_transitions_and_all_are_drawn_alike(
+def test_windows_start_every_stride_transitions_or_end_an_episode_and_are_drawn_alike(
     boundary: str, history: int, stride: int, priority: float | None
 ) -> None:
     buf = filled(steps=200, ends=ENDS)
@@ -28,7 +31,8 @@ def test_windows_start_every_stride_transitions_and_all_are_drawn_alike(
     sampler = buf.sampler(seed=3, **settings)
     assert sampler.stride == stride
     drawn = sampler.sample(4_000)["action"][:, -1]
-    on = [s for s in range(199) if (s % ENDS - (history - 1)) % stride == 0]
+    last = ENDS - 1
+    on = [s for s in range(199) if (s % ENDS - (history - 1)) % stride == 0 or s % ENDS == last]
     if boundary == "reject":
         on = [s for s in on if s % ENDS >= history - 1]
     places, counts = np.unique(drawn, return_counts=True)
@@ -47,10 +51,26 @@ def test_named_rows_may_lie_between_and_impossible_strides_say_so() -> None:
     every = buf.sampler(seed=1, history=2).sample(64)
     strided = buf.sampler(seed=1, history=2, stride=5)
     np.testing.assert_array_equal(strided.gather(every.index)["action"], every["action"])
-    never = buf.sampler(seed=1, history=40, stride=40)
+    never = filled(steps=10, ends=ENDS).sampler(seed=1, history=40, stride=40)
     with pytest.raises(
-        bc.SampleError, match=r"steps 39, 79, .* longest .* 17 now; ask for a smaller"
+        bc.SampleError, match=r"steps 39, 79, .* once it has ended; .* has 9 now; ask for a smaller"
     ):
         never.sample(4)
     with pytest.raises(bc.SampleError, match="stride is 0"):
         buf.sampler(stride=0)
+
+
+@pytest.mark.parametrize("boundary", ["mask", "reject", "clamp"])
+@pytest.mark.parametrize("length", [80, 81, 119, 120, 150, 159])
+def test_the_windows_of_r2d2_show_every_step_of_every_episode(boundary: str, length: int) -> None:
+    buf = filled(steps=6 * length + 9, ends=length, capacity=2_000)
+    windows: dict[str, Any] = {"action": 80, "terminated": 80, "truncated": 80, "reward": "first"}
+    sampler = buf.sampler(seed=7, history=windows, stride=40, boundary=boundary)
+    batch = sampler.sample(2_000)
+    seen = np.unique(batch["action"][batch.mask])
+    assert set(range(6 * length)) <= set(seen.tolist())
+    assert (batch["terminated"] | batch["truncated"]).any()
+    # Selectors without chance agree on the windows: here all of them, in order.
+    ends = np.unique(batch.index).size
+    ordered = buf.sampler(history=windows, stride=40, boundary=boundary, selector="fifo")
+    np.testing.assert_array_equal(ordered.sample(ends).index, np.unique(batch.index))

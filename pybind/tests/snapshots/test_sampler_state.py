@@ -100,7 +100,7 @@ def test_a_training_continues_after_a_full_restart(
         ({"history": 10**6}, r"1000000"),
         ({"gamma": 7.0, "n_step": 2}, r"gamma"),
         ({"boundary": "cut"}, r"boundary is `cut`; use"),
-        ({"draws": 2}, r"its draws are of version 2, this one makes 1"),
+        ({"draws": 3}, r"its draws are of version 3, this one makes 1 and 2"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -12,7 +12,7 @@ use backcast_layout::{Lane, Lanes};
 
 use super::ranges::ReadableRanges;
 use crate::ring::lane_inspection::readable;
-use crate::row_flags::transition_starts;
+use crate::row_flags::{FINAL, transition_starts};
 use crate::row_header::RowHeader;
 use crate::sampler::window::StrideRule;
 
@@ -68,7 +68,7 @@ impl StartIndex {
         Self { kept: back, ..Self::new(0, 0) }
     }
 
-    /// Keeps only the starts that a rule allows.
+    /// Keeps only the starts that a rule allows, and those whose window ends with its episode.
     pub(crate) fn only(self, rule: StrideRule) -> Self {
         Self { rule, ..self }
     }
@@ -92,6 +92,12 @@ impl StartIndex {
             self.ends.push(total);
         }
         whole
+    }
+
+    /// Returns the row whose header decides at last whether row `row` is a start. Its window ends
+    /// with the episode if no transition follows.
+    pub(crate) fn decisive(&self, row: u64) -> u64 {
+        row.saturating_add(self.ahead).saturating_add(if self.rule.is_all() { 1 } else { 2 })
     }
 
     /// Returns the number of starts over all lanes.
@@ -168,6 +174,11 @@ impl LaneStarts {
     fn contains(&self, row: u64) -> bool {
         let at = self.intervals.partition_point(|interval| interval.rows.end <= row);
         self.intervals.get(at).is_some_and(|interval| interval.rows.contains(&row))
+    }
+
+    /// Returns whether all starts are before a row.
+    fn ends_before(&self, row: u64) -> bool {
+        self.intervals.back().is_none_or(|last| last.rows.end <= row)
     }
 
     /// Adds a row whose episode began at row `episode`.
@@ -262,7 +273,17 @@ impl Scanner<'_> {
             let (row, episode) = (starts.scanned, pair[0].episode);
             starts.scanned += 1;
             if !transition_starts(pair[0].flags, pair[1].flags) {
-                starts.run = None;
+                let run = starts.run.take().filter(|(_, of)| *of == episode);
+                // A row without a successor follows the last transition of an episode that was cut.
+                // After a FINAL row that transition was taken already.
+                if let (Some((first, _)), false) = (run, self.rule.is_all()) {
+                    let last = row.saturating_sub(1);
+                    if last >= first.saturating_add(back + ahead)
+                        && starts.ends_before(last - ahead)
+                    {
+                        starts.push(last - ahead, row.saturating_sub(pair[0].t.into()));
+                    }
+                }
                 continue;
             }
             let first = match starts.run {
@@ -271,7 +292,8 @@ impl Scanner<'_> {
             };
             starts.run = Some((first, episode));
             let step = u64::from(pair[0].t).saturating_sub(ahead);
-            if row - first >= back + ahead && self.rule.allows(step) {
+            let is_last = pair[1].flags & FINAL != 0;
+            if row - first >= back + ahead && (self.rule.allows(step) || is_last) {
                 starts.push(row - ahead, row.saturating_sub(pair[0].t.into()));
             }
         }

@@ -263,10 +263,10 @@ impl Sampler {
         &self,
         context: FillContext<'a>,
         item: usize,
-        drawn: Candidate,
+        candidate: Candidate,
         irregular: &mut IrregularItems<'a>,
     ) -> Result<Inspection, Stopped> {
-        let Candidate { attempt, lane: number, seq } = drawn;
+        let Candidate { attempt, lane: number, seq } = candidate;
         let at = number as usize;
         let (Some(lane), Some(range)) = (context.lanes.get(at), self.eligibility.ranges().get(at))
         else {
@@ -277,20 +277,26 @@ impl Sampler {
         if !readable.contains(&seq) {
             return Ok(Inspection::Overtaken);
         }
+        let drawn = matches!(context.request, BatchRequest::Draws(_));
         let Range { start: first, end } = self.extent.rows(seq, readable);
+        // The row after the window tells whether its episode was cut there.
+        let seen = if drawn && !self.rule.is_all() { (end + 1).min(readable.end) } else { end };
         let Some(slot) = range.slot(first, lane.slots()) else { return Ok(Inspection::Overtaken) };
         let room = irregular.room(
-            usize::try_from(end - first).unwrap_or(usize::MAX),
+            usize::try_from(seen - first).unwrap_or(usize::MAX),
             context.writer.plan.batch(),
         )?;
         RowHeader::read_into(lane, slot, room);
-        let headers = RowHeaders { first, rows: room };
+        let with_next = RowHeaders { first, rows: room };
+        let headers = with_next.before(end);
         let (ours, all_flags) = headers.check();
-        if !ours {
+        let next_is_ours = || room.get(headers.rows.len()).is_none_or(|next| next.seq == end);
+        if !ours || !next_is_ours() {
             return Ok(Inspection::Overtaken);
         }
+        let on_stride = |window: &Window| !drawn || self.is_on_stride(*window, with_next);
         let window = match headers.window(seq, self.extent, all_flags) {
-            Some(window) if self.suits(context.request, window, headers) => window,
+            Some(window) if on_stride(&window) && self.suits(window, headers) => window,
             refused => {
                 // The headers may belong to newer rows.
                 let (outcome, from) = match refused {
@@ -317,14 +323,17 @@ impl Sampler {
         Ok(Inspection::Found)
     }
 
-    /// Returns whether the boundary accepts this window, and for a draw whether the stride allows
-    /// its transition.
-    fn suits(&self, request: BatchRequest<'_>, window: Window, headers: RowHeaders<'_>) -> bool {
-        let drawn = matches!(request, BatchRequest::Draws(_));
+    /// Returns whether the stride allows a window, or its episode ends with it. `headers` has one
+    /// row more than the window, if it is published.
+    fn is_on_stride(&self, window: Window, headers: RowHeaders<'_>) -> bool {
         let step = headers.step(window.seq).map_or(0, u64::from);
-        if drawn && !self.rule.allows(step) {
-            return false;
-        }
+        // With `Reject` no window reaches beyond its episode, so its future ends with the episode.
+        let ahead = if self.options.boundary == Boundary::Reject { self.extent.ahead } else { 0 };
+        self.rule.allows(step) || headers.ends_episode(window.seq + ahead)
+    }
+
+    /// Returns whether the boundary accepts this window.
+    fn suits(&self, window: Window, headers: RowHeaders<'_>) -> bool {
         match self.options.boundary {
             Boundary::Mask => true,
             Boundary::Reject => window.is_whole(self.extent),

@@ -25,6 +25,10 @@ pub(in crate::sampler) struct ClaimedRows {
     rows: Vec<ClaimedRow>,
     /// Rows that were claimed and not returned; they come first.
     held: VecDeque<ClaimedRow>,
+    /// Claimed rows of a table that is consumed, whose windows end beyond the newest rows: rows to
+    /// come decide whether they are eligible. Each with the first row of its lane that was not
+    /// readable when it was looked at.
+    undecided: Vec<(ClaimedRow, u64)>,
     /// Rows of the last batches, with their numbers, which can be taken back.
     ahead: VecDeque<(u64, Vec<ClaimedRow>)>,
     /// Maximum length of `ahead`, at least 1.
@@ -43,9 +47,10 @@ impl ClaimedRows {
     ) -> Result<Self, SampleError> {
         let claims = Claims::open(ring, &options)?;
         let (rows, held, ahead) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        let undecided = Vec::new();
         let selector = Selector::Table(options);
         let (kept, handed_out, pid) = (1, None, std::process::id());
-        Ok(Self { selector, windows, claims, rows, held, ahead, kept, handed_out, pid })
+        Ok(Self { selector, windows, claims, rows, held, undecided, ahead, kept, handed_out, pid })
     }
 
     pub(super) fn selector(&self) -> &Selector {
@@ -77,9 +82,34 @@ impl ClaimedRows {
         }
     }
 
-    /// Returns how many rows could be claimed now.
+    /// Returns how many rows could be claimed now. Counts claimed rows that were undecided, if rows
+    /// were published after them.
     pub(in crate::sampler) fn claimable(&self) -> u64 {
-        self.claims.claimable()
+        let ring = self.claims.ring();
+        let has_more = |((lane, _), end): ((usize, u64), u64)| {
+            let span = u32::try_from(lane).ok().and_then(|lane| ring.lane_span(lane));
+            span.is_some_and(|rows| rows.end > end)
+        };
+        let undecided = self.undecided.iter().filter(|((row, _), end)| has_more((*row, *end)));
+        self.claims.claimable().saturating_add(undecided.count() as u64)
+    }
+
+    /// Looks again, in the order of their claims, at rows that were undecided.
+    fn take_undecided(&mut self) {
+        if self.undecided.is_empty() {
+            return;
+        }
+        self.held.extend(self.undecided.drain(..).map(|(row, _)| row));
+        self.held.make_contiguous().sort_by_key(|(_, place)| *place);
+    }
+
+    /// Keeps a claimed row that is not eligible, if that is undecided yet. A renewed table needs
+    /// none: the next pass has the row again.
+    fn keep_undecided(&mut self, row @ ((lane, seq), _): ClaimedRow, eligibility: &Eligibility) {
+        if self.windows && !self.is_renewed() && eligibility.is_undecided(lane, seq) {
+            let end = eligibility.ranges().get(lane).map_or(0, |range| range.rows().end);
+            self.undecided.push((row, end));
+        }
     }
 
     /// Claims the rows of a batch. Returns `false` if a table of renewed passes has nothing to
@@ -94,6 +124,7 @@ impl ClaimedRows {
         }
         // The rows of a batch that failed.
         self.rows.drain(..).rev().for_each(|row| self.held.push_front(row));
+        self.take_undecided();
         let candidates: Vec<_> = eligibility.ranges().candidates().collect();
         let mut passes = None;
         while self.rows.len() < items {
@@ -106,6 +137,8 @@ impl ClaimedRows {
                 if eligibility.accepts(lane, seq, self.windows) {
                     self.rows.push(((lane, seq), place));
                     passes = None;
+                } else {
+                    self.keep_undecided(((lane, seq), place), eligibility);
                 }
             } else if !self.claim(missing, &candidates)? {
                 // A table of renewed passes does not wait for writers: without candidates there is
@@ -165,6 +198,7 @@ impl ClaimedRows {
                     }
                     return Ok((lane, seq));
                 }
+                self.keep_undecided(((lane, seq), place), eligibility);
             } else if !self.claim(1, &candidates)? {
                 break;
             }

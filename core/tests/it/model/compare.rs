@@ -200,10 +200,14 @@ impl Item<'_> {
     }
 
     /// Returns whether the window starts a multiple of the stride after the first transition of
-    /// the episode, or before it.
+    /// the episode, or before it, or ends with the episode.
     fn is_on_stride(&self, windows: Windows) -> bool {
         let start = i64::from(self.drawn.t) - i64::from(windows.history.unwrap_or(1) - 1);
-        start % i64::from(windows.stride) == 0
+        let end = match windows.boundary {
+            Boundary::Reject => self.future.last().copied().unwrap_or(Some(self.drawn)),
+            Boundary::Mask | Boundary::Clamp => Some(self.drawn),
+        };
+        start % i64::from(windows.stride) == 0 || end.is_some_and(|end| end.is_last)
     }
 
     fn is_drawn(&self, boundary: Boundary) -> bool {

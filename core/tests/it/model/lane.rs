@@ -54,6 +54,8 @@ pub(crate) struct Transition<'a> {
     pub(crate) next: &'a Cells,
     pub(crate) terminated: bool,
     pub(crate) truncated: bool,
+    /// Whether it is the last one of an episode that ended or was cut.
+    pub(crate) is_last: bool,
 }
 
 impl Lane {
@@ -166,11 +168,16 @@ impl Lane {
                         next,
                         terminated: step.terminated,
                         truncated: step.truncated,
+                        is_last: false,
                     });
                 }
                 seq += 1;
             }
             seq += u64::from(episode.last.is_some());
+            let is_over = episode.last.is_some() || seq < written;
+            if let Some(last) = transitions.last_mut() {
+                last.is_last = is_over;
+            }
             episodes.push(transitions);
         }
         episodes.retain(|transitions| !transitions.is_empty());

@@ -7,6 +7,7 @@ mod ends;
 mod memory;
 mod priorities;
 mod returns;
+mod strides;
 
 use backcast_core::{
     AutoresetMode, Batch, DType, Ring, RingOptions, Schema, StepColumns, Writer, WriterOptions,
