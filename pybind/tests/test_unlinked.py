@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +189,38 @@ def test_an_actor_learns_that_its_learner_was_restarted(
         with create(place, exist="replace"):
             out, error = actor.communicate("go\n", timeout=120)
     assert out == "told at 0\n", error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="opens a file that has lost its name")
+@WAYS
+def test_holders_lease_and_view_as_before(place: Path, lose: Callable[[Path], None]) -> None:
+    with create(place, reader_slots=1) as buf, buf.writer() as writer:
+        steps(writer, 20)
+        lose(place)
+        with buf.lease(0, 3, 4) as rows:
+            assert rows["x"].tolist() == [3, 4, 5, 6]
+    with bc.Params.create("policy", {"w": np.ones(3, "f4")}, dir=place) as params:
+        params.publish({"w": np.ones(3, "f4")})
+        params.unlink()
+        with params.view() as view:
+            assert view.version == 1
+
+
+@WAYS
+def test_what_a_lost_name_forbids_says_why(place: Path, lose: Callable[[Path], None]) -> None:
+    with create(place) as buf:
+        with buf.writer() as writer:
+            steps(writer, 20)
+        lose(place)
+        calls: list[Callable[[], Any]] = [
+            buf.writer,
+            lambda: buf.sampler(priority=0.6),
+            lambda: buf.sampler(selector="epoch"),
+            lambda: buf.table("online", learned={"value": "f4"}),
+            lambda: buf.resize(500),
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bc.UnlinkedWarning)
+            for call in calls:
+                with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
+                    call()

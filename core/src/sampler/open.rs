@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backcast_layout::{ClaimedReader, DType, Role};
+use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 
 use super::columns::{SamplerSpec, SelectedColumns};
 use super::eligibility::{Eligibility, StartIndex};
@@ -83,7 +83,11 @@ impl Sampler {
             Ok::<_, SampleError>((of, values))
         });
         let learned = learned.transpose()?;
-        let slot = ring.store().claim_reader()?;
+        let slot = match ring.store().claim_reader() {
+            // A sampler without a slot draws as well, and is not listed among the readers.
+            Err(SegmentError::Unlinked { .. }) => None,
+            slot => slot?,
+        };
         let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
             timeout: None,

@@ -164,6 +164,23 @@ impl LockFile {
         self.pid == std::process::id()
     }
 
+    /// Opens another handle of the same file, even if the file has lost its name. Needs `/proc`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn opened_again(&self) -> io::Result<Self> {
+        use std::os::fd::AsRawFd;
+        // Each `open` of this link makes an open file description of its own, which `dup` does not.
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        Ok(Self::new(rustix::fs::open(link, flags, rustix::fs::Mode::empty())?))
+    }
+
+    /// The files of locks are found by their names here.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as where it works")]
+    pub(crate) fn opened_again(&self) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Returns the descriptor, for other uses than locks.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

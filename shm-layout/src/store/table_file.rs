@@ -237,7 +237,7 @@ pub(super) fn open_or_make<T: TableKind>(
     if !object.has(&file_name(name)) {
         let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else { return Ok(None) };
         if !object.has(&file_name(name)) {
-            new.make(&place, name)?;
+            new.make(&place, name).map_err(|error| object.unless_unlinked(error))?;
         }
     }
     let memory = Arc::new(place.open(name)?);

@@ -1,11 +1,13 @@
 //! The end of rings: unlinked, removed, collected, or dropped by their last holder.
 
 use std::fs::{self, DirBuilder};
+use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
 
 use backcast_core::{
-    Exist, Kind, ObjectInfo, Ring, RingOptions, SamplerOptions, SegmentError, WriterError,
-    WriterOptions, collect, list, remove,
+    Base, DType, Exist, Kind, LanePolicy, LearnedOptions, LeaseError, ObjectInfo, Params,
+    ParamsArray, ParamsOptions, PriorityOptions, Ring, RingOptions, SamplerOptions, SegmentError,
+    Selector, StepColumns, TableOptions, Writer, WriterError, WriterOptions, collect, list, remove,
 };
 
 use crate::handles::{Holder, append, fill, make, options, place, schema, segment};
@@ -39,6 +41,109 @@ fn unlinking_takes_the_name_and_nothing_else() {
     drop(new);
     assert!(!base.path().exists());
     Ring::heap(&schema(), RingOptions::with_capacity(10)).unwrap().unlink().unwrap();
+}
+
+type Way = (&'static str, fn(&Base, &Ring));
+
+/// Returns the ways in which a ring loses its name while it is held.
+fn ways() -> [Way; 3] {
+    [
+        ("unlinked", |_, ring| ring.unlink().unwrap()),
+        ("removed", |base, _| drop(remove(base, Kind::Ring, "pong", true).unwrap())),
+        ("replaced", |base, _| {
+            drop(Ring::create("pong", &schema(), options(base).exist(Exist::Replace)).unwrap());
+        }),
+    ]
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn holders_of_a_ring_without_its_name_lease_as_before_and_writers_honour_it() {
+    for (way, lose) in ways() {
+        let (_dir, base) = place();
+        let policy = options(&base).lane_policy(LanePolicy::Fail).reader_slots(2);
+        let ring = Ring::create("pong", &schema(), policy).unwrap();
+        let other = Ring::attach_in(&base, "pong").unwrap();
+        let mut writer = other.writer(WriterOptions::lanes(1)).unwrap();
+        append(&mut writer, 20);
+        lose(&base, &ring);
+        let lease = ring.lease(0, 5..8).unwrap_or_else(|error| panic!("{way}: {error}"));
+        let readers = other.stats().readers;
+        assert_eq!((readers.len(), readers[0].pid), (1, std::process::id().into()), "{way}");
+        // The other handle's writer stops before the leased rows.
+        let mut appended = 20;
+        let step = |writer: &mut Writer| {
+            let columns = StepColumns::of(ring.schema()).with("obs", &[1.0_f32; 2]).unwrap();
+            let mut columns = columns.with("action", &[1_i32]).unwrap();
+            writer.append(&columns.step(&[false], &[false]).unwrap()).map(drop)
+        };
+        while appended < 4_000 && step(&mut writer).is_ok() {
+            appended += 1;
+        }
+        assert!(appended <= ring.slots() + 5, "{way}: {appended} rows beside the lease");
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        assert_eq!(sampler.sample(4).unwrap().len(), 4, "{way}");
+        assert_eq!(ring.stats().readers.len(), 2, "{way}: the handle of the lease, and a sampler");
+        let third = other.lease(0, appended - 9..appended - 5).unwrap_err();
+        assert!(matches!(third, LeaseError::NoSlot { slots: 2 }), "{way}: {third}");
+        drop(lease);
+        step(&mut writer).unwrap();
+    }
+}
+
+#[test]
+fn what_a_ring_without_its_name_cannot_do_says_why() {
+    for (way, lose) in ways() {
+        let (_dir, base) = place();
+        let ring = make(&base, "pong");
+        fill(&ring, 20);
+        lose(&base, &ring);
+        let (seeded, one) = (SamplerOptions::seeded(1), PriorityOptions::exponent(1.0));
+        let epoch = Selector::Table(TableOptions::epoch("epoch"));
+        let values = LearnedOptions::new("online").column("value", DType::F32);
+        let refusals = [
+            ("writer", ring.writer(WriterOptions::lanes(1)).map(drop).map_err(boxed)),
+            (
+                "priorities",
+                ring.sampler(seeded.selector(Selector::Priority(one))).map(drop).map_err(boxed),
+            ),
+            ("claims", ring.sampler(seeded.selector(epoch)).map(drop).map_err(boxed)),
+            ("learned", ring.learned(&values).map(drop).map_err(boxed)),
+            (
+                "resize",
+                ring.resize(500, None, &mut |_| ControlFlow::Continue(())).map(drop).map_err(boxed),
+            ),
+        ];
+        for (call, outcome) in refusals {
+            let error = outcome.expect_err(call).to_string();
+            assert!(
+                error.contains("`pong`") && error.contains("removed or replaced"),
+                "{way}, {call}: {error}"
+            );
+        }
+    }
+}
+
+fn boxed(error: impl std::error::Error + 'static) -> Box<dyn std::error::Error> {
+    Box::new(error)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn holders_of_parameters_without_their_name_view_as_before() {
+    let (_dir, base) = place();
+    let like = || vec![ParamsArray::new("w", DType::F32, &[3]).unwrap()];
+    let options = |exist| ParamsOptions::default().base(base.clone()).exist(exist);
+    let mut learner = Params::create("policy", like(), options(Exist::Error)).unwrap();
+    let mut actor = Params::attach_in(&base, "policy").unwrap();
+    learner.publish(&learner.arrays(), None).unwrap();
+    let _new = Params::create("policy", like(), options(Exist::Replace)).unwrap();
+    let view = actor.view().unwrap();
+    assert_eq!((view.version(), learner.stats().viewers.len()), (1, 1));
+    learner.publish(&learner.arrays(), None).unwrap();
+    drop((view, learner));
+    let refused = actor.claim().unwrap_err().to_string();
+    assert!(refused.contains("`policy`") && refused.contains("removed or replaced"), "{refused}");
 }
 
 #[test]

@@ -202,7 +202,8 @@ impl Object {
         opened.map_err(|error| self.unless_unlinked(error))
     }
 
-    fn unless_unlinked(&self, error: SegmentError) -> SegmentError {
+    /// Returns an error of the files of the object, or the reason why they are missing.
+    pub(crate) fn unless_unlinked(&self, error: SegmentError) -> SegmentError {
         if is_at(&self.dir, &self.path) {
             return error;
         }
@@ -247,9 +248,15 @@ impl Object {
     }
 
     /// Opens another handle of the lock file, which holds the object too unless this one observes
-    /// it.
+    /// it. Holders of an object that has lost its name continue to use it. Fails with
+    /// [`SegmentError::Unlinked`] where the system cannot open a file without a name.
     pub(crate) fn lock_handle(&self) -> Result<LockFile, SegmentError> {
-        let lock = LockFile::new(self.file(self.kind.lock_file(), Access::ReadWrite, None)?);
+        let lock = match self.file(self.kind.lock_file(), Access::ReadWrite, None) {
+            Err(unlinked @ SegmentError::Unlinked { .. }) => {
+                self.hold.opened_again().map_err(|_| unlinked)?
+            }
+            opened => LockFile::new(opened?),
+        };
         if !self.holds {
             return Ok(lock);
         }

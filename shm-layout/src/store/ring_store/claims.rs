@@ -132,16 +132,10 @@ impl RingStore {
         }
     }
 
-    /// Claims a free reader slot. Returns `None` if all are taken, or if the ring has lost its
-    /// name.
+    /// Claims a free reader slot. Returns `None` if all are taken.
     pub fn claim_reader(self: &Arc<Self>) -> Result<Option<ClaimedReader>, SegmentError> {
         for slot in 0..self.spec.reader_slots {
-            let claim = match reader_slot::claim(&SlotsOfRing(self), slot) {
-                // The lock file of a removed ring cannot be opened.
-                Err(SegmentError::Unlinked { .. }) => return Ok(None),
-                claim => claim?,
-            };
-            let Some(claim) = claim else { continue };
+            let Some(claim) = reader_slot::claim(&SlotsOfRing(self), slot)? else { continue };
             self.readers.sign(slot, unix_ns());
             return Ok(Some(ClaimedReader { store: Arc::clone(self), slot, _claim: claim }));
         }
