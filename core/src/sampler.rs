@@ -76,8 +76,9 @@ pub const MAX_BATCH: usize = 1 << 24;
 /// a [`Selector`] says.
 ///
 /// Equal seeds on equal data give equal batches, in any process and language. A batch that
-/// is dropped leaves its memory to the next one of the same size, so that a training loop allocates
-/// nothing. Memory of at most two batches is kept, until the sampler is dropped.
+/// is dropped leaves the memory of its rows to the next one of the same size, so that a training
+/// loop maps no new memory. Its columns and its index are small allocations of every batch. Memory
+/// of at most two batches is kept, until the sampler is dropped.
 #[derive(Debug)]
 pub struct Sampler {
     ring: Ring,
