@@ -1,4 +1,4 @@
-//! What signals do to the processes of tests: the same, however the tests were started.
+//! Actions of signals in the processes of tests: the same, however the tests were started.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Once};
