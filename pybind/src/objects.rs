@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{ObjectInfo, collect, list, remove};
+use backcast_core::{ObjectInfo, collect, holders, list, remove};
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -22,7 +22,8 @@ use crate::location::{base_of, kind_of, name_of};
 /// -------
 /// list of dict
 ///     Sorted by kind and name, each with ``name``, ``kind``, ``path``, ``bytes`` (allocated),
-///     ``persistent``, ``held`` (by a live process) and ``building``. Damaged ones are listed too.
+///     ``persistent``, ``held`` (by a live process), ``holders`` (process ids, as far as this user
+///     may see them) and ``building``. Damaged ones are listed too.
 ///
 /// Raises
 /// ------
@@ -38,8 +39,9 @@ pub(crate) fn list_objects<'py>(
     dir: Option<Argument<PathBuf>>,
 ) -> Result<Bound<'py, PyList>, Failure> {
     let base = base_of(dir)?;
-    let found = py.detach(|| list(&base))?;
-    as_dicts(py, &found)
+    let (holders, found) = py.detach(|| list(&base).map(|found| (holders(&found), found)))?;
+    let dicts = found.iter().zip(holders).map(|(object, pids)| as_dict(py, object, pids));
+    Ok(PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)?)
 }
 
 /// Remove a ring, panel or set of parameters by name.
@@ -86,7 +88,7 @@ pub(crate) fn remove_object<'py>(
     let force = force.get("force", "True or False")?;
     let base = base_of(dir)?;
     let removed = py.detach(|| remove(&base, kind, &name, force))?;
-    Ok(as_dict(py, &removed)?)
+    Ok(as_dict(py, &removed, Vec::new())?)
 }
 
 /// Remove every object that no process holds and that is not persistent.
@@ -114,18 +116,15 @@ pub(crate) fn collect_objects<'py>(
 ) -> Result<Bound<'py, PyList>, Failure> {
     let base = base_of(dir)?;
     let removed = py.detach(|| collect(&base))?;
-    as_dicts(py, &removed)
+    let dicts = removed.iter().map(|object| as_dict(py, object, Vec::new()));
+    Ok(PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)?)
 }
 
-fn as_dicts<'py>(py: Python<'py>, objects: &[ObjectInfo]) -> Result<Bound<'py, PyList>, Failure> {
-    let list = PyList::empty(py);
-    for object in objects {
-        list.append(as_dict(py, object)?)?;
-    }
-    Ok(list)
-}
-
-fn as_dict<'py>(py: Python<'py>, object: &ObjectInfo) -> PyResult<Bound<'py, PyDict>> {
+fn as_dict<'py>(
+    py: Python<'py>,
+    object: &ObjectInfo,
+    holders: Vec<u32>,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("name", &object.name)?;
     dict.set_item("kind", object.kind.as_str())?;
@@ -133,6 +132,7 @@ fn as_dict<'py>(py: Python<'py>, object: &ObjectInfo) -> PyResult<Bound<'py, PyD
     dict.set_item("bytes", object.bytes)?;
     dict.set_item("persistent", object.persistent)?;
     dict.set_item("held", object.held)?;
+    dict.set_item("holders", holders)?;
     dict.set_item("building", object.building)?;
     Ok(dict)
 }

@@ -307,3 +307,17 @@ def test_other_threads_run_while_a_sample_copies(place: Path) -> None:
             time.sleep(0)
         thread.join()
         assert ticks > 10, "the interpreter was free while samples were copied"
+
+
+def test_holders_are_those_of_the_kernels_locks(start: Callable[..., Child], place: Path) -> None:
+    buf = bc.ReplayBuffer.create("r", {"obs": "f4"}, capacity=100, dir=place)
+    code = "buf = bc.ReplayBuffer.attach('r'); print(1, flush=True); input()"
+    child = start(f"import backcast as bc; {code}")
+    assert child.stdout is not None
+    child.stdout.readline()
+    [listed] = bc.list(dir=place)
+    assert listed["holders"] == sorted([os.getpid(), child.pid])
+    child.kill()
+    child.wait()
+    assert bc.list(dir=place)[0]["holders"] == [os.getpid()]
+    buf.close()

@@ -92,7 +92,7 @@ pub use store::claim_table::{ClaimTable, ClaimTableInfo};
 pub use store::learned_table::{LearnedTable, LearnedTableInfo, LearnedView};
 pub use store::mapped_lanes::Lanes;
 pub use store::memfd::MemfdKeeper;
-pub use store::object::{ObjectInfo, collect, list, remove, remove_unheld};
+pub use store::object::{ObjectInfo, collect, holders, list, remove, remove_unheld};
 pub use store::params_files::FirstVersion;
 pub use store::params_pins::{ParamsPins, PinnedVersion};
 pub use store::params_store::{ParamsCounters, ParamsPublisher, ParamsStore};

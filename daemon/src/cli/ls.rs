@@ -16,6 +16,8 @@ use crate::text::units;
 
 /// List rings, panels, parameters and snapshots.
 ///
+/// HELD BY has the process ids of the holders, as far as this user may see them.
+///
 /// States: held (a process has it open), idle (no process has; it is persistent), orphaned (no
 /// process has; `backcast gc` removes it), building (its creator is filling it), damaged (its files
 /// are not valid; exit status 1), denied (this user may not open its files; exit status 1), saved
@@ -86,9 +88,16 @@ pub(crate) fn run(
     base: &Base,
     console: &mut Console<'_>,
 ) -> Result<Exit, CommandError> {
-    let mut listed: Vec<Listed> = backcast_core::list(base)?
+    let objects = backcast_core::list(base)?;
+    // Found before a panel is opened, which holds it.
+    let holders = backcast_core::holders(&objects);
+    let mut listed: Vec<Listed> = objects
         .into_iter()
-        .filter_map(|info| Entry::open(base, info).map(Listed::from))
+        .zip(holders)
+        .filter_map(|(info, pids)| {
+            let listed = Entry::open(base, info).map(Listed::from)?;
+            Some(Listed { holder_pids: Some(pids), ..listed })
+        })
         .collect();
     let all_seen = saved(&args.store, &mut listed, console)?;
     // The daemon may use another store than this command.
@@ -113,6 +122,7 @@ pub(crate) fn run(
                 ("LANES", Align::Right),
                 ("ROWS", Align::Right),
                 ("TRANSITIONS", Align::Right),
+                ("HELD BY", Align::Left),
                 ("", Align::Left),
             ],
             &listed.iter().map(cells).collect::<Vec<_>>(),
@@ -149,6 +159,16 @@ pub(crate) fn run(
     Ok(if fine { Exit::Done } else { Exit::FoundProblems })
 }
 
+/// Returns the holders, if they are known.
+fn held_by(listed: &Listed) -> String {
+    let pids: Vec<_> = listed.holder_pids.iter().flatten().map(u32::to_string).collect();
+    match (pids.is_empty(), listed.state) {
+        (false, _) => pids.join(" "),
+        (true, ObjectState::Held) => "?".to_owned(),
+        (true, _) => "-".to_owned(),
+    }
+}
+
 /// Returns the cells of a table row.
 fn cells(listed: &Listed) -> Vec<String> {
     let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), units::count);
@@ -171,6 +191,7 @@ fn cells(listed: &Listed) -> Vec<String> {
         number(listed.lane_count.map(u64::from)),
         number(listed.rows),
         number(listed.transitions),
+        held_by(listed),
         note,
     ]
 }

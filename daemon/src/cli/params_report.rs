@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::console::Console;
 use crate::objects::catalogue::ObjectState;
 use crate::objects::geometry::yes_no;
+use crate::objects::holders::held_by;
 use crate::text::units;
 
 /// JSON of parameters.
@@ -17,6 +18,7 @@ pub(crate) struct ParamsReport {
     name: String,
     path: PathBuf,
     state: ObjectState,
+    holder_pids: Vec<u32>,
     persistent: bool,
     size_bytes: u64,
     created_unix_ns: u64,
@@ -44,13 +46,19 @@ struct ViewerReport {
 }
 
 impl ParamsReport {
-    pub(crate) fn new(info: &ObjectInfo, state: ObjectState, params: ParamsStats) -> Self {
+    pub(crate) fn new(
+        info: &ObjectInfo,
+        state: ObjectState,
+        holder_pids: Vec<u32>,
+        params: ParamsStats,
+    ) -> Self {
         let viewer = |(pid, versions)| ViewerReport { pid, versions };
         Self {
             kind: "params",
             name: info.name.clone(),
             path: info.path.clone(),
             state,
+            holder_pids,
             persistent: info.persistent,
             size_bytes: info.bytes,
             created_unix_ns: params.created_unix_ns,
@@ -86,6 +94,7 @@ impl ParamsReport {
             fact("params", self.name.clone()),
             fact("path", self.path.display().to_string()),
             fact("state", self.state.to_string()),
+            fact("held by", held_by(self.state, &self.holder_pids)),
             fact("persistent", yes_no(self.persistent)),
             fact("memory", units::bytes(self.size_bytes)),
             fact("created", units::since(self.created_unix_ns)),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, ObjectInfo};
+use backcast_core::{Base, ObjectInfo, holders};
 use backcast_market::Panel;
 use backcast_persist::StoreError;
 use serde::Serialize;
@@ -17,6 +17,7 @@ use crate::cli::snapshots::{SnapshotReport, StoreArg, is_snapshot, note_damages}
 use crate::objects::catalogue::{Content, Entry, ObjectState};
 use crate::objects::find::{find, orphaned};
 use crate::objects::geometry::yes_no;
+use crate::objects::holders::held_by;
 use crate::objects::reader_ages::ages_in_words;
 use crate::objects::ring_report::{
     ClaimReport, LaneReport, LearnedReport, PinReport, RingReport, TableReport,
@@ -30,7 +31,8 @@ use crate::text::units;
 /// episodes, generation, writer), every table of priorities and every reader. AGES of a reader are
 /// those of the rows it drew, in newer rows of their lane, for every 64th batch. A panel: days,
 /// tickers, columns. Parameters: versions, sizes, publisher, pulls and views. A snapshot: time of
-/// the save, columns, rows of every lane, files.
+/// the save, columns, rows of every lane, files. Objects in memory name the processes that hold
+/// them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,6 +57,7 @@ struct PanelReport {
     name: String,
     path: PathBuf,
     state: ObjectState,
+    holder_pids: Vec<u32>,
     persistent: bool,
     size_bytes: u64,
     days: usize,
@@ -83,6 +86,8 @@ pub(crate) fn run(
         }
     }
     let info = find(base, &args.name, args.kind.map(Into::into))?;
+    // Found before a panel is opened, which holds it.
+    let holder_pids = holders(std::slice::from_ref(&info)).remove(0);
     let entry = Entry::open_counted(base, info, TableScan::Whole);
     let Some(Entry { info, state, content, persist, distributions, .. }) = entry else {
         // The object was removed between look-up and opening. The second look-up reports it.
@@ -91,10 +96,15 @@ pub(crate) fn run(
     };
     match content {
         Content::Ring(stats) => {
-            ring(&RingReport::new(&stats, state, persist, &distributions), console);
+            let report = RingReport::new(&stats, state, persist, &distributions);
+            ring(&RingReport { holder_pids, ..report }, console);
         }
-        Content::Panel(opened) => panel(&PanelReport::new(&info, state, &opened), console),
-        Content::Params(stats) => ParamsReport::new(&info, state, *stats).print(console),
+        Content::Panel(opened) => {
+            panel(&PanelReport::new(&info, state, holder_pids, &opened), console);
+        }
+        Content::Params(stats) => {
+            ParamsReport::new(&info, state, holder_pids, *stats).print(console);
+        }
         Content::Damaged(why) => {
             return Err(OpenError::Damaged { kind: info.kind, name: info.name, why }.into());
         }
@@ -113,6 +123,7 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     let mut facts = report.geometry.facts();
     let fact = |name: &str, value: String| vec![name.to_owned(), value];
     facts.insert(2, fact("state", report.state.to_string()));
+    facts.insert(3, fact("held by", held_by(report.state, &report.holder_pids)));
     facts.push(fact("created", units::since(report.created_unix_ns)));
     if let Some(limiter) = &report.limiter {
         facts.extend(limiter.facts().into_iter().map(|(name, value)| fact(name, value)));
@@ -315,13 +326,14 @@ fn pins(pins: &[PinReport], slot: u32) -> String {
 }
 
 impl PanelReport {
-    fn new(info: &ObjectInfo, state: ObjectState, panel: &Panel) -> Self {
+    fn new(info: &ObjectInfo, state: ObjectState, holder_pids: Vec<u32>, panel: &Panel) -> Self {
         let tickers = panel.tickers();
         Self {
             kind: "panel",
             name: info.name.clone(),
             path: info.path.clone(),
             state,
+            holder_pids,
             persistent: info.persistent,
             size_bytes: info.bytes,
             days: panel.days(),
@@ -355,6 +367,7 @@ fn panel(report: &PanelReport, console: &mut Console<'_>) {
         fact("panel", report.name.clone()),
         fact("path", report.path.display().to_string()),
         fact("state", report.state.to_string()),
+        fact("held by", held_by(report.state, &report.holder_pids)),
         fact("persistent", yes_no(report.persistent)),
         fact("memory", units::bytes(report.size_bytes)),
         fact("days", format!("{}: {dates}", units::exact(report.days as u64))),

@@ -3,9 +3,20 @@
 use std::fs;
 use std::path::Path;
 
-/// Names the holders, such as "pid 123 (python3), pid 456 (actor)".
+use super::catalogue::ObjectState;
+
+/// Names the processes that have a file of the object open.
 pub(crate) fn describe(object: &Path) -> String {
-    let holders = pids(object);
+    named(&pids(object))
+}
+
+/// Returns the holders of an object in words, or a dash for one without.
+pub(crate) fn held_by(state: ObjectState, holders: &[u32]) -> String {
+    if state == ObjectState::Held { named(holders) } else { "-".to_owned() }
+}
+
+/// Names processes, such as "pid 123 (python3), pid 456 (actor)".
+fn named(holders: &[u32]) -> String {
     if holders.is_empty() {
         return "a process that this user cannot see".to_owned();
     }

@@ -26,6 +26,8 @@ pub(crate) struct Listed {
     /// Newest version of parameters.
     pub(crate) version: Option<u64>,
     pub(crate) error: Option<String>,
+    /// Processes of this user that hold it.
+    pub(crate) holder_pids: Option<Vec<u32>>,
 }
 
 impl From<Entry> for Listed {
@@ -44,6 +46,7 @@ impl From<Entry> for Listed {
             tickers: None,
             version: None,
             error: None,
+            holder_pids: None,
         };
         match content {
             Content::Ring(stats) => {
@@ -79,6 +82,7 @@ impl Listed {
             tickers: None,
             version: None,
             error: None,
+            holder_pids: None,
         }
     }
 

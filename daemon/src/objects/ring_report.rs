@@ -17,6 +17,8 @@ pub(crate) struct RingReport {
     #[serde(flatten)]
     pub(crate) geometry: GeometryReport,
     pub(crate) state: ObjectState,
+    /// Processes of this user that hold it.
+    pub(crate) holder_pids: Vec<u32>,
     pub(crate) created_unix_ns: u64,
     pub(crate) rows: u64,
     pub(crate) rows_published: u64,
@@ -300,6 +302,7 @@ impl ClaimReport {
 }
 
 impl RingReport {
+    /// Makes the report, without holders.
     pub(crate) fn new(
         ring: &RingStats,
         state: ObjectState,
@@ -309,6 +312,7 @@ impl RingReport {
         Self {
             geometry: GeometryReport::from(ring),
             state,
+            holder_pids: Vec::new(),
             created_unix_ns: ring.created_unix_ns,
             rows: ring.lane_stats.iter().map(|lane| lane.rows).sum(),
             rows_published: ring.rows_published,

@@ -152,6 +152,8 @@ pub struct ListedObject {
     pub transitions: Option<u64>,
     /// Reason why the object cannot be opened.
     pub error: Option<String>,
+    /// Processes of the daemon's user that hold it.
+    pub holder_pids: Option<Vec<u32>>,
 }
 
 /// An object that was removed.

@@ -1,6 +1,6 @@
 //! Answers requests.
 
-use backcast_core::{Kind, Observed, Ring, collect, list, remove};
+use backcast_core::{Kind, Observed, Ring, collect, holders, list, remove};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,9 +44,15 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
     match ask {
         Ask::Ping => Reply::of(&ping(shared)?),
         Ask::List => {
-            let mut listed: Vec<Listed> = list(&shared.base)?
+            let objects = list(&shared.base)?;
+            let holders = holders(&objects);
+            let mut listed: Vec<Listed> = objects
                 .into_iter()
-                .filter_map(|info| look(shared, info).map(Listed::from))
+                .zip(holders)
+                .filter_map(|(info, pids)| {
+                    let listed = look(shared, info).map(Listed::from)?;
+                    Some(Listed { holder_pids: Some(pids), ..listed })
+                })
                 .collect();
             if let Ok(store) = shared.persist().store() {
                 let gone = evicted_in(&store, &listed);
@@ -135,7 +141,9 @@ fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     let observed = Observed::open(&shared.base, name)?;
     let persist = PersistReport::read(observed.ring());
     let distributions = TableDistributions::read(&observed, TableScan::Whole);
-    Reply::of(&RingReport::new(&observed.stats(), state, persist, &distributions))
+    let report = RingReport::new(&observed.stats(), state, persist, &distributions);
+    let holder_pids = holders(&[info]).remove(0);
+    Reply::of(&RingReport { holder_pids, ..report })
 }
 
 fn gone(info: &backcast_core::ObjectInfo) -> Gone {

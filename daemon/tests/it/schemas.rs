@@ -227,6 +227,7 @@ fn parameters_are_as_promised() {
         "{said:?}"
     );
     assert_eq!(said[0]["publisher_pid"], std::process::id(), "{said:?}");
+    assert_eq!(said[0]["holder_pids"], json!([std::process::id()]), "{said:?}");
     let listed = shelf.json(&["ls"]);
     holds("ls", &listed);
     assert_eq!((&listed[0]["kind"], &listed[0]["version"]), (&json!("params"), &json!(40)));

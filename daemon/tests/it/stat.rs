@@ -2,7 +2,7 @@
 //! not.
 
 use crate::shelf::pty::Pty;
-use crate::shelf::{Shelf, schema};
+use crate::shelf::{Holder, Shelf, schema};
 use backcast_core::{AutoresetMode, Ring, RingOptions, StepColumns, Writer, WriterOptions};
 
 const LANES: u32 = 40;
@@ -40,6 +40,28 @@ fn seen(shelf: &Shelf, rows: u16, columns: u16, set: (&str, &str)) -> vt100::Scr
 fn lines(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim_end().to_owned());
     lines.filter(|line| !line.starts_with("created")).collect()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn processes_that_merely_hold_a_ring_are_named() {
+    let shelf = Shelf::stocked();
+    let holder = Holder::spawn(&shelf);
+    let pids = |line: &serde_json::Value| line["holder_pids"].clone();
+    assert_eq!(pids(&shelf.json(&["stat", "held"])[0]), serde_json::json!([holder.pid()]));
+    for object in shelf.json(&["ls"]) {
+        let held = object["name"] == "held";
+        let expected = if held { vec![holder.pid()] } else { Vec::new() };
+        assert_eq!(pids(&object), serde_json::json!(expected), "{object}");
+    }
+    let text = shelf.run(&["stat", "held"]).expect(0).out;
+    let line = format!("held by     pid {} (", holder.pid());
+    assert!(text.contains(&line), "{text}");
+    assert!(shelf.run(&["stat", "pong"]).expect(0).out.contains("held by     -\n"));
+    let listed = shelf.run(&["ls"]).expect(0).out;
+    let of_ring = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(of_ring("held").ends_with(&format!("  {}", holder.pid())), "{listed}");
+    assert!(of_ring("pong").ends_with("  -"), "{listed}");
 }
 
 #[test]

@@ -23,6 +23,37 @@ pub fn has_ended(pid: u64) -> bool {
 pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<u32>> {
     let mut held = BTreeMap::<u64, Vec<u32>>::new();
     let Some(file) = device_and_inode(lock) else { return held };
+    each_lock(bytes, "WRITE", |found, byte, pid| {
+        if found == file {
+            add(held.entry(byte).or_default(), pid);
+        }
+    });
+    held
+}
+
+/// Returns, for each of these lock files, the processes of this user that share `byte`. Reads the
+/// descriptors once for all files.
+pub(crate) fn sharing(files: &[Option<BorrowedFd<'_>>], byte: u64) -> Vec<Vec<u32>> {
+    let files: Vec<_> = files.iter().map(|file| device_and_inode((*file)?)).collect();
+    let mut held = vec![Vec::new(); files.len()];
+    if files.iter().any(Option::is_some) {
+        each_lock(&(byte..byte + 1), "READ", |found, _, pid| {
+            let places = files.iter().zip(&mut held).filter(|(file, _)| **file == Some(found));
+            places.for_each(|(_, pids)| add(pids, pid));
+        });
+    }
+    held.iter_mut().for_each(|pids| pids.sort_unstable());
+    held
+}
+
+fn add(pids: &mut Vec<u32>, pid: u32) {
+    if !pids.contains(&pid) {
+        pids.push(pid);
+    }
+}
+
+/// Visits the locks of one mode on these bytes, of all files: device and inode, byte, process.
+fn each_lock(bytes: &Range<u64>, mode: &str, mut visit: impl FnMut((u64, u64), u64, u32)) {
     let uid = rustix::process::geteuid().as_raw();
     for process in fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
         let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
@@ -32,20 +63,16 @@ pub(crate) fn of(lock: BorrowedFd<'_>, bytes: &Range<u64>) -> BTreeMap<u64, Vec<
         }
         let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
         for descriptor in descriptors.filter_map(Result::ok) {
-            let is_it = fs::metadata(descriptor.path())
-                .is_ok_and(|found| (found.dev(), found.ino()) == file);
-            if !is_it {
+            let locked = locked(&process.path(), &descriptor.file_name(), bytes, mode);
+            if locked.is_empty() {
                 continue;
             }
-            for byte in locked(&process.path(), &descriptor.file_name(), bytes) {
-                let pids = held.entry(byte).or_default();
-                if !pids.contains(&pid) {
-                    pids.push(pid);
-                }
+            let Ok(found) = fs::metadata(descriptor.path()) else { continue };
+            for byte in locked {
+                visit((found.dev(), found.ino()), byte, pid);
             }
         }
     }
-    held
 }
 
 /// Returns the device and the inode of an open file.
@@ -55,18 +82,24 @@ fn device_and_inode(fd: BorrowedFd<'_>) -> Option<(u64, u64)> {
     Some((u64::try_from(stat.st_dev).ok()?, u64::try_from(stat.st_ino).ok()?))
 }
 
-/// Returns the bytes that a descriptor of a process has locked exclusively.
-fn locked(process: &Path, descriptor: &std::ffi::OsStr, bytes: &Range<u64>) -> Vec<u64> {
+/// Returns the bytes that a descriptor of a process has locked in this mode.
+fn locked(
+    process: &Path,
+    descriptor: &std::ffi::OsStr,
+    bytes: &Range<u64>,
+    mode: &str,
+) -> Vec<u64> {
     let shown = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
-    shown.lines().filter_map(exclusive).flat_map(|range| within(&range, bytes)).collect()
+    let ranges = shown.lines().filter_map(|line| range_of(line, mode));
+    ranges.flat_map(|range| within(&range, bytes)).collect()
 }
 
 /// Parses a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`. Returns `None` for
-/// any other line.
-fn exclusive(line: &str) -> Option<Range<u64>> {
+/// any other line, and one of another mode.
+fn range_of(line: &str, wanted: &str) -> Option<Range<u64>> {
     let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
     let (kind, _, mode) = (words.next()?, words.next()?, words.next()?);
-    if (kind, mode) != ("OFDLCK", "WRITE") {
+    if kind != "OFDLCK" || mode != wanted {
         return None;
     }
     let mut ends = words.skip(2);
@@ -83,15 +116,16 @@ mod tests {
     use super::*;
     #[cfg(target_os = "linux")]
     use crate::os::byte_lock::{LockFile, LockMode};
+    #[cfg(target_os = "linux")]
+    use std::os::fd::AsFd;
 
     #[test]
     fn a_line_of_the_kernel_is_read() {
         let line = "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77 4096 4100";
-        assert_eq!(exclusive(line), Some(4096..4101));
-        assert_eq!(
-            exclusive("lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77 5 EOF"),
-            Some(5..u64::MAX)
-        );
+        assert_eq!(range_of(line, "WRITE"), Some(4096..4101));
+        let line = "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77 5 EOF";
+        assert_eq!(range_of(line, "WRITE"), Some(5..u64::MAX));
+        assert_eq!(range_of(line, "READ"), None);
         for other in [
             "pos:\t0",
             "lock:\t1: OFDLCK ADVISORY  READ -1 00:1b:77 1 1",
@@ -99,7 +133,7 @@ mod tests {
             "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77",
             "lock:",
         ] {
-            assert_eq!(exclusive(other), None, "{other}");
+            assert_eq!(range_of(other, "WRITE"), None, "{other}");
         }
     }
 
@@ -118,5 +152,9 @@ mod tests {
         assert_eq!(found, BTreeMap::from([(4_097, vec![std::process::id()])]));
         drop(held);
         assert_eq!(of(shared.as_fd(), &(4_096..8_192)), BTreeMap::new());
+        let none = tempfile::tempfile().unwrap();
+        let files = [Some(none.as_fd()), Some(shared.as_fd()), None];
+        assert_eq!(sharing(&files, 4_099), [vec![], vec![std::process::id()], vec![]]);
+        assert_eq!(sharing(&files, 4_097), [const { Vec::new() }; 3]);
     }
 }

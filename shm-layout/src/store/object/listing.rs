@@ -16,6 +16,7 @@ use crate::error::SegmentError;
 use crate::layout::names::Base;
 use crate::os::byte_lock::LockFile;
 use crate::os::files;
+use crate::os::lock_holders;
 use crate::os::mapping::Access;
 use crate::store::memfd;
 
@@ -64,6 +65,20 @@ pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     }
     found.sort_by(|a, b| (a.kind, &a.name, &a.path).cmp(&(b.kind, &b.name, &b.path)));
     Ok(found)
+}
+
+/// Returns the processes of this user that hold each of these objects, by the kernel's locks. Empty
+/// where the system does not tell. Reads the descriptors of all processes of this user, once.
+#[must_use]
+pub fn holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
+    let lock = |info: &ObjectInfo| {
+        let (place, name) = CheckedDir::of(&info.path).ok()?;
+        lock_of(&place.open_dir(name).ok()?, &info.path, info.kind).ok()?
+    };
+    let locks: Vec<_> =
+        objects.iter().map(|info| info.held.then(|| lock(info)).flatten()).collect();
+    let files: Vec<_> = locks.iter().map(|lock| lock.as_ref().map(LockFile::as_fd)).collect();
+    lock_holders::sharing(&files, HOLD_BYTE)
 }
 
 /// Returns the error for a name that does not exist, with the most similar name.

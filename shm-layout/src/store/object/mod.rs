@@ -30,7 +30,7 @@ use crate::store::memfd::{self, KeptMemfds};
 use crate::store::ring_files::{CTL, RingFolder};
 use crate::store::{params_files, sealed_segment};
 
-pub use listing::{ObjectInfo, list};
+pub use listing::{ObjectInfo, holders, list};
 pub use removal::{collect, remove, remove_unheld};
 
 /// Byte that every handle of an object locks.
