@@ -120,6 +120,7 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::fastcall::install::<super::writer::append::Append>(module.py())?;
         super::fastcall::install::<super::writer::extend::Extend>(module.py())?;
+        super::writer::exit::finish_at_exit(module.py())?;
         super::lease::tracked::warn_at_exit(module.py())
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod append;
 mod columns;
+pub(crate) mod exit;
 pub(crate) mod extend;
 mod fast_arguments;
 mod observations;
@@ -37,7 +38,7 @@ use crate::writer::state::WriterState;
 /// time; other threads wait without holding the interpreter.
 #[pyclass(module = "backcast", name = "Writer", frozen)]
 pub(crate) struct Writer {
-    pub(crate) handle: Handle<WriterState>,
+    pub(crate) handle: Arc<Handle<WriterState>>,
     pub(crate) schema: Schema,
     pub(crate) columns: AppendColumns,
     lanes: Vec<u32>,
@@ -79,7 +80,7 @@ impl Writer {
     }
 
     pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
-        Ok(Self {
+        let made = Self {
             schema: Schema(writer.schema().clone()),
             columns: AppendColumns::of(writer.schema()),
             lanes: writer.lanes().to_vec(),
@@ -89,7 +90,7 @@ impl Writer {
             counts: writer.counts(),
             long: writer.long_wait(),
             closing: AtomicBool::new(false),
-            handle: Handle::new(
+            handle: Arc::new(Handle::new(
                 format!("the writer of {ring}"),
                 "call `writer` again for another",
                 WriterState {
@@ -99,8 +100,10 @@ impl Writer {
                     window: None,
                     spare: None,
                 },
-            ),
-        })
+            )),
+        };
+        exit::watch(py, &made.handle);
+        Ok(made)
     }
 
     /// Returns the interrupts that may end a wait of one call.

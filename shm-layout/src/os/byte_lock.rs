@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::os::exit_release::ReleasedAtExit;
 use crate::os::fork_release::ReleasedOnFork;
 
 /// Mode of a byte lock.
@@ -25,6 +26,8 @@ pub(crate) enum LockMode {
 /// One open file description on a lock file; dropping it releases everything it locked.
 #[derive(Debug)]
 pub(crate) struct LockFile {
+    /// Entry of a lock that is released at the end of the process. Goes before the descriptor.
+    listed: Option<ReleasedAtExit>,
     fd: OwnedFd,
     /// Process that opened it. A forked child has a copy, which must not release locks.
     pid: u32,
@@ -36,7 +39,7 @@ pub(crate) struct LockFile {
 impl LockFile {
     /// Wraps a descriptor opened for reading and writing and used for nothing else.
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd, pid: std::process::id() }
+        Self { listed: None, fd, pid: std::process::id() }
     }
 
     /// Locks a byte. Returns `false` if another handle holds it in a conflicting mode.
@@ -54,7 +57,7 @@ impl LockFile {
 
     /// Releases a byte of this handle.
     pub(crate) fn unlock(&self, byte: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
+        unlock(self.fd.as_fd(), byte)
     }
 
     /// Returns whether another handle, in any process, holds the byte. Does not lock it.
@@ -70,7 +73,8 @@ impl LockFile {
             return Ok(false);
         };
         let len = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let found = self.control_range(libc::F_OFD_GETLK, libc::F_RDLCK, bytes.start, len)?;
+        let (command, kind) = (libc::F_OFD_GETLK, libc::F_RDLCK);
+        let found = control_range(self.fd.as_fd(), command, kind, bytes.start, len)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
@@ -81,35 +85,42 @@ impl LockFile {
     }
 
     fn control(&self, command: i32, kind: i32, byte: u64) -> io::Result<libc::flock> {
-        self.control_range(command, kind, byte, 1)
+        control_range(self.fd.as_fd(), command, kind, byte, 1)
     }
+}
 
-    /// Runs a lock command on a range of bytes. A `len` of 0 means all bytes from `byte` on.
-    fn control_range(
-        &self,
-        command: i32,
-        kind: i32,
-        byte: u64,
-        len: i64,
-    ) -> io::Result<libc::flock> {
-        use std::os::fd::AsRawFd;
-        // SAFETY: `flock` is plain integers, for which zero is a value.
-        let mut request: libc::flock = unsafe { std::mem::zeroed() };
-        request.l_type = i16::try_from(kind).unwrap_or_default();
-        request.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
-        request.l_start = i64::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
-        request.l_len = len;
-        loop {
-            // SAFETY: the descriptor is open for as long as `self` lives, and `request` is a
-            // valid `flock` that the kernel may write back to.
-            let answer = unsafe { libc::fcntl(self.fd.as_raw_fd(), command, &raw mut request) };
-            if answer == 0 {
-                return Ok(request);
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+/// Releases a byte that the open file has locked.
+#[cfg(target_os = "linux")]
+pub(crate) fn unlock(file: BorrowedFd<'_>, byte: u64) -> io::Result<()> {
+    control_range(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1).map(drop)
+}
+
+/// Runs a lock command on a range of bytes. A `len` of 0 means all bytes from `byte` on.
+#[cfg(target_os = "linux")]
+fn control_range(
+    file: BorrowedFd<'_>,
+    command: i32,
+    kind: i32,
+    byte: u64,
+    len: i64,
+) -> io::Result<libc::flock> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: `flock` is plain integers, for which zero is a value.
+    let mut request: libc::flock = unsafe { std::mem::zeroed() };
+    request.l_type = i16::try_from(kind).unwrap_or_default();
+    request.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
+    request.l_start = i64::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
+    request.l_len = len;
+    loop {
+        // SAFETY: the descriptor is open for as long as `file` lives, and `request` is a valid
+        // `flock` that the kernel may write back to.
+        let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut request) };
+        if answer == 0 {
+            return Ok(request);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
         }
     }
 }
@@ -119,7 +130,7 @@ impl Drop for LockFile {
     fn drop(&mut self) {
         // Closing alone releases late: a child between fork and exec has the descriptor open too.
         if self.is_ours() {
-            let _ = self.control_range(libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0);
+            let _ = control_range(self.fd.as_fd(), libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0);
         }
     }
 }
@@ -127,7 +138,7 @@ impl Drop for LockFile {
 #[cfg(not(target_os = "linux"))]
 impl LockFile {
     pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self { fd, pid: std::process::id(), files: portable::Files::default() }
+        Self { listed: None, fd, pid: std::process::id(), files: portable::Files::default() }
     }
 
     pub(crate) fn try_lock(&self, byte: u64, mode: LockMode) -> io::Result<bool> {
@@ -159,6 +170,12 @@ impl LockFile {
 }
 
 impl LockFile {
+    /// Has `at_exit` called if the process ends while it has this lock: see [`ReleasedAtExit`].
+    pub(crate) fn release_at_exit(mut self, at_exit: fn()) -> Self {
+        self.listed = Some(ReleasedAtExit::new(self.fd.as_fd(), at_exit));
+        self
+    }
+
     /// Returns whether this process opened the file, and did not inherit it from its parent.
     pub(crate) fn is_ours(&self) -> bool {
         self.pid == std::process::id()

@@ -5,74 +5,23 @@
 //! it lives. A fork handler in the child replaces its copies of these descriptors. Children made by
 //! a raw system call run no handler and keep them.
 
-use std::os::fd::AsRawFd;
-use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use crate::os::byte_lock::LockFile;
+use crate::os::descriptor_list::{DescriptorList, Listed};
 
-/// Value of an unused entry.
-const FREE: i32 = -1;
-
-/// Entry of a list that only grows.
-#[derive(Debug)]
-struct ListedDescriptor {
-    descriptor: AtomicI32,
-    next: *const ListedDescriptor,
-}
-
-/// Newest entry.
-static LISTED: AtomicPtr<ListedDescriptor> = AtomicPtr::new(ptr::null_mut());
+static LISTED: DescriptorList = DescriptorList::new();
 
 /// Entry of a lock that forked children release. Must be dropped before the lock itself.
 #[derive(Debug)]
-pub(crate) struct ReleasedOnFork(&'static AtomicI32);
+pub(crate) struct ReleasedOnFork(#[expect(dead_code, reason = "unlisted when dropped")] Listed);
 
 impl ReleasedOnFork {
     /// Registers the lock for release in every child.
     pub(crate) fn new(lock: &LockFile) -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(watch);
-        let descriptor = lock.as_fd().as_raw_fd();
-        let mut place = LISTED.load(Ordering::Acquire);
-        // SAFETY: places are leaked, so the entries of the list live as long as the process.
-        while let Some(found) = unsafe { place.as_ref() } {
-            // ORDERING: relaxed; the handler runs in a copy of the thread that forked, and what
-            // another thread stores meanwhile may be missed by it, as may the descriptor itself.
-            let taken = found.descriptor.compare_exchange(
-                FREE,
-                descriptor,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            if taken.is_ok() {
-                return Self(&found.descriptor);
-            }
-            place = found.next.cast_mut();
-        }
-        let first = LISTED.load(Ordering::Acquire);
-        let place =
-            Box::leak(Box::new(ListedDescriptor { descriptor: descriptor.into(), next: first }));
-        let added: *mut ListedDescriptor = place;
-        let mut first = first;
-        // ORDERING: release, so that a load that finds the place finds its contents; pairs with the
-        // acquire loads above and in the handler.
-        while let Err(other) =
-            LISTED.compare_exchange(first, added, Ordering::AcqRel, Ordering::Acquire)
-        {
-            first = other;
-            // SAFETY: only this thread refers to the place until the exchange succeeds.
-            unsafe { (*added).next = first };
-        }
-        // SAFETY: leaked, and from now on only read and changed through its atomic.
-        Self(unsafe { &(*added).descriptor })
-    }
-}
-
-impl Drop for ReleasedOnFork {
-    fn drop(&mut self) {
-        self.0.store(FREE, Ordering::Relaxed);
+        Self(LISTED.add(lock.as_fd()))
     }
 }
 
@@ -90,24 +39,21 @@ fn watch() {
 /// owners will close them.
 #[cfg(all(target_os = "linux", not(miri)))]
 extern "C" fn in_child() {
-    // SAFETY: `open`, `dup3` and `close` are allowed after a fork. The numbers are of descriptors
-    // that were open when the process forked. The child has not closed one yet, because this runs
-    // before its code. Places are leaked, so the list is complete.
-    unsafe {
-        let mut place = LISTED.load(Ordering::Acquire);
-        if place.is_null() {
-            return;
-        }
-        let other = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        while let Some(found) = place.as_ref() {
-            let descriptor = found.descriptor.swap(FREE, Ordering::Relaxed);
-            if other >= 0 && descriptor >= 0 {
+    let mut other = None;
+    LISTED.take(|descriptor| {
+        // SAFETY: `open` and `dup3` are allowed after a fork. The number is of a descriptor that
+        // was open when the process forked. The child has not closed one yet, because this runs
+        // before its code.
+        unsafe {
+            let open = || libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+            let other = *other.get_or_insert_with(open);
+            if other >= 0 {
                 libc::dup3(other, descriptor, libc::O_CLOEXEC);
             }
-            place = found.next.cast_mut();
         }
-        if other >= 0 {
-            libc::close(other);
-        }
+    });
+    if let Some(other) = other.filter(|other| *other >= 0) {
+        // SAFETY: opened above, and used for nothing else.
+        unsafe { libc::close(other) };
     }
 }

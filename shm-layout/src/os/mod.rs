@@ -9,6 +9,8 @@
 pub(crate) mod byte_lock;
 pub(crate) mod bytes;
 pub(crate) mod clock;
+pub(crate) mod descriptor_list;
+pub(crate) mod exit_release;
 pub(crate) mod files;
 pub(crate) mod fork_id;
 pub(crate) mod fork_release;

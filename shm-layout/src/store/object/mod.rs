@@ -5,6 +5,7 @@
 //! one. Every handle keeps a shared lock on a byte of the lock file, which the kernel drops when
 //! the process dies. Only a remover locks that byte exclusively.
 
+mod exit;
 mod listing;
 mod open;
 mod place;
@@ -16,6 +17,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use rand::TryRng;
+use rand::rngs::SysRng;
 
 pub(crate) use self::place::CheckedDir;
 use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
@@ -149,7 +153,7 @@ impl Object {
         place.make_dir(folder).map_err(SegmentError::io("create", path))?;
         let dir = place.open_dir(folder)?;
         let lock = files::make(&dir, kind.lock_file(), path)?;
-        let hold = LockFile::new(lock.into());
+        let hold = LockFile::new(lock.into()).release_at_exit(exit::leave_all);
         let ours = hold.try_lock(HOLD_BYTE, LockMode::Shared);
         if !ours.map_err(SegmentError::io("lock", path))? {
             return Err(SegmentError::io("lock", path)(io::ErrorKind::NotFound.into()));
@@ -260,6 +264,7 @@ impl Object {
         if !self.holds {
             return Ok(lock);
         }
+        let lock = lock.release_at_exit(exit::leave_all);
         lock.try_lock(HOLD_BYTE, LockMode::Shared).map_err(SegmentError::io("lock", &self.path))?;
         Ok(lock)
     }
@@ -403,5 +408,7 @@ fn is_of_other_version(path: &Path, kind: Kind) -> bool {
 }
 
 fn random_word() -> String {
-    format!("{:016x}", rand::random::<u64>())
+    // Not the generator of the thread: it is gone when the process leaves its objects.
+    let word = SysRng.try_next_u64().unwrap_or_else(|_| u64::from(std::process::id()));
+    format!("{word:016x}")
 }

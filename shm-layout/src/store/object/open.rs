@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::listing::missing;
 use super::place::CheckedDir;
-use super::{HOLD_BYTE, Object, directory, is_at, is_missing, is_persistent};
+use super::{HOLD_BYTE, Object, directory, exit, is_at, is_missing, is_persistent};
 use crate::error::Kind;
 use crate::error::SegmentError;
 use crate::layout::names::{Base, check_known};
@@ -82,7 +82,7 @@ fn join(
     name: &str,
     missing: impl Fn() -> SegmentError,
 ) -> Result<Object, SegmentError> {
-    let hold = lock_file(&dir, &path, kind, &missing)?;
+    let hold = lock_file(&dir, &path, kind, &missing)?.release_at_exit(exit::leave_all);
     let io = |operation| SegmentError::io(operation, &path);
     let persistent = is_persistent(&dir);
     if !persistent && !hold.held_elsewhere(HOLD_BYTE).map_err(io("look at"))? {

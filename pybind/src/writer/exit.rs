@@ -1,0 +1,39 @@
+//! Stores the last transitions of writers that threads still have when the interpreter exits.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+
+use super::state::WriterState;
+use crate::handle::Handle;
+
+/// Writers that may be open. Locked only with the interpreter held and kept, so that no fork finds
+/// it locked.
+static OPEN: Mutex<Vec<Weak<Handle<WriterState>>>> = Mutex::new(Vec::new());
+
+/// Adds a writer. Takes the interpreter, which is held while the list is locked.
+pub(super) fn watch(_py: Python<'_>, writer: &Arc<Handle<WriterState>>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|writer| writer.strong_count() > 0);
+    open.push(Arc::downgrade(writer));
+}
+
+/// Registers a function that stores what waits in writers, as a restart of their lanes does: a
+/// `next_obs` becomes the FINAL row. Writers stay open, since their threads may go on for a moment.
+/// It waits for nothing: a writer that a thread uses at that moment is left as it is.
+pub(crate) fn finish_at_exit(py: Python<'_>) -> PyResult<()> {
+    let finish = PyCFunction::new_closure(py, None, None, |_, _| {
+        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        for writer in open.iter().filter_map(Weak::upgrade) {
+            writer.try_with(|state| {
+                let _ = state.free().map(|writer| {
+                    let all = vec![true; writer.lanes().len()];
+                    writer.restart_until(&all, &mut || true)
+                });
+            });
+        }
+    })?;
+    py.import("atexit")?.call_method1("register", (finish,))?;
+    Ok(())
+}
