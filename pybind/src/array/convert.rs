@@ -2,6 +2,7 @@
 
 mod column_dtype;
 mod masked;
+mod row_index;
 mod shape;
 mod values;
 mod wrong_dtype;
@@ -18,6 +19,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt};
 
 pub(crate) use self::column_dtype::{OR_TUPLE, descr, dtype_of, is_of};
 pub(crate) use self::masked::is_masked;
+pub(crate) use self::row_index::row_indices;
 pub(crate) use self::shape::{LeadingAxes, ShapeText, check_shape};
 use self::values::{Whole, check_finite, does_not_fit, limits, whole_numbers};
 use self::wrong_dtype::refuse_wrong_dtype;

@@ -207,7 +207,7 @@ impl LearnedTable {
             given.push((bytes_of(&value, &name, column.dtype)?, name));
         }
         let index = required(index, "index", INDEX)?;
-        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
+        let index = convert::row_indices(index)?;
         if given.is_empty() {
             let message = format!("no values are given; give some of {}", known());
             return Err(Failure::new(ErrorClass::Sample, message));
@@ -243,7 +243,7 @@ impl LearnedTable {
     ) -> Result<Bound<'py, PyDict>, Failure> {
         static FROMBUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let index = required(index, "index", INDEX)?;
-        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
+        let index = convert::row_indices(index)?;
         let read = || {
             self.handle.with(|table| {
                 let columns = self.options.columns().iter();

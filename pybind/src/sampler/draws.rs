@@ -170,7 +170,7 @@ impl SharedSampler {
         const CHOICE: &str = "\"error\" or \"mask\"";
         let missing = missing.get("missing", CHOICE)?;
         let index = required(index, "index", "what a batch has as its index, or append returned")?;
-        let index = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
+        let index = convert::row_indices(index)?;
         let gathered = match missing.as_str() {
             "error" => self.gather_all(py, &index, out)?,
             "mask" => self.gather_present(py, &index, out)?,

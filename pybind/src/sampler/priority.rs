@@ -192,7 +192,7 @@ impl SamplerPriorities {
     /// were dropped.
     pub(super) fn update(&self, py: Python<'_>, given: Updated<'_, '_>) -> Result<u64, Failure> {
         let timeout = seconds_of("timeout", given.timeout)?;
-        let index = convert::int64s_of_any_shape(given.index, "index", ErrorClass::Sample)?;
+        let index = convert::row_indices(given.index)?;
         let target = Target { what: "priority", class: ErrorClass::Sample, dtype: DType::F64 };
         let values = array_of(given.priority, target)?;
         let values = values.cast::<PyArrayDyn<f64>>().map_err(PyErr::from)?;

@@ -174,7 +174,7 @@ impl TransitionOrder {
         missing: Argument<String>,
     ) -> Result<Bound<'py, PyArray1<i64>>, Failure> {
         let index = required(index, "index", "what a batch has as its index")?;
-        let given = convert::int64s_of_any_shape(index, "index", ErrorClass::Sample)?;
+        let given = convert::row_indices(index)?;
         let find = |order: &CoreOrder, index: i64| {
             order.position_of(index).and_then(|position| i64::try_from(position).ok())
         };

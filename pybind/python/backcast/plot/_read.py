@@ -121,6 +121,17 @@ def replay_window(
     )
 
 
+def _row_index(index: Any, i: int) -> int:  # noqa: ANN401
+    """Return a transition's index; refuse one that was cut, which names a row of lane 0."""
+    dtype = np.asarray(index).dtype
+    if dtype.kind not in "iu" or dtype.itemsize < 8:
+        raise ArgumentError(
+            f"the batch's index is {dtype}, and an index needs the 64 bits of int64; give the "
+            "batch as it was drawn, or set jax_enable_x64 before JAX converts it"
+        )
+    return int(index[i])
+
+
 class _Sample:
     """One transition of a batch, its history and future concatenated."""
 
@@ -131,7 +142,7 @@ class _Sample:
                 "give what `sample` or `Panel.windows` returned"
             )
         self._i = _within("i", i, len(batch["index"]), "transitions in the batch")
-        self.index = int(batch["index"][self._i])
+        self.index = _row_index(batch["index"], self._i)
         self._windowed = "mask" in batch
         mask = batch["mask"][self._i] if self._windowed else [True]
         self.future = len(batch["future_mask"][self._i]) if "future_mask" in batch else 0
