@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 ACTORS, BATCH, GAMMA, SOLVED, MOST_UPDATES = 4, 128, 0.99, 475, 40_000
-COLUMNS = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "policy_version": "i8"}
+COLUMNS = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "params_version": "i8"}
 
 
 def make_env() -> gym.Env:
@@ -89,7 +89,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
                 after, reward, terminated, truncated, info = env.step(action)
                 step = {"obs": obs, "action": action, "reward": reward, "next_obs": after}
                 ends = {"terminated": terminated, "truncated": truncated}
-                writer.append(**step, **ends, policy_version=params.pulled)
+                writer.append(**step, **ends, params_version=params.pulled)
                 obs, ended = after, terminated or truncated
             context.report(info["episode"]["r"], info["episode"]["l"], params.pulled)
 
@@ -109,7 +109,7 @@ def main(seed: int) -> int:
                 learner.learn(batch)
                 fleet.update(version=params.publish(weights) if update % 10 == 0 else None)
                 if update % 1_000 == 0:
-                    score, age = test(learner.net), params.version - batch["policy_version"].mean()
+                    score, age = test(learner.net), params.version - batch["params_version"].mean()
                     print(f"{update}: return {score:.0f}, rows {age:.0f} versions old")
             seen = fleet.stats()
     print(f"{seen['samples_per_insert']:.1f} samples an insert, {seen['restarts']} restarts")

@@ -21,7 +21,7 @@ from backcast.returns import gae
 from torch import nn
 
 ACTORS, BATCH, AHEAD, EPOCHS, PARTS, SOLVED, MOST_BATCHES = 4, 1_024, 63, 6, 8, 475, 100
-ROW = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "odds": "f4", "policy_version": "i8"}
+ROW = {"obs": ("f4", (4,)), "action": "i8", "reward": "f4", "odds": "f4", "params_version": "i8"}
 
 
 def network(outputs: int) -> nn.Sequential:
@@ -86,7 +86,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
                 action = int(draw.random() < odds[1])
                 after, reward, terminated, truncated, _ = env.step(action)
                 step = {"obs": obs, "action": action, "reward": reward, "odds": odds[action]}
-                step |= {"next_obs": after, "policy_version": params.pulled}
+                step |= {"next_obs": after, "params_version": params.pulled}
                 writer.append(**step, terminated=terminated, truncated=truncated)
                 obs, ended, length = after, terminated or truncated, length + 1
             context.report(return_=length, length=length, version=params.pulled)
@@ -105,7 +105,7 @@ def main(seed: int) -> int:
             sampler = buf.sampler(selector="consume", table="once", future=AHEAD)
             while score < SOLVED and count < MOST_BATCHES:
                 batch, count = sampler.sample(BATCH), count + 1
-                age = params.version - batch["policy_version"].mean()
+                age = params.version - batch["params_version"].mean()
                 learner.learn(batch)
                 fleet.update(EPOCHS * PARTS, version=params.publish(weights))
                 if count % 5 == 0:

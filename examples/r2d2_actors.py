@@ -89,7 +89,7 @@ def act(context: bc.fleet.Context, name: str, net: Net) -> None:
             params.pull(out=net.state_dict())
             steps = episode(net, int(draw.integers(2**31)), epsilon=0.3)
             for step in steps:
-                writer.append(**step, policy_version=params.pulled)
+                writer.append(**step, params_version=params.pulled)
             context.report(steps[-1]["reward"], len(steps), params.pulled)
 
 
@@ -100,7 +100,7 @@ def main(seed: int) -> int:
     name, score, update = f"r2d2-{os.getpid()}", 0, 0
     adam, weights = torch.optim.Adam(net.parameters(), 2e-3), net.state_dict()
     how: dict[str, Any] = {"lanes": ACTORS, "samples_per_insert": 8, "min_size": 1_000}
-    buf = bc.ReplayBuffer.create(name, COLUMNS | {"policy_version": "i8"}, capacity=20_000, **how)
+    buf = bc.ReplayBuffer.create(name, COLUMNS | {"params_version": "i8"}, capacity=20_000, **how)
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name, net), seed=seed, buffer=buf) as fleet:
@@ -111,7 +111,7 @@ def main(seed: int) -> int:
                 fleet.update(version=params.publish(weights) if update % 10 == 0 else None)
                 if update % 250 == 0:
                     score = sum(episode(net, test)[-1]["reward"] > 0 for test in range(100))
-                    age = params.version - batch["policy_version"][:, -1].mean()
+                    age = params.version - batch["params_version"][:, -1].mean()
                     print(f"{update} updates: {score} of 100, rows {age:.0f} versions old")
     return 0 if score >= SOLVED else 1
 

@@ -25,7 +25,7 @@ import backcast as bc
 import numpy as np
 
 ROUNDS, UPDATES, KILL_AT, BATCH = 20, 50, (12, 30), 64
-COLUMNS = {"obs": ("f4", (4,)), "reward": "f4", "policy_version": "i8"}
+COLUMNS = {"obs": ("f4", (4,)), "reward": "f4", "params_version": "i8"}
 TRUTH = np.array([0.5, -0.5, 1.0, 0.25])
 
 
@@ -35,7 +35,7 @@ def collect(writer: bc.Writer, number: int, version: int) -> None:
     obs = draw.normal(size=4).astype("f4")
     for t in range(100):
         after = draw.normal(size=4).astype("f4")
-        step = {"obs": obs, "reward": obs @ TRUTH, "policy_version": version, "next_obs": after}
+        step = {"obs": obs, "reward": obs @ TRUTH, "params_version": version, "next_obs": after}
         writer.append(**step, terminated=t == 99, truncated=False)
         obs = after
 
@@ -75,7 +75,7 @@ def learn(store: str, log: str) -> None:
                 drawn = zlib.crc32(batch["obs"].tobytes() + weights.tobytes())
                 assert limiter is not None
                 counts = limiter.inserts, limiter.samples
-                age = params.version - float(batch["policy_version"].mean())
+                age = params.version - float(batch["params_version"].mean())
                 fields = number, update, drawn, counts, float(np.abs(error).mean()), age
                 print(json.dumps(fields), file=lines, flush=True)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 ACTORS, BATCH, GAMMA, SOLVED, MOST_UPDATES, RATIO = 2, 128, 0.99, -200, 20_000, 64
-COLUMNS = {"obs": ("f4", (3,)), "action": ("f4", (1,)), "reward": "f4", "policy_version": "i8"}
+COLUMNS = {"obs": ("f4", (3,)), "action": ("f4", (1,)), "reward": "f4", "params_version": "i8"}
 
 
 def network(inputs: int, outputs: int) -> nn.Sequential:
@@ -75,7 +75,7 @@ def play(net: nn.Module, env: gym.Env, seed: int, writer: bc.Writer | None, vers
             action = chosen(net, torch.from_numpy(obs))[0 if writer else 2].numpy()
         after, reward, terminated, truncated, _ = env.step(2 * action)
         if writer:
-            step = {"obs": obs, "action": action, "reward": reward, "policy_version": version}
+            step = {"obs": obs, "action": action, "reward": reward, "params_version": version}
             writer.append(**step, next_obs=after, terminated=terminated, truncated=truncated)
         obs, ended, total = after, terminated or truncated, total + float(reward)
     return total
@@ -110,7 +110,7 @@ def main(seed: int) -> int:
                 fleet.update(version=params.publish(weights) if update % 10 == 0 else None)
                 if update % 1_000 == 0:
                     score = sum(play(learner.policy, env, i, None, 0) for i in range(10)) / 10
-                    stale = params.version - float(batch["policy_version"].mean())
+                    stale = params.version - float(batch["params_version"].mean())
                     print(f"{update} updates: return {score:.0f}, rows {stale:.0f} versions old")
             print(f"{fleet.stats()['samples_per_insert']:.1f} samples an insert")
     return 0 if score >= SOLVED else 1

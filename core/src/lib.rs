@@ -42,6 +42,7 @@
 //! ```
 
 mod autoreset;
+mod batch_key;
 mod element;
 mod error;
 mod index;

@@ -6,35 +6,12 @@ use std::sync::Arc;
 
 use backcast_layout::{Column, DType, Role};
 
+use crate::batch_key::{first_part, is_never_a_column, is_reserved};
 use crate::error::SchemaError;
 use crate::row_header::{self, PARTS, RowHeader};
 
 /// Number of the first user column in the file of a lane, after the headers.
 pub(crate) const USER: usize = 1;
-
-/// First parts of column names that are reserved for arrays of batches.
-const RESERVED: [&str; 15] = [
-    row_header::NAME,
-    "seq",
-    "episode",
-    "t",
-    "flags",
-    "terminated",
-    "truncated",
-    "mask",
-    "index",
-    "age",
-    "future",
-    "future_mask",
-    "final_obs",
-    "n_reward",
-    "n_discount",
-];
-
-/// Returns whether a first part of a column name is reserved for arrays of batches.
-pub(crate) fn is_reserved(first: &str) -> bool {
-    RESERVED.contains(&first) || first.starts_with("next_") || first.starts_with("n_next")
-}
 
 /// Names that environments and learners give to observations.
 const OBSERVATIONS: [&str; 5] = ["obs", "observation", "observations", "state", "states"];
@@ -43,8 +20,7 @@ const OBSERVATIONS: [&str; 5] = ["obs", "observation", "observations", "state", 
 /// `state` and `states`, and names below one of them with `/`, belong to the observation; all
 /// others belong to the step.
 fn role_of_name(name: &str) -> Role {
-    let first = name.split('/').next().unwrap_or(name);
-    if OBSERVATIONS.contains(&first) { Role::Obs } else { Role::Step }
+    if OBSERVATIONS.contains(&first_part(name)) { Role::Obs } else { Role::Step }
 }
 
 /// Columns of a row. Two schemas are equal when their columns are, in order: names, element types,
@@ -134,13 +110,13 @@ impl Schema {
         Some((at, describe(other, at), describe(self, at)))
     }
 
-    /// Builds the schema that a segment states. Checks it like a schema of a user.
+    /// Builds the schema that a segment states. Checks it like that of any ring that exists.
     pub(crate) fn from_columns(columns: &[Column]) -> Result<Self, SchemaError> {
         if columns.first() != Some(&RowHeader::column().map_err(SchemaError::Column)?) {
             return Err(SchemaError::NotOurs);
         }
         let user = columns.get(USER..).unwrap_or_default().to_vec();
-        SchemaBuilder { columns: user.into_iter().map(Ok).collect() }.build()
+        SchemaBuilder { columns: user.into_iter().map(Ok).collect() }.build_existing()
     }
 }
 
@@ -176,8 +152,20 @@ impl SchemaBuilder {
         self
     }
 
-    /// Checks the columns together.
+    /// Checks the columns together, for a new ring.
     pub fn build(self) -> Result<Schema, SchemaError> {
+        self.checked(is_reserved)
+    }
+
+    /// Checks the columns of a ring that exists, in a file or a snapshot. Takes names that were
+    /// reserved for batches only after rings with them were made: `weight`, `relabelled`, `length`,
+    /// `offsets`, `found`, `policy_age` and `policy_version`. Samplers whose batches would have two
+    /// arrays under such a key refuse it.
+    pub fn build_existing(self) -> Result<Schema, SchemaError> {
+        self.checked(is_never_a_column)
+    }
+
+    fn checked(self, is_reserved: fn(&str) -> bool) -> Result<Schema, SchemaError> {
         let mut stored = vec![RowHeader::column().map_err(SchemaError::Column)?];
         if self.columns.is_empty() {
             return Err(SchemaError::Empty);
@@ -189,8 +177,8 @@ impl SchemaBuilder {
         for column in self.columns {
             let column = column?;
             let name = column.name();
-            let first = name.split('/').next().unwrap_or(name);
-            if is_reserved(first) {
+            let first = first_part(name);
+            if first == row_header::NAME || is_reserved(first) {
                 return Err(SchemaError::Reserved { name: name.to_owned() });
             }
             let inside = |outer: &str, inner: &str| {
@@ -250,6 +238,37 @@ mod tests {
         let many: Vec<String> = (0..256).map(|i| format!("c{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(build(&many).contains("255"));
+    }
+
+    #[test]
+    fn names_reserved_later_are_taken_of_a_ring_that_exists_and_no_others() {
+        let built = |name: &str| {
+            let builder = || Schema::builder().column("obs", DType::F32, &[]);
+            let new = builder().column(name, DType::F32, &[]).build();
+            let below = builder().column(&format!("{name}/x"), DType::F32, &[]).build();
+            assert_eq!(new.is_ok(), below.is_ok(), "{name}");
+            (new, builder().column(name, DType::F32, &[]).build_existing())
+        };
+        for name in crate::batch_key::reserved().split(", ") {
+            let (new, existing) = built(name);
+            let refused = new.unwrap_err();
+            assert_eq!(refused, SchemaError::Reserved { name: name.to_owned() });
+            let later = ["weight", "relabelled", "length", "offsets", "found"].contains(&name)
+                || name.starts_with("policy_");
+            match existing {
+                Ok(schema) => assert_eq!(Schema::from_columns(schema.stored()), Ok(schema)),
+                Err(error) => assert_eq!(error, refused),
+            }
+            assert_eq!(built(name).1.is_ok(), later, "{name}");
+        }
+        for name in ["next_obs", "next_action", "n_next_obs", row_header::NAME] {
+            let (new, existing) = built(name);
+            assert!(new.is_err() && existing.is_err(), "{name}");
+        }
+        for name in ["weights", "lengths", "foundling", "policy", "n_trades", "nextone"] {
+            let (new, existing) = built(name);
+            assert!(new.is_ok() && existing == new, "{name}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ import backcast as bc
 import numpy as np
 
 ACTORS, CELLS = 2, 8
-COLUMNS = {"obs": "i4", "action": "i4", "reward": "f4", "policy_version": "i8"}
+COLUMNS = {"obs": "i4", "action": "i4", "reward": "f4", "params_version": "i8"}
 
 
 def act(context: bc.fleet.Context, name: str) -> None:
@@ -34,7 +34,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
             goal, length = action == 1 and cell == CELLS - 1, length + 1
             after = min(cell + 1, CELLS - 1) if action else 0
             step = {"obs": cell, "action": action, "reward": goal, "next_obs": after}
-            step |= {"policy_version": params.pulled, "terminated": goal, "truncated": False}
+            step |= {"params_version": params.pulled, "terminated": goal, "truncated": False}
             writer.append(**step)
             cell = after
             if goal:

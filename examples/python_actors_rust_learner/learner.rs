@@ -29,7 +29,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let error = error_of(table);
         let version = params.publish(&values, None)?;
         if update % 250 == 0 || error <= CLOSE {
-            let acted = batch.column::<i64>("policy_version")?;
+            let acted = batch.column::<i64>("params_version")?;
             let age = i64::try_from(version)? - acted.sum() / 64;
             println!("{update} updates: error {error:.3}, rows {age} versions old");
         }

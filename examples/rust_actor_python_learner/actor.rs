@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .with("obs", &obs)?
                 .with("action", &action)?
                 .with("reward", &reward)?
-                .with("policy_version", &version)?
+                .with("params_version", &version)?
                 .with_next("obs", &next_obs)?;
             writer.append(&columns.step(&[goal], &[false])?)?;
             (cell, ended) = (next, goal);

@@ -18,7 +18,7 @@ import backcast as bc
 import numpy as np
 
 ACTORS, BATCH, CELLS, GAMMA, CLOSE, MOST_UPDATES = 2, 64, 8, 0.9, 0.01, 20_000
-COLUMNS = {"obs": "i4", "action": "i4", "reward": "f4", "policy_version": "i8"}
+COLUMNS = {"obs": "i4", "action": "i4", "reward": "f4", "params_version": "i8"}
 TRUTH = GAMMA ** np.arange(CELLS - 1, -1, -1)
 
 
@@ -46,7 +46,7 @@ def main(actor: str) -> int:
                 fleet.update(version=params.publish({"q": values}))
                 error = float(np.abs(values[:, 1] - TRUTH).max())
                 if update % 250 == 0 or error <= CLOSE:
-                    age = params.version - batch["policy_version"].mean()
+                    age = params.version - batch["params_version"].mean()
                     print(f"{update} updates: error {error:.3f}, rows {age:.0f} versions old")
     return 0 if error <= CLOSE else 1
 

@@ -210,7 +210,7 @@ pub enum ImportError {
         source: BadDescription,
     },
     /// The columns are no valid schema.
-    #[error("the columns of {path} are not a valid schema: {source}")]
+    #[error("the columns of {path} are not a valid schema: {source}{}", or_leave_out(source))]
     Schema {
         /// Offending file.
         path: PathBuf,
@@ -277,4 +277,14 @@ pub enum ImportError {
     /// The caller asked to stop.
     #[error("the import was interrupted; nothing was left")]
     Interrupted,
+}
+
+/// Returns the remedy for a column that no ring can have. A file cannot rename it.
+fn or_leave_out(source: &SchemaError) -> String {
+    match source {
+        SchemaError::Reserved { name } => format!(
+            ", or leave it out with `--leave-out {name}` (in Python, `leave_out=[\"{name}\"]`)"
+        ),
+        _ => String::new(),
+    }
 }

@@ -87,7 +87,7 @@ impl RingDescription {
             let role: Role = column.role.parse().map_err(SchemaError::Column)?;
             builder = builder.column_as(&column.name, dtype, &column.shape, role);
         }
-        builder.build()
+        builder.build_existing()
     }
 
     /// Returns the options that create such a ring. Refuses an invalid lane policy, and a number of

@@ -162,7 +162,7 @@ impl SavedRing {
             let role: Role = column.role.parse().map_err(SchemaError::Column)?;
             builder = builder.column_as(&column.name, dtype, &column.shape, role);
         }
-        builder.build()
+        builder.build_existing()
     }
 
     pub(crate) fn policy(&self) -> Option<LanePolicy> {

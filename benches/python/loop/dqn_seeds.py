@@ -35,7 +35,7 @@ STEPS_AN_UPDATE, WARM_UP, FALL = 4, 1_000, 10_000
 def single(seed: int) -> tuple[int, float]:
     """Learn in one process; return the updates and the score."""
     learner, env, draw = dqn.Learner(seed), dqn.make_env(), np.random.default_rng(seed)
-    columns = {name: kind for name, kind in dqn.COLUMNS.items() if name != "policy_version"}
+    columns = {name: kind for name, kind in dqn.COLUMNS.items() if name != "params_version"}
     buf = bc.ReplayBuffer.create(None, columns, capacity=50_000)
     sampler, score, update, step = buf.sampler(seed=seed), 0.0, 0, 0
     with buf, buf.writer() as writer:

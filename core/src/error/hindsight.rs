@@ -86,10 +86,4 @@ pub enum HindsightError {
          `Sampler::rewards`"
     )]
     NoRewards,
-    /// A column has the key of the flags.
-    #[error(
-        "the ring has a column `relabelled`, and a batch of relabelled goals has its flags under \
-         that key; leave the column out with columns=[...]"
-    )]
-    FlagColumn,
 }

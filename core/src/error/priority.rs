@@ -31,12 +31,6 @@ pub enum PriorityError {
          `Sampler::set_beta` before the draw"
     )]
     NoBeta,
-    /// A column has the key of the importance weights.
-    #[error(
-        "the ring has a column `weight`, and a prioritised batch has its importance weights under \
-         that key; leave the column out with columns=[...]"
-    )]
-    WeightColumn,
     /// The number of priorities differs from the number of indices.
     #[error("{priorities} priorities for {indices} indices; give one for each index")]
     WrongCount {

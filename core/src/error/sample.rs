@@ -31,6 +31,17 @@ pub enum SampleError {
         /// Largest batch.
         limit: usize,
     },
+    /// A column of a ring of an earlier version has a key that batches use today.
+    #[error(
+        "the ring has a column `{column}`, and batches of this sampler have something else under \
+         the key `{key}`; leave the column out with columns=[...]"
+    )]
+    KeyTaken {
+        /// Name of the column.
+        column: String,
+        /// Key of the batch.
+        key: &'static str,
+    },
     /// A batch that does not fit in memory.
     #[error(
         "a batch of {batch} with these windows takes {}, more than can be allocated; draw fewer at \

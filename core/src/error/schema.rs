@@ -3,6 +3,8 @@
 use backcast_layout::ColumnError;
 use thiserror::Error;
 
+use crate::batch_key::reserved;
+
 /// Error of columns that do not form a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,9 +25,9 @@ pub enum SchemaError {
     },
     /// The name belongs to batches.
     #[error(
-        "column name `{name}` is reserved: batches use seq, episode, t, flags, terminated, \
-         truncated, mask, index, age, future, future_mask, final_obs, n_reward, n_discount and all \
-         names that begin with next_ or n_next; choose another name"
+        "column name `{name}` is reserved: batches use {} and all names that begin with next_ or \
+         n_next; choose another name",
+        reserved()
     )]
     Reserved {
         /// Name given.

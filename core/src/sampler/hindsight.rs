@@ -7,7 +7,6 @@ use backcast_layout::{Column, DType, Role};
 
 pub(crate) use self::relabel::{GoalDraws, rewards_of};
 use super::columns::{ColumnWindow, SelectedColumns};
-use super::plan::RELABELLED;
 use crate::error::HindsightError;
 use crate::schema::{Schema, USER};
 
@@ -107,9 +106,6 @@ impl Hindsight {
             return Err(HindsightError::WithNStep { n_step });
         }
         let columns = schema.columns();
-        if columns.iter().any(|column| column.name() == RELABELLED) {
-            return Err(HindsightError::FlagColumn);
-        }
         let find = |what, name: &str| {
             let at = columns.iter().position(|column| column.name() == name);
             let found = at.and_then(|at| Some((at, columns.get(at)?)));

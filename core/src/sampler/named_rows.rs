@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::batch::{Batch, BatchBuffers};
 use super::gather::{BatchRequest, MissingRows};
+use super::open::refuse_taken_keys;
 use super::plan::{BatchPlan, Source};
 use super::selection::RowSelection;
 use super::{Sampler, check_arenas};
+use crate::batch_key::FOUND;
 use crate::error::SampleError;
 
 impl Sampler {
@@ -43,7 +45,8 @@ impl Sampler {
     /// returns which were found. Items that were not found are zero, except their `index`.
     ///
     /// A row is not found if it was overwritten, dropped, or not published yet, if no transition
-    /// starts at it, or if the boundary refuses its window.
+    /// starts at it, or if the boundary refuses its window. Fails if the ring, of an earlier
+    /// version, has a column `found`, which is a key of such batches in Python.
     pub fn gather_present(&mut self, index: &[i64]) -> Result<(Batch, Vec<bool>), SampleError> {
         let plan = self.plan_of(index)?;
         let mut drawn = self.blank(index.len())?;
@@ -59,6 +62,7 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<Vec<bool>, SampleError> {
+        refuse_taken_keys(self.ring.schema(), &self.selection, &[FOUND])?;
         let plan = self.plan_of_rows(index, plan, arenas)?;
         let request = BatchRequest::Rows(index, MissingRows::Blank);
         let missing = self.gather_named(request, &plan, arenas)?;

@@ -6,7 +6,7 @@ use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 
 use super::columns::{SamplerSpec, SelectedColumns};
 use super::eligibility::{Eligibility, StartIndex};
-use super::episodes::EpisodeDraws;
+use super::episodes::{EpisodeDraws, EpisodeLayout};
 use super::gather::Scratch;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
@@ -14,8 +14,10 @@ use super::options::{Boundary, SamplerOptions};
 use super::plan::{NStep, Summed};
 use super::rng::CounterRng;
 use super::selection::RowSelection;
+use super::selector::Selector;
 use super::window::{StrideRule, WindowExtent};
 use super::{NAME_CHECKS, Sampler};
+use crate::batch_key;
 use crate::error::SampleError;
 use crate::limiter::gate::DrawGate;
 use crate::ring::Ring;
@@ -36,6 +38,7 @@ impl Ring {
 impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
+        refuse_taken_keys(ring.schema(), &selection, &keys_of(&spec))?;
         let episodes = EpisodeDraws::open(&spec, &selection, ring.lane_capacity())?;
         let SamplerSpec { options, columns, selector, hindsight, learned } = spec;
         let empty = selection.has_empty_window();
@@ -77,7 +80,7 @@ impl Sampler {
         });
         let goals = goals.transpose()?;
         let windows = boundary != Boundary::Mask || !rule.is_all();
-        let chosen = RowSelection::open(ring, selector, &selection, windows)?.map(Box::new);
+        let chosen = RowSelection::open(ring, selector, windows)?.map(Box::new);
         let learned = learned.map(|of| {
             let values = ring.learned(&of)?;
             Ok::<_, SampleError>((of, values))
@@ -119,6 +122,34 @@ impl Sampler {
     }
 }
 
+/// Returns the keys that batches of a spec have and a ring of an earlier version may have as
+/// columns. Those of learned columns are checked with their table.
+fn keys_of(spec: &SamplerSpec) -> Vec<&'static str> {
+    let episodes: &[&'static str] = match spec.options.episodes.map(|episodes| episodes.layout) {
+        None => &[],
+        Some(EpisodeLayout::Padded) => &[batch_key::LENGTH],
+        Some(EpisodeLayout::Ragged) => &[batch_key::OFFSETS],
+    };
+    let weight = matches!(spec.selector, Selector::Priority(_)).then_some(batch_key::WEIGHT);
+    let relabelled = spec.hindsight.as_ref().map(|_| batch_key::RELABELLED);
+    episodes.iter().copied().chain(weight).chain(relabelled).collect()
+}
+
+/// Refuses columns that a batch shows under a key that it has for something else.
+pub(super) fn refuse_taken_keys(
+    schema: &Schema,
+    selection: &SelectedColumns,
+    keys: &[&'static str],
+) -> Result<(), SampleError> {
+    for (at, column) in schema.columns().iter().enumerate() {
+        let key = keys.iter().find(|key| **key == batch_key::first_part(column.name()));
+        if let Some(&key) = key.filter(|_| selection.window(at).is_some()) {
+            return Err(SampleError::KeyTaken { column: column.name().to_owned(), key });
+        }
+    }
+    Ok(())
+}
+
 /// Returns the columns that n-step returns sum. Fails if there is no such column.
 fn summed(schema: &Schema, discounts: bool, extent: WindowExtent) -> Result<NStep, SampleError> {
     let reward =
@@ -144,4 +175,115 @@ fn float_column(schema: &Schema, name: &str) -> Result<Summed, String> {
     }
     let of = if column.role() == Role::Obs { " of the observation" } else { "" };
     Err(format!("here it is {dtype}{shape:?}{of}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        AutoresetMode, ColumnWindow, ColumnWindows, GoalStrategy, Hindsight, LearnedOptions,
+        PriorityOptions, RingOptions, StepColumns, WholeEpisodes, WriterOptions,
+    };
+
+    /// Forms of batches that differ in their keys, learned columns included.
+    fn forms() -> Vec<SamplerSpec> {
+        let seeded = SamplerOptions::seeded(1);
+        let goals = Hindsight::new(GoalStrategy::default()).columns("obs/from", "obs/to");
+        let learned = LearnedOptions::new("online").column("value", DType::F32);
+        vec![
+            seeded.into(),
+            seeded.history(2).future(2).n_step(2).gamma(0.9).into(),
+            seeded.priority(PriorityOptions::exponent(0.5)),
+            seeded.hindsight(goals),
+            seeded.episodes(WholeEpisodes::padded()).into(),
+            seeded.episodes(WholeEpisodes::ragged()).into(),
+            seeded.learned(learned),
+        ]
+    }
+
+    /// Returns a ring of an earlier version with two episodes, and one more column.
+    fn ring(extra: &str) -> Ring {
+        let schema = Schema::builder()
+            .column("obs/from", DType::F32, &[])
+            .column("obs/to", DType::F32, &[])
+            .column("reward", DType::F32, &[])
+            .column(extra, DType::F32, &[]);
+        let ring = Ring::heap(&schema.build_existing().unwrap(), RingOptions::with_capacity(40));
+        let ring = ring.unwrap();
+        let options = WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep);
+        let mut writer = ring.writer(options).unwrap();
+        for t in 0..20_u8 {
+            let (value, end) = ([f32::from(t)], [t % 5 == 3]);
+            let mut step = StepColumns::of(ring.schema());
+            for column in ring.schema().columns() {
+                step = step.with(column.name(), &value).unwrap();
+            }
+            writer.append(&step.step(&end, &[false]).unwrap()).unwrap();
+        }
+        ring
+    }
+
+    #[test]
+    fn every_key_of_a_batch_is_a_column_a_learned_column_or_reserved() {
+        let ring = ring("plain");
+        for spec in forms() {
+            let drawn = sampler(&ring, spec.clone()).unwrap().sample(2).unwrap();
+            for key in drawn.keys() {
+                let first = batch_key::first_part(key);
+                let is_column = ring.schema().column(key).is_some();
+                let is_learned = ["value", "value_set"].contains(&first);
+                assert!(
+                    is_column || is_learned || batch_key::is_reserved(first),
+                    "{key} of {spec:?}"
+                );
+            }
+        }
+    }
+    #[test]
+    fn a_column_of_an_earlier_version_is_shown_or_its_key_is_refused() {
+        let later = batch_key::reserved();
+        let later = later.split(", ").filter(|name| !batch_key::is_never_a_column(name));
+        let mut refused = Vec::new();
+        for name in later.flat_map(|name| [name.to_owned(), format!("{name}/below")]) {
+            let ring = ring(&name);
+            for (at, spec) in forms().into_iter().enumerate() {
+                match sampler(&ring, spec.clone()) {
+                    Ok(mut sampler) => {
+                        let drawn = sampler.sample(2).unwrap();
+                        let shown = drawn.column::<f32>(&name).unwrap();
+                        let obs = drawn.column::<f32>("obs/from").unwrap();
+                        assert!(shown == obs, "{name} of {spec:?} is not what was stored");
+                        let mut keys: Vec<_> = drawn.keys().collect();
+                        let all = keys.len();
+                        keys.sort_unstable();
+                        keys.dedup();
+                        assert_eq!(keys.len(), all, "{keys:?}");
+                    }
+                    Err(SampleError::KeyTaken { column, key }) => {
+                        assert_eq!((&column, key), (&name, batch_key::first_part(&name)));
+                        refused.push((at, key));
+                        let others = ColumnWindows::default().column("obs", ColumnWindow::Drawn);
+                        let others = others.column("reward", ColumnWindow::Drawn);
+                        assert!(sampler(&ring, spec.columns(others)).unwrap().sample(2).is_ok());
+                    }
+                    Err(error) => panic!("{name} of {spec:?}: {error}"),
+                }
+            }
+            let mut named = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            let second = named.gather(&[1]).unwrap();
+            assert_eq!(second.column::<f32>(&name).unwrap().first(), Some(&1.0));
+            let found = named.gather_present(&[1]);
+            let is_refused = matches!(found, Err(SampleError::KeyTaken { key: "found", .. }));
+            assert_eq!(is_refused, name.starts_with("found"), "{name}");
+        }
+        refused.sort_unstable();
+        refused.dedup();
+        assert_eq!(refused, [(2, "weight"), (3, "relabelled"), (4, "length"), (5, "offsets")]);
+    }
+
+    fn sampler(ring: &Ring, spec: SamplerSpec) -> Result<Sampler, SampleError> {
+        let has_goals = spec.hindsight.is_some();
+        let sampler = ring.sampler(spec)?;
+        Ok(if has_goals { sampler.rewards_by_caller() } else { sampler })
+    }
 }

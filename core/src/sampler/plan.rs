@@ -17,6 +17,7 @@ pub(crate) use self::segments::{ColumnSegment, SegmentSlice, Segments};
 use super::columns::{ColumnWindow, SelectedColumns};
 use super::options::{Boundary, SamplerOptions};
 use super::window::WindowExtent;
+use crate::batch_key as key;
 use crate::error::SampleError;
 use crate::row_flags::{TERMINATED, TRUNCATED};
 use crate::schema::{Schema, USER};
@@ -88,11 +89,6 @@ pub struct View {
     /// Whether another view shares some of its memory, so that both must be read-only.
     pub shared: bool,
 }
-
-/// Key of the flags of relabelled transitions.
-pub(crate) const RELABELLED: &str = "relabelled";
-/// Key of the importance weights.
-pub(crate) const WEIGHT: &str = "weight";
 
 /// Arenas and views of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,7 +218,7 @@ impl BatchPlan {
                 Role::Step => builder.step(name, dtype, &shape, source),
             }
         }
-        let flags = [("terminated", TERMINATED), ("truncated", TRUNCATED)];
+        let flags = [(key::TERMINATED, TERMINATED), (key::TRUNCATED, TRUNCATED)];
         for ((name, flag), window) in flags.into_iter().zip(selection.flags()) {
             builder.history = match window {
                 None => continue,
@@ -238,7 +234,7 @@ impl BatchPlan {
         if let Some(history) = selection.longest() {
             let steps = history as usize;
             builder.whole(
-                "mask",
+                key::MASK,
                 DType::Bool,
                 &[],
                 Source::Mask,
@@ -249,12 +245,12 @@ impl BatchPlan {
         }
         if future > 0 {
             let steps = Some(future as usize);
-            builder.whole("future_mask", DType::Bool, &[], Source::Mask, steps, 1, (0, 0));
+            builder.whole(key::FUTURE_MASK, DType::Bool, &[], Source::Mask, steps, 1, (0, 0));
         }
-        builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
-        builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
+        builder.whole(key::INDEX, DType::I64, &[], Source::Index, None, 0, (0, 0));
+        builder.whole(key::AGE, DType::I64, &[], Source::Age, None, 0, (0, 0));
         if extra.weight {
-            builder.whole(WEIGHT, DType::F32, &[], Source::Weight, None, 0, (0, 0));
+            builder.whole(key::WEIGHT, DType::F32, &[], Source::Weight, None, 0, (0, 0));
         }
         if let Some(n_step) = n_step {
             builder.n_step(schema, selection, n_step);
@@ -271,7 +267,7 @@ impl BatchPlan {
     /// Adds the flags of relabelled transitions, `[B]`.
     pub(crate) fn with_relabelled(self) -> Self {
         let places = (self.batch, 1);
-        self.with_field(RELABELLED, DType::Bool, Source::Relabelled, places)
+        self.with_field(key::RELABELLED, DType::Bool, Source::Relabelled, places)
     }
 
     /// Adds an array of `len` elements, of which an item has `rows`.
@@ -432,8 +428,8 @@ impl Builder {
     /// Adds the n-step return: its sum, the discount after it, and the observation after it.
     fn n_step(&mut self, schema: &Schema, selection: &SelectedColumns, n_step: NStep) {
         let dtype = n_step.reward.dtype;
-        self.whole("n_reward", dtype, &[], Source::NReward, None, 0, (0, 0));
-        self.whole("n_discount", dtype, &[], Source::NDiscount, None, 0, (0, 0));
+        self.whole(key::N_REWARD, dtype, &[], Source::NReward, None, 0, (0, 0));
+        self.whole(key::N_DISCOUNT, dtype, &[], Source::NDiscount, None, 0, (0, 0));
         let shown = |i| !matches!(selection.window(i), None | Some(ColumnWindow::First));
         for (i, column) in schema.columns().iter().enumerate() {
             if column.role() == Role::Obs && shown(i) {

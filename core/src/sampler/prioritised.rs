@@ -3,9 +3,8 @@
 
 use backcast_layout::protocol::sum_tree::Descent;
 
-use super::columns::SelectedColumns;
 use super::eligibility::{Candidate, Eligibility, number};
-use super::plan::{BatchPlan, Source, WEIGHT};
+use super::plan::{BatchPlan, Source};
 use super::rng::CounterRng;
 use crate::error::{PriorityError, SampleError};
 use crate::priority::{Beta, Priorities, PriorityOptions, WeightNorm, check_beta, weights};
@@ -72,17 +71,8 @@ fn stratum(
 
 impl PrioritisedDraws {
     /// Opens the table of priorities.
-    pub(super) fn open(
-        ring: &Ring,
-        options: PriorityOptions,
-        selection: &SelectedColumns,
-    ) -> Result<Self, SampleError> {
+    pub(super) fn open(ring: &Ring, options: PriorityOptions) -> Result<Self, SampleError> {
         options.check()?;
-        let columns = ring.schema().columns().iter().enumerate();
-        let is_key = |(at, name): (usize, &str)| name == WEIGHT && selection.window(at).is_some();
-        if columns.map(|(at, column)| (at, column.name())).any(is_key) {
-            return Err(PriorityError::WeightColumn.into());
-        }
         let priorities = ring.priorities(&options)?;
         let (descents, rows, leaves) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { options, given: None, priorities, descents, rows, leaves, ratios: Vec::new() })

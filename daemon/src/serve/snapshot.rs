@@ -90,5 +90,5 @@ fn shape(snapshot: &Snapshot, base: &Base) -> Result<(Schema, RingOptions), Refu
     let lanes = u32::try_from(snapshot.lanes.len()).unwrap_or(u32::MAX);
     let capacity = snapshot.lane_capacity.saturating_mul(lanes.into());
     let options = RingOptions::with_capacity(capacity).lanes(lanes).base(base.clone());
-    Ok((schema.build()?, options))
+    Ok((schema.build_existing()?, options))
 }

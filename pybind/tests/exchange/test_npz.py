@@ -107,3 +107,14 @@ def test_no_control_character_of_a_file_reaches_a_message(tmp_path: Path) -> Non
     with pytest.raises(bc.ArgumentError, match="title") as refused:
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
     assert str(refused.value).isprintable()
+
+
+def test_an_array_with_a_name_of_batches_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "steps.npz"
+    np.savez(path, obs=np.zeros((9, 2)), reward=np.zeros(9), weight=np.ones(9))
+    remedy = r"`weight` is reserved.*, or leave it out with .*leave_out=\[\"weight\"\]"
+    with pytest.raises(bc.BackcastError, match=remedy):
+        bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
+    assert bc.list(dir=tmp_path) == []
+    with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=["weight"]) as ring:
+        assert sorted(ring.schema.columns) == ["obs", "reward"]

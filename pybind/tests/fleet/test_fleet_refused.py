@@ -197,7 +197,7 @@ def test_reports_of_any_process_show_no_number_that_json_lacks(place: Path) -> N
     ring = ReportRing("reports", 1, str(place))
     with bc.ReplayBuffer.attach("reports") as buf, buf.writer() as writer:
         for return_ in (1.0, float("inf"), float("nan")):
-            row = {"rank": 0, "life": 0, "return": return_, "length": -1, "version": -1}
+            row = {"rank": 0, "life": 0, "return": return_, "steps": -1, "version": -1}
             writer.append(**row, time_s=1.0, terminated=False, truncated=False)
     assert [report.return_ for report in ring.read()] == [1.0, None, None]
     ring.close()

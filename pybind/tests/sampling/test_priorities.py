@@ -212,13 +212,6 @@ def test_bad_priorities_are_refused_and_nothing_changes(buf: bc.ReplayBuffer) ->
         sampler.update_priorities([0], [1.0])
 
 
-def test_a_column_of_the_weights_name_is_in_the_way() -> None:
-    buf = bc.ReplayBuffer.create(None, {"obs": "f4", "weight": "f4"}, capacity=10)
-    with pytest.raises(bc.SampleError, match="column `weight`"):
-        buf.sampler(priority=0.6)
-    assert buf.sampler(priority=0.6, columns=["obs"]).priority == 0.6
-
-
 def test_processes_share_a_table_that_goes_with_the_ring(
     place: Path, start: Callable[..., Popen[str]]
 ) -> None:

@@ -3,6 +3,7 @@
 use backcast_layout::{DType, Role};
 
 use super::{Axis, BatchPlan, Builder, Segments, Source, shape};
+use crate::batch_key as key;
 use crate::row_flags::{TERMINATED, TRUNCATED};
 use crate::sampler::columns::SelectedColumns;
 use crate::sampler::window::WindowExtent;
@@ -43,16 +44,16 @@ impl BatchPlan {
                 }
             }
         }
-        let flags = [("terminated", TERMINATED), ("truncated", TRUNCATED)];
+        let flags = [(key::TERMINATED, TERMINATED), (key::TRUNCATED, TRUNCATED)];
         for ((name, flag), window) in flags.into_iter().zip(selection.flags()) {
             if window.is_some() {
                 builder.whole(name, DType::Bool, &[], Source::Flag(flag), steps, 0, (0, 0));
             }
         }
-        builder.whole("mask", DType::Bool, &[], Source::Mask, steps, 0, (0, 0));
-        builder.whole("length", DType::I64, &[], Source::Length, None, 0, (0, 0));
-        builder.whole("index", DType::I64, &[], Source::Index, None, 0, (0, 0));
-        builder.whole("age", DType::I64, &[], Source::Age, None, 0, (0, 0));
+        builder.whole(key::MASK, DType::Bool, &[], Source::Mask, steps, 0, (0, 0));
+        builder.whole(key::LENGTH, DType::I64, &[], Source::Length, None, 0, (0, 0));
+        builder.whole(key::INDEX, DType::I64, &[], Source::Index, None, 0, (0, 0));
+        builder.whole(key::AGE, DType::I64, &[], Source::Age, None, 0, (0, 0));
         let mut plan = builder.plan;
         plan.segments = Segments::of(&mut plan.fields, std::iter::empty(), extent);
         plan.mark_shared();
@@ -62,7 +63,7 @@ impl BatchPlan {
     /// Adds the first places of `episodes` episodes that lie one after the other, and the end of
     /// the last one: `[episodes + 1]`.
     pub(crate) fn with_offsets(self, episodes: usize) -> Self {
-        self.with_field("offsets", DType::I64, Source::Offsets, (episodes + 1, 0))
+        self.with_field(key::OFFSETS, DType::I64, Source::Offsets, (episodes + 1, 0))
     }
 
     /// Returns whether the batch holds ragged episodes, which have `offsets`.

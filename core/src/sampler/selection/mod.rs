@@ -14,7 +14,6 @@ use self::claimed::ClaimedRows;
 use self::extremes::ExtremeRows;
 use self::ordered::OrderedRows;
 use self::weighted::WeightedRows;
-use super::columns::SelectedColumns;
 use super::eligibility::{Candidate, Eligibility};
 use super::prioritised::PrioritisedDraws;
 use super::rng::CounterRng;
@@ -39,14 +38,13 @@ impl RowSelection {
     pub(super) fn open(
         ring: &Ring,
         selector: Selector,
-        columns: &SelectedColumns,
         windows: bool,
     ) -> Result<Option<Self>, SampleError> {
         selector.check(ring)?;
         Ok(Some(match selector {
             Selector::Uniform => return Ok(None),
             Selector::Priority(options) => {
-                Self::Prioritised(PrioritisedDraws::open(ring, options, columns)?)
+                Self::Prioritised(PrioritisedDraws::open(ring, options)?)
             }
             Selector::MaxPriority(_) | Selector::MinPriority(_) => {
                 Self::Extreme(ExtremeRows::open(ring, selector, windows)?)

@@ -1,13 +1,11 @@
 //! Name and columns of a table of learned columns.
 
-use backcast_layout::{DType, LearnedColumn, MAX_LEARNED_COLUMNS};
+use backcast_layout::{Column, DType, LearnedColumn, MAX_LEARNED_COLUMNS};
 
 use super::SET;
+use crate::batch_key::{first_part, is_reserved};
 use crate::error::LearnedError;
-use crate::schema::{Schema, is_reserved};
-
-/// Keys of batches that no column of a ring has by its schema.
-const KEYS: [&str; 3] = ["weight", "relabelled", "found"];
+use crate::schema::Schema;
 
 /// Name and columns of a table of values that learners attach to rows, such as a value estimate,
 /// the step of its computation, or a cluster.
@@ -96,11 +94,11 @@ impl LearnedOptions {
 fn taken(name: &str, earlier: &[LearnedColumn], schema: &Schema) -> Option<String> {
     let set = format!("{name}{SET}");
     for key in [name, &set] {
-        if KEYS.contains(&key) || is_reserved(key) {
+        if is_reserved(key) {
             return Some(format!("`{key}` is a key of every ring"));
         }
-        let first = |column: &str| column.split('/').next() == Some(key);
-        if let Some(column) = schema.columns().iter().find(|column| first(column.name())) {
+        let has_key = |column: &&Column| first_part(column.name()) == key;
+        if let Some(column) = schema.columns().iter().find(has_key) {
             return Some(format!("the ring has a column `{}`", column.name()));
         }
         let other = |other: &&LearnedColumn| {

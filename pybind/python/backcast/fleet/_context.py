@@ -205,7 +205,7 @@ def _row_of(
         )
     return {
         "return": float("nan") if return_ is None else _return_of(return_),
-        "length": NOTHING if length is None else _count_of(length, "length"),
+        "steps": NOTHING if length is None else _count_of(length, "length"),
         "version": NOTHING if version is None else _count_of(version, "version"),
     }
 

@@ -24,7 +24,7 @@ COLUMNS = {
     "rank": "i4",
     "life": "i4",
     "return": "f8",
-    "length": "i8",
+    "steps": "i8",
     "version": "i8",
     "time_s": "f8",
 }
@@ -87,7 +87,7 @@ class ReportRing:
             return
 
     def _parsed(self, rows: dict[str, Any]) -> Iterator[Report]:
-        columns = [rows[name].tolist() for name in ("rank", "return", "length", "version")]
+        columns = [rows[name].tolist() for name in ("rank", "return", "steps", "version")]
         for rank, return_, length, version, time_s in zip(
             *columns, rows["time_s"].tolist(), strict=True
         ):

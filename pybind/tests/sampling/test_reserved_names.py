@@ -1,0 +1,159 @@
+"""Keys that batches have are no names of columns, and older rings that have them stay readable.
+
+``tests/golden/names`` holds a ring that a version wrote before seven of the names were reserved:
+observations with goals, rewards, and each of those names as an int32 column, whose value is the
+step and a hundred times the place in ``LATER``. Twelve steps make three episodes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+KEPT = ROOT / "tests" / "golden" / "names"
+PAGE = ROOT / "docs" / "concepts" / "rows.md"
+
+LATER = ["weight", "relabelled", "length", "offsets", "found", "policy_age", "policy_version"]
+FIRST = ["seq", "episode", "t", "flags", "terminated", "truncated", "mask", "index", "age"]
+FIRST += ["future", "future_mask", "final_obs", "n_reward", "n_discount"]
+PREFIXED = ["next_obs", "next_action", "n_next_obs"]
+
+
+def filled(buf: bc.ReplayBuffer) -> bc.ReplayBuffer:
+    with buf.writer(autoreset_mode="next_step") as writer:
+        for t in range(20):
+            goals = {"achieved_goal": t, "desired_goal": 99}
+            writer.append(obs=goals, reward=t, terminated=t % 5 == 3, truncated=False)
+    return buf
+
+
+def hindsight() -> bc.Hindsight:
+    return bc.Hindsight(lambda achieved, desired, info: achieved == desired)
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "windows": {"history": 2, "future": 2, "n_step": 2, "gamma": 0.9},
+    "priorities": {"priority": 0.5},
+    "hindsight": {"hindsight": hindsight()},
+    "padded episodes": {"episodes": "padded"},
+    "ragged episodes": {"episodes": "ragged"},
+}
+REFUSED = {
+    "priorities": "weight",
+    "hindsight": "relabelled",
+    "padded episodes": "length",
+    "ragged episodes": "offsets",
+}
+
+
+@pytest.mark.parametrize("name", [*FIRST, *LATER, *PREFIXED])
+def test_a_new_ring_has_no_such_column(name: str) -> None:
+    for columns in ({name: "f4"}, {name: {"x": "f4"}}, {"obs": "f4", name: ("u1", (3,))}):
+        with pytest.raises(bc.SchemaError, match=f"`{name}(/x)?` is reserved.*another name"):
+            bc.ReplayBuffer.create(None, columns, capacity=10)
+        with pytest.raises(bc.SchemaError, match=f"`{name}(/x)?` is reserved"):
+            bc.Schema(columns)
+
+
+@pytest.mark.parametrize("name", [*FIRST, *LATER, *PREFIXED])
+def test_a_learned_column_has_no_such_name(name: str) -> None:
+    buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=10)
+    with pytest.raises(bc.SampleError, match=f"`{name}` is a key of every ring; choose another"):
+        buf.table("online", learned={name: "f4"})
+
+
+def test_the_error_and_the_page_list_every_name() -> None:
+    with pytest.raises(bc.SchemaError) as raised:
+        bc.Schema({"seq": "f4"})
+    listed = re.search(r"batches use (.*) and all names", str(raised.value))
+    assert listed is not None
+    assert sorted(listed[1].split(", ")) == sorted(FIRST + LATER)
+    section = PAGE.read_text(encoding="utf-8").split("## Reserved names")[1].split("\n## ")[0]
+    table = "".join(line for line in section.splitlines() if line.startswith("|"))
+    for name in [*FIRST, *LATER, "next_", "n_next"]:
+        assert f"`{name}" in table, name
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_key_of_a_batch_is_a_column_or_on_the_list(form: str) -> None:
+    columns = {"obs": {"achieved_goal": "f4", "desired_goal": "f4"}, "reward": "f4"}
+    with filled(bc.ReplayBuffer.create(None, columns, capacity=50)) as buf:
+        sampler = buf.sampler(seed=1, **FORMS[form])
+        batches = [sampler.sample(4)]
+        if "episodes" not in form:
+            batches.append(sampler.gather(batches[0].index, missing="mask"))
+        for batch in batches:
+            for key in set(batch) - set(columns):
+                prefixed = key.startswith(("next_", "n_next"))
+                assert prefixed or key in FIRST + LATER, key
+
+
+@pytest.fixture(params=["load", "open_snapshot", "import"])
+def older(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Iterator[bc.ReplayBuffer]:
+    """Read the kept ring in every way in which a ring comes back from a file."""
+    store = tmp_path / "store"
+    shutil.copytree(KEPT / "store", store)
+    ways: dict[str, Callable[[], bc.ReplayBuffer]] = {
+        "load": lambda: bc.ReplayBuffer.load("names@names", "loaded", store=store, dir=place),
+        "open_snapshot": lambda: bc.ReplayBuffer.open_snapshot("names@names", store=store),
+        "import": lambda: bc.ReplayBuffer.from_file(KEPT / "names.parquet", "imported", dir=place),
+    }
+    with ways[request.param]() as buf:
+        yield buf
+
+
+def test_an_older_ring_shows_its_columns(
+    older: bc.ReplayBuffer, place: Path, tmp_path: Path
+) -> None:
+    low, head = older.lane_span(0)
+    rows = older.rows(0, low, head - low)
+    batches = [older.sample(32), older.sample(32, history=2, future=1)]
+    batches.append(older.sampler(columns=["obs", *LATER]).sample(8))
+    batches.append(older.gather(batches[0].index))
+    for at, name in enumerate(LATER):
+        assert rows[name][rows["flags"] & 4 == 0].tolist() == [100 * at + t for t in range(12)]
+        for batch in batches:
+            last = batch[name] if batch[name].ndim == 1 else batch[name][:, -1]
+            np.testing.assert_array_equal(last, rows[name][batch.index - low])
+    older.export(tmp_path / "again.parquet")
+    with bc.ReplayBuffer.from_file(tmp_path / "again.parquet", "again", dir=place) as again:
+        assert again.schema.columns == older.schema.columns
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_a_form_with_such_a_key_is_refused_until_the_column_is_left_out(
+    older: bc.ReplayBuffer, form: str
+) -> None:
+    key = REFUSED[form]
+    with pytest.raises(bc.SampleError, match=rf"column `{key}`.*leave the column out"):
+        older.sampler(seed=1, **FORMS[form])
+    others = [name for name in LATER if name != key]
+    batch = older.sampler(seed=1, columns=["obs", "reward", *others], **FORMS[form]).sample(2)
+    assert key in batch
+    assert set(others) <= set(batch)
+
+
+def test_a_masked_gather_of_an_older_ring_is_refused_while_it_shows_found(
+    older: bc.ReplayBuffer,
+) -> None:
+    index = older.sample(4).index
+    out = older.gather(index)
+    for into in (None, out):
+        with pytest.raises(bc.SampleError, match=r"column `found`.*leave the column out"):
+            older.gather(index, into, missing="mask")
+    assert older.gather(index, columns=["reward"], missing="mask")["found"].all()
+
+
+def test_a_learned_column_of_an_older_ring_has_another_name(older: bc.ReplayBuffer) -> None:
+    for name in LATER:
+        with pytest.raises(bc.SampleError, match=f"`{name}` is a key of every ring"):
+            older.table("online", learned={name: "f4"})
