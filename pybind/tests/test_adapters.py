@@ -62,6 +62,43 @@ def test_dlpack_takes_separate_arrays_and_refuses_windows_that_overlap() -> None
         batch(history=3).to_dlpack()
 
 
+JAX = """
+import sys, types
+registered = {}
+tree_util = types.SimpleNamespace(
+    DictKey=str,
+    register_pytree_with_keys=lambda kind, named, build, plain: registered.update(
+        kind=kind, named=named, build=build, plain=plain
+    ),
+)
+sys.modules["jax"] = types.SimpleNamespace(tree_util=tree_util)
+import backcast as bc, backcast.jax, numpy as np
+
+buf = bc.ReplayBuffer.create(None, {"obs": {"x": "f4"}, "reward": "f4"}, capacity=50)
+with buf.writer() as writer:
+    for t in range(9):
+        writer.append(obs={"x": t}, reward=t, terminated=False, truncated=False)
+drawn = buf.sample(4)
+assert registered["kind"] is bc.Batch
+for leaves in (registered["plain"](drawn)[0], [leaf for _, leaf in registered["named"](drawn)[0]]):
+    given = dict(zip(drawn, leaves, strict=True))
+    assert list(given) == list(drawn)
+    pairs = [(drawn["reward"], given["reward"]), (drawn["obs"]["x"], given["obs"]["x"])]
+    for mine, theirs in pairs:
+        assert np.array_equal(mine, theirs) and not np.shares_memory(mine, theirs)
+again = registered["build"](registered["plain"](drawn)[1], leaves)
+assert type(again) is bc.Batch
+assert registered["plain"](again)[0][-1] is leaves[-1], "no sampler fills it again"
+print("as registered")
+"""
+
+
+def test_jax_gets_copies_of_the_arrays_that_a_sampler_can_fill_again() -> None:
+    # A stand-in for JAX: what it calls is registered by this package.
+    done = subprocess.run([sys.executable, "-c", JAX], capture_output=True, text=True, check=False)
+    assert done.stdout == "as registered\n", done.stderr
+
+
 def test_tensors_of_a_batch_need_pytorch() -> None:
     try:
         import torch  # noqa: F401

@@ -1,14 +1,20 @@
 """Batches among JAX's pytrees: importing this module registers them.
 
-It needs JAX; ``import backcast`` alone does not.
+It needs JAX; ``import backcast`` alone does not. A sampler can fill the memory of its batches
+again, with ``reuse=True`` or ``out=``, and JAX assumes that arrays of NumPy never change: on the
+CPU ``jax.device_put`` makes no copy of them. So where JAX takes a batch of a sampler apart, in
+``jax.device_put(batch)``, ``jax.jit(f)(batch)`` or ``jax.tree.map(f, batch)``, it gets copies.
+Single arrays, such as ``batch["obs"]``, are not copied.
 
 >>> import backcast.jax  # doctest: +SKIP
->>> jax.tree.map(jax.numpy.asarray, buf.sample(256))  # doctest: +SKIP
+>>> on_device = jax.device_put(buf.sample(256))  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from backcast._batch import Batch
 from backcast._errors import MissingExtraError
@@ -25,12 +31,26 @@ except ImportError as _error:
 __all__: list[str] = []
 
 
+def _leaves(batch: Batch) -> list[Any]:
+    """Return the values of a batch, or copies of them if a sampler can fill its memory again."""
+    is_refilled = getattr(batch, "_memory", None) is not None
+    return [_copied(value) if is_refilled else value for value in batch.values()]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
 def _parts(batch: Batch) -> tuple[list[Any], tuple[str, ...]]:
-    return list(batch.values()), tuple(batch)
+    return _leaves(batch), tuple(batch)
 
 
 def _named_parts(batch: Batch) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
-    return [(tree_util.DictKey(key), value) for key, value in batch.items()], tuple(batch)
+    keys = tuple(batch)
+    named = zip(map(tree_util.DictKey, keys), _leaves(batch), strict=True)
+    return list(named), keys
 
 
 def _batch(keys: tuple[str, ...], values: Any) -> Batch:

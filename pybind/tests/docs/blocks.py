@@ -11,7 +11,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 #: Pages about other libraries, which `make test-adapters` installs and runs them with.
 ADAPTERS = [
-    ROOT / "docs" / "howto" / f"{name}.md" for name in ("cleanrl", "pettingzoo", "sb3", "torch")
+    ROOT / "docs" / "howto" / f"{name}.md"
+    for name in ("cleanrl", "jax", "pettingzoo", "sb3", "torch")
 ]
 
 #: Languages of blocks, and who runs them. Blocks without a language are text.
