@@ -170,17 +170,6 @@ def test_batches_are_pytrees() -> None:
     assert "['obs']['image']" in names
 
 
-def test_batches_are_pytrees_of_jax() -> None:
-    jax = pytest.importorskip("jax", reason="JAX is not installed: pip install jax")
-    import backcast.jax
-
-    assert backcast.jax.__all__ == []
-    batch = filled().sample(4)
-    moved = jax.tree.map(jax.numpy.asarray, batch)
-    assert isinstance(moved, bc.Batch)
-    assert np.array_equal(moved.to_numpy()["reward"], batch["reward"].astype("f4"))
-
-
 def test_batches_go_there_and_back_and_pickle() -> None:
     batch = filled().sampler(seed=1, history=3, future=1).sample(4)
     tensors = batch.to_torch()
@@ -216,6 +205,177 @@ def test_wrong_arguments_of_a_sampler_are_refused() -> None:
         ours.Sampler(buf, histroy=3)
     with pytest.raises(bc.ArgumentError, match="batch_size is 0"):
         ours.Sampler(buf).batches(0)
+    for wrong in ({"contiguous": 1}, {"float_obs": None}, {"transform": 3}, {"device": 1.5}):
+        (name,) = wrong
+        with pytest.raises(bc.ArgumentTypeError, match=f"{name} is .*; give"):
+            ours.Sampler(buf, **wrong)
+    with pytest.raises(bc.SampleError, match=r"priority=0\.6"):
+        ours.Sampler(buf).update_priorities(torch.tensor([0]), torch.tensor([1.0]))
+
+
+def test_an_index_of_a_narrow_tensor_is_refused() -> None:
+    sampler = ours.Sampler(filled(), seed=1, priority=0.6)
+    index = sampler.sample(8).index
+    for narrow in (
+        index.int(),
+        index.short(),
+        index.double(),
+        list(index.int()),
+        [0, index.int()[1]],
+    ):
+        with pytest.raises(bc.SampleError, match=r"index: got (int|float)\d+ values"):
+            sampler.gather(narrow)
+        with pytest.raises(bc.SampleError, match=r"index: got (int|float)\d+ values"):
+            sampler.update_priorities(narrow, torch.ones(len(narrow)))
+    assert torch.equal(sampler.gather(list(index)).index, index)
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64]
+)
+def test_priorities_are_set_from_tensors(kind: torch.dtype) -> None:
+    buf = filled()
+    sampler = ours.Sampler(buf, seed=1, priority=1.0)
+    order = buf.transitions()
+    index = torch.from_numpy(order.index_at(np.arange(len(order))))
+    priority = torch.zeros(len(index), dtype=kind)
+    priority[5] = 4
+    if kind.is_floating_point:
+        priority.requires_grad_()
+    assert sampler.update_priorities(index, priority) == 0
+    drawn = sampler.sample(256)
+    assert (drawn.index == index[5]).float().mean() > 0.9
+    assert sampler.stats()["sampled"] == 256
+    assert sampler.stats() == sampler.sampler.stats()
+
+
+def test_priorities_of_windows_are_mixed_as_those_of_arrays() -> None:
+    buf = filled()
+    errors = torch.arange(24.0).reshape(8, 3)
+    mask = torch.ones(8, 3, dtype=torch.bool)
+    mask[:, 0] = False
+    states = []
+    for tensors in (True, False):
+        sampler = ours.Sampler(buf, seed=1, priority=1.0, history=3, table=f"t{int(tensors)}")
+        index = sampler.sample(8).index
+        if tensors:
+            sampler.update_priorities(index, errors, mask=mask, eta=0.5, timeout=1)
+        else:
+            arrays = (each.numpy() for each in (index, errors))
+            sampler.sampler.update_priorities(*arrays, mask=mask.numpy(), eta=0.5)
+        states.append(sampler.sample(64)["weight"])
+    assert torch.equal(*states)
+
+
+class TensorDict(dict[str, Any]):
+    """A dict of tensors of another library."""
+
+
+def test_a_transform_gets_tensors_and_its_result_is_handed_out() -> None:
+    buf = filled()
+    plain = ours.Sampler(buf, seed=7, history=2, float_obs=True)
+    seen: list[Any] = []
+
+    def keep(batch: bc.Batch) -> TensorDict:
+        seen.append(batch)
+        return TensorDict(reward=batch["reward"] * 2)
+
+    results: list[tuple[Any, Any]] = [
+        (
+            keep,
+            lambda one, got: (
+                type(got) is TensorDict and torch.equal(got["reward"], one["reward"] * 2)
+            ),
+        ),
+        (
+            lambda batch: (batch["reward"], 3),
+            lambda one, got: torch.equal(got[0], one["reward"]) and got[1] == 3,
+        ),
+        (lambda batch: batch | {"two": 2}, lambda one, got: got["two"] == 2),
+        (lambda batch: batch, lambda one, got: type(got) is bc.Batch),
+        (lambda batch: batch["reward"].sum(), lambda one, got: got == one["reward"].sum()),
+    ]
+    for transform, fits in results:
+        plain = ours.Sampler(buf, seed=7, history=2, float_obs=True)
+        sampler = ours.Sampler(buf, seed=7, history=2, float_obs=True, transform=transform)
+        one = plain.sample(8)
+        assert fits(one, sampler.sample(8))
+        assert fits(one, sampler.gather(one.index))
+        for expected, got in zip(
+            plain.batches(8, limit=3), sampler.batches(8, limit=3), strict=True
+        ):
+            assert fits(expected, got)
+    for batch in seen:
+        assert type(batch) is bc.Batch
+        assert all(isinstance(leaf, torch.Tensor) for leaf in leaves(batch).values())
+        assert batch["obs"]["image"].dtype == torch.float32
+
+
+def test_a_batch_whose_transform_fails_is_drawn_again() -> None:
+    buf = filled()
+    expected = ours.Sampler(buf, seed=7).sample(8).index
+    for result, error in [(ValueError("no"), ValueError), (None, bc.SampleError)]:
+        fails = [True]
+
+        def transform(batch: bc.Batch, fails: list[bool] = fails, result: Any = result) -> Any:
+            if fails.pop() if fails else False:
+                if isinstance(result, Exception):
+                    raise result
+                return result
+            return batch
+
+        sampler = ours.Sampler(buf, seed=7, transform=transform)
+        with pytest.raises(error):
+            sampler.sample(8)
+        assert torch.equal(sampler.sample(8).index, expected)
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        ("cudaa", "'cudaa', which PyTorch does not know"),
+        ("cuda:-1", "'cuda:-1', which PyTorch does not know"),
+        ("", "'', which PyTorch does not know"),
+        ("cuda:99", r"'cuda:99', and PyTorch finds \d CUDA devices here"),
+        (99, r"'99', and PyTorch finds \d CUDA devices here"),
+        ("meta", "'meta', which holds no values"),
+        ("vulkan", "'vulkan', and PyTorch has no such device here"),
+    ],
+)
+def test_a_device_that_is_not_here_is_refused_when_the_sampler_is_made(
+    device: Any, why: str
+) -> None:
+    buf = filled()
+    with pytest.raises(bc.ArgumentError, match=f'^device is {why}.*; give "cpu"'):
+        ours.Sampler(buf, device=device)
+    with pytest.raises(bc.ArgumentError, match=f"^device is {why}"):
+        buf.sample(4).to_torch(device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_gpu_that_is_not_there_is_counted() -> None:
+    for device in ("cuda", torch.device("cuda")):
+        with pytest.raises(bc.ArgumentError, match="'cuda', and PyTorch finds 0 CUDA devices"):
+            ours.Sampler(filled(), device=device)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", torch.device("cpu"), None])
+def test_the_cpu_shares_memory_under_each_of_its_names(device: Any) -> None:
+    buf = filled()
+    assert ours.Sampler(buf, device=device).sample(4)["reward"].device.type == "cpu"
+    batch = buf.sample(4)
+    assert np.shares_memory(batch.to_torch(device)["reward"].numpy(), batch["reward"])
+
+
+def test_a_draw_waits_no_longer_than_it_may() -> None:
+    buf = bc.ReplayBuffer.create(
+        None, {"obs": "f4"}, capacity=50, limiter=bc.RateLimiter(8, min_size=20, error_buffer=100)
+    )
+    sampler = ours.Sampler(buf, seed=1)
+    with pytest.raises(bc.RateLimitTimeoutError):
+        sampler.sample(4, timeout=0)
+    with pytest.raises(bc.RateLimitTimeoutError):
+        list(sampler.batches(4, timeout=0))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

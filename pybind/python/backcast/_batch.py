@@ -86,12 +86,15 @@ class Batch(dict[str, Any]):
         ------
         MissingExtraError
             If PyTorch is not installed.
+        ArgumentError
+            If PyTorch has no such device here.
         """
         # The package says what to install where PyTorch is missing.
         import backcast.torch  # noqa: F401
-        from backcast.torch._tensors import tensors_of
+        from backcast.torch._tensors import device_of, tensors_of
 
-        return type(self)(tensors_of(self, device))
+        where = device_of(device)
+        return type(self)(tensors_of(self, None if where.type == "cpu" else where))
 
     def to_numpy(self) -> Batch:
         """Return a batch of NumPy arrays in place of the tensors or JAX arrays of this one.

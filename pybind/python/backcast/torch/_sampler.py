@@ -11,16 +11,13 @@ from torch.utils.data import IterableDataset
 from backcast import ArgumentError, ArgumentTypeError, Batch, ReplayBuffer
 from backcast._calls import explained
 from backcast._counts import count_of
-from backcast.torch._tensors import Pinned, tensors_of
+from backcast.torch._conversion import Conversion
+from backcast.torch._tensors import array_of, device_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from numpy.typing import ArrayLike
-
-# Bytes of floats up to which a linear layer takes a copy faster than a strided view. Integers are
-# converted first, and a conversion reads a view as fast as a copy.
-_SMALL = 1 << 20
 
 
 class Sampler:
@@ -30,7 +27,7 @@ class Sampler:
     ----------
     buf : ReplayBuffer
         Buffer to draw from.
-    device : torch.device or str, optional
+    device : torch.device, str or int, optional
         Device of the tensors; the CPU by default. On a GPU they are copied from pinned memory,
         which is allocated once and reused.
     contiguous : bool, optional
@@ -39,9 +36,21 @@ class Sampler:
         windows of up to 1 MiB of floats are copied, as a network takes those faster.
     float_obs : bool
         Turn uint8 observations into float32 from 0 to 1, on the device.
+    transform : callable, optional
+        Function that takes the batch of tensors, on the device, and returns what the caller gets:
+        the batch, changed, or any other object except None, such as a tuple or a ``TensorDict``.
+        If it raises, the batch counts as not drawn.
     **options
-        Options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
-        ``n_step``, ``gamma``, ``boundary``, ``state``.
+        Other options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
+        ``n_step``, ``gamma``, ``boundary``, ``priority``, ``state``. A function of ``hindsight``
+        gets arrays, as there.
+
+    Raises
+    ------
+    ArgumentError
+        If PyTorch has no such device here.
+    ArgumentTypeError
+        If an argument is of another type.
 
     Examples
     --------
@@ -59,66 +68,139 @@ class Sampler:
         self,
         buf: ReplayBuffer,
         *,
-        device: torch.device | str | None = None,
+        device: torch.device | str | int | None = None,
         contiguous: bool | None = None,
         float_obs: bool = False,
+        transform: Callable[[Batch], Any] | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(buf, ReplayBuffer):
             raise ArgumentTypeError(f"buf is {buf!r}; give a backcast.ReplayBuffer")
         if "copy" in options:
             raise ArgumentTypeError("copy= is said by contiguous= here; True copies windows")
-        where = torch.device("cpu" if device is None else device)
-        self._device = None if where.type == "cpu" else where
-        self._float_obs = bool(float_obs)
-        self._contiguous = contiguous
-        roles = buf.schema.columns.items()
-        self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
-        self._bfloat16 = frozenset(name for name, (code, _, _) in roles if code == "bfloat16")
+        if not (contiguous is None or isinstance(contiguous, bool)):
+            raise ArgumentTypeError(f"contiguous is {contiguous!r}; give True, False or None")
+        if not isinstance(float_obs, bool):
+            raise ArgumentTypeError(f"float_obs is {float_obs!r}; give True or False")
+        if not (transform is None or callable(transform)):
+            raise ArgumentTypeError(
+                f"transform is {transform!r}; give a function that takes a batch of tensors"
+            )
+        self._device = device_of(device)
         state = options.get("state")
         if state is not None and contiguous is not None:
             # A state records whether windows are copied.
             options["state"] = {**state, "copy": contiguous}
         elif state is None:
             # Pinned memory is filled array by array, and so are contiguous arrays.
-            options["copy"] = bool(contiguous) or self._device is not None
+            options["copy"] = bool(contiguous) or self._device.type != "cpu"
+        self._convert = Conversion(buf, self._device, contiguous, float_obs)
+        self._transforms = transform is not None
+        if transform is not None:
+            # The sampler of arrays calls it, so that a batch whose function fails is taken back.
+            options["transform"] = _after(self._convert, transform)
         self._sampler = buf.sampler(**options)
-        self._pinned = Pinned(where) if where.type == "cuda" else None
 
     @property
     def sampler(self) -> Any:
-        """The sampler of arrays, with its counters."""
+        """The sampler of arrays, with its counters. With ``transform`` it returns what that does.
+
+        Returns
+        -------
+        backcast.Sampler
+        """
         return self._sampler
 
     @property
     def device(self) -> torch.device:
         """Device of the tensors."""
-        return torch.device("cpu") if self._device is None else self._device
+        return self._device
 
     @explained
-    def sample(self, batch_size: int) -> Batch:
+    def sample(self, batch_size: int, *, timeout: float | None = None) -> Any:
         """Draw transitions; see :meth:`backcast.Sampler.sample`.
 
         Returns
         -------
         Batch
-            A batch of tensors, nested if column names have a ``/``.
+            A batch of tensors, nested if column names have a ``/``; or what ``transform`` returned.
         """
-        return self._converted(self._sampler.sample(batch_size))
+        return self._converted(self._sampler.sample(batch_size, timeout=timeout))
 
     @explained
     def gather(
         self, index: torch.Tensor | ArrayLike, *, missing: Literal["error", "mask"] = "error"
-    ) -> Batch:
-        """Fetch transitions again; `index` may be a tensor."""
-        if isinstance(index, torch.Tensor):
-            index = index.cpu().numpy()
-        return self._converted(self._sampler.gather(index, missing=missing))
+    ) -> Any:
+        """Fetch transitions again; see :meth:`backcast.Sampler.gather`.
+
+        Parameters
+        ----------
+        index : tensor or array_like of int64
+            Indices, on any device.
+        missing : {"error", "mask"}
+            Policy for missing transitions.
+
+        Returns
+        -------
+        Batch
+            As :meth:`sample`.
+        """
+        return self._converted(self._sampler.gather(array_of(index), missing=missing))
 
     @explained
-    def batches(self, batch_size: int, prefetch: int = 2, *, limit: int | None = None) -> Loader:
+    def update_priorities(
+        self,
+        index: torch.Tensor | ArrayLike,
+        priority: torch.Tensor | ArrayLike,
+        *,
+        mask: torch.Tensor | ArrayLike | None = None,
+        eta: float | None = None,
+        timeout: float = 60.0,
+    ) -> int:
+        """Set priorities; see :meth:`backcast.Sampler.update_priorities`.
+
+        Parameters
+        ----------
+        index : tensor or array_like of int64, [B]
+            Indices, on any device.
+        priority : tensor or array_like, [B] or [B, H]
+            Priorities, or TD errors of windows. Of a tensor with a gradient the values count.
+        mask : tensor or array_like of bool, [B, H], optional
+            Places of the windows that count.
+        eta : float, optional
+            Share of the maximum in the priority of a window; 0.9 if left out.
+        timeout : float
+            Seconds to wait for the table.
+
+        Returns
+        -------
+        int
+            How many were dropped because their rows are overwritten.
+        """
+        windows: dict[str, Any] = {}
+        if mask is not None:
+            windows["mask"] = array_of(mask)
+        if eta is not None:
+            windows["eta"] = eta
+        return self._sampler.update_priorities(
+            array_of(index), array_of(priority), timeout=timeout, **windows
+        )
+
+    @explained
+    def batches(
+        self,
+        batch_size: int,
+        prefetch: int = 2,
+        *,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> Loader:
         """Return an iterable over batches that a thread draws ahead."""
-        return Loader(self, batch_size, prefetch=prefetch, limit=limit)
+        return Loader(self, batch_size, prefetch=prefetch, limit=limit, timeout=timeout)
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the sampler drew; see :meth:`backcast.Sampler.stats`."""
+        return self._sampler.stats()
 
     def state(self) -> dict[str, Any]:
         """Return the position in the stream of draws; see :meth:`backcast.Sampler.state`."""
@@ -141,17 +223,8 @@ class Sampler:
         """Close the sampler."""
         self.close()
 
-    def _converted(self, batch: Batch) -> Batch:
-        found = (
-            tensors_of(batch, self._device) if self._pinned is None else self._pinned.moved(batch)
-        )
-        if self._bfloat16:
-            found = _mapped(found, self._bfloat16, _as_bfloat16)
-        if self._contiguous is None:
-            found = _small_contiguous(found)
-        if self._float_obs:
-            found = _mapped(found, self._obs, _as_float)
-        return Batch(found)
+    def _converted(self, drawn: Any) -> Any:
+        return drawn if self._transforms else self._convert(drawn)
 
 
 class Loader(IterableDataset):
@@ -162,17 +235,26 @@ class Loader(IterableDataset):
     """
 
     def __init__(
-        self, sampler: Sampler, batch_size: int, *, prefetch: int, limit: int | None
+        self,
+        sampler: Sampler,
+        batch_size: int,
+        *,
+        prefetch: int,
+        limit: int | None,
+        timeout: float | None = None,
     ) -> None:
         super().__init__()
         self._sampler = sampler
         self.batch_size = count_of(batch_size, "batch_size", 1, ArgumentError)
         self.prefetch = count_of(prefetch, "prefetch", 0, ArgumentError)
         self.limit = None if limit is None else count_of(limit, "limit", 0, ArgumentError)
+        self.timeout = timeout
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         """Draw batches up to the limit; leaving the loop stops the thread."""
-        batches = self._sampler.sampler.batches(self.batch_size, self.prefetch, limit=self.limit)
+        batches = self._sampler.sampler.batches(
+            self.batch_size, self.prefetch, limit=self.limit, timeout=self.timeout
+        )
         with batches:
             for batch in batches:
                 yield self._sampler._converted(batch)
@@ -184,46 +266,6 @@ class Loader(IterableDataset):
         return self.limit
 
 
-def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
-    found = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found[key] = _small_contiguous(value)
-        elif (
-            isinstance(value, torch.Tensor) and value.is_floating_point() and value.nbytes <= _SMALL
-        ):
-            found[key] = value.contiguous()
-        else:
-            found[key] = value
-    return found
-
-
-def _as_bfloat16(value: torch.Tensor) -> torch.Tensor:
-    """Read the bits of a column, which are uint16 where ``ml_dtypes`` is not installed."""
-    return value.view(torch.bfloat16) if value.dtype == torch.uint16 else value
-
-
-def _as_float(value: torch.Tensor) -> torch.Tensor:
-    """Scale uint8 to float32 from 0 to 1."""
-    return value.to(torch.float32).div_(255) if value.dtype == torch.uint8 else value
-
-
-def _mapped(
-    values: dict[str, Any],
-    names: frozenset[str],
-    change: Callable[[torch.Tensor], torch.Tensor],
-    path: str = "",
-) -> dict[str, Any]:
-    """Change the tensors of some columns, and of columns derived from them."""
-    found = {}
-    for key, value in values.items():
-        here = f"{path}{key}"
-        if isinstance(value, dict):
-            found[key] = _mapped(value, names, change, "" if here == "future" else f"{here}/")
-        elif isinstance(value, torch.Tensor) and not names.isdisjoint(
-            {here, here.removeprefix("n_").removeprefix("next_")}
-        ):
-            found[key] = change(value)
-        else:
-            found[key] = value
-    return found
+def _after(convert: Conversion, transform: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
+    """Return a function of a batch of arrays that passes its tensors to `transform`."""
+    return lambda arrays: transform(convert(arrays))

@@ -9,6 +9,46 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from backcast._errors import ArgumentError, ArgumentTypeError
+
+
+def device_of(device: torch.device | str | int | None) -> torch.device:
+    """Return a device on which PyTorch can put tensors here. Refuse any other."""
+    if device is None:
+        return torch.device("cpu")
+    if isinstance(device, bool) or not isinstance(device, torch.device | str | int):
+        raise ArgumentTypeError(f'device is {device!r}; give a torch.device, or a name as "cpu"')
+    shown = device if isinstance(device, str) else str(device)
+    try:
+        where = torch.device(device)
+    except (RuntimeError, ValueError) as error:
+        raise ArgumentError(
+            f'device is {shown!r}, which PyTorch does not know; give "cpu", or "cuda" or "cuda:1" '
+            "where there are GPUs"
+        ) from error
+    if where.type == "meta":
+        raise ArgumentError("device is 'meta', which holds no values; give \"cpu\" or a GPU")
+    try:
+        torch.empty(0, device=where)
+    # A build without this kind of device raises AssertionError or NotImplementedError.
+    except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
+        found = "PyTorch has no such device here"
+        if where.type == "cuda":
+            found = f"PyTorch finds {torch.cuda.device_count()} CUDA devices here"
+            if torch.cuda.device_count() > (where.index or 0):
+                # Such as a forked child, in which CUDA cannot be used.
+                found = f"CUDA cannot be used here: {error}"
+        raise ArgumentError(f'device is {shown!r}, and {found}; give "cpu" or another') from error
+    return where
+
+
+def array_of(value: Any) -> Any:
+    """Return the values of a tensor, on whatever device, as an array; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
 
 def tensor_of(array: NDArray[Any]) -> torch.Tensor:
     """Return a tensor over the array's memory; the tensor keeps the memory alive.

@@ -1,0 +1,92 @@
+"""Conversion of a sampler's batches of arrays to batches of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from backcast import Batch
+from backcast.torch._tensors import Pinned, tensors_of
+
+if TYPE_CHECKING:
+    from backcast import ReplayBuffer
+
+# Bytes of floats up to which a linear layer takes a copy faster than a strided view. Integers are
+# converted first, and a conversion reads a view as fast as a copy.
+_SMALL = 1 << 20
+
+
+class Conversion:
+    """Makes tensors of the batches of one buffer."""
+
+    def __init__(
+        self, buf: ReplayBuffer, device: torch.device, contiguous: bool | None, float_obs: bool
+    ) -> None:
+        self.device = device
+        self._float_obs = float_obs
+        self._contiguous = contiguous
+        roles = buf.schema.columns.items()
+        self._obs = frozenset(name for name, (_, _, role) in roles if role == "obs")
+        self._bfloat16 = frozenset(name for name, (code, _, _) in roles if code == "bfloat16")
+        self._pinned = Pinned(device) if device.type == "cuda" else None
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return a batch of tensors; on the CPU they share the memory of the arrays."""
+        if self._pinned is not None:
+            found = self._pinned.moved(batch)
+        else:
+            found = tensors_of(batch, None if self.device.type == "cpu" else self.device)
+        if self._bfloat16:
+            found = _mapped(found, self._bfloat16, _as_bfloat16)
+        if self._contiguous is None:
+            found = _small_contiguous(found)
+        if self._float_obs:
+            found = _mapped(found, self._obs, _as_float)
+        return Batch(found)
+
+
+def _small_contiguous(values: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found[key] = _small_contiguous(value)
+        elif (
+            isinstance(value, torch.Tensor) and value.is_floating_point() and value.nbytes <= _SMALL
+        ):
+            found[key] = value.contiguous()
+        else:
+            found[key] = value
+    return found
+
+
+def _as_bfloat16(value: torch.Tensor) -> torch.Tensor:
+    """Read the bits of a column, which are uint16 where ``ml_dtypes`` is not installed."""
+    return value.view(torch.bfloat16) if value.dtype == torch.uint16 else value
+
+
+def _as_float(value: torch.Tensor) -> torch.Tensor:
+    """Scale uint8 to float32 from 0 to 1."""
+    return value.to(torch.float32).div_(255) if value.dtype == torch.uint8 else value
+
+
+def _mapped(
+    values: dict[str, Any],
+    names: frozenset[str],
+    change: Callable[[torch.Tensor], torch.Tensor],
+    path: str = "",
+) -> dict[str, Any]:
+    """Change the tensors of some columns, and of columns derived from them."""
+    found = {}
+    for key, value in values.items():
+        here = f"{path}{key}"
+        if isinstance(value, dict):
+            found[key] = _mapped(value, names, change, "" if here == "future" else f"{here}/")
+        elif isinstance(value, torch.Tensor) and not names.isdisjoint(
+            {here, here.removeprefix("n_").removeprefix("next_")}
+        ):
+            found[key] = change(value)
+        else:
+            found[key] = value
+    return found
