@@ -28,8 +28,7 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
     match nameless.filter(|_| missing.iter().any(|name| name == "date")) {
         Some(name) => format!(
             "; the column {name:?} is an index that was written without a name: if it holds the \
-             days, load with \
-             columns={{{name:?}: \"date\"}}"
+             days, load with columns {{{name:?}: \"date\"}}"
         ),
         None => String::new(),
     }
@@ -38,7 +37,7 @@ pub(crate) fn nameless_index(missing: &[String], found: &[String]) -> String {
 /// Returns a hint for text in a column of numbers: a time of day, a decimal comma, or how to leave
 /// the column out.
 pub(crate) fn number_hint(column: &str, text: &str) -> String {
-    let leave_out = format!("leave the column out with columns={{{column:?}: \"\"}}");
+    let leave_out = format!("leave the column out with columns {{{column:?}: \"\"}}");
     if is_clock(text) {
         return format!(
             "; it is a time of day: {leave_out}, and if there are several rows a day, make one of \
@@ -103,7 +102,7 @@ mod tests {
     fn hints_know_what_they_see() {
         assert!(number_hint("time", "09:30:00").contains("time of day"));
         assert!(number_hint("close", "10,5").contains("decimal comma"));
-        assert!(number_hint("sector", "Energy").contains("columns={\"sector\": \"\"}"));
+        assert!(number_hint("sector", "Energy").contains("columns {\"sector\": \"\"}"));
         assert!(date_hint("1704153600").contains("seconds since 1970"));
         assert!(date_hint("1704153600000000000").contains("unit=\"ns\""));
         assert_eq!(date_hint("01/02/2024"), "");

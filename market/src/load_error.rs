@@ -188,8 +188,7 @@ pub enum PanelLoadError {
     /// The cells have another separator than the expected one.
     #[error(
         "the header is one cell with {found:?} in it: the cells of this file are separated by \
-         {found:?}; load it \
-         with separator={found:?}"
+         {found:?}; load it with the separator {found:?}"
     )]
     Separator {
         /// Probable separator.
@@ -198,10 +197,9 @@ pub enum PanelLoadError {
     /// The file has a header row of fields and one of tickers.
     #[error(
         "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel \
-         needs a row per \
-         ticker and day; write the table in long form first, df.stack(level=1).to_csv(path), and \
-         load it with \
-         columns={{\"Date\": \"date\", \"Ticker\": \"tic\", \"Open\": \"open\", ...}}",
+         needs a row per ticker and day; write the table in long form first, in pandas with \
+         df.stack(level=1).to_csv(path), and load it with columns {{\"Date\": \"date\", \
+         \"Ticker\": \"tic\", \"Open\": \"open\", ...}}",
         quoted(first),
         quoted(second)
     )]

@@ -117,7 +117,7 @@ const STRIDED_DRAWS: u32 = 2;
 
 /// JSON that is not a sampler's state, or has an unknown version of draws.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the state is not a sampler's: {problem}; pass the return value of a sampler's `state()`")]
+#[error("the state is not a sampler's: {problem}; pass the state that a sampler returned")]
 pub struct BadSamplerState {
     /// Problem of the state.
     pub problem: String,
@@ -175,7 +175,7 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
 pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     let bad = |problem: String| BadSamplerState { problem };
     if !json.is_object() {
-        return Err(bad("it is no dict".to_owned()));
+        return Err(bad("it is no JSON object".to_owned()));
     }
     for key in NUMBERS {
         let given = &json[key];
@@ -485,12 +485,12 @@ mod tests {
             json
         };
         for (json, part) in [
-            (json!(7), "no dict"),
+            (json!(7), "no JSON object"),
             (
                 with("seed", json!({"__int__": "1"})),
                 "`seed` is a whole number from 0 to 18446744073709551615",
             ),
-            (json!([7]), "no dict"),
+            (json!([7]), "no JSON object"),
             (json!({}), "draws"),
             (with("sed", json!(1)), "`sed`"),
             (with("seed", json!(-1)), "-1"),

@@ -237,7 +237,7 @@ impl From<StoreError> for Failure {
             E::NoManifest { .. } | E::OtherVersion { .. } => ErrorClass::Corrupt,
             _ => ErrorClass::Storage,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -257,7 +257,7 @@ impl From<SaveError> for Failure {
             SaveError::Unreadable { .. } | SaveError::OtherRing { .. } => ErrorClass::Corrupt,
             _ => ErrorClass::Base,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -273,12 +273,12 @@ impl From<LoadError> for Failure {
             LoadError::OtherSnapshot { .. } => ErrorClass::Exists,
             _ => ErrorClass::Base,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
 impl From<BadSamplerState> for Failure {
     fn from(error: BadSamplerState) -> Self {
-        Self::new(ErrorClass::Sample, error)
+        Self::of(ErrorClass::Sample, error)
     }
 }

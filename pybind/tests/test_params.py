@@ -139,7 +139,7 @@ def test_refused_versions_names_and_outs(place: Path) -> None:
         params.latest(3)
     with pytest.raises(bc.ExistsError, match="params named `p` already exists"):
         bc.Params.create("p", like, dir=place)
-    with pytest.raises(bc.ExistsError, match=r"it has the array `w` of float64 \[2\]"):
+    with pytest.raises(bc.ExistsError, match=r"it has the array `w` \(f8\[2\]\)"):
         bc.Params.create("p", {"w": np.zeros(3)}, exist="attach", dir=place)
     with pytest.raises(bc.NotFoundError, match="no params named `q`"):
         bc.Params.attach("q", dir=place)

@@ -151,8 +151,8 @@ pub enum AppendError {
     },
     /// A final observation in next-step mode.
     #[error(
-        "`final_obs` was given, but in autoreset_mode=\"next_step\" the append after an end brings \
-         the final observation; leave it out, or make the writer with autoreset_mode=\"same_step\""
+        "`final_obs` was given, but in autoreset_mode \"next_step\" the append after an end brings \
+         the final observation; leave it out, or make the writer with autoreset_mode \"same_step\""
     )]
     UnexpectedFinalObs,
     /// The lane has had 2^48 rows.
@@ -167,7 +167,7 @@ pub enum AppendError {
     #[error(
         "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
          from {start} on, and lane_policy is \"fail\"; close the lease, or create the ring with \
-         lane_policy=\"block\""
+         lane_policy \"block\""
     )]
     Leased {
         /// The lane.
@@ -183,7 +183,7 @@ pub enum AppendError {
     #[error(
         "ring `{ring}` was removed or replaced: a process that attaches by name would not see \
          these rows, and none was appended; attach again and create another writer, or attach with \
-         on_unlinked=\"warn\""
+         on_unlinked \"warn\""
     )]
     Unlinked {
         /// The name that the ring had.
@@ -203,14 +203,14 @@ pub enum AppendError {
 /// Names the missing observation of an end, and both remedies.
 fn missing_final(mode: AutoresetMode) -> &'static str {
     if mode == AutoresetMode::SameStep {
-        "`final_obs` is missing, which autoreset_mode=\"same_step\" needs at an end: give \
-         final_obs=infos[\"final_obs\"], since next_obs is the reset's observation there; or, if \
-         next_obs holds the final observation, as in SB3, make the writer with \
-         autoreset_mode=\"disabled\""
+        "`final_obs` is missing, which autoreset_mode \"same_step\" needs at an end: give \
+         `final_obs`, since `next_obs` is the reset's observation there; or, if `next_obs` holds \
+         the final observation, as in SB3, make the writer with autoreset_mode \"disabled\""
     } else {
-        "`next_obs` and `final_obs` are missing, of which autoreset_mode=\"disabled\" needs one at \
-         an end: give next_obs=, what env.step returned, at every append; or, if the environment \
-         resets itself, make the writer with autoreset_mode=\"same_step\" or \"next_step\""
+        "`next_obs` and `final_obs` are missing, of which autoreset_mode \"disabled\" needs one at \
+         an end: give `next_obs`, the observation that the step led to, at every append; or, if \
+         the environment resets itself, make the writer with autoreset_mode \"same_step\" or \
+         \"next_step\""
     }
 }
 

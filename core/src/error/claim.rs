@@ -47,11 +47,10 @@ pub enum WriterError {
     NoLanes,
     /// Several lanes without an autoreset mode.
     #[error(
-        "a writer of {lanes} lanes needs to know how its environments reset: give \
-         autoreset_mode=\"next_step\" (the step after an end resets, as Gymnasium's vector \
-         environments do by default), \"same_step\" (the step that ends resets) or \"disabled\" \
-         (the caller resets, or next_obs holds the final observation, as in SB3); in Python \
-         writer(env=env) takes both from a Gymnasium environment"
+        "a writer of {lanes} lanes needs to know how its environments reset: give autoreset_mode \
+         \"next_step\" (the step after an end resets, as Gymnasium's vector environments do by \
+         default), \"same_step\" (the step that ends resets) or \"disabled\" (the caller resets, \
+         or next_obs holds the final observation, as in SB3)"
     )]
     ModeNotSaid {
         /// Requested lanes.
@@ -68,7 +67,7 @@ pub enum WriterError {
     },
     /// More lanes than the ring has.
     #[error(
-        "asked for {asked} lanes, the ring has {lanes}; create it with lanes={asked} or more \
+        "asked for {asked} lanes, the ring has {lanes}; create it with {asked} lanes or more \
          (one per sub-environment over all workers)"
     )]
     TooManyLanes {

@@ -37,7 +37,7 @@ pub enum DropError {
     /// An episode with older ones before it.
     #[error(
         "episode {episode} of lane {lane} has older ones before it, from episode {oldest} on, and \
-         rows are dropped from the oldest on; drop those first, or drop them too with older=True"
+         rows are dropped from the oldest on; drop those first, or drop them too with `older`"
     )]
     NotOldest {
         /// The lane.
@@ -50,7 +50,7 @@ pub enum DropError {
     /// An episode that its writer continues.
     #[error(
         "episode {episode} of lane {lane} has not ended at its row {newest}, and its later rows \
-         would stay; wait until it ends, or drop every row so far with clear()"
+         would stay; wait until it ends, or drop every row so far with `clear`"
     )]
     Unfinished {
         /// The lane.

@@ -43,7 +43,7 @@ pub enum EpisodesError {
     /// Memory was asked for before the lengths of the episodes are known.
     #[error(
         "batches of whole episodes vary in size, so there is no memory to fill or to draw ahead \
-         into; call `sample(batch_size)` without `out`, or give episodes=\"padded\" with max_length"
+         into; draw them with `sample` into a new batch, or draw padded ones with a `max_length`"
     )]
     VaryingSize,
     /// Rows were named by index.

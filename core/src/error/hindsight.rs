@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum HindsightError {
     /// A ratio out of range.
-    #[error("the ratio of relabelled transitions is {ratio}; give 0 to 1, 0.8 for k=4")]
+    #[error("the ratio of relabelled transitions is {ratio}; give 0 to 1, 0.8 for a k of 4")]
     BadRatio {
         /// Requested ratio.
         ratio: f64,
@@ -64,7 +64,7 @@ pub enum HindsightError {
     /// The rewards cannot be replaced.
     #[error(
         "hindsight replaces the column `reward`, one f4 or f8 a row; {found}; create the ring with \
-         \"reward\": \"f4\""
+         a column `reward` of f4"
     )]
     BadReward {
         /// Column that the schema has instead.
@@ -72,8 +72,8 @@ pub enum HindsightError {
     },
     /// n-step returns of stored rewards.
     #[error(
-        "n_step={n_step} sums the rewards of the stored goals; leave n_step out, and sum the \
-         rewards of a window with future={}",
+        "n_step {n_step} sums the rewards of the stored goals; leave n_step out, and sum the \
+         rewards of a window with future {}",
         .n_step.saturating_sub(1)
     )]
     WithNStep {

@@ -12,7 +12,7 @@ pub enum LearnedError {
     /// A table without columns, or with too many.
     #[error(
         "the table `{table}` is to have {columns} learned columns; give 1 to \
-         {MAX_LEARNED_COLUMNS}, such as learned={{\"value\": \"f4\"}}"
+         {MAX_LEARNED_COLUMNS}, such as `value` of f4"
     )]
     BadCount {
         /// Name of the table.
@@ -41,8 +41,8 @@ pub enum LearnedError {
     },
     /// No such table.
     #[error(
-        "the ring has no table `{table}` of learned columns, {}; create it with \
-         buf.table(\"{table}\", learned={{\"value\": \"f4\"}})",
+        "the ring has no table `{table}` of learned columns, {}; create it with its columns, such \
+         as `value` of f4",
         others(known)
     )]
     NoTable {

@@ -79,14 +79,13 @@ pub enum LimiterError {
     /// A ring that was created without a limiter.
     #[error(
         "the ring was created without a rate limiter, and its processes do not look for one; \
-         create it with limiter=RateLimiter(...), which can be switched off and on"
+         create it with a rate limiter, which can be switched off and on"
     )]
     NoLimiter,
     /// Other samples per insert than a process that attaches relies on.
     #[error(
         "samples_per_insert is {wanted}, and the ring's limiter has {found}; give that, leave \
-         samples_per_insert out to take what the ring has, or change it for all processes with \
-         buf.limiter.set(RateLimiter(...))"
+         samples_per_insert out to take what the ring has, or change it for all processes"
     )]
     OtherRatio {
         /// Samples per insert that were asked for.
@@ -97,8 +96,7 @@ pub enum LimiterError {
     /// A limiter of a minimum size alone, where a process that attaches relies on a ratio.
     #[error(
         "samples_per_insert is {wanted}, and the ring's limiter has no ratio ({found}); leave \
-         samples_per_insert out to take what the ring has, or set one for all processes with \
-         buf.limiter.set(RateLimiter(...))"
+         samples_per_insert out to take what the ring has, or set one for all processes"
     )]
     NoRatio {
         /// Samples per insert that were asked for.
@@ -107,10 +105,7 @@ pub enum LimiterError {
         found: String,
     },
     /// Invalid stored limits.
-    #[error(
-        "the limits in `ring.lim` are damaged; set them again with \
-         buf.limiter.set(RateLimiter(...))"
-    )]
+    #[error("the limits in `ring.lim` are damaged; set them again")]
     Damaged,
     /// Error of the ring's files.
     #[error(transparent)]
@@ -195,21 +190,18 @@ impl fmt::Display for LimiterWait {
 #[non_exhaustive]
 pub enum LimitError {
     /// The time-out has passed.
-    #[error(
-        "{0}; start the other side, wait longer, or switch the limiter off with \
-         buf.limiter.disable()"
-    )]
+    #[error("{0}; start the other side, wait longer, or switch the limiter off")]
     TimedOut(Box<LimiterWait>),
     /// No sampler is alive, and the limiter refuses appends then.
     #[error(
         "{0}; no_learner is \"error\": start a learner first, or set the limiter with \
-         no_learner=\"wait\" or \"pass\""
+         no_learner \"wait\" or \"pass\""
     )]
     NoLearner(Box<LimiterWait>),
     /// One call with more transitions or items than the error band ever allows.
     #[error(
         "{what} of {wanted} at once can never be allowed: the error band has room for {most} \
-         ({limits}); ask for fewer, or raise error_buffer with buf.limiter.set(RateLimiter(...))"
+         ({limits}); ask for fewer, or raise error_buffer"
     )]
     Never {
         /// "a draw" or "an append".
@@ -222,10 +214,7 @@ pub enum LimitError {
         limits: String,
     },
     /// Invalid stored limits.
-    #[error(
-        "the limits in `ring.lim` are damaged; set them again with \
-         buf.limiter.set(RateLimiter(...))"
-    )]
+    #[error("the limits in `ring.lim` are damaged; set them again")]
     Damaged,
     /// The caller interrupted the wait.
     #[error("the wait for the rate limiter was interrupted after {waited_ms} ms; call again")]
@@ -236,7 +225,7 @@ pub enum LimitError {
     /// The ring was removed or replaced, and its handle refuses to go on.
     #[error(
         "the ring was removed or replaced during a wait for its rate limiter; attach again, or \
-         attach with on_unlinked=\"warn\""
+         attach with on_unlinked \"warn\""
     )]
     Unlinked,
 }

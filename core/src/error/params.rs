@@ -78,7 +78,7 @@ pub enum ParamsError {
         readable: Vec<u64>,
     },
     /// No version is published yet.
-    #[error("no version of {name} is published yet; publish one, or wait for it with wait(1)")]
+    #[error("no version of {name} is published yet; publish one, or wait for it with `wait`")]
     Nothing {
         /// Name of the parameters.
         name: String,

@@ -20,10 +20,7 @@ pub enum PriorityError {
         wanted: &'static str,
     },
     /// A uniform sampler has no priorities.
-    #[error(
-        "this sampler draws uniformly and has no priorities; make it with priority=, such as \
-         buf.sampler(priority=0.6)"
-    )]
+    #[error("this sampler draws uniformly and has no priorities; make it with priorities")]
     NotPrioritised,
     /// No function has given the exponent of the importance weights.
     #[error(
@@ -40,7 +37,9 @@ pub enum PriorityError {
         priorities: usize,
     },
     /// A priority that is negative or not a number.
-    #[error("priority[{position}] is {value}; give finite numbers from 0 up, such as abs(td)")]
+    #[error(
+        "priority[{position}] is {value}; give finite numbers from 0 up, such as absolute TD errors"
+    )]
     BadPriority {
         /// Position in the caller's array.
         position: usize,
@@ -49,8 +48,8 @@ pub enum PriorityError {
     },
     /// A TD error of a window that is negative or not a number.
     #[error(
-        "priority[{window}, {place}] is {value}; give finite numbers from 0 up, such as abs(td); \
-         places where mask is false are not read"
+        "priority[{window}, {place}] is {value}; give finite numbers from 0 up, such as absolute \
+         TD errors; places where the mask is false are not read"
     )]
     BadPlace {
         /// Position of the window in the caller's array.

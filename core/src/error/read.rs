@@ -10,7 +10,7 @@ pub enum LeaseError {
     /// The ring grants no leases: its writers overwrite rows regardless.
     #[error(
         "this ring grants no leases (lane_policy is \"overwrite\"); copy rows with `rows` or \
-         `sample`, or create the ring with lane_policy=\"block\""
+         `sample`, or create the ring with lane_policy \"block\""
     )]
     Overwrite,
     /// The ring has fewer lanes.

@@ -15,7 +15,7 @@ pub enum RestoreError {
     /// The name is taken, and restored rows cannot be added to an existing ring.
     #[error(
         "a {kind} named `{name}` already exists ({state}); choose another name, use \
-         exist=\"replace\" to start over, or `backcast rm {name}`"
+         exist \"replace\" to start over, or `backcast rm {name}`"
     )]
     Taken {
         /// Ring or panel.

@@ -54,11 +54,17 @@ pub enum SampleError {
         /// Bytes of all its arrays, saturated.
         bytes: usize,
     },
-    /// A window of no transition, or one longer than a lane.
+    /// A window of no transition.
+    #[error("{what} is 0; give at least 1, or leave {what} out")]
+    EmptyWindow {
+        /// `history` or `n_step`.
+        what: &'static str,
+    },
+    /// A window longer than a lane.
     #[error(
-        "history={history}, future={future} and n_step={n_step} take {rows} rows, the successor \
-         included, but a lane keeps {limit}; ask for shorter windows (history and n_step are at \
-         least 1), or create the ring with a larger capacity"
+        "history {history}, future {future} and n_step {n_step} take {rows} rows, the successor \
+         included, but a lane keeps {limit}; ask for shorter windows, or create the ring with a \
+         larger capacity"
     )]
     BadWindow {
         /// Requested history.
@@ -113,8 +119,8 @@ pub enum SampleError {
     },
     /// The schema has no column `reward` that n-step returns can sum.
     #[error(
-        "n_step sums the column `reward`, one f4 or f8 a row; {found}; create the ring with \
-         \"reward\": \"f4\""
+        "n_step sums the column `reward`, one f4 or f8 a row; {found}; create the ring with a \
+         column `reward` of f4"
     )]
     BadReward {
         /// Column that the schema has instead.
@@ -122,8 +128,8 @@ pub enum SampleError {
     },
     /// The schema has no column `discount` that n-step returns can use.
     #[error(
-        "gamma=\"discount\" discounts by the column `discount`, one f4 or f8 a row; {found}; \
-         create the ring with \"discount\": \"f4\""
+        "the discounts of n-step returns come from the column `discount`, one f4 or f8 a row; \
+         {found}; create the ring with a column `discount` of f4"
     )]
     BadDiscount {
         /// Column that the schema has instead.
@@ -149,7 +155,7 @@ pub enum SampleError {
     NoColumns,
     /// A window for all columns was given together with windows by column.
     #[error(
-        "history={history} is the window of all columns, and there are windows by column too; give \
+        "history {history} is the window of all columns, and there are windows by column too; give \
          the history of each column with them"
     )]
     HistoryTwice {
@@ -158,9 +164,9 @@ pub enum SampleError {
     },
     /// No window lies entirely in one episode.
     #[error(
-        "no window of history {history} and future {future} lies whole in one episode, as \
-         boundary=\"reject\" asks: it takes {needed} transitions in a row, and the longest of the \
-         ring's episodes has {longest} now; ask for shorter windows, or for boundary=\"mask\""
+        "no window of history {history} and future {future} lies whole in one episode, as boundary \
+         \"reject\" asks: it takes {needed} transitions in a row, and the longest of the ring's \
+         episodes has {longest} now; ask for shorter windows, or for boundary \"mask\""
     )]
     NoWindow {
         /// Requested history.
@@ -175,9 +181,9 @@ pub enum SampleError {
     /// Every transition has lost some of its history to newer rows.
     #[error(
         "no transition has its history of {history}: the beginnings of the ring's episodes were \
-         overwritten, at most {longest} transitions in a row are left, and boundary=\"clamp\" \
+         overwritten, at most {longest} transitions in a row are left, and boundary \"clamp\" \
          repeats the first observation of an episode, not one from its middle; ask for a shorter \
-         history, or for boundary=\"mask\""
+         history, or for boundary \"mask\""
     )]
     NoHistory {
         /// Requested history.
@@ -342,7 +348,7 @@ pub enum SampleError {
         memory: usize,
     },
     /// The system refused a thread.
-    #[error("no thread could be started to draw batches ahead ({0}); use prefetch=0")]
+    #[error("no thread could be started to draw batches ahead ({0}); use a prefetch of 0")]
     Thread(#[source] std::io::Error),
     /// Caller memory of another shape than the plan's.
     #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate that many")]
@@ -400,14 +406,14 @@ fn lanes_of(lanes: &[usize]) -> String {
 fn bad_gamma(gamma: Option<f64>, discounts: bool, n_step: Option<u32>) -> String {
     match (gamma, n_step) {
         (Some(gamma), _) if discounts => {
-            format!("gamma={gamma} and the column `discount` are two discounts; give one of them")
+            format!("gamma {gamma} and the column `discount` are two discounts; give one of them")
         }
-        (None, Some(n)) => format!("n_step={n} needs the learner's discount; give gamma, 0 to 1"),
+        (None, Some(n)) => format!("n_step {n} needs the learner's discount; give gamma, 0 to 1"),
         (Some(gamma), None) => {
-            format!("gamma={gamma} discounts n-step returns only; give n_step too, or leave it out")
+            format!("gamma {gamma} discounts n-step returns only; give n_step too, or leave it out")
         }
         (None, None) => {
-            "gamma=\"discount\" discounts n-step returns only; give n_step too, or leave it \
+            "the column `discount` discounts n-step returns only; give n_step too, or leave it \
                          out"
             .to_owned()
         }

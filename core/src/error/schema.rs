@@ -35,8 +35,8 @@ pub enum SchemaError {
     },
     /// Two columns of one name, or one inside the other.
     #[error(
-        "columns `{name}` and `{other}` collide: a name is used once, and is either an array or \
-         a dict of arrays; rename one"
+        "columns `{name}` and `{other}` collide: a name is used once, and is either an array or a \
+         group of arrays; rename one"
     )]
     Conflict {
         /// Later column.

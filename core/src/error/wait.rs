@@ -48,7 +48,7 @@ pub enum WaitError {
     /// The ring was removed or replaced, and its handle refuses further use.
     #[error(
         "the ring waited for was removed or replaced: writers that attach by name fill another \
-         one; attach again, or attach with on_unlinked=\"warn\" to keep waiting"
+         one; attach again, or attach with on_unlinked \"warn\" to keep waiting"
     )]
     Unlinked,
     /// The caller interrupted the wait.

@@ -54,10 +54,10 @@ impl ParamsArrays {
     }
 
     fn unknown<T: Element>(&self, name: &str) -> ParamsError {
-        let known = |array: &ParamsArray| format!("`{}` of {}", array.name(), array.dtype().name());
+        let known = |array: &ParamsArray| format!("`{}` of {}", array.name(), array.dtype());
         ParamsError::NoArray {
             array: name.to_owned(),
-            dtype: T::DTYPE.name(),
+            dtype: T::DTYPE.code(),
             known: self.shape.arrays().iter().map(known).collect(),
         }
     }

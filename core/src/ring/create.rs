@@ -60,6 +60,9 @@ impl Ring {
     /// first.
     pub fn planned_bytes(schema: &Schema, options: &RingOptions) -> Result<u64, RingError> {
         let spec = spec(schema, options, page_size())?;
+        if spec.lane_capacity == 0 {
+            check_capacity(&spec, options.capacity, page_size())?;
+        }
         Ok(Geometry::of(&spec, page_size())?.total_bytes(spec.lanes))
     }
 
@@ -119,12 +122,12 @@ fn check_capacity(spec: &RingSpec, capacity: Capacity, align: u64) -> Result<(),
     /// A transition's own row and its successor's.
     const LEAST: u64 = 2;
     let (lanes, rows) = (spec.lanes, spec.lane_capacity);
-    // Zero rows and zero lanes are refused elsewhere, with their limits.
-    if rows != 1 || lanes == 0 {
+    // Zero lanes are refused elsewhere, with their limits.
+    if rows >= LEAST || lanes == 0 {
         return Ok(());
     }
     // Errors of other limits come first.
-    Geometry::of(spec, align)?;
+    Geometry::of(&RingSpec { lane_capacity: LEAST, ..spec.clone() }, align)?;
     let (asked, least) = match capacity {
         Capacity::Rows(rows) => {
             (format!("{rows} row(s)"), format!("{} rows", u64::from(lanes) + 1))
@@ -154,13 +157,20 @@ mod tests {
         let schema = Schema::builder().column("obs", DType::F32, &[8]).build().unwrap();
         let make =
             |rows: u64, lanes| Ring::heap(&schema, RingOptions::with_capacity(rows).lanes(lanes));
-        for (rows, lanes) in [(1, 1), (10, 16), (16, 16), (1, 4_096)] {
+        for (rows, lanes) in [(0, 1), (0, 7), (1, 1), (10, 16), (16, 16), (1, 4_096)] {
             let refused = make(rows, lanes).unwrap_err();
             let RingError::TooSmall { least, .. } = &refused else { panic!("{refused}") };
             let least: u64 = least.trim_end_matches(" rows").parse().unwrap();
             assert!(refused.to_string().contains(&format!("{rows} row")), "{refused}");
             assert_eq!(make(least, lanes).unwrap().lane_capacity(), 2, "{refused}");
             assert!(make(least - 1, lanes).is_err(), "{refused}");
+            let options = RingOptions::with_capacity(rows).lanes(lanes);
+            let planned = Ring::planned_bytes(&schema, &options);
+            assert!(planned.is_ok() || rows == 0, "a restored ring may have lanes of one row");
+            assert_eq!(
+                planned.err().map(|e| e.to_string()),
+                (rows == 0).then(|| refused.to_string())
+            );
         }
     }
 

@@ -255,7 +255,7 @@ mod tests {
             (seeded.hindsight(hindsight().ratio(f64::NAN)), "is NaN"),
             (seeded.hindsight(Hindsight::new(GoalStrategy::Final)), "`obs/achieved_goal`"),
             (seeded.hindsight(hindsight().columns("reward", "obs/desired")), "no observation"),
-            (seeded.n_step(3).gamma(0.9).hindsight(hindsight()), "future=2"),
+            (seeded.n_step(3).gamma(0.9).hindsight(hindsight()), "future 2"),
             (seeded.columns(shown).hindsight(hindsight()), "left out of the batch"),
         ] {
             let error = ring.sampler(spec).unwrap_err().to_string();

@@ -47,7 +47,12 @@ impl Sampler {
         let n_step = options.n_step.unwrap_or(1);
         let after = u64::from(future).max(u64::from(n_step).saturating_sub(1));
         let rows = u64::from(history) + after + 1;
-        if history == 0 || n_step == 0 || rows > ring.lane_capacity() {
+        for (what, steps) in [("history", history), ("n_step", n_step)] {
+            if steps == 0 {
+                return Err(SampleError::EmptyWindow { what });
+            }
+        }
+        if rows > ring.lane_capacity() {
             let limit = ring.lane_capacity();
             return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
         }

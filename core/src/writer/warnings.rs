@@ -54,8 +54,8 @@ impl fmt::Display for WriterWarning {
                 f,
                 "{cuts} of {appends} appends began with another `obs` than the `next_obs` of the \
                  append before; each cut an episode there, so that no transition leads across. \
-                 Pass the observation that env.step returned, unchanged, as the next `obs`, and \
-                 call restart() after a reset in mid-episode"
+                 Pass the observation that the step returned, unchanged, as the next `obs`, and \
+                 call `restart` after a reset in mid-episode"
             ),
             WriterWarning::Reset { lane, mode, hint } => {
                 let (seen, likely) = match (hint, mode) {
@@ -85,8 +85,8 @@ impl fmt::Display for WriterWarning {
                 };
                 write!(
                     f,
-                    "lane {lane} of a writer in autoreset_mode=\"{mode}\": {seen}. {likely}; \
-                     writer(env=env) takes it from the environment. stats() counts suspect_resets"
+                    "lane {lane} of a writer in autoreset_mode \"{mode}\": {seen}. {likely}. The \
+                     statistics of the ring count such resets"
                 )
             }
         }

@@ -124,7 +124,7 @@ fn existing_files_are_kept_unless_replacing_is_allowed() {
     let named = || ImportOptions::named("pong").base(base.clone());
     let taken = import(&file, Format::Parquet, named()).unwrap_err();
     let words =
-        "already exists (a live process holds it); choose another name, use exist=\"replace\"";
+        "already exists (a live process holds it); choose another name, use exist \"replace\"";
     assert!(taken.to_string().contains(words), "{taken}");
     let (new, _) = import(&file, Format::Parquet, named().exist(Exist::Replace)).unwrap();
     assert_ne!(new.uuid(), ring.uuid());

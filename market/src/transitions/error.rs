@@ -144,7 +144,7 @@ pub enum TransitionError {
     /// An existing ring whose sizes differ from the requested ones.
     #[error(
         "the buffer named `{name}` differs from the requested one: it has {found}, but {requested} \
-         was requested; ask for the same, choose another name, or use exist=\"replace\""
+         was requested; ask for the same, choose another name, or use exist \"replace\""
     )]
     Different {
         /// Name of the ring.

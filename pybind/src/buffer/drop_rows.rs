@@ -12,9 +12,9 @@ impl From<DropError> for Failure {
     fn from(error: DropError) -> Self {
         match error {
             DropError::Segment(error) => error.into(),
-            DropError::Denied { .. } => Self::new(ErrorClass::Storage, error),
-            DropError::Outrun { .. } => Self::new(ErrorClass::Lapped, error),
-            error => Self::new(ErrorClass::Argument, error),
+            DropError::Denied { .. } => Self::of(ErrorClass::Storage, error),
+            DropError::Outrun { .. } => Self::of(ErrorClass::Lapped, error),
+            error => Self::of(ErrorClass::Argument, error),
         }
     }
 }

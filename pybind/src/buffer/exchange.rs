@@ -289,7 +289,7 @@ impl From<ExportError> for Failure {
             ExportError::Ring(_) => ErrorClass::Sample,
             _ => ErrorClass::Base,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -308,6 +308,6 @@ impl From<ImportError> for Failure {
             ImportError::Interrupted => ErrorClass::Base,
             _ => ErrorClass::Corrupt,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }

@@ -39,7 +39,7 @@ impl From<ClientError> for Failure {
             },
             _ => ErrorClass::Daemon,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 

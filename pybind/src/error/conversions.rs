@@ -34,13 +34,13 @@ impl From<SegmentError> for Failure {
             }
             _ => ErrorClass::Storage,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
 impl From<SchemaError> for Failure {
     fn from(error: SchemaError) -> Self {
-        Self::new(ErrorClass::Schema, error)
+        Self::of(ErrorClass::Schema, error)
     }
 }
 
@@ -50,8 +50,8 @@ impl From<RingError> for Failure {
             RingError::Segment(error) => error.into(),
             RingError::Schema(error) => error.into(),
             RingError::Limiter(error) => error.into(),
-            error @ RingError::TooSmall { .. } => Self::new(ErrorClass::Argument, error),
-            error => Self::new(ErrorClass::Base, error),
+            error @ RingError::TooSmall { .. } => Self::of(ErrorClass::Argument, error),
+            error => Self::of(ErrorClass::Base, error),
         }
     }
 }
@@ -60,7 +60,7 @@ impl From<ResizeError> for Failure {
     fn from(error: ResizeError) -> Self {
         match error {
             ResizeError::Ring(error) => error.into(),
-            error => Self::new(ErrorClass::Base, error),
+            error => Self::of(ErrorClass::Base, error),
         }
     }
 }
@@ -69,8 +69,8 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Ring(error) => error.into(),
-            error @ RestoreError::Taken { .. } => Self::new(ErrorClass::Exists, error),
-            error => Self::new(ErrorClass::Corrupt, error),
+            error @ RestoreError::Taken { .. } => Self::of(ErrorClass::Exists, error),
+            error => Self::of(ErrorClass::Corrupt, error),
         }
     }
 }
@@ -79,7 +79,7 @@ impl From<WriterError> for Failure {
     fn from(error: WriterError) -> Self {
         match error {
             WriterError::Segment(error) => error.into(),
-            error => Self::new(ErrorClass::Writer, error),
+            error => Self::of(ErrorClass::Writer, error),
         }
     }
 }
@@ -96,7 +96,7 @@ impl From<AppendError> for Failure {
             AppendError::Limited(error) => class_of_limit(error),
             _ => ErrorClass::Append,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -104,11 +104,11 @@ impl From<LimiterError> for Failure {
     fn from(error: LimiterError) -> Self {
         match error {
             LimiterError::Segment(error) => error.into(),
-            error @ LimiterError::Damaged => Self::new(ErrorClass::Corrupt, error),
+            error @ LimiterError::Damaged => Self::of(ErrorClass::Corrupt, error),
             error @ (LimiterError::OtherRatio { .. } | LimiterError::NoRatio { .. }) => {
-                Self::new(ErrorClass::Exists, error)
+                Self::of(ErrorClass::Exists, error)
             }
-            error => Self::new(ErrorClass::Argument, error),
+            error => Self::of(ErrorClass::Argument, error),
         }
     }
 }
@@ -127,9 +127,9 @@ impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         match error {
             LeaseError::Segment(error) => error.into(),
-            LeaseError::Pins(ReaderPinsError::Lapped(_)) => Self::new(ErrorClass::Lapped, error),
-            LeaseError::Damaged { .. } => Self::new(ErrorClass::Corrupt, error),
-            error => Self::new(ErrorClass::Lease, error),
+            LeaseError::Pins(ReaderPinsError::Lapped(_)) => Self::of(ErrorClass::Lapped, error),
+            LeaseError::Damaged { .. } => Self::of(ErrorClass::Corrupt, error),
+            error => Self::of(ErrorClass::Lease, error),
         }
     }
 }
@@ -143,13 +143,13 @@ impl From<SampleError> for Failure {
             SampleError::Priority(error) => error.into(),
             SampleError::Learned(error) => error.into(),
             SampleError::Read(error) => error.into(),
-            SampleError::Table(TableError::Busy { .. }) => Self::new(ErrorClass::InUse, error),
-            SampleError::TimedOut { .. } => Self::new(ErrorClass::WaitTimeout, error),
+            SampleError::Table(TableError::Busy { .. }) => Self::of(ErrorClass::InUse, error),
+            SampleError::TimedOut { .. } => Self::of(ErrorClass::WaitTimeout, error),
             SampleError::Lapped { .. } | SampleError::Dropped { .. } => {
-                Self::new(ErrorClass::Lapped, error)
+                Self::of(ErrorClass::Lapped, error)
             }
-            SampleError::Limited(error) => Self::new(class_of_limit(&error), error),
-            error => Self::new(ErrorClass::Sample, error),
+            SampleError::Limited(error) => Self::of(class_of_limit(&error), error),
+            error => Self::of(ErrorClass::Sample, error),
         }
     }
 }
@@ -158,9 +158,13 @@ impl From<LearnedError> for Failure {
     fn from(error: LearnedError) -> Self {
         match error {
             LearnedError::Segment(error) => error.into(),
-            error @ LearnedError::Busy { .. } => Self::new(ErrorClass::InUse, error),
-            error @ LearnedError::NoTable { .. } => Self::new(ErrorClass::NotFound, error),
-            error => Self::new(ErrorClass::Sample, error),
+            error @ LearnedError::Busy { .. } => Self::of(ErrorClass::InUse, error),
+            LearnedError::NoTable { ref table, .. } => {
+                let call = format!("buf.table(\"{table}\", learned={{\"value\": \"f4\"}})");
+                let text = error.to_string().replace("its columns, such as `value` of f4", &call);
+                Self::new(ErrorClass::NotFound, text)
+            }
+            error => Self::of(ErrorClass::Sample, error),
         }
     }
 }
@@ -169,8 +173,8 @@ impl From<PriorityError> for Failure {
     fn from(error: PriorityError) -> Self {
         match error {
             PriorityError::Segment(error) => error.into(),
-            error @ PriorityError::Busy { .. } => Self::new(ErrorClass::InUse, error),
-            error => Self::new(ErrorClass::Sample, error),
+            error @ PriorityError::Busy { .. } => Self::of(ErrorClass::InUse, error),
+            error => Self::of(ErrorClass::Sample, error),
         }
     }
 }
@@ -181,7 +185,7 @@ impl From<ReadError> for Failure {
             ReadError::Lapped { .. } => ErrorClass::Lapped,
             _ => ErrorClass::Sample,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -204,7 +208,7 @@ impl From<ParamsError> for Failure {
             E::TimedOut { .. } => ErrorClass::WaitTimeout,
             _ => ErrorClass::Base,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -216,7 +220,7 @@ impl From<WaitError> for Failure {
             WaitError::Unlinked => ErrorClass::NotFound,
             _ => ErrorClass::Base,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }
 
@@ -224,31 +228,31 @@ impl From<PanelError> for Failure {
     fn from(error: PanelError) -> Self {
         match error {
             PanelError::Segment(error) => error.into(),
-            error => Self::new(ErrorClass::Panel, error),
+            error => Self::of(ErrorClass::Panel, error),
         }
     }
 }
 
 impl From<WindowError> for Failure {
     fn from(error: WindowError) -> Self {
-        Self::new(ErrorClass::Panel, error)
+        Self::of(ErrorClass::Panel, error)
     }
 }
 
 impl From<PortfolioError> for Failure {
     fn from(error: PortfolioError) -> Self {
-        Self::new(ErrorClass::Env, error)
+        Self::of(ErrorClass::Env, error)
     }
 }
 
 impl From<TradingError> for Failure {
     fn from(error: TradingError) -> Self {
-        Self::new(ErrorClass::Env, error)
+        Self::of(ErrorClass::Env, error)
     }
 }
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::new(ErrorClass::Sim, error)
+        Self::of(ErrorClass::Sim, error)
     }
 }

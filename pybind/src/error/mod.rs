@@ -1,6 +1,7 @@
 //! Failures of calls, and the exceptions that they become.
 
 mod conversions;
+mod words;
 
 use std::fmt::Display;
 use std::io;
@@ -10,6 +11,8 @@ use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueErro
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+
+pub(crate) use self::words::in_python;
 
 /// Exception class of `backcast._errors`. The classes are written in Python because each has two
 /// bases.
@@ -102,6 +105,11 @@ impl Failure {
     /// Makes an error of a message. Control characters in quoted files are escaped.
     pub(crate) fn new(class: ErrorClass, message: impl Display) -> Self {
         Self::Typed(class, printable(&message.to_string()))
+    }
+
+    /// Makes an error of one of the core's, in Python's words.
+    pub(crate) fn of(class: ErrorClass, error: impl Display) -> Self {
+        Self::Typed(class, printable(&in_python(&error.to_string())))
     }
 
     /// Tries an alternative after an error of this package. Passes on exceptions of Python.

@@ -159,7 +159,7 @@ impl FlatParams {
         for (array, dtype, shape) in arrays {
             let dtype = dtype_of(&array, &dtype, "")?;
             let array = ParamsArray::new(&array, dtype, &shape);
-            described.push(array.map_err(|error| Failure::new(ErrorClass::Schema, error))?);
+            described.push(array.map_err(|error| Failure::of(ErrorClass::Schema, error))?);
         }
         let params = py.detach(|| match &name {
             Some(name) => CoreParams::create(name, described, options),

@@ -86,7 +86,7 @@ impl PrioritySettings {
             let weights = weights.get("weights", "\"batch\" or \"table\"")?;
             let weights: Result<WeightNorm, _> = weights.parse();
             options =
-                options.weights(weights.map_err(|error| Failure::new(ErrorClass::Sample, error))?);
+                options.weights(weights.map_err(|error| Failure::of(ErrorClass::Sample, error))?);
         }
         if let Some(table) = table {
             options = options.table(&table.get("table", "the name of a table")?);

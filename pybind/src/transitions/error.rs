@@ -29,6 +29,6 @@ impl From<TransitionError> for Failure {
             E::File { ref source, .. } => class_of_io(source),
             _ => ErrorClass::Sample,
         };
-        Self::new(class, error)
+        Self::of(class, error)
     }
 }

@@ -257,7 +257,14 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
 @table(
     [
         call("no lanes", lambda w: w.pong.writer(0), bc.WriterError, "lanes is 0", "1 to 4096"),
-        call("too many", lambda w: w.pong.writer(5), bc.WriterError, "asked for 5", "4", "lanes=5"),
+        call(
+            "too many",
+            lambda w: w.pong.writer(5),
+            bc.WriterError,
+            "asked for 5",
+            "4",
+            "with 5 lanes",
+        ),
         call(
             "taken",
             lambda w: w.pong.writer(2, "disabled"),

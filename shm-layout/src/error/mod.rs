@@ -40,9 +40,9 @@ pub enum SegmentError {
     },
     /// The name is taken by a live or persistent object.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); use {}exist=\"replace\" to start over, \
+        "a {kind} named `{name}` already exists ({state}); use {}exist \"replace\" to start over, \
          or `backcast rm {name}`",
-        if *state == OTHER_VERSION { "" } else { "exist=\"attach\" to join it, " }
+        if *state == OTHER_VERSION { "" } else { "exist \"attach\" to join it, " }
     )]
     AlreadyExists {
         /// Kind of the object.
@@ -55,7 +55,7 @@ pub enum SegmentError {
     /// The object exists, but differs from the requested one.
     #[error(
         "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
-         choose another name, or use exist=\"replace\""
+         choose another name, or use exist \"replace\""
     )]
     Different {
         /// Kind of the object.
@@ -243,7 +243,7 @@ pub enum SegmentError {
         supported: u32,
     },
     /// A number is outside its limits, or the process has too many open files.
-    #[error("{what} is {value}, the limit is {limit}; {remedy}")]
+    #[error("{what} is {value}, {} {limit}; {remedy}", bound(*.value, *.limit))]
     Limit {
         /// Quantity.
         what: &'static str,
@@ -285,6 +285,11 @@ fn remedy(source: &io::Error) -> &'static str {
     } else {
         "check that the directory is yours and writable"
     }
+}
+
+/// Returns the words for a limit: a value below it is too small.
+fn bound(value: u64, limit: u64) -> &'static str {
+    if value < limit { "the least is" } else { "the limit is" }
 }
 
 impl SegmentError {

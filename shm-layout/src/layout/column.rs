@@ -205,7 +205,7 @@ pub enum ColumnError {
     /// The name breaks a rule.
     #[error(
         "column name `{name}` is refused: {reason}; use at most {MAX_COLUMN_NAME_BYTES} bytes of \
-         A-Z a-z 0-9 _ - . with `/` between the keys of nested dicts"
+         A-Z a-z 0-9 _ - . with `/` between the keys of nested groups"
     )]
     BadName {
         /// Name given.

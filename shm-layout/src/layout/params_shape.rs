@@ -329,9 +329,8 @@ impl ParamsShape {
         if there != here {
             return Some(format!("it has {there} arrays, but {here} were requested"));
         }
-        let show = |array: &ParamsArray| {
-            format!("`{}` of {} {:?}", array.name, array.dtype.name(), array.shape)
-        };
+        let show =
+            |array: &ParamsArray| format!("`{}` ({}{:?})", array.name, array.dtype, array.shape);
         for (there, here) in self.arrays.iter().zip(&asked.arrays) {
             if there != here {
                 let (there, here) = (show(there), show(here));

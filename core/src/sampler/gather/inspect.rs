@@ -137,10 +137,10 @@ enum Inspection {
 fn why_cut(boundary: Boundary) -> &'static str {
     match boundary {
         Boundary::Clamp => {
-            "the beginning of its history was overwritten, and boundary=\"clamp\" repeats the \
+            "the beginning of its history was overwritten, and boundary \"clamp\" repeats the \
              first observation of an episode, not one from its middle"
         }
-        _ => "its window does not lie whole in its episode, as boundary=\"reject\" asks",
+        _ => "its window does not lie whole in its episode, as boundary \"reject\" asks",
     }
 }
 

@@ -181,7 +181,7 @@ fn windows_by_column_that_cannot_be_are_refused() {
     for (columns, part) in [
         (none.clone().column("obs/c", Drawn), "`obs/c`"),
         (none.clone(), "no column"),
-        (none.clone().column("obs", History(0)).rest(History(5)), "history=0"),
+        (none.clone().column("obs", History(0)).rest(History(5)), "history is 0"),
         (none.clone().column("obs", History(100)), "100"),
     ] {
         let message = refused(columns).to_string();

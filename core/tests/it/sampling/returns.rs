@@ -119,17 +119,17 @@ fn impossible_returns_are_refused_with_the_reason() {
     };
     let base = SamplerOptions::seeded(1);
     let ring = ring(10);
-    assert!(refuse(&ring, base.n_step(3)).contains("n_step=3 needs the learner's discount"));
+    assert!(refuse(&ring, base.n_step(3)).contains("n_step 3 needs the learner's discount"));
     assert!(refuse(&ring, base.gamma(0.9)).contains("give n_step too"));
     for gamma in [-0.1, 1.5, f64::NAN] {
         let refused = refuse(&ring, base.n_step(3).gamma(gamma));
         assert!(refused.contains(&format!("gamma is {gamma}; give 0 to 1")), "{refused}");
     }
-    assert!(refuse(&ring, base.n_step(10).gamma(0.9)).contains("n_step=10 take 11 rows"));
+    assert!(refuse(&ring, base.n_step(10).gamma(0.9)).contains("n_step 10 take 11 rows"));
     assert!(ring.sampler(base.n_step(9).gamma(0.9)).is_ok());
     assert!(matches!(
         ring.sampler(base.n_step(0).gamma(0.9)),
-        Err(SampleError::BadWindow { n_step: 0, .. })
+        Err(SampleError::EmptyWindow { what: "n_step" })
     ));
     for (dtype, shape, role, found) in [
         (DType::I32, &[][..], Role::Step, "here it is i4[]"),

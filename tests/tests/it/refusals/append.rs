@@ -71,13 +71,13 @@ pub(crate) const ROWS: &[Row] = &[
         "an end without its final observation",
         |s| ends(&mut s.same_step, &[true], &[false], None),
         "MissingFinalObs",
-        &["lane 0", "same_step", "infos[\"final_obs\"]", "disabled"],
+        &["lane 0", "same_step", "give `final_obs`", "disabled"],
     ),
     row(
         "a final observation in next-step mode",
         |s| ends(&mut s.next_step, &[true], &[false], Some(&[&[0; 8]])),
         "UnexpectedFinalObs",
-        &["next_step", "autoreset_mode=\"same_step\""],
+        &["next_step", "autoreset_mode \"same_step\""],
     ),
     row(
         "a final observation of two columns",

@@ -13,13 +13,13 @@ pub(crate) const ROWS: &[Row] = &[
         "whole windows longer than every episode",
         |_| refusal(sampler(whole().history(4).future(2)).sample(8)),
         "NoWindow",
-        &["history 4", "future 2", "6 transitions", "has 5", "boundary=\"mask\""],
+        &["history 4", "future 2", "6 transitions", "has 5", "boundary \"mask\""],
     ),
     row(
         "an index whose window is cut",
         |_| refusal(sampler(whole().history(3)).gather(&[1])),
         "BadIndex",
-        &["index[0] = 1", "row 1", "boundary=\"reject\""],
+        &["index[0] = 1", "row 1", "boundary \"reject\""],
     ),
     row(
         "a boundary of no meaning",

@@ -70,13 +70,13 @@ pub(crate) const ROWS: &[Row] = &[
         "a name that is held",
         |s| named(s, "pong"),
         "Segment(AlreadyExists",
-        &["`pong`", "live process", "exist=\"attach\"", "backcast rm pong"],
+        &["`pong`", "live process", "exist \"attach\"", "backcast rm pong"],
     ),
     row(
         "a name that is kept",
         |s| named(s, "kept"),
         "Segment(AlreadyExists",
-        &["`kept`", "persistent", "exist=\"replace\""],
+        &["`kept`", "persistent", "exist \"replace\""],
     ),
     row(
         "another schema under a name",
@@ -135,7 +135,12 @@ pub(crate) const ROWS: &[Row] = &[
             fs::write(file, bytes).unwrap();
         }),
     row("a writer of no lanes", |s| claimed(s, 0), "NoLanes", &["at least 1", "0"]),
-    row("more lanes than the ring has", |s| claimed(s, 5), "TooManyLanes", &["5", "4", "lanes=5"]),
+    row(
+        "more lanes than the ring has",
+        |s| claimed(s, 5),
+        "TooManyLanes",
+        &["5", "4", "with 5 lanes"],
+    ),
     row(
         "lanes that others hold",
         |s| claimed(s, 3),

@@ -66,7 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
         "a lease of a ring that grants none",
         |s| refusal(Ring::attach_in(&s.base, "fast").unwrap().lease(0, 0..1)),
         "Overwrite",
-        &["\"overwrite\"", "copy rows with `rows`", "lane_policy=\"block\""],
+        &["\"overwrite\"", "copy rows with `rows`", "lane_policy \"block\""],
     )
     .given(|s| {
         let fast = options(&s.base, 50).lane_policy(LanePolicy::Overwrite);

@@ -11,38 +11,38 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "a history of nothing",
         |s| windows(s, |o| o.history(0)),
-        "BadWindow",
-        &["history=0", "50", "at least 1"],
+        "EmptyWindow",
+        &["history is 0", "at least 1", "leave history out"],
     ),
     row(
         "a history longer than a lane",
         |s| windows(s, |o| o.history(60)),
         "BadWindow",
-        &["history=60", "61 rows", "50", "larger capacity"],
+        &["history 60", "61 rows", "50", "larger capacity"],
     ),
     row(
         "a future longer than a lane",
         |s| windows(s, |o| o.future(49)),
         "BadWindow",
-        &["future=49", "51 rows", "50", "shorter"],
+        &["future 49", "51 rows", "50", "shorter"],
     ),
     row(
         "a return longer than a lane",
         |s| windows(s, |o| o.n_step(50).gamma(0.9)),
         "BadWindow",
-        &["n_step=50", "51 rows", "50", "shorter"],
+        &["n_step 50", "51 rows", "50", "shorter"],
     ),
     row(
         "a return without its discount",
         |s| windows(s, |o| o.n_step(3)),
         "BadGamma",
-        &["n_step=3", "give gamma", "0 to 1"],
+        &["n_step 3", "give gamma", "0 to 1"],
     ),
     row(
         "a discount of nothing",
         |s| windows(s, |o| o.gamma(0.9)),
         "BadGamma",
-        &["gamma=0.9", "give n_step"],
+        &["gamma 0.9", "give n_step"],
     ),
     row(
         "a discount above one",
@@ -77,8 +77,8 @@ pub(crate) const ROWS: &[Row] = &[
     row(
         "a window by column that is empty",
         |s| columns(s, ColumnWindows::default().rest(ColumnWindow::History(0))),
-        "BadWindow",
-        &["history=0", "at least 1"],
+        "EmptyWindow",
+        &["history is 0", "at least 1"],
     ),
     row(
         "a draw from an empty ring",
