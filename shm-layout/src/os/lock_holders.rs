@@ -42,7 +42,9 @@ pub(crate) fn sharing(files: &[Option<BorrowedFd<'_>>], byte: u64) -> Vec<Vec<u3
             places.for_each(|(_, pids)| add(pids, pid));
         });
     }
-    held.iter_mut().for_each(|pids| pids.sort_unstable());
+    for pids in &mut held {
+        pids.sort_unstable();
+    }
     held
 }
 
