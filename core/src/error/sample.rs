@@ -34,7 +34,7 @@ pub enum SampleError {
     /// A column of a ring of an earlier version has a key that batches use today.
     #[error(
         "the ring has a column `{column}`, and batches of this sampler have something else under \
-         the key `{key}`; leave the column out with columns=[...]"
+         the key `{key}`; leave the column out with `columns`"
     )]
     KeyTaken {
         /// Name of the column.
