@@ -110,7 +110,7 @@ def pair(
     """Make one of theirs and one of ours, which draws as theirs does unless it is said."""
     kind = kind or ("DictReplayBuffer" if isinstance(space, spaces.Dict) else "ReplayBuffer")
     own = {key: more.pop(key) for key in ("sampling", "capacity", "name", "seed") if key in more}
-    own = {"sampling": "sb3", "capacity": 4 * size} | own
+    own = {"sampling": "sb3"} | own
     common = {"device": "cpu", "n_envs": envs, **more}
     return (
         getattr(theirs, kind)(size, space, action, **common),
@@ -138,6 +138,89 @@ def test_samples_are_theirs_at_every_moment(space: Any, action: Any, limits: boo
         assert_same_samples(*both_sampled(one, other))
 
 
+class Short(Feed):
+    """Makes up episodes of a given length, the shortest of one step."""
+
+    def __init__(self, envs: int, length: int) -> None:
+        super().__init__(BOX, DISCRETE, envs)
+        self.length, self.steps = length, 0
+
+    def step(self) -> tuple[Any, ...]:
+        obs, following, action, reward, _, _ = super().step()
+        self.steps += 1
+        done = np.full(self.envs, self.steps % self.length == 0)
+        limit = done & (np.arange(self.envs) % 2 == 0)
+        self.obs = self.observe() if done.all() else following
+        return obs, following, action, reward, done, [{"TimeLimit.truncated": x} for x in limit]
+
+
+ARRAYS = ["actions", "rewards", "dones", "timeouts", "observations", "next_observations"]
+
+
+@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.parametrize("limits", [True, False], ids=["limits", "no-limits"])
+@pytest.mark.parametrize("envs", [1, 3])
+@pytest.mark.parametrize("length", [1, 2, 5, 1_000])
+def test_a_buffer_that_goes_round_holds_what_theirs_holds_whatever_the_episodes(
+    length: int, envs: int, limits: bool
+) -> None:
+    one, other = pair(BOX, DISCRETE, envs, size=100, handle_timeout_termination=limits)
+    feed = Short(envs, length)
+    for number in range(350):
+        step = feed.step()
+        one.add(*step)
+        other.add(*step)
+        assert (one.pos, one.full, one.size()) == (other.pos, other.full, other.size())
+        if number % 30 == 0 or number > 345:
+            assert_same_samples(*both_sampled(one, other))
+            for name in ARRAYS:
+                array = np.asarray(getattr(other, name))
+                assert np.array_equal(array, getattr(one, name)), (number, name)
+    assert np.array_equal(other.observations[:3], one.observations[:3])
+    # After a load as before it, and when it has gone round again.
+    one, other = (pickle.loads(pickle.dumps(each)) for each in (one, other))
+    for _ in range(150):
+        step = feed.step()
+        one.add(*step)
+        other.add(*step)
+        assert_same_samples(*both_sampled(one, other))
+
+
+@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+def test_the_numbers_of_their_memory_saving_form_are_drawn_too() -> None:
+    saving = {"optimize_memory_usage": True, "handle_timeout_termination": False}
+    one, other = pair(BOX, DISCRETE, 2, size=40, **saving)
+    feed = Feed(BOX, DISCRETE, 2)
+    for _ in range(90):
+        step = feed.step()
+        one.add(*step)
+        other.add(*step)
+        theirs_are, ours_are = both_sampled(one, other)
+        for name in ("observations", "actions", "rewards", "dones"):
+            assert_equal(getattr(theirs_are, name), getattr(ours_are, name), name)
+        # At an end theirs shows the first observation of the next episode, which nobody uses.
+        going = theirs_are.dones[:, 0] == 0
+        assert_equal(theirs_are.next_observations[going], ours_are.next_observations[going])
+
+
+def test_a_capacity_that_cannot_hold_the_steps_is_refused(place: Path) -> None:
+    make = {"device": "cpu", "n_envs": 2, "sampling": "sb3", "dir": place}
+    for capacity, rows in [(100, 50), (198, 99)]:
+        wanted = rf"{rows} rows a lane, but 50 transitions take up to 100.*at least 200"
+        with pytest.raises(bc.ArgumentError, match=wanted):
+            ours.ReplayBuffer(100, BOX, DISCRETE, capacity=capacity, **make)
+    with pytest.raises(bc.ArgumentError, match="at least 400000 rows"):
+        ours.ReplayBuffer(200_000, BOX, DISCRETE, capacity="1MiB", name="bytes", **make)
+    assert bc.list(dir=place) == []
+    sized = {"name": "small", "capacity": "1MiB"}
+    small = ours.ReplayBuffer(200_000, BOX, DISCRETE, **(make | sized | {"sampling": "ring"}))
+    with pytest.raises(bc.ArgumentError, match="at least 400000 rows"):
+        ours.ReplayBuffer(200_000, BOX, DISCRETE, **make, **sized)
+    assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
+    small.ring.unlink()
+    assert ours.ReplayBuffer(100, BOX, DISCRETE, capacity=200, **make).buffer_size == 50
+
+
 @pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("limits", [True, False], ids=["limits", "no-limits"])
 def test_returns_of_several_steps_are_theirs(n: int, limits: bool) -> None:
@@ -156,7 +239,8 @@ def test_returns_of_several_steps_are_theirs(n: int, limits: bool) -> None:
 def test_draws_of_the_rings_sampler_are_the_same_transitions(
     kind: str, normalized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = pair(BOX, DISCRETE, 3, size=900, kind=kind, sampling="ring", seed=7)
+    own = {"sampling": "ring", "capacity": 3600, "seed": 7}
+    one, other = pair(BOX, DISCRETE, 3, size=900, kind=kind, **own)
     feed = Feed(BOX, DISCRETE, 3)
     for _ in range(290):
         step = feed.step()
@@ -227,7 +311,7 @@ def test_weights_and_losses_of_a_run_are_theirs(
     nested = kind == "DictReplayBuffer"
     more = dict(more)
     normalize = more.pop("normalize", False)
-    # The ring goes round as theirs does, and has room for the last observations of episodes.
+    # The ring goes round as theirs does.
     size, updates = 1500, 1000
 
     def run(buffer: Any, **own: Any) -> tuple[Any, Losses]:
@@ -251,7 +335,7 @@ def test_weights_and_losses_of_a_run_are_theirs(
         return model, losses
 
     one, its_losses = run(getattr(theirs, kind))
-    other, our_losses = run(getattr(ours, kind), sampling="sb3", capacity=2 * size)
+    other, our_losses = run(getattr(ours, kind), sampling="sb3")
     assert one._n_updates == other._n_updates >= updates
     assert one.replay_buffer.full == (one.replay_buffer.buffer_size < one.num_timesteps // envs)
     assert its_losses.seen == our_losses.seen
@@ -466,7 +550,7 @@ def test_stacks_of_frames_are_theirs_and_each_frame_is_stored_once(
     env = stacked(2)
     size = 120
     # The ring goes round: stacks whose first frames were overwritten are not drawn.
-    capacity = 150 if sampling == "ring" else 500
+    own = {"capacity": 150} if sampling == "ring" else {}
     common = {"device": "cpu", "n_envs": 2}
     one = getattr(theirs, kind)(2 * size, env.observation_space, env.action_space, **common)
     other = getattr(ours, kind)(
@@ -477,11 +561,12 @@ def test_stacks_of_frames_are_theirs_and_each_frame_is_stored_once(
         frames=4,
         seed=3,
         sampling=sampling,
-        capacity=capacity,
+        **own,
     )
     assert other.ring.schema.columns["obs"][1] == FRAME[:2]
     obs = env.reset()
-    for _ in range(size - 1):
+    laps = 1 if sampling == "ring" else 4
+    for _ in range(laps * size - 1):
         action = np.array([env.action_space.sample() for _ in range(2)])
         following, reward, done, infos = env.step(action)
         last = following.copy()

@@ -137,7 +137,7 @@ def test_hindsight_goals_are_theirs(strategy: str) -> None:
         )
         return model.learn(700)
 
-    theirs, mine = run(HerReplayBuffer), run(ours.HerReplayBuffer, capacity=1600)
+    theirs, mine = run(HerReplayBuffer), run(ours.HerReplayBuffer)
     assert isinstance(mine.replay_buffer, HerReplayBuffer)
     assert mine._n_updates == theirs._n_updates > 300
     one, other = theirs.policy.state_dict(), mine.policy.state_dict()
@@ -150,6 +150,7 @@ def test_hindsight_leaves_out_overwritten_episodes_and_is_saved(tmp_path: Path) 
         "MultiInputPolicy",
         env,
         replay_buffer_class=ours.HerReplayBuffer,
+        replay_buffer_kwargs={"capacity": 300},
         buffer_size=300,
         learning_starts=50,
         policy_kwargs={"net_arch": [8]},

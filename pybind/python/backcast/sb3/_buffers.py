@@ -35,8 +35,9 @@ class ReplayBuffer(OnRing):
     Parameters
     ----------
     buffer_size : int
-        Rows over all lanes, if `capacity` is left out. An episode of n transitions takes n + 1
-        rows.
+        Rows over all lanes, if `capacity` is left out; an episode of n transitions takes n + 1.
+        With ``sampling="sb3"`` transitions, as in SB3: the ring has spare rows for the ends of
+        episodes.
     observation_space, action_space : gymnasium.spaces.Space
         Spaces of one environment. Actions of a Box are stored scaled to -1 to 1, as in SB3.
     device : torch.device or str
@@ -44,7 +45,7 @@ class ReplayBuffer(OnRing):
     n_envs : int
         Environments that this learner steps, each with a lane of its own.
     optimize_memory_usage : bool
-        Ignored.
+        Ignored, but for the numbers that ``sampling="sb3"`` draws by.
     handle_timeout_termination : bool
         Whether an episode that a time limit ended counts as not done.
     name : str, optional
@@ -53,7 +54,8 @@ class ReplayBuffer(OnRing):
     lanes : int, optional
         Lanes of the ring, those of other processes' environments included; `n_envs` if left out.
     capacity : int or str, optional
-        Rows over all lanes, or bytes (``"8GiB"``); `buffer_size` rows if left out.
+        Rows over all lanes, or bytes (``"8GiB"``); `buffer_size` rows if left out. With
+        ``sampling="sb3"`` at least two rows for each transition.
     exist : {"attach", "error", "replace"}
         Policy when the name is taken. Attaching needs the same columns.
     persistent : bool
@@ -134,6 +136,13 @@ class ReplayBuffer(OnRing):
             frames=frames,
             padding=padding,
         )
+
+    def _draw_steps(self, count: int) -> NDArray[np.int64]:
+        if not (self.optimize_memory_usage and self.full and self.buffer_size > 1):
+            return super()._draw_steps(count)
+        # SB3 keeps one array of observations then, in which the newest one of all has overwritten
+        # the oldest step.
+        return (np.random.randint(1, self.buffer_size, size=count) + self.pos) % self.buffer_size
 
 
 class DictReplayBuffer(OnRing, sb3.DictReplayBuffer):
@@ -283,9 +292,9 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     """SB3's ``HerReplayBuffer`` over a ring.
 
     Goals are drawn and rewards computed by SB3's own code, from episodes that were added here.
-    Episodes that other processes write are not used. The arguments are those of
-    :class:`DictReplayBuffer` but for `sampling` and `seed`, and SB3's `n_sampled_goal`,
-    `goal_selection_strategy` and `copy_info_dict`.
+    Episodes that other processes write are not used. `buffer_size` is in transitions, as in SB3.
+    The arguments are those of :class:`DictReplayBuffer` but for `sampling` and `seed`, and SB3's
+    `n_sampled_goal`, `goal_selection_strategy` and `copy_info_dict`.
     """
 
     def __init__(
@@ -316,6 +325,7 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
             "exist": exist,
             "persistent": persistent,
             "dir": dir,
+            "by_place": True,
         }
         # SB3's constructor calls that of `DictReplayBuffer`, which takes the options.
         Sb3HerReplayBuffer.__init__(

@@ -15,7 +15,7 @@ import backcast as bc
 from backcast import ArgumentError, ArgumentTypeError, SampleError
 from backcast.sb3._columns import Frames, Padding, schema_of
 from backcast.sb3._grid import Column, Grid, refuse_writes
-from backcast.sb3._stored import Rows, Stored
+from backcast.sb3._stored import ROWS_FOR_LOADS, Rows, Stored, rows_of
 from backcast.torch._tensors import tensor_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class OnRing(sb3.ReplayBuffer):
         frames: int | None = None,
         padding: Padding = "zero",
         n_step: int | None = None,
+        by_place: bool = False,
     ) -> None:
         if sampling not in ("ring", "sb3"):
             raise ArgumentError(
@@ -77,17 +78,34 @@ class OnRing(sb3.ReplayBuffer):
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self.sampling = sampling
+        # Draws by place, as SB3's code makes them, count on each of the last `buffer_size` steps.
+        self._by_place = by_place or sampling == "sb3"
+        rows = buffer_size if capacity is None else capacity
+        if self._by_place and capacity is None:
+            rows = lanes * (rows_of(self.buffer_size, stacked) + ROWS_FOR_LOADS)
+        elif sampling == "sb3" and isinstance(capacity, int):
+            self._check_rows(-(-capacity // lanes), lanes, stacked)
         schema = schema_of(observation_space, action_space, stacked)
         folder = None if dir is None else str(dir)
+        taken = name is not None and exist != "replace" and _exists(name, folder)
         ring = bc.ReplayBuffer.create(
             name,
             schema,
-            capacity=max(buffer_size, n_envs) if capacity is None else capacity,
+            capacity=max(rows, n_envs) if isinstance(rows, int) else rows,
             lanes=lanes,
             exist="error" if name is None else exist,
             persistent=persistent,
             dir=folder,
         )
+        if sampling == "sb3":
+            # Of a capacity in bytes the rows are known now.
+            try:
+                self._check_rows(ring.stats()["lane_capacity"], lanes, stacked)
+            except ArgumentError:
+                if name is not None and not taken:
+                    ring.unlink()
+                ring.close()
+                raise
         self._stored = Stored(
             ring,
             self.buffer_size,
@@ -102,6 +120,16 @@ class OnRing(sb3.ReplayBuffer):
         self._action_dtype, self._action_shape = np.dtype(dtype), (n_envs, *shape)
         self._seen_shape = (n_envs, *(observation_space.shape or ()))
         self._set_columns()
+
+    def _check_rows(self, rows: int, lanes: int, stacked: Frames | None) -> None:
+        """Refuse lanes of fewer rows than the last `buffer_size` steps may take."""
+        needed = rows_of(self.buffer_size, stacked)
+        if rows < needed:
+            raise ArgumentError(
+                f"the capacity is {rows} rows a lane, but {self.buffer_size} transitions take up "
+                f'to {needed}, which sampling="sb3" draws from; leave capacity out, or give at '
+                f"least {needed * lanes} rows for {lanes} lane(s)"
+            )
 
     # Attributes that SB3's code and callbacks read
 
@@ -137,7 +165,7 @@ class OnRing(sb3.ReplayBuffer):
 
         With ``sampling="ring"`` those of other processes count too.
         """
-        if self.sampling == "sb3":
+        if self._by_place:
             return self._stored.steps if self.full else self.pos
         return (len(self._stored) + self._stored.waiting) // self._stored.lanes
 
@@ -261,21 +289,24 @@ class OnRing(sb3.ReplayBuffer):
         """
         if self.sampling == "ring" and len(self._stored):
             return self._drawn(batch_size, env)
-        upper = self.buffer_size if self.full else self.pos
-        if upper == 0:
+        if not (self.full or self.pos):
             raise SampleError("nothing was added yet; collect first (learning_starts=)")
-        # Draw the numbers that SB3 draws from NumPy's global generator, in the same order.
-        at = np.random.randint(0, upper, size=batch_size)
+        at = self._draw_steps(batch_size)
         lanes = np.random.randint(0, self.n_envs, size=batch_size)
         rows, found = self._stored.take(at, lanes)
         for _ in range(_ROUNDS):
             if found.all():
                 return self._of_places(at, lanes, rows, env)
             lost = np.flatnonzero(~found)
-            at[lost] = np.random.randint(0, upper, size=lost.size)
+            at[lost] = self._draw_steps(lost.size)
             lanes[lost] = np.random.randint(0, self.n_envs, size=lost.size)
             rows, found = self._stored.take(at, lanes)
         raise SampleError("other rows have overwritten those added here; give a larger capacity")
+
+    def _draw_steps(self, count: int) -> NDArray[np.int64]:
+        """Draw steps by the numbers that SB3 draws from NumPy's global generator."""
+        upper = self.buffer_size if self.full else self.pos
+        return np.random.randint(0, upper, size=count)
 
     def _get_samples(self, batch_inds: NDArray[Any], env: VecNormalize | None = None) -> Any:
         """Return the transitions of some steps, environments drawn as SB3 draws them."""
@@ -338,6 +369,11 @@ class OnRing(sb3.ReplayBuffer):
         if obs.ndim != 1 + len(self.obs_shape):
             obs = obs.reshape(len(obs), *self.obs_shape)
         return self._tensor(obs if env is None else self._normalize_obs(obs, env))
+
+
+def _exists(name: str, folder: str | None) -> bool:
+    """Return whether an object of this name is there."""
+    return any(entry["name"] == name for entry in bc.list(dir=folder))
 
 
 def _part(name: str, rows: Rows) -> Any:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import secrets
-import tempfile
 import weakref
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backcast import ArgumentError, BackcastError, ExistsError, ReplayBuffer, WriterError
+from backcast import ArgumentError, WriterError
+from backcast.sb3._saving import forget, is_private, loaded, saved
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from backcast import Batch, Sampler, Writer
+    from backcast import Batch, ReplayBuffer, Sampler, Writer
     from backcast.sb3._columns import Frames
 
-_SNAPSHOT, _LABEL = "buffer", "saved"
 # A place whose transition is not in the ring.
 _NONE = -1
+#: Rows for loads of a saved buffer: the step after one appends the newest transition again.
+ROWS_FOR_LOADS = 16
+
+
+def rows_of(steps: int, frames: Frames | None) -> int:
+    """Return how many rows of a lane hold its last `steps` transitions, whatever its episodes.
+
+    The shortest episodes have one transition and take two rows. A stack of frames reaches back to
+    the rows before its own.
+    """
+    return 2 * steps + (0 if frames is None else frames.count - 1)
 
 
 class Rows(NamedTuple):
@@ -333,70 +341,18 @@ class Stored:
             self._sampler_state = self._sampler.state()
         state["_sampler_state"] = self._sampler_state
         state["ring"] = self.ring.name
-        state["files"] = _saved(self.ring)
+        state["files"] = saved(self.ring)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make a ring of the saved rows; refuse if a ring of the same name holds rows."""
         name, files = state.pop("ring"), state.pop("files")
         vars(self).update(state)
-        self.ring = _loaded(files, name, self._persistent, self._dir)
-        if name is None or name.startswith(_PRIVATE):
-            weakref.finalize(self, _forget, self.ring)
+        self.ring = loaded(files, name, self._persistent, self._dir)
+        if is_private(name):
+            weakref.finalize(self, forget, self.ring)
         self._writer = self._sampler = self._reader = None
         self._repeat = True
-
-
-# Prefix of rings for this process alone; a snapshot can only be loaded under a name.
-_PRIVATE = "backcast-sb3-"
-
-
-def _saved(ring: ReplayBuffer) -> dict[str, NDArray[np.uint8]]:
-    """Save a ring and return the files, mapped; they live as long as the arrays."""
-    with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
-        store = Path(folder)
-        ring.snapshot(_LABEL, name=_SNAPSHOT, store=store)
-        files = [path for path in store.rglob("*") if path.is_file() and path.stat().st_size]
-        return {
-            str(path.relative_to(store)): np.memmap(path, np.uint8, "r").view(np.ndarray)
-            for path in files
-        }
-
-
-def _loaded(
-    files: dict[str, NDArray[np.uint8]], name: str | None, persistent: bool, folder: str | None
-) -> ReplayBuffer:
-    if name is None or name.startswith(_PRIVATE):
-        name = f"{_PRIVATE}{secrets.token_hex(8)}"
-    with tempfile.TemporaryDirectory(prefix="backcast-") as store:
-        for place, content in files.items():
-            path = Path(store, place)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content.tofile(path)
-        snapshot = f"{_SNAPSHOT}@{_LABEL}"
-        try:
-            return ReplayBuffer.load(snapshot, name, store=store, persistent=persistent, dir=folder)
-        except ExistsError as error:
-            if _holds_rows(name, folder):
-                raise ExistsError(
-                    f"the saved buffer's ring is called {name!r}, and a ring of that name holds "
-                    "rows; remove it first (backcast.remove), or keep it and give the learner a "
-                    "new buffer that attaches to it"
-                ) from error
-            return ReplayBuffer.load(
-                snapshot, name, store=store, exist="replace", persistent=persistent, dir=folder
-            )
-
-
-def _holds_rows(name: str, folder: str | None) -> bool:
-    """Return whether rows were published in a ring."""
-    with ReplayBuffer.attach(name, dir=folder) as ring:
-        return bool(ring.stats()["rows_published"])
-
-
-def _forget(ring: ReplayBuffer) -> None:
-    with suppress(BackcastError):
-        ring.unlink()
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:

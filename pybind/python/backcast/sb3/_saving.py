@@ -1,0 +1,75 @@
+"""The ring of a buffer as files of a snapshot, in a pickle."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backcast import BackcastError, ExistsError, ReplayBuffer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SNAPSHOT, _LABEL = "buffer", "saved"
+# Prefix of rings for this process alone; a snapshot can only be loaded under a name.
+_PRIVATE = "backcast-sb3-"
+
+
+def saved(ring: ReplayBuffer) -> dict[str, NDArray[np.uint8]]:
+    """Save a ring and return the files, mapped; they live as long as the arrays."""
+    with tempfile.TemporaryDirectory(prefix="backcast-") as folder:
+        store = Path(folder)
+        ring.snapshot(_LABEL, name=_SNAPSHOT, store=store)
+        files = [path for path in store.rglob("*") if path.is_file() and path.stat().st_size]
+        return {
+            str(path.relative_to(store)): np.memmap(path, np.uint8, "r").view(np.ndarray)
+            for path in files
+        }
+
+
+def is_private(name: str | None) -> bool:
+    """Return whether a ring is for this process alone."""
+    return name is None or name.startswith(_PRIVATE)
+
+
+def loaded(
+    files: dict[str, NDArray[np.uint8]], name: str | None, persistent: bool, folder: str | None
+) -> ReplayBuffer:
+    """Make a ring of saved files; refuse if a ring of the same name holds rows."""
+    if name is None or is_private(name):
+        name = f"{_PRIVATE}{secrets.token_hex(8)}"
+    with tempfile.TemporaryDirectory(prefix="backcast-") as store:
+        for place, content in files.items():
+            path = Path(store, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content.tofile(path)
+        snapshot = f"{_SNAPSHOT}@{_LABEL}"
+        try:
+            return ReplayBuffer.load(snapshot, name, store=store, persistent=persistent, dir=folder)
+        except ExistsError as error:
+            if _holds_rows(name, folder):
+                raise ExistsError(
+                    f"the saved buffer's ring is called {name!r}, and a ring of that name holds "
+                    "rows; remove it first (backcast.remove), or keep it and give the learner a "
+                    "new buffer that attaches to it"
+                ) from error
+            return ReplayBuffer.load(
+                snapshot, name, store=store, exist="replace", persistent=persistent, dir=folder
+            )
+
+
+def _holds_rows(name: str, folder: str | None) -> bool:
+    """Return whether rows were published in a ring."""
+    with ReplayBuffer.attach(name, dir=folder) as ring:
+        return bool(ring.stats()["rows_published"])
+
+
+def forget(ring: ReplayBuffer) -> None:
+    """Remove a ring."""
+    with suppress(BackcastError):
+        ring.unlink()

@@ -1,0 +1,153 @@
+"""Transitions of a learner's lanes by place, beside a plain model of SB3's arrays."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+FRAME = (2, 3)
+
+
+@pytest.fixture
+def parts() -> Iterator[tuple[Any, Any]]:
+    """Import the parts of the adapter that need neither PyTorch nor Stable-Baselines3."""
+    before = {name: module for name, module in sys.modules.items() if "backcast.sb3" in name}
+    for name in before:
+        del sys.modules[name]
+    package = ModuleType("backcast.sb3")
+    assert bc.__file__ is not None
+    package.__path__ = [str(Path(bc.__file__).parent / "sb3")]
+    sys.modules["backcast.sb3"] = package
+    try:
+        yield (
+            importlib.import_module("backcast.sb3._stored"),
+            importlib.import_module("backcast.sb3._columns"),
+        )
+    finally:
+        for name in [name for name in sys.modules if "backcast.sb3" in name]:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+class Model:
+    """Arrays ``[steps, lanes]`` in which step k has place ``k % steps``, as in SB3."""
+
+    def __init__(self, steps: int, lanes: int) -> None:
+        self.steps, self.lanes, self.added = steps, lanes, 0
+        self.places: dict[tuple[int, int], tuple[Any, ...]] = {}
+
+    def add(self, *step: Any) -> None:  # noqa: ANN401
+        for lane in range(self.lanes):
+            self.places[self.added % self.steps, lane] = tuple(part[lane] for part in step)
+        self.added += 1
+
+
+def compare(stored: Any, model: Model) -> None:  # noqa: ANN401
+    """Compare every place; each that was ever filled has to be there."""
+    filled = sorted(model.places)
+    at, lanes = (np.array(part) for part in zip(*filled, strict=True))
+    rows, found = stored.take(at, lanes)
+    assert found.all(), f"{np.count_nonzero(~found)} of {len(found)} places are lost"
+    shown = (rows.obs, rows.next_obs, rows.action, rows.reward, rows.terminated, rows.truncated)
+    for number, place in enumerate(filled):
+        for ours, theirs in zip(shown, model.places[place], strict=True):
+            np.testing.assert_array_equal(ours[number].reshape(np.shape(theirs)), theirs)
+
+
+class Walk:
+    """Steps of some lanes: episodes end with a probability, terminated or by a time limit."""
+
+    def __init__(self, lanes: int, ends: float, frames: int | None) -> None:
+        self.draw = np.random.default_rng(7)
+        self.lanes, self.ends, self.frames = lanes, ends, frames
+        self.obs = np.stack([self.begin() for _ in range(lanes)])
+
+    def frame(self) -> Any:  # noqa: ANN401
+        return self.draw.integers(1, 255, FRAME).astype(np.uint8)
+
+    def begin(self) -> Any:  # noqa: ANN401
+        """Return a first observation: a stack is padded with zeros."""
+        if self.frames is None:
+            return self.frame()
+        stack = np.zeros((self.frames, *FRAME), np.uint8)
+        stack[-1] = self.frame()
+        return stack
+
+    def step(self) -> tuple[Any, ...]:
+        obs, following = self.obs, np.stack([self.frame() for _ in range(self.lanes)])
+        if self.frames is not None:
+            following = np.concatenate([obs[:, 1:], following[:, None]], axis=1)
+        over = self.draw.random(self.lanes) < self.ends
+        limited = over & (self.draw.random(self.lanes) < 0.5)
+        self.obs = np.stack(
+            [self.begin() if over[lane] else following[lane] for lane in range(self.lanes)]
+        )
+        action = self.draw.integers(0, 4, self.lanes)
+        reward = self.draw.normal(size=self.lanes).astype(np.float32)
+        return obs, following, action, reward, over & ~limited, limited
+
+
+def make(parts: tuple[Any, Any], steps: int, lanes: int, frames: int | None) -> Any:  # noqa: ANN401
+    """Make the rows of a buffer of `steps` steps, with as many as it says it needs."""
+    module, columns = parts
+    space = spaces.Box(0, 255, FRAME if frames is None else (frames, *FRAME), np.uint8)
+    stacked = None if frames is None else columns.Frames.of(space, frames, "zero")
+    schema = columns.schema_of(space, spaces.Discrete(4), stacked)
+    rows = module.rows_of(steps, stacked) + module.ROWS_FOR_LOADS
+    ring = bc.ReplayBuffer.create(None, schema, capacity=rows * lanes, lanes=lanes)
+    return module.Stored(
+        ring, steps, lanes, stacked, n_step=None, seed=1, persistent=False, dir=None
+    )
+
+
+def add(stored: Any, model: Model, walk: Walk) -> None:  # noqa: ANN401
+    obs, following, action, reward, terminated, truncated = walk.step()
+    flags = {"terminated": terminated, "truncated": truncated}
+    stored.add(obs, following, action=action, reward=reward, **flags)
+    model.add(obs, following, action, reward, terminated, truncated)
+
+
+@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.parametrize("frames", [None, 3], ids=["", "frames"])
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("ends", [0.0, 0.2, 0.6, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 17])
+def test_every_place_of_many_laps_is_kept_whatever_the_episodes(
+    parts: tuple[Any, Any], steps: int, ends: float, lanes: int, frames: int | None
+) -> None:
+    stored, model = make(parts, steps, lanes, frames), Model(steps, lanes)
+    walk = Walk(lanes, ends, frames)
+    for _ in range(5 * steps + 3):
+        add(stored, model, walk)
+        compare(stored, model)
+    assert not stored.lost().any()
+    if ends == 1.0:
+        assert stored.ring.stats()["rows_published"] == 2 * model.added * lanes
+
+
+@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.parametrize("ends", [0.0, 0.3, 1.0])
+def test_places_outlast_saves_loads_and_cuts_beyond_the_first_lap(
+    parts: tuple[Any, Any], ends: float
+) -> None:
+    steps, lanes = 9, 2
+    stored, model = make(parts, steps, lanes, None), Model(steps, lanes)
+    walk = Walk(lanes, ends, None)
+    for number in range(6 * steps):
+        add(stored, model, walk)
+        if number % 5 == 2:
+            stored = pickle.loads(pickle.dumps(stored))
+        if number % 7 == 3:
+            stored.cut(np.array([True, False]))
+        compare(stored, model)
+    assert stored.added == model.added
