@@ -17,7 +17,8 @@ use pyo3::prelude::*;
 /// Returns
 /// -------
 /// int
-///     0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses rows.
+///     0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses rows,
+///     128 plus the number of a signal that stopped the command.
 #[pyfunction]
 pub(crate) fn cli_main(py: Python<'_>, argv: Vec<OsString>) -> PyResult<u8> {
     let (mut raised, mut ends_by_signal) = (None, false);

@@ -8,6 +8,8 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::{SigId, flag, low_level};
 
+use crate::cli::outcome::{CommandError, Exit, Interrupted};
+
 /// Interval at which a wait checks the flag.
 const PIECE: Duration = Duration::from_millis(50);
 
@@ -52,6 +54,15 @@ impl Signals {
     pub(crate) fn status(&self) -> Option<u8> {
         let number = u8::try_from(self.came.load(Relaxed)).unwrap_or(0);
         (number > 0).then(|| 128_u8.saturating_add(number))
+    }
+
+    /// Returns the error of work that a signal stopped, with the exit status of that signal.
+    pub(crate) fn interrupted(&self) -> CommandError {
+        let error = CommandError::from(Interrupted);
+        match self.status() {
+            Some(status) => error.with_exit(Exit::Status(status)),
+            None => error,
+        }
     }
 
     /// Waits until `then`. Returns false if a signal arrived before.
@@ -112,5 +123,6 @@ mod tests {
         low_level::raise(SIGTERM).unwrap();
         assert!(!signals.wait_until(Instant::now() + Duration::from_secs(3600)));
         assert_eq!(signals.status(), Some(128 + 15));
+        assert_eq!(signals.interrupted().exit().status(), 128 + 15);
     }
 }

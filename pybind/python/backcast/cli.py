@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     -------
     int
         0 done, 1 found problems, 2 wrong usage, 3 no such object, or an export that misses
-        rows, 130 interrupted.
+        rows, 128 plus the number of a signal that stopped the command.
 
     Raises
     ------

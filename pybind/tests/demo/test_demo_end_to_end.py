@@ -132,7 +132,7 @@ def test_a_signal_ends_every_process_and_removes_ring_and_panel(
     else:
         run.send_signal(number)
     _, err = end(run)
-    assert run.returncode == 130
+    assert run.returncode == 128 + number
     assert "Traceback" not in err
     assert number.name in err
     assert left_behind(base) == []
@@ -153,7 +153,7 @@ def test_a_terminal_that_closes_ends_every_process_and_removes_ring_and_panel(
     assert left_behind(base) != []
     os.close(terminal)
     _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 130
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
     assert left_behind(base) == []
 
 

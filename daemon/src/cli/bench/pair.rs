@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::rate::per_second;
 use super::work::{AppendedRows, Bench};
 use crate::cli::console::Console;
-use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::cli::signals::Signals;
 
 /// Line of the writer when it has its lanes.
@@ -110,7 +110,7 @@ impl Second {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if signals.status().is_some() {
-                return Err(Interrupted.into());
+                return Err(signals.interrupted());
             }
             if Instant::now() > until {
                 return Err(self.gone(&format!("was silent for {} s", PATIENCE.as_secs())));
@@ -168,7 +168,7 @@ pub(super) fn run(
     while begin.elapsed() < time {
         sampler.sample_over(&mut drawn)?;
         if signals.status().is_some() {
-            return Err(Interrupted.into());
+            return Err(signals.interrupted());
         }
         if looked.elapsed() > PIECE {
             second.look()?;

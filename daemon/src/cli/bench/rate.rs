@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cli::outcome::{CommandError, Interrupted};
+use crate::cli::outcome::CommandError;
 use crate::cli::signals::Signals;
 
 /// Slices of each kind.
@@ -37,7 +37,7 @@ impl Pace<'_> {
             works.push(rate(self.slice, &mut work)?);
             againsts.push(rate(self.slice, &mut || Ok(against()))?);
             if self.signals.status().is_some() {
-                return Err(Interrupted.into());
+                return Err(self.signals.interrupted());
             }
         }
         Ok(RateComparison { work: median(works), against: median(againsts) })

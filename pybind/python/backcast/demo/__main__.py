@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from backcast.demo.interrupts import Interrupts
 
 FAILED = 1
-INTERRUPTED = 130
 _LIBRARIES = ("rich", "matplotlib")
 
 
@@ -30,8 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 1 something failed or was found wrong, 130 interrupted by Ctrl-C, SIGTERM or SIGHUP
-        (a wrong usage exits with 2).
+        0 done, 1 something failed or was found wrong, 128 plus the number of the signal that
+        stopped the run: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a wrong usage exits
+        with 2).
     """
     options = parse(argv)
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
@@ -51,17 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.world == "trading":
                 return _trading(options, interrupts)
             return _demo(options, interrupts)
-        except InterruptedRunError as signal:
-            return _interrupted(str(signal))
+        except InterruptedRunError as error:
+            return _interrupted(error.by)
         except KeyboardInterrupt:
             # The second Ctrl-C, while the fleet stops.
-            return _interrupted("SIGINT")
+            return _interrupted(interrupts.received or signal.SIGINT)
         except (bc.BackcastError, DataMissingError, UnusablePanelError) as error:
             return _fail(str(error))
         except OSError as error:
             # Nothing can be written to a terminal that has closed, which SIGHUP reports.
             if interrupts.received is not None:
-                return _interrupted(interrupts.received.name)
+                return _interrupted(interrupts.received)
             return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
 
 
@@ -134,9 +135,9 @@ def _trading(options: Options, interrupts: Interrupts) -> int:
     return FAILED if wrong(result) else 0
 
 
-def _interrupted(by: str) -> int:
-    _say(f"interrupted by {by}: every process ended, ring and panel removed")
-    return INTERRUPTED
+def _interrupted(by: signal.Signals) -> int:
+    _say(f"interrupted by {by.name}: every process ended, ring and panel removed")
+    return 128 + by
 
 
 def _fail(reason: str) -> int:
@@ -154,4 +155,4 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main())
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(128 + signal.SIGINT) from None

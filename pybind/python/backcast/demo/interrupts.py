@@ -15,6 +15,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class InterruptedRunError(Exception):
     """Ctrl-C, SIGTERM or SIGHUP interrupted the run."""
 
+    def __init__(self, by: signal.Signals) -> None:
+        super().__init__(by.name)
+        self.by = by
+
 
 class Interrupts:
     """Turns SIGINT, SIGTERM and SIGHUP into a flag, so that cleanup is not interrupted."""
@@ -42,4 +46,4 @@ class Interrupts:
     def check(self) -> None:
         """Raise if a signal came in."""
         if self.received is not None:
-            raise InterruptedRunError(self.received.name)
+            raise InterruptedRunError(self.received)

@@ -23,7 +23,8 @@ examples:
   python -m backcast.demo --world trading          simulated markets, in which holding is beaten
 
 FILE.csv is in long format: date,tic,open,high,low,close,volume and any further numeric columns.
-Exit status: 0 done, 1 something failed or was found wrong, 2 wrong usage, 130 interrupted.
+Exit status: 0 done, 1 something failed or was found wrong, 2 wrong usage, 128 plus the number of a
+signal that stopped it.
 """
 
 
