@@ -8,14 +8,28 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use crate::unfinished::{self, SUFFIX};
+
+/// Maximum temporary files of a write, if collectors remove them before they are locked.
+const ATTEMPTS: u32 = 64;
+
 /// Writes a file with `write`, so that `path` has the old content or all of the new one. Writes a
 /// temporary file beside it, forces that to disk, and renames it.
+///
+/// A process that is killed meanwhile leaves the temporary file, which
+/// [`collect_files`](crate::collect_files) finds and removes.
 pub fn write_atomically<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let beside = beside(path)?;
-    let written = write_new(&beside, write).and_then(|()| Ok(rename(&beside, path)?));
+    let (beside, file) = create_beside(path)?;
+    // The file stays open, and with it the lock, until it has its name.
+    let mut writer = BufWriter::with_capacity(1 << 18, file);
+    let written = write(&mut writer).and_then(|()| {
+        writer.flush()?;
+        writer.get_ref().sync_all()?;
+        Ok(rename(&beside, path)?)
+    });
     if written.is_err() {
         // The error of the write is reported, and not that of the removal.
         let _ = remove_file(&beside);
@@ -28,24 +42,24 @@ pub fn write_atomically<E: From<io::Error>>(
     Ok(())
 }
 
-fn write_new<E: From<io::Error>>(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
-) -> Result<(), E> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    let mut writer = BufWriter::with_capacity(1 << 18, file);
-    write(&mut writer)?;
-    writer.flush()?;
-    Ok(writer.get_ref().sync_all()?)
-}
-
-/// Returns a unique temporary name in the same directory, where a rename is atomic.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// Creates and locks a temporary file in the same directory, where a rename is atomic.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let mut name = name.to_owned();
-    name.push(format!(".{}.{}.tmp", process::id(), CALLS.fetch_add(1, Relaxed)));
-    Ok(folder_of(path).join(name))
+    for _ in 0..ATTEMPTS {
+        let mut name = name.to_owned();
+        name.push(format!(".{}.{}{SUFFIX}", process::id(), CALLS.fetch_add(1, Relaxed)));
+        let beside = folder_of(path).join(name);
+        let file = match OpenOptions::new().write(true).create_new(true).open(&beside) {
+            // Left by a killed process that had the same number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            file => file?,
+        };
+        if unfinished::claim(&file, &beside) {
+            return Ok((beside, file));
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -1,6 +1,7 @@
 //! Building blocks for files: atomic writes, and safe reading of untrusted Parquet.
 //!
 //! - [`write_atomically`]: replaces a file, whole or not at all;
+//! - [`collect_files`]: removes the temporary files of killed processes;
 //! - [`arrow_field`]: a column's field in Arrow files and Parquet tables;
 //! - [`RingDescription`]: describes a ring in a file of its rows;
 //! - [`RingPlacement`]: options of a ring made from files that the files do not decide;
@@ -27,6 +28,7 @@ mod panics;
 pub mod parquet;
 mod placement;
 mod progress;
+mod unfinished;
 mod unpacked_limit;
 
 pub use arrow_field::{arrow_field, arrow_item, arrow_length, arrow_type};
@@ -35,4 +37,5 @@ pub use description::{BadDescription, ColumnDescription, RingDescription};
 pub use panics::catch_panics;
 pub use placement::RingPlacement;
 pub use progress::{OnProgress, Progress};
+pub use unfinished::{UnfinishedFile, collect_files, unfinished_files};
 pub use unpacked_limit::unpacked_limit;

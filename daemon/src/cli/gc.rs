@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use backcast_core::{Base, Kind, ObjectInfo, Observed};
 use backcast_exchange::{UnfinishedExport, collect_exports, unfinished_exports};
+use backcast_files::{UnfinishedFile, collect_files, unfinished_files};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -17,8 +18,8 @@ use crate::text::units;
 ///
 /// Killed programs leave them behind. Held and persistent objects are never touched; the kernel's
 /// locks, not process numbers, decide what is held. Also frees memory that a killed
-/// `backcast resize` left in a ring, and removes files that killed exports left in the given
-/// folders.
+/// `backcast resize` left in a ring, and removes files that killed exports and recordings left in
+/// the given folders.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +27,7 @@ Examples:
   backcast gc
   backcast gc ~/exports")]
 pub(crate) struct Args {
-    /// Folders that were exported to (default: the current one).
+    /// Folders that were exported or recorded to (default: the current one).
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
     /// List what would be removed, and remove nothing.
@@ -69,6 +70,11 @@ impl Removed {
         Self::new("snapshot", name, path, size_bytes, false)
     }
 
+    fn file(left: UnfinishedFile, dry_run: bool) -> Self {
+        let name = left.path.display().to_string();
+        Self::new("file", name, left.path, left.bytes, dry_run)
+    }
+
     fn export(left: UnfinishedExport, dry_run: bool) -> Self {
         let name = left.path.display().to_string();
         Self::new("export", name, left.path, left.bytes, dry_run)
@@ -90,7 +96,11 @@ impl Removed {
             return console.object(self);
         }
         let action = self.action.replace('_', " ");
-        let kind = if self.kind == "export" { "unfinished export" } else { self.kind };
+        let kind = match self.kind {
+            "export" => "unfinished export",
+            "file" => "unfinished file",
+            kind => kind,
+        };
         console.text(&format!("{action} {kind} {} ({})", self.name, units::bytes(self.size_bytes)));
     }
 }
@@ -113,15 +123,14 @@ pub(crate) fn run(
     };
     let mut removed: Vec<Removed> =
         collected.iter().map(|info| Removed::object(info, args.dry_run)).collect();
-    let left = if args.folders.is_empty() {
+    if args.folders.is_empty() {
         // The current folder may be gone or unreadable, which is no error of a call without
         // arguments.
-        exports_in(Path::new("."), args.dry_run).unwrap_or_default()
-    } else {
-        let folders = args.folders.iter().map(|folder| exports_in(folder, args.dry_run));
-        folders.collect::<Result<Vec<_>, _>>()?.concat()
-    };
-    removed.extend(left.into_iter().map(|left| Removed::export(left, args.dry_run)));
+        removed.extend(left_in(Path::new("."), args.dry_run).unwrap_or_default());
+    }
+    for folder in &args.folders {
+        removed.extend(left_in(folder, args.dry_run)?);
+    }
     for removed in &removed {
         removed.print(console);
     }
@@ -131,9 +140,14 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-fn exports_in(folder: &Path, dry_run: bool) -> Result<Vec<UnfinishedExport>, FolderError> {
-    let found = if dry_run { unfinished_exports(folder) } else { collect_exports(folder) };
-    found.map_err(|source| unreadable(folder, source))
+/// Removes what killed exports and writers left in a folder, or lists it.
+fn left_in(folder: &Path, dry_run: bool) -> Result<Vec<Removed>, FolderError> {
+    let failed = |source| unreadable(folder, source);
+    let exports = if dry_run { unfinished_exports(folder) } else { collect_exports(folder) };
+    let files = if dry_run { unfinished_files(folder) } else { collect_files(folder) };
+    let exports = exports.map_err(failed)?.into_iter().map(|left| Removed::export(left, dry_run));
+    let files = files.map_err(failed)?.into_iter().map(|left| Removed::file(left, dry_run));
+    Ok(exports.chain(files).collect())
 }
 
 fn unreadable(folder: &Path, source: io::Error) -> FolderError {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use crate::shelf::Shelf;
 use backcast_budget::until;
@@ -205,45 +205,78 @@ fn a_ring_is_replaced_only_if_asked() {
     PanelData::from_file(&file, &PanelOptions::default()).unwrap();
 }
 
+/// Begins a recording that does not end, and waits until it has begun to write.
+fn begin(shelf: &Shelf, into: [&str; 2]) -> Child {
+    let endless = ["record", "--replace", "--ticks", "1_000_000_000", "--interval", "10_000"];
+    let mut child = shelf
+        .command()
+        .args(endless)
+        .args(into)
+        .args(["--features", "none"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Handlers are in place once the place of the recording is there.
+    until("the recording begins", || {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        !written(shelf, into).is_empty()
+    });
+    child
+}
+
+/// Returns the unfinished files or directories of a recording.
+fn written(shelf: &Shelf, into: [&str; 2]) -> Vec<String> {
+    let name = if into[0] == "--ring" { "building" } else { ".backcast.tmp" };
+    let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
+    let all = entries(shelf.path().to_owned()).chain(entries(shelf.base().path().to_owned()));
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|entry| entry.contains(name)).collect()
+}
+
+fn send(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
 #[test]
 fn an_interrupted_recording_leaves_nothing() {
     for into in [["--ring", "sim"], ["--panel", "sim.parquet"]] {
+        for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let shelf = Shelf::new();
+            let old = shelf.file("sim.parquet", "old");
+            let child = begin(&shelf, into);
+            send(&child, signal);
+            let ended = child.wait_with_output().unwrap();
+            assert_eq!(ended.status.code(), Some(status), "signal {:?}", ended.status.signal());
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert_eq!(said, "error: interrupted; nothing was left\n");
+            assert_eq!(shelf.states(), []);
+            assert!(written(&shelf, into).is_empty(), "{into:?}");
+            assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_recording_leaves_is_collected() {
+    for (into, kind) in [(["--ring", "sim"], "ring"), (["--panel", "sim.parquet"], "file")] {
         let shelf = Shelf::new();
-        let old = shelf.file("sim.parquet", "old");
-        let endless = ["record", "--replace", "--ticks", "1_000_000_000", "--interval", "10_000"];
-        let mut child = shelf
-            .command()
-            .args(endless)
-            .args(into)
-            .args(["--features", "none"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Handlers are in place once the place of the recording is there.
-        let begun = |name: &str| {
-            let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
-            entries(shelf.path().to_owned()).chain(entries(shelf.base().path().to_owned())).any(
-                |entry| {
-                    let entry = entry.file_name();
-                    let entry = entry.to_string_lossy();
-                    entry.contains(name) && *entry != *"sim.parquet"
-                },
-            )
-        };
-        let name = if into[0] == "--ring" { "building" } else { ".tmp" };
-        until("the recording begins", || {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            begun(name)
-        });
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        kill_process(pid, Signal::INT).unwrap();
-        let ended = child.wait_with_output().unwrap();
-        assert_eq!(ended.status.code(), Some(130), "signal {:?}", ended.status.signal());
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert_eq!(said, "error: interrupted; nothing was left\n");
-        assert_eq!(shelf.states(), []);
-        assert!(!begun(name), "{into:?}");
-        assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+        let mut child = begin(&shelf, into);
+        let folder = shelf.path().display().to_string();
+        let running = shelf.json(&["gc", &folder]);
+        assert!(running.is_empty(), "{into:?}: the recording runs: {running:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let [left] = &written(&shelf, into)[..] else { panic!("{into:?} left nothing") };
+        let would = shelf.json(&["gc", "--dry-run", &folder]);
+        assert_eq!(
+            (&would[0]["action"], &would[0]["kind"]),
+            (&"would_remove".into(), &kind.into())
+        );
+        assert!(would[0]["path"].as_str().unwrap().ends_with(left.as_str()), "{would:?}");
+        assert_eq!(shelf.json(&["gc", &folder]).len(), 1);
+        assert!(written(&shelf, into).is_empty(), "{into:?}");
+        assert!(shelf.json(&["gc", &folder]).is_empty());
     }
 }
