@@ -59,7 +59,8 @@ pub(crate) struct RingFolder<'a> {
 }
 
 impl RingFolder<'_> {
-    fn new_file(&self, name: &str) -> Result<File, SegmentError> {
+    /// Creates an empty file, or an empty memfd with its link.
+    pub(crate) fn new_file(&self, name: &str) -> Result<File, SegmentError> {
         match self.memfds {
             None => files::make(self.dir, name, self.path),
             Some(memory) => memfd::make(self.dir, name, self.path, memory),
@@ -88,7 +89,7 @@ impl RingFolder<'_> {
     }
 
     /// Allocates a file and writes its beginning. Then seals the size of a memfd.
-    fn fill(
+    pub(crate) fn fill(
         &self,
         mut made: File,
         name: &str,

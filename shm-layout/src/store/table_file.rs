@@ -1,7 +1,6 @@
 //! Files of the tables of a ring: names, locks, creation and listing.
 
-use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -17,8 +16,9 @@ use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC, TableMemory};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
-use crate::os::{files, huge_pages, space};
+use crate::os::{huge_pages, space};
 use crate::store::object::Object;
+use crate::store::ring_files::RingFolder;
 use crate::store::ring_store::RingStore;
 use crate::store::unnamed_ring::{UnnamedMemory, UnnamedRing};
 
@@ -101,6 +101,16 @@ pub(super) fn file_name(table: &str) -> String {
     format!("{PREFIX}{table}{SUFFIX}")
 }
 
+/// Returns whether a file of a ring is a table, whole or being written.
+pub(crate) fn is_table(file: &str) -> bool {
+    name_of(file.strip_suffix(BUILDING).unwrap_or(file)).is_some()
+}
+
+/// Returns whether a file of a ring is a table that is being written.
+pub(crate) fn is_unfinished(file: &str) -> bool {
+    file.ends_with(BUILDING)
+}
+
 fn name_of(file: &str) -> Option<&str> {
     file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
 }
@@ -167,24 +177,21 @@ impl<T: TableKind> NewTable<'_, T> {
         Ok(T::new(map, self.shape.clone()))
     }
 
-    /// Writes the table under another name, and renames it. The caller holds the table's lock.
+    /// Writes the table under another name, and renames it. The caller holds the table's lock. In a
+    /// ring in memfds the table is a sealed memfd too.
     fn make(&self, place: &TablePlace<'_>, name: &str) -> Result<(), SegmentError> {
-        let (TablePlace { dir, path, ring_uuid, .. }, bytes) = (place, T::bytes(&self.shape));
+        let (TablePlace { folder, ring_uuid, .. }, bytes) = (place, T::bytes(&self.shape));
+        let RingFolder { dir, path, .. } = *folder;
         let building = format!("{}{BUILDING}", file_name(name));
         // Remove the file of a creator that was killed.
         let _ = unlinkat(dir, &building, AtFlags::empty());
         let fill = || -> Result<(), SegmentError> {
-            space::check_room(path, bytes)?;
-            let mut file = files::make(dir, &building, path)?;
+            folder.check_room(bytes)?;
+            let file = folder.new_file(&building)?;
             if place.spec.huge_pages {
                 huge_pages::request(&file, bytes, huge_pages::deadline(bytes));
             }
-            space::allocate(&mut file, &path.join(file_name(name)), bytes)?;
-            let write = || -> std::io::Result<()> {
-                std::io::Seek::seek(&mut &file, std::io::SeekFrom::Start(0))?;
-                (&file).write_all(&(self.image)(*ring_uuid))
-            };
-            write().map_err(SegmentError::io("write", &path.join(&building)))?;
+            folder.fill(file, &file_name(name), bytes, &[&(self.image)(*ring_uuid)])?;
             rustix::fs::renameat(dir, &building, dir, file_name(name))
                 .map_err(|error| SegmentError::io("rename", &path.join(&building))(error.into()))
         };
@@ -198,8 +205,7 @@ impl<T: TableKind> NewTable<'_, T> {
 struct TablePlace<'a> {
     /// The ring, if it has a name.
     object: Option<&'a Object>,
-    dir: &'a OwnedFd,
-    path: &'a Path,
+    folder: RingFolder<'a>,
     ring_uuid: [u8; 16],
     spec: &'a RingSpec,
 }
@@ -209,10 +215,10 @@ impl TablePlace<'_> {
     fn open<T: TableKind>(&self, name: &str) -> Result<T, SegmentError> {
         let file = file_name(name);
         let fd = match self.object {
-            Some(object) => object.file(&file, Access::ReadWrite, None)?,
-            None => files::open(self.dir, &file, self.path, Access::ReadWrite, None)?,
+            Some(object) => object.memory(&file, Access::ReadWrite, None)?,
+            None => self.folder.open(&file, Access::ReadWrite)?,
         };
-        let path = &self.path.join(file);
+        let path = &self.folder.path.join(file);
         let (ring_uuid, lanes) = (self.ring_uuid, self.spec.lanes);
         map(&TableFile { fd: fd.as_fd(), path, ring_uuid, lanes })
     }
@@ -240,14 +246,29 @@ pub(super) fn open_or_make<T: TableKind>(
             new.make(&place, name).map_err(|error| object.unless_unlinked(error))?;
         }
     }
-    let memory = Arc::new(place.open(name)?);
-    Ok(Some((lock, memory)))
+    let memory = match place.open(name) {
+        Err(SegmentError::MemoryGone { .. }) => {
+            let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
+                return Ok(None);
+            };
+            match place.open(name) {
+                // All processes that had the sealed memory have ended: begin anew.
+                Err(SegmentError::MemoryGone { .. }) => {
+                    new.make(&place, name)?;
+                    place.open(name)?
+                }
+                // Another process was faster.
+                opened => opened?,
+            }
+        }
+        opened => opened?,
+    };
+    Ok(Some((lock, Arc::new(memory))))
 }
 
 fn place_of<'a>(store: &'a RingStore, object: &'a Object) -> TablePlace<'a> {
-    let (dir, path) = (object.dir(), object.path());
-    let (object, ring_uuid, spec) = (Some(object), store.uuid(), store.spec());
-    TablePlace { object, dir, path, ring_uuid, spec }
+    let (folder, ring_uuid, spec) = (object.folder(), store.uuid(), store.spec());
+    TablePlace { object: Some(object), folder, ring_uuid, spec }
 }
 
 /// Creates a table of a ring that has no name yet.
@@ -266,8 +287,7 @@ pub(super) fn make_unnamed<T: TableKind>(
         }
         UnnamedMemory::Files { folder, shapes } => {
             let (ring_uuid, spec) = (shapes.ring_uuid, ring.spec());
-            let (dir, path) = (folder.dir, folder.path);
-            let place = TablePlace { object: None, dir, path, ring_uuid, spec };
+            let place = TablePlace { object: None, folder: *folder, ring_uuid, spec };
             new.make(&place, name)?;
             Ok(Arc::new(place.open(name)?))
         }
@@ -277,7 +297,8 @@ pub(super) fn make_unnamed<T: TableKind>(
 /// A table with its name, or the error of opening it.
 pub(super) type Listed<T> = Result<(String, Arc<T>), SegmentError>;
 
-/// Opens all tables of one kind, by name.
+/// Opens all tables of one kind, by name. If the ring cannot be listed, the error stands in their
+/// place.
 pub(super) fn listed<T: TableKind>(store: &RingStore) -> Vec<Listed<T>> {
     let Some(object) = store.object() else {
         // In the order of their names.
@@ -285,12 +306,19 @@ pub(super) fn listed<T: TableKind>(store: &RingStore) -> Vec<Listed<T>> {
         return tables.filter_map(|(name, table)| Some(Ok((name, T::of_heap(&table)?)))).collect();
     };
     let place = place_of(store, object);
-    let files = object.file_names();
+    let files = match object.file_names() {
+        Ok(files) => files,
+        Err(error) => return vec![Err(error)],
+    };
     let mut names: Vec<&str> = files.iter().filter_map(|file| name_of(file)).collect();
     names.sort_unstable();
     let open = |name: &str| Ok((name.to_owned(), Arc::new(place.open(name)?)));
-    let is_kind = |table: &Listed<T>| !matches!(table, Err(SegmentError::TableDiffers { .. }));
-    names.into_iter().map(open).filter(is_kind).collect()
+    // The table of processes that have ended counts as absent.
+    let is_there = |table: &Listed<T>| {
+        use SegmentError::{MemoryGone, TableDiffers};
+        !matches!(table, Err(MemoryGone { .. } | TableDiffers { .. }))
+    };
+    names.into_iter().map(open).filter(is_there).collect()
 }
 
 /// Maps a table, whose header must be right in every byte.

@@ -8,8 +8,9 @@ use std::sync::Mutex;
 
 use backcast_budget::until;
 use backcast_core::{
-    AutoresetMode, Base, Exist, Kind, MemfdKeeper, Ring, RingOptions, SamplerOptions, SegmentError,
-    WriterOptions, collect, list, remove,
+    AutoresetMode, Base, DType, Exist, Kind, LearnedOptions, MemfdKeeper, PriorityOptions, Ring,
+    RingOptions, Sampler, SamplerOptions, SegmentError, Selector, TableOptions, WriterOptions,
+    collect, list, remove,
 };
 
 use crate::handles::{append, fill, options, place, schema, segment};
@@ -71,11 +72,98 @@ fn it_is_a_ring_like_any_other() {
     assert!(!base.path().exists(), "the last handle takes the name away");
 }
 
+fn by_priority() -> SamplerOptions {
+    let options = PriorityOptions::exponent(0.6).table("p");
+    SamplerOptions::seeded(1).selector(Selector::Priority(options))
+}
+
+/// Uses a table of priorities, one of claims and one of learned columns.
+fn use_tables(ring: &Ring) -> Sampler {
+    let mut sampler = ring.sampler(by_priority()).unwrap();
+    let index = sampler.sample(8).unwrap().index();
+    let options = PriorityOptions::exponent(0.6).table("p");
+    ring.priorities(&options).unwrap().update(&index, &[2.5; 8]).unwrap();
+    ring.table(&TableOptions::consume("c")).unwrap();
+    ring.learned(&LearnedOptions::new("l").column("value", DType::F32)).unwrap();
+    sampler
+}
+
+#[test]
+fn its_tables_are_sealed_and_counted_too() {
+    let (_dir, base) = place();
+    let ring = make(&base, false);
+    fill(&ring, 20);
+    let bytes = list(&base).unwrap()[0].bytes;
+    let mut sampler = use_tables(&ring);
+    let tables = fs::read_dir(base.path().join("pong.ring")).unwrap();
+    let tables = tables.map(|entry| entry.unwrap().path());
+    let tables: Vec<_> = tables.filter(|path| path.to_string_lossy().contains("table-")).collect();
+    assert_eq!(tables.len(), 3);
+    for path in &tables {
+        assert!(path.is_symlink(), "{} is a file, which can be cut", path.display());
+        let cut = OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(0));
+        assert!(cut.is_err(), "{}", path.display());
+    }
+    assert!(list(&base).unwrap()[0].bytes > bytes, "their memory counts");
+    sampler.sample(8).unwrap();
+    let other = Ring::attach_in(&base, "pong").unwrap();
+    assert_eq!(other.stats().tables.len(), 1);
+    assert_eq!(other.stats().tables[0].counters.updated, 8);
+}
+
+#[test]
+fn the_tables_of_processes_that_ended_begin_anew() {
+    let (_dir, base) = place();
+    let ring = make(&base, false);
+    fill(&ring, 20);
+    let learner = Ring::attach_in(&base, "pong").unwrap();
+    drop((use_tables(&learner), learner));
+    assert!(links(&base).iter().any(|(path, _)| path.ends_with("table-p.dat")));
+    // They lead nowhere now: absent for all who look, and no obstacle for a keeper.
+    assert!(ring.whole_stats().unwrap().tables.is_empty());
+    assert!(ring.claim_states().unwrap().is_empty());
+    let mut keeper = MemfdKeeper::default();
+    assert_eq!((keeper.look(&base).unwrap().len(), keeper.rings()), (0, 1));
+    let mut sampler = use_tables(&ring);
+    assert_eq!(ring.stats().tables[0].counters.updated, 8);
+    // What a keeper has outlives the learner.
+    assert!(keeper.look(&base).unwrap().is_empty());
+    sampler.sample(8).unwrap();
+    drop(sampler);
+    let heir = Ring::attach_in(&base, "pong").unwrap();
+    drop(ring);
+    heir.sampler(by_priority()).unwrap().sample(8).unwrap();
+    assert_eq!(heir.stats().tables[0].counters.updated, 8, "begun anew although it was kept");
+}
+
+#[test]
+fn a_loaded_ring_has_sealed_tables() {
+    let (_dir, base) = place();
+    let source = Ring::create("source", &schema(), options(&base)).unwrap();
+    fill(&source, 20);
+    use_tables(&source);
+    let states: Vec<_> = source.table_states().unwrap().map(Result::unwrap).collect();
+    let spans: Vec<_> = (0..2).map(|lane| source.lane_span(lane).unwrap()).collect();
+    let ring = Ring::restore("pong", &schema(), in_memfds(&base), |filling| {
+        for (lane, span) in (0..).zip(&spans) {
+            filling.begin(lane, span.clone())?;
+            let rows = source.rows(lane, span.clone()).unwrap();
+            let columns = rows.columns().iter().map(|c| rows.bytes(c.name()).unwrap());
+            filling.rows(lane, span.end - span.start, &columns.collect::<Vec<_>>())?;
+        }
+        states.iter().try_for_each(|state| filling.table(state))
+    })
+    .unwrap();
+    assert!(links(&base).iter().any(|(path, _)| path.ends_with("table-p.dat")));
+    ring.sampler(by_priority()).unwrap().sample(8).unwrap();
+}
+
 #[test]
 fn no_process_can_truncate_or_extend_it() {
     let (_dir, base) = place();
     let ring = make(&base, false);
     fill(&ring, 20);
+    let mut sampler = use_tables(&ring);
     for (path, text) in links(&base) {
         let file = OpenOptions::new().read(true).write(true).open(descriptor(&text)).unwrap();
         let is = file.metadata().unwrap().len();
@@ -86,6 +174,7 @@ fn no_process_can_truncate_or_extend_it() {
         assert!(file.write_at(&[0], is).is_err(), "beyond its end");
     }
     assert_eq!(ring.rows(0, 0..20).unwrap().len(), 20);
+    sampler.sample(8).unwrap();
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::store::object::{CheckedDir, KEEP_BYTE, Object, is_missing};
 use crate::store::relocation::RESIZE_LOCK;
 use crate::store::ring_files::{CTL, NEXT_SUFFIX};
 use crate::store::ring_store::RingStore;
+use crate::store::table_file::{is_table, is_unfinished};
 
 /// Name of a link that is about to replace another one.
 const RENEWED: &str = "renewed";
@@ -40,7 +41,7 @@ struct KeptRing {
 
 impl MemfdKeeper {
     /// Keeps the memory of new rings, and frees that of removed ones. Returns the errors of rings
-    /// that could not be kept.
+    /// that could not be kept. Frees nothing if the process runs out of files or memory.
     ///
     /// Makes a few system calls per ring, and one per lane of a ring in memfds.
     pub fn look(&mut self, base: &Base) -> Result<Vec<SegmentError>, SegmentError> {
@@ -56,7 +57,13 @@ impl MemfdKeeper {
         for name in place.entries()?.keys() {
             let path = place.path_of(name);
             let is_ring = path.extension().is_some_and(|extension| extension == suffix);
-            let Some(dir) = is_ring.then(|| place.open_dir(name).ok()).flatten() else { continue };
+            let dir = if is_ring { place.open_dir(name) } else { continue };
+            let dir = match dir {
+                // Whether the ring exists is unknown, so its memory has to stay.
+                Err(error) if error.is_of_process() => return Err(error),
+                Err(_) => continue,
+                Ok(dir) => dir,
+            };
             let Some(key) = is_link(&dir, CTL).then(|| key(&dir)).flatten() else { continue };
             match self.keep_at(key, dir, &path, &KeptMemfds::default()) {
                 Ok(()) => {}
@@ -127,6 +134,9 @@ impl KeptRing {
                 // A writer may have renamed it meanwhile.
                 result = result.and(match opened {
                     Err(_) if !is_link(&self.dir, &name) => Ok(()),
+                    // The rest of the ring is kept without it, and the next process that uses the
+                    // table makes a new one.
+                    Err(SegmentError::MemoryGone { .. }) if is_table(&name) => Ok(()),
                     other => other.map(drop),
                 });
             }
@@ -154,7 +164,8 @@ impl KeptRing {
         // List again: the first list may be older than the last relocation.
         let names = self::names(&self.dir).unwrap_or_default();
         if !names.iter().any(|name| name.ends_with(NEXT_SUFFIX)) {
-            for name in names.iter().filter(stale) {
+            // Its creator is about to rename an unfinished table.
+            for name in names.iter().filter(stale).filter(|name| !is_unfinished(name)) {
                 self.renew(name);
             }
         }
