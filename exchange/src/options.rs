@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use backcast_core::{Base, Exist, Ring};
+use backcast_core::{Base, Exist, Filling, RestoreError, Ring, RingOptions, Schema};
 use backcast_files::{OnProgress, Progress, RingPlacement};
 
 use crate::leave_out::LeaveOut;
@@ -80,7 +80,8 @@ impl<'a> ExportOptions<'a> {
 /// Options of an import.
 #[must_use]
 pub struct ImportOptions<'a> {
-    pub(crate) name: String,
+    /// Name of the ring; `None` for one in private memory.
+    pub(crate) name: Option<String>,
     pub(crate) capacity: Option<u64>,
     pub(crate) placement: RingPlacement,
     pub(crate) leave_out: LeaveOut,
@@ -97,12 +98,31 @@ impl fmt::Debug for ImportOptions<'_> {
     }
 }
 
+/// Makes the ring of an import, which `fill` fills.
+pub(crate) fn make_ring<E: From<RestoreError>>(
+    name: Option<&str>,
+    schema: &Schema,
+    options: RingOptions,
+    fill: impl FnMut(&mut Filling<'_>) -> Result<(), E>,
+) -> Result<Ring, E> {
+    match name {
+        Some(name) => Ring::restore(name, schema, options, fill),
+        None => Ring::restore_heap(schema, options, fill),
+    }
+}
+
 impl<'a> ImportOptions<'a> {
     /// Returns options for a ring with this name. By default it is made in the standard base
     /// directory, with the capacity of the exported ring or of the data. A taken name is an error.
     pub fn named(name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..Self::private() }
+    }
+
+    /// Returns options for a ring in private memory, without a name. The base directory, the
+    /// behaviour for a taken name and the lifetime do not concern it.
+    pub fn private() -> Self {
         Self {
-            name: name.to_owned(),
+            name: None,
             capacity: None,
             placement: RingPlacement::default(),
             leave_out: LeaveOut::default(),

@@ -14,7 +14,7 @@ use crate::columns::{FileLeaf, LeafLayout, UntrustedParquet};
 use crate::error::ImportError;
 use crate::integers::integers;
 use crate::leave_out::LeaveOut;
-use crate::options::ImportOptions;
+use crate::options::{ImportOptions, make_ring};
 use crate::report::ImportReport;
 use crate::rows::{EpisodeRows, EpisodeSteps, Sink, part};
 
@@ -37,7 +37,7 @@ pub(crate) fn read(
     let made = options.placement.apply(RingOptions::with_capacity(Capacity::Rows(capacity)));
     let schema = &dataset.columns.schema;
     let mut on_progress = options.progress;
-    let ring = Ring::restore(&options.name, schema, made, |filling| {
+    let ring = make_ring(options.name.as_deref(), schema, made, |filling| {
         filling.begin(0, 0..rows)?;
         let mut sink = Sink::new(filling, schema, rows, &mut on_progress);
         let mut rows_of = EpisodeRows::new(schema);

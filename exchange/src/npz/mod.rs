@@ -11,7 +11,7 @@ use backcast_core::{Capacity, Ring, RingOptions};
 
 use self::steps::Steps;
 use crate::error::ImportError;
-use crate::options::ImportOptions;
+use crate::options::{ImportOptions, make_ring};
 use crate::report::ImportReport;
 use crate::rows::{EpisodeRows, Sink};
 
@@ -30,7 +30,7 @@ pub(crate) fn read(
     let capacity = options.capacity.unwrap_or(rows).max(1);
     let made = options.placement.apply(RingOptions::with_capacity(Capacity::Rows(capacity)));
     let mut on_progress = options.progress;
-    let ring = Ring::restore(&options.name, &steps.schema, made, |filling| {
+    let ring = make_ring(options.name.as_deref(), &steps.schema, made, |filling| {
         filling.begin(0, 0..rows)?;
         let mut sink = Sink::new(filling, &steps.schema, rows, &mut on_progress);
         let mut put = EpisodeRows::new(&steps.schema);

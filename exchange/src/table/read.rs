@@ -11,7 +11,7 @@ use super::rows_hash::RowsHash;
 use super::{BUILT_IN, schema as table_schema};
 use crate::columns::{LeafLayout, UntrustedParquet};
 use crate::error::ImportError;
-use crate::options::ImportOptions;
+use crate::options::{ImportOptions, make_ring};
 use crate::report::ImportReport;
 use crate::rows::Sink;
 
@@ -47,7 +47,7 @@ pub(crate) fn read(
     let ring = ring.options().map_err(described)?;
     let made = options.placement.apply(ring);
     let mut on_progress = options.progress;
-    let ring = Ring::restore(&options.name, &schema, made, |filling| {
+    let ring = make_ring(options.name.as_deref(), &schema, made, |filling| {
         for (lane, span) in (0..).zip(&spans) {
             filling.begin(lane, span.clone())?;
         }

@@ -266,7 +266,7 @@ class ReplayBuffer:
     @staticmethod
     def from_file(
         path: _Path,
-        name: str,
+        name: str | None,
         format: Literal["parquet", "minari", "npz"] | None = None,
         *,
         capacity: int | None = None,

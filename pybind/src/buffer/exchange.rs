@@ -14,7 +14,7 @@ use pyo3::types::{PyAny, PyDict, PyType};
 use crate::argument::{Argument, file_of, names_of, whole};
 use crate::buffer::ReplayBuffer;
 use crate::error::{ErrorClass, Failure, bad_argument, class_of_io};
-use crate::location::{base_of, exist_of, name_of};
+use crate::location::{base_of, exist_of, persistent_of};
 use crate::progress::ProgressReporter;
 use crate::warning::warn_as;
 
@@ -160,7 +160,7 @@ impl ReplayBuffer {
     ///     ``terminated``, ``truncated``, ``next_obs`` and any others, with one row for each step.
     ///     Names that other programs give these arrays are accepted too (``observations``,
     ///     ``terminals``, ``timeouts``, ...).
-    /// name : str
+    /// name : str or None
     ///     Name of the ring.
     /// format : {"parquet", "minari", "npz"}, optional
     ///     By default chosen by the path's extension; a path without one is a Minari dataset's.
@@ -203,7 +203,7 @@ impl ReplayBuffer {
     ///     If the name is taken.
     #[staticmethod]
     #[pyo3(signature = (
-        path=Argument::Missing, name=Argument::Missing, format=None, *, capacity=None,
+        path=Argument::Missing, name=Some(Argument::Missing), format=None, *, capacity=None,
         exist="error".into(), persistent=false.into(), dir=None, leave_out=None, progress=None
     ))]
     #[pyo3(text_signature = "(path, name, format=None, *, capacity=None, exist='error', \
@@ -212,7 +212,7 @@ impl ReplayBuffer {
     fn from_file<'py>(
         py: Python<'py>,
         path: Argument<PathBuf>,
-        name: Argument<String>,
+        name: Option<Argument<String>>,
         format: Option<Argument<String>>,
         capacity: Option<Argument<i128>>,
         exist: Argument<String>,
@@ -222,7 +222,8 @@ impl ReplayBuffer {
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Result<Self, Failure> {
         let path = file_of(path, "path", "the file to read")?;
-        let name = name_of(name)?;
+        let wanted = "a name for other processes to attach to, or None for private memory";
+        let name = name.map(|name| name.get("name", wanted)).transpose()?;
         let format = format_of(format, &path, READ)?;
         let rows = "rows from 1 up, or None for as many as the file has";
         let capacity = capacity.map(|given| whole(given, "capacity", rows, ErrorClass::Argument));
@@ -233,10 +234,12 @@ impl ReplayBuffer {
                  \"error\" or \"replace\", or call ReplayBuffer.attach",
             ));
         }
-        let mut options = ImportOptions::named(&name)
-            .exist(exist)
-            .persistent(persistent.get("persistent", "True or False")?)
-            .base(base);
+        let persistent = persistent_of(persistent, name.is_some(), "ring")?;
+        let options = match &name {
+            Some(name) => ImportOptions::named(name),
+            None => ImportOptions::private(),
+        };
+        let mut options = options.exist(exist).persistent(persistent).base(base);
         if let Some(capacity) = capacity.transpose()? {
             options = options.capacity(capacity);
         }
