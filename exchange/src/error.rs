@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use backcast_core::{DType, ReadError, RestoreError, SchemaError};
+use backcast_core::{DType, IoCause, ReadError, RestoreError, SchemaError};
 use backcast_files::BadDescription;
 use thiserror::Error;
 
@@ -38,7 +38,10 @@ pub enum ExportError {
         format: &'static str,
     },
     /// The file system refused a write.
-    #[error("cannot write {path}: {source}; nothing was left")]
+    #[error(
+        "cannot write {path}: {source}; nothing was left; {}",
+        IoCause::of(source).remedy()
+    )]
     Write {
         /// Path given.
         path: PathBuf,
@@ -163,7 +166,7 @@ impl From<ExportError> for WriteFailure {
 #[non_exhaustive]
 pub enum ImportError {
     /// The file cannot be opened or read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {source}; {}", IoCause::of(source).remedy())]
     Read {
         /// Path given.
         path: PathBuf,

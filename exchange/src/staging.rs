@@ -16,6 +16,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use backcast_core::IoCause;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::ExportError;
@@ -141,8 +142,13 @@ fn visit_unfinished(
         if !owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw()) {
             continue;
         }
-        // A folder that cannot be locked is in use or was not made by an export.
-        let Ok(Some(_lock)) = try_lock(&staging) else { continue };
+        let _lock = match try_lock(&staging) {
+            Ok(Some(lock)) => lock,
+            // Nothing is known about this folder, nor about those after it.
+            Err(NotLocked::Io(error)) if IoCause::of(&error).is_of_process() => return Err(error),
+            // A folder that cannot be locked is in use or was not made by an export.
+            Ok(None) | Err(_) => continue,
+        };
         let bytes = bytes_below(&staging);
         if work(&staging, &to) {
             found.push(UnfinishedExport { path: staging, bytes });

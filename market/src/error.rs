@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use backcast_layout::SegmentError;
+use backcast_layout::{IoCause, SegmentError};
 use thiserror::Error;
 
 use crate::load_error::PanelLoadError;
@@ -15,7 +15,11 @@ use crate::load_error::PanelLoadError;
 #[non_exhaustive]
 pub enum PanelError {
     /// The file cannot be opened or read.
-    #[error("cannot read {}: {source}; check the path", path.display())]
+    #[error(
+        "cannot read {}: {source}; {}",
+        path.display(),
+        IoCause::of(source).remedy_or("check the path")
+    )]
     Read {
         /// The requested file.
         path: PathBuf,

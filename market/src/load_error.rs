@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use backcast_core::ShownNumber;
 use thiserror::Error;
 
 use crate::header_hints::{date_hint, nameless_index, number_hint};
@@ -360,8 +361,9 @@ pub enum PanelLoadError {
     },
     /// A price of a tradable ticker that is not above zero.
     #[error(
-        "{place}, column {column:?}: price {value} of {ticker:?} is not above 0; correct it, \
-         drop the row, or declare {ticker:?} a macro ticker if it is not traded"
+        "{place}, column {column:?}: price {} of {ticker:?} is not above 0; correct it, drop \
+         the row, or declare {ticker:?} a macro ticker if it is not traded",
+        ShownNumber(*value)
     )]
     PriceNotPositive {
         /// Place of the row.
@@ -394,8 +396,10 @@ pub enum PanelLoadError {
     },
     /// A high below its low.
     #[error(
-        "{place}, column {column:?}: high {high} of {ticker:?} is below its low {low}; correct or \
-         drop the row"
+        "{place}, column {column:?}: high {} of {ticker:?} is below its low {}; correct or \
+         drop the row",
+        ShownNumber(*high),
+        ShownNumber(*low)
     )]
     HighBelowLow {
         /// Place of the row.
@@ -411,9 +415,10 @@ pub enum PanelLoadError {
     },
     /// A volume of a tradable ticker below zero.
     #[error(
-        "{place}, column {column:?}: volume {value} of {ticker:?} is below 0; correct it, drop \
+        "{place}, column {column:?}: volume {} of {ticker:?} is below 0; correct it, drop \
          the row, or declare \
-         {ticker:?} a macro ticker if it is not traded"
+         {ticker:?} a macro ticker if it is not traded",
+        ShownNumber(*value)
     )]
     NegativeVolume {
         /// Place of the row.

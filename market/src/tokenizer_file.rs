@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use backcast_core::IoCause;
 use backcast_files::write_atomically;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -22,7 +23,11 @@ const MAX_BYTES: u64 = 1 << 30;
 #[non_exhaustive]
 pub enum TokenFileError {
     /// A system call failed.
-    #[error("cannot {operation} {}: {source}; check the path and its folder", path.display())]
+    #[error(
+        "cannot {operation} {}: {source}; {}",
+        path.display(),
+        IoCause::of(source).remedy_or("check the path and its folder")
+    )]
     Io {
         /// `read` or `write`.
         operation: &'static str,

@@ -1,7 +1,7 @@
 //! Chunk files: rows of one ring in batches, located by the manifest.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use crate::damage::{ChunkPart, Damage, DamageKind};
 use crate::error::StoreError;
 use crate::layout::{BatchLayout, BodyPlace, pack_bools};
 use crate::manifest::{SavedBatch, SavedChunk};
+use crate::read_failure::ReadFailure;
 use crate::storage::{NewFile, Storage, StoredFile};
 
 /// Maximum complete files that are not forced to disk yet.
@@ -280,6 +281,7 @@ pub(crate) fn is_leftover(name: &str) -> bool {
 /// A chunk file open for reading, of the expected size.
 pub(crate) struct ChunkFile<'a> {
     path: PathBuf,
+    bytes: u64,
     file: Box<dyn StoredFile>,
     layout: &'a BatchLayout,
 }
@@ -290,23 +292,13 @@ impl<'a> ChunkFile<'a> {
         dir: &Path,
         chunk: &SavedChunk,
         layout: &'a BatchLayout,
-    ) -> Result<Self, Damage> {
-        let path = dir.join(&chunk.file);
-        let damage = |kind| Damage { file: path.clone(), kind };
-        let file = storage.open(&path).map_err(|error| {
-            damage(if error.kind() == ErrorKind::NotFound {
-                DamageKind::Missing
-            } else {
-                DamageKind::Unreadable { problem: error.to_string() }
-            })
-        })?;
-        let found = file
-            .bytes()
-            .map_err(|error| damage(DamageKind::Unreadable { problem: error.to_string() }))?;
-        if found != chunk.bytes {
-            return Err(damage(DamageKind::Size { found, expected: chunk.bytes }));
-        }
-        Ok(Self { path, file, layout })
+    ) -> Result<Self, ReadFailure> {
+        let (path, bytes) = (dir.join(&chunk.file), chunk.bytes);
+        let failed = |source: io::Error| ReadFailure::of(&path, source);
+        let file = storage.open(&path).map_err(failed)?;
+        let found = file.bytes().map_err(failed)?;
+        let file = Self { path, bytes, file, layout };
+        if found == bytes { Ok(file) } else { Err(file.resized(found)) }
     }
 
     /// Reads the body of a batch and checks its bytes. Returns the places of the columns in it.
@@ -314,7 +306,7 @@ impl<'a> ChunkFile<'a> {
         &self,
         batch: &SavedBatch,
         body: &mut Vec<u8>,
-    ) -> Result<Vec<BodyPlace>, Damage> {
+    ) -> Result<Vec<BodyPlace>, ReadFailure> {
         // A checked manifest has only batches within the file.
         let (places, bytes) = self.layout.places(batch.rows).unwrap_or_default();
         body.resize(size(bytes), 0);
@@ -336,7 +328,7 @@ impl<'a> ChunkFile<'a> {
     }
 
     /// Checks all bytes of the file outside the bodies of batches.
-    pub(crate) fn rest(&self, chunk: &SavedChunk) -> Vec<Damage> {
+    pub(crate) fn rest(&self, chunk: &SavedChunk) -> Vec<ReadFailure> {
         let mut damages = Vec::new();
         let mut check = |part: ChunkPart, bytes: Range<u64>, crc: u32| {
             let mut buffer = vec![0; size(bytes.end.saturating_sub(bytes.start))];
@@ -362,15 +354,21 @@ impl<'a> ChunkFile<'a> {
         &self.path
     }
 
-    fn read(&self, at: u64, buffer: &mut [u8]) -> Result<(), Damage> {
-        self.file.read_exact_at(buffer, at).map_err(|error| Damage {
-            file: self.path.clone(),
-            kind: DamageKind::Unreadable { problem: error.to_string() },
+    fn read(&self, at: u64, buffer: &mut [u8]) -> Result<(), ReadFailure> {
+        self.file.read_exact_at(buffer, at).map_err(|source| match source.kind() {
+            // It was cut after its size was read.
+            ErrorKind::UnexpectedEof => self.resized(self.file.bytes().unwrap_or(0)),
+            _ => ReadFailure::of(&self.path, source),
         })
     }
 
-    fn changed(&self, part: ChunkPart, bytes: Range<u64>) -> Damage {
-        Damage { file: self.path.clone(), kind: DamageKind::Changed { part, bytes } }
+    fn resized(&self, found: u64) -> ReadFailure {
+        let kind = DamageKind::Size { found, expected: self.bytes };
+        Damage { file: self.path.clone(), kind }.into()
+    }
+
+    fn changed(&self, part: ChunkPart, bytes: Range<u64>) -> ReadFailure {
+        Damage { file: self.path.clone(), kind: DamageKind::Changed { part, bytes } }.into()
     }
 }
 

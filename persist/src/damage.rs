@@ -45,7 +45,9 @@ pub enum DamageKind {
         /// Rows expected.
         rows: Range<u64>,
     },
-    /// The system cannot read the file.
+    /// A directory, a device or another thing that is not a regular file stands in its place.
+    NotAFile,
+    /// The system cannot read the file, whose bytes may be right.
     Unreadable {
         /// Error of the system.
         problem: String,
@@ -98,6 +100,7 @@ impl fmt::Display for Damage {
         write!(f, "{}: ", self.file.display())?;
         match &self.kind {
             DamageKind::Missing => f.write_str("the file is missing"),
+            DamageKind::NotAFile => f.write_str("it is not a regular file"),
             DamageKind::Size { found, expected } => {
                 write!(f, "it has {found} bytes, saved were {expected}")
             }

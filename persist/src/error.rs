@@ -1,15 +1,15 @@
 //! Errors: one enum per operation, and one that all share.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use backcast_core::{
-    LearnedError, LimiterError, ParamsError, PriorityError, RestoreError, RingError, SchemaError,
-    TableError,
+    IoCause, LearnedError, LimiterError, ParamsError, PriorityError, RestoreError, RingError,
+    SchemaError, TableError,
 };
 use thiserror::Error;
 
-use crate::damage::{Damage, DamageKind};
+use crate::damage::Damage;
 
 /// Error of using a store.
 #[derive(Debug, Error)]
@@ -70,8 +70,8 @@ pub enum StoreError {
         /// File of the operation.
         path: PathBuf,
     },
-    /// The file system refused an operation.
-    #[error("cannot {operation} {}: {source}{}", path.display(), remedy(source))]
+    /// The system refused an operation, which says nothing about the content of the file.
+    #[error("cannot {operation} {}: {source}; {}", path.display(), remedy(source))]
     Io {
         /// Operation that failed.
         operation: &'static str,
@@ -251,8 +251,11 @@ pub enum LoadError {
     /// Error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file is damaged or unreadable.
-    #[error("`{snapshot}` {}", ways_out(damage))]
+    /// A file is damaged.
+    #[error(
+        "`{snapshot}` is damaged: {damage}; load another snapshot (`backcast ls` lists them), or \
+         restore the file from a backup"
+    )]
     Damaged {
         /// The snapshot, as `name@label`.
         snapshot: String,
@@ -337,33 +340,20 @@ impl StoreError {
     ) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| {
             let path = path.to_owned();
-            if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
-                return Self::NoSpace { operation, path };
+            match IoCause::of(&source) {
+                IoCause::Space => Self::NoSpace { operation, path },
+                _ => Self::Io { operation, path, source },
             }
-            Self::Io { operation, path, source }
         }
     }
 }
 
-fn remedy(source: &io::Error) -> &'static str {
-    if source.kind() == ErrorKind::PermissionDenied {
-        "; ask its owner for access, or name another directory (`--store`, BACKCAST_STORE)"
-    } else {
-        ""
-    }
-}
-
-/// Describes damage with its remedies.
-fn ways_out(damage: &Damage) -> String {
-    match damage.kind {
-        DamageKind::Unreadable { .. } => format!(
-            "cannot be read: {damage}; check the file's permissions and its disk, or load another \
-             snapshot (`backcast ls` lists them)"
-        ),
-        _ => format!(
-            "is damaged: {damage}; load another snapshot (`backcast ls` lists them), or restore \
-             the file from a backup"
-        ),
+fn remedy(source: &io::Error) -> String {
+    match IoCause::of(source) {
+        IoCause::Access => "ask its owner for access, or name another directory (`--store`, \
+                            BACKCAST_STORE)"
+            .to_owned(),
+        cause => cause.remedy(),
     }
 }
 

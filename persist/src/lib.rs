@@ -50,6 +50,7 @@ mod learned;
 mod load;
 mod manifest;
 mod params;
+mod read_failure;
 mod sampler_state;
 mod save;
 mod slots;

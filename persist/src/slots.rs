@@ -7,11 +7,12 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use backcast_core::printable;
+use backcast_core::{IoCause, printable};
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::StoreError;
 use crate::manifest::Manifest;
+use crate::read_failure::ReadFailure;
 use crate::storage::Storage;
 
 /// Version that this program writes.
@@ -46,8 +47,8 @@ impl ManifestSlots {
 struct FoundSlots {
     good: Vec<(usize, Manifest)>,
     damages: Vec<Damage>,
-    /// Error of a manifest that this user may not read.
-    denied: Option<StoreError>,
+    /// Error of a manifest that the system did not read.
+    unread: Option<StoreError>,
 }
 
 impl FoundSlots {
@@ -64,10 +65,14 @@ impl FoundSlots {
             Ok(Some(manifest)) => self.good.push((slot, manifest)),
             Ok(None) => return Ok(false),
             Err(Unusable::Damaged(kind)) => self.damages.push(Damage { file: path, kind }),
-            Err(Unusable::Denied(source)) => {
+            // The other manifest would be older than the current one, without need.
+            Err(Unusable::Unread(source)) if IoCause::of(&source).is_of_process() => {
+                return Err(StoreError::io("read", &path)(source));
+            }
+            Err(Unusable::Unread(source)) => {
                 let kind = DamageKind::Unreadable { problem: source.to_string() };
                 self.damages.push(Damage { file: path.clone(), kind });
-                self.denied = Some(StoreError::io("read", &path)(source));
+                self.unread = Some(StoreError::io("read", &path)(source));
             }
             Err(Unusable::OtherVersion(found)) => {
                 return Err(StoreError::OtherVersion { path, found, known: VERSION });
@@ -99,7 +104,7 @@ pub(crate) fn read(
             found.damages.push(Damage { file: dir.join(SLOTS[missing]), kind });
         }
     }
-    let FoundSlots { mut good, mut damages, denied } = found;
+    let FoundSlots { mut good, mut damages, unread } = found;
     good.sort_by_key(|(_, manifest)| manifest.generation);
     let older = if good.len() == 2 { Some(good.remove(0).1) } else { None };
     match good.pop() {
@@ -107,8 +112,8 @@ pub(crate) fn read(
             Ok(Some(ManifestSlots { manifest, current, older, damage: damages.pop() }))
         }
         None if damages.is_empty() => Ok(None),
-        // A manifest without read permission may be valid.
-        None => Err(denied.unwrap_or(StoreError::NoManifest { path: dir.to_owned(), damages })),
+        // A manifest that was not read may be valid.
+        None => Err(unread.unwrap_or(StoreError::NoManifest { path: dir.to_owned(), damages })),
     }
 }
 
@@ -152,7 +157,8 @@ pub(crate) fn is_leftover(name: &str) -> bool {
 
 enum Unusable {
     Damaged(DamageKind),
-    Denied(std::io::Error),
+    /// The system did not read it.
+    Unread(std::io::Error),
     OtherVersion(u64),
 }
 
@@ -166,8 +172,9 @@ impl Unusable {
 }
 
 fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Manifest>, Unusable> {
-    let unreadable = |error: std::io::Error| {
-        Unusable::Damaged(DamageKind::Unreadable { problem: error.to_string() })
+    let unread = |error: std::io::Error| match ReadFailure::of(path, error) {
+        ReadFailure::Damaged(damage) => Unusable::Damaged(damage.kind),
+        ReadFailure::Unread { source, .. } => Unusable::Unread(source),
     };
     let file = match storage.open(path) {
         Ok(file) => file,
@@ -175,19 +182,16 @@ fn read_slot(storage: &dyn Storage, path: &Path, name: &str) -> Result<Option<Ma
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Err(Unusable::Denied(error));
-        }
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => return Err(unread(error)),
     };
-    let bytes = file.bytes().map_err(unreadable)?;
+    let bytes = file.bytes().map_err(unread)?;
     if bytes > MAX_BYTES {
         return Err(Unusable::manifest(format!("it has {bytes} bytes, more than {MAX_BYTES}")));
     }
     let (mut content, len) = (Vec::new(), usize::try_from(bytes).unwrap_or_default());
-    content.try_reserve_exact(len).map_err(|_| unreadable(ErrorKind::OutOfMemory.into()))?;
+    content.try_reserve_exact(len).map_err(|_| unread(ErrorKind::OutOfMemory.into()))?;
     content.resize(len, 0);
-    file.read_exact_at(&mut content, 0).map_err(unreadable)?;
+    file.read_exact_at(&mut content, 0).map_err(unread)?;
     let manifest = decode(&content)?;
     match manifest.problem(name) {
         Some(problem) => Err(Unusable::manifest(problem)),

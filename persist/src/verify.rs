@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use backcast_files::{OnProgress, Progress};
 
 use crate::chunk::ChunkFile;
-use crate::damage::Damage;
-use crate::error::LoadError;
+use crate::damage::{Damage, DamageKind};
+use crate::error::{LoadError, StoreError};
 use crate::layout::BatchLayout;
 use crate::manifest::{SavedTable, params_layout};
+use crate::read_failure::ReadFailure;
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
 
@@ -23,11 +24,16 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Damage found.
     pub damages: Vec<Damage>,
+    /// Files that the system did not read. Their bytes may be right.
+    pub unread: Vec<Damage>,
 }
 
 impl Store {
     /// Reads all files of `"pong@epoch-10"`, or of every snapshot of `"pong"`, and both manifests,
     /// and checks every byte. Makes no ring. O(bytes).
+    ///
+    /// A file that the system does not read is reported apart from damage. Fails if the process
+    /// runs out of files or memory, so that no file can be read.
     pub fn verify(
         &self,
         spec: &str,
@@ -49,9 +55,9 @@ impl Store {
             .collect();
         let mut report = VerifyReport {
             snapshots: wanted.iter().map(|s| format!("{}@{}", spec.name, s.label)).collect(),
-            damages: slots.damage.into_iter().collect(),
             ..VerifyReport::default()
         };
+        slots.damage.into_iter().for_each(|damage| report.add(damage));
         let mut progress: OnProgress<'_> = Box::new(progress);
         let mut todo = Vec::new();
         for ring in &manifest.rings {
@@ -89,8 +95,8 @@ impl Store {
             let whole = Progress { rows, bytes: report.bytes, ..done };
             let file = match ChunkFile::open(self.storage(), &folder.chunks, chunk, layout) {
                 Ok(file) => file,
-                Err(damage) => {
-                    report.damages.push(damage);
+                Err(failure) => {
+                    report.add_failure(failure)?;
                     done = whole;
                     if progress(&done).is_break() {
                         return Err(LoadError::Cancelled);
@@ -98,9 +104,11 @@ impl Store {
                     continue;
                 }
             };
-            report.damages.extend(file.rest(chunk));
+            file.rest(chunk).into_iter().try_for_each(|failure| report.add_failure(failure))?;
             for (number, batch) in (1..).zip(&chunk.batches) {
-                report.damages.extend(file.body(batch, &mut body).err());
+                if let Err(failure) = file.body(batch, &mut body) {
+                    report.add_failure(failure)?;
+                }
                 done.rows += batch.rows;
                 done.bytes = whole.bytes.min(done.bytes + body.len() as u64);
                 if number == chunk.batches.len() {
@@ -116,9 +124,23 @@ impl Store {
 }
 
 impl VerifyReport {
-    /// Returns whether no damage was found.
+    /// Returns whether every file was read and no damage was found.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.damages.is_empty()
+        self.damages.is_empty() && self.unread.is_empty()
+    }
+
+    fn add_failure(&mut self, failure: ReadFailure) -> Result<(), StoreError> {
+        self.add(failure.of_file()?);
+        Ok(())
+    }
+
+    fn add(&mut self, found: Damage) {
+        let unread = matches!(found.kind, DamageKind::Unreadable { .. });
+        let list = if unread { &mut self.unread } else { &mut self.damages };
+        // Each part of a file that cannot be read would repeat the same error.
+        if !unread || !list.contains(&found) {
+            list.push(found);
+        }
     }
 }

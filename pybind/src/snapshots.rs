@@ -153,6 +153,9 @@ fn as_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyD
 ///     If there is no such snapshot.
 /// CorruptError
 ///     If no manifest can be used.
+/// StorageError
+///     If the system did not read a file, and the others are whole: whether this one is whole is
+///     unknown.
 #[exact_arguments]
 #[pyfunction]
 #[pyo3(signature = (snapshot=Argument::Missing, *, store=None, progress=None))]
@@ -168,13 +171,18 @@ pub(crate) fn verify_snapshot<'py>(
     let mut reporter = ProgressReporter::new(progress)?;
     let found = py.detach(|| store.verify(&snapshot, |progress| reporter.report(progress)));
     let found = reporter.finish(found)?;
+    if found.damages.is_empty()
+        && let Some(unread) = found.unread.first()
+    {
+        return Err(unread_file(unread, found.unread.len()));
+    }
     let report = PyDict::new(py);
     report.set_item("whole", found.is_whole())?;
     report.set_item("snapshots", &found.snapshots)?;
     report.set_item("files", found.files)?;
     report.set_item("bytes", found.bytes)?;
     let shown = |damage: &Damage| printable(&damage.to_string());
-    let damages: Vec<String> = found.damages.iter().map(shown).collect();
+    let damages: Vec<String> = found.damages.iter().chain(&found.unread).map(shown).collect();
     report.set_item("damages", damages)?;
     Ok(report)
 }
@@ -226,6 +234,19 @@ pub(crate) fn remove_snapshot<'py>(
     Ok(report)
 }
 
+/// Returns the error of a snapshot without damage, of which `count` files were not read.
+fn unread_file(first: &Damage, count: usize) -> Failure {
+    let more = match count {
+        1 => String::new(),
+        count => format!(", and {} more files were not read", count - 1),
+    };
+    let text = format!(
+        "cannot read {first}{more}; whether the snapshot is whole is unknown: remedy that error \
+         and verify again"
+    );
+    Failure::new(ErrorClass::Storage, text)
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         use StoreError as E;
@@ -246,6 +267,11 @@ impl From<SaveError> for Failure {
         let class = match error {
             SaveError::Store(error) => return error.into(),
             SaveError::Params(error) => return error.into(),
+            SaveError::Table(error) => return error.into(),
+            SaveError::Learned(error) => return error.into(),
+            SaveError::Claims(error) => return error.into(),
+            SaveError::Limiter(error) => return error.into(),
+            SaveError::Guard(error) => return error.into(),
             SaveError::ArrayTooLarge { .. } => ErrorClass::Schema,
             SaveError::LabelTaken { .. } => ErrorClass::Exists,
             SaveError::NoName

@@ -39,7 +39,9 @@ mod os;
 pub mod protocol;
 mod store;
 
-pub use error::{Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, binary_size, printable};
+pub use error::{
+    IoCause, Kind, MAX_NAME_BYTES, OTHER_VERSION, SegmentError, ShownNumber, binary_size, printable,
+};
 pub use kernels::huge_array::{HugeArray, copy_slice};
 pub use kernels::prefetch::prefetch_l2;
 pub use kernels::racy_copy::Word;

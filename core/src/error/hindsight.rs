@@ -1,5 +1,6 @@
 //! Errors of hindsight relabelling.
 
+use backcast_layout::ShownNumber;
 use thiserror::Error;
 
 /// Error of relabelling goals in hindsight.
@@ -7,7 +8,10 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum HindsightError {
     /// A ratio out of range.
-    #[error("the ratio of relabelled transitions is {ratio}; give 0 to 1, 0.8 for a k of 4")]
+    #[error(
+        "the ratio of relabelled transitions is {}; give 0 to 1, 0.8 for a k of 4",
+        ShownNumber(*ratio)
+    )]
     BadRatio {
         /// Requested ratio.
         ratio: f64,

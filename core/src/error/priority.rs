@@ -1,6 +1,6 @@
 //! Errors of priorities.
 
-use backcast_layout::SegmentError;
+use backcast_layout::{SegmentError, ShownNumber};
 use thiserror::Error;
 
 use super::index::BadRowIndex;
@@ -10,7 +10,7 @@ use super::index::BadRowIndex;
 #[non_exhaustive]
 pub enum PriorityError {
     /// A setting out of range.
-    #[error("{what} is {value}; give {wanted}")]
+    #[error("{what} is {}; give {wanted}", ShownNumber(*value))]
     BadOption {
         /// Name of the setting.
         what: &'static str,
@@ -38,7 +38,8 @@ pub enum PriorityError {
     },
     /// A priority that is negative or not a number.
     #[error(
-        "priority[{position}] is {value}; give finite numbers from 0 up, such as absolute TD errors"
+        "priority[{position}] is {}; give finite numbers from 0 up, such as absolute TD errors",
+        ShownNumber(*value)
     )]
     BadPriority {
         /// Position in the caller's array.
@@ -48,8 +49,9 @@ pub enum PriorityError {
     },
     /// A TD error of a window that is negative or not a number.
     #[error(
-        "priority[{window}, {place}] is {value}; give finite numbers from 0 up, such as absolute \
-         TD errors; places where the mask is false are not read"
+        "priority[{window}, {place}] is {}; give finite numbers from 0 up, such as absolute TD \
+         errors; places where the mask is false are not read",
+        ShownNumber(*value)
     )]
     BadPlace {
         /// Position of the window in the caller's array.
@@ -61,8 +63,10 @@ pub enum PriorityError {
     },
     /// A priority whose leaf could make the sum of all leaves overflow.
     #[error(
-        "priority[{position}] is {value}, the limit of this table is {limit}; divide or clip \
-         priorities, or use a smaller exponent"
+        "priority[{position}] is {}, the limit of this table is {}; divide or clip priorities, or \
+         use a smaller exponent",
+        ShownNumber(*value),
+        ShownNumber(*limit)
     )]
     TooLarge {
         /// Position in the caller's array.

@@ -1,5 +1,6 @@
 //! Errors of returns over windows.
 
+use backcast_layout::ShownNumber;
 use thiserror::Error;
 
 /// Error of computing returns. Nothing was written.
@@ -31,7 +32,7 @@ pub enum ReturnsError {
         steps: usize,
     },
     /// A discount, or a lambda, out of range.
-    #[error("{what} is {value}; give 0 to 1")]
+    #[error("{what} is {}; give 0 to 1", ShownNumber(*value))]
     BadFactor {
         /// `gamma` or `lambda`.
         what: &'static str,

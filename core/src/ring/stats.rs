@@ -11,6 +11,7 @@ use backcast_layout::{
 use super::Ring;
 use super::ages::AgeBin;
 use super::lane_inspection::InspectedLane;
+use crate::error::RingError;
 use crate::limiter::stats::{self, LimiterStats};
 use crate::row_header::RowHeader;
 
@@ -256,7 +257,16 @@ impl Ring {
             .collect()
     }
 
-    /// Returns the statistics of the ring. O(lanes × readers).
+    /// Returns the statistics like [`stats`](Self::stats). Fails if the process has no files or
+    /// memory left to open the tables, which would be left out.
+    pub fn whole_stats(&self) -> Result<RingStats, RingError> {
+        let stats = self.stats();
+        self.store().check_tables()?;
+        Ok(stats)
+    }
+
+    /// Returns the statistics of the ring, without tables that cannot be opened. O(lanes ×
+    /// readers).
     #[must_use]
     pub fn stats(&self) -> RingStats {
         use std::sync::atomic::Ordering::Relaxed;

@@ -1,14 +1,12 @@
 //! `backcast ls`: lists rings, panels, parameters and snapshots, damaged ones included.
 
-use std::io::ErrorKind;
-
 use backcast_core::Base;
 use backcast_persist::{Listing, Store, StoreError};
 
 use crate::cli::console::{Align, Console};
 use crate::cli::outcome::{CommandError, Exit};
 use crate::cli::snapshots::{StoreArg, note_damage};
-use crate::objects::catalogue::{Entry, ObjectState};
+use crate::objects::catalogue::{Entry, ObjectState, Obstacle};
 use crate::objects::evicted::EVICTED;
 use crate::objects::listed::{Listed, evicted_in};
 use crate::protocol::Holder;
@@ -20,9 +18,11 @@ use crate::text::units;
 ///
 /// States: held (a process has it open), idle (no process has; it is persistent), orphaned (no
 /// process has; `backcast gc` removes it), building (its creator is filling it), damaged (its files
-/// are not valid; exit status 1), denied (this user may not open its files; exit status 1), saved
-/// (a snapshot on disk; its size includes files that it shares with other snapshots), evicted (a
-/// daemon saved it to disk to make room; attaching through the daemon restores it).
+/// are not valid), other-version (another version of Backcast made it, and reads it), denied (this
+/// user may not open its files), unknown (the system could not open its files), saved (a snapshot
+/// on disk; its size includes files that it shares with other snapshots), evicted (a daemon saved
+/// it to disk to make room; attaching through the daemon restores it). The exit status is 1 if any
+/// is damaged, other-version, denied or unknown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -68,10 +68,7 @@ fn saved(
             Err(error) => listed.push(Listed {
                 path,
                 error: Some(error.to_string()),
-                ..Listed::snapshot(
-                    name,
-                    if is_denied(&error) { ObjectState::Denied } else { ObjectState::Damaged },
-                )
+                ..Listed::snapshot(name, Obstacle::of_store(&error).state())
             }),
         }
     }
@@ -80,7 +77,7 @@ fn saved(
 
 /// Returns whether an error is about access and not about content.
 fn is_denied(error: &StoreError) -> bool {
-    matches!(error, StoreError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied)
+    Obstacle::of_store(error) == Obstacle::Denied
 }
 
 pub(crate) fn run(
@@ -99,11 +96,16 @@ pub(crate) fn run(
             Some(Listed { holder_pids: Some(pids), ..listed })
         })
         .collect();
-    let all_seen = saved(&args.store, &mut listed, console)?;
+    let mut all_seen = saved(&args.store, &mut listed, console)?;
     // The daemon may use another store than this command.
     if let Some(store) = Holder::of(base).and_then(|holder| holder.store) {
-        let elsewhere = evicted_in(&Store::at(store), &listed);
-        listed.extend(elsewhere);
+        match evicted_in(&Store::at(store), &listed) {
+            Ok(elsewhere) => listed.extend(elsewhere),
+            Err(error) => {
+                console.note(&format!("warning: evicted rings are left out: {error}"));
+                all_seen = false;
+            }
+        }
     }
     if console.json() {
         for object in &listed {
@@ -150,12 +152,26 @@ pub(crate) fn run(
             "{denied} denied: have the owner give access; nothing says that they are damaged"
         ));
     }
+    let unknown = in_state(ObjectState::Unknown).count();
+    if unknown > 0 {
+        console.note(&format!(
+            "{unknown} unknown: the system could not open them; nothing says that they are damaged"
+        ));
+    }
+    let foreign = in_state(ObjectState::OtherVersion).count();
+    if foreign > 0 {
+        console.note(&format!(
+            "{foreign} of another version of Backcast, which reads them: save them with that \
+             version and load them here, or create them anew"
+        ));
+    }
     // Does not recommend `rm` for damaged snapshots.
+    let all_damaged = in_state(ObjectState::Damaged).count();
     let damaged = in_state(ObjectState::Damaged).filter(|object| object.kind != "snapshot").count();
     if damaged > 0 {
         console.note(&format!("{damaged} damaged: `backcast rm NAME` removes one"));
     }
-    let fine = all_seen && denied == 0 && in_state(ObjectState::Damaged).next().is_none();
+    let fine = all_seen && all_damaged == 0 && denied + unknown + foreign == 0;
     Ok(if fine { Exit::Done } else { Exit::FoundProblems })
 }
 

@@ -174,12 +174,7 @@ fn of_shared(base: &Base, args: &StatArgs) -> Result<Report, CommandError> {
             persistent: Some(info.persistent),
             summary: panel.describe(),
         }),
-        Content::Damaged(why) => {
-            Err(OpenError::Damaged { kind: info.kind, name: info.name, why }.into())
-        }
-        Content::Denied(why) => {
-            Err(OpenError::Denied { kind: info.kind, name: info.name, why }.into())
-        }
+        Content::Unopenable(obstacle, why) => Err(OpenError::of(obstacle, info, why).into()),
         Content::Ring(_) | Content::Params(_) | Content::Unopened => {
             Err(FindError::Orphaned { kind: info.kind, name: info.name }.into())
         }

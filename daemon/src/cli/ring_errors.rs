@@ -15,6 +15,9 @@ use crate::objects::find::FindError;
 use crate::protocol::{Code, NameTaken};
 use crate::text::units;
 
+/// Option that replaces an object.
+pub(super) const EXIST_REPLACE: &str = "--exist replace";
+
 /// Errors whose remedy is an option of the command line.
 #[derive(Debug, Error)]
 enum TypedRemedy {
@@ -25,22 +28,36 @@ enum TypedRemedy {
     Taken { kind: Kind, name: String, state: Cow<'static, str> },
     /// The name is taken, and attaching is not a remedy.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); choose another name, give --exist \
-         replace to start over, or run `backcast rm {name}` first"
+        "a {kind} named `{name}` already exists ({state}); choose another name, give {replace} to \
+         start over, or run `backcast rm {name}` first"
     )]
-    NotAttachable { kind: Kind, name: String, state: Cow<'static, str> },
+    NotAttachable {
+        kind: Kind,
+        name: String,
+        state: Cow<'static, str>,
+        /// Option that replaces the object.
+        replace: &'static str,
+    },
     #[error(
         "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
          choose another name, or give --exist replace"
     )]
     Different { kind: Kind, name: String, what: String },
     #[error(
-        "not enough space in {}: {}; give a smaller --capacity, free space (`backcast gc`, \
-         `backcast rm NAME`), or choose another directory with --dir or BACKCAST_DIR",
+        "not enough space in {}: {}; {}free space (`backcast gc`, `backcast rm NAME`), or choose \
+         another directory with --dir or BACKCAST_DIR",
         dir.display(),
-        shortage(*asked_bytes, *available_bytes, limit)
+        shortage(*asked_bytes, *available_bytes, limit),
+        less.map(|less| format!("{less}, ")).unwrap_or_default()
     )]
-    NoSpace { dir: PathBuf, limit: &'static str, asked_bytes: u64, available_bytes: u64 },
+    NoSpace {
+        dir: PathBuf,
+        limit: &'static str,
+        asked_bytes: u64,
+        available_bytes: u64,
+        /// Advice to ask for less, if the command has options for it.
+        less: Option<&'static str>,
+    },
     #[error(
         "{} is not safe to use: {reason}; have its owner remove it, or choose another directory \
          with --dir or BACKCAST_DIR",
@@ -91,7 +108,8 @@ impl From<SegmentError> for CommandError {
     fn from(error: SegmentError) -> Self {
         match error {
             SegmentError::AlreadyExists { kind, name, state } if state == OTHER_VERSION => {
-                TypedRemedy::NotAttachable { kind, name, state: state.into() }.into()
+                let (state, replace) = (state.into(), EXIST_REPLACE);
+                TypedRemedy::NotAttachable { kind, name, state, replace }.into()
             }
             SegmentError::AlreadyExists { kind, name, state } => {
                 TypedRemedy::Taken { kind, name, state: state.into() }.into()
@@ -99,20 +117,31 @@ impl From<SegmentError> for CommandError {
             SegmentError::Different { kind, name, what } => {
                 TypedRemedy::Different { kind, name, what }.into()
             }
-            SegmentError::NotFound { kind, name, base, near } => {
+            SegmentError::NotFound { kind, name, base, other, near } => {
                 let what = kind.as_str();
-                FindError::NotFound { what, name, dir: base, suggestion: near }.into()
+                FindError::NotFound { what, name, dir: base, other, suggestion: near }.into()
             }
-            SegmentError::NoSpace { path, asked, available, limit } => {
-                let dir = path.parent().map_or_else(|| path.clone(), Path::to_path_buf);
-                let (asked_bytes, available_bytes) = (asked, available);
-                TypedRemedy::NoSpace { dir, limit, asked_bytes, available_bytes }.into()
+            error @ SegmentError::NoSpace { .. } => {
+                of_space(error, Some("give a smaller --capacity"))
             }
             SegmentError::Permission { path, reason } => {
                 TypedRemedy::Unsafe { path, reason }.into()
             }
             error => PlainSegment(error).into(),
         }
+    }
+}
+
+/// Converts an error of a command whose options `less` ask for less space. Any other error than
+/// lack of space is converted as always.
+fn of_space(error: SegmentError, less: Option<&'static str>) -> CommandError {
+    match error {
+        SegmentError::NoSpace { path, asked, available, limit } => {
+            let dir = path.parent().map_or_else(|| path.clone(), Path::to_path_buf);
+            let (asked_bytes, available_bytes) = (asked, available);
+            TypedRemedy::NoSpace { dir, limit, asked_bytes, available_bytes, less }.into()
+        }
+        error => error.into(),
     }
 }
 
@@ -142,13 +171,27 @@ impl From<RingError> for CommandError {
     }
 }
 
+/// Options of a command that fills a new ring, for the remedies of its errors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MakingOptions {
+    /// Advice to ask for less space, if the command has options for it.
+    pub(super) less: Option<&'static str>,
+    /// Option that replaces the ring of that name.
+    pub(super) replace: &'static str,
+}
+
 /// Converts the error of filling a new ring. Returns an error unchanged that gets no other remedy
 /// on the command line.
-pub(super) fn of_restore(error: RestoreError) -> Result<CommandError, RestoreError> {
+pub(super) fn of_restore(
+    error: RestoreError,
+    MakingOptions { less, replace }: MakingOptions,
+) -> Result<CommandError, RestoreError> {
     match error {
+        RestoreError::Ring(RingError::Segment(error)) => Ok(of_space(error, less)),
         RestoreError::Ring(error) => Ok(error.into()),
         RestoreError::Taken { kind, name, state } => {
-            Ok(TypedRemedy::NotAttachable { kind, name, state: state.into() }.into())
+            let state = state.into();
+            Ok(TypedRemedy::NotAttachable { kind, name, state, replace }.into())
         }
         error => Err(error),
     }
@@ -229,7 +272,8 @@ impl From<ClientError> for CommandError {
                     (Some(kind), NameTaken { name, state: Some(state), difference: None, .. })
                         if state == OTHER_VERSION =>
                     {
-                        TypedRemedy::NotAttachable { kind, name, state: state.into() }.into()
+                        let (state, replace) = (state.into(), EXIST_REPLACE);
+                        TypedRemedy::NotAttachable { kind, name, state, replace }.into()
                     }
                     (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
                         TypedRemedy::Taken { kind, name, state: state.into() }.into()

@@ -7,9 +7,10 @@ use thiserror::Error;
 use crate::cli::args::KindArg;
 use crate::cli::console::Console;
 use crate::cli::gc::Removed;
+use crate::cli::open_error::OpenError;
 use crate::cli::outcome::{CommandError, Exit, Fails};
 use crate::cli::snapshots::{StoreArg, is_snapshot, note_damages};
-use crate::objects::catalogue;
+use crate::objects::catalogue::{self, Obstacle};
 use crate::objects::find::find;
 use crate::objects::holders;
 
@@ -84,8 +85,11 @@ pub(crate) fn run(
         Err(SegmentError::InUse { .. }) => {
             // An object that cannot be opened counts as held.
             if holders::pids(&info.path).is_empty()
-                && let Some(why) = catalogue::damage(base, &info)
+                && let Some((obstacle, why)) = catalogue::obstacle(base, &info)
             {
+                if obstacle == Obstacle::Unknown {
+                    return Err(OpenError::of(obstacle, info, why).into());
+                }
                 return Err(RmError::Unopened { kind: info.kind, name: info.name, why }.into());
             }
             let holders = holders::describe(&info.path);

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::cli::column_table::print_columns;
 use crate::cli::console::{Align, Console};
 use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
-use crate::cli::ring_errors::of_restore;
+use crate::cli::ring_errors::{EXIST_REPLACE, MakingOptions, of_restore};
 use crate::objects::geometry::ColumnRow;
 use crate::text::units;
 
@@ -63,6 +63,9 @@ impl From<SaveError> for CommandError {
     }
 }
 
+/// A ring is loaded with the size that was saved.
+const OPTIONS: MakingOptions = MakingOptions { less: None, replace: EXIST_REPLACE };
+
 /// Error of a load whose own message is printed.
 #[derive(Debug, Error)]
 #[error(transparent)]
@@ -84,7 +87,7 @@ impl From<LoadError> for CommandError {
             LoadError::Cancelled => Interrupted.into(),
             LoadError::Ring(error) => error.into(),
             LoadError::Params(ParamsError::Segment(error)) => error.into(),
-            LoadError::Restore(error) => of_restore(error)
+            LoadError::Restore(error) => of_restore(error, OPTIONS)
                 .unwrap_or_else(|error| PlainLoad(LoadError::Restore(error)).into()),
             error => PlainLoad(error).into(),
         }

@@ -105,11 +105,8 @@ pub(crate) fn run(
         Content::Params(stats) => {
             ParamsReport::new(&info, state, holder_pids, *stats).print(console);
         }
-        Content::Damaged(why) => {
-            return Err(OpenError::Damaged { kind: info.kind, name: info.name, why }.into());
-        }
-        Content::Denied(why) => {
-            return Err(OpenError::Denied { kind: info.kind, name: info.name, why }.into());
+        Content::Unopenable(obstacle, why) => {
+            return Err(OpenError::of(obstacle, info, why).into());
         }
         Content::Unopened => return Err(orphaned(info).into()),
     }

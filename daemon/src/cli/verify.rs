@@ -11,7 +11,8 @@ use crate::text::units;
 /// Check every byte of a snapshot.
 ///
 /// Reads all its files and both manifests, and compares their checksums. Prints a line for each
-/// damage with the column and rows; exit status 1 if there is any. Makes no ring.
+/// damage with the column and rows, and for each file that the system did not read; exit status 1
+/// if there is any. Makes no ring.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,9 +36,11 @@ struct Verified {
     file_count: u64,
     size_bytes: u64,
     damages: Vec<DamageRow>,
+    /// Files that the system did not read, whose bytes may be right.
+    unread: Vec<DamageRow>,
 }
 
-/// JSON of one damage.
+/// JSON of one damage, or of a file that was not read.
 #[derive(Debug, Serialize)]
 struct DamageRow {
     path: std::path::PathBuf,
@@ -56,12 +59,18 @@ pub(crate) fn run(args: &Args, console: &mut Console<'_>) -> Result<Exit, Comman
             let path = format!("{}: ", damage.file.display());
             text.strip_prefix(&path).unwrap_or(&text).to_owned()
         };
-        let damages = report.damages.iter();
-        let damages = damages.map(|d| DamageRow { path: d.file.clone(), problem: problem(d) });
+        let rows = |found: &[backcast_persist::Damage]| {
+            let row = |found: &backcast_persist::Damage| DamageRow {
+                path: found.file.clone(),
+                problem: problem(found),
+            };
+            found.iter().map(row).collect::<Vec<_>>()
+        };
         console.object(&Verified {
             name: args.snapshot.clone(),
             whole,
-            damages: damages.collect(),
+            damages: rows(&report.damages),
+            unread: rows(&report.unread),
             snapshots: report.snapshots,
             file_count: report.files,
             size_bytes: report.bytes,
@@ -69,6 +78,9 @@ pub(crate) fn run(args: &Args, console: &mut Console<'_>) -> Result<Exit, Comman
     } else {
         for damage in &report.damages {
             console.text(&damage.to_string());
+        }
+        for file in &report.unread {
+            console.text(&format!("not read, and so unknown: {file}"));
         }
         if whole {
             console.text(&format!(

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backcast_core::RingError;
+use backcast_core::{IoCause, RingError};
 use thiserror::Error;
 
 use crate::protocol::{Code, NameTaken, OverBudget, Refusal};
@@ -73,8 +73,9 @@ pub enum ClientError {
     },
     /// The operating system refused.
     #[error(
-        "cannot talk to the daemon at {}: {source}; check that the socket is yours",
-        socket.display()
+        "cannot talk to the daemon at {}: {source}; {}",
+        socket.display(),
+        remedy(source)
     )]
     Io {
         /// The socket.
@@ -112,6 +113,13 @@ pub enum ClientError {
     /// This process cannot use the ring that it received.
     #[error(transparent)]
     Ring(#[from] RingError),
+}
+
+fn remedy(source: &io::Error) -> String {
+    match IoCause::of(source) {
+        IoCause::Access => "check that the socket is yours".to_owned(),
+        cause => cause.remedy_or("check that the socket is yours"),
+    }
 }
 
 impl From<Refusal> for ClientError {

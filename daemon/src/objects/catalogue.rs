@@ -1,13 +1,13 @@
 //! Opens objects without holding them, and determines their state.
 
 use std::fmt::{self, Display};
-use std::io::ErrorKind;
 
 use backcast_core::{
-    Base, Kind, ObjectInfo, Observed, Params, ParamsError, ParamsStats, RingError, RingStats,
-    SegmentError,
+    Base, IoCause, Kind, ObjectInfo, Observed, Params, ParamsError, ParamsStats, RingError,
+    RingStats, SegmentError,
 };
 use backcast_market::{Panel, PanelError};
+use backcast_persist::StoreError;
 use serde::Serialize;
 
 use super::fleet::FleetReport;
@@ -16,7 +16,7 @@ use super::table_distributions::{TableDistributions, TableScan};
 
 /// State of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum ObjectState {
     /// A process has it open.
     Held,
@@ -28,8 +28,12 @@ pub(crate) enum ObjectState {
     Building,
     /// Its files are not valid.
     Damaged,
+    /// Another version of Backcast made its files, which that version can read.
+    OtherVersion,
     /// This user may not open its files, which may be valid.
     Denied,
+    /// The system could not open its files, which may be valid.
+    Unknown,
     /// A snapshot on disk.
     Saved,
     /// A daemon saved it to make room. Attaching through the daemon restores it.
@@ -44,7 +48,9 @@ impl Display for ObjectState {
             Self::Orphaned => "orphaned",
             Self::Building => "building",
             Self::Damaged => "damaged",
+            Self::OtherVersion => "other-version",
             Self::Denied => "denied",
+            Self::Unknown => "unknown",
             Self::Saved => "saved",
             Self::Evicted => "evicted",
         })
@@ -56,12 +62,55 @@ pub(crate) enum Content {
     Ring(Box<RingStats>),
     Panel(Panel),
     Params(Box<ParamsStats>),
-    /// Error of opening the object.
-    Damaged(String),
-    /// Reason why this user may not open the object.
-    Denied(String),
+    /// Obstacle to opening the object, and the error.
+    Unopenable(Obstacle, String),
     /// The object was not opened, since closing it would remove an orphan.
     Unopened,
+}
+
+/// Obstacle to opening an object or a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// Its files are not valid.
+    Damaged,
+    /// Another version of Backcast made it.
+    OtherVersion,
+    /// The system refuses access, or other users have access; the content is unknown.
+    Denied,
+    /// The system failed for another reason; the content is unknown.
+    Unknown,
+}
+
+impl Obstacle {
+    pub(crate) fn of_segment(error: &SegmentError) -> Self {
+        match error {
+            SegmentError::WrongVersion { .. } => Self::OtherVersion,
+            SegmentError::Permission { .. } => Self::Denied,
+            SegmentError::Io { source, .. } => Self::of_cause(IoCause::of(source)),
+            _ => Self::Damaged,
+        }
+    }
+
+    pub(crate) fn of_store(error: &StoreError) -> Self {
+        match error {
+            StoreError::OtherVersion { .. } => Self::OtherVersion,
+            StoreError::Io { source, .. } => Self::of_cause(IoCause::of(source)),
+            _ => Self::Damaged,
+        }
+    }
+
+    fn of_cause(cause: IoCause) -> Self {
+        if cause == IoCause::Access { Self::Denied } else { Self::Unknown }
+    }
+
+    pub(crate) fn state(self) -> ObjectState {
+        match self {
+            Self::Damaged => ObjectState::Damaged,
+            Self::OtherVersion => ObjectState::OtherVersion,
+            Self::Denied => ObjectState::Denied,
+            Self::Unknown => ObjectState::Unknown,
+        }
+    }
 }
 
 /// An object, its state and its content.
@@ -95,74 +144,62 @@ impl Entry {
             let opened = match info.kind {
                 // Observing holds nothing, so it does not disturb a removal or creation.
                 Kind::Ring => Observed::open(base, &info.name)
-                    .map(|ring| {
+                    .and_then(|ring| {
                         persist = PersistReport::read(ring.ring());
                         fleet = FleetReport::read(&info.path);
                         distributions = TableDistributions::read(&ring, scan);
-                        Content::Ring(Box::new(ring.stats()))
+                        Ok(Content::Ring(Box::new(ring.ring().whole_stats()?)))
                     })
-                    .map_err(|error| Unopenable::of_ring(&error)),
+                    .map_err(|error| of_ring(&error)),
                 Kind::Panel => Panel::attach_in(base, &info.name)
                     .map(Content::Panel)
-                    .map_err(|error| Unopenable::of_panel(&error)),
+                    .map_err(|error| of_panel(&error)),
                 Kind::Params => Params::observe(base, &info.name)
                     .map(|params| Content::Params(Box::new(params.stats())))
-                    .map_err(|error| Unopenable::of_params(&error)),
+                    .map_err(|error| of_params(&error)),
             };
             match opened {
                 Ok(content) => {
                     (if info.held { ObjectState::Held } else { ObjectState::Idle }, content)
                 }
                 Err(_) if info.path.symlink_metadata().is_err() => return None,
-                Err(Unopenable { why, denied: true }) => {
-                    (ObjectState::Denied, Content::Denied(why))
-                }
-                Err(Unopenable { why, .. }) => (ObjectState::Damaged, Content::Damaged(why)),
+                Err((obstacle, why)) => (obstacle.state(), Content::Unopenable(obstacle, why)),
             }
         };
         Some(Self { info, state, content, persist, fleet, distributions })
     }
 }
 
-/// Error of an object that cannot be opened.
-struct Unopenable {
-    why: String,
-    /// True if the system refuses access, or other users have access; the content is then unknown.
-    denied: bool,
+fn of_ring(error: &RingError) -> (Obstacle, String) {
+    let obstacle = match error {
+        RingError::Segment(error) => Obstacle::of_segment(error),
+        _ => Obstacle::Damaged,
+    };
+    (obstacle, error.to_string())
 }
 
-impl Unopenable {
-    fn of_ring(error: &RingError) -> Self {
-        let denied = matches!(error, RingError::Segment(error) if is_denied(error));
-        Self { why: error.to_string(), denied }
-    }
-
-    fn of_params(error: &ParamsError) -> Self {
-        let denied = matches!(error, ParamsError::Segment(error) if is_denied(error));
-        Self { why: error.to_string(), denied }
-    }
-
-    fn of_panel(error: &PanelError) -> Self {
-        let denied = matches!(error, PanelError::Segment(error) if is_denied(error));
-        Self { why: error.to_string(), denied }
-    }
+fn of_params(error: &ParamsError) -> (Obstacle, String) {
+    let obstacle = match error {
+        ParamsError::Segment(error) => Obstacle::of_segment(error),
+        _ => Obstacle::Damaged,
+    };
+    (obstacle, error.to_string())
 }
 
-/// Returns whether an error is about access and not about content.
-fn is_denied(error: &SegmentError) -> bool {
-    match error {
-        SegmentError::Permission { .. } => true,
-        SegmentError::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
-        _ => false,
-    }
+fn of_panel(error: &PanelError) -> (Obstacle, String) {
+    let obstacle = match error {
+        PanelError::Segment(error) => Obstacle::of_segment(error),
+        _ => Obstacle::Damaged,
+    };
+    (obstacle, error.to_string())
 }
 
-/// Returns why an object cannot be opened; `None` if it can.
-pub(crate) fn damage(base: &Base, info: &ObjectInfo) -> Option<String> {
+/// Returns what keeps an object from being opened, and the error; `None` if it can be opened.
+pub(crate) fn obstacle(base: &Base, info: &ObjectInfo) -> Option<(Obstacle, String)> {
     let opened = match info.kind {
-        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|error| error.to_string()),
-        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| e.to_string()),
-        Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| e.to_string()),
+        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|e| of_ring(&e)),
+        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| of_panel(&e)),
+        Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| of_params(&e)),
     };
     opened.err()
 }

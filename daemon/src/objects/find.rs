@@ -16,8 +16,19 @@ use crate::text::parse::nearest;
 /// Error of finding or joining an object.
 #[derive(Debug, Error)]
 pub(crate) enum FindError {
-    #[error("{what} `{name}` does not exist in {}{}", dir.display(), hint(suggestion.as_deref()))]
-    NotFound { what: &'static str, name: String, dir: PathBuf, suggestion: Option<String> },
+    #[error(
+        "{what} `{name}` does not exist in {}{}",
+        dir.display(),
+        hint(*other, suggestion.as_deref())
+    )]
+    NotFound {
+        what: &'static str,
+        name: String,
+        dir: PathBuf,
+        /// Another kind of object that has the name.
+        other: Option<Kind>,
+        suggestion: Option<String>,
+    },
     #[error(
         "`{name}` names objects of two kinds; choose one with --kind ring, --kind panel or --kind \
          params"
@@ -55,19 +66,21 @@ pub(crate) enum FindError {
     Params(#[from] ParamsError),
 }
 
-fn hint(suggestion: Option<&str>) -> String {
-    suggestion.map_or_else(
-        || "; `backcast ls` lists what exists".to_owned(),
-        |name| format!("; did you mean `{name}`?"),
-    )
+fn hint(other: Option<Kind>, suggestion: Option<&str>) -> String {
+    match (other, suggestion) {
+        (Some(Kind::Params), _) => "; that name has parameters (`backcast stat`)".to_owned(),
+        (Some(kind), _) => format!("; that name has a {kind} (`backcast stat`)"),
+        (None, Some(name)) => format!("; did you mean `{name}`?"),
+        (None, None) => "; `backcast ls` lists what exists".to_owned(),
+    }
 }
 
 /// Returns the object called `name`, of the given kind or of any.
 pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<ObjectInfo, FindError> {
-    let candidates: Vec<ObjectInfo> = list(base)?
-        .into_iter()
-        .filter(|info| !info.building && kind.is_none_or(|kind| info.kind == kind))
-        .collect();
+    let named: Vec<ObjectInfo> = list(base)?.into_iter().filter(|info| !info.building).collect();
+    let (candidates, others): (Vec<_>, Vec<_>) =
+        named.into_iter().partition(|info| kind.is_none_or(|kind| info.kind == kind));
+    let other = others.iter().find(|info| info.name == name).map(|info| info.kind);
     let suggestion = nearest(name, candidates.iter().map(|info| info.name.as_str()));
     let suggestion = suggestion.map(str::to_owned);
     let mut matches = candidates.into_iter().filter(|info| info.name == name);
@@ -80,6 +93,7 @@ pub(crate) fn find(base: &Base, name: &str, kind: Option<Kind>) -> Result<Object
                 what: kind.map_or("ring, panel or parameters", Kind::as_str),
                 name: name.to_owned(),
                 dir: base.path().to_owned(),
+                other,
                 suggestion,
             },
         }),

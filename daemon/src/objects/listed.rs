@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use backcast_core::Kind;
-use backcast_persist::{Snapshot, Store};
+use backcast_persist::{Snapshot, Store, StoreError};
 use serde::Serialize;
 
 use super::catalogue::{Content, Entry, ObjectState, shown_name};
@@ -59,7 +59,7 @@ impl From<Entry> for Listed {
                 listed.tickers = Some(panel.tickers().len());
             }
             Content::Params(stats) => listed.version = Some(stats.version),
-            Content::Damaged(why) | Content::Denied(why) => listed.error = Some(why),
+            Content::Unopenable(_, why) => listed.error = Some(why),
             Content::Unopened => {}
         }
         listed
@@ -109,10 +109,19 @@ impl Listed {
     }
 }
 
-/// Lists rings that were evicted to a store and are not in `listed`. An unreadable store has none.
-pub(crate) fn evicted_in(store: &Store, listed: &[Listed]) -> Vec<Listed> {
-    let names = store.names().unwrap_or_default();
-    let gone = names.iter().filter(|name| !listed.iter().any(|object| object.is_ring(name)));
-    let found = gone.filter_map(|name| store.snapshot(&evicted::spec(name)).ok());
-    found.map(|snapshot| Listed::on_disk(&snapshot, store.path(), true)).collect()
+/// Lists rings that were evicted to a store and are not in `listed`. Fails if the store cannot be
+/// read, which would hide them. Names with damaged or foreign manifests have none.
+pub(crate) fn evicted_in(store: &Store, listed: &[Listed]) -> Result<Vec<Listed>, StoreError> {
+    let mut found = Vec::new();
+    for name in store.names()? {
+        if listed.iter().any(|object| object.is_ring(&name)) {
+            continue;
+        }
+        match store.snapshot(&evicted::spec(&name)) {
+            Ok(snapshot) => found.push(Listed::on_disk(&snapshot, store.path(), true)),
+            Err(error @ StoreError::Io { .. }) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(found)
 }

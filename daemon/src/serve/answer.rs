@@ -1,6 +1,7 @@
 //! Answers requests.
 
-use backcast_core::{Kind, Observed, Ring, collect, holders, list, remove};
+use backcast_core::{IoCause, Kind, Observed, Ring, collect, holders, list, remove};
+use backcast_persist::StoreError;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -55,8 +56,12 @@ pub(crate) fn answer(shared: &Shared, ask: &Ask) -> Result<Reply, Refusal> {
                 })
                 .collect();
             if let Ok(store) = shared.persist().store() {
-                let gone = evicted_in(&store, &listed);
-                listed.extend(gone);
+                match evicted_in(&store, &listed) {
+                    Ok(gone) => listed.extend(gone),
+                    // Without them the list would not be whole.
+                    Err(error) if is_of_process(&error) => return Err(error.into()),
+                    Err(error) => tracing::warn!(%error, "evicted rings are left out of a list"),
+                }
             }
             Reply::of(&listed)
         }
@@ -119,6 +124,11 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
         used_bytes: budget::used(&list(&shared.base)?),
         when_full: live.when_full.as_str().to_owned(),
     })
+}
+
+/// Returns whether the daemon ran out of files or memory.
+fn is_of_process(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if IoCause::of(source).is_of_process())
 }
 
 /// Returns an object as `ls` shows it. Panels and parameters are not opened, since that would hold

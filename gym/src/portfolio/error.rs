@@ -1,7 +1,6 @@
 //! Errors of the portfolio environment. Nothing has changed when one is returned.
 
-use std::fmt;
-
+use backcast_core::ShownNumber;
 use backcast_market::WindowError;
 use thiserror::Error;
 
@@ -12,7 +11,7 @@ use crate::contract::EpisodeError;
 #[non_exhaustive]
 pub enum PortfolioError {
     /// A setting outside its range.
-    #[error("`{option}` is {}, but must be {rule}", Amount(*value))]
+    #[error("`{option}` is {}, but must be {rule}", ShownNumber(*value))]
     BadOption {
         /// Name of the setting.
         option: &'static str,
@@ -252,7 +251,10 @@ pub enum PortfolioError {
         last: usize,
     },
     /// An action that is no number in `[-1, 1]`.
-    #[error("the action of environment {env} for {ticker:?} is {value}, but must lie in [-1, 1]")]
+    #[error(
+        "the action of environment {env} for {ticker:?} is {}, but must lie in [-1, 1]",
+        ShownNumber(*value)
+    )]
     BadAction {
         /// Index of the sub-environment.
         env: usize,
@@ -320,14 +322,5 @@ fn lagged(day: usize, lag: usize) -> String {
         )
     } else {
         String::new()
-    }
-}
-
-/// A number for messages; large ones are written with an exponent.
-struct Amount(f64);
-
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.abs() < 1e16 { write!(f, "{}", self.0) } else { write!(f, "{:e}", self.0) }
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of the trading environment. Nothing has changed when one is returned.
 
+use backcast_core::ShownNumber;
 use backcast_sim::{ConfigError, ObserveError};
 use thiserror::Error;
 
@@ -20,7 +21,7 @@ pub enum TradingError {
     #[error(transparent)]
     Observe(#[from] ObserveError),
     /// A setting outside its range.
-    #[error("`{option}` is {value}, but must be {rule}")]
+    #[error("`{option}` is {}, but must be {rule}", ShownNumber(*value))]
     BadOption {
         /// Name of the setting.
         option: &'static str,
@@ -75,8 +76,9 @@ pub enum TradingError {
     },
     /// A number outside the range of the action scheme.
     #[error(
-        "the action of environment {env} is {value}, but must be {} from {low} to {high} for \
+        "the action of environment {env} is {}, but must be {} from {low} to {high} for \
          \"{scheme}\"",
+        ShownNumber(*value),
         kind(*scheme)
     )]
     BadAction {

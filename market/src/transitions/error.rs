@@ -2,7 +2,9 @@
 
 use std::{io, path::PathBuf};
 
-use backcast_core::{AppendError, HeldLane, ReadError, RingError, SchemaError, WriterError};
+use backcast_core::{
+    AppendError, HeldLane, IoCause, ReadError, RingError, SchemaError, WriterError,
+};
 use thiserror::Error;
 
 use crate::error::{PanelError, WindowError};
@@ -206,7 +208,11 @@ pub enum TransitionError {
         held: Vec<HeldLane>,
     },
     /// A system call on a file failed.
-    #[error("cannot {operation} {}: {source}; check the path and its folder", path.display())]
+    #[error(
+        "cannot {operation} {}: {source}; {}",
+        path.display(),
+        IoCause::of(source).remedy_or("check the path and its folder")
+    )]
     File {
         /// `read` or `write`.
         operation: &'static str,

@@ -8,10 +8,10 @@ use backcast_core::DType;
 
 use super::mode::FollowOptions;
 use crate::chunk::{ChunkFile, ChunkWriter};
-use crate::damage::Damage;
 use crate::error::StoreError;
 use crate::layout::{BatchLayout, unpack_bools};
 use crate::manifest::{SavedBatch, SavedChunk, SavedRing};
+use crate::read_failure::ReadFailure;
 use crate::storage::Storage;
 
 /// Number of files of similar size that are merged.
@@ -23,7 +23,8 @@ const SMALLEST_BYTES: u64 = 4096;
 /// Error of merging files. They are unchanged.
 #[derive(Debug)]
 pub(super) enum MergeError {
-    Damaged,
+    /// A file is damaged, or was not read.
+    Unread,
     Store,
 }
 
@@ -33,9 +34,9 @@ impl From<StoreError> for MergeError {
     }
 }
 
-impl From<Damage> for MergeError {
-    fn from(_: Damage) -> Self {
-        Self::Damaged
+impl From<ReadFailure> for MergeError {
+    fn from(_: ReadFailure) -> Self {
+        Self::Unread
     }
 }
 
@@ -139,11 +140,11 @@ fn together(
                 dtype => column.items * dtype.size() as u64,
             };
             let from = body.get(size(place.offset)..).unwrap_or_default();
-            let out = out.get_mut(bytes(&rows, width)).ok_or(MergeError::Damaged)?;
+            let out = out.get_mut(bytes(&rows, width)).ok_or(MergeError::Unread)?;
             if column.dtype == DType::Bool {
                 unpack_bools(from, 0, out);
             } else {
-                out.copy_from_slice(from.get(..out.len()).ok_or(MergeError::Damaged)?);
+                out.copy_from_slice(from.get(..out.len()).ok_or(MergeError::Unread)?);
             }
         }
         row = rows.end;

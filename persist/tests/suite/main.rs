@@ -15,4 +15,5 @@ mod params;
 mod power;
 mod power_loss;
 mod priorities;
+mod refusals;
 mod rings;

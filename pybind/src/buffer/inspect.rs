@@ -156,7 +156,7 @@ impl ReplayBuffer {
     /// (100, 28, False)
     #[pyo3(signature = (), text_signature = "($self)")]
     fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
-        let stats = self.ask(py, Ring::stats)?;
+        let stats = self.ask(py, Ring::whole_stats)??;
         Ok(crate::buffer::stats::as_dict(py, &stats)?)
     }
 

@@ -1,15 +1,15 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, LearnedError, LeaseError, LimitError, LimiterError, ParamsError, PriorityError,
-    ReadError, ReaderPinsError, ResizeError, RestoreError, RingError, SampleError, SchemaError,
-    SegmentError, TableError, WaitError, WriterError,
+    AppendError, IoCause, LearnedError, LeaseError, LimitError, LimiterError, ParamsError,
+    PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError, SampleError,
+    SchemaError, SegmentError, TableError, WaitError, WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
 use backcast_sim::ConfigError;
 
-use super::{ErrorClass, Failure};
+use super::{ErrorClass, Failure, class_of_io};
 
 impl From<SegmentError> for Failure {
     fn from(error: SegmentError) -> Self {
@@ -137,13 +137,11 @@ impl From<LeaseError> for Failure {
 impl From<SampleError> for Failure {
     fn from(error: SampleError) -> Self {
         match error {
-            SampleError::Segment(error) | SampleError::Table(TableError::Segment(error)) => {
-                error.into()
-            }
+            SampleError::Segment(error) => error.into(),
+            SampleError::Table(error) => error.into(),
             SampleError::Priority(error) => error.into(),
             SampleError::Learned(error) => error.into(),
             SampleError::Read(error) => error.into(),
-            SampleError::Table(TableError::Busy { .. }) => Self::of(ErrorClass::InUse, error),
             SampleError::TimedOut { .. } => Self::of(ErrorClass::WaitTimeout, error),
             SampleError::Lapped { .. } | SampleError::Dropped { .. } => {
                 Self::of(ErrorClass::Lapped, error)
@@ -164,6 +162,16 @@ impl From<LearnedError> for Failure {
                 let text = error.to_string().replace("its columns, such as `value` of f4", &call);
                 Self::new(ErrorClass::NotFound, text)
             }
+            error => Self::of(ErrorClass::Sample, error),
+        }
+    }
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Segment(error) => error.into(),
+            error @ TableError::Busy { .. } => Self::of(ErrorClass::InUse, error),
             error => Self::of(ErrorClass::Sample, error),
         }
     }
@@ -228,6 +236,9 @@ impl From<PanelError> for Failure {
     fn from(error: PanelError) -> Self {
         match error {
             PanelError::Segment(error) => error.into(),
+            PanelError::Read { ref source, .. } if !IoCause::of(source).is_of_path() => {
+                Self::of(class_of_io(source), error)
+            }
             error => Self::of(ErrorClass::Panel, error),
         }
     }

@@ -6,7 +6,7 @@ mod words;
 use std::fmt::Display;
 use std::io;
 
-use backcast_core::printable;
+use backcast_core::{IoCause, printable};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError, PyWarning};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -186,8 +186,8 @@ pub(crate) fn on_drop(work: impl FnOnce(Python<'_>)) {
 
 /// Returns the class of a file system error.
 pub(crate) fn class_of_io(error: &io::Error) -> ErrorClass {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorClass::Space,
+    match IoCause::of(error) {
+        IoCause::Space => ErrorClass::Space,
         _ => ErrorClass::Storage,
     }
 }

@@ -30,6 +30,15 @@ impl Kind {
         }
     }
 
+    /// Returns the kind with its article.
+    pub(crate) fn described(self) -> &'static str {
+        match self {
+            Kind::Ring => "a ring",
+            Kind::Panel => "a panel",
+            Kind::Params => "a set of parameters",
+        }
+    }
+
     pub(crate) fn lock_file(self) -> &'static str {
         match self {
             Kind::Ring => "ring.lck",

@@ -1,6 +1,8 @@
 //! Errors of segments: one enum for every operation on named objects.
 
+mod io_cause;
 mod kind;
+mod number;
 mod printable;
 mod sizes;
 
@@ -10,7 +12,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use self::io_cause::IoCause;
 pub use self::kind::{Kind, MAX_NAME_BYTES};
+pub use self::number::ShownNumber;
 pub use self::printable::printable;
 pub use self::sizes::binary_size;
 use self::sizes::object_at;
@@ -26,7 +30,7 @@ pub enum SegmentError {
     #[error(
         "no {kind} named `{name}` in {base}; {}`backcast ls` lists what exists, or name the \
          directory where it was created (BACKCAST_DIR)",
-        near.as_ref().map(|near| format!("did you mean `{near}`? ")).unwrap_or_default()
+        hint(*other, near.as_deref())
     )]
     NotFound {
         /// Kind of the object.
@@ -35,6 +39,8 @@ pub enum SegmentError {
         name: String,
         /// Directory searched.
         base: PathBuf,
+        /// Another kind of object that has the name there.
+        other: Option<Kind>,
         /// Most similar name in that directory, if there is one.
         near: Option<String>,
     },
@@ -231,8 +237,10 @@ pub enum SegmentError {
     },
     /// Another layout version wrote the file.
     #[error(
-        "{path} has layout version {found}, this build reads {supported}; \
-         use the same Backcast version in every process, or create it anew"
+        "another version of Backcast made {}: {path} has layout version {found}, this build reads \
+         {supported}; use the same Backcast version in every process, save and load it with the \
+         one that made it, or create it anew",
+        object_at(.path)
     )]
     WrongVersion {
         /// Offending file.
@@ -242,7 +250,7 @@ pub enum SegmentError {
         /// Version of this build.
         supported: u32,
     },
-    /// A number is outside its limits, or the process has too many open files.
+    /// A number is outside its limits.
     #[error("{what} is {value}, {} {limit}; {remedy}", bound(*.value, *.limit))]
     Limit {
         /// Quantity.
@@ -265,7 +273,7 @@ pub enum SegmentError {
         len: usize,
     },
     /// The operating system refused.
-    #[error("cannot {operation} {path}: {source}; {}", remedy(.source))]
+    #[error("cannot {operation} {path}: {source}; {}", IoCause::of(.source).remedy())]
     Io {
         /// Operation that failed.
         operation: &'static str,
@@ -276,14 +284,12 @@ pub enum SegmentError {
     },
 }
 
-fn remedy(source: &io::Error) -> &'static str {
-    if source.raw_os_error() == Some(libc::ENOMEM) {
-        "address space or memory is short: raise the limit if there is one (`ulimit -v`), end \
-         other programs, or ask for fewer rows"
-    } else if source.raw_os_error() == Some(libc::EFBIG) {
-        "raise the limit on the size of files (`ulimit -f`), or ask for fewer rows"
-    } else {
-        "check that the directory is yours and writable"
+/// Returns what the name may have meant.
+fn hint(other: Option<Kind>, near: Option<&str>) -> String {
+    match (other, near) {
+        (Some(other), _) => format!("{} has that name: open it as one. ", other.described()),
+        (None, Some(near)) => format!("did you mean `{near}`? "),
+        (None, None) => String::new(),
     }
 }
 
@@ -298,25 +304,22 @@ impl SegmentError {
         path: &Path,
     ) -> impl FnOnce(io::Error) -> SegmentError + use<> {
         let path = path.to_owned();
-        move |source| match source.kind() {
+        move |source| match IoCause::of(&source) {
             // `space::allocate` reports missing bytes. Other resources that run out are files and
             // quotas.
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            IoCause::Space => {
                 let limit = "the file system has no file (inode) or quota left";
                 SegmentError::NoSpace { path, asked: 0, available: 0, limit }
             }
-            _ if source.raw_os_error() == Some(libc::EMFILE) => {
-                let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-                let limit = limit.unwrap_or(u64::MAX);
-                SegmentError::Limit {
-                    what: "the number of files that this process has open",
-                    value: limit,
-                    limit,
-                    remedy: "raise it (`ulimit -n`), or use fewer lanes in one memfd ring",
-                }
-            }
             _ => SegmentError::Io { operation, path, source },
         }
+    }
+
+    /// Returns whether the process or the machine ran out of something, so that the error says
+    /// nothing about the object ([`IoCause::is_of_process`]).
+    #[must_use]
+    pub fn is_of_process(&self) -> bool {
+        matches!(self, SegmentError::Io { source, .. } if IoCause::of(source).is_of_process())
     }
 
     pub(crate) fn corrupt(path: &Path, what: impl Into<String>) -> SegmentError {

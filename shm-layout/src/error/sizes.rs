@@ -37,7 +37,7 @@ pub(crate) fn object_at(path: &Path) -> String {
         let Some(base) = folder.parent().filter(|base| !base.as_os_str().is_empty()) else {
             continue;
         };
-        for kind in ["ring", "panel"] {
+        for kind in ["ring", "panel", "params"] {
             let object = name.strip_suffix(kind).and_then(|name| name.strip_suffix('.'));
             if let Some(object) = object.filter(|object| !object.starts_with('.')) {
                 return format!("{kind} `{object}` in {}", base.display());

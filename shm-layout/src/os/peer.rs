@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
@@ -67,7 +67,8 @@ pub fn send_with_descriptor(
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
 }
 
-/// Receives bytes, and the descriptor that came with them. Further descriptors are closed.
+/// Receives bytes, and the descriptor that came with them. Further descriptors are closed. Fails
+/// with `EMFILE` if this process has no number left for the descriptor, which is then lost.
 pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -85,6 +86,10 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option
                 first.get_or_insert(descriptor);
             }
         }
+    }
+    // The system cuts the descriptor off silently.
+    if first.is_none() && received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(rustix::io::Errno::MFILE.into());
     }
     Ok((received.bytes, first))
 }

@@ -305,6 +305,14 @@ impl RingStore {
         self.each_table().into_iter().filter_map(Result::ok).collect()
     }
 
+    /// Fails if the process has no files or memory left to open the tables of any kind, so that
+    /// they cannot be listed as a whole.
+    pub fn check_tables(&self) -> Result<(), SegmentError> {
+        let errors = listed::<TableMemory>(self).into_iter().filter_map(Result::err);
+        let mut errors = errors.filter(SegmentError::is_of_process);
+        errors.next().map_or(Ok(()), Err)
+    }
+
     /// Lists the tables like [`tables`](Self::tables), or returns the error of one that cannot be
     /// opened.
     pub fn whole_tables(&self) -> Result<Vec<TableInfo>, SegmentError> {

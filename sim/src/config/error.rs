@@ -1,5 +1,7 @@
 //! Errors of a configuration.
 
+use std::fmt;
+
 use thiserror::Error;
 
 /// Error of building a market from a configuration. Nothing has run.
@@ -13,7 +15,12 @@ pub enum ConfigError {
         name: String,
     },
     /// A number is outside its range.
-    #[error("`{field}` is {value}, outside {low} to {high}; choose a value in between")]
+    #[error(
+        "`{field}` is {}, outside {} to {}; choose a value in between",
+        Shown(*value),
+        Shown(*low),
+        Shown(*high)
+    )]
     OutOfRange {
         /// Path of the field.
         field: &'static str,
@@ -51,8 +58,9 @@ pub enum ConfigError {
     },
     /// A size that agents send exceeds the limit for one order.
     #[error(
-        "`{field}` lets agents send {size} shares at once, above the order limit of {limit}; lower \
-         it or raise `limits.order`"
+        "`{field}` lets agents send {} shares at once, above the order limit of {limit}; lower it \
+         or raise `limits.order`",
+        Shown(*size)
     )]
     OrderAboveLimit {
         /// Path of the field.
@@ -86,4 +94,18 @@ pub enum ConfigError {
         /// Short limit.
         short: i32,
     },
+}
+
+/// A number in a message; large and small ones are written with an exponent.
+struct Shown(f64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if size >= 1e16 || (size > 0.0 && size < 1e-5) {
+            write!(f, "{:e}", self.0)
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
 }

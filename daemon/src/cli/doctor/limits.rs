@@ -6,6 +6,8 @@ use crate::text::units::exact;
 
 /// Files that a program has open beside lanes.
 const OTHER_FILES: u64 = 64;
+/// Files that a process may have open by default on most systems.
+const USUAL_FILES: u64 = 1_024;
 /// Mappings of an interpreter and its libraries.
 const OTHER_MAPS: u64 = 2_000;
 /// Mappings of a lane beside those of columns.
@@ -64,6 +66,22 @@ pub(crate) fn open_files(machine: &dyn MachineFacts, rings: &[RingExtent]) -> Fi
                 },
             )
         }
+        None if lanes == 0 => Finding::found(
+            CHECK,
+            format!(
+                "a process may open {} files; one that writes a single lane needs {}",
+                exact(soft),
+                exact(OTHER_FILES + 1)
+            ),
+            if USUAL_FILES <= hard {
+                format!("raise the limit where programs are started: `ulimit -n {USUAL_FILES}`")
+            } else {
+                format!(
+                    "raise the limit for this user (LimitNOFILE of a service, limits.conf) to \
+                     {USUAL_FILES}"
+                )
+            },
+        ),
         None => Finding::ok(
             CHECK,
             format!("a process may open {}: enough to write {} lanes", of(soft), of(lanes)),
@@ -164,6 +182,24 @@ mod tests {
                 vec![ring(4096, 1)],
                 Found,
                 &["LimitNOFILE", "4160"],
+            ),
+            (
+                FakeMachine::sound().with(LIMITS, "Max open files            6  4096  files\n"),
+                vec![],
+                Found,
+                &["may open 6 files", "needs 65", "ulimit -n 1024"],
+            ),
+            (
+                FakeMachine::sound().with(LIMITS, "Max open files            64  64  files\n"),
+                vec![],
+                Found,
+                &["may open 64 files", "LimitNOFILE", "1024"],
+            ),
+            (
+                FakeMachine::sound().with(LIMITS, "Max open files            65  65  files\n"),
+                vec![ring(1, 1)],
+                Well,
+                &["1 lanes"],
             ),
             (
                 FakeMachine::sound().with(LIMITS, unlimited),

@@ -1,4 +1,4 @@
-//! Checks the objects of the directory for orphans and damage.
+//! Checks the objects of the directory for orphans, damage and other versions.
 
 use backcast_core::Base;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::finding::Finding;
 use super::kernel::PageBytes;
 use super::limits::RingExtent;
-use crate::objects::catalogue::{self, Content, Entry, ObjectState};
+use crate::objects::catalogue::{self, Content, Entry, ObjectState, Obstacle};
 use crate::text::units::bytes;
 
 /// Summary of all objects.
@@ -19,7 +19,9 @@ pub(crate) struct ObjectSummary {
     orphans: Vec<(String, u64)>,
     remnants: Vec<(String, u64)>,
     damaged: Vec<(String, String)>,
+    other_version: Vec<(String, String)>,
     denied: Vec<(String, String)>,
+    unknown: Vec<(String, String)>,
     /// Error of listing the directory.
     unlisted: Option<String>,
 }
@@ -55,8 +57,15 @@ impl ObjectSummary {
                     columns: stats.columns.len() as u64,
                 });
             }
-            (_, Content::Damaged(why)) => self.damaged.push((name, why.clone())),
-            (_, Content::Denied(why)) => self.denied.push((name, why.clone())),
+            (_, Content::Unopenable(obstacle, why)) => {
+                let list = match obstacle {
+                    Obstacle::Damaged => &mut self.damaged,
+                    Obstacle::OtherVersion => &mut self.other_version,
+                    Obstacle::Denied => &mut self.denied,
+                    Obstacle::Unknown => &mut self.unknown,
+                };
+                list.push((name, why.clone()));
+            }
             (ObjectState::Orphaned, _) if info.building => self.remnants.push((name, info.bytes)),
             (ObjectState::Orphaned, _) => self.orphans.push((name, info.bytes)),
             _ => {}
@@ -64,11 +73,12 @@ impl ObjectSummary {
     }
 }
 
-/// Reports orphaned, damaged and inaccessible objects.
+/// Reports orphaned and damaged objects, those of other versions, and those that cannot be opened.
 pub(crate) fn stale(summary: &ObjectSummary) -> Finding {
     const CHECK: &str = "stale_objects";
     if let Some(why) = &summary.unlisted {
-        return Finding::found(CHECK, why.clone(), "see the check `permissions`");
+        let remedy = "see the checks `permissions` and `open_files`";
+        return Finding::found(CHECK, why.clone(), remedy);
     }
     let left: Vec<&(String, u64)> = summary.orphans.iter().chain(&summary.remnants).collect();
     let wasted: u64 = left.iter().map(|(_, bytes)| bytes).sum();
@@ -90,6 +100,22 @@ pub(crate) fn stale(summary: &ObjectSummary) -> Finding {
             names(summary.damaged.iter().map(|(name, _)| name))
         ));
         remedies.push(format!("`backcast rm {first}` where it is not worth a repair"));
+    }
+    if let Some((_, why)) = summary.other_version.first() {
+        found.push(format!(
+            "{} of another version of Backcast: {} ({why})",
+            summary.other_version.len(),
+            names(summary.other_version.iter().map(|(name, _)| name))
+        ));
+        remedies.push("use the version that made them, which can save them".to_owned());
+    }
+    if let Some((_, why)) = summary.unknown.first() {
+        found.push(format!(
+            "the system could not open {}, which may be whole: {} ({why})",
+            summary.unknown.len(),
+            names(summary.unknown.iter().map(|(name, _)| name))
+        ));
+        remedies.push("remedy that error and look again".to_owned());
     }
     if let Some((_, why)) = summary.denied.first() {
         found.push(format!(
@@ -116,7 +142,9 @@ pub(crate) fn stale(summary: &ObjectSummary) -> Finding {
         .with("orphans", list(&summary.orphans))
         .with("remnants", list(&summary.remnants))
         .with("damaged", with_errors(&summary.damaged))
+        .with("other_version", with_errors(&summary.other_version))
         .with("denied", with_errors(&summary.denied))
+        .with("unknown", with_errors(&summary.unknown))
 }
 
 fn with_errors(objects: &[(String, String)]) -> Vec<serde_json::Value> {
@@ -156,6 +184,19 @@ mod tests {
             denied: vec![("pong".into(), "cannot open ring.lck: Permission denied".into())],
             ..ObjectSummary::default()
         };
+        let foreign = ObjectSummary {
+            other_version: vec![("pong".into(), "layout version 99".into())],
+            ..ObjectSummary::default()
+        };
+        let unknown = ObjectSummary {
+            unknown: vec![("pong".into(), "Input/output error".into())],
+            ..ObjectSummary::default()
+        };
+        for summary in [&foreign, &unknown] {
+            let finding = stale(summary);
+            let text = format!("{} {:?}", finding.summary, finding.remedy);
+            assert!(!text.contains("backcast rm") && !text.contains("damaged"), "{text}");
+        }
         let unlisted =
             ObjectSummary { unlisted: Some("cannot list".into()), ..ObjectSummary::default() };
         for (summary, status, words) in [
@@ -169,7 +210,9 @@ mod tests {
             (damaged, Found, &["pong", "last start", "backcast rm pong"]),
             (both, Found, &["no process holds", "last start", "backcast gc", "backcast rm pong"]),
             (denied, Found, &["1 may not be opened", "pong", "Permission denied", "owner"]),
-            (unlisted, Found, &["cannot list", "permissions"]),
+            (foreign, Found, &["1 of another version", "pong", "99", "made them"]),
+            (unknown, Found, &["1, which may be whole: pong", "Input/output error", "look again"]),
+            (unlisted, Found, &["cannot list", "permissions", "open_files"]),
         ] {
             let finding = stale(&summary);
             let text = format!("{} {:?}", finding.summary, finding.remedy);

@@ -21,7 +21,7 @@ use self::series::SeriesPlan;
 use crate::cli::console::Console;
 use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
 use crate::cli::preset_arg::preset;
-use crate::cli::ring_errors::of_restore;
+use crate::cli::ring_errors::{MakingOptions, of_restore};
 use crate::cli::watch::Watch;
 use crate::text::parse::whole;
 use crate::text::units;
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Name of the ring to make. It stays until `backcast rm`.
     #[arg(long, value_name = "NAME", group = "into")]
     ring: Option<String>,
-    /// Parquet file to make, which loads as a panel.
+    /// Parquet file to make, which loads as a panel: FILE.parquet.
     #[arg(long, value_name = "FILE", group = "into")]
     panel: Option<PathBuf>,
     /// The market to simulate: calm, normal, stressed, flash or teaching.
@@ -112,6 +112,11 @@ impl FeatureArg {
     }
 }
 
+const OPTIONS: MakingOptions = MakingOptions {
+    less: Some("lower --seeds, --symbols or --ticks, or raise --interval"),
+    replace: "--replace",
+};
+
 /// Error of a recording.
 #[derive(Debug, Error)]
 enum RecordError {
@@ -130,6 +135,13 @@ enum RecordError {
          --seeds or --symbols, or make several rings"
     )]
     TooManyLanes { seeds: u32, symbols: u16, lanes: u64, limit: u32 },
+    #[error(
+        "{} has the extension `{extension}`, but --panel writes Parquet; give a name that ends in \
+         .parquet, such as {}",
+        path.display(),
+        path.with_extension("parquet").display()
+    )]
+    NotParquet { path: PathBuf, extension: String },
     #[error("{} exists; give --replace, or choose another path", path.display())]
     Exists { path: PathBuf },
     #[error("{}: {source}", path.display())]
@@ -162,7 +174,8 @@ impl Fails for PlainRecord {
         match &self.0 {
             RecordError::TooFewCandles { .. }
             | RecordError::TooManyValues { .. }
-            | RecordError::TooManyLanes { .. } => Exit::WrongUsage,
+            | RecordError::TooManyLanes { .. }
+            | RecordError::NotParquet { .. } => Exit::WrongUsage,
             _ => Exit::FoundProblems,
         }
     }
@@ -172,7 +185,7 @@ impl From<RecordError> for CommandError {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::Interrupted(interrupted) => interrupted.into(),
-            RecordError::Restore(error) => of_restore(error)
+            RecordError::Restore(error) => of_restore(error, OPTIONS)
                 .unwrap_or_else(|error| PlainRecord(RecordError::Restore(error)).into()),
             error => PlainRecord(error).into(),
         }
@@ -241,6 +254,9 @@ impl Args {
         if values > MOST_VALUES {
             return Err(RecordError::TooManyValues { values, limit: MOST_VALUES }.into());
         }
+        if let Some(path) = &self.panel {
+            check_extension(path)?;
+        }
         let (seeds, symbols) = (self.seeds, self.symbols);
         let lanes = u64::from(seeds) * u64::from(symbols);
         if self.ring.is_some() && lanes > u64::from(MAX_LANES) {
@@ -294,6 +310,16 @@ impl Args {
             units::bytes(size_bytes),
         ));
     }
+}
+
+/// Refuses the extension of another format. A name without extension loads as Parquet too.
+fn check_extension(path: &Path) -> Result<(), RecordError> {
+    let Some(extension) = path.extension() else { return Ok(()) };
+    if ["parquet", "parq", "pq"].iter().any(|known| extension.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    let extension = extension.to_string_lossy().into_owned();
+    Err(RecordError::NotParquet { path: path.to_owned(), extension })
 }
 
 /// Refuses a path that is taken.

@@ -26,7 +26,7 @@ impl From<Entry> for ParamsReading {
     fn from(Entry { info, state, content, .. }: Entry) -> Self {
         let (stats, error) = match content {
             Content::Params(stats) => (Some(*stats), None),
-            Content::Damaged(why) | Content::Denied(why) => (None, Some(why)),
+            Content::Unopenable(_, why) => (None, Some(why)),
             Content::Ring(_) | Content::Panel(_) | Content::Unopened => (None, None),
         };
         Self { name: info.name, state, size_bytes: info.bytes, stats, error }

@@ -128,7 +128,7 @@ impl From<Entry> for RingReading {
         let Entry { info, state, content, persist, fleet, distributions } = entry;
         let (stats, error) = match content {
             Content::Ring(stats) => (Some(stats), None),
-            Content::Damaged(why) | Content::Denied(why) => (None, Some(why)),
+            Content::Unopenable(_, why) => (None, Some(why)),
             Content::Panel(_) | Content::Params(_) | Content::Unopened => (None, None),
         };
         let (name, size_bytes) = (info.name, info.bytes);

@@ -55,7 +55,9 @@ impl Palette {
             ObjectState::Held => self.colour(Color::Green),
             ObjectState::Idle | ObjectState::Saved | ObjectState::Evicted => Style::new(),
             ObjectState::Building => self.colour(Color::Cyan),
-            ObjectState::Orphaned => self.colour(Color::Yellow),
+            ObjectState::Orphaned | ObjectState::OtherVersion | ObjectState::Unknown => {
+                self.colour(Color::Yellow)
+            }
             ObjectState::Damaged | ObjectState::Denied => {
                 self.colour(Color::Red).add_modifier(Modifier::BOLD)
             }

@@ -14,6 +14,7 @@ mod search;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -148,7 +149,7 @@ impl KeptMemfds {
 
     /// Closes descriptors that no link in the directory names.
     pub(crate) fn tidy(&self, dir: &OwnedFd) {
-        self.tidy_by(|| links(dir));
+        self.tidy_by(|| links(dir).ok());
     }
 
     fn tidy_by(&self, look: impl Fn() -> Option<Vec<Link>>) {
@@ -165,17 +166,16 @@ impl KeptMemfds {
     }
 }
 
-/// Returns the links in a directory. `None` if it cannot be read.
-fn links(dir: &OwnedFd) -> Option<Vec<Link>> {
-    let entries = Dir::read_from(dir).ok()?;
+/// Returns the links in a directory.
+fn links(dir: &OwnedFd) -> io::Result<Vec<Link>> {
     let mut links = Vec::new();
-    for entry in entries {
-        let entry = entry.ok()?;
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
         if let Ok(name) = entry.file_name().to_str() {
             links.extend(Link::read(dir, name));
         }
     }
-    Some(links)
+    Ok(links)
 }
 
 /// Creates memory, with a link in the place of a file. The memory lives as long as its descriptor
@@ -233,7 +233,8 @@ fn open_found(
 ) -> Result<OwnedFd, SegmentError> {
     let gone = || SegmentError::MemoryGone { path: path.to_owned(), pid: link.pid };
     for _ in 0..ATTEMPTS {
-        let found = memory.search().find(link).ok_or_else(gone)?;
+        let found = memory.search().find(link).map_err(SegmentError::io("search for", path))?;
+        let found = found.ok_or_else(gone)?;
         // The process may have ended or reused the descriptor since. Search again: another process
         // may hold the memory.
         match search::open(&found, link, access) {
@@ -247,13 +248,13 @@ fn open_found(
 
 /// Returns the allocated bytes of each memfd to which a link in a directory leads, by the number
 /// of the memfd. 0 for a memfd that is not found.
-pub(crate) fn allocated(dir: &OwnedFd) -> BTreeMap<u64, u64> {
+pub(crate) fn allocated(dir: &OwnedFd) -> io::Result<BTreeMap<u64, u64>> {
     let mut search = Search::once();
     let bytes = |link: Link| {
-        let found = search.find(link).and_then(|at| at.metadata().ok());
-        (link.id, found.map_or(0, |found| found.blocks() * 512))
+        let found = search.find(link)?.and_then(|at| at.metadata().ok());
+        Ok((link.id, found.map_or(0, |found| found.blocks() * 512)))
     };
-    links(dir).unwrap_or_default().into_iter().map(bytes).collect()
+    links(dir)?.into_iter().map(bytes).collect()
 }
 
 /// Returns whether a name in a directory is a link to memory.

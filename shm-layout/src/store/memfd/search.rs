@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Link, MARK};
+use crate::error::IoCause;
 use crate::os::mapping::Access;
 use crate::os::memfd;
 
@@ -36,53 +38,63 @@ impl Search {
     }
 
     /// Returns the path of a descriptor of a memory: that of its creator, or of any process.
-    /// Returns `None` if no process that this one can inspect has it.
+    /// Returns `None` if no process that this one can inspect has it. Fails if this process runs
+    /// out of files or memory during the search: the memory may exist.
     ///
     /// Reads every descriptor of every process of this user, if the creator has ended.
-    pub(crate) fn find(&mut self, link: Link) -> Option<PathBuf> {
+    pub(crate) fn find(&mut self, link: Link) -> io::Result<Option<PathBuf>> {
         let first = of(&Path::new("/proc").join(link.pid.to_string()), link.descriptor);
         if is_it(&first, link) {
-            return Some(first);
+            return Ok(Some(first));
         }
         if let Some(known) = self.known(link) {
-            return Some(known);
+            return Ok(Some(known));
         }
         if self.looked && self.once {
-            return None;
+            return Ok(None);
         }
         for _ in 0..LOOKS {
-            self.look();
+            self.look()?;
             let known = self.known(link);
             // Processes that had it may have passed it on before they ended.
             if known.is_some() || !self.seen.contains_key(&link.id) {
-                return known;
+                return Ok(known);
             }
         }
-        None
+        Ok(None)
     }
 
     fn known(&self, link: Link) -> Option<PathBuf> {
         self.seen.get(&link.id)?.iter().find(|path| is_it(path, link)).cloned()
     }
 
-    fn look(&mut self) {
-        self.looked = true;
+    fn look(&mut self) -> io::Result<()> {
         self.seen.clear();
         let uid = rustix::process::geteuid().as_raw();
-        let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-        for process in processes {
+        for process in unless_short(fs::read_dir("/proc"))?.into_iter().flatten().flatten() {
             let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
             if number.is_none() || process.metadata().is_ok_and(|found| found.uid() != uid) {
                 continue;
             }
-            let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
-            for descriptor in descriptors.filter_map(Result::ok) {
+            let descriptors = unless_short(fs::read_dir(process.path().join("fd")))?;
+            for descriptor in descriptors.into_iter().flatten().flatten() {
                 let path = descriptor.path();
                 if let Some(id) = shown_at(&path).as_deref().and_then(id_of) {
                     self.seen.entry(id).or_default().push(path);
                 }
             }
         }
+        self.looked = true;
+        Ok(())
+    }
+}
+
+/// Returns `None` for what this user may not read or what has ended meanwhile. Fails if this
+/// process runs out of something.
+fn unless_short<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if IoCause::of(&error).is_of_process() => Err(error),
+        found => Ok(found.ok()),
     }
 }
 
@@ -147,16 +159,16 @@ mod tests {
         let fd = memory(id);
         let me = std::process::id();
         let mut search = Search::default();
-        let found = search.find(link(id, me, &fd)).unwrap();
+        let found = search.find(link(id, me, &fd)).unwrap().unwrap();
         assert!(!search.looked, "the first place will do");
         let elsewhere = Link { pid: u32::MAX, ..link(id, me, &fd) };
-        let again = search.find(elsewhere).unwrap();
+        let again = search.find(elsewhere).unwrap().unwrap();
         assert!(search.looked && is_it(&again, elsewhere), "{found:?} {again:?}");
         // Numbers of a process and a descriptor alone do not identify a memory.
         let other = memory(rand::random());
-        assert_eq!(search.find(link(rand::random(), me, &other)), None);
+        assert_eq!(search.find(link(rand::random(), me, &other)).unwrap(), None);
         drop(fd);
-        assert_eq!(search.find(elsewhere), None, "it is gone");
+        assert_eq!(search.find(elsewhere).unwrap(), None, "it is gone");
     }
 
     #[test]
@@ -180,13 +192,13 @@ mod tests {
     fn one_look_is_enough_for_many_that_lead_nowhere() {
         let mut search = Search::once();
         let id = rand::random();
-        assert_eq!(search.find(Link { id, pid: u32::MAX, descriptor: 3 }), None);
+        assert_eq!(search.find(Link { id, pid: u32::MAX, descriptor: 3 }).unwrap(), None);
         let fd = memory(id);
         assert_eq!(
-            search.find(Link { id, pid: u32::MAX, descriptor: 3 }),
+            search.find(Link { id, pid: u32::MAX, descriptor: 3 }).unwrap(),
             None,
             "not looked again"
         );
-        assert!(search.find(link(id, std::process::id(), &fd)).is_some());
+        assert!(search.find(link(id, std::process::id(), &fd)).unwrap().is_some());
     }
 }

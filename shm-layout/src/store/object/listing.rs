@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,7 @@ use super::place::{self, CheckedDir};
 use super::{
     BUILDING_PREFIX, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, PERSISTENT_FILE, is_in_memfds, is_missing,
 };
-use crate::error::Kind;
-use crate::error::SegmentError;
+use crate::error::{IoCause, Kind, SegmentError};
 use crate::layout::names::Base;
 use crate::os::byte_lock::LockFile;
 use crate::os::files;
@@ -48,6 +48,8 @@ const LOOKS: usize = 8;
 
 /// Lists the objects below `base`, damaged ones included, by kind and name. A base that does not
 /// exist has none. An object that is named or removed meanwhile is listed once, or not at all.
+///
+/// Fails if the process runs out of files or memory: no object is left out because of that.
 pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let place = match CheckedDir::open(base.path()) {
         Err(error) if is_missing(&error) => return Ok(Vec::new()),
@@ -56,7 +58,8 @@ pub fn list(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
     let mut before = place.entries()?;
     let mut found = Vec::new();
     for _ in 0..LOOKS {
-        found = before.keys().filter_map(|name| describe_in(&place, name)).collect();
+        let described = before.keys().map(|name| describe_in(&place, name));
+        found = described.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
         let after = place.entries()?;
         if after == before {
             break;
@@ -83,62 +86,74 @@ pub fn holders(objects: &[ObjectInfo]) -> Vec<Vec<u32>> {
 
 /// Returns the error for a name that does not exist, with the most similar name.
 pub(super) fn missing(base: &Base, kind: Kind, name: &str) -> SegmentError {
-    let near = list(base)
-        .unwrap_or_default()
+    let mut named = list(base).unwrap_or_default();
+    named.retain(|info| !info.building);
+    let other = named.iter().find(|info| info.kind != kind && info.name == name);
+    let other = other.map(|info| info.kind);
+    let near = named
         .into_iter()
-        .filter(|info| info.kind == kind && info.name != name && !info.building)
+        .filter(|info| info.kind == kind && info.name != name)
         .map(|info| (strsim::damerau_levenshtein(&info.name, name), info.name))
         .min()
         .filter(|(edits, near)| *edits <= 2.min(near.len() / 2))
         .map(|(_, near)| near);
-    SegmentError::NotFound { kind, name: name.to_owned(), base: base.path().to_owned(), near }
+    let (name, base) = (name.to_owned(), base.path().to_owned());
+    SegmentError::NotFound { kind, name, base, other, near }
 }
 
 pub(super) fn describe(path: &Path) -> Result<Option<ObjectInfo>, SegmentError> {
     match CheckedDir::of(path) {
         Err(error) if is_missing(&error) => Ok(None),
-        found => found.map(|(place, name)| describe_in(&place, name)),
+        found => found.and_then(|(place, name)| describe_in(&place, name)),
     }
 }
 
-fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
-    let (path, file_name) = (&place.path_of(file_name), file_name.to_str()?);
+/// Describes an entry of the base directory. Returns `None` if it is no object, or was removed
+/// meanwhile. Fails only if the process runs out of something.
+fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Result<Option<ObjectInfo>, SegmentError> {
+    let path = &place.path_of(file_name);
+    let Some(file_name) = file_name.to_str() else { return Ok(None) };
     let building = is_remnant(path);
-    let dir = place.open_dir(file_name.as_ref());
-    let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
-    let (name, kind) = if building {
-        let has_lock = |kind: &Kind| has(kind.lock_file());
-        ("", Kind::ALL.into_iter().find(has_lock).unwrap_or(Kind::Ring))
-    } else {
-        let (name, suffix) = file_name.rsplit_once('.')?;
-        (name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?)
-    };
-    if !place.is_dir(file_name.as_ref()) {
-        return None;
+    let named = file_name.rsplit_once('.').and_then(|(name, suffix)| {
+        Some((name, Kind::ALL.into_iter().find(|kind| kind.as_str() == suffix)?))
+    });
+    if (!building && named.is_none()) || !place.is_dir(file_name.as_ref()) {
+        return Ok(None);
     }
+    let dir = known(place.open_dir(file_name.as_ref()))?;
+    let has = |name: &str| dir.as_ref().is_ok_and(|dir| memfd::exists(dir, name));
+    let has_lock = |kind: &Kind| has(kind.lock_file());
+    let (name, kind) = match named.filter(|_| !building) {
+        Some(named) => named,
+        None => ("", Kind::ALL.into_iter().find(has_lock).unwrap_or(Kind::Ring)),
+    };
     let memfd = dir.as_ref().is_ok_and(is_in_memfds);
-    let lock = dir.as_ref().map_err(drop).and_then(|dir| lock_of(dir, path, kind));
+    let lock = match &dir {
+        Ok(dir) => known(lock_of(dir, path, kind))?.ok(),
+        Err(_) => None,
+    };
     // Unknown counts as held: no live object is ever collected.
     let locked = |byte| match &lock {
-        Ok(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
-        Ok(None) => false,
-        Err(()) => true,
+        Some(Some(lock)) => lock.held_elsewhere(byte).unwrap_or(true),
+        Some(None) => false,
+        None => true,
     };
     let held = locked(HOLD_BYTE);
     // An object removed meanwhile is not listed. One that this user may not inspect is listed with
     // size 0.
-    let mut bytes = match &dir {
-        Ok(dir) => bytes_of(dir)?,
-        Err(error) if is_missing(error) => return None,
-        Err(_) => 0,
+    let bytes = match &dir {
+        Ok(dir) => bytes_of(dir, path)?,
+        Err(error) if is_missing(error) => None,
+        Err(_) => Some(0),
     };
-    if memfd {
-        let memory = dir.as_ref().ok().and_then(|dir| settled(|| Some(memfd::allocated(dir))));
+    let Some(mut bytes) = bytes else { return Ok(None) };
+    if memfd && let Ok(dir) = &dir {
+        let memory = settled_unless_short(path, || memfd::allocated(dir))?;
         bytes = bytes.saturating_add(memory.unwrap_or(0));
     }
     // A memfd is lost with its last holder, so it is persistent only while it is kept or held.
     let persistent = has(PERSISTENT_FILE) && (!memfd || held || locked(KEEP_BYTE));
-    Some(ObjectInfo {
+    Ok(Some(ObjectInfo {
         name: name.to_owned(),
         kind,
         path: path.to_owned(),
@@ -147,17 +162,43 @@ fn describe_in(place: &CheckedDir, file_name: &OsStr) -> Option<ObjectInfo> {
         held,
         building,
         memfd,
+    }))
+}
+
+/// Returns a result as it is, unless its error says nothing about the object.
+pub(super) fn known<T>(
+    found: Result<T, SegmentError>,
+) -> Result<Result<T, SegmentError>, SegmentError> {
+    match found {
+        Err(error) if error.is_of_process() => Err(error),
+        found => Ok(found),
+    }
+}
+
+/// Returns the bytes of the files in a directory. `None` if it cannot be listed.
+fn bytes_of(dir: &OwnedFd, path: &Path) -> Result<Option<u64>, SegmentError> {
+    settled_unless_short(path, || {
+        let stat = |name: &OsString| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let found = place::entries(dir)?;
+        let found = found.keys().filter_map(stat);
+        Ok(found.map(|file| (file.st_ino, file.st_blocks.cast_unsigned() * 512)).collect())
     })
 }
 
-/// Returns the bytes of the files in a directory.
-fn bytes_of(dir: &OwnedFd) -> Option<u64> {
-    settled(|| {
-        let stat = |name: &OsString| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        let found = place::entries(dir).ok()?;
-        let found = found.keys().filter_map(stat);
-        Some(found.map(|file| (file.st_ino, file.st_blocks.cast_unsigned() * 512)).collect())
-    })
+/// Sums bytes like [`settled`]. Fails if `look` fails because the process ran out of something.
+fn settled_unless_short(
+    path: &Path,
+    mut look: impl FnMut() -> io::Result<BTreeMap<u64, u64>>,
+) -> Result<Option<u64>, SegmentError> {
+    let mut short = None;
+    let sum = settled(|| match look() {
+        Ok(found) => Some(found),
+        Err(error) => {
+            short = IoCause::of(&error).is_of_process().then_some(error);
+            None
+        }
+    });
+    short.map_or(Ok(sum), |error| Err(SegmentError::io("list", path)(error)))
 }
 
 /// Sums the bytes of the files that `look` finds, by a number that a file keeps when it is renamed.
@@ -186,11 +227,15 @@ pub(super) fn is_remnant(path: &Path) -> bool {
 
 /// Opens the lock file of an object's directory. Returns `None` if it is missing, and an error if
 /// it cannot be opened or is not a safe file of this user.
-pub(super) fn lock_of(dir: &OwnedFd, path: &Path, kind: Kind) -> Result<Option<LockFile>, ()> {
+pub(super) fn lock_of(
+    dir: &OwnedFd,
+    path: &Path,
+    kind: Kind,
+) -> Result<Option<LockFile>, SegmentError> {
     match files::open(dir, kind.lock_file(), path, Access::ReadWrite, None) {
         Ok(fd) => Ok(Some(LockFile::new(fd))),
         Err(SegmentError::Corrupt { .. }) => Ok(None),
-        Err(_) => Err(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -227,7 +272,8 @@ mod tests {
     fn a_file_counts_under_whatever_name_it_has() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let bytes_of = || super::bytes_of(&fs::File::open(dir.path()).unwrap().into());
+        let bytes_of =
+            || super::bytes_of(&fs::File::open(dir.path()).unwrap().into(), dir.path()).unwrap();
         fs::write(path("lane"), vec![1; 8_192]).unwrap();
         fs::hard_link(path("lane"), path("lane.next")).unwrap();
         assert_eq!(bytes_of(), Some(8_192));

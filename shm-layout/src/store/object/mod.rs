@@ -22,7 +22,7 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 
 pub(crate) use self::place::CheckedDir;
-use self::removal::{being_removed, bury, collect_one, delete, dig, makes_room, tidy};
+use self::removal::{being_removed, bury, collect_one, delete, delete_open, dig, makes_room, tidy};
 use crate::error::Kind;
 use crate::error::{OTHER_VERSION, SegmentError};
 use crate::layout::names::{Base, Exist, check_known};
@@ -219,10 +219,10 @@ impl Object {
         memfd::exists(&self.dir, name)
     }
 
-    /// Returns the names of its files, in any order. Empty if they cannot be read.
-    pub(crate) fn file_names(&self) -> Vec<String> {
-        let entries = place::entries(&self.dir).unwrap_or_default();
-        entries.into_keys().filter_map(|name| name.into_string().ok()).collect()
+    /// Returns the names of its files, in any order.
+    pub(crate) fn file_names(&self) -> Result<Vec<String>, SegmentError> {
+        let entries = place::entries(&self.dir).map_err(SegmentError::io("list", &self.path))?;
+        Ok(entries.into_keys().filter_map(|name| name.into_string().ok()).collect())
     }
 
     /// Returns the folder in which its files are created.
@@ -280,7 +280,7 @@ impl Object {
     pub(crate) fn unlink(&self) -> Result<(), SegmentError> {
         // Only if the name still means this object: another may have replaced it.
         if let Some(grave) = dig(&self.path, Some(&self.dir))? {
-            delete(&grave)?;
+            delete_open(&grave, &self.dir)?;
             tidy(&self.path);
         }
         Ok(())

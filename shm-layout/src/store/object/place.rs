@@ -87,6 +87,18 @@ pub(super) fn entries(dir: &OwnedFd) -> io::Result<BTreeMap<OsString, u64>> {
     Ok(found)
 }
 
+/// Removes the files of an open directory. It needs one descriptor.
+pub(super) fn clear(dir: &OwnedFd) -> io::Result<()> {
+    let mut cleared = Ok(());
+    for name in entries(dir)?.keys() {
+        match unlinkat(dir, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => cleared = Err(error.into()),
+        }
+    }
+    cleared
+}
+
 /// Renames an entry of one directory of ours, within it or to another.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fn open(path: &Path) -> io::Result<(CheckedDir, &OsStr)> {

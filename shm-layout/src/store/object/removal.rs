@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::listing::{ObjectInfo, describe, is_remnant, list, lock_of, missing};
+use super::listing::{ObjectInfo, describe, is_remnant, known, list, lock_of, missing};
 use super::place::{self, CheckedDir};
 use super::{
     ATTEMPTS, DEAD_PREFIX, HOLD_BYTE, KEEP_BYTE, directory, is_at, is_in_memfds, is_missing,
@@ -58,7 +58,7 @@ pub fn remove_unheld(
     let info = describe(&path)?.ok_or_else(|| missing(base, kind, name))?;
     let dir = open_dir(&path)?;
     // Held until the files are removed, so that no process attaches meanwhile.
-    let lock = lock_of(&dir, &path, kind).map_err(|()| in_use())?.ok_or_else(in_use)?;
+    let lock = known(lock_of(&dir, &path, kind))?.map_err(|_| in_use())?.ok_or_else(in_use)?;
     if !lock.try_lock(HOLD_BYTE, LockMode::Exclusive).map_err(SegmentError::io("lock", &path))? {
         return Err(in_use());
     }
@@ -66,7 +66,7 @@ pub fn remove_unheld(
         return Ok(None);
     }
     let grave = dig(&path, Some(&dir))?.ok_or_else(|| missing(base, kind, name))?;
-    delete(&grave)?;
+    delete_open(&grave, &dir)?;
     tidy(&path);
     Ok(Some(info))
 }
@@ -89,18 +89,19 @@ pub fn collect(base: &Base) -> Result<Vec<ObjectInfo>, SegmentError> {
 }
 
 /// Removes a directory of ours if it has no holder and is no persistent object. Returns `true` if
-/// it is removed.
+/// it is removed. Fails if the process runs out of files or memory, which says nothing about the
+/// object.
 pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError> {
-    let Ok(dir) = open_dir(path) else { return Ok(false) };
+    let Ok(dir) = known(open_dir(path))? else { return Ok(false) };
     // An object that is being created or removed is not persistent yet, or not any more.
     let persistent = is_persistent(&dir) && !is_remnant(path);
     if persistent && !is_in_memfds(&dir) {
         return Ok(false);
     }
     // Held until the files are removed, so that no process attaches meanwhile.
-    let Ok(lock) = lock_of(&dir, path, kind) else { return Ok(false) };
+    let Ok(lock) = known(lock_of(&dir, path, kind))? else { return Ok(false) };
     // Without a lock file it is a remnant of a dead creator or remover, or not ours.
-    if lock.is_none() && !is_left_by_us(&dir, is_remnant(path)) {
+    if lock.is_none() && !is_left_by_us(&dir, path)? {
         return Ok(false);
     }
     // A memfd is lost without a keeper, so `persistent` protects only one that is kept. The check
@@ -123,7 +124,7 @@ pub(super) fn collect_one(path: &Path, kind: Kind) -> Result<bool, SegmentError>
     }
     // By now the name may belong to a new object, which stays.
     let Some(grave) = dig(path, Some(&dir))? else { return Ok(false) };
-    delete(&grave)?;
+    delete_open(&grave, &dir)?;
     Ok(true)
 }
 
@@ -132,22 +133,23 @@ fn open_dir(path: &Path) -> Result<OwnedFd, SegmentError> {
     CheckedDir::of(path).and_then(|(place, name)| place.open_dir(name))
 }
 
-/// Returns whether a directory without a lock file has files of ours, or is an empty `remnant`.
-fn is_left_by_us(dir: &OwnedFd, remnant: bool) -> bool {
-    let Ok(names) = place::entries(dir) else { return false };
+/// Returns whether a directory without a lock file has files of ours, or is an empty remnant.
+fn is_left_by_us(dir: &OwnedFd, path: &Path) -> Result<bool, SegmentError> {
+    let names = place::entries(dir).map_err(SegmentError::io("list", path));
+    let Ok(names) = known(names)? else { return Ok(false) };
     let is_ours = |name: &OsString| {
         let name = name.to_string_lossy();
         OUR_FILES.iter().any(|ours| name.starts_with(ours))
     };
-    names.keys().any(is_ours) || remnant && names.is_empty()
+    Ok(names.keys().any(is_ours) || is_remnant(path) && names.is_empty())
 }
 
 /// Returns whether another process is removing the object: only removers lock it exclusively.
 pub(super) fn being_removed(path: &Path, kind: Kind) -> bool {
-    let lock = open_dir(path).map_err(drop).and_then(|dir| lock_of(&dir, path, kind));
+    let lock = open_dir(path).and_then(|dir| lock_of(&dir, path, kind));
     match lock {
         Ok(lock) => lock.is_none_or(|lock| lock.held_exclusively(HOLD_BYTE).unwrap_or(false)),
-        Err(()) => !path.exists(),
+        Err(_) => !path.exists(),
     }
 }
 
@@ -191,6 +193,21 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
         unlinked::mark(&dir, &grave);
     }
     Ok(Some(grave))
+}
+
+/// Deletes a directory like [`delete`], through its open descriptor. The files are deleted, and
+/// their memory freed, even if the process has hardly a descriptor left.
+pub(super) fn delete_open(grave: &Path, dir: &OwnedFd) -> Result<(), SegmentError> {
+    // What cannot be deleted here is deleted below, or reported.
+    let cleared = place::clear(dir);
+    match delete(grave) {
+        // An empty directory is all that is left. A path that leads elsewhere by now leads to no
+        // empty directory of this random name.
+        Err(error) if error.is_of_process() && cleared.is_ok() => {
+            fs::remove_dir(grave).map_err(SegmentError::io("remove", grave))
+        }
+        deleted => deleted,
+    }
 }
 
 /// Deletes a directory that has no object's name any more.
