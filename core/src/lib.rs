@@ -96,6 +96,7 @@ pub use reader::Rows;
 pub use returns::{Discount, Real, ReturnSteps, discounted_returns, gae, lambda_returns};
 pub use ring::Ring;
 pub use ring::ages::AgeBin;
+pub use ring::notices::{Notice, NoticeKind};
 pub use ring::observed::Observed;
 pub use ring::options::{BadCapacity, Capacity, RingOptions, RingSettings};
 pub use ring::resize::{ResizeProgress, Resized};

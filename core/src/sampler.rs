@@ -62,6 +62,7 @@ use crate::error::{PriorityError, SampleError};
 use crate::limiter::gate::DrawGate;
 use crate::priority::{PriorityOptions, check_beta};
 use crate::ring::Ring;
+use crate::ring::notices::Notice;
 use crate::row_header::RowHeader;
 use crate::table::{LearnedOptions, LearnedValues};
 
@@ -340,6 +341,13 @@ impl Sampler {
     #[must_use]
     pub fn lapped(&self) -> u64 {
         self.counters.lapped.load(Relaxed)
+    }
+
+    /// Returns what its handle of the ring warned of, this sampler included: see
+    /// [`Ring::notices`].
+    #[must_use]
+    pub fn notices(&self) -> Vec<Notice> {
+        self.ring.notices()
     }
 
     /// Returns the ring that is drawn from.

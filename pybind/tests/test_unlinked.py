@@ -70,6 +70,9 @@ def test_each_handle_warns_once(place: Path, lose: Callable[[Path], None]) -> No
             for act in acts:
                 act()
         assert all(handle.stats()["unlinked"] for handle in [buf, *handles])
+        for handle in [buf, *handles]:
+            told = [(notice["kind"], notice["count"]) for notice in handle.stats()["notices"]]
+            assert told == [("unlinked", 1)]
         assert len(buf) == 21, "holders keep its rows"
         batches.close()
         writer.close()

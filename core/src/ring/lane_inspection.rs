@@ -8,6 +8,7 @@ use backcast_layout::protocol::has_relocated;
 use backcast_layout::protocol::low_mark::load_mark;
 
 use super::Ring;
+use super::notices::NoticeKind;
 
 /// Maximum repetitions of an inspection that finds a lane relocated. A ring is not resized that
 /// many times meanwhile, but a faulty peer may report it endlessly.
@@ -69,7 +70,8 @@ impl Ring {
     #[cold]
     pub(crate) fn follow(&self) {
         if let Err(error) = self.store().follow() {
-            tracing::warn!(%error, "a lane was relocated, and its new memory cannot be mapped");
+            let text = format!("a resize relocated lanes that this handle cannot map: {error}");
+            self.notice_log().warn(NoticeKind::UnreadableLane, text);
         }
     }
 }

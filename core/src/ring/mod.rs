@@ -5,6 +5,7 @@ pub(crate) mod copy_rows;
 pub(crate) mod create;
 pub(crate) mod drop_rows;
 pub(crate) mod lane_inspection;
+pub(crate) mod notices;
 pub(crate) mod observed;
 pub(crate) mod options;
 pub(crate) mod resize;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use backcast_layout::protocol::Words;
 use backcast_layout::{LanePolicy, ReaderPins, RingStore, SegmentError};
 
+use self::notices::Notices;
 use self::options::{Capacity, RingOptions};
 use self::unlinked::NameWatch;
 use crate::error::RingError;
@@ -39,6 +41,7 @@ struct Inner {
     /// Pins of the leases of this handle. Created with the first lease and dropped with the last.
     leases: Mutex<Weak<ReaderPins>>,
     name_watch: NameWatch,
+    notices: Arc<Notices>,
 }
 
 impl Ring {
@@ -50,6 +53,7 @@ impl Ring {
                 schema,
                 leases: Mutex::default(),
                 name_watch: NameWatch::default(),
+                notices: Arc::default(),
             }),
         })
     }
@@ -62,8 +66,11 @@ impl Ring {
         &self.inner.name_watch
     }
 
-    /// Returns the pins of this handle. `None` if every reader slot is taken, or the ring has lost
-    /// its name.
+    pub(crate) fn notice_log(&self) -> &Arc<Notices> {
+        &self.inner.notices
+    }
+
+    /// Returns the pins of this handle. `None` if every reader slot is taken.
     pub(crate) fn leases(&self) -> Result<Option<Arc<ReaderPins>>, SegmentError> {
         let mut known = self.inner.leases.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(book) = known.upgrade() {

@@ -12,6 +12,7 @@ use super::Ring;
 use super::ages::AgeBin;
 use super::lane_inspection::InspectedLane;
 use crate::error::RingError;
+use super::notices::Notice;
 use crate::limiter::stats::{self, LimiterStats};
 use crate::row_header::RowHeader;
 
@@ -79,6 +80,8 @@ pub struct RingStats {
     pub release_awaited: bool,
     /// Statistics of the rate limiter, if the ring has one.
     pub limiter: Option<LimiterStats>,
+    /// Warnings of this handle: see [`Ring::notices`].
+    pub notices: Vec<Notice>,
 }
 
 /// Statistics of a lane.
@@ -335,6 +338,7 @@ impl Ring {
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),
             limiter: stats::of(store),
+            notices: self.notices(),
             lane_stats,
             readers,
         }

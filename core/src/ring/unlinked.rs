@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use thiserror::Error;
 
 use super::Ring;
+use super::notices::NoticeKind;
 
 /// Behaviour of the writers, samplers and waits of a handle once their ring was removed, or
 /// replaced by another one of its name.
@@ -15,7 +16,7 @@ use super::Ring;
 /// that attaches by name finds another ring or none, so rows of the two never meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnlinked {
-    /// Go on, and warn once: a `tracing` event, and [`Ring::take_unlinked`].
+    /// Go on, and warn once: a `tracing` event, [`Ring::notices`] and [`Ring::take_unlinked`].
     #[default]
     Warn,
     /// Fail, before anything is written or drawn.
@@ -142,7 +143,11 @@ impl Ring {
         }
         if watch.state.compare_exchange(QUIET, NEWS, Relaxed, Relaxed).is_ok() {
             let ring = self.name().unwrap_or_default();
-            tracing::warn!(ring, "the ring was removed or replaced while this process holds it");
+            let text = format!(
+                "ring `{ring}` was removed or replaced while this process holds it: processes that \
+                 attach by name do not see its rows; attach again"
+            );
+            self.notice_log().warn(NoticeKind::Unlinked, text);
         }
         false
     }
@@ -168,12 +173,12 @@ mod tests {
         let (flags, columns) = ([false], [&[7_u8][..]]);
         let schema = writer.schema().clone();
         let step = Step {
+            schema: &schema,
             columns: &columns,
             terminated: &flags,
             truncated: &flags,
             next_obs: None,
             final_obs: None,
-            schema: &schema,
         };
         writer.append(&step).map(drop)
     }
@@ -217,6 +222,17 @@ mod tests {
             sampler.sample(4).unwrap();
             assert!(![&write, &draw, &wait].iter().any(|ring| ring.take_unlinked()), "{way}: once");
             assert_eq!(kept.len(), 6, "{way}: holders keep its rows");
+            // Programs without a `tracing` subscriber can ask at any time, and again.
+            for _ in 0..5_000 {
+                append(&mut writer).unwrap();
+            }
+            for told in [writer.notices(), write.notices(), write.stats().notices] {
+                let [notice] = &*told else { panic!("{way}: {told:?}") };
+                assert_eq!((notice.kind, notice.count), (NoticeKind::Unlinked, 1), "{way}");
+                assert!(notice.to_string().contains("`pong`"), "{way}: {notice}");
+            }
+            assert_eq!(sampler.notices()[0].kind, NoticeKind::Unlinked, "{way}");
+            assert_eq!(kept.notices(), [], "{way}: this handle met nothing");
         }
     }
 
@@ -245,12 +261,12 @@ mod tests {
                 assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");
                 let (flags, columns) = ([false; 3], [&[7_u8; 3][..]]);
                 let steps = Step {
+                    schema: ring.schema(),
                     columns: &columns,
                     terminated: &flags,
                     truncated: &flags,
                     next_obs: None,
                     final_obs: None,
-                    schema: ring.schema(),
                 };
                 let refused = writer.extend(&steps).unwrap_err();
                 assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");

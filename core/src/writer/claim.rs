@@ -103,7 +103,7 @@ impl Writer {
             rows_written: 0,
             counts: Arc::default(),
             stall: None,
-            warnings: WriterWarnings::default(),
+            warnings: WriterWarnings::of(ring),
             has_warnings: false,
             notices,
             obs: obs_columns(ring.schema()),

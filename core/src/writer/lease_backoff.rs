@@ -1,5 +1,6 @@
 //! Waits for a lease that blocks a writer, or drops rows, by the lane policy.
 
+use std::fmt;
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,20 @@ pub struct Stall {
     pub waited: Duration,
     /// Whether the new row was dropped in the end.
     pub dropped: bool,
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lane, slot, pid, start, waited, dropped } = self;
+        let what = if *dropped { "dropped its row" } else { "went on" };
+        write!(
+            f,
+            "lane {lane} waited {} ms for a lease of rows from {start} on, held by process {pid} \
+             (reader slot {slot}), and then {what}; hold leases for a shorter time, copy rows \
+             with `rows`, or create the ring with a larger capacity",
+            waited.as_millis()
+        )
+    }
 }
 
 /// A blocking lease, and the time since which it blocks.

@@ -34,6 +34,7 @@ use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::limiter::gate::InsertGate;
 use crate::ring::Ring;
+use crate::ring::notices::Notice;
 use crate::row_header::ROW_HEADERS;
 use crate::schema::{Schema, USER};
 use crate::writer::episode_clock::{EpisodeClock, HeaderFields};
@@ -300,6 +301,12 @@ impl Writer {
         let warning = self.warnings.take();
         self.has_warnings = self.stall.is_some() || self.warnings.has_warnings();
         warning
+    }
+
+    /// Returns what its handle of the ring warned of, this writer included: see [`Ring::notices`].
+    #[must_use]
+    pub fn notices(&self) -> Vec<Notice> {
+        self.ring.notices()
     }
 
     /// Returns the rows that this writer dropped because of a lease. They include the FINAL row of

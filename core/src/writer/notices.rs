@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{OwnLane, Writer};
 use crate::error::AppendError;
 use crate::ring::Ring;
+use crate::ring::notices::NoticeKind;
 
 /// Pause after a relocation that failed for lack of descriptors or address space.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -82,7 +83,11 @@ impl Writer {
                 let memory = own.memory.relocated(|claimed| {
                     let (lane, relocated) = self.ring.store().relocate_lane(*number, claimed);
                     if let Err(error) = relocated {
-                        tracing::warn!(lane = number, %error, "cannot move to larger memory yet");
+                        let text = format!(
+                            "lane {number} stays in its old memory after a resize, and the writer \
+                             tries again: {error}"
+                        );
+                        self.ring.notice_log().warn(NoticeKind::UnmovedLane, text);
                         failed = true;
                     }
                     lane

@@ -2,6 +2,7 @@
 
 use super::Writer;
 use crate::error::AppendError;
+use crate::ring::notices::NoticeKind;
 use crate::writer::lease_backoff::{BlockingLease, RoomDecision, sleep_unless_settled};
 
 impl Writer {
@@ -110,7 +111,7 @@ impl Writer {
             let Some(met) = *met else { continue };
             lane.backoff.append_is_over();
             if let Some(stall) = lane.backoff.report(store, *number, met, planned.dropped > 0) {
-                tracing::warn!(?stall, "a lease made a writer wait or drop rows");
+                self.ring.notice_log().warn(NoticeKind::Stall, stall.to_string());
                 self.stall.get_or_insert(stall);
                 self.has_warnings = true;
             }
@@ -133,8 +134,8 @@ mod tests {
         let (columns, flags) = ([&[7_u8][..]], [ends]);
         let schema = writer.schema().clone();
         let step = Step {
-            columns: &columns,
             schema: &schema,
+            columns: &columns,
             terminated: &flags,
             truncated: &[false],
             next_obs: None,
@@ -185,8 +186,8 @@ mod tests {
             let (flags, columns) = ([false], [&[7_u8][..]]);
             let schema = writer.schema().clone();
             let step = Step {
-                columns: &columns,
                 schema: &schema,
+                columns: &columns,
                 terminated: &flags,
                 truncated: &flags,
                 next_obs: None,
@@ -217,6 +218,9 @@ mod tests {
         assert_eq!(append(&mut writer, false).unwrap(), RowIndex::NONE, "nothing to be final of");
         let lane = ring.stats().lane_stats[0].clone();
         assert_eq!((counts.rows_dropped(), lane.dropped, lane.stalls), (2, 2, 1));
+        let [notice] = &*ring.notices() else { panic!("{:?}", ring.notices()) };
+        assert_eq!((notice.kind, notice.count), (NoticeKind::Stall, 1));
+        assert!(notice.text.contains("lane 0") && notice.text.contains("dropped its row"));
         let next = append(&mut writer, false).unwrap().seq();
         let flags = ring.rows(0, next..next + 1).unwrap().column::<u32>("flags").unwrap().to_vec();
         assert_eq!((flags, counts.rows_dropped()), (vec![GAP], 2));

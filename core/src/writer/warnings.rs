@@ -2,10 +2,13 @@
 //! continue each other.
 
 use std::fmt;
+use std::sync::Arc;
 
 use backcast_layout::DType;
 
 use crate::autoreset::AutoresetMode;
+use crate::ring::Ring;
+use crate::ring::notices::{NoticeKind, Notices};
 
 /// Fewest steps with `next_obs` before a share of cuts is reported.
 const FEWEST: u64 = 20;
@@ -94,8 +97,10 @@ impl fmt::Display for WriterWarning {
 }
 
 /// Counters and pending warnings of a writer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct WriterWarnings {
+    /// Warnings of the handle.
+    notices: Arc<Notices>,
     /// Rows appended with `next_obs`.
     pub(super) appends: u64,
     cuts: u64,
@@ -105,6 +110,12 @@ pub(super) struct WriterWarnings {
 }
 
 impl WriterWarnings {
+    pub(super) fn of(ring: &Ring) -> Self {
+        let (notices, pending) = (Arc::clone(ring.notice_log()), Vec::new());
+        let (appends, cuts, cuts_reported, reset_reported) = (0, 0, false, false);
+        Self { notices, appends, cuts, cuts_reported, reset_reported, pending }
+    }
+
     /// Counts an episode cut on one of `lanes` lanes, which may all be reset in one step.
     pub(super) fn cut(&mut self, lanes: usize) {
         self.cuts += 1;
@@ -125,7 +136,7 @@ impl WriterWarnings {
     }
 
     fn report(&mut self, warning: WriterWarning) {
-        tracing::warn!(%warning, "rows may not mean what they should");
+        self.notices.warn(NoticeKind::SuspectRows, warning.to_string());
         self.pending.push(warning);
     }
 

@@ -1,8 +1,8 @@
 //! Appends with `next_obs`: stored once if the next row continues with it, cut and counted if not.
 
 use backcast_core::{
-    AppendError, AutoresetMode, DType, Ends, FINAL, GAP, ObsBytes, ResetHint, Ring, RingOptions,
-    RowIndex, Schema, Step, TERMINATED, Writer, WriterOptions, WriterWarning,
+    AppendError, AutoresetMode, DType, Ends, FINAL, GAP, NoticeKind, ObsBytes, ResetHint, Ring,
+    RingOptions, RowIndex, Schema, Step, TERMINATED, Writer, WriterOptions, WriterWarning,
 };
 
 const MODES: [AutoresetMode; 3] =
@@ -149,6 +149,9 @@ fn only_cuts_of_more_than_a_twentieth_cause_one_warning() {
     assert!(!writer.has_warnings());
     cut(&mut writer);
     assert_eq!(writer.take_warning(), None);
+    let [notice] = &*writer.notices() else { panic!("{:?}", writer.notices()) };
+    assert_eq!((notice.kind, notice.count), (NoticeKind::SuspectRows, 1));
+    assert!(notice.text.contains(&format!("{cuts} of {appends} appends")), "{notice}");
 }
 
 #[test]

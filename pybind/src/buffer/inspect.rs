@@ -143,6 +143,8 @@ impl ReplayBuffer {
     ///     are those that hold a slot now, in any process. ``ages`` of a reader has the form of
     ///     :meth:`Sampler.stats`: transitions that it has drawn, by their age. They and its other
     ///     counters begin at zero with each reader. :func:`backcast.plot.stats` draws them.
+    ///     ``notices`` are the warnings of this handle and its writers and samplers, the last one
+    ///     of each kind: dicts of ``kind``, ``count`` and ``text``.
     ///
     /// Raises
     /// ------

@@ -4,6 +4,7 @@ use backcast_core::{LaneStats, RingStats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::error::in_python;
 use crate::limiter;
 use crate::sampler::stats::ages;
 use crate::schema::entry;
@@ -98,6 +99,15 @@ pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &RingStats) -> PyResult<Bound
     dict.set_item("tables", tables)?;
     dict.set_item("claims", claims(py, stats)?)?;
     dict.set_item("learned", learned(py, stats)?)?;
+    let notices = PyList::empty(py);
+    for notice in &stats.notices {
+        let entry = PyDict::new(py);
+        entry.set_item("kind", notice.kind.as_str())?;
+        entry.set_item("count", notice.count)?;
+        entry.set_item("text", in_python(&notice.text))?;
+        notices.append(entry)?;
+    }
+    dict.set_item("notices", notices)?;
     Ok(dict)
 }
 

@@ -11,7 +11,7 @@ const KEYWORDS: [&str; 7] =
 const NUMBERS: [&str; 5] = ["history", "future", "n_step", "gamma", "stride"];
 
 /// Remedies in the words of the core, and as Python has them.
-const REMEDIES: [(&str, &str); 30] = [
+const REMEDIES: [(&str, &str); 31] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -28,6 +28,7 @@ const REMEDIES: [(&str, &str); 30] = [
         "or next_obs holds the final observation, as in SB3); writer(env=env) takes both from a \
          Gymnasium environment",
     ),
+    ("copy rows with `rows`, or create", "copy rows with rows(), or create"),
     ("drop them too with `older`", "drop them too with older=True"),
     ("drop every row so far with `clear`", "drop every row so far with clear()"),
     (

@@ -1,12 +1,11 @@
 //! Warnings of appends: blocking leases, rows that contradict the autoreset mode, a lost name.
 
-use backcast_core::Stall;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::Writer;
-use crate::error::Failure;
+use crate::error::{Failure, in_python};
 use crate::warning::{warn, warn_as, warn_unlinked};
 use crate::writer::state::WriterState;
 
@@ -28,22 +27,11 @@ impl Writer {
         if let Some(warning) = warning {
             static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
             let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;
-            warn_as(class, &warning.to_string(), 1)?;
+            warn_as(class, &in_python(&warning.to_string()), 1)?;
         }
         if let Some(stall) = stall {
-            warn(py, &stall_warning(&stall))?;
+            warn(py, &in_python(&stall.to_string()))?;
         }
         Ok(())
     }
-}
-
-fn stall_warning(stall: &Stall) -> String {
-    let Stall { lane, slot, pid, start, waited, dropped } = stall;
-    let (what, waited_ms) =
-        (if *dropped { "dropped its row" } else { "went on" }, waited.as_millis());
-    format!(
-        "lane {lane} waited {waited_ms} ms for a lease of rows from {start} on, held by process \
-         {pid} (reader slot {slot}), and then {what}; hold leases for a shorter time, copy rows \
-         with rows(), or create the ring with a larger capacity"
-    )
 }
