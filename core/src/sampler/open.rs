@@ -206,7 +206,7 @@ mod tests {
         ]
     }
 
-    /// Returns a ring of an earlier version with two episodes, and one more column.
+    /// Returns a ring of an earlier version with equally long episodes, and one more column.
     fn ring(extra: &str) -> Ring {
         let schema = Schema::builder()
             .column("obs/from", DType::F32, &[])
@@ -244,6 +244,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn a_column_of_an_earlier_version_is_shown_or_its_key_is_refused() {
         let later = batch_key::reserved();

@@ -44,6 +44,7 @@ def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anythi
         row("tuple", {"x": ("f4", (), "obs", 1)}, "4 parts", "(dtype, shape, role)"),
         row("reserved next", {"next_obs": "f4"}, "'next_obs'", "another name"),
         row("reserved", {"terminated": "bool"}, "'terminated'", "another name"),
+        row("reserved later", {"obs": "f4", "length": "i4"}, "'length'", "another name"),
         row("empty dict", {"obs": {}}, "'obs'", "empty", "leave it out"),
         row("array and dict", {"obs": "f4", "obs/x": "f4"}, "'obs/x'", "'obs'", "rename"),
         row("name is no string", {1: "f4"}, "1", "strings"),

@@ -148,6 +148,7 @@ TYPED: dict[str, list[str]] = {
         'pong.gather([39], missing="skip")',
         "pong.gather([0.5])",
         "pong.gather([True, False])",
+        'pong.gather(np.array([3], "i4"))',
         "pong.rows(0, 30, 20)",
         "pong.rows(5, 0, 1)",
         "pong.wait(50, timeout=0)",

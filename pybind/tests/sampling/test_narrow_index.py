@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Callable, Iterator
+from operator import methodcaller
 from typing import Any
 
 import backcast as bc
@@ -71,7 +72,7 @@ TAKERS = [
 ]
 
 CUT: dict[str, Callable[[Any], Any]] = {
-    **{code: (lambda index, code=code: index.astype(code)) for code in ["i4", "u4", "i2", "u1"]},
+    **{code: methodcaller("astype", code) for code in ["i4", "u4", "i2", "u1"]},
     "big-endian i4": lambda index: index.astype(">i4"),
     "0-d": lambda index: index.astype("i4")[0],
     "another library's": lambda index: Foreign(index.astype("i4")),

@@ -31,7 +31,8 @@ def filled(buf: bc.ReplayBuffer) -> bc.ReplayBuffer:
     with buf.writer(autoreset_mode="next_step") as writer:
         for t in range(20):
             goals = {"achieved_goal": t, "desired_goal": 99}
-            writer.append(obs=goals, reward=t, terminated=t % 5 == 3, truncated=False)
+            reward = float(t % 5 != 4)
+            writer.append(obs=goals, reward=reward, terminated=t % 5 == 3, truncated=False)
     return buf
 
 

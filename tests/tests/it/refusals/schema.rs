@@ -15,6 +15,12 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row("a reserved name", |_| columns(&["seq"]), "Reserved", &["`seq`", "choose another name"]),
     row(
+        "a name of whole episodes",
+        |_| columns(&["obs", "length"]),
+        "Reserved",
+        &["`length`", "offsets", "choose another name"],
+    ),
+    row(
         "a name that batches make",
         |_| columns(&["next_obs"]),
         "Reserved",
