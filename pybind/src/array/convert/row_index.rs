@@ -1,5 +1,5 @@
-//! Indices of rows, `lane << 48 | seq`. They are refused in types of fewer than 64 bits: a cut index
-//! names a row of lane 0.
+//! Indices of rows, `lane << 48 | seq`. They are refused in types of fewer than 64 bits: a cut
+//! index names a row of lane 0.
 
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
