@@ -13,7 +13,11 @@ pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// First bytes of `ring.ctl`. As in PNG, a copy in text mode changes them, so attaching detects it.
 pub const MAGIC: [u8; 8] = *b"\x89BKC\r\n\x1a\n";
 /// Version of every table in docs/layout.md. Readers and writers must agree on it.
-pub const LAYOUT_VERSION: u32 = 7;
+pub const LAYOUT_VERSION: u32 = 8;
+/// Bit of [`Superblock::files`] of a ring with a rate limiter.
+pub(crate) const HAS_LIMITER: u32 = 1;
+/// Bit of [`Superblock::files`] of a snapshot.
+pub(crate) const IS_SNAPSHOT: u32 = 2;
 /// Value that reads as another number on a host of the other byte order.
 pub(crate) const ENDIAN_TAG: u32 = 0x0102_0304;
 /// Bytes of a line of counters; those of different writers are on separate lines. A line is two of
@@ -81,8 +85,10 @@ pub struct Superblock {
     pub made_lane_capacity: u64,
     /// Number of resizes of the ring.
     pub resizes: u32,
+    /// Files besides those of every ring: [`HAS_LIMITER`], [`IS_SNAPSHOT`].
+    pub files: u32,
     /// Zero.
-    pub unused: [u8; 3888],
+    pub unused: [u8; 3884],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }

@@ -16,7 +16,8 @@ use crate::layout::low_marks::{LowMarks, LowMarksHeader};
 use crate::layout::origin::boot_id_hash;
 use crate::layout::reader_table::{ReaderTable, ReadersHeader};
 use crate::layout::superblock::{
-    ENDIAN_TAG, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES, Superblock,
+    ENDIAN_TAG, HAS_LIMITER, IS_SNAPSHOT, LAYOUT_VERSION, LINE_BYTES, MAGIC, SUPERBLOCK_BYTES,
+    Superblock,
 };
 use crate::layout::tables::abi_fingerprint;
 use crate::os::clock::unix_ns;
@@ -216,12 +217,45 @@ pub(crate) fn write_ctl(
         huge_bytes,
         made_lane_capacity,
         resizes,
-        unused: [0; 3888],
+        files: special_files(spec),
+        unused: [0; 3884],
         crc32: 0,
     }
     .sealed();
     let parts = [bytemuck::bytes_of(&superblock), bytemuck::cast_slice(&records)];
     folder.write(name, geometry.ctl_bytes, &parts)
+}
+
+/// Returns the bits of the files that a ring has besides those of every ring.
+fn special_files(spec: &RingSpec) -> u32 {
+    let limiter = if spec.limits.is_some() { HAS_LIMITER } else { 0 };
+    let snapshot = if spec.snapshot { IS_SNAPSHOT } else { 0 };
+    limiter | snapshot
+}
+
+/// Refuses a ring that has lost one of its files, or has one that it was not created with: without
+/// `ring.lim` new handles would not be limited, and a snapshot without its mark could be written.
+pub(crate) fn check_special_files(
+    object: &Object,
+    superblock: &Superblock,
+    spec: &RingSpec,
+) -> Result<(), SegmentError> {
+    let (said, found) = (superblock.files, special_files(spec));
+    let files = [
+        (HAS_LIMITER, LIM, "a rate limiter"),
+        (IS_SNAPSHOT, SNAPSHOT_FILE, "the mark of a snapshot"),
+    ];
+    for (bit, file, what) in files {
+        if (said ^ found) & bit != 0 {
+            let why = if said & bit != 0 {
+                format!("it is missing, and the ring was created with {what}")
+            } else {
+                format!("the ring was created without {what}, and the file is there")
+            };
+            return Err(SegmentError::corrupt(&object.path().join(file), why));
+        }
+    }
+    Ok(())
 }
 
 /// Reads the source of a snapshot. Empty for other rings.

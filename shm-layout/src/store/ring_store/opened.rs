@@ -37,6 +37,7 @@ impl RingStore {
             snapshot_of: ring_files::read_mark(&object)?,
             limits: ring_files::read_limits(&object)?,
         };
+        ring_files::check_special_files(&object, &superblock, &spec)?;
         // Computed from the schema: the sizes in the file must agree, and are not used.
         let geometry = Geometry::of(&spec, u64::from(superblock.map_align))
             .map_err(|e| SegmentError::corrupt(&path, format!("its sizes are impossible: {e}")))?;
