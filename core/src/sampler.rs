@@ -59,7 +59,7 @@ pub use self::steps::WindowSteps;
 pub use self::transition_order::TransitionOrder;
 use self::window::{StrideRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
-use crate::limiter::gate::DrawGate;
+use crate::limiter::draw_gate::DrawGate;
 use crate::priority::{PriorityOptions, check_beta};
 use crate::ring::Ring;
 use crate::ring::notices::Notice;

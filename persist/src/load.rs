@@ -211,7 +211,7 @@ impl Store {
                 filled = filled.and_then(|()| Ok(filling.claims(&table.state())?));
             }
             if let Some(limiter) = limiter {
-                filling.limit_counts(limiter.counts())?;
+                filling.limit_counts(limiter.counts(), limiter.dropped_at)?;
             }
             filled.map_err(|error| error.of(&found.spec()))
         })?;

@@ -46,7 +46,7 @@ def fill(writer: bc.Writer, transitions: int) -> None:
         ({"samples_per_insert": 0, "error_buffer": 5}, ["samples_per_insert is 0", "above 0"]),
         ({"samples_per_insert": -1, "error_buffer": 5}, ["samples_per_insert is -1", "above 0"]),
         ({"samples_per_insert": float("nan"), "error_buffer": 5}, ["samples_per_insert is NaN"]),
-        ({"samples_per_insert": 8}, ["error_buffer is missing", "batch size"]),
+        ({"samples_per_insert": 8}, ["error_buffer is missing", "some batches"]),
         ({"error_buffer": 8}, ["samples_per_insert is not", "give both"]),
         ({"min_size": 0}, ["min_size is 0", "at least 1"]),
         ({"min_size": -3}, ["min_size is -3", "from 1 up"]),
@@ -54,6 +54,7 @@ def fill(writer: bc.Writer, transitions: int) -> None:
         ({"samples_per_insert": 8, "error_buffer": -3}, ["11 to 5", "0 or more"]),
         ({"samples_per_insert": 1, "error_buffer": (5, 9)}, ["begins at 5", "at most 1"]),
         ({"min_size": 1, "no_learner": "perhaps"}, ["perhaps", '"wait", "pass" or "error"']),
+        ({"min_size": 1, "no_writer": "go"}, ["no_writer is `go`", '"wait", "pass" or "error"']),
     ],
 )
 def test_limits_that_can_never_be_satisfied_are_refused(
@@ -79,7 +80,12 @@ def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path
 def test_limits_show_compare_and_pickle() -> None:
     assert (LIMITS.samples_per_insert, LIMITS.min_size) == (4, 10)
     assert (LIMITS.error_band, LIMITS.no_learner, LIMITS.enabled) == ((20, 60), "wait", True)
-    for limits in [LIMITS, bc.RateLimiter(min_size=3, no_learner="pass"), bc.RateLimiter.queue(5)]:
+    for limits in [
+        LIMITS,
+        bc.RateLimiter(min_size=3, no_learner="pass"),
+        bc.RateLimiter.queue(5),
+        bc.RateLimiter.queue(5, no_learner="error", no_writer="pass"),
+    ]:
         assert pickle.loads(pickle.dumps(limits)) == limits == copy.copy(limits)
         assert eval(repr(limits), {"RateLimiter": bc.RateLimiter}) == limits
         assert hash(limits) == hash(copy.copy(limits))
@@ -87,9 +93,10 @@ def test_limits_show_compare_and_pickle() -> None:
     assert LIMITS.can_sample(20, inserts=10)
     assert not LIMITS.can_sample(21, inserts=10)
     assert not LIMITS.can_sample(1, inserts=9)
-    assert LIMITS.can_insert(5, inserts=10)
-    assert not LIMITS.can_insert(6, inserts=10)
-    assert LIMITS.can_insert(6, inserts=10, samples=4)
+    assert LIMITS.can_insert(1, inserts=14)
+    assert not LIMITS.can_insert(1, inserts=15)
+    assert LIMITS.can_insert(1, inserts=15, samples=4)
+    assert LIMITS.can_insert(600, inserts=14), "an append is admitted whole"
 
 
 def test_a_ring_without_a_limiter_has_none_and_ignores_time_outs() -> None:
@@ -141,19 +148,196 @@ def test_both_sides_time_out_with_who_waits_for_what() -> None:
         assert seen["has_sampler"]
 
 
-def test_a_batch_or_an_append_beyond_the_band_is_refused_at_once() -> None:
-    with ring(bc.RateLimiter.queue(5), lanes=8) as buf:
-        with pytest.raises(bc.RateLimitError, match=r"a draw of 6 at once.*room for 5"):
-            buf.sample(6)
-        with buf.writer(8, "next_step") as writer:
-            step: dict[str, Any] = {
-                "obs": [1.0] * 8,
-                "terminated": [False] * 8,
-                "truncated": [False] * 8,
-            }
-            writer.append(**step)
-            with pytest.raises(bc.RateLimitError, match=r"an append of 8 at once.*room for 5"):
-                writer.append(**step)
+@pytest.mark.parametrize(
+    ("limits", "lanes", "batch", "ends"),
+    [
+        (bc.RateLimiter(8, min_size=100, error_buffer=64), 64, 256, 0),
+        (bc.RateLimiter(16, min_size=100, error_buffer=64), 32, 256, 7),
+        (bc.RateLimiter(3, min_size=100, error_buffer=16), 1, 200, 0),
+        (bc.RateLimiter.queue(16), 4, 64, 5),
+        (bc.RateLimiter.queue(5), 8, 6, 0),
+        (bc.RateLimiter(0.5, min_size=10, error_buffer=1), 4, 32, 3),
+    ],
+    ids=repr,
+)
+def test_appends_and_batches_beyond_the_band_never_hold_back_both_sides(
+    limits: bc.RateLimiter, lanes: int, batch: int, ends: int
+) -> None:
+    with bc.ReplayBuffer.create(
+        None, COLUMNS, capacity=200 * lanes, lanes=lanes, limiter=limits
+    ) as buf:
+        done = threading.Event()
+        failed: list[BaseException] = []
+
+        def act() -> None:
+            t = 0
+            try:
+                with buf.writer(lanes, "same_step", timeout=60) as writer:
+                    while not done.is_set():
+                        t += 1
+                        end = [bool(ends) and t % ends == 0] * lanes
+                        obs = [float(t)] * lanes
+                        writer.append(
+                            obs=obs, terminated=end, truncated=[False] * lanes, final_obs=obs
+                        )
+            except bc.BackcastError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        try:
+            with buf.sampler(seed=1) as sampler:
+                for _ in range(20):
+                    assert len(sampler.sample(batch, timeout=60)["obs"]) == batch
+        finally:
+            limiter(buf).disable()
+            done.set()
+            thread.join()
+        assert failed == []
+
+
+def test_a_wait_shows_what_it_has_and_gives_it_back() -> None:
+    with ring(LIMITS) as buf, buf.writer() as writer, buf.sampler(seed=1) as sampler:
+        fill(writer, 10)
+        with pytest.raises(bc.RateLimitTimeoutError, match=r"of 60 .*, of which it has 20,"):
+            sampler.sample(60, timeout=0.01)
+        assert limiter(buf).samples == 0
+
+
+def test_a_batch_that_waits_for_rows_holds_no_writer_back() -> None:
+    # A table that consumes its rows cannot draw each of them 8 times, as the limiter wants.
+    limits = bc.RateLimiter(8, min_size=1, error_buffer=16)
+    with ring(limits) as buf:
+        done = threading.Event()
+        failed: list[BaseException] = []
+
+        def act() -> None:
+            try:
+                with buf.writer(timeout=60) as writer:
+                    while not done.is_set():
+                        writer.append(**STEP)
+            except bc.BackcastError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        try:
+            with buf.sampler(seed=1, selector="consume") as sampler:
+                for _ in range(10):
+                    sampler.sample(20, timeout=60)
+                with pytest.raises(bc.SampleError, match=r"a batch of 200 .*at most 199 at a time"):
+                    sampler.sample(200, timeout=60)
+        finally:
+            limiter(buf).disable()
+            done.set()
+            thread.join()
+        assert failed == []
+
+
+def test_clear_of_a_ring_that_has_lapped_begins_anew() -> None:
+    limits = bc.RateLimiter(1, min_size=50, error_buffer=60)
+    with ring(limits) as buf, buf.writer(timeout=0) as writer, buf.sampler(seed=1) as sampler:
+        for t in range(1_000):
+            writer.append(**STEP)
+            if t >= 60:
+                sampler.sample(1)
+        buf.clear()
+        with pytest.raises(bc.RateLimitTimeoutError, match="needs"):
+            sampler.sample(4, timeout=0)
+        for _ in range(50):
+            writer.append(**STEP)
+            with pytest.raises(bc.RateLimitTimeoutError):
+                sampler.sample(4, timeout=0)
+        writer.append(**STEP)
+        assert len(buf) == 50
+        sampler.sample(4, timeout=0)
+
+
+def test_a_ring_that_was_cleared_owes_no_draws_of_what_is_gone() -> None:
+    limits = bc.RateLimiter(2, min_size=10, error_buffer=40)
+    with ring(limits) as buf, buf.writer(timeout=0) as writer:
+        for inserts in (30, 60, 90):
+            with pytest.raises(bc.RateLimitTimeoutError):
+                fill(writer, 200)
+            assert limiter(buf).inserts == inserts
+            buf.clear()
+        assert len(buf) == 0
+
+
+def test_min_size_is_what_the_ring_has_until_it_was_filled() -> None:
+    # Episodes of one step leave 100 transitions in 200 rows.
+    limits = bc.RateLimiter(1, min_size=150, error_buffer=300)
+    end: dict[str, Any] = {"obs": 1.0, "terminated": True, "truncated": False, "final_obs": 2.0}
+    with ring(limits) as buf, buf.writer(timeout=0) as writer, buf.sampler(seed=1) as sampler:
+        for _ in range(198):
+            writer.append(**end)
+            with pytest.raises(bc.RateLimitTimeoutError):
+                sampler.sample(1, timeout=0)
+        writer.append(**end)
+        assert (len(buf), limiter(buf).inserts) == (100, 199)
+        sampler.sample(1, timeout=0)
+
+
+def test_without_a_writer_draws_do_what_the_limiter_says() -> None:
+    def limits(choice: Any) -> bc.RateLimiter:  # noqa: ANN401 - one of three words
+        return bc.RateLimiter.queue(20, no_writer=choice)
+
+    with ring(limits("wait")) as buf:
+        with buf.writer() as writer:
+            fill(writer, 8)
+            limiter(buf).set(limits("error"))
+            with pytest.raises(bc.RateLimitTimeoutError):
+                buf.sample(9, timeout=0.01)
+        with pytest.raises(bc.RateLimitError, match=r"living writers: none.*start a writer") as no:
+            buf.sample(9, timeout=60)
+        assert not isinstance(no.value, TimeoutError)
+        assert (limiter(buf).samples, buf.stats()["limiter"]["has_writer"]) == (0, False)
+        limiter(buf).set(limits("pass"))
+        assert len(buf.sample(9, timeout=60)["obs"]) == 9
+        assert limiter(buf).samples == 9
+        limiter(buf).set(limits("wait"))
+        with pytest.raises(bc.RateLimitTimeoutError):
+            buf.sample(9, timeout=0.2)
+        assert buf.stats()["limiter"]["no_writer"] == "wait"
+
+
+def test_counts_are_reset_so_that_loaded_rows_call_for_no_draws() -> None:
+    limits = bc.RateLimiter(8, min_size=10, error_buffer=80)
+    with ring(limits) as buf, buf.writer(timeout=0) as writer, buf.sampler(seed=1) as sampler:
+        limiter(buf).disable()
+        fill(writer, 150)
+        limiter(buf).enable()
+        with pytest.raises(bc.RateLimitTimeoutError):
+            writer.append(**STEP)
+        limiter(buf).reset_counts()
+        assert (limiter(buf).inserts, limiter(buf).samples, limiter(buf).limits) == (10, 0, limits)
+        for _ in range(10):
+            writer.append(**STEP)
+        with pytest.raises(bc.RateLimitTimeoutError):
+            writer.append(**STEP)
+        sampler.sample(160, timeout=0)
+        with pytest.raises(bc.RateLimitTimeoutError):
+            sampler.sample(1, timeout=0)
+
+
+def test_a_limiter_without_a_limit_says_so() -> None:
+    with ring(LIMITS) as buf:
+        limiter(buf).disable()
+        seen = buf.stats()["limiter"]
+        assert (seen["may_insert"], seen["may_sample"]) == (None, None)
+    with ring(bc.RateLimiter(min_size=3)) as buf:
+        seen = buf.stats()["limiter"]
+        assert (seen["may_insert"], seen["may_sample"]) == (None, 0)
+
+
+@pytest.mark.parametrize("removed", ["ring.lim", "ring.low", "ring.rdr", "lane-0000.dat"])
+def test_a_ring_that_lost_a_file_is_refused(place: Path, removed: str) -> None:
+    with ring_at(place, "held", limiter=LIMITS) as buf:
+        path = buf.path
+        assert path is not None
+        (Path(path) / removed).unlink()
+        with pytest.raises(bc.BackcastError, match=removed):
+            bc.ReplayBuffer.attach("held", dir=place)
 
 
 def test_without_a_sampler_writers_do_what_the_limiter_says() -> None:

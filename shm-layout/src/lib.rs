@@ -63,7 +63,7 @@ pub use layout::learned_table::{
     LearnedColumn, LearnedCounters, MAX_LEARNED_COLUMNS, MAX_LEARNED_NAME_BYTES,
 };
 pub use layout::limiter_table::{
-    LIMITER_MAGIC, LimitBytes, LimitedSide, LimiterTable, SharedCounter, WaitMark,
+    LIMITER_MAGIC, LimitBytes, LimitCounts, LimitedSide, LimiterTable, SharedCounter, WaitMark,
 };
 pub use layout::low_marks::{LOW_MAGIC, LowMark, LowMarks};
 pub use layout::names::{BadExist, Base, Exist};

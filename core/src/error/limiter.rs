@@ -131,6 +131,8 @@ pub struct LimiterWait {
     pub call: LimitedCall,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
+    /// Items of the batch that are counted already; 0 for an append.
+    pub held: u64,
     /// Time waited so far.
     pub waited_ms: u128,
     /// Count of the other side that it waits for.
@@ -166,6 +168,10 @@ impl fmt::Display for LimiterWait {
             (n, LimitedCall::Append { .. }) => format!(", of which {n} were deleted,"),
             (n, LimitedCall::Draw) => format!(" and {n} deleted transitions, which count no more,"),
         };
+        let held = match self.held {
+            0 => String::new(),
+            held => format!(", of which it has {held},"),
+        };
         match self.call {
             LimitedCall::Append { lane } => write!(
                 f,
@@ -176,9 +182,9 @@ impl fmt::Display for LimiterWait {
             ),
             LimitedCall::Draw => write!(
                 f,
-                "a draw of {wanted} item(s) has waited {waited_ms} ms for writers to insert: after \
-                 {samples} samples{deleted} it needs {needed} transitions, there are {inserts} \
-                 ({limits}); living writers: {}",
+                "a draw of {wanted} item(s){held} has waited {waited_ms} ms for writers to insert: \
+                 after {samples} samples{deleted} it needs {needed} transitions, there are \
+                 {inserts} ({limits}); living writers: {}",
                 peers()
             ),
         }
@@ -198,21 +204,12 @@ pub enum LimitError {
          no_learner \"wait\" or \"pass\""
     )]
     NoLearner(Box<LimiterWait>),
-    /// One call with more transitions or items than the error band ever allows.
+    /// No writer is alive, and the limiter refuses draws then.
     #[error(
-        "{what} of {wanted} at once can never be allowed: the error band has room for {most} \
-         ({limits}); ask for fewer, or raise error_buffer"
+        "{0}; no_writer is \"error\": start a writer first, or set the limiter with \
+         no_writer \"wait\" or \"pass\""
     )]
-    Never {
-        /// "a draw" or "an append".
-        what: &'static str,
-        /// Transitions or items.
-        wanted: u64,
-        /// Maximum number that the band allows.
-        most: u64,
-        /// The limits, in words.
-        limits: String,
-    },
+    NoWriter(Box<LimiterWait>),
     /// Invalid stored limits.
     #[error("the limits in `ring.lim` are damaged; set them again")]
     Damaged,

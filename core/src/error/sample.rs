@@ -226,6 +226,20 @@ pub enum SampleError {
         /// Transitions there are.
         available: u64,
     },
+    /// A batch with more transitions than a table of claims can ever offer to it.
+    #[error(
+        "a batch of {wanted} transitions of {selector}, and the ring can offer at most {most} at a \
+         time, since it holds no more (the newest row of each lane has no successor); draw at most \
+         that, or create the ring with a larger capacity"
+    )]
+    BeyondTable {
+        /// Word for the selector.
+        selector: &'static str,
+        /// Requested transitions.
+        wanted: u64,
+        /// Maximum number of transitions.
+        most: u64,
+    },
     /// The time-out has passed before there were enough new transitions.
     #[error(
         "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {available} rows \

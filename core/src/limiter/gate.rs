@@ -1,25 +1,27 @@
-//! Gates of the two sides. A writer waits at its gate before it appends, a sampler before it draws,
-//! each until the count of the other side suffices.
+//! Gates of the two sides. A writer waits at its gate before it appends, a sampler before it draws.
 //!
-//! A writer keeps the count up to which the limits let it insert, computed from the count of
-//! samples that it read last. Samples only grow, so the writer may always insert up to that bound.
-//! Inserts are counted once their rows are published, so appends that several writers make at the
-//! same moment may all pass. Inserts exceed the bound by at most one append of each other writer,
-//! and by what a failed draw gives back. A sampler counts before it draws, in one atomic step, so
-//! samples never exceed their bound.
+//! A writer is admitted with a whole append when one more transition is allowed. It keeps the count
+//! up to which the limits allow that, computed from the count of samples that it read last. Samples
+//! only grow, so the bound stays valid. Inserts are counted once their rows are published, so
+//! they exceed the bound by less than one append of each writer, and by what a failed draw gives
+//! back. A sampler counts its items as they are allowed, each in one atomic step, and keeps them
+//! until its batch is whole. So samples never exceed their bound, and what a waiting batch has lets
+//! writers continue. `docs/protocol.md` proves that one side can always continue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use backcast_layout::protocol::limit::{
-    COUNT, GENERATIONS, LimitCounter, WAITED, count, give_back, listen, take, wake,
+    COUNT, GENERATIONS, LimitCounter, WAITED, count, listen, wake,
 };
-use backcast_layout::{LimitedSide, LimiterTable, LiveSampler, RingStore, SegmentError, WaitMark};
+use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
-use super::current;
-use super::limits::NoLearner;
-use super::waiting::{Caller, LongWait, WaitSettings, Waiting, samplers, writers};
+use super::absent::NoLearner;
+use super::limits::LimiterCounts;
+use super::size::RingSize;
+use super::waiting::{Caller, LongWait, WaitSettings, Waiting, samplers};
+use super::{current, most_transitions};
 use crate::error::{LimitError, LimitedCall, LimiterWait};
 
 /// Gate of a writer.
@@ -54,8 +56,8 @@ impl InsertGate {
         Arc::clone(&self.settings.long)
     }
 
-    /// Returns the transitions that may be inserted by the bound computed last, with one relaxed
-    /// load. Returns 0 after a change of the limits.
+    /// Returns the transitions that may be inserted one by one by the bound computed last, with one
+    /// relaxed load. Returns 0 after a change of the limits.
     #[inline]
     pub(crate) fn room(&self) -> u64 {
         let word = self.table().map_or(0, |table| table.load_inserts(Relaxed)) & !WAITED;
@@ -72,10 +74,11 @@ impl InsertGate {
         }
     }
 
-    /// Waits until `n` transitions may be inserted, without counting them.
+    /// Waits until an append of `n` transitions is admitted: until one more is allowed. Counts
+    /// nothing.
     #[inline]
     pub(crate) fn pass(&mut self, n: u64, caller: &mut Caller<'_>) -> Result<(), LimitError> {
-        if n <= self.room() { Ok(()) } else { self.wait(n, caller) }
+        if n == 0 || self.room() > 0 { Ok(()) } else { self.wait(n, caller) }
     }
 
     #[cold]
@@ -87,24 +90,27 @@ impl InsertGate {
         let mut waiting = Waiting::new(table, LimitedSide::Inserts, n, &mark);
         loop {
             let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
-            let deletes = table.deletes();
+            let (deletes, dropped_at) = table.deletes();
             let inserts = table.load_inserts(Relaxed) & COUNT;
             // An outdated count of samples allows fewer inserts.
             let samples = counter.load(Relaxed) & COUNT;
-            let bound = limits.most_inserts(samples, deletes);
-            if inserts.saturating_add(n) <= bound {
-                (self.bound, self.generation) = (bound, generation);
+            let counts = LimiterCounts { inserts, samples, deletes };
+            let mut size = RingSize { drawable: None, most: most_transitions(&store), dropped_at };
+            let mut sized = size.counted(&limits, counts);
+            if !limits.can_insert(sized, 1) {
+                size.drawable = Some((caller.drawable)());
+                sized = size.counted(&limits, counts);
+            }
+            if limits.can_insert(sized, 1) {
+                self.bound = limits.most_inserts(samples, sized.deletes);
+                self.generation = generation;
                 return Ok(());
             }
-            let after = inserts.saturating_add(n);
-            if n > limits.largest_insert() && after > limits.min_size_to_sample() {
-                let (most, limits) = (limits.largest_insert(), limits.to_string());
-                return Err(LimitError::Never { what: "an append", wanted: n, most, limits });
-            }
-            let needed = limits.samples_needed(after, deletes);
+            let needed = limits.samples_needed(inserts.saturating_add(1), sized.deletes);
             let describe = || LimiterWait {
                 call: LimitedCall::Append { lane },
                 wanted: n,
+                held: 0,
                 waited_ms: since.elapsed().as_millis(),
                 needed,
                 inserts,
@@ -121,6 +127,11 @@ impl InsertGate {
                 NoLearner::Error => return Err(LimitError::NoLearner(describe().into())),
             }
             let (ticket, word) = listen(&counter, needed);
+            // A sampler that begins to await rows sets its mark and then wakes writers: it is seen
+            // here, or the sleep is refused.
+            if awaits_rows(&store, table) {
+                return Ok(());
+            }
             // Limits that changed before the bit was set woke no process.
             let changed = table.load_inserts(Acquire) & GENERATIONS != generation;
             if (changed || word & COUNT >= needed) && waiting.looks_again() {
@@ -132,96 +143,13 @@ impl InsertGate {
     }
 }
 
-/// Gate of a sampler. A sampler counts as alive while it has one.
-#[derive(Debug)]
-pub(crate) struct DrawGate {
-    // Dropped before the store, which the claim holds too.
-    _live: LiveSampler,
-    store: Arc<RingStore>,
-    /// Reader slot of the sampler, if it has one.
-    slot: Option<u32>,
-    pub(crate) settings: WaitSettings,
+/// Returns whether a live sampler has its whole batch counted, and waits for rows to fill it.
+fn awaits_rows(store: &RingStore, table: &LimiterTable) -> bool {
+    (0..store.spec().reader_slots)
+        .any(|slot| table.sampler_mark(slot).awaits_rows && store.reader_held(slot))
 }
 
-impl DrawGate {
-    /// Makes the gate of a sampler. Returns `None` if the ring has no limiter.
-    pub(crate) fn of(
-        store: &Arc<RingStore>,
-        slot: Option<u32>,
-    ) -> Result<Option<Self>, SegmentError> {
-        let Some(table) = store.limiter() else { return Ok(None) };
-        if let Some(slot) = slot {
-            // Clear the mark: the last holder of the slot may have been killed in a wait.
-            table.mark_sampler(slot, WaitMark::default());
-        }
-        let live = store.claim_sampler()?;
-        // Wake writers: a sampler is alive from now on.
-        wake(&table.counter(LimitedSide::Samples));
-        let (store, settings) = (Arc::clone(store), WaitSettings::default());
-        Ok(Some(Self { _live: live, store, slot, settings }))
-    }
-
-    /// Returns the report of a long wait.
-    pub(crate) fn long_wait(&self) -> Arc<LongWait> {
-        Arc::clone(&self.settings.long)
-    }
-
-    /// Waits until `n` items may be drawn, counts them, and wakes the writers that waited for that
-    /// count.
-    pub(crate) fn take(&self, n: u64, caller: &mut Caller<'_>) -> Result<(), LimitError> {
-        let (store, since) = (&self.store, caller.since);
-        let Some(table) = store.limiter() else { return Ok(()) };
-        let counter = table.counter(LimitedSide::Inserts);
-        let mark = |mark| {
-            if let Some(slot) = self.slot {
-                table.mark_sampler(slot, mark);
-            }
-        };
-        let mut waiting = Waiting::new(table, LimitedSide::Samples, n, &mark);
-        loop {
-            let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
-            let deletes = table.deletes();
-            // ORDERING: acquire, so that rows that were counted are seen; pairs with the release in
-            // `count`. An outdated count of inserts allows fewer items.
-            let inserts = counter.load(Acquire) & COUNT;
-            let most = limits.most_samples(inserts, deletes);
-            let Err(samples) = take(&table.counter(LimitedSide::Samples), n, most) else {
-                return Ok(());
-            };
-            if n > limits.largest_draw() {
-                let (most, limits) = (limits.largest_draw(), limits.to_string());
-                return Err(LimitError::Never { what: "a draw", wanted: n, most, limits });
-            }
-            let needed = limits.inserts_needed(samples.saturating_add(n), deletes);
-            let (ticket, word) = listen(&counter, needed);
-            let changed = word & GENERATIONS != generation;
-            if (changed || word & COUNT >= needed) && waiting.looks_again() {
-                continue;
-            }
-            let describe = || LimiterWait {
-                call: LimitedCall::Draw,
-                wanted: n,
-                waited_ms: since.elapsed().as_millis(),
-                needed,
-                inserts: counter.load(Relaxed) & COUNT,
-                samples,
-                deletes,
-                limits: limits.to_string(),
-                peers: writers(store),
-                has_peers: store.has_writer(),
-            };
-            waiting
-                .sleep(&self.settings, caller, &describe, |limit| ticket.sleep(&counter, limit))?;
-        }
-    }
-
-    /// Subtracts items that were counted and not drawn.
-    pub(crate) fn give_back(&self, n: u64) {
-        if let Some(table) = self.store.limiter().filter(|_| n > 0) {
-            give_back(&table.counter(LimitedSide::Samples), n);
-            // Wake other samplers: they computed the count that they wait for from the larger
-            // count.
-            wake(&table.counter(LimitedSide::Inserts));
-        }
-    }
+/// Wakes the writers that wait, so that they decide anew.
+pub(super) fn wake_writers(table: &LimiterTable) {
+    wake(&table.counter(LimitedSide::Samples));
 }

@@ -5,16 +5,22 @@
 //! writers and samplers share (`docs/layout.md`). `docs/protocol.md` describes how they wait for
 //! each other.
 
+pub(crate) mod absent;
+pub(crate) mod draw_gate;
 pub(crate) mod gate;
 pub(crate) mod limits;
+#[cfg(test)]
+mod model;
+pub(crate) mod size;
 pub(crate) mod stats;
 pub(crate) mod waiting;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use backcast_layout::protocol::limit::{COUNT, LimitCounter, wake};
-use backcast_layout::{LimitedSide, LimiterTable, RingStore};
+use backcast_layout::protocol::limit::{COUNT, LimitCounter, take, wake};
+use backcast_layout::{LimitCounts, LimitedSide, LimiterTable, RingStore};
 
 use self::limits::{LimiterCounts, RateLimiter};
 use crate::error::LimiterError;
@@ -38,12 +44,28 @@ use crate::error::LimiterError;
 #[derive(Clone, Debug)]
 pub struct Limiter {
     store: Arc<RingStore>,
+    drawable: Drawable,
+}
+
+/// Counts the transitions of a ring that can be drawn.
+#[derive(Clone)]
+struct Drawable(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl fmt::Debug for Drawable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Drawable")
+    }
 }
 
 impl Limiter {
-    /// Returns the limiter of a ring, or `None` if the ring was created without one.
-    pub(crate) fn of(store: &Arc<RingStore>) -> Option<Self> {
-        store.limiter().map(|_| Self { store: Arc::clone(store) })
+    /// Returns the limiter of a ring, or `None` if the ring was created without one. `drawable`
+    /// counts the transitions that can be drawn.
+    pub(crate) fn of(
+        store: &Arc<RingStore>,
+        drawable: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Option<Self> {
+        let drawable = Drawable(Arc::new(drawable));
+        store.limiter().map(|_| Self { store: Arc::clone(store), drawable })
     }
 
     fn table(&self) -> Result<&LimiterTable, LimiterError> {
@@ -75,12 +97,14 @@ impl Limiter {
     /// Puts other limits into force, for every process. The counts are kept. Waiting processes
     /// check the new limits.
     pub fn set(&self, limits: RateLimiter) -> Result<(), LimiterError> {
-        let table = self.table()?;
+        self.table()?;
         limits.check(most_transitions(&self.store))?;
-        self.store.change_limits(limits.to_bytes())?;
-        for side in [LimitedSide::Inserts, LimitedSide::Samples] {
-            wake(&table.counter(side));
-        }
+        self.put(limits, None)
+    }
+
+    fn put(&self, limits: RateLimiter, counts: Option<LimitCounts>) -> Result<(), LimiterError> {
+        self.store.change_limits(limits.to_bytes(), counts)?;
+        wake_all(&self.store);
         Ok(())
     }
 
@@ -88,6 +112,43 @@ impl Limiter {
     /// and neither waits.
     pub fn set_enabled(&self, enabled: bool) -> Result<(), LimiterError> {
         self.set(self.limits()?.enabled(enabled))
+    }
+
+    /// Counts anew, as if the limiter were new and the rows of the ring, or `min_size` of them if
+    /// there are more, had just been inserted. For rows that are to be left out of the proportion
+    /// of draws to inserts: those of a data set, or of an earlier run. The limits stay, and
+    /// processes that wait decide anew. Rows appended meanwhile may be missing in the count.
+    ///
+    /// ```
+    /// use backcast_core::{DType, RateLimiter, Ring, RingOptions, Schema};
+    /// use backcast_core::{StepColumns, WriterOptions};
+    ///
+    /// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+    /// let limits = RateLimiter::ratio(8.0, 100, 400.0).enabled(false);
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(5_000).limiter(limits))?;
+    /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+    /// for _ in 0..=2_000 {
+    ///     let mut columns = StepColumns::of(ring.schema()).with("obs", &[0.0_f32])?;
+    ///     writer.append(&columns.step(&[false], &[false])?)?;
+    /// }
+    /// let limiter = ring.limiter().expect("created with one");
+    /// assert_eq!(limiter.counts().inserts, 2_000);
+    /// limiter.reset_counts()?;
+    /// assert_eq!((limiter.counts().inserts, limiter.counts().samples), (100, 0));
+    /// limiter.set_enabled(true)?; // from now on 8 draws for each transition
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset_counts(&self) -> Result<(), LimiterError> {
+        let limits = self.limits()?;
+        let inserts = (self.drawable.0)().min(limits.min_size_to_sample());
+        self.put(limits, Some(LimitCounts { inserts, ..LimitCounts::default() }))
+    }
+
+    /// Returns the inserts at the last [`clear`](crate::Ring::clear) or
+    /// [`drop_episode`](crate::Ring::drop_episode); 0 before the first one.
+    #[must_use]
+    pub fn inserts_at_last_drop(&self) -> u64 {
+        self.store.limiter().map_or(0, |table| table.deletes().1)
     }
 
     /// Returns the counts that the limits compare. They are read one after another, so they may be
@@ -113,11 +174,30 @@ pub(crate) fn wake_all(store: &RingStore) {
     }
 }
 
+/// Counts what was inserted and cannot be drawn any more, after rows were dropped, and wakes both
+/// sides. The ring has `drawable` transitions; writers will count `uncounted` dropped ones with
+/// their next rows.
+///
+/// Draws that the ratio asked for those transitions count as made, since they cannot be made any
+/// more: a ring that was cleared has the lead of a new one.
+pub(crate) fn count_dropped(store: &RingStore, drawable: u64, uncounted: u64) {
+    let Some(table) = store.limiter() else { return };
+    let inserts = table.load_inserts(Relaxed) & COUNT;
+    let deletes = inserts.saturating_add(uncounted).saturating_sub(drawable);
+    table.count_deletes(deletes, inserts);
+    if let Some((limits, _)) = current(table) {
+        let samples = table.counter(LimitedSide::Samples);
+        // Exchanged, and not added: several processes may drop rows at one moment.
+        take(&samples, u64::MAX, limits.draws_of(deletes.min(inserts)));
+    }
+    wake_all(store);
+}
+
 pub(crate) fn counts(table: &LimiterTable) -> LimiterCounts {
     LimiterCounts {
         inserts: table.load_inserts(Relaxed) & COUNT,
         samples: table.counter(LimitedSide::Samples).load(Relaxed) & COUNT,
-        deletes: table.deletes(),
+        deletes: table.deletes().0,
     }
 }
 
@@ -129,6 +209,6 @@ pub(crate) fn current(table: &LimiterTable) -> Option<(RateLimiter, u64)> {
 
 /// Returns the maximum number of transitions that a ring can hold: the newest row of each lane has
 /// no successor.
-fn most_transitions(store: &RingStore) -> u64 {
+pub(crate) fn most_transitions(store: &RingStore) -> u64 {
     store.lanes().iter().map(|lane| lane.capacity().saturating_sub(1)).sum()
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use backcast_layout::protocol::limit::COUNT;
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
 use super::limits::{LimiterCounts, RateLimiter};
-use super::{counts, current};
+use super::size::RingSize;
+use super::{counts, current, most_transitions};
 
 /// Statistics of one side of a rate limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct LimiterWaiter {
     pub wanted: u64,
     /// Beginning of the wait, in milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// Count of the other side that it waits for.
+    /// Count of the other side with which it can continue.
     pub needed: u64,
 }
 
@@ -42,12 +44,15 @@ pub struct LimiterStats {
     pub limits: Option<RateLimiter>,
     /// Counts that the limits compare.
     pub counts: LimiterCounts,
-    /// Transitions that may be inserted now; 0 if the limits are damaged.
-    pub may_insert: u64,
-    /// Items that may be drawn now; 0 if the limits are damaged.
-    pub may_sample: u64,
+    /// Transitions that may be inserted now, one by one; `None` without a limit, 0 if the limits
+    /// are damaged. An append is admitted whole while it is not 0.
+    pub may_insert: Option<u64>,
+    /// Items that may be drawn now; `None` without a limit, 0 if the limits are damaged.
+    pub may_sample: Option<u64>,
     /// Whether a sampler is alive.
     pub has_sampler: bool,
+    /// Whether a writer is alive.
+    pub has_writer: bool,
     /// Statistics of the writers.
     pub writers: LimiterSideStats,
     /// Statistics of the samplers.
@@ -56,12 +61,20 @@ pub struct LimiterStats {
     pub waiters: Vec<LimiterWaiter>,
 }
 
-/// Returns the statistics of the limiter of a ring, if it has one. O(lanes + reader slots).
-pub(crate) fn of(store: &RingStore) -> Option<LimiterStats> {
+/// Returns the statistics of the limiter of a ring, if it has one. `drawable` transitions can be
+/// drawn. O(lanes + reader slots).
+pub(crate) fn of(store: &RingStore, drawable: u64) -> Option<LimiterStats> {
     let table = store.limiter()?;
     let limits = current(table).map(|(limits, _)| limits);
     let counts = counts(table);
-    let LimiterCounts { inserts, samples, deletes } = counts;
+    let (most, dropped_at) = (most_transitions(store), table.deletes().1);
+    let size = RingSize { drawable: Some(drawable), most, dropped_at };
+    let sized = limits.map_or(counts, |limits| size.counted(&limits, counts));
+    let LimiterCounts { inserts, samples, deletes } = sized;
+    let room = |most: Option<u64>, count: u64| match most {
+        Some(COUNT) => None,
+        most => Some(most.unwrap_or(0).saturating_sub(count)),
+    };
     let waits = |mark: WaitMark| (mark.since_unix_ms != 0).then_some(mark);
     let of_lanes = (0..store.spec().lanes).filter_map(|lane| {
         let mark = waits(table.writer_mark(lane))?;
@@ -72,9 +85,8 @@ pub(crate) fn of(store: &RingStore) -> Option<LimiterStats> {
             slot: None,
             wanted: mark.wanted,
             since_unix_ms: mark.since_unix_ms,
-            needed: limits.map_or(0, |limits| {
-                limits.samples_needed(inserts.saturating_add(mark.wanted), deletes)
-            }),
+            needed: limits
+                .map_or(0, |limits| limits.samples_needed(inserts.saturating_add(1), deletes)),
         })
     });
     let of_slots = (0..store.spec().reader_slots).filter_map(|slot| {
@@ -85,9 +97,8 @@ pub(crate) fn of(store: &RingStore) -> Option<LimiterStats> {
             slot: Some(slot),
             wanted: mark.wanted,
             since_unix_ms: mark.since_unix_ms,
-            needed: limits.map_or(0, |limits| {
-                limits.inserts_needed(samples.saturating_add(mark.wanted), deletes)
-            }),
+            needed: limits
+                .map_or(0, |limits| limits.inserts_needed(samples.saturating_add(1), deletes)),
         })
     });
     let waiters: Vec<LimiterWaiter> = of_lanes.chain(of_slots).collect();
@@ -95,9 +106,10 @@ pub(crate) fn of(store: &RingStore) -> Option<LimiterStats> {
     Some(LimiterStats {
         limits,
         counts,
-        may_insert: limits.map_or(0, |l| l.most_inserts(samples, deletes).saturating_sub(inserts)),
-        may_sample: limits.map_or(0, |l| l.most_samples(inserts, deletes).saturating_sub(samples)),
+        may_insert: room(limits.map(|limits| limits.most_inserts(samples, deletes)), inserts),
+        may_sample: room(limits.map(|limits| limits.most_samples(inserts, deletes)), samples),
         has_sampler: store.has_sampler(),
+        has_writer: store.has_writer(),
         writers: side(table, LimitedSide::Inserts, waiting(|waiter| waiter.lane.is_some())),
         samplers: side(table, LimitedSide::Samples, waiting(|waiter| waiter.slot.is_some())),
         waiters,

@@ -38,6 +38,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) interrupted: &'a mut dyn FnMut() -> bool,
     /// Whether the ring has lost its name and its handle refuses to go on.
     pub(crate) unlinked: &'a dyn Fn() -> bool,
+    /// Counts the transitions that can be drawn. O(lanes).
+    pub(crate) drawable: &'a dyn Fn() -> u64,
     /// Time at which the wait began.
     pub(crate) since: Instant,
 }
@@ -69,6 +71,8 @@ pub(crate) struct Waiting<'a> {
     reported: bool,
     /// Checks since the last sleep.
     looks: u32,
+    /// Time since which no process of the other side was found alive.
+    alone_since: Option<Instant>,
 }
 
 impl<'a> Waiting<'a> {
@@ -78,7 +82,16 @@ impl<'a> Waiting<'a> {
         wanted: u64,
         mark: &'a dyn Fn(WaitMark),
     ) -> Self {
-        Self { table, side, wanted, mark, began: None, reported: false, looks: 0 }
+        Self {
+            table,
+            side,
+            wanted,
+            mark,
+            began: None,
+            reported: false,
+            looks: 0,
+            alone_since: None,
+        }
     }
 
     /// Returns whether to check again without a sleep. The number of such checks is limited, since
@@ -86,6 +99,24 @@ impl<'a> Waiting<'a> {
     pub(crate) fn looks_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < MAX_LOOKS
+    }
+
+    /// Returns whether the other side has had no live process for 100 ms, or has none when the time
+    /// of the wait is up. A process that closes one writer and opens another is not missed, and the
+    /// counts of one that ended are read again before this is `true`.
+    pub(crate) fn is_alone(
+        &mut self,
+        settings: &WaitSettings,
+        caller: &Caller<'_>,
+        has_peer: impl Fn() -> bool,
+    ) -> bool {
+        if has_peer() {
+            self.alone_since = None;
+            return false;
+        }
+        let alone_since = *self.alone_since.get_or_insert_with(Instant::now);
+        let is_over = settings.timeout.is_some_and(|limit| caller.since.elapsed() >= limit);
+        is_over || alone_since.elapsed() >= SLICE
     }
 
     /// Sleeps once, for at most [`SLICE`], unless the wait has ended.
@@ -110,7 +141,8 @@ impl<'a> Waiting<'a> {
         if self.began.is_none() {
             self.began = Some(Instant::now());
             self.table.counter(self.side).count_wait();
-            (self.mark)(WaitMark { since_unix_ms: unix_ms(), wanted: self.wanted });
+            let since_unix_ms = unix_ms();
+            (self.mark)(WaitMark { since_unix_ms, wanted: self.wanted, awaits_rows: false });
         }
         if waited >= settings.report_after && !self.reported {
             self.reported = true;

@@ -13,7 +13,7 @@ use super::lane_inspection::InspectedLane;
 use crate::error::DropError;
 use crate::limiter;
 use crate::row_flags::FINAL;
-use crate::row_header::{RowHeader, starts_transition};
+use crate::row_header::RowHeader;
 
 /// Attempts to read headers of rows that a writer overwrites meanwhile.
 const ATTEMPTS: u32 = 64;
@@ -55,7 +55,7 @@ impl Ring {
         let heads = (0..self.lanes()).filter_map(|lane| Some((lane, self.inspect_lane(lane)?)));
         let dropped =
             heads.map(|(lane, found)| self.drop_below(&marks, lane, found.rows.end)).sum();
-        self.wake_limited();
+        self.count_dropped();
         Ok(dropped)
     }
 
@@ -78,7 +78,7 @@ impl Ring {
             };
             if let Some(end) = end_of(lane, &found, episode, older)? {
                 let dropped = self.drop_below(&marks, lane, end);
-                self.wake_limited();
+                self.count_dropped();
                 return Ok(dropped);
             }
         }
@@ -105,8 +105,8 @@ impl Ring {
         })
     }
 
-    /// Raises the mark of a lane to a row of at most its head, and counts the transitions below it
-    /// as deleted. Returns the number of those that could be drawn.
+    /// Raises the mark of a lane to a row of at most its head. Returns the number of transitions
+    /// that could be drawn and no longer can.
     fn drop_below(&self, marks: &Arc<LowMarks>, lane: u32, row: u64) -> u64 {
         let head = || match self.inspect_lane(lane) {
             Some(found) if !found.is_relocated() => found.rows.end,
@@ -115,23 +115,41 @@ impl Ring {
         };
         let before = raise_mark(&LowMark::new(marks, lane), row, head);
         // Another process may have dropped rows below `before`, and counts those.
-        let (dropped, deleted) = self.transitions_of(lane, before..row);
-        if let Some(limiter) = self.store().limiter() {
-            limiter.count_deletes(deleted);
-        }
-        dropped
+        self.transitions_of(lane, before..row)
     }
 
-    /// Wakes both sides of a rate limiter: writers may insert as much as was deleted.
-    fn wake_limited(&self) {
+    /// Counts what was inserted and cannot be drawn any more, in a ring with a rate limiter, and
+    /// wakes both sides: writers may insert as much, and samplers wait for that.
+    ///
+    /// It is the difference between what was inserted and what the ring has, since rows that were
+    /// overwritten stay counted as inserted. Processes that drop rows at one moment count the same.
+    fn count_dropped(&self) {
         if self.store().limiter().is_some() {
-            limiter::wake_all(self.store());
+            let uncounted = (0..self.lanes()).filter(|lane| self.newest_is_dropped(*lane));
+            limiter::count_dropped(self.store(), self.len(), uncounted.count() as u64);
         }
     }
 
-    /// Returns the transitions that start at rows which are not overwritten: those that could be
-    /// drawn, and those that writers have counted as inserted or will count with the next row.
-    fn transitions_of(&self, lane: u32, rows: Range<u64>) -> (u64, u64) {
+    /// Returns whether the newest row of a lane is dropped and starts a transition that the lane's
+    /// writer will count as inserted with its next row.
+    fn newest_is_dropped(&self, lane: u32) -> bool {
+        for _ in 0..ATTEMPTS {
+            let Some(InspectedLane { memory, rows, .. }) = self.inspect_lane(lane) else { break };
+            if rows.end == 0 || !rows.is_empty() {
+                break;
+            }
+            let newest = RowHeader::read(&*memory, rows.end - 1);
+            if still_whole(&*memory, rows.end - 1) {
+                // Only the writer that holds the lane now can complete it: the first row of another
+                // one is a GAP.
+                return newest.flags & FINAL == 0 && self.store().lane_held(lane);
+            }
+        }
+        false
+    }
+
+    /// Returns the number of transitions that start at rows and could be drawn.
+    fn transitions_of(&self, lane: u32, rows: Range<u64>) -> u64 {
         for _ in 0..ATTEMPTS {
             let Some(InspectedLane { memory, .. }) = self.inspect_lane(lane) else { break };
             let there = backcast_layout::protocol::readable(&*memory, memory.capacity());
@@ -141,22 +159,14 @@ impl Ring {
             }
             let read = |row| RowHeader::read(&*memory, row);
             let (first, last) = (read(rows.start), read(rows.end - 1));
-            let next = (rows.end < there.end).then(|| read(rows.end));
             if !still_whole(&*memory, rows.start) {
                 continue;
             }
             // Each episode that ended or was cut has one row more than transitions.
             let ends = last.episode.wrapping_sub(first.episode);
-            let drawable = (rows.end - rows.start - 1).saturating_sub(ends);
-            let last_starts = match next {
-                Some(next) => starts_transition(&[last, next], rows.end - 1),
-                // Only the writer that holds the lane now can complete it: the first row of another
-                // one is a GAP.
-                None => last.flags & FINAL == 0 && self.store().lane_held(lane),
-            };
-            return (drawable, drawable + u64::from(last_starts));
+            return (rows.end - rows.start - 1).saturating_sub(ends);
         }
-        (0, 0)
+        0
     }
 }
 

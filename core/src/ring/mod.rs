@@ -161,7 +161,8 @@ impl Ring {
     /// ([`RingOptions::limiter`]).
     #[must_use]
     pub fn limiter(&self) -> Option<Limiter> {
-        Limiter::of(self.store())
+        let ring = self.clone();
+        Limiter::of(self.store(), move || ring.len())
     }
 
     /// Returns how many readers can hold leases at the same time.
@@ -193,6 +194,12 @@ impl Ring {
     #[must_use]
     pub fn len(&self) -> u64 {
         (0..self.lanes()).map(|lane| self.transitions(lane)).sum()
+    }
+
+    /// Returns the number of transitions that the ring can hold: the newest row of each lane has no
+    /// successor. Episodes that end leave room for fewer.
+    pub(crate) fn max_len(&self) -> u64 {
+        limiter::most_transitions(self.store())
     }
 
     /// Returns whether no transition can be drawn.

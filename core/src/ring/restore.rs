@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use backcast_layout::{RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size};
+use backcast_layout::{LimitCounts, RingStore, SegmentError, UnnamedLane, UnnamedRing, page_size};
 
 use super::Ring;
 use super::create::spec;
@@ -204,10 +204,16 @@ impl Filling<'_> {
         self.lanes.iter().map(rows).collect()
     }
 
-    /// Sets the counts of the limiter. Does nothing in a ring without one.
-    pub fn limit_counts(&mut self, counts: LimiterCounts) -> Result<(), RestoreError> {
+    /// Sets the counts of the limiter, and the inserts at the last drop of rows. Does nothing in a
+    /// ring without one.
+    pub fn limit_counts(
+        &mut self,
+        counts: LimiterCounts,
+        dropped_at: u64,
+    ) -> Result<(), RestoreError> {
         let LimiterCounts { inserts, samples, deletes } = counts;
-        Ok(self.unnamed.set_limit_counts([inserts, samples, deletes])?)
+        let counts = LimitCounts { inserts, samples, deletes, dropped_at };
+        Ok(self.unnamed.set_limit_counts(counts)?)
     }
 
     /// Returns the rows still to be given; `None` for a lane that is not begun.

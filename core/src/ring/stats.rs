@@ -312,6 +312,7 @@ impl Ring {
             (rows, 0) => rows.saturating_mul(row_bytes),
             (_, bytes) => bytes,
         };
+        let transitions = lane_stats.iter().map(|l| l.transitions).sum();
         RingStats {
             name: self.name().map(str::to_owned),
             path: self.path().map(Path::to_owned),
@@ -319,7 +320,7 @@ impl Ring {
             lane_capacity: self.lane_capacity(),
             slots: self.slots(),
             capacity: self.capacity(),
-            transitions: lane_stats.iter().map(|l| l.transitions).sum(),
+            transitions,
             rows_published: lane_stats.iter().map(|l| l.head).sum(),
             bytes_asked: asked,
             bytes_allocated: store.bytes(),
@@ -337,7 +338,7 @@ impl Ring {
             learned_tables: store.learned_tables(),
             rows_awaited: store.published().load_listening(Relaxed),
             release_awaited: store.released().load_listening(Relaxed),
-            limiter: stats::of(store),
+            limiter: stats::of(store, transitions),
             notices: self.notices(),
             lane_stats,
             readers,

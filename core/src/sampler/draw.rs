@@ -84,14 +84,23 @@ impl Sampler {
         self.check_beta()?;
         self.follow_notices()?;
         let lapped_before = self.lapped();
+        self.check_claimed(plan.batch())?;
+        let mut since = since;
         if self.is_limited() {
-            self.take_turn(plan.batch(), since.unwrap_or_else(Instant::now), interrupted)?;
+            let since = *since.get_or_insert_with(Instant::now);
+            self.take_turn((plan.batch(), false), since, interrupted)?;
         }
-        let attempts = match self.draw_awaited(&plan, arenas, since, interrupted) {
-            Ok(attempts) => attempts,
-            Err(error) => {
-                self.give_back(plan.batch() as u64);
-                return Err(error);
+        let attempts = loop {
+            match self.draw_awaited(&plan, arenas, since, interrupted) {
+                Ok(attempts) => break attempts,
+                Err(error) => {
+                    self.give_back(plan.batch() as u64);
+                    if !self.was_emptied(&error) {
+                        return Err(error);
+                    }
+                    let since = *since.get_or_insert_with(Instant::now);
+                    self.take_turn((plan.batch(), true), since, interrupted)?;
+                }
             }
         };
         if let Some(chosen) = &mut self.chosen {
@@ -102,6 +111,15 @@ impl Sampler {
         (self.batches, self.last) = (self.batches.wrapping_add(1), Some(plan.batch()));
         self.count(plan.batch(), lapped_before);
         Ok(())
+    }
+
+    /// Refuses a batch with more items than a table of claims can ever offer.
+    #[inline]
+    fn check_claimed(&self, batch: usize) -> Result<(), SampleError> {
+        match self.chosen.as_deref() {
+            Some(RowSelection::Claimed(claimed)) => claimed.check(batch, self.ring.max_len()),
+            _ => Ok(()),
+        }
     }
 
     /// Draws a batch, and waits while a table that consumes its rows has too few.

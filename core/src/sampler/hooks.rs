@@ -10,7 +10,7 @@ use super::hindsight::{Hindsight, rewards_of};
 use super::plan::BatchPlan;
 use crate::element::Element;
 use crate::error::{BatchError, HindsightError, SampleError};
-use crate::limiter::gate::DrawGate;
+use crate::limiter::draw_gate::DrawGate;
 
 /// Function that changes a gathered batch.
 type Transform = dyn FnMut(&mut BatchMut<'_, '_>) + Send;

@@ -7,7 +7,7 @@ use backcast_layout::{Kind, SegmentError};
 
 use super::Sampler;
 use crate::error::{LimitError, SampleError};
-use crate::limiter::gate::DrawGate;
+use crate::limiter::draw_gate::DrawGate;
 use crate::limiter::waiting::{Caller, LongWait};
 use crate::ring::wait::WaitStopped;
 
@@ -28,26 +28,38 @@ impl Sampler {
         self.gate.as_ref().map(DrawGate::long_wait)
     }
 
+    /// Returns whether a draw that found no row has to wait for writers: the limiter let it
+    /// through, and another process dropped the rows meanwhile.
+    #[cold]
+    pub(super) fn was_emptied(&self, error: &SampleError) -> bool {
+        let is_on = || Some(self.ring.limiter()?.limits().ok()?.is_enabled());
+        matches!(error, SampleError::Empty { .. })
+            && self.is_limited()
+            && is_on() == Some(true)
+            && self.ring.is_empty()
+    }
+
     /// Returns whether the ring has a rate limiter.
     pub(super) fn is_limited(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// Waits until the rate limiter allows a batch, and counts its items. The wait began at
-    /// `since`.
+    /// Waits until the rate limiter has allowed and counted each item of a batch. The wait began at
+    /// `since`. `anew` says that a draw found the ring empty.
     #[cold]
     pub(super) fn take_turn(
-        &self,
-        batch: usize,
+        &mut self,
+        (batch, anew): (usize, bool),
         since: Instant,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), SampleError> {
-        let Some(gate) = &self.gate else { return Ok(()) };
-        let unlinked = || self.ring.refuses_as_unlinked();
-        let mut caller = Caller { interrupted, unlinked: &unlinked, since };
-        gate.take(batch as u64, &mut caller).map_err(|stopped| match stopped {
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        let ring = &self.ring;
+        let (unlinked, drawable) = (|| ring.refuses_as_unlinked(), || ring.len());
+        let mut caller = Caller { interrupted, unlinked: &unlinked, drawable: &drawable, since };
+        gate.take(batch as u64, anew, &mut caller).map_err(|stopped| match stopped {
             LimitError::Unlinked => {
-                let name = self.ring.name().unwrap_or_default().to_owned();
+                let name = ring.name().unwrap_or_default().to_owned();
                 SegmentError::Unlinked { kind: Kind::Ring, name }.into()
             }
             stopped => stopped.into(),
@@ -65,6 +77,8 @@ impl Sampler {
         let Some(chosen) = &self.chosen else { return Ok(()) };
         let count = || chosen.claimable().unwrap_or(u64::MAX);
         let left = self.timeout.map(|limit| limit.saturating_sub(since.elapsed()));
+        // The batch is counted: until its rows are there, the limiter holds no writer back.
+        let _awaits = self.gate.as_ref().and_then(DrawGate::await_rows);
         let waited = self.ring.sleep_until(needed, &count, left, interrupted);
         let waited_ms = since.elapsed().as_millis();
         waited.map(|_| ()).map_err(|stopped| match stopped {
@@ -150,17 +164,64 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_beyond_the_error_band_is_refused_at_once() {
+    fn a_batch_beyond_the_error_band_is_counted_item_by_item() {
         let ring = ring(RateLimiter::ratio(4.0, 50, 40.0));
+        fill(&ring, 50);
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        std::thread::scope(|scope| {
+            let actor = scope.spawn(|| {
+                let mut writer =
+                    ring.writer(WriterOptions::lanes(1).timeout(Duration::from_secs(60))).unwrap();
+                for _ in 0..=50 {
+                    let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+                    writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+                }
+            });
+            sampler.set_timeout(Some(Duration::from_secs(60)));
+            sampler.sample(200).unwrap();
+            actor.join().unwrap();
+        });
+        assert_eq!((counts(&ring).inserts, counts(&ring).samples), (100, 200));
+        // What a wait has counted is shown, and given back when it ends.
+        sampler.set_timeout(Some(Duration::from_millis(1)));
         let refused = sampler.sample(81).unwrap_err();
-        let never = LimitError::Never {
-            what: "a draw",
-            wanted: 81,
-            most: 80,
-            limits: "min_size 50, samples_per_insert 4, error band 160 to 240".to_owned(),
+        let SampleError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };
+        assert_eq!((wait.wanted, wait.held, wait.samples, wait.needed), (81, 40, 240, 111));
+        assert!(wait.to_string().contains("a draw of 81 item(s), of which it has 40,"), "{wait}");
+        assert_eq!(counts(&ring).samples, 200);
+        sampler.sample(40).unwrap();
+    }
+
+    #[test]
+    fn a_draw_of_a_ring_that_was_emptied_waits() {
+        let ring = ring(RateLimiter::ratio(1.0, 20, 30.0));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let mut append = || {
+            let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+            writer.append_until(&columns.step(&[false], &[false]).unwrap(), &mut || true).map(drop)
         };
-        assert!(matches!(&refused, SampleError::Limited(error) if *error == never), "{refused}");
+        // Lap the ring, and go on until the writer is held back.
+        for t in 0..1_000 {
+            append().unwrap();
+            if t > 30 {
+                sampler.sample(1).unwrap();
+            }
+        }
+        while append().is_ok() {}
+        for _ in 0..3 {
+            ring.clear().unwrap();
+            sampler.set_timeout(Some(Duration::ZERO));
+            let refused = sampler.sample(4).unwrap_err();
+            assert!(matches!(refused, SampleError::Limited(LimitError::TimedOut(_))), "{refused}");
+            for _ in 0..20 {
+                append().unwrap();
+                assert!(sampler.sample(4).is_err(), "of {} transitions", ring.len());
+            }
+            append().unwrap();
+            assert_eq!(ring.len(), 20);
+            sampler.sample(4).unwrap();
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::window::{StrideRule, WindowExtent};
 use super::{NAME_CHECKS, Sampler};
 use crate::batch_key;
 use crate::error::SampleError;
-use crate::limiter::gate::DrawGate;
+use crate::limiter::draw_gate::DrawGate;
 use crate::ring::Ring;
 use crate::schema::Schema;
 

@@ -38,8 +38,8 @@ impl Writer {
         step: &Step<'_>,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<&[RowIndex], AppendError> {
-        let wanted = self.wanted(step);
-        if wanted > self.room() {
+        if self.room() == 0 {
+            let wanted = self.wanted(step);
             // Check the step before the wait.
             self.check_steps(step, 1)?;
             self.pass_limiter(wanted, interrupted)?;
@@ -72,7 +72,7 @@ impl Writer {
         if self.gate.is_some() { self.wanted(step) } else { 0 }
     }
 
-    /// Waits until `wanted` transitions may be inserted.
+    /// Waits until an append of `wanted` transitions is admitted.
     pub(super) fn pass_limiter(
         &mut self,
         wanted: u64,
@@ -80,12 +80,13 @@ impl Writer {
     ) -> Result<(), AppendError> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let ring = &self.ring;
-        if wanted > gate.room() {
+        if wanted > 0 && gate.room() == 0 {
             // Count the rows of the same call that were published already.
             notify(&ring.store().published());
         }
-        let unlinked = || ring.refuses_as_unlinked();
-        let mut caller = Caller { interrupted, unlinked: &unlinked, since: Instant::now() };
+        let (unlinked, drawable) = (|| ring.refuses_as_unlinked(), || ring.len());
+        let since = Instant::now();
+        let mut caller = Caller { interrupted, unlinked: &unlinked, drawable: &drawable, since };
         gate.pass(wanted, &mut caller).map_err(|stopped| match stopped {
             LimitError::Unlinked => {
                 AppendError::Unlinked { ring: ring.name().unwrap_or_default().to_owned() }
@@ -133,7 +134,8 @@ impl OwnLane {
 mod tests {
     use super::*;
     use crate::error::LimitedCall;
-    use crate::limiter::limits::{NoLearner, RateLimiter};
+    use crate::limiter::absent::NoLearner;
+    use crate::limiter::limits::RateLimiter;
     use crate::{DType, Ring, RingOptions, SamplerOptions, Schema, WriterOptions};
 
     fn ring(lanes: u32, limiter: RateLimiter) -> Ring {
@@ -264,7 +266,7 @@ mod tests {
         );
         assert!(!wait.has_peers && wait.peers.is_empty());
         let stats = ring.stats().limiter.unwrap();
-        assert_eq!((stats.may_insert, stats.may_sample), (0, 8));
+        assert_eq!((stats.may_insert, stats.may_sample), (Some(0), Some(8)));
         assert_eq!((stats.writers.waits, stats.writers.waiting, stats.has_sampler), (0, 0, false));
         assert_eq!(ring.len(), 7);
     }
@@ -325,15 +327,23 @@ mod tests {
     }
 
     #[test]
-    fn an_append_beyond_the_error_band_is_refused_at_once() {
+    fn an_append_is_admitted_whole_when_one_more_transition_is_allowed() {
         let ring = ring(8, RateLimiter::queue(5));
-        let mut writer = writer(&ring, 8, AutoresetMode::NextStep);
-        append(&mut writer, &[false; 8], None).unwrap();
+        let mut writer = writer(&ring, 8, AutoresetMode::SameStep);
+        // The first rows begin episodes.
+        for inserts_after in [0, 8] {
+            append(&mut writer, &[false; 8], None).unwrap();
+            assert_eq!(inserts(&ring), inserts_after);
+        }
         let refused = append(&mut writer, &[false; 8], None).unwrap_err();
-        let AppendError::Limited(LimitError::Never { wanted: 8, most: 5, .. }) = refused else {
-            panic!("{refused}");
-        };
-        assert_eq!(inserts(&ring), 0);
+        assert!(matches!(refused, AppendError::Limited(LimitError::Interrupted { .. })));
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.sample(3).unwrap();
+        assert!(append(&mut writer, &[false; 8], None).is_err(), "5 are ahead");
+        sampler.sample(1).unwrap();
+        // An append that ends episodes inserts two transitions of each lane.
+        append(&mut writer, &[true; 8], None).unwrap();
+        assert_eq!((inserts(&ring), ring.len()), (24, 24));
     }
 
     #[test]

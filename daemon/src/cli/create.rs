@@ -156,7 +156,8 @@ pub(crate) fn run(
         .base(base.clone());
     let options = match args.limits.limits() {
         Some(limits) => {
-            options.limiter(limits.no_learner(args.limits.no_learner.unwrap_or_default()))
+            let limits = limits.no_learner(args.limits.no_learner.unwrap_or_default());
+            options.limiter(limits.no_writer(args.limits.no_writer.unwrap_or_default()))
         }
         None => options,
     };

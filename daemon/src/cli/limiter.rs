@@ -1,6 +1,6 @@
 //! `backcast limiter`: shows, changes and switches the rate limiter of a ring.
 
-use backcast_core::{Base, LimiterError, NoLearner, RateLimiter};
+use backcast_core::{Base, LimiterError, NoLearner, NoWriter, RateLimiter};
 use serde::Serialize;
 
 use crate::cli::console::Console;
@@ -10,22 +10,24 @@ use crate::objects::find::join;
 use crate::objects::ring_report::LimiterReport;
 use crate::text::parse::{one_of, whole};
 
-/// Words of `--no-learner`.
-const NO_LEARNER: [&str; 3] = ["wait", "pass", "error"];
+/// Words of `--no-learner` and `--no-writer`.
+const ABSENT: [&str; 3] = ["wait", "pass", "error"];
 /// Maximum number of transitions that a limiter counts.
 const MOST: u64 = (1 << 48) - 1;
 
 /// Show, change or switch off the rate limiter of a ring.
 ///
 /// A change is in force for every process at its next append or draw, and processes that wait
-/// decide anew. What was inserted and drawn stays counted. Without options nothing changes.
+/// decide anew. What was inserted and drawn stays counted, unless --reset-counts is given. Without
+/// options nothing changes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   backcast limiter pong
   backcast limiter pong --off
   backcast limiter pong --samples-per-insert 8 --min-size 1_000 --error-buffer 800
-  backcast limiter pong --min-size 1_000 --on")]
+  backcast limiter pong --min-size 1_000 --on
+  backcast limiter pong --reset-counts --on")]
 pub(crate) struct Args {
     /// Name of the ring.
     name: String,
@@ -37,6 +39,10 @@ pub(crate) struct Args {
     /// Switch it off: neither side waits until it is switched on.
     #[arg(long)]
     off: bool,
+    /// Count anew, as if the rows of the ring, or the first --min-size of them, had just been
+    /// inserted: rows of a data set then call for no draws.
+    #[arg(long)]
+    reset_counts: bool,
 }
 
 /// Options that describe the limits of a rate limiter.
@@ -62,8 +68,11 @@ pub(crate) struct LimitArgs {
           conflicts_with_all = ["samples_per_insert", "min_size", "error_buffer"])]
     pub(crate) queue: Option<u64>,
     /// Behaviour of a writer that is held back while no sampler lives: wait, pass or error.
-    #[arg(long, value_name = "WHAT", value_parser = one_of::<NoLearner>(&NO_LEARNER))]
+    #[arg(long, value_name = "WHAT", value_parser = one_of::<NoLearner>(&ABSENT))]
     pub(crate) no_learner: Option<NoLearner>,
+    /// Behaviour of a draw that is held back while no writer lives: wait, pass or error.
+    #[arg(long, value_name = "WHAT", value_parser = one_of::<NoWriter>(&ABSENT))]
+    pub(crate) no_writer: Option<NoWriter>,
 }
 
 impl LimitArgs {
@@ -108,10 +117,13 @@ pub(crate) fn run(
     if let Some(limits) = changed {
         limiter.set(limits)?;
     }
+    if args.reset_counts {
+        limiter.reset_counts()?;
+    }
     let stats = ring.stats().limiter.ok_or(LimiterError::NoLimiter)?;
     let report = LimiterReport::from(&stats);
     if console.json() {
-        let action = if changed.is_some() { "changed" } else { "shown" };
+        let action = if changed.is_some() || args.reset_counts { "changed" } else { "shown" };
         console.object(&Shown { action, name: &args.name, limiter: &report });
     } else {
         let facts = report.facts().into_iter().map(|(name, value)| vec![name.to_owned(), value]);
@@ -122,14 +134,15 @@ pub(crate) fn run(
 
 impl Args {
     /// Returns the limits to set, or `None` if no option asks for a change. `now` returns the
-    /// limits in force. Of these, new limits keep only the switch and `no_learner`.
+    /// limits in force. Of these, new limits keep only the switch, `no_learner` and `no_writer`.
     fn asked(
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,
     ) -> Result<Option<RateLimiter>, LimiterError> {
         let asked = self.limits.limits();
-        let no_learner = self.limits.no_learner;
-        if asked.is_none() && no_learner.is_none() && !self.on && !self.off {
+        let LimitArgs { no_learner, no_writer, .. } = self.limits;
+        let keeps = no_learner.is_none() && no_writer.is_none() && !self.on && !self.off;
+        if asked.is_none() && keeps {
             return Ok(None);
         }
         let (mut limits, before) = match (asked, now()) {
@@ -141,7 +154,9 @@ impl Args {
                 (before, before)
             }
         };
-        limits = limits.no_learner(no_learner.unwrap_or(before.no_learner_choice()));
+        limits = limits
+            .no_learner(no_learner.unwrap_or(before.no_learner_choice()))
+            .no_writer(no_writer.unwrap_or(before.no_writer_choice()));
         Ok(Some(limits.enabled(self.on || (before.is_enabled() && !self.off))))
     }
 }
@@ -151,7 +166,7 @@ mod tests {
     use super::*;
 
     fn args(limits: LimitArgs) -> Args {
-        Args { name: "pong".to_owned(), limits, on: false, off: false }
+        Args { name: "pong".to_owned(), limits, on: false, off: false, reset_counts: false }
     }
 
     #[test]
@@ -164,6 +179,8 @@ mod tests {
         assert_eq!(of(Args { off: true, ..args(none()) }), Some(now));
         let error = LimitArgs { no_learner: Some(NoLearner::Error), ..none() };
         assert_eq!(of(args(error)), Some(now.no_learner(NoLearner::Error)));
+        let error = LimitArgs { no_writer: Some(NoWriter::Error), ..none() };
+        assert_eq!(of(args(error)), Some(now.no_writer(NoWriter::Error)));
         let queue = LimitArgs { queue: Some(5), ..none() };
         let expected = RateLimiter::queue(5).no_learner(NoLearner::Pass);
         assert_eq!(of(Args { on: true, ..args(queue) }), Some(expected));
@@ -179,6 +196,7 @@ mod tests {
 
     #[test]
     fn the_words_offered_are_those_that_are_taken() {
-        assert!(NO_LEARNER.iter().all(|word| word.parse::<NoLearner>().is_ok()));
+        assert!(ABSENT.iter().all(|word| word.parse::<NoLearner>().is_ok()));
+        assert!(ABSENT.iter().all(|word| word.parse::<NoWriter>().is_ok()));
     }
 }

@@ -85,12 +85,15 @@ pub(crate) struct LimiterReport {
     pub(crate) min_diff: Option<f64>,
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: Option<&'static str>,
+    pub(crate) no_writer: Option<&'static str>,
     pub(crate) inserts: u64,
     pub(crate) samples: u64,
     pub(crate) deletes: u64,
-    pub(crate) may_insert: u64,
-    pub(crate) may_sample: u64,
+    /// Null without a limit, as `may_sample`.
+    pub(crate) may_insert: Option<u64>,
+    pub(crate) may_sample: Option<u64>,
     pub(crate) has_sampler: bool,
+    pub(crate) has_writer: bool,
     pub(crate) writers: LimiterSideReport,
     pub(crate) samplers: LimiterSideReport,
     pub(crate) waiters: Vec<WaiterReport>,
@@ -138,12 +141,14 @@ impl From<&LimiterStats> for LimiterReport {
             min_diff: limits.and_then(|limits| finite(limits.error_band().0)),
             max_diff: limits.and_then(|limits| finite(limits.error_band().1)),
             no_learner: limits.map(|limits| limits.no_learner_choice().as_str()),
+            no_writer: limits.map(|limits| limits.no_writer_choice().as_str()),
             inserts: stats.counts.inserts,
             samples: stats.counts.samples,
             deletes: stats.counts.deletes,
             may_insert: stats.may_insert,
             may_sample: stats.may_sample,
             has_sampler: stats.has_sampler,
+            has_writer: stats.has_writer,
             writers: stats.writers.into(),
             samplers: stats.samplers.into(),
             waiters: stats
@@ -166,7 +171,11 @@ impl From<&LimiterStats> for LimiterReport {
 impl LimiterReport {
     /// Returns the limits, the counts and the waiting processes, in words.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
-        let Self { inserts, samples, may_insert, may_sample, .. } = self;
+        let Self { inserts, samples, .. } = self;
+        let unlimited = |most: Option<u64>| {
+            most.map_or_else(|| "any number".to_owned(), |most| most.to_string())
+        };
+        let (may_insert, may_sample) = (unlimited(self.may_insert), unlimited(self.may_sample));
         let waiters = self.waiters.iter().map(|waiter| {
             let WaiterReport { pid, wanted, needed, .. } = waiter;
             match waiter.lane {

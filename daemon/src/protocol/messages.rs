@@ -163,6 +163,7 @@ pub(crate) struct LimiterAsk {
     pub(crate) min_diff: Option<f64>,
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: String,
+    pub(crate) no_writer: String,
     pub(crate) enabled: bool,
 }
 
@@ -176,6 +177,7 @@ impl From<RateLimiter> for LimiterAsk {
             min_diff: finite(least),
             max_diff: finite(most),
             no_learner: limits.no_learner_choice().to_string(),
+            no_writer: limits.no_writer_choice().to_string(),
             enabled: limits.is_enabled(),
         }
     }
@@ -187,8 +189,9 @@ impl LimiterAsk {
         let least = self.min_diff.unwrap_or(f64::NEG_INFINITY);
         let most = self.max_diff.unwrap_or(f64::INFINITY);
         let no_learner = self.no_learner.parse().map_err(|e| format!("{e}"))?;
+        let no_writer = self.no_writer.parse().map_err(|e| format!("{e}"))?;
         let limits = RateLimiter::band(self.samples_per_insert, self.min_size, least, most);
-        Ok(limits.no_learner(no_learner).enabled(self.enabled))
+        Ok(limits.no_learner(no_learner).no_writer(no_writer).enabled(self.enabled))
     }
 }
 
@@ -286,7 +289,7 @@ pub(crate) enum Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backcast_core::{DType, NoLearner};
+    use backcast_core::{DType, NoLearner, NoWriter};
 
     #[test]
     fn requests_take_one_line_and_round_trip() {
@@ -307,6 +310,7 @@ mod tests {
             None,
             Some(RateLimiter::min_size(7)),
             Some(RateLimiter::ratio(0.3, 7, 9.5).no_learner(NoLearner::Pass).enabled(false)),
+            Some(RateLimiter::queue(3).no_writer(NoWriter::Error)),
         ];
         for limits in limits {
             let options = match limits {

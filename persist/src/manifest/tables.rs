@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use backcast_core::{
     ClaimPass, ClaimSettings, ClaimTableState, DType, LearnedColumn, LearnedState, LimiterCounts,
-    LimiterError, NoLearner, RateLimiter, Ring, TableSettings,
+    LimiterError, NoLearner, NoWriter, RateLimiter, Ring, TableSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,10 +76,21 @@ pub(crate) struct SavedLimiter {
     /// Upper end of the error band; `None` for no limit.
     pub(crate) max_diff: Option<f64>,
     pub(crate) no_learner: String,
+    /// Behaviour of samplers while no writer is alive. Files made before there was a choice lack
+    /// it.
+    #[serde(default = "waits")]
+    pub(crate) no_writer: String,
     pub(crate) enabled: bool,
     pub(crate) inserts: u64,
     pub(crate) samples: u64,
     pub(crate) deletes: u64,
+    /// Inserts at the last drop of rows. Older files lack it.
+    #[serde(default)]
+    pub(crate) dropped_at: u64,
+}
+
+fn waits() -> String {
+    NoWriter::Wait.as_str().to_owned()
 }
 
 impl SavedTable {
@@ -195,21 +206,24 @@ impl SavedLimiter {
             min_diff: finite(min_diff),
             max_diff: finite(max_diff),
             no_learner: limits.no_learner_choice().as_str().to_owned(),
+            no_writer: limits.no_writer_choice().as_str().to_owned(),
             enabled: limits.is_enabled(),
             inserts,
             samples,
             deletes,
+            dropped_at: limiter.inserts_at_last_drop(),
         }))
     }
 
-    /// Returns the limits, or `None` if `no_learner` is not a known word. The ring checks the
-    /// numbers.
+    /// Returns the limits, or `None` if `no_learner` or `no_writer` is not a known word. The ring
+    /// checks the numbers.
     pub(crate) fn limits(&self) -> Option<RateLimiter> {
         let no_learner: NoLearner = self.no_learner.parse().ok()?;
+        let no_writer: NoWriter = self.no_writer.parse().ok()?;
         let min_diff = self.min_diff.unwrap_or(f64::NEG_INFINITY);
         let max_diff = self.max_diff.unwrap_or(f64::INFINITY);
         let band = RateLimiter::band(self.samples_per_insert, self.min_size, min_diff, max_diff);
-        Some(band.no_learner(no_learner).enabled(self.enabled))
+        Some(band.no_learner(no_learner).no_writer(no_writer).enabled(self.enabled))
     }
 
     pub(crate) fn counts(&self) -> LimiterCounts {

@@ -3,8 +3,8 @@
 use std::fs;
 
 use backcast_core::{
-    Exist, NoLearner, PriorityOptions, RateLimiter, Ring, RingOptions, SamplerOptions, WriterError,
-    WriterOptions,
+    Exist, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions, SamplerOptions,
+    WriterError, WriterOptions,
 };
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
 
@@ -120,12 +120,16 @@ fn a_limiter_goes_on_from_its_counts() {
     let (place, schema) = (Place::new(), schema());
     for limits in [
         RateLimiter::min_size(20),
-        RateLimiter::ratio(2.0, 10, 30.0).no_learner(NoLearner::Error).enabled(false),
+        RateLimiter::ratio(2.0, 10, 30.0)
+            .no_learner(NoLearner::Error)
+            .no_writer(NoWriter::Pass)
+            .enabled(false),
         RateLimiter::band(0.3, 4, f64::NEG_INFINITY, 1e6),
     ] {
         let options = RingOptions::with_capacity(300).lanes(2).limiter(limits.enabled(false));
         let (store, ring) = (place.store(), Ring::heap(&schema, options).unwrap());
         append(&mut writer(&ring), &schema, 2, 40, 3);
+        ring.drop_episode(1, None, false).unwrap();
         ring.sampler(SamplerOptions::seeded(1)).unwrap().sample(32).unwrap();
         let limiter = ring.limiter().unwrap();
         limiter.set(limits).unwrap();
@@ -136,6 +140,7 @@ fn a_limiter_goes_on_from_its_counts() {
         let loaded = load(&place, &store, "pong", "loaded");
         let again = loaded.limiter().unwrap();
         assert_eq!((again.limits().unwrap(), again.counts()), (limits, counts));
+        assert_eq!(again.inserts_at_last_drop(), counts.inserts);
         assert_eq!(content(&loaded), content(&ring));
         // A snapshot is read by any number of learners, which nobody limits.
         let read_only = LoadOptions::default().base(place.base()).huge_pages(false);
@@ -165,6 +170,7 @@ fn a_manifest_with_impossible_priorities_or_limits_is_damaged() {
     for (part, other, reason) in [
         ("\"name\":\"priority\"", "\"name\":\"../up\"", "table"),
         ("\"no_learner\":\"wait\"", "\"no_learner\":\"run\"", "limiter"),
+        ("\"no_writer\":\"wait\"", "\"no_writer\":\"run\"", "limiter"),
         ("\"largest\":", "\"largest\":9999999", "leaf"),
         ("\"exponent\":0.6", "\"exponent\":-0.6", "exponent"),
     ] {

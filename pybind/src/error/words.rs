@@ -4,14 +4,23 @@
 //! command line and Python share. Python shows them as the keywords that its caller types.
 
 /// Options of which a message gives the value: `boundary "mask"` becomes `boundary="mask"`.
-const KEYWORDS: [&str; 7] =
-    ["autoreset_mode", "boundary", "columns", "exist", "lane_policy", "on_unlinked", "separator"];
+const KEYWORDS: [&str; 9] = [
+    "autoreset_mode",
+    "boundary",
+    "columns",
+    "exist",
+    "lane_policy",
+    "no_learner",
+    "no_writer",
+    "on_unlinked",
+    "separator",
+];
 
 /// Options of which a message gives a number: `history 80` becomes `history=80`.
 const NUMBERS: [&str; 5] = ["history", "future", "n_step", "gamma", "stride"];
 
 /// Remedies in the words of the core, and as Python has them.
-const REMEDIES: [(&str, &str); 31] = [
+const REMEDIES: [(&str, &str); 30] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -68,7 +77,6 @@ const REMEDIES: [(&str, &str); 31] = [
         "are damaged; set them again with buf.limiter.set(RateLimiter(...))",
     ),
     ("or switch the limiter off", "or switch the limiter off with buf.limiter.disable()"),
-    ("or raise error_buffer", "or raise error_buffer with buf.limiter.set(RateLimiter(...))"),
     ("pass the state that a sampler returned", "pass the return value of a sampler's `state()`"),
     ("it is no JSON object", "it is no dict"),
 ];

@@ -5,11 +5,12 @@ pub(crate) mod interrupts;
 mod stats;
 
 use backcast_core::{
-    Limiter as CoreLimiter, LimiterCounts, NoLearner, RateLimiter as CoreRateLimiter, Ring,
-    printable,
+    Limiter as CoreLimiter, LimiterCounts, NoLearner, NoWriter, RateLimiter as CoreRateLimiter,
+    Ring, printable,
 };
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 pub(crate) use self::stats::as_dict;
@@ -22,10 +23,12 @@ const MOST: u64 = (1 << 48) - 1;
 
 /// Limits between the transitions that writers insert and the items that samplers draw.
 ///
-/// The semantics are those of Reverb's rate limiter. With ``diff = inserts * samples_per_insert -
-/// samples``, a draw of ``n`` items waits until ``inserts >= min_size`` and ``diff - n`` is at
-/// least the lower end of the error band. An append of ``n`` transitions waits until ``inserts + n
-/// <= min_size`` or ``diff + n * samples_per_insert`` is at most the upper end.
+/// Single transitions and items are allowed as by Reverb's rate limiter. With ``diff = inserts *
+/// samples_per_insert - samples``, an item is allowed if ``min_size`` transitions are there and
+/// ``diff - 1`` is at least the lower end of the error band. A transition is allowed if it is one
+/// of the first ``min_size``, or ``diff + samples_per_insert`` is at most the upper end. An append
+/// is admitted whole when one more transition is allowed; a batch takes its items as they are
+/// allowed. So one side can always continue, with batches and appends of any size.
 ///
 /// Give it to :meth:`ReplayBuffer.create` or to :meth:`Limiter.set`.
 ///
@@ -38,11 +41,14 @@ const MOST: u64 = (1 << 48) - 1;
 ///     Transitions before the first draw.
 /// error_buffer : float or (float, float), optional
 ///     Needed with ``samples_per_insert``: how many items the samplers may be ahead or behind,
-///     around ``min_size * samples_per_insert``; or both ends of the error band. It has to have
-///     room for a batch and an append.
+///     around ``min_size * samples_per_insert``; or both ends of the error band, which has to be at
+///     least ``samples_per_insert + 1`` wide.
 /// no_learner : {"wait", "pass", "error"}, default "wait"
 ///     Policy of a writer that the limiter holds back while no sampler lives: wait, with a warning
 ///     after 10 s; append all the same; raise.
+/// no_writer : {"wait", "pass", "error"}, default "wait"
+///     Policy of a draw that the limiter holds back while no writer has lived for 100 ms: wait,
+///     with a warning after 10 s; draw what is there all the same; raise.
 /// enabled : bool, default True
 ///     Whether the limiter is on. While it is off, both sides are counted and neither waits.
 ///
@@ -129,6 +135,12 @@ fn no_learner_of(given: Argument<String>) -> Result<NoLearner, Failure> {
     word.parse().map_err(bad_argument)
 }
 
+/// Reads the `no_writer` argument.
+fn no_writer_of(given: Argument<String>) -> Result<NoWriter, Failure> {
+    let word = given.get("no_writer", "\"wait\", \"pass\" or \"error\"")?;
+    word.parse().map_err(bad_argument)
+}
+
 /// Reads a count of transitions or items.
 fn count_of(given: Argument<i128>, what: &str) -> Result<u64, Failure> {
     whole(given, what, "a whole number from 0 up", ErrorClass::Argument)
@@ -140,15 +152,16 @@ impl RateLimiter {
     #[new]
     #[pyo3(signature = (
         samples_per_insert=None, min_size=1_i64.into(), error_buffer=None, *,
-        no_learner="wait".into(), enabled=true.into()
+        no_learner="wait".into(), no_writer="wait".into(), enabled=true.into()
     ))]
     #[pyo3(text_signature = "(samples_per_insert=None, min_size=1, error_buffer=None, *, \
-                             no_learner='wait', enabled=True)")]
+                             no_learner='wait', no_writer='wait', enabled=True)")]
     fn new(
         samples_per_insert: Option<Argument<f64>>,
         min_size: Argument<i128>,
         error_buffer: Option<&Bound<'_, PyAny>>,
         no_learner: Argument<String>,
+        no_writer: Argument<String>,
         enabled: Argument<bool>,
     ) -> Result<Self, Failure> {
         let ratio = samples_per_insert.map(ratio_of).transpose()?;
@@ -167,12 +180,13 @@ impl RateLimiter {
                 Self::checked(CoreRateLimiter::band(ratio, 1, f64::NEG_INFINITY, f64::INFINITY))?;
                 return Err(bad_argument(format!(
                     "samples_per_insert is {ratio}, and error_buffer is missing; give how many \
-                     items samplers may be ahead or behind, at least the batch size"
+                     items samplers may be ahead or behind, such as some batches"
                 )));
             }
             (Some(ratio), Some(error)) => error.around(ratio, min_size),
         };
-        let limits = limits.no_learner(no_learner_of(no_learner)?);
+        let limits =
+            limits.no_learner(no_learner_of(no_learner)?).no_writer(no_writer_of(no_writer)?);
         Self::checked(limits.enabled(enabled.get("enabled", "True or False")?))
     }
 
@@ -184,9 +198,11 @@ impl RateLimiter {
     /// Parameters
     /// ----------
     /// size : int
-    ///     Transitions that writers may be ahead; at least the batch size.
+    ///     Transitions that writers may be ahead.
     /// no_learner : {"wait", "pass", "error"}, default "wait"
     ///     Policy of a writer that the limiter holds back while no sampler lives.
+    /// no_writer : {"wait", "pass", "error"}, default "wait"
+    ///     Policy of a draw that the limiter holds back while no writer lives.
     ///
     /// Returns
     /// -------
@@ -203,9 +219,15 @@ impl RateLimiter {
     /// >>> bc.RateLimiter.queue(64)
     /// RateLimiter(samples_per_insert=1.0, min_size=1, error_buffer=(0.0, 64.0))
     #[staticmethod]
-    #[pyo3(signature = (size=Argument::Missing, *, no_learner="wait".into()))]
-    #[pyo3(text_signature = "(size, *, no_learner='wait')")]
-    fn queue(size: Argument<i128>, no_learner: Argument<String>) -> Result<Self, Failure> {
+    #[pyo3(signature = (
+        size=Argument::Missing, *, no_learner="wait".into(), no_writer="wait".into()
+    ))]
+    #[pyo3(text_signature = "(size, *, no_learner='wait', no_writer='wait')")]
+    fn queue(
+        size: Argument<i128>,
+        no_learner: Argument<String>,
+        no_writer: Argument<String>,
+    ) -> Result<Self, Failure> {
         let size = whole(size, "size", "transitions from 1 up", ErrorClass::Argument)?;
         if size == 0 {
             return Err(bad_argument(
@@ -213,10 +235,11 @@ impl RateLimiter {
                  may be ahead, at least 1",
             ));
         }
-        Self::checked(CoreRateLimiter::queue(size).no_learner(no_learner_of(no_learner)?))
+        let limits = CoreRateLimiter::queue(size).no_learner(no_learner_of(no_learner)?);
+        Self::checked(limits.no_writer(no_writer_of(no_writer)?))
     }
 
-    /// Return whether items may be drawn with these counts. Changes nothing.
+    /// Return whether items may be drawn with these counts without a wait. Changes nothing.
     ///
     /// Parameters
     /// ----------
@@ -249,12 +272,14 @@ impl RateLimiter {
         Ok(self.limits.can_sample(counts_of(inserts, samples)?, items))
     }
 
-    /// Return whether transitions may be inserted with these counts. Changes nothing.
+    /// Return whether an append is admitted with these counts. Changes nothing.
+    ///
+    /// An append is admitted whole when one more transition is allowed.
     ///
     /// Parameters
     /// ----------
     /// transitions : int
-    ///     Transitions to be inserted.
+    ///     Transitions of the append.
     /// inserts : int
     ///     Transitions inserted.
     /// samples : int, default 0
@@ -309,6 +334,12 @@ impl RateLimiter {
         self.limits.no_learner_choice().as_str()
     }
 
+    /// Behaviour of a held-back draw while no writer lives: "wait", "pass" or "error".
+    #[getter]
+    fn no_writer(&self) -> &'static str {
+        self.limits.no_writer_choice().as_str()
+    }
+
     /// Whether the limiter is on.
     #[getter]
     fn enabled(&self) -> bool {
@@ -334,6 +365,9 @@ impl RateLimiter {
         if self.limits.no_learner_choice() != NoLearner::Wait {
             text = format!("{text}, no_learner='{}'", self.limits.no_learner_choice());
         }
+        if self.limits.no_writer_choice() != NoWriter::Wait {
+            text = format!("{text}, no_writer='{}'", self.limits.no_writer_choice());
+        }
         if !self.limits.is_enabled() {
             text += ", enabled=False";
         }
@@ -345,25 +379,28 @@ impl RateLimiter {
         let (least, most) = self.limits.error_band();
         let ratio = self.limits.samples_per_insert();
         let min_size = self.limits.min_size_to_sample();
-        let words = (ratio, min_size, least, most, self.no_learner(), self.enabled());
+        let absent = (self.no_learner(), self.no_writer());
+        let words = (ratio, min_size, least, most, absent, self.enabled());
         Ok((make, words).into_pyobject(py)?.into_any())
     }
 }
 
 /// Restores a pickled limiter.
 #[pyfunction]
-#[pyo3(signature = (ratio, min_size, least, most, no_learner, enabled))]
+#[pyo3(signature = (ratio, min_size, least, most, absent, enabled))]
 pub(crate) fn _restore_limiter(
     ratio: f64,
     min_size: u64,
     least: f64,
     most: f64,
-    no_learner: &str,
+    absent: (PyBackedStr, PyBackedStr),
     enabled: bool,
 ) -> Result<RateLimiter, Failure> {
     let limits = CoreRateLimiter::band(ratio, min_size, least, most);
+    let (no_learner, no_writer) = absent;
     let no_learner = no_learner.parse().map_err(bad_argument)?;
-    RateLimiter::checked(limits.no_learner(no_learner).enabled(enabled))
+    let no_writer = no_writer.parse().map_err(bad_argument)?;
+    RateLimiter::checked(limits.no_learner(no_learner).no_writer(no_writer).enabled(enabled))
 }
 
 fn counts_of(inserts: Argument<i128>, samples: Argument<i128>) -> Result<LimiterCounts, Failure> {
@@ -454,7 +491,8 @@ impl Limiter {
 
     /// Switch the limiter on.
     ///
-    /// Transitions inserted and items drawn while it was off count.
+    /// Transitions inserted and items drawn while it was off count, unless :meth:`reset_counts`
+    /// was called since.
     ///
     /// Raises
     /// ------
@@ -476,6 +514,21 @@ impl Limiter {
         py.detach(|| self.handle.with(|limiter| Ok(limiter.set_enabled(false)?)))
     }
 
+    /// Count anew, as if the limiter were new and its rows had just been inserted.
+    ///
+    /// The counts become those of a new limiter after the rows of the ring were inserted, or
+    /// ``min_size`` of them if there are more. For rows that call for no draws: those of a data
+    /// set, or of an earlier run. The limits stay, and processes that wait decide anew.
+    ///
+    /// Raises
+    /// ------
+    /// CorruptError
+    ///     If the stored limits are damaged; ``set`` replaces them.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn reset_counts(&self, py: Python<'_>) -> Result<(), Failure> {
+        py.detach(|| self.handle.with(|limiter| Ok(limiter.reset_counts()?)))
+    }
+
     /// The limits in force.
     #[getter]
     fn limits(&self) -> Result<RateLimiter, Failure> {
@@ -488,13 +541,13 @@ impl Limiter {
         self.handle.with(|limiter| Ok(limiter.limits()?.is_enabled()))
     }
 
-    /// Transitions inserted since the ring was created.
+    /// Transitions inserted since the ring was created or the counts were reset.
     #[getter]
     fn inserts(&self) -> Result<u64, Failure> {
         self.handle.with(|limiter| Ok(limiter.counts().inserts))
     }
 
-    /// Items drawn since the ring was created.
+    /// Items drawn since the ring was created or the counts were reset.
     #[getter]
     fn samples(&self) -> Result<u64, Failure> {
         self.handle.with(|limiter| Ok(limiter.counts().samples))

@@ -6,18 +6,21 @@ use pyo3::types::{PyDict, PyList};
 
 pub(crate) fn as_dict<'py>(py: Python<'py>, stats: &LimiterStats) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
+    // `may_insert` and `may_sample` are None without a limit.
     let limits = stats.limits;
     dict.set_item("enabled", limits.map(|limits| limits.is_enabled()))?;
     dict.set_item("samples_per_insert", limits.map(|limits| limits.samples_per_insert()))?;
     dict.set_item("min_size", limits.map(|limits| limits.min_size_to_sample()))?;
     dict.set_item("error_band", limits.map(|limits| limits.error_band()))?;
     dict.set_item("no_learner", limits.map(|limits| limits.no_learner_choice().as_str()))?;
+    dict.set_item("no_writer", limits.map(|limits| limits.no_writer_choice().as_str()))?;
     dict.set_item("inserts", stats.counts.inserts)?;
     dict.set_item("samples", stats.counts.samples)?;
     dict.set_item("deletes", stats.counts.deletes)?;
     dict.set_item("may_insert", stats.may_insert)?;
     dict.set_item("may_sample", stats.may_sample)?;
     dict.set_item("has_sampler", stats.has_sampler)?;
+    dict.set_item("has_writer", stats.has_writer)?;
     let side = |side: LimiterSideStats| -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("waiting", side.waiting)?;

@@ -19,6 +19,8 @@ pub const COUNT: u64 = (1 << 48) - 1;
 pub const GENERATION: u64 = COUNT + 1;
 /// Bits of a counter's word that hold the generation.
 pub const GENERATIONS: u64 = !(WAITED | COUNT);
+/// Bit of a mark that is set while a sampler waits for rows that fill a batch.
+const AWAITS_ROWS: u64 = 1 << 63;
 /// First bytes of `ring.lim`.
 pub const LIMITER_MAGIC: [u8; 8] = *b"\x89BKQ\r\n\x1a\n";
 /// Attempts to read limits that other processes change meanwhile.
@@ -39,7 +41,7 @@ pub struct LimitBytes {
     /// Bits of an f64: largest difference.
     pub max_diff: u64,
     /// Bit 0: whether the limiter is on. Bits 8 to 15: behaviour of writers while no sampler is
-    /// alive.
+    /// alive. Bits 16 to 23: behaviour of samplers while no writer is alive.
     pub switches: u64,
 }
 
@@ -106,14 +108,16 @@ pub(crate) struct LimitSlotBytes {
     pub unused: [u8; 88],
 }
 
-/// A counter of deleted transitions. Used for its offset only.
+/// Counts at the last drop of rows. Used for its offsets only.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct LimitDeletesBytes {
-    /// Deleted transitions, without overwritten ones.
+    /// Inserted transitions that could not be drawn any more after the last drop of rows.
     pub deletes: u64,
+    /// Inserted transitions at the last drop of rows.
+    pub dropped_at: u64,
     /// Zero.
-    pub unused: [u8; 120],
+    pub unused: [u8; 112],
 }
 
 /// Mark of a waiting process. Used for its offsets only.
@@ -122,7 +126,7 @@ pub(crate) struct LimitDeletesBytes {
 pub(crate) struct WaitMarkBytes {
     /// Beginning of the wait in milliseconds since 1970, or 0 while the process does not wait.
     pub since_unix_ms: u64,
-    /// Transitions or items that it waits to insert or draw.
+    /// Transitions or items that it waits to insert or draw. Bit 63: a sampler waits for rows.
     pub wanted: u64,
 }
 
@@ -180,6 +184,19 @@ impl LimiterHeader {
     }
 }
 
+/// Counts of a limiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitCounts {
+    /// Inserted transitions.
+    pub inserts: u64,
+    /// Drawn items.
+    pub samples: u64,
+    /// Inserted transitions that could not be drawn any more after the last drop of rows.
+    pub deletes: u64,
+    /// Inserted transitions at the last drop of rows.
+    pub dropped_at: u64,
+}
+
 /// Side of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitedSide {
@@ -196,6 +213,8 @@ pub struct WaitMark {
     pub since_unix_ms: u64,
     /// Transitions or items that it waits to insert or draw.
     pub wanted: u64,
+    /// Whether the process is a sampler that has its batch counted, and waits for rows.
+    pub awaits_rows: bool,
 }
 
 /// The mapped file `ring.lim`.
@@ -262,30 +281,43 @@ impl LimiterTable {
         self.map.words64(INSERTS_AT, 1).and_then(<[_]>::first).map_or(0, |word| word.load(order))
     }
 
-    /// Returns the deleted transitions, without overwritten ones.
+    /// Returns the transitions that could not be drawn any more after the last drop of rows, and
+    /// the inserts at that time.
     #[must_use]
-    pub fn deletes(&self) -> u64 {
-        self.deletes_word().map_or(0, |word| word.load(Ordering::Acquire)) & COUNT
+    pub fn deletes(&self) -> (u64, u64) {
+        self.deletes_words().map_or((0, 0), |[deletes, dropped_at]| {
+            // ORDERING: pairs with the release in `count_deletes`.
+            (deletes.load(Ordering::Acquire) & COUNT, dropped_at.load(Ordering::Acquire) & COUNT)
+        })
     }
 
-    /// Counts deleted transitions.
-    pub fn count_deletes(&self, n: u64) {
-        if let Some(word) = self.deletes_word() {
-            word.fetch_add(n, Ordering::Release);
+    /// Raises the counts of [`deletes`](Self::deletes).
+    pub fn count_deletes(&self, deletes: u64, dropped_at: u64) {
+        if let Some([deletes_word, dropped_word]) = self.deletes_words() {
+            dropped_word.fetch_max(dropped_at & COUNT, Ordering::Release);
+            deletes_word.fetch_max(deletes & COUNT, Ordering::Release);
         }
     }
 
-    /// Sets the counts of inserts, samples and deletes, before any process uses the table.
-    pub(crate) fn set_counts(&self, [inserts, samples, deletes]: [u64; 3]) {
-        self.counter(LimitedSide::Inserts).count.store(inserts & COUNT, Relaxed);
-        self.counter(LimitedSide::Samples).count.store(samples & COUNT, Relaxed);
-        if let Some(word) = self.deletes_word() {
-            word.store(deletes & COUNT, Relaxed);
+    /// Sets all counts before any process uses the table.
+    pub(crate) fn set_counts(&self, counts: LimitCounts) {
+        self.counter(LimitedSide::Inserts).count.store(counts.inserts & COUNT, Relaxed);
+        self.store_other_counts(counts);
+    }
+
+    fn store_other_counts(&self, LimitCounts { samples, deletes, dropped_at, .. }: LimitCounts) {
+        let counter = self.counter(LimitedSide::Samples);
+        // Keeps the bit of sleepers.
+        counter.count.fetch_and(!COUNT, Relaxed);
+        counter.count.fetch_or(samples & COUNT, Relaxed);
+        if let Some([deletes_word, dropped_word]) = self.deletes_words() {
+            deletes_word.store(deletes & COUNT, Relaxed);
+            dropped_word.store(dropped_at & COUNT, Relaxed);
         }
     }
 
-    fn deletes_word(&self) -> Option<&AtomicU64> {
-        self.map.words64(DELETES_AT, 1)?.first()
+    fn deletes_words(&self) -> Option<&[AtomicU64; 2]> {
+        self.map.words64(DELETES_AT, 2)?.first_chunk()
     }
 
     /// Returns the limits and their generation. Returns `None` if they changed during every
@@ -307,8 +339,12 @@ impl LimiterTable {
         None
     }
 
-    /// Puts other limits into force. The caller must hold the lock of the limits.
-    pub(crate) fn change(&self, limits: LimitBytes) {
+    /// Puts other limits into force, and other counts if they are given. The caller must hold the
+    /// lock of the limits.
+    pub(crate) fn change(&self, limits: LimitBytes, counts: Option<LimitCounts>) {
+        if let Some(counts) = counts {
+            self.store_other_counts(counts);
+        }
         let word = self.load_inserts(Ordering::Acquire);
         let next = word.wrapping_add(GENERATION) & GENERATIONS;
         // ORDERING: a reader that finds a word of these limits finds the generation before them
@@ -318,7 +354,10 @@ impl LimiterTable {
         let counter = self.counter(LimitedSide::Inserts);
         let mut word = word;
         loop {
-            let changed = (word & !GENERATIONS) | next;
+            let changed = match counts {
+                Some(counts) => (word & WAITED) | next | (counts.inserts & COUNT),
+                None => (word & !GENERATIONS) | next,
+            };
             // ORDERING: release: the slot is complete; pairs with the load in `limits`.
             match counter.count.compare_exchange(word, changed, Ordering::AcqRel, Relaxed) {
                 Ok(_) => return,
@@ -377,13 +416,15 @@ impl LimiterTable {
     fn mark(&self, number: Option<u64>) -> WaitMark {
         self.mark_words(number).map_or_else(WaitMark::default, |[since, wanted]| WaitMark {
             since_unix_ms: since.load(Relaxed),
-            wanted: wanted.load(Relaxed),
+            wanted: wanted.load(Relaxed) & !AWAITS_ROWS,
+            awaits_rows: wanted.load(Relaxed) & AWAITS_ROWS != 0,
         })
     }
 
     fn set_mark(&self, number: Option<u64>, mark: WaitMark) {
         if let Some([since, wanted]) = self.mark_words(number) {
-            wanted.store(mark.wanted, Relaxed);
+            let awaits_rows = if mark.awaits_rows { AWAITS_ROWS } else { 0 };
+            wanted.store((mark.wanted & !AWAITS_ROWS) | awaits_rows, Relaxed);
             since.store(mark.since_unix_ms, Relaxed);
         }
     }
@@ -438,7 +479,7 @@ mod tests {
         std::thread::scope(|scope| {
             let changer = scope.spawn(|| {
                 for number in 1..=20_000 {
-                    table.change(limits(number));
+                    table.change(limits(number), None);
                 }
             });
             let mut last = 0;
@@ -455,7 +496,11 @@ mod tests {
     #[test]
     fn marks_of_writers_and_samplers_are_apart() {
         let table = LimiterTable::heap(limits(0), 3, 2).unwrap();
-        let mark = |number| WaitMark { since_unix_ms: number, wanted: number + 1 };
+        let mark = |number| WaitMark {
+            since_unix_ms: number,
+            wanted: number + 1,
+            awaits_rows: number % 2 == 1,
+        };
         (0..3).for_each(|lane| table.mark_writer(lane, mark(u64::from(lane) + 10)));
         (0..2).for_each(|slot| table.mark_sampler(slot, mark(u64::from(slot) + 20)));
         table.mark_writer(3, mark(1));

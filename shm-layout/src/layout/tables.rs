@@ -58,7 +58,7 @@ pub fn tables() -> Vec<Field> {
             map_align, line_bytes, lane_count, column_count, slots, lane_capacity, reserve_chunk,
             reader_slots, asked_rows, asked_bytes, schema_offset, schema_hash, ring_uuid,
             created_unix_ns, boot_id_hash, lane_policy, lease_timeout_ms, huge_bytes,
-            made_lane_capacity, resizes, unused, crc32,
+            made_lane_capacity, resizes, files, unused, crc32,
         }
         ColumnRecord {
             name, dtype, word, axes, role, shape, width_bytes, offset_bytes, length_bytes, unused,
@@ -80,7 +80,7 @@ pub fn tables() -> Vec<Field> {
         LimiterHeader { magic, ring_uuid, lane_count, reader_slots, made, unused, crc32 }
         LimitCounterBytes { count, wake_at, seq, unused1, waits, waited_ns, unused2 }
         LimitSlotBytes { limits, unused }
-        LimitDeletesBytes { deletes, unused }
+        LimitDeletesBytes { deletes, dropped_at, unused }
         WaitMarkBytes { since_unix_ms, wanted }
         LowMarksHeader { magic, ring_uuid, lane_count, unused, crc32 }
         SealedHeader {
@@ -155,7 +155,7 @@ mod tests {
     /// A change of the tables fails here: raise the version and state their new hash.
     #[test]
     fn the_tables_of_a_layout_version_do_not_change() {
-        assert_eq!((LAYOUT_VERSION, abi_fingerprint()), (7, 0xdcca_79fa_0b91_cb8c));
+        assert_eq!((LAYOUT_VERSION, abi_fingerprint()), (8, 0xc979_7275_5e6d_3fa6));
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let tables: Vec<Field> = tables().into_iter().filter(is_of_params).collect();
         let hash = blake3::hash(format!("{tables:?}").as_bytes());
         let hash = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
-        assert_eq!((LAYOUT_VERSION, hash), (7, 0x3969_cab0_8772_5000));
+        assert_eq!((LAYOUT_VERSION, hash), (8, 0x3969_cab0_8772_5000));
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         let tables: Vec<Field> = tables().into_iter().filter(is_of_learned).collect();
         let hash = blake3::hash(format!("{tables:?}").as_bytes());
         let hash = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
-        assert_eq!((LAYOUT_VERSION, hash), (7, 0x4bf8_0932_5db0_2783));
+        assert_eq!((LAYOUT_VERSION, hash), (8, 0x4bf8_0932_5db0_2783));
     }
 
     #[test]

@@ -89,22 +89,24 @@ pub fn count<C: LimitCounter>(counter: &C, n: u64) -> u64 {
     before.wrapping_add(n)
 }
 
-/// Adds `n` to the count if the sum is at most `most`. Otherwise returns the count found as an
-/// error.
-pub fn take<C: LimitCounter>(counter: &C, n: u64, most: u64) -> Result<(), u64> {
+/// Adds up to `n` to the count, as far as the sum is at most `most`. Returns what was added, and
+/// the count after that.
+pub fn take<C: LimitCounter>(counter: &C, n: u64, most: u64) -> (u64, u64) {
     let mut word = counter.load(Ordering::Relaxed);
     loop {
         let found = word & COUNT;
-        if found.saturating_add(n) > most {
-            return Err(found);
+        let taken = n.min(most.min(COUNT).saturating_sub(found));
+        if taken == 0 {
+            return (0, found);
         }
         // ORDERING: as in `count`.
-        match counter.exchange(word, word.wrapping_add(n), Ordering::AcqRel) {
-            Ok(_) if word & WAITED != 0 => {
-                wake_if_reached(counter, found + n);
-                return Ok(());
+        match counter.exchange(word, word.wrapping_add(taken), Ordering::AcqRel) {
+            Ok(_) => {
+                if word & WAITED != 0 {
+                    wake_if_reached(counter, found + taken);
+                }
+                return (taken, found + taken);
             }
-            Ok(_) => return Ok(()),
             Err(there) => word = there,
         }
     }
@@ -152,7 +154,7 @@ mod tests {
         let counter = table.counter(LimitedSide::Inserts);
         count(&counter, 41);
         let _ = listen(&counter, 100);
-        table.change(LimitBytes::default());
+        table.change(LimitBytes::default(), None);
         let word = table.load_inserts(Relaxed);
         assert_eq!((word & COUNT, word & WAITED, word & GENERATIONS), (41, WAITED, GENERATION));
         count(&counter, 58);

@@ -9,7 +9,7 @@ use crate::error::SegmentError;
 use crate::layout::geometry::{Geometry, RingSpec};
 use crate::layout::lane::Lane;
 use crate::layout::lane_shape::LaneShapes;
-use crate::layout::limiter_table::{LimiterHeader, LimiterTable};
+use crate::layout::limiter_table::{LimitCounts, LimiterHeader, LimiterTable};
 use crate::os::mapping::Access;
 use crate::protocol::{MAX_SEQ, Words};
 use crate::store::ring_files::{self, LIM, RingFolder, map_limits};
@@ -85,9 +85,8 @@ impl<'a> UnnamedRing<'a> {
         Ok(UnnamedLane::new(memory, rows))
     }
 
-    /// Sets the counts of the limiter: inserts, samples and deletes. Does nothing in a ring without
-    /// a limiter.
-    pub fn set_limit_counts(&self, counts: [u64; 3]) -> Result<(), SegmentError> {
+    /// Sets the counts of the limiter. Does nothing in a ring without a limiter.
+    pub fn set_limit_counts(&self, counts: LimitCounts) -> Result<(), SegmentError> {
         match &self.place {
             UnnamedMemory::Files { folder, shapes } => {
                 let Some(made) = self.spec.limits else { return Ok(()) };

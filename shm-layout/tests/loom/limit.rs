@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering::SeqCst};
 use std::time::Duration;
 
-use backcast_layout::protocol::limit::{COUNT, LimitCounter, WAITED, count, listen, take};
+use backcast_layout::protocol::limit::{
+    COUNT, LimitCounter, WAITED, count, give_back, listen, take, wake,
+};
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread::{self, Thread};
@@ -248,13 +250,99 @@ fn queue_of_one(mutant: Mutant) -> (bool, Arc<Seen>) {
             }
         });
         for item in 1..=ITEMS {
-            while take(&*samples, 1, inserts.load(Ordering::Acquire) & COUNT).is_err() {
+            while take(&*samples, 1, inserts.load(Ordering::Acquire) & COUNT).0 == 0 {
                 wait_for(&inserts, item);
             }
         }
         writer.join().unwrap();
         assert_eq!(samples.load(Ordering::Relaxed) & COUNT, ITEMS, "an item was lost");
     })
+}
+
+/// How a sampler counts the items of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batch {
+    /// Each as it is allowed, and kept until the batch is whole.
+    OneByOne,
+    /// All of them or none.
+    Whole,
+    /// Each as it is allowed. What was counted is given back before each sleep.
+    GivenBackEarly,
+}
+
+/// A writer that may be one transition ahead, and a sampler whose batch has two items. Another
+/// sampler counts an item and gives it back: its draw failed.
+fn batch_beyond_the_queue(how: Batch) -> (bool, Arc<Seen>) {
+    const ITEMS: u64 = 2;
+    run(2, Mutant::None, move |seen| {
+        let inserts = Arc::new(Shared::new(Mutant::None, seen));
+        let samples = Arc::new(Shared::new(Mutant::None, seen));
+        let writer = thread::spawn({
+            let (inserts, samples) = (Arc::clone(&inserts), Arc::clone(&samples));
+            move || {
+                for item in 0..ITEMS {
+                    while samples.load(Ordering::Acquire) & COUNT < item {
+                        let (ticket, word) = listen(&*samples, item);
+                        if word & COUNT < item {
+                            ticket.sleep(&*samples, Duration::MAX);
+                        }
+                    }
+                    count(&*inserts, 1);
+                }
+            }
+        });
+        let failing = thread::spawn({
+            let (inserts, samples) = (Arc::clone(&inserts), Arc::clone(&samples));
+            move || {
+                let most = inserts.load(Ordering::Acquire) & COUNT;
+                let (taken, _) = take(&*samples, 1, most);
+                if taken > 0 {
+                    give_back(&*samples, taken);
+                    wake(&*inserts);
+                }
+            }
+        });
+        let mut held = 0;
+        while held < ITEMS {
+            let most = inserts.load(Ordering::Acquire) & COUNT;
+            let left = ITEMS - held;
+            let (taken, there) = match how {
+                Batch::Whole if most < ITEMS => (0, samples.load(Ordering::Relaxed) & COUNT),
+                _ => take(&*samples, left, most),
+            };
+            held += taken;
+            if held == ITEMS {
+                break;
+            }
+            let needed = if how == Batch::Whole { ITEMS } else { there + 1 };
+            if how == Batch::GivenBackEarly {
+                give_back(&*samples, held);
+                held = 0;
+            }
+            let (ticket, word) = listen(&*inserts, needed);
+            if word & COUNT < needed {
+                ticket.sleep(&*inserts, Duration::MAX);
+            }
+        }
+        writer.join().unwrap();
+        failing.join().unwrap();
+        assert_eq!(samples.load(Ordering::Relaxed) & COUNT, ITEMS, "an item was lost");
+    })
+}
+
+#[test]
+fn a_batch_beyond_the_queue_is_counted_one_by_one() {
+    passes(batch_beyond_the_queue(Batch::OneByOne));
+}
+
+#[test]
+fn a_batch_that_waits_to_be_whole_stops_both_sides() {
+    dies(batch_beyond_the_queue(Batch::Whole));
+}
+
+#[test]
+fn a_batch_that_gives_back_before_it_sleeps_stops_both_sides() {
+    dies(batch_beyond_the_queue(Batch::GivenBackEarly));
 }
 
 fn passes((passed, seen): (bool, Arc<Seen>)) {

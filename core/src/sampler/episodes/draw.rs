@@ -93,7 +93,7 @@ impl Sampler {
         self.follow_notices()?;
         let lapped_before = self.lapped();
         if self.is_limited() {
-            self.take_turn(batch, Instant::now(), interrupted)?;
+            self.take_turn((batch, false), Instant::now(), interrupted)?;
         }
         let mut drawn = self.drawn_episodes(batch).inspect_err(|_| {
             self.give_back(batch as u64);

@@ -112,6 +112,19 @@ impl ClaimedRows {
         }
     }
 
+    /// Refuses a batch with more rows than a table can offer to one batch, from a ring that can
+    /// hold `most` transitions. Passes that are renewed offer any number.
+    pub(in crate::sampler) fn check(&self, items: usize, most: u64) -> Result<(), SampleError> {
+        let Selector::Table(options) = &self.selector else { return Ok(()) };
+        let settings = options.settings();
+        let most = most.saturating_mul(settings.times.into());
+        if settings.renewed || items as u64 <= most {
+            return Ok(());
+        }
+        let (selector, wanted) = (self.selector.as_str(), items as u64);
+        Err(SampleError::BeyondTable { selector, wanted, most })
+    }
+
     /// Claims the rows of a batch. Returns `false` if a table of renewed passes has nothing to
     /// draw.
     pub(super) fn begin(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{RingBacking, RingStore};
 use crate::error::{Kind, SegmentError};
 use crate::layout::claimed_lane::ClaimedLane;
-use crate::layout::limiter_table::LimitBytes;
+use crate::layout::limiter_table::{LimitBytes, LimitCounts};
 use crate::layout::reader_table::AgeCounts;
 use crate::os::byte_lock::{Claim, LockFile, LockMode};
 use crate::os::clock::unix_ns;
@@ -148,14 +148,19 @@ impl RingStore {
         self.held(READER_LOCKS + u64::from(slot))
     }
 
-    /// Puts other limits into force, for all processes. Returns `false` if the ring has no limiter.
-    /// Fails if other processes hold the lock of the limits for about a second.
-    pub fn change_limits(&self, limits: LimitBytes) -> Result<bool, SegmentError> {
+    /// Puts other limits into force, and other counts if they are given, for all processes. Returns
+    /// `false` if the ring has no limiter. Fails if other processes hold the lock of the limits for
+    /// about a second.
+    pub fn change_limits(
+        &self,
+        limits: LimitBytes,
+        counts: Option<LimitCounts>,
+    ) -> Result<bool, SegmentError> {
         let Some(table) = &self.limiter else { return Ok(false) };
         for _ in 0..LIMITS_ATTEMPTS {
             // Held until the limits are in force. The kernel releases it if this process dies.
             if let Some(_claim) = self.claim(LIMITS_LOCK, LockMode::Exclusive, Claim::File)? {
-                table.change(limits);
+                table.change(limits, counts);
                 return Ok(true);
             }
             thread::sleep(LIMITS_PAUSE);

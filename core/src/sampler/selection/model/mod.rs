@@ -252,6 +252,13 @@ impl Case {
             batch = transitions.len();
             drawn = drawing.sampler.sample(batch);
         }
+        if let Err(SampleError::BeyondTable { most, .. }) = drawn {
+            if batch as u64 <= most {
+                return Err(format!("{batch} of {most} transitions"));
+            }
+            batch = usize::try_from(most).unwrap_or(batch);
+            drawn = drawing.sampler.sample(batch);
+        }
         let wrong = self.mutant == Mutant::Wrong(KINDS[kind]);
         if let Some(passes) = self.passes.get_mut(KINDS[kind]) {
             let mut expected = passes.draw(&mut drawing.claimer, batch, list);

@@ -1,0 +1,264 @@
+//! Gate of a sampler: it counts the items of a batch as they are allowed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use backcast_layout::protocol::limit::{
+    COUNT, GENERATIONS, LimitCounter, count, give_back, listen, take, wake,
+};
+use backcast_layout::{LimitedSide, LimiterTable, LiveSampler, RingStore, SegmentError, WaitMark};
+
+use super::absent::NoWriter;
+use super::gate::wake_writers;
+use super::limits::{LimiterCounts, RateLimiter};
+use super::size::RingSize;
+use super::waiting::{Caller, LongWait, WaitSettings, Waiting, writers};
+use super::{current, most_transitions};
+use crate::error::{LimitError, LimitedCall, LimiterWait};
+
+/// Gate of a sampler. A sampler counts as alive while it has one.
+#[derive(Debug)]
+pub(crate) struct DrawGate {
+    // Dropped before the store, which the claim holds too.
+    _live: LiveSampler,
+    store: Arc<RingStore>,
+    /// Reader slot of the sampler, if it has one.
+    slot: Option<u32>,
+    /// The size test that was last found to hold.
+    sized: KnownSize,
+    pub(crate) settings: WaitSettings,
+}
+
+/// A size test that holds, and how long it need not be made again.
+#[derive(Clone, Copy, Debug, Default)]
+struct KnownSize {
+    /// Generation of the limits, and the counts of the last drop of rows.
+    of: (u64, u64, u64),
+    /// Count of inserts up to which the test is known to hold.
+    until: u64,
+}
+
+impl DrawGate {
+    /// Makes the gate of a sampler. Returns `None` if the ring has no limiter.
+    pub(crate) fn of(
+        store: &Arc<RingStore>,
+        slot: Option<u32>,
+    ) -> Result<Option<Self>, SegmentError> {
+        let Some(table) = store.limiter() else { return Ok(None) };
+        if let Some(slot) = slot {
+            // Clear the mark: the last holder of the slot may have been killed in a wait.
+            table.mark_sampler(slot, WaitMark::default());
+        }
+        let live = store.claim_sampler()?;
+        // A sampler is alive from now on.
+        wake_writers(table);
+        let (store, settings) = (Arc::clone(store), WaitSettings::default());
+        Ok(Some(Self { _live: live, store, slot, sized: KnownSize::default(), settings }))
+    }
+
+    /// Returns the report of a long wait.
+    pub(crate) fn long_wait(&self) -> Arc<LongWait> {
+        Arc::clone(&self.settings.long)
+    }
+
+    /// Waits until a batch of `n` items is counted, and wakes the writers that waited for that.
+    /// Items are counted as they are allowed; all are given back if the wait ends early. `anew`
+    /// makes the size test again: a draw found the ring empty.
+    pub(crate) fn take(
+        &mut self,
+        n: u64,
+        anew: bool,
+        caller: &mut Caller<'_>,
+    ) -> Result<(), LimitError> {
+        if anew {
+            self.sized = KnownSize::default();
+        }
+        let store = Arc::clone(&self.store);
+        let Some(table) = store.limiter() else { return Ok(()) };
+        let counter = table.counter(LimitedSide::Samples);
+        let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
+        let (_, most) = self.allowed(table, (&limits, generation), anew, caller);
+        let (taken, _) = take(&counter, n, most);
+        if taken == n {
+            return Ok(());
+        }
+        let mut batch = PartOfBatch { table, taken };
+        self.wait(n, &mut batch, anew, caller)?;
+        batch.taken = 0;
+        Ok(())
+    }
+
+    /// Returns the counts with the deletes of the size test, and the count of samples that they
+    /// allow.
+    #[inline]
+    fn allowed(
+        &mut self,
+        table: &LimiterTable,
+        (limits, generation): (&RateLimiter, u64),
+        anew: bool,
+        caller: &Caller<'_>,
+    ) -> (LimiterCounts, u64) {
+        let (deletes, dropped_at) = table.deletes();
+        // ORDERING: acquire, so that rows that were counted are seen; pairs with the release in
+        // `count`. An outdated count of inserts allows fewer items.
+        let inserts = table.load_inserts(Acquire) & COUNT;
+        let counts = LimiterCounts { inserts, samples: 0, deletes };
+        let of = (generation, deletes, dropped_at);
+        let known = self.sized.of == of && inserts <= self.sized.until && !anew;
+        let counts = if known || !limits.is_enabled() {
+            let deletes = inserts.saturating_sub(limits.min_size_to_sample());
+            LimiterCounts { deletes, ..counts }
+        } else {
+            self.measured(limits, counts, (of, anew), caller)
+        };
+        (counts, limits.most_samples(inserts, counts.deletes))
+    }
+
+    /// Makes the size test, and remembers for how long it holds.
+    #[cold]
+    fn measured(
+        &mut self,
+        limits: &RateLimiter,
+        counts: LimiterCounts,
+        (of, anew): ((u64, u64, u64), bool),
+        caller: &Caller<'_>,
+    ) -> LimiterCounts {
+        let LimiterCounts { inserts, deletes, .. } = counts;
+        let min_size = limits.min_size_to_sample();
+        let mut size =
+            RingSize { drawable: None, most: most_transitions(&self.store), dropped_at: of.2 };
+        let filled = size.was_filled(inserts);
+        // Fewer transitions than `min_size` can be drawn if the counts say so.
+        if anew || (!filled && inserts.saturating_sub(deletes) >= min_size) {
+            let drawable = (caller.drawable)();
+            size.drawable = Some(drawable);
+            if drawable >= min_size {
+                // An insert may overwrite the rows of two transitions.
+                let until = inserts.saturating_add((drawable - min_size) / 2);
+                self.sized = KnownSize { of, until };
+            }
+        }
+        if filled && !anew {
+            self.sized = KnownSize { of, until: u64::MAX };
+        }
+        size.counted(limits, counts)
+    }
+
+    /// Waits for the items of a batch that are not counted yet.
+    #[cold]
+    fn wait(
+        &mut self,
+        n: u64,
+        batch: &mut PartOfBatch<'_>,
+        anew: bool,
+        caller: &mut Caller<'_>,
+    ) -> Result<(), LimitError> {
+        let (store, slot, since) = (Arc::clone(&self.store), self.slot, caller.since);
+        let table = batch.table;
+        let (inserts, samples) =
+            (table.counter(LimitedSide::Inserts), table.counter(LimitedSide::Samples));
+        let mark = |mark| {
+            if let Some(slot) = slot {
+                table.mark_sampler(slot, mark);
+            }
+        };
+        let mut waiting = Waiting::new(table, LimitedSide::Samples, n, &mark);
+        loop {
+            let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
+            let (counts, most) = self.allowed(table, (&limits, generation), anew, caller);
+            let (taken, there) = take(&samples, n - batch.taken, most);
+            batch.taken += taken;
+            if batch.taken == n {
+                return Ok(());
+            }
+            let left = n - batch.taken;
+            let needed = limits.inserts_needed(there.saturating_add(left), counts.deletes);
+            let deletes = table.deletes().0;
+            let held = batch.taken;
+            let describe = || LimiterWait {
+                call: LimitedCall::Draw,
+                wanted: n,
+                held,
+                waited_ms: since.elapsed().as_millis(),
+                needed,
+                inserts: inserts.load(Relaxed) & COUNT,
+                samples: there,
+                deletes,
+                limits: limits.to_string(),
+                peers: writers(&store),
+                has_peers: store.has_writer(),
+            };
+            match limits.no_writer_choice() {
+                NoWriter::Wait => {}
+                NoWriter::Pass | NoWriter::Error
+                    if !waiting.is_alone(&self.settings, caller, || store.has_writer()) => {}
+                NoWriter::Pass => {
+                    count(&samples, left);
+                    batch.taken = n;
+                    return Ok(());
+                }
+                NoWriter::Error => return Err(LimitError::NoWriter(describe().into())),
+            }
+            // Writers stop at their bound, and wait for the items that it allows this batch.
+            let wake_at = needed.min(limits.most_inserts(there, counts.deletes));
+            let wake_at =
+                wake_at.max(limits.inserts_needed(there.saturating_add(1), counts.deletes));
+            let (ticket, word) = listen(&inserts, wake_at);
+            let changed = word & GENERATIONS != generation;
+            if (changed || word & COUNT >= wake_at) && waiting.looks_again() {
+                continue;
+            }
+            waiting
+                .sleep(&self.settings, caller, &describe, |limit| ticket.sleep(&inserts, limit))?;
+        }
+    }
+
+    /// Subtracts items that were counted and not drawn.
+    pub(crate) fn give_back(&self, n: u64) {
+        if let Some(table) = self.store.limiter() {
+            give_back_items(table, n);
+        }
+    }
+
+    /// Lets writers continue while this sampler, whose batch is counted, waits for rows: the limits
+    /// may want more draws of older rows before the next insert, which this sampler cannot make.
+    /// Ends when the result is dropped, or with the process. Has no effect without a reader slot.
+    pub(crate) fn await_rows(&self) -> Option<AwaitsRows<'_>> {
+        let (table, slot) = (self.store.limiter()?, self.slot?);
+        table.mark_sampler(slot, WaitMark { awaits_rows: true, ..WaitMark::default() });
+        wake_writers(table);
+        Some(AwaitsRows { table, slot })
+    }
+}
+
+/// Mark of a sampler that awaits rows. A drop removes it.
+pub(crate) struct AwaitsRows<'a> {
+    table: &'a LimiterTable,
+    slot: u32,
+}
+
+impl Drop for AwaitsRows<'_> {
+    fn drop(&mut self) {
+        self.table.mark_sampler(self.slot, WaitMark::default());
+    }
+}
+
+/// Items of a batch that are counted while the others are awaited. A drop gives them back.
+struct PartOfBatch<'a> {
+    table: &'a LimiterTable,
+    taken: u64,
+}
+
+impl Drop for PartOfBatch<'_> {
+    fn drop(&mut self) {
+        give_back_items(self.table, self.taken);
+    }
+}
+
+fn give_back_items(table: &LimiterTable, n: u64) {
+    if n > 0 {
+        give_back(&table.counter(LimitedSide::Samples), n);
+        // Wake other samplers: they computed the count that they wait for from the larger count.
+        wake(&table.counter(LimitedSide::Inserts));
+    }
+}

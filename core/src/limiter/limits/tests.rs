@@ -1,0 +1,235 @@
+//! Tests of the limits against reference formulas.
+
+use super::*;
+
+/// Formulas of Reverb's `RateLimiter::CanSample` and `CanInsert`, in whole numbers scaled so
+/// that nothing is rounded.
+fn reference(limits: &RateLimiter, counts: LimiterCounts, n: u64) -> (bool, bool) {
+    const SCALE: f64 = 4.0;
+    #[expect(clippy::cast_possible_truncation, reason = "quarters of small numbers")]
+    let scaled = |number: f64| (number * SCALE) as i128;
+    let LimiterCounts { inserts, samples, deletes } = counts;
+    let [inserts, samples, deletes, n] = [inserts, samples, deletes, n].map(i128::from);
+    let ratio = scaled(limits.samples_per_insert);
+    let size = i128::from(limits.min_size);
+    let beyond = |diff: i128, end: f64| {
+        if end.is_infinite() { end > 0.0 } else { diff <= scaled(end) }
+    };
+    let below = |diff: i128, end: f64| {
+        if end.is_infinite() { end < 0.0 } else { diff >= scaled(end) }
+    };
+    let diff = inserts * ratio - 4 * samples;
+    let sample = inserts - deletes >= size && below(diff - 4 * n, limits.min_diff);
+    let insert = inserts + n - deletes <= size || beyond(diff + n * ratio, limits.max_diff);
+    (sample, insert)
+}
+
+fn grid() -> impl Iterator<Item = (RateLimiter, LimiterCounts)> {
+    let ratios = [0.25_f64, 0.5, 1.0, 1.5, 4.0, 8.0];
+    let limiters = ratios.into_iter().flat_map(|ratio| {
+        [1_u64, 2, 10, 100].into_iter().flat_map(move |size| {
+            let errors = [ratio.max(1.0), 2.0 * ratio + 3.0, 50.25];
+            errors.into_iter().map(move |error| RateLimiter::ratio(ratio, size, error))
+        })
+    });
+    let others = [1, 3, 40].into_iter().flat_map(|size| {
+        [
+            RateLimiter::queue(size),
+            RateLimiter::min_size(size),
+            RateLimiter::band(2.0, size, -3.5, 9.0),
+        ]
+    });
+    limiters.chain(others).flat_map(|limiter| {
+        [0, 1, 2, 5, 9, 10, 11, 50, 99, 100, 101, 130].into_iter().flat_map(move |inserts| {
+            [0, 1, 2, 7, 10, 40, 95, 100, 399, 400, 401, 900].into_iter().flat_map(move |samples| {
+                [0, 1, 7]
+                    .into_iter()
+                    .filter(move |deletes| *deletes <= inserts)
+                    .map(move |deletes| (limiter, LimiterCounts { inserts, samples, deletes }))
+            })
+        })
+    })
+}
+
+#[test]
+fn single_transitions_and_items_are_allowed_as_by_the_reference_formulas() {
+    let (mut cases, mut allowed) = (0, [0; 2]);
+    for (limiter, counts) in grid() {
+        let found = (limiter.can_sample(counts, 1), limiter.can_insert(counts, 1));
+        assert_eq!(found, reference(&limiter, counts, 1), "{limiter} {counts:?}");
+        cases += 1;
+        allowed[0] += u32::from(found.0);
+        allowed[1] += u32::from(found.1);
+        for n in [2, 8, 32, 256] {
+            let batch = reference(&limiter, counts, n).0;
+            assert_eq!(limiter.can_sample(counts, n), batch, "{limiter} {counts:?} {n}");
+            assert_eq!(limiter.can_insert(counts, n), found.1, "{limiter} {counts:?} {n}");
+        }
+    }
+    assert!(cases > 20_000, "{cases}");
+    assert!(allowed.iter().all(|n| cases / 20 < *n && *n < cases * 19 / 20), "{allowed:?}");
+}
+
+#[test]
+fn bounds_are_where_the_decisions_change() {
+    for (limiter, counts) in grid() {
+        let LimiterCounts { inserts, samples, deletes } = counts;
+        let most_in = limiter.most_inserts(samples, deletes);
+        let may = limiter.can_insert(counts, 1);
+        assert_eq!(may, inserts < most_in, "{limiter} {counts:?} {most_in}");
+        let least = limiter.samples_needed(inserts + 1, deletes);
+        assert_eq!(may, samples >= least, "{limiter} {counts:?}");
+        let most_out = limiter.most_samples(inserts, deletes);
+        for n in [1, 2, 8, 256] {
+            let may = limiter.can_sample(counts, n);
+            assert_eq!(may, samples + n <= most_out, "{limiter} {counts:?} {n} {most_out}");
+            let least = limiter.inserts_needed(samples + n, deletes);
+            assert_eq!(may, inserts >= least, "{limiter} {counts:?} {n}");
+        }
+    }
+}
+
+/// Products of large counts are rounded: without a second look both sides would wait.
+#[test]
+fn one_side_is_allowed_at_large_counts_in_the_narrowest_band() {
+    for ratio in [0.1, 0.3, 1.0 / 3.0, 1.7, 7.3] {
+        let limiter = RateLimiter::ratio(ratio, 10, f64::midpoint(ratio, 1.0));
+        let limiter = if limiter.check(10).is_ok() {
+            limiter
+        } else {
+            RateLimiter::ratio(ratio, 10, f64::midpoint(ratio, 1.0) + 1e-9)
+        };
+        limiter.check(10).unwrap();
+        for exponent in [20, 36, 44] {
+            let inserts = 1_u64 << exponent;
+            let samples = limiter.most_samples(inserts, 0);
+            let mut counts = LimiterCounts { inserts, samples, deletes: 0 };
+            for step in 0..2_000 {
+                let may = (limiter.can_insert(counts, 1), limiter.can_sample(counts, 1));
+                assert_ne!(may, (false, false), "{limiter} {counts:?} {step}");
+                if may.0 {
+                    counts.inserts += 1;
+                } else {
+                    counts.samples += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bounds_of_large_counts_are_exact() {
+    for exponent in 20..46 {
+        for (ratio, error) in [(1.0 / 3.0, 7.7), (7.3, 100.0), (256.0, 1e6)] {
+            let limiter = RateLimiter::ratio(ratio, 1_000, error);
+            for samples in [1 << exponent, (1 << exponent) + 12_345] {
+                let most = limiter.most_inserts(samples, 0);
+                let counts = |inserts| LimiterCounts { inserts, samples, deletes: 0 };
+                assert!(limiter.can_insert(counts(most - 1), 1), "{ratio} {samples}");
+                assert!(!limiter.can_insert(counts(most), 1), "{ratio} {samples}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_switched_off_limiter_allows_everything() {
+    let limiter = RateLimiter::queue(1).enabled(false);
+    let counts = LimiterCounts { inserts: 0, samples: 9, deletes: 0 };
+    assert!(limiter.can_sample(counts, 100) && limiter.can_insert(counts, 100));
+    assert_eq!((limiter.most_inserts(0, 0), limiter.most_samples(0, 0)), (COUNT, COUNT));
+    assert_eq!(limiter.to_string(), "min_size 1, samples_per_insert 1, error band 0 to 1, off");
+}
+
+/// The two sides never block each other: in every state that they can reach, one of them may
+/// continue.
+#[test]
+fn limits_that_are_accepted_never_hold_back_both_sides() {
+    let limiters = [0.25, 0.3, 1.0, 1.7, 3.0, 8.0].into_iter().flat_map(|ratio| {
+        [1, 2, 5].into_iter().flat_map(move |size| {
+            [0.5, 1.0, 1.5, 2.0, 4.0, 9.0, 9.5]
+                .into_iter()
+                .map(move |error| RateLimiter::ratio(ratio, size, error))
+                .chain([RateLimiter::queue(size)])
+        })
+    });
+    let mut accepted = 0;
+    for limiter in limiters.filter(|limiter| limiter.check(100).is_ok()) {
+        accepted += 1;
+        let mut dice = 1_u64;
+        let mut counts = LimiterCounts::default();
+        for _ in 0..2_000 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let may = (limiter.can_insert(counts, 1), limiter.can_sample(counts, 1));
+            assert_ne!(may, (false, false), "{limiter} {counts:?}");
+            if may.0 && (!may.1 || dice >> 63 == 0) {
+                counts.inserts += 1;
+            } else {
+                counts.samples += 1;
+            }
+        }
+    }
+    assert!(accepted > 30, "{accepted}");
+}
+
+#[test]
+fn limits_that_can_never_be_satisfied_are_refused_with_numbers_and_a_remedy() {
+    let refused = [
+        (RateLimiter::ratio(0.0, 10, 5.0), "samples_per_insert is 0"),
+        (RateLimiter::ratio(-2.0, 10, 5.0), "samples_per_insert is -2"),
+        (RateLimiter::ratio(f64::NAN, 10, 5.0), "samples_per_insert is NaN"),
+        (RateLimiter::ratio(f64::INFINITY, 10, 5.0), "samples_per_insert is inf"),
+        (RateLimiter::ratio(1.0, 0, 5.0), "min_size is 0"),
+        (RateLimiter::min_size(0), "min_size is 0"),
+        (RateLimiter::ratio(1.0, 101, 5.0), "min_size is 101"),
+        (RateLimiter::ratio(8.0, 10, 3.0), "6 wide"),
+        (RateLimiter::ratio(8.0, 10, -3.0), "83"),
+        (RateLimiter::band(1.0, 10, f64::NAN, 5.0), "NaN"),
+        (RateLimiter::band(1.0, 10, 5.0, 4.0), "5 to 4"),
+        (RateLimiter::band(1.0, 10, 11.0, 20.0), "11"),
+        (RateLimiter::queue(0), "0 wide"),
+    ];
+    for (limiter, number) in refused {
+        let error = limiter.check(100).unwrap_err().to_string();
+        assert!(error.contains(number), "{error}");
+        assert!(error.contains("; give") || error.contains("; raise"), "{error}");
+    }
+    for limiter in [
+        RateLimiter::queue(1),
+        RateLimiter::min_size(100),
+        RateLimiter::ratio(8.0, 100, 8.0),
+        RateLimiter::ratio(0.1, 1, 1.0),
+    ] {
+        limiter.check(100).unwrap();
+    }
+}
+
+#[test]
+fn stored_limits_are_bounded_when_they_are_read() {
+    let limiter = RateLimiter::ratio(8.0, 1_000, 800.0).no_learner(NoLearner::Error);
+    let bytes = limiter.to_bytes();
+    assert_eq!(RateLimiter::of_bytes(bytes), Some(limiter));
+    assert_eq!(bytes.switches, 0x201, "words of rings made before there was `no_writer`");
+    for choice in [NoWriter::Wait, NoWriter::Pass, NoWriter::Error] {
+        let with = limiter.no_writer(choice);
+        assert_eq!(RateLimiter::of_bytes(with.to_bytes()), Some(with));
+    }
+    let off = limiter.enabled(false);
+    assert_eq!(RateLimiter::of_bytes(off.to_bytes()), Some(off));
+    for damaged in [
+        LimitBytes::default(),
+        LimitBytes { samples_per_insert: f64::NAN.to_bits(), ..bytes },
+        LimitBytes { samples_per_insert: 0, ..bytes },
+        LimitBytes { min_size: 0, ..bytes },
+        LimitBytes { min_size: u64::MAX, ..bytes },
+        LimitBytes { min_diff: f64::NAN.to_bits(), ..bytes },
+        LimitBytes { max_diff: f64::NEG_INFINITY.to_bits(), ..bytes },
+        LimitBytes { switches: 0x301, ..bytes },
+        LimitBytes { switches: 0x3_0001, ..bytes },
+        LimitBytes { switches: 0x100_0001, ..bytes },
+        LimitBytes { switches: 3, ..bytes },
+        LimitBytes { switches: u64::MAX, ..bytes },
+    ] {
+        assert_eq!(RateLimiter::of_bytes(damaged), None, "{damaged:?}");
+    }
+}

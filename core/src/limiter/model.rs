@@ -1,0 +1,278 @@
+//! A model of writers, samplers and a ring under a rate limiter, which takes its decisions from the
+//! shipped functions. It walks every state that a small ring can reach, and random states of large
+//! ones. In each of them one side must be able to continue. Each mutant of the rule must fail.
+
+mod ring;
+mod walks;
+
+use std::collections::{HashSet, VecDeque};
+
+use self::ring::{ModelLane, Writer};
+use super::limits::{LimiterCounts, RateLimiter};
+use super::size::RingSize;
+
+/// A single change of the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    None,
+    /// An append is admitted only if all its transitions are allowed.
+    WholeAppends,
+    /// A batch is counted only if all its items are allowed.
+    WholeBatches,
+    /// Writers compare `min_size` with counts, samplers with the transitions that the ring has.
+    TwoSizes,
+}
+
+/// One setting of the model.
+#[derive(Clone, Debug)]
+struct Setting {
+    mutant: Mutant,
+    /// Limits that are in force in turn.
+    limits: Vec<RateLimiter>,
+    lanes: usize,
+    /// Rows that a lane keeps.
+    rows: usize,
+    writers: usize,
+    /// Batch of each sampler.
+    batches: Vec<u64>,
+}
+
+/// A state. Counts are relative to [`BASE`] inserts, since only differences matter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    inserts: u64,
+    samples: u64,
+    deletes: u64,
+    dropped_at: u64,
+    lanes: Vec<ModelLane>,
+    writers: Vec<Writer>,
+    /// Items that each sampler has counted for its next batch.
+    held: Vec<u64>,
+    /// Limits in force.
+    limits: usize,
+}
+
+/// Maximum number of states of a setting.
+const MOST: usize = 1_000_000;
+/// Inserts of every state, to which an odd one may be added.
+const BASE: u64 = 64;
+
+impl Setting {
+    fn most(&self) -> u64 {
+        (self.lanes * (self.rows - 1)) as u64
+    }
+
+    /// Returns a lead above each band, by more than draws that fail can give back.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small bands")]
+    fn far_lead(&self) -> u64 {
+        let ends = self.limits.iter().map(|limits| limits.error_band().1 as u64);
+        ends.max().unwrap_or(0) + self.batches.iter().sum::<u64>() + 4
+    }
+
+    fn start(&self) -> State {
+        State {
+            inserts: BASE,
+            samples: samples_at(BASE, &self.limits[0]),
+            deletes: BASE,
+            dropped_at: BASE,
+            lanes: vec![ModelLane::default(); self.lanes],
+            writers: vec![Writer::Idle; self.writers],
+            held: vec![0; self.batches.len()],
+            limits: 0,
+        }
+    }
+
+    /// Returns the counts with the deletes of the size test.
+    fn sized(&self, state: &State, is_counted: bool) -> LimiterCounts {
+        let State { inserts, samples, deletes, dropped_at, .. } = *state;
+        let drawable = is_counted.then(|| state.drawable());
+        let size = RingSize { drawable, most: self.most(), dropped_at };
+        let counts = LimiterCounts { inserts, samples, deletes };
+        size.counted(&self.limits[state.limits], counts)
+    }
+
+    /// Returns whether a writer that appends `n` transitions is admitted.
+    fn admits(&self, state: &State, n: u64) -> bool {
+        let limits = &self.limits[state.limits];
+        let ways: &[bool] = if self.mutant == Mutant::TwoSizes { &[false] } else { &[false, true] };
+        ways.iter().any(|is_counted| {
+            let is_counted = *is_counted;
+            let sized = self.sized(state, is_counted);
+            let last = n.saturating_sub(1);
+            let all = LimiterCounts { inserts: sized.inserts + last, ..sized };
+            match self.mutant {
+                Mutant::WholeAppends => limits.can_insert(all, n),
+                _ => limits.can_insert(sized, n),
+            }
+        })
+    }
+
+    /// Returns how many items of `left` a sampler may count.
+    fn allowed(&self, state: &State, left: u64) -> u64 {
+        let sized = self.sized(state, true);
+        let most = self.limits[state.limits].most_samples(sized.inserts, sized.deletes);
+        let room = most.saturating_sub(state.samples).min(left);
+        if self.mutant == Mutant::WholeBatches && room < left { 0 } else { room }
+    }
+
+    /// Returns whether a writer that waits, or a sampler that waits, can continue. All others of
+    /// its side are at least as far.
+    fn is_live(&self, state: &State) -> bool {
+        let writers = state.writers.iter().enumerate();
+        let mut appends = writers.map(|(number, writer)| match writer {
+            Writer::Published(_) => true,
+            Writer::Idle => self.admits(state, state.wanted(number, self.writers, false)),
+        });
+        let samplers = state.held.iter().zip(&self.batches);
+        let mut draws = samplers.map(|(held, batch)| {
+            held == batch && state.drawable() > 0
+                || held < batch && self.allowed(state, batch - held) > 0
+        });
+        appends.any(|may| may) || draws.any(|may| may)
+    }
+
+    /// Returns all states that can follow.
+    fn next(&self, state: &State) -> Vec<State> {
+        let mut all = Vec::new();
+        let mut add = |change: &mut dyn FnMut(&mut State)| {
+            let mut next = state.clone();
+            change(&mut next);
+            next.normalise(self);
+            all.push(next);
+        };
+        for number in 0..self.writers {
+            match state.writers[number] {
+                Writer::Published(n) => {
+                    add(&mut |next| {
+                        next.inserts += n;
+                        next.writers[number] = Writer::Idle;
+                    });
+                    // Killed before it counts.
+                    add(&mut |next| next.kill_writer(number, self.writers));
+                }
+                Writer::Idle => {
+                    for ends in [false, true] {
+                        let n = state.wanted(number, self.writers, ends);
+                        if n == 0 || self.admits(state, n) {
+                            add(&mut |next| next.publish(number, self, ends));
+                        }
+                    }
+                    add(&mut |next| next.kill_writer(number, self.writers));
+                }
+            }
+        }
+        for (number, batch) in self.batches.iter().enumerate() {
+            let held = state.held[number];
+            let more = if held < *batch { self.allowed(state, batch - held) } else { 0 };
+            if more > 0 {
+                add(&mut |next| {
+                    next.samples += more;
+                    next.held[number] += more;
+                });
+            }
+            if held == *batch && state.drawable() > 0 {
+                add(&mut |next| next.held[number] = 0);
+            }
+            if held > 0 {
+                // A cancelled or failed draw gives back its items, a killed sampler leaves them.
+                add(&mut |next| {
+                    next.samples -= held;
+                    next.held[number] = 0;
+                });
+                add(&mut |next| next.held[number] = 0);
+            }
+        }
+        add(&mut |next| next.clear(self));
+        // Killed before it counts.
+        add(&mut |next| next.lanes.iter_mut().for_each(ModelLane::drop_all));
+        for lane in 0..self.lanes {
+            add(&mut |next| {
+                next.lanes[lane].drop_oldest();
+                next.count_dropped(self);
+            });
+        }
+        add(&mut |next| next.limits = (next.limits + 1) % self.limits.len());
+        all
+    }
+
+    /// Walks all reachable states. Returns their number, or the first one in which neither side can
+    /// continue.
+    fn walk(&self, most: usize) -> Result<usize, Box<State>> {
+        for limits in &self.limits {
+            limits.check(self.most()).expect("limits that a ring accepts");
+        }
+        let start = self.start();
+        let mut seen = HashSet::from([start.clone()]);
+        let mut queue = VecDeque::from([start]);
+        while let Some(state) = queue.pop_front() {
+            if !self.is_live(&state) {
+                return Err(Box::new(state));
+            }
+            for next in self.next(&state) {
+                if seen.insert(next.clone()) {
+                    queue.push_back(next);
+                }
+            }
+            if seen.len() >= most {
+                break;
+            }
+        }
+        Ok(seen.len())
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small counts and halves"
+)]
+fn samples_at(inserts: u64, limits: &RateLimiter) -> u64 {
+    (inserts as f64 * limits.samples_per_insert()) as u64
+}
+
+/// Settings small enough to walk: narrow bands, appends and batches beyond them.
+fn settings(mutant: Mutant) -> Vec<Setting> {
+    let of = |limits: &[RateLimiter], lanes, rows, writers, batches: &[u64]| Setting {
+        mutant,
+        limits: limits.to_vec(),
+        lanes,
+        rows,
+        writers,
+        batches: batches.to_vec(),
+    };
+    let queue = RateLimiter::queue;
+    let band = RateLimiter::band;
+    vec![
+        of(&[queue(1)], 1, 3, 1, &[3]),
+        of(&[queue(2)], 2, 3, 1, &[3]),
+        of(&[queue(3)], 4, 2, 1, &[8]),
+        of(&[queue(1)], 2, 2, 2, &[2, 2]),
+        of(&[queue(1)], 3, 2, 3, &[1]),
+        of(&[queue(2)], 1, 3, 1, &[1, 1, 2]),
+        of(&[band(1.0, 3, 1.0, 4.0)], 2, 3, 1, &[5]),
+        of(&[band(2.0, 2, 3.0, 6.0)], 2, 3, 1, &[5]),
+        of(&[band(0.5, 2, 0.0, 1.5)], 2, 3, 1, &[3]),
+        of(&[band(3.0, 2, 4.0, 8.0)], 2, 2, 1, &[8]),
+        of(&[queue(2), band(1.0, 3, 1.0, 5.0)], 2, 3, 1, &[3]),
+    ]
+}
+
+#[test]
+fn in_every_state_of_a_small_ring_one_side_can_continue() {
+    for setting in settings(Mutant::None) {
+        let states = setting.walk(MOST).unwrap_or_else(|stuck| panic!("{setting:?} {stuck:?}"));
+        println!("{states} states of {setting:?}");
+        assert!((50..MOST).contains(&states), "{setting:?}");
+    }
+}
+
+#[test]
+fn each_mutant_of_the_rule_is_caught() {
+    for mutant in [Mutant::WholeAppends, Mutant::WholeBatches, Mutant::TwoSizes] {
+        let settings = settings(mutant);
+        let caught = settings.iter().filter(|setting| setting.walk(MOST).is_err()).count();
+        println!("{mutant:?}: caught in {caught} settings");
+        assert!(caught > 0, "{mutant:?}");
+    }
+}
