@@ -165,7 +165,7 @@ def test_the_single_environment_renders_as_gymnasium_asks(panel_file: Path) -> N
 
 
 def test_metrics_are_there_where_a_wrapper_cuts_an_episode(panel: bc.Panel) -> None:
-    cut: Any = gym.make("backcast/Portfolio-v0", panel=panel, max_episode_steps=9)
+    cut: Any = gym.wrappers.TimeLimit(PortfolioEnv(panel), 9)
     plain = PortfolioEnv(panel, max_episode_steps=9)
     with pytest.raises(bc.EnvError, match="never reset"):
         plain.metrics_so_far()

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from backcast._calls import explained
 from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
+from backcast.envs._limit import step_limit
 from backcast.envs._portfolio import (
     Bidding,
     Delisting,
@@ -46,8 +47,8 @@ class PortfolioEnv(gym.Env[Any, Any]):
     obs : {"dict", "flat"}
         A dict of arrays, or one float32 array of the same numbers.
     max_episode_steps : int, optional
-        Steps after which an episode is truncated. ``gym.make`` uses its ``TimeLimit`` instead,
-        which this environment does not see: call :meth:`metrics_so_far` then.
+        Steps after which an episode is truncated; also if ``gym.make`` is called with it. A
+        ``TimeLimit`` of your own is not seen: call :meth:`metrics_so_far` then.
     initial_amount : float, default 30000
         Cash at the start of an episode.
     failure_threshold : float, default 25000
@@ -192,7 +193,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
             valuation=valuation,
             history=history,
             history_length=history_length,
-            max_episode_steps=max_episode_steps,
+            max_episode_steps=step_limit(max_episode_steps),
             record=record,
         )
         self._batch = portfolios(

@@ -13,6 +13,7 @@ from backcast import ArgumentTypeError
 from backcast._calls import explained
 from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
+from backcast.envs._limit import step_limit
 from backcast.envs._portfolio import (
     Bidding,
     Delisting,
@@ -239,7 +240,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             valuation=valuation,
             history=history,
             history_length=history_length,
-            max_episode_steps=max_episode_steps,
+            max_episode_steps=step_limit(max_episode_steps),
             record=record,
         )
         if not isinstance(copy, bool):
