@@ -50,6 +50,10 @@ choice!(
         /// Day `d + 1`, before anything of it is observed. This is look-ahead: cash and shares then
         /// depend on the close of `d + 1`.
         Next = "next",
+        /// Day `d`, as [`Same`](Self::Same). With [`StopLossPrice::Low`], holdings bought or added
+        /// to on `d` are compared too, with a low that may be older than the purchase: the rule of
+        /// `fast_finrl`'s single environment.
+        SameAlways = "same_always",
     }
 );
 

@@ -172,10 +172,11 @@ impl Portfolios {
             self.orders.retain(rules.hmax, |ticker| rules.tradable(sub.tickers[ticker], day));
         }
         let stop = rules.stop_loss_tolerance > 0.0;
-        let same_day = stop && rules.stop_loss_day == StopLossDay::Same;
+        let same_day = stop && rules.stop_loss_day != StopLossDay::Next;
         let mut held = std::mem::take(&mut self.held);
         held.clear();
-        if same_day && rules.stop_loss_price == StopLossPrice::Low {
+        let spares_purchases = rules.stop_loss_day == StopLossDay::Same;
+        if same_day && spares_purchases && rules.stop_loss_price == StopLossPrice::Low {
             // The low of the day may be older than a purchase at its close.
             let mine = self.lines_of(env);
             held.extend_from_slice(&self.shares[mine]);

@@ -414,7 +414,7 @@ fn a_shift_holds_for_tickers_that_are_drawn_or_is_refused_for_all_of_them() {
 fn a_stop_loss_waits_for_a_price_below_the_tolerated_one() {
     // Without fees the average is the price paid; half of it is exact.
     for (price, stopped) in [(50.0, false), (49.99, true)] {
-        for stop_loss_day in [StopLossDay::Same, StopLossDay::Next] {
+        for &stop_loss_day in StopLossDay::ALL {
             for stop_loss_calculation in [StopLossPrice::Close, StopLossPrice::Low] {
                 let prices = (0..20).map(|day| if day < 4 { 100.0 } else { price });
                 let market = Market::random(1, 2, 20).flat(0, &prices.collect::<Vec<f64>>());
@@ -438,20 +438,67 @@ fn a_stop_loss_waits_for_a_price_below_the_tolerated_one() {
     }
 }
 
-#[test]
-fn a_stop_loss_does_not_look_at_a_low_from_before_the_purchase() {
-    // Every day opens and closes at 100, with a low of 70.
+/// Every day opens and closes at 100, with a low of 70.
+fn deep_lows() -> Market {
     let mut market = steady(20);
     for rows in &mut market.rows {
         rows[0] = Some([100.0, 100.0, 70.0, 100.0, 1.0, 0.0, 0.0]);
     }
+    market
+}
+
+#[test]
+fn a_stop_loss_as_recorded_sells_on_the_day_of_a_purchase_too() {
+    // One share is added to 66. The low is below four fifths of what was paid for them.
+    for (stop_loss_day, left) in [(StopLossDay::Same, 67), (StopLossDay::SameAlways, 0)] {
+        let options = PortfolioOptions {
+            stop_loss_tolerance: 0.8,
+            stop_loss_calculation: StopLossPrice::Low,
+            stop_loss_day,
+            initial_shares: BTreeMap::from([("T00".to_owned(), 66)]),
+            record: true,
+            ..Default::default()
+        };
+        let mut env = begun(&deep_lows(), options);
+        env.step(&[0.01, 0.0]).unwrap();
+        assert_eq!(env.obs().shares[0], left, "{stop_loss_day}");
+        let traded: Vec<_> = env.fills().iter().map(|fill| fill.quantity).collect();
+        assert_eq!(traded, if left == 0 { vec![1, -67] } else { vec![1] }, "{stop_loss_day}");
+    }
+}
+
+#[test]
+fn a_stop_loss_by_the_close_is_the_same_on_days_with_and_without_purchases() {
+    let falling: Vec<f64> = (0..20).map(|day| 100.0 - 4.0 * f64::from(day)).collect();
+    let market = Market::random(1, 2, 20).flat(0, &falling);
+    let run = |stop_loss_day| {
+        let options = PortfolioOptions {
+            stop_loss_tolerance: 0.9,
+            stop_loss_day,
+            failure_threshold: 0.0,
+            ..Default::default()
+        };
+        let mut env = begun(&market, options);
+        let step = |_| {
+            env.step(&[0.3, 0.0]).unwrap();
+            (env.obs().shares[0], env.obs().cash[0].to_bits(), env.rewards()[0].to_bits())
+        };
+        (0..12).map(step).collect::<Vec<_>>()
+    };
+    let safe = run(StopLossDay::Same);
+    assert!(safe.windows(2).any(|days| days[1].0 < days[0].0), "something is sold");
+    assert_eq!(safe, run(StopLossDay::SameAlways));
+}
+
+#[test]
+fn a_stop_loss_does_not_look_at_a_low_from_before_the_purchase() {
     let options = PortfolioOptions {
         stop_loss_tolerance: 0.8,
         stop_loss_calculation: StopLossPrice::Low,
         stop_loss_day: StopLossDay::Same,
         ..Default::default()
     };
-    let mut env = begun(&market, options);
+    let mut env = begun(&deep_lows(), options);
     // Bought, then added to: both times the low may be older.
     for held in [50, 100] {
         env.step(&[0.5, 0.0]).unwrap();

@@ -72,7 +72,7 @@ impl<'a> Recording<'a> {
             stop_loss_calculation: word("stop_loss_calculation").parse().unwrap(),
             stop_loss_day: match self.num_envs {
                 Some(_) => StopLossDay::Next,
-                None => StopLossDay::Same,
+                None => StopLossDay::SameAlways,
             },
             indicators,
             macro_tickers: macros.to_vec(),

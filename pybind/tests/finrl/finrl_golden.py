@@ -46,7 +46,7 @@ def vec_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.VecFast
 
 def single_env(case: str, trajectory: dict[str, Any], **changes: Any) -> ff.FastFinRL:  # noqa: ANN401
     """Set the single class up."""
-    settings = AS_RECORDED | {"stop_loss_day": "same"} | trajectory["config"] | changes
+    settings = AS_RECORDED | {"stop_loss_day": "same_always"} | trajectory["config"] | changes
     return ff.FastFinRL(GOLDEN / f"{case}.csv", **settings)
 
 

@@ -21,7 +21,7 @@ DRAWN: dict[str, list[Any]] = {
     "stop_loss_tolerance": [0.8, 0.0, 0.95, 1.0],
     "bidding": ["default", "default", "uniform", "adv_uniform"],
     "stop_loss_calculation": ["close", "low"],
-    "stop_loss_day": ["same", "next"],
+    "stop_loss_day": ["same", "next", "same_always"],
     "indicator_lag": [1, 0, 3],
     "delisting": ["settle", "hold"],
     "valuation": [None, "open", "close"],

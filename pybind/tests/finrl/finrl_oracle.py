@@ -204,10 +204,11 @@ class Account:
         for tic in largest_first:
             if asked[tic] > 0:
                 self.buy(tic, asked[tic])
-        if self.rules.stop_loss_day == "same":
+        if self.rules.stop_loss_day in ("same", "same_always"):
             # The low of the day may be older than what was bought at its end.
-            low = self.rules.stop_loss_calculation == "low"
-            self.stop_loss({tic for tic in held if low and self.shares[tic] > held[tic]})
+            spared = self.rules.stop_loss_calculation == "low"
+            spared = spared and self.rules.stop_loss_day == "same"
+            self.stop_loss({tic for tic in held if spared and self.shares[tic] > held[tic]})
         self.settle()
         self.day += 1
         self.steps += 1

@@ -240,7 +240,7 @@ def test_defect_09_macro_tickers_are_never_traded(path: Path) -> None:
         vec(path, num_tickers=4, macro_tickers=["VIX"])
 
 
-@pytest.mark.parametrize("day", ["same", "next"])
+@pytest.mark.parametrize("day", ["same", "next", "same_always"])
 @pytest.mark.parametrize("price", ["close", "low"])
 @pytest.mark.parametrize("bidding", ["default", "adv_uniform"])
 def test_defect_10_both_classes_stop_losses_on_the_same_day(
@@ -274,6 +274,37 @@ def test_defect_10_both_classes_stop_losses_on_the_same_day(
         for made in (ff.VecFastFinRL, ff.FastFinRL)
     ]
     assert defaults == ["same", "same"]
+
+
+@pytest.mark.parametrize(("day", "traded", "left"), [("same", 1, 67), ("same_always", -66, 0)])
+def test_a_recorded_stop_loss_on_the_day_of_a_purchase_is_reproduced_on_request(
+    tmp_path: Path, day: str, traded: int, left: int
+) -> None:
+    # The low falls below the tolerance on the day on which one share is added to 66.
+    lines = ["date,tic,open,high,low,close,volume,rsi"]
+    for at in range(30):
+        low = 70 if at >= 6 else 99
+        lines += [f"2024-01-{at + 1:02},{tic},100,101,{low},100,1000,50" for tic in ("AAA", "BBB")]
+    path = tmp_path / "falls.csv"
+    path.write_text("\n".join(lines))
+    settings: dict[str, Any] = {
+        "hmax": 100,
+        "stop_loss_tolerance": 0.8,
+        "stop_loss_calculation": "low",
+        "stop_loss_day": day,
+    }
+    one = ff.FastFinRL(path, **settings)
+    one.reset(["AAA", "BBB"], options={"start_day": 5})
+    many = ff.VecFastFinRL(path, 2, return_format="vec", auto_reset=False, **settings)
+    many.reset([["AAA", "BBB"]] * 2, options={"start_day": [5, 5]})
+    one.step([0.66, 0.0])
+    many.step(np.array([[0.66, 0.0]] * 2))
+    state, states = one.step([0.01, 0.0]), many.step(np.array([[0.01, 0.0]] * 2))
+    assert state["debug"]["AAA"]["quantity"] == traded
+    assert state["info"]["n_trades"] == 1 + (67 - left)
+    assert state["portfolio"]["holdings"]["AAA"]["shares"] == left
+    assert states["shares"].tolist() == [[left, 0]] * 2
+    np.testing.assert_array_equal(states["cash"], state["portfolio"]["cash"])
 
 
 def test_defect_11_states_and_actions_are_in_the_order_of_the_caller(path: Path) -> None:

@@ -40,7 +40,7 @@ def drawn(plain: Iterable[int], poor: Iterable[int]) -> list[Any]:
 def test_the_rules_written_down_are_those_recorded(case: str, name: str) -> None:
     recorded, prices = trajectory_of(case, name), Prices(GOLDEN / f"{case}.csv")
     single = recorded["kind"] == "single"
-    rules = rules_of(recorded["config"], "same" if single else "next")
+    rules = rules_of(recorded["config"], "same_always" if single else "next")
     lists = [recorded["tickers"]] if single else recorded["tickers"]
     seeds = [recorded["seed"]] if single else recorded["env_seeds"]
     names = list(rules.tech_indicator_list) or prices.indicators

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ObsForm = Literal["dict", "flat"]
 Bidding = Literal["default", "deterministic", "uniform", "adv_uniform"]
 StopLossPrice = Literal["close", "low"]
-StopLossDay = Literal["same", "next"]
+StopLossDay = Literal["same", "next", "same_always"]
 Valuation = Literal["open", "close"]
 Delisting = Literal["settle", "hold"]
 

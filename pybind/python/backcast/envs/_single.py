@@ -73,9 +73,10 @@ class PortfolioEnv(gym.Env[Any, Any]):
     stop_loss_calculation : {"close", "low"}
         Price that is compared. The sale is filled like others. On the same day the low of a holding
         that was bought or added to is ignored, because it may precede the purchase.
-    stop_loss_day : {"same", "next"}
+    stop_loss_day : {"same", "next", "same_always"}
         Compare the price right after the orders of a day, or on the next day before it is observed,
-        which is look-ahead: cash and shares then depend on its close.
+        which is look-ahead: cash and shares then depend on its close. ``"same_always"`` also
+        compares the low of a day of purchase.
     tickers : sequence of str, optional
         Tickers to trade, in the order of actions; all but macro tickers when left out. ``T`` of
         them.

@@ -60,9 +60,10 @@ class FastFinRL(FinRLEnv[State]):
         tickers.
     shuffle_tickers : bool, default False
         Draw the tickers instead, in every episode, until a reset names others.
-    stop_loss_day : {"same", "next"}
-        Check stop losses right after the orders of a day, as FastFinRL's single class does, or on
-        the next day before it is observed, which is look-ahead.
+    stop_loss_day : {"same", "next", "same_always"}
+        Check stop losses right after the orders of a day, or on the next day before it is observed,
+        which is look-ahead. By ``"same"`` the low of a day on which shares were added is ignored,
+        as it may precede the purchase; ``"same_always"`` compares it, as FastFinRL's single class.
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional

@@ -75,9 +75,10 @@ class VecFastFinRL(SeenPortfolios):
         tickers.
     shuffle_tickers : bool, default False
         Draw the tickers instead, for every episode of every portfolio.
-    stop_loss_day : {"same", "next"}
+    stop_loss_day : {"same", "next", "same_always"}
         Check stop losses right after the orders of a day, or on the next day before it is observed,
-        as FastFinRL's vectorised class does, which is look-ahead.
+        as FastFinRL's vectorised class does, which is look-ahead. By ``"same"`` the low of a day on
+        which shares were added is ignored; ``"same_always"`` compares it.
     indicator_lag : int, default 1
         Days by which indicators are older than the open. 0, as in FastFinRL, is look-ahead.
     valuation : {"open", "close"}, optional
