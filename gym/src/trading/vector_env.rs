@@ -46,7 +46,17 @@ pub struct TradingVectorEnv {
     final_obs: Vec<f32>,
     /// Details of the last step of ended episodes, `[N]`; empty before the first use of `SameStep`.
     final_infos: Vec<StepInfo>,
+    /// Action masks after the last step of ended episodes, `[N, max(S * choices, 1)]`; empty before
+    /// the first use of `SameStep`.
+    final_masks: Vec<bool>,
     threads: ThreadPool,
+}
+
+/// Memory for the end of an episode of one sub-environment, in `SameStep`.
+struct Final<'a> {
+    observation: &'a mut [f32],
+    info: &'a mut StepInfo,
+    mask: &'a mut [bool],
 }
 
 /// Result of one sub-environment in a call.
@@ -69,6 +79,7 @@ impl Clone for TradingVectorEnv {
             outcomes: self.outcomes.clone(),
             final_obs: self.final_obs.clone(),
             final_infos: self.final_infos.clone(),
+            final_masks: self.final_masks.clone(),
             threads: ThreadPool::new(self.threads.threads()),
             mode: self.mode,
         }
@@ -119,6 +130,7 @@ impl TradingVectorEnv {
             outcomes,
             final_obs: Vec::new(),
             final_infos: Vec::new(),
+            final_masks: Vec::new(),
             threads: ThreadPool::new(threads),
         };
         envs.set_autoreset_mode(mode)?;
@@ -131,9 +143,10 @@ impl TradingVectorEnv {
     pub fn set_autoreset_mode(&mut self, mode: AutoresetMode) -> Result<(), TradingError> {
         if mode == AutoresetMode::SameStep && self.final_obs.is_empty() {
             let num_envs = self.num_envs();
-            let buffers = zeros(num_envs * self.observation_size()).zip(zeros(num_envs));
+            let (width, mask) = (self.observation_size(), self.mask_len().max(1));
+            let buffers = zeros(num_envs * width).zip(zeros(num_envs)).zip(zeros(num_envs * mask));
             let no_memory = TradingError::BadNumEnvs { num_envs, limit: num_envs - 1 };
-            (self.final_obs, self.final_infos) = buffers.ok_or(no_memory)?;
+            ((self.final_obs, self.final_infos), self.final_masks) = buffers.ok_or(no_memory)?;
         }
         self.mode = mode;
         Ok(())
@@ -242,9 +255,10 @@ impl TradingVectorEnv {
             if mode != AutoresetMode::SameStep {
                 return observe(runner, observation);
             }
-            if let Some((final_obs, final_info)) = finals {
-                runner.observe(0, final_obs)?;
-                *final_info = *runner.seat().info();
+            if let Some(last) = finals {
+                runner.observe(0, last.observation)?;
+                *last.info = *runner.seat().info();
+                runner.mask(0, last.mask);
             }
             runner.begin(&TradingResetOptions::default())?;
             stepped.began = true;
@@ -274,18 +288,20 @@ impl TradingVectorEnv {
                 &mut EpisodeRunner,
                 &mut Stepped,
                 Option<&mut [f32]>,
-                Option<(&mut [f32], &mut StepInfo)>,
+                Option<Final<'_>>,
             ) -> Result<(), TradingError>
             + Sync,
     {
-        let width = self.observation_size();
-        let Self { runners, outcomes, final_obs, final_infos, threads, .. } = self;
+        let (width, mask) = (self.observation_size(), self.mask_len().max(1));
+        let Self { runners, outcomes, final_obs, final_infos, final_masks, threads, .. } = self;
         let envs = runners.len();
         let chunk = match threads.threads() {
             1 => envs,
             many => (envs / (8 * many)).clamp(CHUNK.0, CHUNK.1),
         };
-        let mut finals = final_obs.chunks_mut(chunk * width).zip(final_infos.chunks_mut(chunk));
+        let mut finals = final_obs
+            .chunks_mut(chunk * width)
+            .zip(final_infos.chunks_mut(chunk).zip(final_masks.chunks_mut(chunk * mask)));
         let mut rows = observations.map(|rows| rows.chunks_mut(chunk * width));
         let chunks = runners.chunks_mut(chunk).zip(outcomes.chunks_mut(chunk)).enumerate().map(
             |(at, (runners, outcomes))| {
@@ -308,8 +324,10 @@ impl TradingVectorEnv {
                     let runner = &mut runners[at];
                     let observation =
                         rows.as_mut().map(|rows| &mut rows[at * width..(at + 1) * width]);
-                    let finals = finals.as_mut().map(|(observations, infos)| {
-                        (&mut observations[at * width..(at + 1) * width], &mut infos[at])
+                    let finals = finals.as_mut().map(|(observations, (infos, masks))| Final {
+                        observation: &mut observations[at * width..(at + 1) * width],
+                        info: &mut infos[at],
+                        mask: &mut masks[at * mask..(at + 1) * mask],
                     });
                     if let Err(error) = work(first + at, runner, outcome, observation, finals) {
                         let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -378,8 +396,7 @@ impl TradingVectorEnv {
     /// Writes a mask of the choices of a discrete scheme that can have an effect now, `[N, S,
     /// choices]`. Allocates nothing. A continuous scheme has an empty mask.
     pub fn action_mask_into(&self, out: &mut [bool]) -> Result<(), TradingError> {
-        let choices = self.setup.scheme().choices().unwrap_or(0);
-        let each = usize::from(self.setup.market.symbols) * choices;
+        let each = self.mask_len();
         check_length("out", self.num_envs() * each, Some(out.len()))?;
         if each > 0 {
             for (runner, out) in self.runners.iter().zip(out.chunks_exact_mut(each)) {
@@ -387,6 +404,12 @@ impl TradingVectorEnv {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of choices of an action, all symbols together; 0 for a continuous scheme.
+    fn mask_len(&self) -> usize {
+        let choices = self.setup.scheme().choices().unwrap_or(0);
+        usize::from(self.setup.market.symbols) * choices
     }
 
     /// Returns the autoreset mode.
@@ -445,6 +468,19 @@ impl TradingVectorEnv {
     #[must_use]
     pub fn final_infos(&self) -> &[StepInfo] {
         &self.final_infos
+    }
+
+    /// Returns the mask of [`action_mask_into`](Self::action_mask_into) after the last step of an
+    /// episode that the last step ended, `[S, choices]`, with `SameStep`; valid where
+    /// [`ended`](Self::ended) is true, empty for a continuous scheme.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such sub-environment, or the mode never was `SameStep`.
+    #[must_use]
+    pub fn final_action_mask(&self, env: usize) -> &[bool] {
+        let each = self.mask_len();
+        &self.final_masks[env * each.max(1)..][..each]
     }
 
     /// Returns the details of the last reset or step of one sub-environment.

@@ -29,8 +29,8 @@ impl Choices {
     }
 }
 
-/// Last observation of an episode and details of its last step, if it ended.
-type Final = Option<(Vec<f32>, StepInfo)>;
+/// Last observation of an episode, and details and action mask after its last step, if it ended.
+type Final = Option<(Vec<f32>, StepInfo, Vec<bool>)>;
 
 /// Results of a call, copied while the environment was locked.
 pub(super) struct TradingOutcome {
@@ -66,7 +66,7 @@ impl TradingOutcome {
         let last = |at: usize| {
             restarted(at).then(|| {
                 let row = &env.final_observations()[at * width..(at + 1) * width];
-                (row.to_vec(), env.final_infos()[at])
+                (row.to_vec(), env.final_infos()[at], env.final_action_mask(at).to_vec())
             })
         };
         let same_step = any && (0..num_envs).any(restarted);
@@ -104,18 +104,12 @@ impl TradingOutcome {
         let all: Vec<Option<StepInfo>> = self.infos.iter().copied().map(Some).collect();
         put(&infos, &all, many)?;
         if choices.each > 0 {
-            let mask = PyArray1::from_iter(py, self.masks.iter().map(|&flag| i8::from(flag)));
-            let shape: Vec<usize> =
-                many.then_some(all.len()).into_iter().chain(choices.shape()).collect();
-            infos.set_item("action_mask", mask.reshape(shape)?)?;
-            if many {
-                infos.set_item("_action_mask", present(py, &all))?;
-            }
+            put_masks(&infos, &self.masks, &all, choices, many)?;
         }
         if let Some(ends) = &self.ends {
             metrics::add(&infos, ends, many, StopLosses::None)?;
             if let Some(finals) = &self.finals {
-                add_finals(&infos, finals, ends)?;
+                add_finals(&infos, finals, ends, choices)?;
             }
         }
         Ok(infos)
@@ -127,24 +121,53 @@ fn add_finals(
     infos: &Bound<'_, PyDict>,
     finals: &[Final],
     ends: &[Option<EpisodeMetrics>],
+    choices: Choices,
 ) -> Result<(), Failure> {
     let py = infos.py();
     let rows = finals
         .iter()
         .map(|last| match last {
-            Some((row, _)) => Ok(row_of(py, row)?.into_any().unbind()),
+            Some((row, ..)) => Ok(row_of(py, row)?.into_any().unbind()),
             None => Ok(py.None()),
         })
         .collect::<Result<Vec<Py<PyAny>>, Failure>>()?;
     let last: Vec<Option<StepInfo>> =
-        finals.iter().map(|last| last.as_ref().map(|(_, info)| *info)).collect();
+        finals.iter().map(|last| last.as_ref().map(|(_, info, _)| *info)).collect();
     let details = PyDict::new(py);
     put(&details, &last, true)?;
+    if choices.each > 0 {
+        let masks: Vec<bool> = finals
+            .iter()
+            .flat_map(|last| match last {
+                Some((_, _, mask)) => mask.clone(),
+                None => vec![false; choices.count()],
+            })
+            .collect();
+        put_masks(&details, &masks, &last, choices, true)?;
+    }
     metrics::add(&details, ends, true, StopLosses::None)?;
     infos.set_item("final_obs", PyArray1::from_vec(py, rows))?;
     infos.set_item("_final_obs", present(py, &last))?;
     infos.set_item("final_info", details)?;
     infos.set_item("_final_info", present(py, &last))?;
+    Ok(())
+}
+
+/// Puts the action masks of the environments that `of` has details of.
+fn put_masks(
+    infos: &Bound<'_, PyDict>,
+    masks: &[bool],
+    of: &[Option<StepInfo>],
+    choices: Choices,
+    many: bool,
+) -> PyResult<()> {
+    let py = infos.py();
+    let mask = PyArray1::from_iter(py, masks.iter().map(|&flag| i8::from(flag)));
+    let shape: Vec<usize> = many.then_some(of.len()).into_iter().chain(choices.shape()).collect();
+    infos.set_item("action_mask", mask.reshape(shape)?)?;
+    if many {
+        infos.set_item("_action_mask", present(py, of))?;
+    }
     Ok(())
 }
 
