@@ -8,6 +8,7 @@ use backcast_gym::{
 };
 use backcast_sim::{Side, SlotFill};
 use numpy::PyArray1;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
@@ -29,7 +30,7 @@ impl PythonReward {
     ) -> Result<RewardFactory, Failure> {
         let mut objects = VecDeque::with_capacity(count);
         for _ in 0..count {
-            let object = factory.call0()?;
+            let object = factory.call0().map_err(|error| explained(factory, error))?;
             if !object.is_callable() {
                 let wanted = "a function or an object to call with a RewardInput";
                 return Err(wrong_type(&object, "what reward() returned", wanted));
@@ -41,6 +42,22 @@ impl PythonReward {
             Self(objects.lock().unwrap_or_else(PoisonError::into_inner).pop_front())
         }))
     }
+}
+
+/// Explains the error of a factory that takes arguments: most likely it is the reward itself.
+fn explained(factory: &Bound<'_, PyAny>, error: PyErr) -> Failure {
+    let py = factory.py();
+    // Python refuses the call before the function is entered. What the function itself raises has a
+    // traceback.
+    if !error.is_instance_of::<PyTypeError>(py) || error.traceback(py).is_some() {
+        return error.into();
+    }
+    let wanted = format!(
+        "a function without arguments that makes the reward of one environment, reward=lambda: \
+         reward, since it is called once for each ({})",
+        error.value(py)
+    );
+    wrong_type(factory, "reward", &wanted)
 }
 
 impl RewardFunction for PythonReward {

@@ -114,6 +114,18 @@ def test_what_a_reward_raises_ends_the_call() -> None:
     assert envs.step(np.ones(4, int))[4]["decisions"].tolist() == [4] * 4
 
 
+def test_what_a_factory_raises_itself_is_not_explained_away() -> None:
+    def failing() -> Any:  # noqa: ANN401
+        return len(3)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match=r"^object of type 'int' has no len") as error:
+        TradingEnv(reward=failing, **SHORT)
+    assert not isinstance(error.value, bc.BackcastError)
+    # A class that takes no argument, and an object that makes rewards, are factories.
+    for reward in (Counting, type("Maker", (), {"__call__": lambda self: lambda step: 1.0})()):
+        TradingEnv(reward=reward, **SHORT).close()
+
+
 @pytest.mark.parametrize(
     ("reward", "words"),
     [

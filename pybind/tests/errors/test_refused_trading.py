@@ -16,6 +16,16 @@ from refusal import Row, World, check, table, world_at
 SHORT: dict[str, Any] = {"warmup_ticks": 10, "max_ticks": 20}
 
 
+class Scaled:
+    """A reward whose class takes an argument."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __call__(self, step: Any) -> float:  # noqa: ANN401
+        return self.scale
+
+
 def make(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *words: str) -> Row:
     """Make a vector environment with some arguments changed."""
 
@@ -80,6 +90,30 @@ MADE = [
         bc.ArgumentTypeError,
         "what reward() returned is 3",
         "RewardInput",
+    ),
+    make(
+        "reward in place of its factory",
+        {"reward": lambda step: 0.0},
+        bc.ArgumentTypeError,
+        "reward is <function",
+        "without arguments",
+        "reward=lambda: reward",
+        "missing 1 required positional argument",
+    ),
+    make(
+        "class of a reward with arguments",
+        {"reward": Scaled},
+        bc.ArgumentTypeError,
+        "reward is",
+        "Scaled",
+        "without arguments",
+    ),
+    make(
+        "reward of built-in code",
+        {"reward": abs},
+        bc.ArgumentTypeError,
+        "reward is <built-in function abs>",
+        "without arguments",
     ),
     make(
         "reward options",
