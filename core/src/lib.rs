@@ -70,8 +70,8 @@ pub use backcast_layout::{
     ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer, RANK_BLOCK,
     ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, ShownNumber, SimdKernel,
     SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash,
-    collect, copy_slice, holders, list, prefetch_l2, printable, ranks, receive, remove,
-    remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
+    collect, copy_slice, holders, list, memory_left, prefetch_l2, printable, ranks, receive,
+    remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{

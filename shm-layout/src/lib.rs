@@ -87,7 +87,7 @@ pub use os::lock_holders::has_ended;
 pub use os::mirror::{MirroredBlocks, MirroredBlocksMut};
 pub use os::page_size;
 pub use os::peer::{Peer, receive, send_with_descriptor};
-pub use os::space::SpaceLimits;
+pub use os::space::{SpaceLimits, memory_left};
 pub use store::base_lock::{BaseLock, DAEMON_SOCKET, LockAttempt};
 pub use store::claim_state::ClaimTableState;
 pub use store::claim_table::{ClaimTable, ClaimTableInfo};

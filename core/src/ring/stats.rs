@@ -11,8 +11,8 @@ use backcast_layout::{
 use super::Ring;
 use super::ages::AgeBin;
 use super::lane_inspection::InspectedLane;
-use crate::error::RingError;
 use super::notices::Notice;
+use crate::error::RingError;
 use crate::limiter::stats::{self, LimiterStats};
 use crate::row_header::RowHeader;
 

@@ -36,6 +36,23 @@ pub enum PortfolioError {
         /// Number of indicators of each ticker.
         indicators: usize,
     },
+    /// Histories of a step that would exceed a gibibyte.
+    #[error(
+        "`history` is {history} days of {rows} tickers and {columns} columns: those of \
+         {num_envs} portfolio(s) would exceed a gibibyte; make at most {limit}, or show fewer days"
+    )]
+    TooMuchHistory {
+        /// Requested number of sub-environments.
+        num_envs: usize,
+        /// Maximum number of sub-environments with such histories.
+        limit: usize,
+        /// Number of days shown.
+        history: usize,
+        /// Number of tickers shown, macro tickers included.
+        rows: usize,
+        /// Number of columns of the panel.
+        columns: usize,
+    },
     /// There is no memory for the portfolios or their records.
     #[error(
         "there is no memory for {num_envs} portfolios or another day of their records; make fewer, \

@@ -5,6 +5,9 @@ use std::ops::Range;
 use super::error::PortfolioError;
 use crate::contract::{check_length, zeros};
 
+/// Maximum size of all observations of one step, and of their histories: one gibibyte.
+pub(super) const MOST_BYTES: usize = 1 << 30;
+
 /// Sizes of the observation of one sub-environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObservationShape {

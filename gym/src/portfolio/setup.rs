@@ -4,7 +4,7 @@ use backcast_market::{Panel, PanelRows, PriceColumn};
 
 use super::{
     error::PortfolioError,
-    observation::ObservationShape,
+    observation::{MOST_BYTES, ObservationShape},
     options::PortfolioOptions,
     rules::TradingRules,
     selection::{check_pool, choose_indicators, choose_macros, choose_tickers},
@@ -304,6 +304,23 @@ impl PortfolioSetup {
             indicators: self.columns.len(),
             macros: self.macros.len(),
         }
+    }
+
+    /// Returns the shape of the history of one sub-environment: days, tickers, columns.
+    pub(crate) fn history_shape(&self) -> [usize; 3] {
+        let columns = self.panel.columns().len();
+        [self.options.history, self.n_tickers + self.macros.len(), columns]
+    }
+
+    /// Refuses histories of `num_envs` portfolios, as float32 with a mask, above [`MOST_BYTES`].
+    pub(crate) fn check_history(&self, num_envs: usize) -> Result<(), PortfolioError> {
+        let [history, rows, columns] = self.history_shape();
+        let row = columns.saturating_mul(size_of::<f32>()).saturating_add(1);
+        let limit = MOST_BYTES / row.saturating_mul(rows).saturating_mul(history).max(1);
+        if history == 0 || num_envs <= limit {
+            return Ok(());
+        }
+        Err(PortfolioError::TooMuchHistory { num_envs, limit, history, rows, columns })
     }
 
     pub(crate) fn view(&self) -> SetupView<'_> {

@@ -30,16 +30,29 @@ pub enum TradingError {
         /// Values that the setting may have.
         rule: &'static str,
     },
-    /// No sub-environment, more than the maximum, or more than fit in memory.
-    #[error(
-        "`num_envs` is {num_envs}, but must be 1 to {limit} and fit in memory: each takes \
-         about 90 KiB"
-    )]
+    /// No sub-environment, or more than the maximum.
+    #[error("`num_envs` is {num_envs}, but must be 1 to {limit}; step more in other processes")]
     BadNumEnvs {
         /// Requested number of sub-environments.
         num_envs: usize,
         /// Maximum number of sub-environments.
         limit: usize,
+    },
+    /// More sub-environments than fit in memory.
+    #[error(
+        "`num_envs` is {num_envs}, but memory is left for {limit}: each takes about {kib_each} \
+         KiB{}; make fewer, or give their markets fewer symbols, agents and `book_orders`",
+        with_snapshots(*snapshots)
+    )]
+    NoRoom {
+        /// Requested number of sub-environments.
+        num_envs: usize,
+        /// Number of sub-environments that fit in the memory that is left.
+        limit: u64,
+        /// Approximate kibibytes of one.
+        kib_each: u64,
+        /// Number of warm snapshots, which take as much each.
+        snapshots: u32,
     },
     /// No agent, or more than a market takes.
     #[error("there are {agents} agents, but a market takes 1 to {limit}; change their number")]
@@ -131,6 +144,13 @@ impl TradingError {
                      \"{scheme}\""
                 )
             }
+            Self::NoRoom { kib_each, snapshots, .. } => {
+                let them = with_snapshots(*snapshots);
+                format!(
+                    "there is no memory for the market, which takes about {kib_each} KiB{them}; \
+                     give it fewer symbols, agents and `book_orders`"
+                )
+            }
             other => other.to_string(),
         }
     }
@@ -138,6 +158,14 @@ impl TradingError {
     /// Turns the error of a single environment into one about an agent of several.
     pub(super) fn of_agent(self, agent: usize) -> Self {
         Self::Agent { agent, error: Box::new(self) }
+    }
+}
+
+/// Returns the part of a message about warm snapshots. Empty if there are none.
+fn with_snapshots(snapshots: u32) -> String {
+    match snapshots {
+        0 => String::new(),
+        many => format!(", and so does each of the {many} `warm_snapshots`"),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The trading environment: one agent in a simulated market with a limit order book.
 //!
 //! Modules from the bottom up: settings (`actions`, `error`, `external_agent`, `episode`, `reward`,
-//! `config`), what is observed (`observation`), checked settings (`setup`), one agent in a market
-//! (`seat`), one sub-environment (`runner`), the environments (`trading_env`, `vector_env`,
-//! `multi_agent`).
+//! `config`), what is observed (`observation`), memory (`footprint`), checked settings (`setup`),
+//! one agent in a market (`seat`), one sub-environment (`runner`), the environments (`trading_env`,
+//! `vector_env`, `multi_agent`).
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -16,6 +16,7 @@ mod config;
 mod episode;
 mod error;
 mod external_agent;
+mod footprint;
 mod multi_agent;
 mod observation;
 mod reward;

@@ -10,6 +10,7 @@ use super::{
     episode::{EpisodeState, StepInfo},
     error::TradingError,
     external_agent::{ExternalAgent, ExternalAgentConfig},
+    footprint::check_num_envs,
     runner::EpisodeRunner,
     seat::AgentSeat,
     setup::TradingSetup,
@@ -73,6 +74,7 @@ impl MultiAgentTradingEnv {
         if !(1..=Self::MOST_AGENTS).contains(&count) {
             return Err(TradingError::BadAgentCount { agents: count, limit: Self::MOST_AGENTS });
         }
+        check_num_envs(&config, 1)?;
         let setup = Arc::new(TradingSetup::with_agents(config, agents)?);
         let seed = setup.config.seed.unwrap_or_else(rand::random);
         let no_memory = TradingError::BadAgentCount { agents: count, limit: 0 };

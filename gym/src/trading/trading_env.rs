@@ -10,6 +10,7 @@ use super::{
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo, StepResult},
     error::TradingError,
+    footprint::{check_num_envs, no_room},
     runner::EpisodeRunner,
     setup::TradingSetup,
 };
@@ -46,11 +47,11 @@ impl TradingEnv {
     /// # Errors
     /// [`TradingError`] for a setting that cannot be used, before anything runs.
     pub fn new(config: TradingEnvConfig) -> Result<Self, TradingError> {
+        check_num_envs(&config, 1)?;
         let setup = Arc::new(TradingSetup::new(config)?);
         let seed = setup.config.seed.unwrap_or_else(rand::random);
         let runner = EpisodeRunner::new(&setup, seed)?;
-        let no_memory = TradingError::BadNumEnvs { num_envs: 1, limit: 0 };
-        let episodes = Episodes::new(1).ok_or(no_memory)?;
+        let episodes = Episodes::new(1).ok_or_else(|| no_room(&setup.config, 1, 0))?;
         Ok(Self { setup, runner, episodes })
     }
 

@@ -1,6 +1,5 @@
 //! The vector of trading environments.
 
-use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_core::{AutoresetMode, ThreadPool};
@@ -10,6 +9,7 @@ use super::{
     config::{TradingEnvConfig, TradingResetOptions},
     episode::{EpisodeState, StepInfo},
     error::TradingError,
+    footprint::{check_num_envs, no_room},
     runner::{EpisodeRunner, read_ahead},
     setup::TradingSetup,
 };
@@ -18,10 +18,6 @@ use crate::contract::{
     check_length, spread, zeros,
 };
 
-/// Maximum number of sub-environments: 90 GiB of markets.
-const MOST_ENVS: usize = 1 << 20;
-/// Approximate bytes of a sub-environment of the default configuration.
-const ENV_BYTES: usize = 90 << 10;
 /// Least and most sub-environments that one of several threads takes from the rest at a time.
 const CHUNK: (usize, usize) = (4, 64);
 /// Sub-environments whose memory a thread's own cache holds. More are prefetched.
@@ -97,20 +93,7 @@ impl TradingVectorEnv {
         mode: AutoresetMode,
         threads: usize,
     ) -> Result<Self, TradingError> {
-        let refused = TradingError::BadNumEnvs { num_envs, limit: MOST_ENVS };
-        if !(1..=MOST_ENVS).contains(&num_envs) {
-            return Err(refused);
-        }
-        // The parts of sub-environments are allocated one by one, and a failed allocation ends the
-        // process. So one allocation of their total size is tried first.
-        let mut room = Vec::<u8>::new();
-        let reserved = room.try_reserve_exact(num_envs.saturating_mul(ENV_BYTES));
-        // The compiler may leave out an allocation that nothing reads.
-        black_box(&mut room);
-        drop(room);
-        if reserved.is_err() {
-            return Err(refused);
-        }
+        check_num_envs(&config, num_envs)?;
         if !(1..=1_024).contains(&threads) {
             let (option, value) = ("threads", threads as f64);
             return Err(TradingError::BadOption { option, value, rule: "1 to 1024" });
@@ -121,7 +104,8 @@ impl TradingVectorEnv {
             .map(|env| EpisodeRunner::new(&setup, spread(seed, env)))
             .collect::<Result<Vec<_>, _>>()?;
         let buffers = Episodes::new(num_envs).zip(zeros(num_envs));
-        let (episodes, outcomes) = buffers.ok_or(refused)?;
+        let (episodes, outcomes) =
+            buffers.ok_or_else(|| no_room(&setup.config, num_envs, num_envs as u64 - 1))?;
         let mut envs = Self {
             setup,
             runners,
@@ -137,6 +121,15 @@ impl TradingVectorEnv {
         Ok(envs)
     }
 
+    /// Refuses a number of sub-environments that is out of range, or that does not fit in the
+    /// memory that is left, before anything is allocated. [`new`](Self::new) checks it too.
+    ///
+    /// # Errors
+    /// [`TradingError::BadNumEnvs`] or [`TradingError::NoRoom`].
+    pub fn check_num_envs(config: &TradingEnvConfig, num_envs: usize) -> Result<(), TradingError> {
+        check_num_envs(config, num_envs)
+    }
+
     /// Changes the autoreset mode. Episodes that have ended already begin anew at the next step,
     /// unless the new mode is `Disabled`. Fails only if memory for the final observations of
     /// `SameStep` does not suffice.
@@ -145,8 +138,8 @@ impl TradingVectorEnv {
             let num_envs = self.num_envs();
             let (width, mask) = (self.observation_size(), self.mask_len().max(1));
             let buffers = zeros(num_envs * width).zip(zeros(num_envs)).zip(zeros(num_envs * mask));
-            let no_memory = TradingError::BadNumEnvs { num_envs, limit: num_envs - 1 };
-            ((self.final_obs, self.final_infos), self.final_masks) = buffers.ok_or(no_memory)?;
+            ((self.final_obs, self.final_infos), self.final_masks) = buffers
+                .ok_or_else(|| no_room(&self.setup.config, num_envs, num_envs as u64 - 1))?;
         }
         self.mode = mode;
         Ok(())

@@ -110,7 +110,8 @@ impl TradingBatch {
         let mode = autoreset_mode_of(autoreset_mode, ErrorClass::Env)?;
         let threads = count_in(threads, "threads", 1..=MOST_THREADS, ErrorClass::Env)? as usize;
         let envs = num_envs.unwrap_or(1);
-        let Settings { config, raised } = settings_of(settings, envs)?;
+        let check = |config: &_| CoreEnv::check_num_envs(config, envs);
+        let Settings { config, raised } = settings_of(settings, envs, check)?;
         let env = py.detach(|| CoreEnv::new(config, envs, mode, threads))?;
         let trails = trails.then(|| Trails::new(envs));
         Ok(Self::around(Stepped { env, trails }, num_envs, reuse, raised))

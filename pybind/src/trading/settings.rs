@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backcast_gym::{
     ExternalAgentConfig, ParseChoiceError, PnlDeltaReward, RewardFactory, RewardScale,
-    RiskAdjustedReward, SimulationConfig, TradingEnvConfig, TradingResetOptions,
+    RiskAdjustedReward, SimulationConfig, TradingEnvConfig, TradingError, TradingResetOptions,
 };
 use backcast_sim::{AccountConfig, CASH_PER_TICK, Limits, MarketConfig};
 use pyo3::prelude::*;
@@ -30,7 +30,13 @@ pub(super) struct Settings {
 }
 
 /// Reads the settings, with defaults for missing ones, for `count` agents that have a reward each.
-pub(super) fn settings_of(given: &Bound<'_, PyDict>, count: usize) -> Result<Settings, Failure> {
+///
+/// `check` may refuse them before a reward of Python is made for each.
+pub(super) fn settings_of(
+    given: &Bound<'_, PyDict>,
+    count: usize,
+    check: impl FnOnce(&TradingEnvConfig) -> Result<(), TradingError>,
+) -> Result<Settings, Failure> {
     let given = Given(given);
     let default = TradingEnvConfig::default();
     let market = given.market()?;
@@ -44,14 +50,14 @@ pub(super) fn settings_of(given: &Bound<'_, PyDict>, count: usize) -> Result<Set
         None => given.whole("max_ticks")?.unwrap_or(default.max_ticks),
     };
     let raised = FirstException::default();
-    let config = TradingEnvConfig {
+    let mut config = TradingEnvConfig {
         agent: given.agent(&market)?,
         max_ticks,
         warmup_ticks: given.whole("warmup_ticks")?.unwrap_or(default.warmup_ticks),
         frame_skip,
         seed: None,
         seed_space: given.word("seed_space")?,
-        reward: given.reward(count, &raised)?,
+        reward: RewardFactory::default(),
         features: given.word("features")?,
         private_features: given
             .get("private_features", "True or False")?
@@ -68,6 +74,8 @@ pub(super) fn settings_of(given: &Bound<'_, PyDict>, count: usize) -> Result<Set
             .unwrap_or(default.warm_snapshots),
         simulation: SimulationConfig::from(market),
     };
+    check(&config)?;
+    config.reward = given.reward(count, &raised)?;
     Ok(Settings { config, raised })
 }
 

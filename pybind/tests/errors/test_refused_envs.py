@@ -90,6 +90,15 @@ def ended(world: World) -> None:
         make("half a portfolio", {"num_envs": 2.5}, bc.ArgumentTypeError, "2.5, a float", "whole"),
         make("history", {"history": 10**9}, bc.EnvError, "'history' is 1000000000 days", "has 10"),
         make("too many", {"num_envs": 10**9}, bc.EnvError, "1000000000", "1 to 19", "gibibyte"),
+        make(
+            "too much history",
+            {"num_envs": 10**5, "history": 4_000},
+            bc.EnvError,
+            "'history' is 4000 days",
+            "100000 portfolio(s)",
+            "gibibyte",
+            "make at most",
+        ),
         make("form", {"obs": "box"}, bc.EnvError, "obs is 'box'", "'dict' or 'flat'"),
         make("copy", {"copy": "no"}, bc.ArgumentTypeError, "copy is 'no'", "False to reuse"),
         make(

@@ -48,6 +48,21 @@ def call(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], 
 
 MADE = [
     make("none", {"num_envs": 0}, bc.EnvError, "num_envs is 0", "from 1 up"),
+    make(
+        "too many",
+        {"num_envs": 1 << 20, "market": {"symbols": 64}},
+        bc.EnvError,
+        "'num_envs' is 1048576, but memory is left for",
+        "each takes about",
+        "make fewer",
+    ),
+    make(
+        "more than the most",
+        {"num_envs": 2_000_000, "reward": lambda: pytest.fail("a reward was made")},
+        bc.EnvError,
+        "'num_envs' is 2000000",
+        "1 to 1048576",
+    ),
     make("preset", {"preset": "hectic"}, bc.EnvError, "no preset 'hectic'", "teaching"),
     make("preset type", {"preset": 3}, bc.ArgumentTypeError, "preset is 3", "'normal'"),
     make(

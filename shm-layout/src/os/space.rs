@@ -90,6 +90,13 @@ fn memory_available() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// Returns the bytes that this process can still allocate before the machine, or a control group
+/// above the process, runs out of memory. `None` where the kernel does not report them.
+#[must_use]
+pub fn memory_left() -> Option<u64> {
+    memory_available().into_iter().chain(cgroup_room()).min()
+}
+
 /// Upper bounds for all objects of a directory together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceLimits {

@@ -8,8 +8,12 @@ use backcast_core::AutoresetMode;
 use backcast_market::Panel;
 
 use super::{
-    error::PortfolioError, observation::Observation, options::PortfolioOptions,
-    portfolios::Portfolios, selection::positions, setup::PortfolioSetup,
+    error::PortfolioError,
+    observation::{MOST_BYTES, Observation},
+    options::PortfolioOptions,
+    portfolios::Portfolios,
+    selection::positions,
+    setup::PortfolioSetup,
 };
 use crate::contract::{EnvStreams, Episodes, spread, zeros};
 
@@ -17,8 +21,8 @@ use crate::contract::{EnvStreams, Episodes, spread, zeros};
 /// more than it saves.
 const SHARED_TABLE_FROM: usize = 8;
 
-/// Maximum number of elements in all observations of one step: one gibibyte.
-const MOST_NUMBERS: usize = (1 << 30) / size_of::<f64>();
+/// Maximum number of elements in all observations of one step without their histories.
+const MOST_NUMBERS: usize = MOST_BYTES / size_of::<f64>();
 
 /// `N` portfolios of `T` tickers on one panel, stepped together in the calling thread.
 ///
@@ -123,6 +127,9 @@ impl PortfolioVectorEnv {
         let finals =
             usize::from(setup.options.autoreset_mode == AutoresetMode::SameStep) * num_envs;
         let limit = MOST_NUMBERS / shape.width();
+        if (1..=limit).contains(&num_envs) {
+            setup.check_history(num_envs)?;
+        }
         let (generator, seed) = (setup.options.generator, rand::random());
         let buffers = (1..=limit)
             .contains(&num_envs)

@@ -174,9 +174,7 @@ impl PortfolioVectorEnv {
     /// tickers traded and then the macro tickers shown, and all columns of the panel.
     #[must_use]
     pub fn history_shape(&self) -> [usize; 3] {
-        let shape = self.setup.shape();
-        let columns = self.setup.panel.columns().len();
-        [self.setup.options.history, shape.tickers + shape.macros, columns]
+        self.setup.history_shape()
     }
 
     /// Writes the days before `day`, oldest first, of the tickers of sub-environment `env` and of

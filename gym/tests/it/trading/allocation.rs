@@ -7,9 +7,10 @@ use std::{
 };
 
 use backcast_gym::{
-    ActionScheme, AutoresetMode, ExternalAgentConfig, ResetSeed, TradingEnvConfig,
+    ActionScheme, AutoresetMode, ExternalAgentConfig, ResetSeed, TradingEnvConfig, TradingError,
     TradingResetOptions, TradingVectorEnv,
 };
+use backcast_sim::{AuctionRule, MarketConfig, Matching};
 
 use super::{env, short};
 
@@ -121,6 +122,56 @@ fn an_environment_takes_less_than_ninety_six_kibibytes() {
     let each = (bytes(33) - bytes(1)) / 32;
     println!("{each} bytes an environment");
     assert!((50_000..96 * 1_024).contains(&each), "{each} bytes");
+}
+
+/// Bytes that each sub-environment of `config` takes, measured and as the refusal of too many of
+/// them says.
+fn measured_and_said(config: &TradingEnvConfig) -> (f64, f64) {
+    let bytes = |num_envs: usize| {
+        let before = BYTES.get();
+        let config = TradingEnvConfig { seed: Some(1), ..config.clone() };
+        let envs = TradingVectorEnv::new(config, num_envs, AutoresetMode::Disabled, 1).unwrap();
+        let bytes = BYTES.get() - before;
+        drop(envs);
+        bytes
+    };
+    let measured = (bytes(3) - bytes(1)) as f64 / 2.0;
+    // No machine holds a million markets of 64 symbols.
+    match TradingVectorEnv::check_num_envs(config, 1 << 20) {
+        Err(TradingError::NoRoom { kib_each, .. }) => (measured, kib_each as f64 * 1_024.0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn too_many_environments_are_refused_by_what_their_markets_take() {
+    let many_symbols = |change: fn(&mut MarketConfig)| {
+        let mut market = MarketConfig { symbols: 64, ..MarketConfig::default() };
+        change(&mut market);
+        TradingEnvConfig { simulation: market.into(), ..short() }
+    };
+    let configs = [
+        ("as it is", many_symbols(|_| {})),
+        ("a narrow book", many_symbols(|m| m.book_levels = 64)),
+        ("a wide book", many_symbols(|m| m.book_levels = 4_096)),
+        ("a deep book", many_symbols(|m| m.book_orders = 20_000)),
+        (
+            "many agents",
+            many_symbols(|m| {
+                (m.population, m.book_orders) = (m.population.scaled(500), 20_000);
+            }),
+        ),
+        (
+            "a call auction",
+            many_symbols(|m| m.matching = Matching::CallAuction(AuctionRule::ProRata)),
+        ),
+        ("few agents", many_symbols(|m| m.population = m.population.scaled(10))),
+    ];
+    for (name, config) in configs {
+        let (measured, said) = measured_and_said(&config);
+        println!("{name}: {measured} bytes, said {said}");
+        assert!((0.7..1.4).contains(&(said / measured)), "{name}: {measured}, said {said}");
+    }
 }
 
 #[test]

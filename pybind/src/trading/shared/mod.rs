@@ -81,7 +81,7 @@ impl SharedMarket {
         settings: &Bound<'_, PyDict>,
         trails: bool,
     ) -> Result<Self, Failure> {
-        let Settings { config, raised } = settings_of(settings, agents.len())?;
+        let Settings { config, raised } = settings_of(settings, agents.len(), |_| Ok(()))?;
         let mut names = Vec::with_capacity(agents.len());
         let mut configs = Vec::with_capacity(agents.len());
         for (name, own) in agents {

@@ -14,6 +14,12 @@ pub(crate) const ROWS: &[Row] = &[
         &["is 1000000000", "1 to ", "1 tickers", "gibibyte"],
     ),
     row(
+        "more history than memory should hold",
+        |s| made(s, 1_000_000, |o| o.history = 1_000),
+        "TooMuchHistory",
+        &["`history` is 1000 days", "1000000 portfolio(s)", "make at most", "gibibyte"],
+    ),
+    row(
         "no money",
         |s| made(s, 1, |o| o.initial_amount = 0.0),
         "BadOption",
