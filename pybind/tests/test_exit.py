@@ -68,7 +68,7 @@ THREADS = {
         "    while True: buf.sample(256)\n"
         "run(learn, buf)"
     ),
-    "a wait for rows": ("def wait(buf):\n    started.set()\n    buf.wait(10_000)\nrun(wait, buf)"),
+    "a wait for rows": ("def wait(buf):\n    started.set()\n    buf.wait(900)\nrun(wait, buf)"),
     "a wait for parameters": (
         "def wait(params):\n    started.set()\n    params.wait(7)\nrun(wait, params)"
     ),
