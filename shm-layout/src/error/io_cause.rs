@@ -1,9 +1,9 @@
-//! What an error of the system is about. Every crate decides here which class and which advice such
-//! an error gets; none of them says anything about the content of a file.
+//! Causes of errors of the system. Every crate decides here which class and which advice such an
+//! error gets; none of them says anything about the content of a file.
 
 use std::io::{self, ErrorKind};
 
-/// What an error of the system is about.
+/// Cause of an error of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoCause {
