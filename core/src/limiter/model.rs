@@ -270,9 +270,7 @@ fn in_every_state_of_a_small_ring_one_side_can_continue() {
 #[test]
 fn each_mutant_of_the_rule_is_caught() {
     for mutant in [Mutant::WholeAppends, Mutant::WholeBatches, Mutant::TwoSizes] {
-        let settings = settings(mutant);
-        let caught = settings.iter().filter(|setting| setting.walk(MOST).is_err()).count();
-        println!("{mutant:?}: caught in {caught} settings");
-        assert!(caught > 0, "{mutant:?}");
+        let is_caught = settings(mutant).iter().any(|setting| setting.walk(MOST).is_err());
+        assert!(is_caught, "{mutant:?}");
     }
 }

@@ -156,6 +156,7 @@ impl RateLimiter {
     ))]
     #[pyo3(text_signature = "(samples_per_insert=None, min_size=1, error_buffer=None, *, \
                              no_learner='wait', no_writer='wait', enabled=True)")]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
         samples_per_insert: Option<Argument<f64>>,
         min_size: Argument<i128>,

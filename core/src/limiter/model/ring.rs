@@ -132,7 +132,7 @@ impl State {
         self.dropped_at = self.dropped_at.saturating_sub(shift);
         // Older drops of rows decide the same, and so does a lead that is farther above the band:
         // each `clear` lets writers insert without draws.
-        let sizes = setting.limits.iter().map(|limits| limits.min_size_to_sample());
+        let sizes = setting.limits.iter().map(RateLimiter::min_size_to_sample);
         let size = sizes.max().unwrap_or(0);
         self.deletes = self.deletes.max(self.inserts.saturating_sub(size));
         self.dropped_at = self.dropped_at.max(self.inserts.saturating_sub(setting.most()));

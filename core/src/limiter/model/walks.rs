@@ -54,12 +54,8 @@ impl Walk {
         while self.counts.samples < until {
             let appends_first = dice.next().is_multiple_of(2);
             let ends = dice.next().is_multiple_of(50);
-            let moved = if appends_first {
-                self.append(ends) || self.draw()
-            } else {
-                self.draw() || self.append(ends)
-            };
-            if !moved {
+            let moved = (appends_first && self.append(ends)) || self.draw();
+            if !moved && !self.append(ends) {
                 return false;
             }
             self.assert_within_band();
@@ -124,9 +120,11 @@ fn no_accepted_setting_hangs() {
     let mut dice = Dice(7);
     let mut walks = 0;
     while walks < 3_000 {
-        let ratio = [0.1, 0.25, 0.3, 1.0, 1.7, 3.0, 8.0, 31.5][dice.next() as usize % 8];
-        let (size, low) = (1 + dice.next() % 200, f64::from(dice.next() as u32 % 40) - 20.0);
-        let width = f64::from(dice.next() as u32 % 400) / 4.0;
+        let ratios = [0.1, 0.25, 0.3, 1.0, 1.7, 3.0, 8.0, 31.5];
+        let ratio = ratios[usize::try_from(dice.next() % 8).unwrap()];
+        let mut below = |most: u64| f64::from(u32::try_from(dice.next() % most).unwrap());
+        let (low, width) = (below(40) - 20.0, below(400) / 4.0);
+        let size = 1 + dice.next() % 200;
         let limits = RateLimiter::band(ratio, size, low, low + width);
         if limits.check(1_000).is_err() {
             continue;
