@@ -118,7 +118,7 @@ def vector_trace(many: Any) -> Trace:  # noqa: ANN401
         resets = ended if mode is AutoresetMode.NEXT_STEP else np.zeros(N, bool)
         if mode is AutoresetMode.DISABLED and ended.any():
             obs, infos = many.reset(options={"reset_mask": ended})
-            for env in np.flatnonzero(ended):
+            for env in np.flatnonzero(ended).tolist():
                 traces[env].append((plain(row_of(obs, env)), plain(info_of(infos, env))))
     many.close()
     return traces
@@ -198,6 +198,7 @@ def test_every_vectorization_and_autoreset_mode_plays_the_same_episodes(
     many = gym.make_vec(task.id, N, vectorization_mode=mode, **settings, **how)
     expected = constructed(task, max_episode_steps=task.limit)
     # A spec makes the environment again: `vector_kwargs` and modes are part of it.
+    assert many.spec is not None
     again = gym.make_vec(many.spec)
     assert_same_episodes(vector_trace(many), expected)
     assert_same_episodes(vector_trace(again), expected)
@@ -271,7 +272,8 @@ def test_an_environment_that_another_one_holds_keeps_its_own_limit() -> None:
         def step(self, action: Any) -> Any:  # noqa: ANN401
             return self.inner.step(action)
 
-    spec = EnvSpec("backcast-test/Holder-v0", entry_point=Holder, disable_env_checker=True)
+    made_by: Any = Holder
+    spec = EnvSpec("backcast-test/Holder-v0", entry_point=made_by, disable_env_checker=True)
     env = gym.make(spec, max_episode_steps=5)
     env.reset(seed=1)
     flags = [env.unwrapped.step(1)[3] for _ in range(9)]
