@@ -58,6 +58,8 @@ mod row_header;
 mod sampler;
 mod schema;
 mod table;
+mod table_lock;
+mod wait;
 mod writer;
 
 pub use autoreset::{AutoresetMode, BadAutoresetMode};
@@ -69,16 +71,16 @@ pub use backcast_layout::{
     MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION,
     ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer, RANK_BLOCK,
     ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, ShownNumber, SimdKernel,
-    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, binary_size, boot_id_hash,
-    collect, copy_slice, holders, list, memory_left, prefetch_l2, printable, ranks, receive,
-    remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
+    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, UnreadableTable, binary_size,
+    boot_id_hash, collect, copy_slice, flock_holders, holders, list, memory_left, prefetch_l2,
+    printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{
     AppendError, BadRowIndex, BadSelector, BatchError, DropError, EpisodesError, HeldLane,
     HindsightError, LearnedError, LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait,
-    ParamsError, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError, RingError,
-    SampleError, SchemaError, TableError, WaitError, WriterError,
+    LockError, ParamsError, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
+    RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
 };
 pub use index::RowIndex;
 pub use lease::Lease;
@@ -103,6 +105,7 @@ pub use ring::options::{BadCapacity, Capacity, RingOptions, RingSettings};
 pub use ring::resize::{ResizeProgress, Resized};
 pub use ring::restore::Filling;
 pub use ring::stats::{LaneStats, PinStats, ReaderStats, RingStats};
+pub use ring::tables::LockedTable;
 pub use ring::unlinked::{BadOnUnlinked, OnUnlinked};
 pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
@@ -115,6 +118,7 @@ pub use schema::{Schema, SchemaBuilder};
 pub use table::{
     LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions, TimesBin,
 };
+pub use wait::{Interrupt, Wait, WaitEnd, processes_in_words};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{ObsBytes, Step, StepColumns};

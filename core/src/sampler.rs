@@ -65,6 +65,7 @@ use crate::ring::Ring;
 use crate::ring::notices::Notice;
 use crate::row_header::RowHeader;
 use crate::table::{LearnedOptions, LearnedValues};
+use crate::wait::Interrupt;
 
 /// Attempts per item of the last batch above which the start index is kept up to date.
 const FREQUENT: u64 = 3;
@@ -96,6 +97,8 @@ pub struct Sampler {
     eligibility: Eligibility,
     /// Maximum wait for new rows.
     timeout: Option<Duration>,
+    /// Interrupt of the waits of this sampler.
+    interrupt: Interrupt,
     /// Selection of rows; `None` for uniform draws.
     chosen: Option<Box<RowSelection>>,
     /// Goals to relabel in hindsight, if any.

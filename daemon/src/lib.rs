@@ -31,7 +31,7 @@ mod pty;
 pub use cli::{DemoCall, DemoLauncher, Host, Stream, run, run_with};
 pub use client::{Client, ClientError};
 pub use protocol::{
-    Code, Gone, Granted, Grown, ListedObject, NameTaken, OverBudget, Pong, SaveOutcome,
+    Code, Gone, Granted, Grown, LeftOut, ListedObject, NameTaken, OverBudget, Pong, SaveOutcome,
     StoredSnapshot,
 };
 pub use serve::{

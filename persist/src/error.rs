@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use backcast_core::{
     IoCause, LearnedError, LimiterError, ParamsError, PriorityError, RestoreError, RingError,
-    SchemaError, TableError,
+    SchemaError,
 };
 use thiserror::Error;
 
@@ -48,13 +48,15 @@ pub enum StoreError {
     },
     /// Another process changes the directory.
     #[error(
-        "{} is still being changed by another process after {waited_ms} ms; wait longer, or \
-         end that process",
+        "{} is still being changed by {holder} after {waited_ms} ms; wait longer, let that \
+         process continue (`kill -CONT PID` if it is stopped), or end it",
         path.display()
     )]
     Busy {
         /// The directory.
         path: PathBuf,
+        /// Process that has the directory locked, if it is known.
+        holder: String,
         /// Milliseconds waited.
         waited_ms: u128,
     },
@@ -178,9 +180,6 @@ pub enum SaveError {
     /// Error of reading a table of learned columns.
     #[error(transparent)]
     Learned(#[from] LearnedError),
-    /// Error of reading a table of claims.
-    #[error(transparent)]
-    Claims(#[from] TableError),
     /// Error of reading the rate limiter.
     #[error(transparent)]
     Limiter(#[from] LimiterError),

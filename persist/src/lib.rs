@@ -59,6 +59,7 @@ mod storage;
 mod store;
 mod tables;
 mod verify;
+mod waiting;
 
 pub use backcast_files::{OnProgress, Progress};
 pub use damage::{ChunkPart, Damage, DamageKind};
@@ -68,7 +69,7 @@ pub use followed::Keep;
 pub use load::LoadOptions;
 pub use manifest::SnapshotParams;
 pub use sampler_state::{BadSamplerState, sampler_state, sampler_state_json};
-pub use save::{SaveOptions, SaveReport};
+pub use save::{LeftOutTable, SaveOptions, SaveReport};
 pub use spec::SnapshotSpec;
 pub use storage::{Disk, LockGuard, LockKind, NewFile, Storage, StoredFile};
 pub use store::{Listing, RemoveReport, Snapshot, Store};

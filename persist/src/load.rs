@@ -18,9 +18,10 @@ use crate::manifest::{
 };
 use crate::params;
 use crate::spec::SnapshotSpec;
-use crate::storage::Storage;
+use crate::storage::{LockGuard, Storage};
 use crate::store::{NameFolder, Snapshot, Store, listed};
 use crate::tables;
+use crate::waiting::Stops;
 
 /// Maximum number of tries to attach to a snapshot's copy in shared memory, or to create it.
 const ATTEMPTS: u32 = 64;
@@ -159,7 +160,7 @@ impl Store {
         let folder = self.folder(&spec.name)?;
         // Check before locking, since the lock creates a file.
         folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
-        let _reading = folder.lock_for_reading()?;
+        let _reading = lock(&folder, options)?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
         let saved = self.find(spec, &slots.manifest)?;
         let not_found = || self.not_found(spec, Some(&slots.manifest));
@@ -237,13 +238,13 @@ impl Store {
         &self,
         spec: &str,
         params: &str,
-        options: LoadOptions<'_>,
+        mut options: LoadOptions<'_>,
     ) -> Result<Params, LoadError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
         // Check before locking, since the lock creates a file.
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
-        let _reading = folder.lock_for_reading()?;
+        let _reading = lock(&folder, &mut options)?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let snapshot = self.find(&spec, &slots.manifest)?;
         let saved = saved_params(&spec.name, snapshot, params)?;
@@ -377,4 +378,14 @@ impl Fill<'_, '_> {
 
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Keeps the files of a directory from being removed. The caller may stop the wait for a remover.
+fn lock(
+    folder: &NameFolder<'_>,
+    options: &mut LoadOptions<'_>,
+) -> Result<Option<Box<dyn LockGuard>>, LoadError> {
+    let stops = Stops::new(options.progress.as_mut());
+    let locked = folder.lock_for_reading(&|| stops.ask());
+    if stops.is_cancelled() { Err(LoadError::Cancelled) } else { Ok(locked?) }
 }

@@ -1,5 +1,6 @@
 //! Saves a ring: copies rows that no file has, and writes a manifest of all.
 
+use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
 use crate::storage::LockGuard;
 use crate::store::{NameFolder, Store};
-use crate::tables;
+use crate::tables::{self, PreparedTables};
+use crate::waiting::Stops;
 
 /// Maximum bytes of a user's state as JSON.
 const MAX_STATE_BYTES: usize = 16 << 20;
@@ -36,6 +38,8 @@ pub struct SaveOptions<'a> {
     params: Vec<&'a Params>,
     wait: Duration,
     progress: Option<OnProgress<'a>>,
+    /// Ends waits, and not the save.
+    pub(crate) hurry: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// Periodic snapshots to keep.
     pub(crate) keep_newest: Option<usize>,
     pub(crate) batch_bytes: u64,
@@ -51,6 +55,7 @@ impl Default for SaveOptions<'_> {
             params: Vec::new(),
             wait: Duration::from_secs(60),
             progress: None,
+            hurry: None,
             keep_newest: None,
             batch_bytes: BATCH_BYTES,
             file_bytes: FILE_BYTES,
@@ -58,8 +63,8 @@ impl Default for SaveOptions<'_> {
     }
 }
 
-impl std::fmt::Debug for SaveOptions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for SaveOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SaveOptions")
             .field("name", &self.name)
             .field("replace", &self.replace)
@@ -94,7 +99,7 @@ impl<'a> SaveOptions<'a> {
     }
 
     /// Sets the maximum wait for another process that saves under the same name (default: a
-    /// minute).
+    /// minute), and, up to 5 s, for a process that has a table locked.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
@@ -113,6 +118,22 @@ impl<'a> SaveOptions<'a> {
     pub fn sizes(mut self, batch_bytes: u64, file_bytes: u64) -> Self {
         (self.batch_bytes, self.file_bytes) = (batch_bytes, file_bytes);
         self
+    }
+}
+
+/// A table of the ring that a snapshot lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutTable {
+    /// Name of the table.
+    pub table: String,
+    /// Reason: who has it locked, or its damage.
+    pub reason: String,
+}
+
+impl fmt::Display for LeftOutTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, reason } = self;
+        write!(f, "the snapshot has all rows, but not the table `{table}`: {reason}")
     }
 }
 
@@ -137,6 +158,9 @@ pub struct SaveReport {
     pub bytes_freed: u64,
     /// Parameters saved with it.
     pub params: Vec<SnapshotParams>,
+    /// Tables that a process kept locked, and tables that cannot be opened. The snapshot lacks
+    /// them.
+    pub left_out: Vec<LeftOutTable>,
     /// Damage of a manifest; the other one was used.
     pub damage: Option<crate::Damage>,
 }
@@ -145,8 +169,9 @@ impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
     /// published when the save began. It has the tables of priorities and of claims, the limits and
     /// counts of the rate limiter, and the parameters given in `options`. It shares rows with
-    /// earlier snapshots of the ring. When this returns, the snapshot is on disk. After an error or
-    /// a kill at any moment, earlier snapshots are unchanged.
+    /// earlier snapshots of the ring. A table that stays locked by a stopped process, or that is
+    /// damaged, is left out, and the report says so. When this returns, the snapshot is on disk.
+    /// After an error or a kill at any moment, earlier snapshots are unchanged.
     ///
     /// Needs memory for one batch, and for one version of parameters. O(bytes not yet saved).
     pub fn save(
@@ -195,7 +220,7 @@ impl Store {
         let place = (self.storage(), &folder);
         let params = params::save(&given, place, next.generation + 1)?;
         // Before the rows, so that all rows of a pass are older than the end of the saved ones.
-        let claims = ring.claim_states()?.into_iter().map(SavedClaims::of).collect();
+        let claims = ring.claim_states().into_iter().map(SavedClaims::of).collect();
         let cut: Vec<Range<u64>> =
             (0..ring.lanes()).map(|lane| ring.lane_span(lane).unwrap_or_default()).collect();
         let layout = BatchLayout::of(ring.schema());
@@ -232,8 +257,16 @@ impl Store {
         // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
-        let (states, layouts) = tables::prepare(ring)?;
+        let prepared = {
+            let stops = Stops::new(options.progress.as_mut()).hurry(options.hurry);
+            let prepared = tables::prepare(ring, options.wait, &stops);
+            if stops.is_cancelled() {
+                return Err(SaveError::Cancelled);
+            }
+            prepared?
+        };
         let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
+        let PreparedTables { states, layouts, left_out } = prepared;
         let (tables, learned) = tables::save(ring, states, &lanes, place, limits, &layouts)?;
         let snapshot = SavedSnapshot {
             label: label.to_owned(),
@@ -277,6 +310,7 @@ impl Store {
             rows_lapped: cut.iter().map(|span| span.end - span.start).sum::<u64>() - rows,
             bytes_freed,
             params: saved_params,
+            left_out,
             damage,
         })
     }
@@ -287,15 +321,9 @@ fn lock(
     folder: &NameFolder<'_>,
     options: &mut SaveOptions<'_>,
 ) -> Result<Box<dyn LockGuard>, SaveError> {
-    let mut stopped = false;
-    let mut waiting = || {
-        let idle = Progress::default();
-        let answer = options.progress.as_mut().map_or(ControlFlow::Continue(()), |p| p(&idle));
-        stopped |= answer.is_break();
-        answer
-    };
-    let locked = folder.lock_for_change(options.wait, &mut waiting);
-    locked.map_err(|error| if stopped { SaveError::Cancelled } else { error.into() })
+    let stops = Stops::new(options.progress.as_mut()).hurry(options.hurry);
+    let locked = folder.lock_for_change(options.wait, &|| stops.ask());
+    if stops.is_cancelled() { Err(SaveError::Cancelled) } else { Ok(locked?) }
 }
 
 /// Drops the oldest periodic snapshots until `keep` are left.

@@ -31,6 +31,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// Locks a file, creating it if needed, until the guard is dropped or the process ends. Returns
     /// `None` if another process has the lock.
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Box<dyn LockGuard>>>;
+    /// Returns the processes whose locks refuse a lock of this kind, where the system reports them.
+    /// For messages.
+    fn lock_holders(&self, _path: &Path, _kind: LockKind) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// A file that is written sequentially.
@@ -130,6 +135,10 @@ impl Storage for Disk {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn lock_holders(&self, path: &Path, kind: LockKind) -> Vec<u32> {
+        backcast_core::flock_holders(path, kind == LockKind::Exclusive)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Directory of snapshots: locking, listing, removal.
 
-use std::io::ErrorKind;
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use backcast_core::Column;
+use backcast_core::{Column, Wait, processes_in_words};
 use serde_json::Value;
 
 use crate::chunk;
@@ -22,8 +23,8 @@ use crate::storage::{Disk, LockGuard, LockKind, Storage};
 const SAVER_LOCK: &str = "store.lck";
 const READERS_LOCK: &str = "readers.lck";
 const CHUNKS: &str = "chunks";
-/// Interval of attempts to lock.
-const POLL: Duration = Duration::from_millis(5);
+/// Longest wait of a reader for a process that removes files.
+pub(crate) const READER_WAIT: Duration = Duration::from_secs(60);
 
 /// A directory of snapshots. A handle holds no state: every operation reads the directory.
 #[derive(Clone, Debug)]
@@ -161,13 +162,15 @@ impl Store {
         &self,
         spec: &str,
         wait: Duration,
-        mut waiting: impl FnMut() -> ControlFlow<()>,
+        waiting: impl FnMut() -> ControlFlow<()>,
     ) -> Result<RemoveReport, StoreError> {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
         // Check before locking, since the lock would create the directory.
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
-        let _changing = folder.lock_for_change(wait, &mut waiting)?;
+        let waiting = RefCell::new(waiting);
+        let stops = || (waiting.borrow_mut())().is_break();
+        let _changing = folder.lock_for_change(wait, &stops)?;
         let slots = folder.read_for_change()?.ok_or_else(|| self.not_found(&spec, None))?;
         let mut next = slots.manifest.clone();
         match &spec.label {
@@ -295,43 +298,57 @@ impl NameFolder<'_> {
         }
     }
 
-    /// Locks the directory for a change. `waiting` is called between attempts and may end the wait.
+    /// Locks the directory for a change. `stops` is asked during the wait, and may end it.
     pub(crate) fn lock_for_change(
         &self,
-        wait: Duration,
-        waiting: &mut dyn FnMut() -> ControlFlow<()>,
+        limit: Duration,
+        stops: &dyn Fn() -> bool,
     ) -> Result<Box<dyn LockGuard>, StoreError> {
         let path = self.dir.join(SAVER_LOCK);
-        let since = Instant::now();
-        loop {
-            let lock = self.storage.lock(&path, LockKind::Exclusive);
-            if let Some(guard) = lock.map_err(StoreError::io("lock", &path))? {
-                return Ok(guard);
-            }
-            let waited = since.elapsed();
-            if waited >= wait || waiting().is_break() {
-                let waited_ms = waited.as_millis();
-                return Err(StoreError::Busy { path: self.dir.clone(), waited_ms });
-            }
-            std::thread::sleep(POLL.min(wait.saturating_sub(waited)));
-        }
+        self.lock(&path, LockKind::Exclusive, limit, stops).map_err(|error| match error {
+            NotLocked::Io(error) => StoreError::io("lock", &path)(error),
+            NotLocked::Busy(busy) => busy,
+        })
     }
 
     /// Keeps files from being removed while they are read. Readers share the lock; removers only
     /// try it. Returns `None` if the directory is not writable: then its files cannot be removed
-    /// either.
-    pub(crate) fn lock_for_reading(&self) -> Result<Option<Box<dyn LockGuard>>, StoreError> {
+    /// either. `stops` is asked during the wait for a remover, and may end it.
+    pub(crate) fn lock_for_reading(
+        &self,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<Option<Box<dyn LockGuard>>, StoreError> {
         let path = self.dir.join(READERS_LOCK);
-        loop {
-            match self.storage.lock(&path, LockKind::Shared) {
-                Ok(Some(guard)) => return Ok(Some(guard)),
-                Ok(None) => std::thread::sleep(POLL),
-                Err(error) => match error.kind() {
-                    ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => return Ok(None),
-                    _ => return Err(StoreError::io("lock", &path)(error)),
-                },
-            }
+        match self.lock(&path, LockKind::Shared, READER_WAIT, stops) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(NotLocked::Busy(busy)) => Err(busy),
+            Err(NotLocked::Io(error)) => match error.kind() {
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Ok(None),
+                _ => Err(StoreError::io("lock", &path)(error)),
+            },
         }
+    }
+
+    fn lock(
+        &self,
+        path: &Path,
+        kind: LockKind,
+        limit: Duration,
+        stops: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn LockGuard>, NotLocked> {
+        let ends = |_: Option<&str>| stops();
+        let mut wait = Wait::ended_by(Some(limit), &ends);
+        let holder = || processes_in_words(&self.storage.lock_holders(path, kind));
+        let report = |waited: Duration| {
+            let (seconds, dir) = (waited.as_secs_f64(), self.dir.display());
+            format!("waits for {seconds:.0} s for {}, which changes {dir}", holder())
+        };
+        let locked = wait.poll(report, || self.storage.lock(path, kind).map_err(NotLocked::Io))?;
+        locked.map_err(|_| {
+            let waited_ms = wait.waited().as_millis();
+            let (path, holder) = (self.dir.clone(), holder());
+            NotLocked::Busy(StoreError::Busy { path, holder, waited_ms })
+        })
     }
 
     /// Removes files that no manifest names: those of removed snapshots and killed processes. Does
@@ -362,6 +379,12 @@ impl NameFolder<'_> {
         }
         freed
     }
+}
+
+/// Reason why a directory is not locked.
+enum NotLocked {
+    Io(io::Error),
+    Busy(StoreError),
 }
 
 /// Describes a snapshot of a checked manifest.

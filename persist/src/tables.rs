@@ -3,7 +3,12 @@
 //! A table of priorities is saved whole with each snapshot, in files of its own, since learners
 //! change it everywhere.
 
-use backcast_core::{Filling, LaneLeaves, LearnedState, Ring, TableSettings, TableState};
+use std::time::Duration;
+
+use backcast_core::{
+    Filling, LaneLeaves, LearnedState, PriorityError, Ring, TableSettings, TableState,
+    UnreadableTable, Wait,
+};
 
 use crate::chunk::{ChunkFile, ChunkWriter, SavedFiles};
 use crate::copy::{hex, table_about};
@@ -12,9 +17,13 @@ use crate::error::{NotFilled, SaveError};
 use crate::layout::BatchLayout;
 use crate::learned;
 use crate::manifest::{SavedLearned, SavedTable};
+use crate::save::LeftOutTable;
 use crate::storage::Storage;
 use crate::store::NameFolder;
+use crate::waiting::Stops;
 
+/// Longest wait for processes that have tables locked, which a change does for microseconds.
+const TABLE_WAIT: Duration = Duration::from_secs(5);
 /// Bytes of a row in a column of a table's file.
 const WORD: usize = size_of::<u64>();
 
@@ -25,11 +34,48 @@ pub(crate) struct TableLayouts {
     learned: Vec<BatchLayout>,
 }
 
-/// Reads the learned columns of a ring, and returns the layouts of the files of all its tables.
-pub(crate) fn prepare(ring: &Ring) -> Result<(Vec<LearnedState>, TableLayouts), SaveError> {
-    let states = ring.learned_states()?.collect::<Result<Vec<_>, _>>()?;
-    let learned = states.iter().map(|state| SavedLearned::layout_of(&state.columns)).collect();
-    Ok((states, TableLayouts { priorities: SavedTable::layout(), learned }))
+/// Tables of a ring, as they are to be saved.
+pub(crate) struct PreparedTables {
+    pub(crate) states: TableStates,
+    pub(crate) layouts: TableLayouts,
+    /// Tables that could not be read.
+    pub(crate) left_out: Vec<LeftOutTable>,
+}
+
+/// States of the tables of priorities and of learned columns.
+type TableStates = (Vec<TableState>, Vec<LearnedState>);
+
+/// Reads the tables of a ring. Waits at most `limit`, and at most [`TABLE_WAIT`], for processes
+/// that have some locked.
+pub(crate) fn prepare(
+    ring: &Ring,
+    limit: Duration,
+    stops: &Stops<'_, '_>,
+) -> Result<PreparedTables, SaveError> {
+    let mut left_out = Vec::new();
+    for UnreadableTable { name, error } in ring.unreadable_tables() {
+        // The table may be whole: this process cannot open it.
+        if error.is_of_process() {
+            return Err(PriorityError::from(error).into());
+        }
+        left_out.push(LeftOutTable { table: name, reason: error.to_string() });
+    }
+    let ends = |_: Option<&str>| stops.ask();
+    let mut wait = Wait::ended_by(Some(limit.min(TABLE_WAIT)), &ends);
+    let mut priorities = Vec::new();
+    for (table, state) in ring.table_states(&mut wait) {
+        match state {
+            Ok(state) => priorities.push(state),
+            Err(error @ (PriorityError::Lock(_) | PriorityError::Segment(_))) => {
+                left_out.push(LeftOutTable { table, reason: error.to_string() });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let learned = ring.learned_states().collect::<Result<Vec<_>, _>>()?;
+    let of_learned = learned.iter().map(|state| SavedLearned::layout_of(&state.columns));
+    let layouts = TableLayouts { priorities: SavedTable::layout(), learned: of_learned.collect() };
+    Ok(PreparedTables { states: (priorities, learned), layouts, left_out })
 }
 
 /// Files of priorities, and files of learned columns.
@@ -39,7 +85,7 @@ type TableFiles<'a> = (SavedFiles<'a, SavedTable>, SavedFiles<'a, SavedLearned>)
 /// rows of each lane.
 pub(crate) fn save<'a>(
     ring: &Ring,
-    states: Vec<LearnedState>,
+    (priorities, states): TableStates,
     lanes: &[(u64, u64)],
     (storage, folder): (&'a dyn Storage, &'a NameFolder<'a>),
     (generation, file_bytes, batch_bytes): (u64, u64, u64),
@@ -51,8 +97,7 @@ pub(crate) fn save<'a>(
     let place = (storage, folder, uuid.as_str());
     let learned = learned::save(states, &layouts.learned, lanes, place, limits)?;
     let mut files = SavedFiles::default();
-    for state in ring.table_states()? {
-        let mut state = state?;
+    for mut state in priorities {
         let about = table_about(&folder.name, &uuid, &state.name);
         let dir = &folder.chunks;
         let mut chunks = ChunkWriter::new(storage, dir, generation, layout, &about, file_bytes);

@@ -12,6 +12,7 @@ use crate::manifest::{SavedTable, params_layout};
 use crate::read_failure::ReadFailure;
 use crate::spec::SnapshotSpec;
 use crate::store::Store;
+use crate::waiting::Stops;
 
 /// Outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +43,15 @@ impl Store {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
-        let _reading = folder.lock_for_reading()?;
+        let mut progress: OnProgress<'_> = Box::new(progress);
+        let _reading = {
+            let stops = Stops::new(Some(&mut progress));
+            let locked = folder.lock_for_reading(&|| stops.ask());
+            if stops.is_cancelled() {
+                return Err(LoadError::Cancelled);
+            }
+            locked?
+        };
         let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let manifest = &slots.manifest;
         if spec.label.is_some() {
@@ -58,7 +67,6 @@ impl Store {
             ..VerifyReport::default()
         };
         slots.damage.into_iter().for_each(|damage| report.add(damage));
-        let mut progress: OnProgress<'_> = Box::new(progress);
         let mut todo = Vec::new();
         for ring in &manifest.rings {
             let layout = BatchLayout::of(&ring.schema()?);

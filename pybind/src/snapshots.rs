@@ -7,7 +7,7 @@ use std::time::Duration;
 use backcast_core::printable;
 use backcast_files::Progress;
 use backcast_persist::{
-    BadSamplerState, Damage, LoadError, SaveError, Snapshot, Store, StoreError,
+    BadSamplerState, Damage, LeftOutTable, LoadError, SaveError, Snapshot, Store, StoreError,
 };
 use backcast_pybind_macros::exact_arguments;
 use pyo3::exceptions::PyUserWarning;
@@ -41,6 +41,14 @@ pub(crate) fn warn_of_damage(py: Python<'_>, damage: Option<&Damage>) -> Result<
          missing"
     );
     Ok(warn_as(&py.get_type::<PyUserWarning>(), &text, 1)?)
+}
+
+/// Warns of the tables that a snapshot lacks.
+pub(crate) fn warn_of_left_out(py: Python<'_>, left_out: &[LeftOutTable]) -> Result<(), Failure> {
+    for table in left_out {
+        warn_as(&py.get_type::<PyUserWarning>(), &table.to_string(), 1)?;
+    }
+    Ok(())
 }
 
 /// List the snapshots of a store.
@@ -269,7 +277,6 @@ impl From<SaveError> for Failure {
             SaveError::Params(error) => return error.into(),
             SaveError::Table(error) => return error.into(),
             SaveError::Learned(error) => return error.into(),
-            SaveError::Claims(error) => return error.into(),
             SaveError::Limiter(error) => return error.into(),
             SaveError::Guard(error) => return error.into(),
             SaveError::ArrayTooLarge { .. } => ErrorClass::Schema,

@@ -4,6 +4,7 @@ use backcast_layout::{DType, MAX_LEARNED_COLUMNS, SegmentError};
 use thiserror::Error;
 
 use super::index::BadRowIndex;
+use super::lock::LockError;
 
 /// Error of using a table of learned columns.
 #[derive(Debug, Error)]
@@ -86,17 +87,9 @@ pub enum LearnedError {
     /// An index that no batch of the ring can contain.
     #[error(transparent)]
     BadIndex(#[from] BadRowIndex),
-    /// Another process creates the table for too long.
-    #[error(
-        "the table `{table}` is being created by another process for {waited_s} s, which takes \
-         milliseconds; is that process stopped?"
-    )]
-    Busy {
-        /// Name of the table.
-        table: String,
-        /// Seconds waited.
-        waited_s: f64,
-    },
+    /// Another process holds the table's lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// Error of the table's file.
     #[error(transparent)]
     Segment(#[from] SegmentError),

@@ -4,6 +4,7 @@ use backcast_layout::{SegmentError, ShownNumber};
 use thiserror::Error;
 
 use super::index::BadRowIndex;
+use super::lock::LockError;
 
 /// Error of using or setting priorities.
 #[derive(Debug, Error)]
@@ -92,19 +93,9 @@ pub enum PriorityError {
         /// Places of the mask.
         mask: usize,
     },
-    /// Another process holds the table's lock for too long.
-    #[error(
-        "the table `{table}` of priorities was locked by {holder} for {waited_s} s, which a change \
-         never takes; continue or end that process"
-    )]
-    Busy {
-        /// Name of the table.
-        table: String,
-        /// Process that holds the lock, if it is known.
-        holder: String,
-        /// Seconds waited.
-        waited_s: f64,
-    },
+    /// Another process holds the table's lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// Error of the table's file.
     #[error(transparent)]
     Segment(#[from] SegmentError),

@@ -3,6 +3,8 @@
 use backcast_layout::SegmentError;
 use thiserror::Error;
 
+use super::lock::LockError;
+
 /// Error of using a table of claims.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -18,17 +20,9 @@ pub enum TableError {
         /// Requested times.
         times: u32,
     },
-    /// Another process holds the table's lock for too long.
-    #[error(
-        "the table `{table}` is locked by another process for {waited_s} s, which takes \
-         microseconds; is that process stopped?"
-    )]
-    Busy {
-        /// Name of the table.
-        table: String,
-        /// Seconds waited.
-        waited_s: f64,
-    },
+    /// Another process holds the table's lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// Error of the table's file.
     #[error(transparent)]
     Segment(#[from] SegmentError),

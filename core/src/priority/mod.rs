@@ -22,4 +22,3 @@ pub use self::options::{BadWeightNorm, Beta, PriorityOptions, WeightNorm};
 pub use self::sequence::sequence_priorities;
 pub use self::state::{LaneLeaves, TableState};
 pub use self::updates::Priorities;
-pub(crate) use self::updates::wait;

@@ -9,6 +9,7 @@ use super::updates::locked_table;
 use crate::error::{PriorityError, RestoreError};
 use crate::ring::Ring;
 use crate::ring::restore::Filling;
+use crate::wait::Wait;
 
 /// Maximum changes of one commit.
 const CHANGES: usize = 1 << 15;
@@ -58,21 +59,28 @@ impl LaneLeaves {
 }
 
 impl Ring {
-    /// Returns the states of all tables of priorities, by name. Each is read while no process
-    /// changes it, when the iterator comes to it. Needs memory for 8 bytes a row. O(rows) a table.
+    /// Returns the states of the tables of priorities, by name. Each is read while no process
+    /// changes it, when the iterator comes to it. A process that is stopped in the middle of a
+    /// change is waited for as long as `wait` allows for all tables together; then the table's
+    /// state is an error, and the next ones are read. Needs memory for 8 bytes a row. O(rows) a
+    /// table.
     ///
-    /// Fails if a table cannot be opened.
-    pub fn table_states(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<TableState, PriorityError>> + '_, PriorityError> {
-        let state = |TableInfo { name, settings, .. }| {
-            let (largest, lanes) = locked_table(self, &name, settings, |guard| {
+    /// Tables that cannot be opened are left out
+    /// ([`unreadable_tables`](Self::unreadable_tables)).
+    pub fn table_states<'a>(
+        &'a self,
+        wait: &'a mut Wait<'_>,
+    ) -> impl Iterator<Item = (String, Result<TableState, PriorityError>)> + 'a {
+        self.store().tables().into_iter().map(move |TableInfo { name, settings, .. }| {
+            let read = locked_table(self, (&name, settings), wait, |guard| {
                 let lanes = (0..guard.lanes()).map(|lane| leaves_of(guard, lane)).collect();
                 (guard.largest(), lanes)
-            })?;
-            Ok(TableState { name, settings, largest, lanes })
-        };
-        Ok(self.store().whole_tables()?.into_iter().map(state))
+            });
+            let state =
+                |(largest, lanes)| TableState { name: name.clone(), settings, largest, lanes };
+            let state = read.map(state);
+            (name, state)
+        })
     }
 }
 
@@ -89,7 +97,10 @@ impl Filling<'_> {
     /// that were begun. O(rows).
     ///
     /// ```
-    /// use backcast_core::{DType, PriorityOptions, Ring, RingOptions, Schema, StepColumns};
+    /// use std::time::Duration;
+    ///
+    /// use backcast_core::{DType, Interrupt, PriorityOptions, Ring, RingOptions, Schema};
+    /// use backcast_core::{StepColumns, Wait};
     ///
     /// # use backcast_core::WriterOptions;
     /// # let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
@@ -101,16 +112,22 @@ impl Filling<'_> {
     /// # }
     /// let options = PriorityOptions::exponent(0.6);
     /// ring.priorities(&options)?.update(&[3], &[5.0])?;
-    /// let states = ring.table_states()?.collect::<Result<Vec<_>, _>>()?;
+    /// let states = |ring: &Ring| {
+    ///     let never = Interrupt::never();
+    ///     let mut wait = Wait::new(Some(Duration::from_secs(1)), &never);
+    ///     let states = ring.table_states(&mut wait).map(|(_, state)| state);
+    ///     states.collect::<Result<Vec<_>, _>>()
+    /// };
+    /// let saved = states(&ring)?;
     /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
     ///     filling.begin(0, 0..10)?;
     /// #   let rows = ring.rows(0, 0..10).unwrap();
     /// #   let columns: Vec<&[u8]> =
     /// #       rows.columns().iter().map(|c| rows.bytes(c.name()).unwrap()).collect();
     ///     filling.rows(0, 10, &columns)?;
-    ///     states.iter().try_for_each(|state| filling.table(state))
+    ///     saved.iter().try_for_each(|state| filling.table(state))
     /// })?;
-    /// assert_eq!(restored.table_states()?.collect::<Result<Vec<_>, _>>()?, states);
+    /// assert_eq!(states(&restored)?, saved);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn table(&mut self, state: &TableState) -> Result<(), RestoreError> {

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backcast_layout::protocol::sum_tree::LeafChange;
 use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableSettings, TableView};
@@ -11,23 +10,19 @@ use backcast_layout::{Lane, PriorityTable, TableCounters, TableGuard, TableSetti
 use super::enter::{EnterScratch, enter, is_behind};
 use super::leaf_values::LeafValues;
 use super::options::PriorityOptions;
-use crate::error::{BadRowIndex, PriorityError};
+use crate::error::{BadRowIndex, LockError, PriorityError};
 use crate::index::RowIndex;
 use crate::ring::Ring;
 use crate::ring::lane_inspection::InspectedLane;
+use crate::table_lock::{self, LockLimits};
+use crate::wait::Wait;
 
-/// Longest wait for the lock of a table, which a change holds for microseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Reads without the lock before one with it.
 const READS: u32 = 16;
 /// Looks at a change under way before the next attempt to read. A change takes a few microseconds.
 const LOOKS: u32 = 64;
 /// Longest wait for the lock of a read.
 const LOCKED_READ: Duration = Duration::from_millis(20);
-/// Attempts to take the lock before the first pause.
-const SPINS: u32 = 200;
-/// First and longest pause between two attempts.
-const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
 /// Priorities of the rows of a ring, in a table that learners share across processes.
 ///
@@ -39,6 +34,7 @@ pub struct Priorities {
     ring: Ring,
     values: LeafValues,
     scratch: Scratch,
+    limits: LockLimits,
 }
 
 /// Memory that updates reuse.
@@ -77,26 +73,38 @@ impl Ring {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
         let values = LeafValues::new(table.settings(), table.most());
-        Ok(Priorities { table, ring: self.clone(), values, scratch: Scratch::default() })
+        let (ring, scratch) = (self.clone(), Scratch::default());
+        Ok(Priorities { table, ring, values, scratch, limits: LockLimits::new(self.interrupt()) })
     }
 }
 
 impl Priorities {
     /// Sets the priorities of rows, and returns how many were dropped because their row is
     /// overwritten, or is no transition. Of two priorities for a row the later one counts. Waits
-    /// for other processes that set priorities, which takes microseconds.
+    /// for other processes that set priorities, which takes microseconds; at most a minute if one
+    /// of them is stopped.
     pub fn update(&mut self, index: &[i64], priorities: &[f64]) -> Result<u64, PriorityError> {
-        self.update_within(index, priorities, PATIENCE)?.ok_or_else(|| self.busy(PATIENCE))
+        let limits = self.limits.clone();
+        self.update_by(index, priorities, &limits)
     }
 
-    /// Sets priorities like [`update`](Self::update), and returns `None` if the table is locked for
-    /// longer than `limit`.
+    /// Sets priorities like [`update`](Self::update), and waits at most `limit` for another process
+    /// that has the table locked.
     pub fn update_within(
         &mut self,
         index: &[i64],
         priorities: &[f64],
         limit: Duration,
-    ) -> Result<Option<u64>, PriorityError> {
+    ) -> Result<u64, PriorityError> {
+        self.update_by(index, priorities, &self.limits.at_most(limit))
+    }
+
+    fn update_by(
+        &mut self,
+        index: &[i64],
+        priorities: &[f64],
+        limits: &LockLimits,
+    ) -> Result<u64, PriorityError> {
         if index.len() != priorities.len() {
             let (indices, priorities) = (index.len(), priorities.len());
             return Err(PriorityError::WrongCount { indices, priorities });
@@ -120,7 +128,7 @@ impl Priorities {
         }
         // Not under the lock, which the next process waits for.
         requested.sort_unstable();
-        locked(table, limit, |guard| {
+        locked(table, limits, |guard| {
             enter(guard, &lanes, rows.iter(), entering);
             set(guard, (index, values), requested, changes)
         })
@@ -142,16 +150,18 @@ impl Priorities {
         if !self.table.is_changing() && !is_behind(&self.table, lanes, readable.clone()) {
             return Ok(());
         }
-        let limit = if self.table.total() == 0 { PATIENCE } else { Duration::ZERO };
-        let Self { table, scratch: Scratch { entering, .. }, .. } = self;
-        let entered = locked(table, limit, |guard| enter(guard, lanes, readable, entering))?;
-        if entered.is_none() && !limit.is_zero() { Err(self.busy(limit)) } else { Ok(()) }
+        let Self { table, scratch: Scratch { entering, .. }, limits, .. } = self;
+        let empty = table.total() == 0;
+        let limits = if empty { &*limits } else { &LockLimits::now() };
+        match locked(table, limits, |guard| enter(guard, lanes, readable, entering)) {
+            Err(PriorityError::Lock(LockError::Busy { .. })) if !empty => Ok(()),
+            entered => entered,
+        }
     }
 
-    /// Returns the error of a table that another process kept locked for `waited`.
-    #[must_use]
-    pub fn busy(&self, waited: Duration) -> PriorityError {
-        busy(&self.table, waited)
+    /// Sets what ends waits for the lock of the table.
+    pub(crate) fn set_limits(&mut self, limits: LockLimits) {
+        self.limits = limits;
     }
 
     /// Returns the words of the table.
@@ -179,8 +189,11 @@ impl Priorities {
                 return Ok(found);
             }
         }
-        let found = locked(&mut self.table, LOCKED_READ, |guard| read(guard))?;
-        Ok(found.unwrap_or_else(|| read(&self.table)))
+        match locked(&mut self.table, &LockLimits::now().at_most(LOCKED_READ), |guard| read(guard))
+        {
+            Err(PriorityError::Lock(_)) => Ok(read(&self.table)),
+            found => found,
+        }
     }
 
     /// Returns the value of the leaf of a row. For a row without one, returns the value that new
@@ -196,15 +209,14 @@ impl Priorities {
     /// Returns the total of the tree, the sum of its leaves, and the number of leaves that are not
     /// 0, while no other process changes the table. O(rows).
     pub fn audit_locked(&mut self) -> Result<(u128, u128, u64), PriorityError> {
-        let audited = locked(&mut self.table, PATIENCE, |guard| {
+        locked(&mut self.table, &self.limits, |guard| {
             let leaves = u64::from(guard.lanes()).saturating_mul(guard.lane_leaves());
             let values = (0..usize::try_from(leaves).unwrap_or(0)).map(|leaf| guard.leaf(leaf));
             let (sum, count) = values.fold((0, 0), |(sum, count), value| {
                 (sum + u128::from(value), count + u64::from(value > 0))
             });
             (guard.total().into(), sum, count)
-        });
-        audited?.ok_or_else(|| self.busy(PATIENCE))
+        })
     }
 
     /// Returns the counters of the table, of all processes together.
@@ -224,33 +236,19 @@ impl Priorities {
 fn open(ring: &Ring, name: &str, settings: TableSettings) -> Result<PriorityTable, PriorityError> {
     let rows = (0..ring.lanes()).filter_map(|lane| ring.lane_capacity_of(lane)).max();
     let (store, rows) = (ring.store(), rows.unwrap_or(0));
-    let opened = wait(PATIENCE, || Ok::<_, PriorityError>(store.try_table(name, settings, rows)?))?;
-    opened.ok_or_else(|| {
-        let (table, waited_s) = (name.to_owned(), PATIENCE.as_secs_f64());
-        PriorityError::Busy { table, holder: "another process".to_owned(), waited_s }
-    })
+    let limits = LockLimits::new(ring.interrupt());
+    table_lock::locked(store, name, &limits, || Ok(store.try_table(name, settings, rows)?))
 }
 
 /// Runs `work` with the lock of an existing table.
 pub(super) fn locked_table<R>(
     ring: &Ring,
-    name: &str,
-    settings: TableSettings,
+    (name, settings): (&str, TableSettings),
+    wait: &mut Wait<'_>,
     work: impl FnOnce(&mut TableGuard<'_>) -> R,
 ) -> Result<R, PriorityError> {
     let mut table = open(ring, name, settings)?;
-    let done = locked(&mut table, PATIENCE, work)?;
-    done.ok_or_else(|| busy(&table, PATIENCE))
-}
-
-/// Returns the error of a table that another process kept locked for `waited`.
-fn busy(table: &PriorityTable, waited: Duration) -> PriorityError {
-    let holder = match table.lock_holders().first() {
-        Some(pid) => format!("process {pid}"),
-        None => "another process".to_owned(),
-    };
-    let (table, waited_s) = (table.name().to_owned(), waited.as_secs_f64());
-    PriorityError::Busy { table, holder, waited_s }
+    locked_within(&mut table, wait, work)
 }
 
 /// Sets the leaves of rows that have one. Returns how many have none.
@@ -297,48 +295,33 @@ fn checked(
     value.ok_or_else(|| PriorityError::TooLarge { position, value: priority, limit: limit() })
 }
 
-/// Runs `work` with the table's lock. Returns `None` if another process has it for longer than
-/// `limit`.
+/// Runs `work` with the table's lock.
 fn locked<R>(
     table: &mut PriorityTable,
-    limit: Duration,
+    limits: &LockLimits,
     work: impl FnOnce(&mut TableGuard<'_>) -> R,
-) -> Result<Option<R>, PriorityError> {
-    let (mut work, mut waits) = (Some(work), false);
-    wait(limit, || {
-        if std::mem::replace(&mut waits, true) {
-            // Most holders are in the middle of a change. A look at it costs less than an attempt.
-            let _ = (0..LOOKS).find(|_| {
-                std::hint::spin_loop();
-                !table.is_changing()
-            });
-        }
+) -> Result<R, PriorityError> {
+    locked_within(table, &mut limits.wait(), work)
+}
+
+fn locked_within<R>(
+    table: &mut PriorityTable,
+    wait: &mut Wait<'_>,
+    work: impl FnOnce(&mut TableGuard<'_>) -> R,
+) -> Result<R, PriorityError> {
+    // Names are copied by the wait only.
+    if let Some(mut guard) = table.try_lock()? {
+        return Ok(work(&mut guard));
+    }
+    let (store, name) = (Arc::clone(table.store()), table.name().to_owned());
+    let mut work = Some(work);
+    table_lock::locked_within(&store, &name, wait, || {
+        // Most holders are in the middle of a change. A look at it costs less than an attempt.
+        let _ = (0..LOOKS).find(|_| {
+            std::hint::spin_loop();
+            !table.is_changing()
+        });
         let Some(mut guard) = table.try_lock()? else { return Ok(None) };
         Ok(work.take().map(|work| work(&mut guard)))
     })
-}
-
-/// Repeats an attempt until it returns a result, for at most `limit`, at ever longer intervals.
-pub(crate) fn wait<T, E>(
-    limit: Duration,
-    mut attempt: impl FnMut() -> Result<Option<T>, E>,
-) -> Result<Option<T>, E> {
-    let mut start = None;
-    let [mut pause, longest] = PAUSES;
-    for tries in 0_u32.. {
-        let made = attempt()?;
-        if made.is_some() || limit.is_zero() {
-            return Ok(made);
-        }
-        if start.get_or_insert_with(Instant::now).elapsed() >= limit {
-            break;
-        }
-        if tries < SPINS {
-            thread::yield_now();
-        } else {
-            thread::sleep(pause);
-            pause = (2 * pause).min(longest);
-        }
-    }
-    Ok(None)
 }

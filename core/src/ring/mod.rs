@@ -11,6 +11,7 @@ pub(crate) mod options;
 pub(crate) mod resize;
 pub(crate) mod restore;
 pub(crate) mod stats;
+pub(crate) mod tables;
 pub(crate) mod unlinked;
 pub(crate) mod wait;
 
@@ -27,11 +28,13 @@ use self::unlinked::NameWatch;
 use crate::error::RingError;
 use crate::limiter::{self, Limiter};
 use crate::schema::Schema;
+use crate::wait::Interrupt;
 
 /// A handle on a ring. Cloning shares it; the last handle of a non-persistent ring removes it.
 #[derive(Clone, Debug)]
 pub struct Ring {
     inner: Arc<Inner>,
+    interrupt: Interrupt,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,21 @@ impl Ring {
                 name_watch: NameWatch::default(),
                 notices: Arc::default(),
             }),
+            interrupt: Interrupt::never(),
         })
+    }
+
+    /// Sets what ends the waits of this handle, of its clones, and of the writers, samplers and
+    /// tables made by them from now on.
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = interrupt;
+        self
+    }
+
+    /// Returns what ends the waits of this handle.
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     pub(crate) fn store(&self) -> &Arc<RingStore> {

@@ -10,14 +10,32 @@ use crate::error::{LimitError, SampleError};
 use crate::limiter::draw_gate::DrawGate;
 use crate::limiter::waiting::{Caller, LongWait};
 use crate::ring::wait::WaitStopped;
+use crate::table_lock::LockLimits;
+use crate::wait::Interrupt;
 
 impl Sampler {
-    /// Sets the maximum wait for the rate limiter, and for new rows of a table that consumes them.
-    /// `None` waits without a limit. Other waits of a draw are not affected.
+    /// Sets the maximum wait for the rate limiter, for new rows of a table that consumes them, and
+    /// for the lock of a table. `None` waits without a limit, and for a lock a minute.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
-        self.timeout = timeout;
+        if self.timeout != timeout {
+            self.timeout = timeout;
+            self.set_lock_limits();
+        }
         if let Some(gate) = &mut self.gate {
             gate.settings.timeout = timeout;
+        }
+    }
+
+    /// Replaces what ends the waits of the sampler. Returns what did so before.
+    pub(super) fn replace_interrupt(&mut self, interrupt: Interrupt) -> Interrupt {
+        let before = std::mem::replace(&mut self.interrupt, interrupt);
+        self.set_lock_limits();
+        before
+    }
+
+    fn set_lock_limits(&mut self) {
+        if let Some(chosen) = &mut self.chosen {
+            chosen.set_limits(LockLimits::within(self.timeout, &self.interrupt));
         }
     }
 

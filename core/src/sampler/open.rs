@@ -99,6 +99,7 @@ impl Sampler {
         let number = slot.as_ref().map(ClaimedReader::slot);
         Ok(Self {
             timeout: None,
+            interrupt: ring.interrupt().clone(),
             chosen,
             episodes,
             hindsight: goals,

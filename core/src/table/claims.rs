@@ -1,7 +1,6 @@
 //! Claims rows of a table, pass by pass.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use backcast_layout::protocol::Words;
 use backcast_layout::protocol::claim::{ClaimPass, MAX_PASS_ROWS};
@@ -11,11 +10,8 @@ use super::options::TableOptions;
 use super::permutation::Permutation;
 use super::row_order::{Arrangement, RowOrder};
 use crate::error::TableError;
-use crate::priority::wait;
 use crate::ring::Ring;
-
-/// Longest wait for the lock of a table, which is held for microseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::table_lock::{LockLimits, locked};
 
 /// A table of claims, to be inspected. Samplers with [`Selector::Table`](crate::Selector::Table)
 /// draw from it.
@@ -58,6 +54,7 @@ pub(crate) struct Claims {
     shuffle: Option<Permutation>,
     /// Positions that were claimed last, without a gap, and their pass.
     last: Option<(u64, Range<u64>)>,
+    limits: LockLimits,
 }
 
 /// Place of a claimed row: the number of the pass, and the position in it.
@@ -67,8 +64,10 @@ impl Claims {
     pub(crate) fn open(ring: &Ring, options: &TableOptions) -> Result<Self, TableError> {
         options.check()?;
         let store = ring.store();
-        let opened = wait(PATIENCE, || store.try_claims(options.name(), options.settings()));
-        let Some(table) = opened? else { return Err(busy(options.name())) };
+        let (name, limits) = (options.name(), LockLimits::new(ring.interrupt()));
+        let table = locked(store, name, &limits, || {
+            Ok::<_, TableError>(store.try_claims(name, options.settings())?)
+        })?;
         Ok(Self {
             table,
             ring: ring.clone(),
@@ -76,7 +75,13 @@ impl Claims {
             order: RowOrder::default(),
             shuffle: None,
             last: None,
+            limits,
         })
+    }
+
+    /// Sets what ends waits for the lock of the table.
+    pub(crate) fn set_limits(&mut self, limits: LockLimits) {
+        self.limits = limits;
     }
 
     /// Returns the number of the pass from which rows were last claimed.
@@ -116,13 +121,13 @@ impl Claims {
             }
             let number = self.pass.unwrap_or(0);
             let settings = self.table.settings();
-            let begun = wait(PATIENCE, || {
-                self.table.try_begin(number, |pass| self.next(settings, &pass, candidates, need))
+            let table = &self.table;
+            let begun = locked(table.store(), table.name(), &self.limits, || {
+                let next = |pass| self.next(settings, &pass, candidates, need);
+                Ok::<_, TableError>(table.try_begin(number, next)?)
             })?;
-            match begun {
-                Some(true) => {}
-                Some(false) => return Ok(false),
-                None => return Err(busy(self.table.name())),
+            if !begun {
+                return Ok(false);
             }
         }
     }
@@ -264,8 +269,4 @@ fn fresh(
     let rows =
         |(last, now): (&Range<u64>, &Range<u64>)| last.end.clamp(now.start, now.end)..now.end;
     last.iter().zip(candidates).map(rows).collect()
-}
-
-fn busy(name: &str) -> TableError {
-    TableError::Busy { table: name.to_owned(), waited_s: PATIENCE.as_secs_f64() }
 }

@@ -3,17 +3,17 @@
 use backcast_layout::protocol::claim::MAX_PASS_ROWS;
 use backcast_layout::{ClaimSettings, ClaimTableState};
 
-use crate::error::{RestoreError, TableError};
+use crate::error::RestoreError;
 use crate::ring::Ring;
 use crate::ring::restore::Filling;
 
 impl Ring {
-    /// Returns the states of all tables of claims, by name. Claims that are made meanwhile may be
-    /// in a state or not. O(lanes) a table.
-    ///
-    /// Fails if a table cannot be opened.
-    pub fn claim_states(&self) -> Result<Vec<ClaimTableState>, TableError> {
-        Ok(self.store().claim_states()?)
+    /// Returns the states of the tables of claims, by name. Claims that are made meanwhile may be
+    /// in a state or not. Tables that cannot be opened are left out
+    /// ([`unreadable_tables`](Self::unreadable_tables)). O(lanes) a table.
+    #[must_use]
+    pub fn claim_states(&self) -> Vec<ClaimTableState> {
+        self.store().claim_states()
     }
 }
 
@@ -36,7 +36,7 @@ impl Filling<'_> {
     /// # }
     /// let queue = SamplerOptions::seeded(1).selector(Selector::Table(TableOptions::consume("q")));
     /// assert_eq!(ring.sampler(queue.clone())?.sample(4)?.index(), [0, 1, 2, 3]);
-    /// let states = ring.claim_states()?;
+    /// let states = ring.claim_states();
     /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
     ///     filling.begin(0, 0..10)?;
     /// #   let rows = ring.rows(0, 0..10).unwrap();

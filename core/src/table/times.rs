@@ -62,7 +62,7 @@ impl Ring {
     /// ```
     #[must_use]
     pub fn times_sampled(&self) -> BTreeMap<String, Vec<TimesBin>> {
-        let states = self.store().readable_claim_states().into_iter();
+        let states = self.store().claim_states().into_iter();
         let times = |ClaimTableState { name, settings, pass, next, .. }| {
             (name, times_sampled(self, settings, &pass, next))
         };

@@ -75,6 +75,11 @@ impl Removed {
         Self::new("file", name, left.path, left.bytes, dry_run)
     }
 
+    /// Describes a removed table of a ring, as `NAME/TABLE`.
+    pub(crate) fn table(name: String, path: PathBuf, size_bytes: u64) -> Self {
+        Self::new("table", name, path, size_bytes, false)
+    }
+
     fn export(left: UnfinishedExport, dry_run: bool) -> Self {
         let name = left.path.display().to_string();
         Self::new("export", name, left.path, left.bytes, dry_run)

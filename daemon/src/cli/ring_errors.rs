@@ -94,7 +94,9 @@ impl Fails for PlainSegment {
 /// Returns the exit status of an error of a segment.
 pub(super) fn exit_of(error: &SegmentError) -> Exit {
     match error {
-        SegmentError::NotFound { .. } | SegmentError::MemoryGone { .. } => Exit::NoSuchObject,
+        SegmentError::NotFound { .. }
+        | SegmentError::MemoryGone { .. }
+        | SegmentError::NoTable { .. } => Exit::NoSuchObject,
         SegmentError::BadName { .. }
         | SegmentError::Limit { .. }
         | SegmentError::NotLarger { .. }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{Base, Params};
+use backcast_core::{Base, Params, printable};
 use backcast_persist::{SaveOptions, SnapshotParams};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::cli::watch::Watch;
 use crate::client::Client;
 use crate::objects::find::{join, join_params};
 use crate::objects::numbered::save_numbered;
-use crate::protocol::SaveOutcome;
+use crate::protocol::{LeftOut, SaveOutcome};
 use crate::text::parse::whole;
 use crate::text::units;
 
@@ -43,7 +43,8 @@ pub(crate) struct Args {
     /// Parameters to save with it, by name: the newest version. May be given several times.
     #[arg(long, value_name = "NAME", conflicts_with = "daemon")]
     params: Vec<String>,
-    /// Maximum wait for another process that saves a ring of this name, in seconds.
+    /// Maximum wait for another process that saves a ring of this name, in seconds. Up to 5 of them
+    /// are waited for a table that a process has locked; then the snapshot lacks that table.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, allow_negative_numbers = true,
           value_parser = whole(0..=u32::MAX))]
     wait: u32,
@@ -99,7 +100,7 @@ pub(crate) fn run(
 }
 
 fn print(saved: SaveOutcome, params: &[SnapshotParams], console: &mut Console<'_>) {
-    let lapped_rows = saved.lapped_rows;
+    let (lapped_rows, left_out) = (saved.lapped_rows, saved.left_out.clone());
     let params: Vec<ParamsRow> = params.iter().map(ParamsRow::from).collect();
     if console.json() {
         console.object(&Printed { action: "saved", saved, params });
@@ -114,6 +115,11 @@ fn print(saved: SaveOutcome, params: &[SnapshotParams], console: &mut Console<'_
         for params in &params {
             console.text(&format!("saved parameters {params}"));
         }
+    }
+    for LeftOut { table, reason } in left_out {
+        console.note(&printable(&format!(
+            "the snapshot has all rows, but not the table `{table}`: {reason}"
+        )));
     }
     if lapped_rows > 0 {
         console.note(&format!(

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::{Base, ObjectInfo, holders};
+use backcast_core::{Base, ObjectInfo, holders, printable, processes_in_words};
 use backcast_market::Panel;
 use backcast_persist::StoreError;
 use serde::Serialize;
@@ -22,13 +22,14 @@ use crate::objects::reader_ages::ages_in_words;
 use crate::objects::ring_report::{
     ClaimReport, LaneReport, LearnedReport, PinReport, RingReport, TableReport,
 };
-use crate::objects::table_distributions::{TableScan, in_words};
+use crate::objects::table_distributions::{LockedReport, TableScan, UnreadableReport, in_words};
 use crate::text::units;
 
 /// Describe a ring, panel, set of parameters or snapshot.
 ///
 /// A ring: sizes asked and allocated, columns, every lane (next sequence number, readable rows,
-/// episodes, generation, writer), every table of priorities and every reader. AGES of a reader are
+/// episodes, generation, writer), every table of priorities and every reader; tables that a process
+/// keeps locked, and damaged ones. AGES of a reader are
 /// those of the rows it drew, in newer rows of their lane, for every 64th batch. A panel: days,
 /// tickers, columns. Parameters: versions, sizes, publisher, pulls and views. A snapshot: time of
 /// the save, columns, rows of every lane, files. Objects in memory name the processes that hold
@@ -127,6 +128,13 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
     }
     if let Some(persist) = &report.persist {
         facts.extend(persist.facts().into_iter().map(|(name, value)| fact(name, value)));
+    }
+    for LockedReport { table, pids } in &report.locked_tables {
+        let holders = processes_in_words(pids);
+        facts.push(fact("locked", format!("table {table}, by {holders}")));
+    }
+    for UnreadableReport { table, problem } in &report.unreadable_tables {
+        facts.push(fact("damaged", printable(&format!("table {table}: {problem}"))));
     }
     facts.push(fact(
         "rows",

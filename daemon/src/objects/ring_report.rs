@@ -9,7 +9,9 @@ use super::catalogue::ObjectState;
 use super::geometry::GeometryReport;
 use super::persist::PersistReport;
 use super::reader_ages::AgeBinReport;
-use super::table_distributions::{PrioritiesReport, TableDistributions, TimesReport};
+use super::table_distributions::{
+    LockedReport, PrioritiesReport, TableDistributions, TimesReport, UnreadableReport,
+};
 
 /// JSON of a ring.
 #[derive(Debug, Serialize)]
@@ -31,6 +33,8 @@ pub(crate) struct RingReport {
     pub(crate) tables: Vec<TableReport>,
     pub(crate) claims: Vec<ClaimReport>,
     pub(crate) learned: Vec<LearnedReport>,
+    pub(crate) locked_tables: Vec<LockedReport>,
+    pub(crate) unreadable_tables: Vec<UnreadableReport>,
     /// `None` if the ring is not persisted.
     pub(crate) persist: Option<PersistReport>,
 }
@@ -391,6 +395,8 @@ impl RingReport {
                 .map(|table| ClaimReport::new(table, distributions))
                 .collect(),
             learned: ring.learned_tables.iter().map(LearnedReport::from).collect(),
+            locked_tables: distributions.locked.iter().map(LockedReport::from).collect(),
+            unreadable_tables: distributions.unreadable.clone(),
             persist,
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use backcast_core::{Observed, PriorityBin, PriorityDistribution, TimesBin};
+use backcast_core::{
+    LockedTable, Observed, PriorityBin, PriorityDistribution, TimesBin, UnreadableTable,
+};
 use serde::Serialize;
 
 use crate::text::units;
@@ -22,9 +24,14 @@ pub(crate) enum TableScan {
     Whole,
 }
 
-/// Distributions by the names of tables. Empty for a ring that was not counted.
+/// Distributions by the names of tables, and tables that are in trouble. Empty for a ring that was
+/// not counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TableDistributions {
+    /// Tables that a process keeps locked. Not looked for repeatedly.
+    pub(crate) locked: Vec<LockedTable>,
+    /// Tables that cannot be opened. Not looked for repeatedly.
+    pub(crate) unreadable: Vec<UnreadableReport>,
     pub(crate) priorities: BTreeMap<String, PriorityDistribution>,
     pub(crate) times_sampled: BTreeMap<String, Vec<TimesBin>>,
 }
@@ -42,7 +49,39 @@ impl TableDistributions {
             return Self::default();
         }
         let (priorities, times_sampled) = (ring.priority_distributions(), ring.times_sampled());
-        Self { priorities, times_sampled }
+        if scan != TableScan::Whole {
+            return Self { priorities, times_sampled, ..Self::default() };
+        }
+        let unreadable = ring.unreadable_tables().into_iter().map(UnreadableReport::from);
+        let (locked, unreadable) = (ring.locked_tables(), unreadable.collect());
+        Self { locked, unreadable, priorities, times_sampled }
+    }
+}
+
+/// JSON of a table that cannot be opened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct UnreadableReport {
+    pub(crate) table: String,
+    pub(crate) problem: String,
+}
+
+impl From<UnreadableTable> for UnreadableReport {
+    fn from(UnreadableTable { name, error }: UnreadableTable) -> Self {
+        Self { table: name, problem: error.to_string() }
+    }
+}
+
+/// JSON of a table that a process keeps locked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LockedReport {
+    pub(crate) table: String,
+    /// Processes that hold the lock, where the system reports them.
+    pub(crate) pids: Vec<u32>,
+}
+
+impl From<&LockedTable> for LockedReport {
+    fn from(LockedTable { table, pids }: &LockedTable) -> Self {
+        Self { table: table.clone(), pids: pids.clone() }
     }
 }
 

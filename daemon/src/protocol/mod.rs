@@ -15,6 +15,8 @@ pub(crate) use messages::{
     Answer, Ask, CreateAsk, LoadAsk, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PROTOCOL, Request,
     ResizeAsk, SaveAsk, WORKING_EVERY,
 };
-pub use outcomes::{Gone, Granted, Grown, ListedObject, Pong, SaveOutcome, StoredSnapshot};
+pub use outcomes::{
+    Gone, Granted, Grown, LeftOut, ListedObject, Pong, SaveOutcome, StoredSnapshot,
+};
 pub(crate) use refusal::Refusal;
 pub use refusal::{Code, NameTaken, OverBudget};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_persist::{SaveReport, Snapshot};
+use backcast_persist::{LeftOutTable, SaveReport, Snapshot};
 use serde::{Deserialize, Serialize};
 
 /// A ring that the daemon handed over.
@@ -66,6 +66,23 @@ pub struct SaveOutcome {
     pub lapped_rows: u64,
     /// Bytes of removed files that no snapshot needs any more.
     pub freed_bytes: u64,
+    /// Tables that the snapshot lacks: locked by a stopped process, or damaged.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A table that a snapshot lacks.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LeftOut {
+    /// Name of the table.
+    pub table: String,
+    /// Reason.
+    pub reason: String,
+}
+
+impl From<&LeftOutTable> for LeftOut {
+    fn from(LeftOutTable { table, reason }: &LeftOutTable) -> Self {
+        Self { table: table.clone(), reason: reason.clone() }
+    }
 }
 
 impl From<&SaveReport> for SaveOutcome {
@@ -78,6 +95,7 @@ impl From<&SaveReport> for SaveOutcome {
             size_bytes: report.bytes_written,
             lapped_rows: report.rows_lapped,
             freed_bytes: report.bytes_freed,
+            left_out: report.left_out.iter().map(LeftOut::from).collect(),
         }
     }
 }

@@ -20,6 +20,9 @@ pub(crate) fn save(shared: &Shared, ask: &SaveAsk) -> Result<SaveOutcome, Refusa
         Some(label) => save(label)?,
         None => save_numbered(&store, &ask.name, save)?,
     };
+    for left_out in &report.left_out {
+        tracing::warn!(ring = %ask.name, "{left_out}");
+    }
     let saved = SaveOutcome::from(&report);
     tracing::info!(snapshot = %saved.name, rows = saved.rows, bytes = saved.size_bytes, "save");
     Ok(saved)

@@ -1,7 +1,7 @@
 //! One step of a follower: writes new rows to files, and a manifest that names them.
 
 use std::collections::BTreeSet;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::time::Duration;
 
 use backcast_core::{RetentionPin, Ring};
@@ -20,6 +20,10 @@ use crate::manifest::{Manifest, SavedLimiter, SavedRing, SavedSnapshot};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{BEFORE, LIVE};
 use crate::store::Store;
+
+/// Longest wait for another process that changes the directory. Then the step fails, is reported,
+/// and is tried again.
+const STORE_WAIT: Duration = Duration::from_secs(10);
 
 /// Outcome of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,9 +78,7 @@ pub(crate) struct FollowStep<'a> {
 pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     let FollowStep { store, name, ring, options, first, stopped, .. } = *step;
     let folder = store.make_folder(name)?;
-    let _changing = folder.lock_for_change(Duration::MAX, &mut || {
-        if stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
+    let _changing = folder.lock_for_change(STORE_WAIT, stopped)?;
     let slots = folder.read_for_change()?.unwrap_or_else(|| ManifestSlots::empty(name));
     let mut next = slots.manifest.clone();
     let uuid = hex(ring.uuid());

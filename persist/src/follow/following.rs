@@ -10,7 +10,7 @@ use crate::clock::unix_ns;
 use crate::error::SaveError;
 use crate::followed::FollowedLane;
 use crate::layout::BatchLayout;
-use crate::save::SaveOptions;
+use crate::save::{LeftOutTable, SaveOptions};
 use crate::spec::{ROLLING, check_name};
 use crate::store::Store;
 
@@ -54,6 +54,8 @@ pub struct Following {
     fresh: bool,
     bytes_written: u64,
     files_written: u64,
+    /// Tables that the last periodic snapshot lacks.
+    left_out: Vec<LeftOutTable>,
 }
 
 /// Progress on disk.
@@ -120,6 +122,7 @@ impl Following {
             fresh: true,
             bytes_written: 0,
             files_written: 0,
+            left_out: Vec::new(),
         };
         following.guard()?;
         Ok(following)
@@ -182,9 +185,9 @@ impl Following {
 
     /// Writes all published rows to disk, whether or not a step is due. After an error the rows
     /// saved before are unchanged, and the next step retries. `stopped` is called while another
-    /// process changes the directory, and ends the wait with an error. Periodic snapshots do not
-    /// call it, and wait up to a minute.
-    pub fn step(&mut self, stopped: &dyn Fn() -> bool) -> Result<(), SaveError> {
+    /// process changes the directory or has a table locked, and ends the wait: with an error, or
+    /// with a snapshot that lacks the table.
+    pub fn step(&mut self, stopped: &(dyn Fn() -> bool + Sync)) -> Result<(), SaveError> {
         let behind_since = Instant::now();
         // Before the rows are saved: a mark that rises meanwhile makes another step due.
         let marks = marks(&self.ring).collect();
@@ -195,10 +198,12 @@ impl Following {
                 let mut options =
                     SaveOptions::default().name(&self.name).sizes(batch_bytes, file_bytes);
                 options.keep_newest = Some(newest);
+                options.hurry = Some(stopped);
                 let label = format!("{ROLLING}{:06}", number + 1);
                 let report = self.store.save_as(&self.ring, &label, options)?;
                 self.bytes_written += report.bytes_written;
                 self.files_written += report.files_written;
+                self.left_out = report.left_out;
                 let due = behind_since + self.options.every;
                 let persisted = report.rows;
                 self.done = Done::Snapshot { rows: published, persisted, due, number: number + 1 };
@@ -267,6 +272,12 @@ impl Following {
     #[must_use]
     pub fn written(&self) -> (u64, u64) {
         (self.bytes_written, self.files_written)
+    }
+
+    /// Returns the tables that the last periodic snapshot lacks.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOutTable] {
+        &self.left_out
     }
 
     /// Returns the maximum age of the oldest row that is not on disk.

@@ -48,6 +48,8 @@ pub struct FollowState {
     pub errors: u64,
     /// Error of the last step; `None` after one that succeeded.
     pub error: Option<String>,
+    /// Tables that the last periodic snapshot lacks, and why.
+    pub left_out: Vec<String>,
 }
 
 /// A thread that follows a ring until it is stopped or dropped. It retries after errors.
@@ -150,8 +152,8 @@ impl Follower {
     }
 
     /// Ends the thread after one more step for all published rows, and returns the final state.
-    /// Does not wait for another process that has locked the store, except up to a minute in
-    /// periodic mode. Dropping does the same.
+    /// Does not wait for another process that has locked the store or a table. Dropping does the
+    /// same.
     #[must_use]
     pub fn stop(mut self) -> FollowState {
         self.end();
@@ -247,5 +249,6 @@ fn note(following: &Following, state: &mut FollowState) {
     state.rows_done = following.rows_done();
     (state.bytes_written, state.files_written) = following.written();
     state.behind_for = following.behind_for();
+    state.left_out = following.left_out().iter().map(ToString::to_string).collect();
     state.rows_behind = following.rows_behind();
 }

@@ -51,6 +51,7 @@ from backcast._errors import (
     StorageError,
     UnlinkedWarning,
     WaitTimeoutError,
+    WaitWarning,
     WriterError,
     WriterWarning,
 )
@@ -133,6 +134,7 @@ __all__ = [
     "TransitionOrder",
     "UnlinkedWarning",
     "WaitTimeoutError",
+    "WaitWarning",
     "Writer",
     "WriterError",
     "WriterWarning",

@@ -90,7 +90,11 @@ class LeaseWarning(RuntimeWarning):
     """A lease made a writer wait or drop rows; raised once per lease, on both sides."""
 
 
-class RateLimitWarning(RuntimeWarning):
+class WaitWarning(RuntimeWarning):
+    """A call waits for more than 10 s; raised once per wait, with the reason."""
+
+
+class RateLimitWarning(WaitWarning):
     """An append or a draw waits long for a rate limiter; raised once per wait."""
 
 
@@ -175,6 +179,7 @@ for _warning in [
     LeaseWarning,
     RateLimitWarning,
     UnlinkedWarning,
+    WaitWarning,
     WriterWarning,
 ]:
     _warning.__module__ = "backcast"

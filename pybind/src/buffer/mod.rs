@@ -10,6 +10,7 @@ mod resize;
 mod rows;
 mod snapshot;
 mod stats;
+mod tables;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +28,7 @@ pub(crate) use self::snapshot::{_load_params, _open_snapshot, _saved_arrays};
 use crate::argument::{
     Argument, ChoiceName, autoreset_mode_of, count_in, no_constructor, timeout_of,
 };
-use crate::error::{ErrorClass, Failure};
+use crate::error::{ErrorClass, Failure, signals};
 use crate::handle::Handle;
 use crate::learned::LearnedTable;
 use crate::limiter::Limiter;
@@ -84,6 +85,7 @@ impl ReplayBuffer {
     }
 
     pub(crate) fn of(ring: Ring) -> Self {
+        let ring = ring.interrupted_by(signals::interrupt());
         let name = ring.name().map(str::to_owned);
         let (label, again) = if ring.is_snapshot() {
             (name.as_ref().map(|name| format!("snapshot '{name}'")), "open it again")

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use backcast_core::{Base, Exist, Ring};
-use backcast_persist::{LoadError, LoadOptions, SaveOptions, Snapshot, Store, StoreError};
+use backcast_core::{Base, Exist, Ring, printable};
+use backcast_persist::{
+    LeftOutTable, LoadError, LoadOptions, SaveOptions, Snapshot, Store, StoreError,
+};
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -17,7 +19,7 @@ use crate::json;
 use crate::location::{base_at, base_of, dir_of, exist_of};
 use crate::params::{FlatParams, named_params};
 use crate::progress::ProgressReporter;
-use crate::snapshots::{store_of, warn_of_damage};
+use crate::snapshots::{store_of, warn_of_damage, warn_of_left_out};
 
 /// Snapshot that a buffer was loaded from.
 #[derive(Debug)]
@@ -131,7 +133,8 @@ impl ReplayBuffer {
     /// replace : bool, default False
     ///     Replace a snapshot of that label, once the new one is complete.
     /// timeout : float, default 60.0
-    ///     Seconds to wait for another process that saves under the same name.
+    ///     Seconds to wait for another process that saves under the same name. Up to 5 of them are
+    ///     waited for a table that a process has locked: a process that is stopped keeps its lock.
     /// progress : callable, optional
     ///     Called every few megabytes with the bytes done and the bytes in all. An exception that
     ///     it raises stops the call.
@@ -141,7 +144,8 @@ impl ReplayBuffer {
     /// dict
     ///     ``snapshot`` (``name@label``), ``rows``, ``rows_written`` (the others were in earlier
     ///     files), ``rows_lapped`` (overwritten before they were copied: the snapshot begins after
-    ///     them), ``bytes_written``, ``files_written``, ``bytes_freed``.
+    ///     them), ``bytes_written``, ``files_written``, ``bytes_freed``, and ``left_out``: the
+    ///     tables that the snapshot lacks, by name, with the reason of each.
     ///
     /// Raises
     /// ------
@@ -163,7 +167,8 @@ impl ReplayBuffer {
     /// Warns
     /// -----
     /// UserWarning
-    ///     If one of the two manifests is damaged, and the other one was used.
+    ///     If one of the two manifests is damaged, and the other one was used; and for each table
+    ///     that is damaged, or that a process kept locked: all rows are saved without it.
     ///
     /// Examples
     /// --------
@@ -214,6 +219,7 @@ impl ReplayBuffer {
         });
         let saved = reporter.finish(saved)?;
         warn_of_damage(py, saved.damage.as_ref())?;
+        warn_of_left_out(py, &saved.left_out)?;
         let report = PyDict::new(py);
         report.set_item("snapshot", format!("{}@{}", saved.name, saved.label))?;
         report.set_item("rows", saved.rows)?;
@@ -222,6 +228,11 @@ impl ReplayBuffer {
         report.set_item("bytes_written", saved.bytes_written)?;
         report.set_item("files_written", saved.files_written)?;
         report.set_item("bytes_freed", saved.bytes_freed)?;
+        let left_out = PyDict::new(py);
+        for LeftOutTable { table, reason } in &saved.left_out {
+            left_out.set_item(table, printable(reason))?;
+        }
+        report.set_item("left_out", left_out)?;
         Ok(report)
     }
 

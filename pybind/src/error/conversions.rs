@@ -1,9 +1,9 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, IoCause, LearnedError, LeaseError, LimitError, LimiterError, ParamsError,
-    PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError, SampleError,
-    SchemaError, SegmentError, TableError, WaitError, WriterError,
+    AppendError, IoCause, LearnedError, LeaseError, LimitError, LimiterError, LockError,
+    ParamsError, PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError,
+    SampleError, SchemaError, SegmentError, TableError, WaitError, WriterError,
 };
 use backcast_gym::{PortfolioError, TradingError};
 use backcast_market::{PanelError, WindowError};
@@ -15,7 +15,11 @@ impl From<SegmentError> for Failure {
     fn from(error: SegmentError) -> Self {
         use SegmentError as E;
         let class = match &error {
-            E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => ErrorClass::NotFound,
+            E::NotFound { .. }
+            | E::Unlinked { .. }
+            | E::MemoryGone { .. }
+            | E::TableRemoved { .. }
+            | E::NoTable { .. } => ErrorClass::NotFound,
             E::AlreadyExists { .. } | E::Different { .. } | E::TableDiffers { .. } => {
                 ErrorClass::Exists
             }
@@ -146,7 +150,29 @@ impl From<SampleError> for Failure {
             SampleError::Lapped { .. } | SampleError::Dropped { .. } => {
                 Self::of(ErrorClass::Lapped, error)
             }
+            SampleError::Limited(error @ LimitError::Interrupted { .. }) => {
+                Self::interrupted(error)
+            }
             SampleError::Limited(error) => Self::of(class_of_limit(&error), error),
+            error => Self::of(ErrorClass::Sample, error),
+        }
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Interrupted { .. } => Self::interrupted(error),
+            error => Self::of(ErrorClass::InUse, error),
+        }
+    }
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Segment(error) => error.into(),
+            TableError::Lock(error) => error.into(),
             error => Self::of(ErrorClass::Sample, error),
         }
     }
@@ -156,7 +182,7 @@ impl From<LearnedError> for Failure {
     fn from(error: LearnedError) -> Self {
         match error {
             LearnedError::Segment(error) => error.into(),
-            error @ LearnedError::Busy { .. } => Self::of(ErrorClass::InUse, error),
+            LearnedError::Lock(error) => error.into(),
             LearnedError::NoTable { ref table, .. } => {
                 let call = format!("buf.table(\"{table}\", learned={{\"value\": \"f4\"}})");
                 let text = error.to_string().replace("its columns, such as `value` of f4", &call);
@@ -167,21 +193,11 @@ impl From<LearnedError> for Failure {
     }
 }
 
-impl From<TableError> for Failure {
-    fn from(error: TableError) -> Self {
-        match error {
-            TableError::Segment(error) => error.into(),
-            error @ TableError::Busy { .. } => Self::of(ErrorClass::InUse, error),
-            error => Self::of(ErrorClass::Sample, error),
-        }
-    }
-}
-
 impl From<PriorityError> for Failure {
     fn from(error: PriorityError) -> Self {
         match error {
             PriorityError::Segment(error) => error.into(),
-            error @ PriorityError::Busy { .. } => Self::of(ErrorClass::InUse, error),
+            PriorityError::Lock(error) => error.into(),
             error => Self::of(ErrorClass::Sample, error),
         }
     }
@@ -214,6 +230,7 @@ impl From<ParamsError> for Failure {
             E::Overtaken { .. } => ErrorClass::Lapped,
             E::NoVersion { .. } | E::Nothing { .. } | E::Unlinked => ErrorClass::NotFound,
             E::TimedOut { .. } => ErrorClass::WaitTimeout,
+            E::Interrupted => return Self::interrupted(error),
             _ => ErrorClass::Base,
         };
         Self::of(class, error)
@@ -222,6 +239,9 @@ impl From<ParamsError> for Failure {
 
 impl From<WaitError> for Failure {
     fn from(error: WaitError) -> Self {
+        if error == WaitError::Interrupted {
+            return Self::interrupted(error);
+        }
         let class = match &error {
             WaitError::TimedOut { .. } | WaitError::TooFewRows { .. } => ErrorClass::WaitTimeout,
             WaitError::Never { .. } => ErrorClass::Argument,

@@ -1,6 +1,7 @@
 //! Failures of calls, and the exceptions that they become.
 
 mod conversions;
+pub(crate) mod signals;
 mod words;
 
 use std::fmt::Display;
@@ -110,6 +111,11 @@ impl Failure {
     /// Makes an error of one of the core's, in Python's words.
     pub(crate) fn of(class: ErrorClass, error: impl Display) -> Self {
         Self::Typed(class, printable(&in_python(&error.to_string())))
+    }
+
+    /// Makes an error of the end of a wait: what ended it in this thread, if that is known.
+    pub(crate) fn interrupted(message: impl Display) -> Self {
+        signals::take().unwrap_or_else(|| Self::of(ErrorClass::Base, message))
     }
 
     /// Tries an alternative after an error of this package. Passes on exceptions of Python.

@@ -3,6 +3,8 @@
 pub(crate) mod contention;
 
 use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub(crate) use backcast_layout::forks;
 use parking_lot::{Mutex, MutexGuard};
@@ -21,16 +23,41 @@ pub(crate) struct Handle<T> {
     reopen: &'static str,
     /// Number of forks when it was made; `None` for a value that a forked child may use and drop.
     forks: Option<u64>,
+    closing: Closing,
+}
+
+/// Tells the waits of a handle's value that the handle is being closed.
+#[derive(Clone, Debug)]
+pub(crate) struct Closing {
+    flag: Arc<AtomicBool>,
+    label: Arc<str>,
+}
+
+impl Closing {
+    /// Fails once the handle is being closed.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if !self.flag.load(Relaxed) {
+            return Ok(());
+        }
+        let message = format!("{} was closed while this call waited; make another", self.label);
+        Err(Failure::new(ErrorClass::Closed, message))
+    }
+
+    fn new(label: &str) -> Self {
+        Self { flag: Arc::default(), label: label.into() }
+    }
 }
 
 impl<T: Send> Handle<T> {
     pub(crate) fn new(label: String, reopen: &'static str, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), label, reopen, forks: Some(forks()) }
+        let closing = Closing::new(&label);
+        Self { value: Mutex::new(Some(value)), label, reopen, forks: Some(forks()), closing }
     }
 
     /// Returns the handle of a value in private memory. A forked child has a copy of the value.
     pub(crate) fn of_any_process(label: String, reopen: &'static str, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), label, reopen, forks: None }
+        let closing = Closing::new(&label);
+        Self { value: Mutex::new(Some(value)), label, reopen, forks: None, closing }
     }
 
     /// Runs `work` on the value, exclusively. Call it detached if `work` copies or waits. A waiting
@@ -154,7 +181,10 @@ impl<T: Send> Handle<T> {
         if self.is_forked() {
             return Ok(None);
         }
-        Ok(self.acquire(signals)?.take())
+        // Before the lock, which a call that waits has.
+        self.closing.flag.store(true, Relaxed);
+        let value = self.acquire(signals).inspect_err(|_| self.closing.flag.store(false, Relaxed));
+        Ok(value?.take())
     }
 
     /// Returns whether the handle is closed. Never waits: a value that is in use counts as open.
@@ -169,6 +199,11 @@ impl<T: Send> Handle<T> {
         }
         let Some(value) = self.value.try_lock() else { return "busy".to_owned() };
         value.as_ref().map_or_else(|| "closed".to_owned(), describe)
+    }
+
+    /// Returns what tells waits that this handle is being closed.
+    pub(crate) fn closing(&self) -> Closing {
+        self.closing.clone()
     }
 
     pub(crate) fn label(&self) -> &str {

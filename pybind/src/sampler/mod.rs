@@ -320,7 +320,8 @@ impl Sampler {
     /// eta : float, default 0.9
     ///     Share of the maximum, 0 to 1.
     /// timeout : float, default 60
-    ///     Seconds to wait for another process that sets priorities, which takes microseconds.
+    ///     Seconds to wait for another process that sets priorities, which takes microseconds. One
+    ///     that is stopped keeps the table locked: after 10 s a :class:`WaitWarning` names it.
     ///
     /// Returns
     /// -------
@@ -335,6 +336,8 @@ impl Sampler {
     ///     if the sampler draws uniformly. Nothing was changed then.
     /// InUseError
     ///     If another process kept the table locked for ``timeout`` seconds.
+    /// NotFoundError
+    ///     If the table was removed (:meth:`ReplayBuffer.remove_table`).
     ///
     /// Examples
     /// --------

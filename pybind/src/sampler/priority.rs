@@ -1,7 +1,5 @@
 //! Priorities of a sampler: the keywords that ask for them, and how a learner sets them.
 
-use std::time::{Duration, Instant};
-
 use backcast_core::{
     Beta, DType, Priorities, PriorityOptions, Ring, WeightNorm, sequence_priorities,
 };
@@ -15,8 +13,6 @@ use crate::array::convert::{self, Target, array_of};
 use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 
-/// Interval between two checks for signals while the table is locked.
-const WAIT: Duration = Duration::from_millis(20);
 /// Share of the maximum in the priority of a window (R2D2's eta).
 const ETA: f64 = 0.9;
 
@@ -209,23 +205,9 @@ impl SamplerPriorities {
             }
             _ => values,
         };
-        let start = Instant::now();
-        loop {
-            let left = timeout.saturating_sub(start.elapsed());
-            let update = || {
-                self.handle.with(|priorities| {
-                    Ok(priorities.update_within(&index, &values, WAIT.min(left))?)
-                })
-            };
-            if let Some(dropped) = py.detach(update)? {
-                return Ok(dropped);
-            }
-            py.check_signals()?;
-            if start.elapsed() >= timeout {
-                let busy = |priorities: &mut Priorities| Ok(priorities.busy(timeout));
-                return Err(py.detach(|| self.handle.with(busy))?.into());
-            }
-        }
+        py.detach(|| {
+            self.handle.with(|priorities| Ok(priorities.update_within(&index, &values, timeout)?))
+        })
     }
 
     /// Closes the table.

@@ -29,6 +29,7 @@ def test_the_tree_is_complete() -> None:
         bc.LappedWarning,
         bc.LeaseWarning,
         bc.RateLimitWarning,
+        bc.WaitWarning,
         bc.UnlinkedWarning,
         bc.WriterWarning,
         *BUILTINS,

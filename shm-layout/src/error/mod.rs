@@ -82,6 +82,25 @@ pub enum SegmentError {
         /// The first difference, both values named.
         what: String,
     },
+    /// A table was removed while a handle has it open.
+    #[error(
+        "the table `{table}` was removed while this handle has it open; make another sampler or \
+         handle, which makes the table anew"
+    )]
+    TableRemoved {
+        /// Name of the table.
+        table: String,
+    },
+    /// The ring has no such table.
+    #[error("the ring `{name}` has no table `{table}`; {}", tables_in_words(known))]
+    NoTable {
+        /// Name of the ring.
+        name: String,
+        /// Requested table.
+        table: String,
+        /// Its tables.
+        known: Vec<String>,
+    },
     /// Some process holds the object.
     #[error(
         "the {kind} named `{name}` is in use by a live process; \
@@ -225,10 +244,7 @@ pub enum SegmentError {
         reason: String,
     },
     /// The bytes are not those of a Backcast segment, or are damaged.
-    #[error(
-        "{path} is damaged or not a Backcast file: {what}; remove the object with `backcast rm \
-         NAME`"
-    )]
+    #[error("{path} is damaged or not a Backcast file: {what}; {}", way_out(path))]
     Corrupt {
         /// Offending file.
         path: PathBuf,
@@ -290,6 +306,24 @@ fn hint(other: Option<Kind>, near: Option<&str>) -> String {
         (Some(other), _) => format!("{} has that name: open it as one. ", other.described()),
         (None, Some(near)) => format!("did you mean `{near}`? "),
         (None, None) => String::new(),
+    }
+}
+
+/// Returns the remedy of a damaged file. A table is removed alone.
+fn way_out(path: &Path) -> &'static str {
+    let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+    if file.starts_with("table-") {
+        "remove the table alone with `backcast rm NAME --table TABLE`"
+    } else {
+        "remove the object with `backcast rm NAME`"
+    }
+}
+
+fn tables_in_words(known: &[String]) -> String {
+    let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    match known.as_slice() {
+        [] => "it has none".to_owned(),
+        known => format!("it has {}", known.join(", ")),
     }
 }
 

@@ -4,7 +4,8 @@
 //! file, which a forked child inherits and keeps after its parent has ended.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
@@ -54,8 +55,47 @@ fn add(pids: &mut Vec<u32>, pid: u32) {
     }
 }
 
+/// Returns the processes of this user that hold `flock` locks on a file, exclusive ones or, if
+/// `shared`, any. For messages, like [`of`].
+#[must_use]
+pub fn of_file(path: &Path, shared: bool) -> Vec<u32> {
+    let Ok(found) = fs::metadata(path) else { return Vec::new() };
+    let mut pids = Vec::new();
+    each_descriptor(|pid, process, descriptor| {
+        let info = process.join("fdinfo").join(descriptor.file_name());
+        let shown = fs::read_to_string(info).unwrap_or_default();
+        let holds = shown.lines().any(|line| is_flock(line, shared));
+        let is_it = |here: fs::Metadata| (here.dev(), here.ino()) == (found.dev(), found.ino());
+        if holds && fs::metadata(descriptor.path()).is_ok_and(is_it) {
+            add(&mut pids, pid);
+        }
+    });
+    pids
+}
+
+/// Returns whether a line shows a `flock` lock, an exclusive one unless `shared`.
+fn is_flock(line: &str, shared: bool) -> bool {
+    let words = line.strip_prefix("lock:").map(str::split_whitespace);
+    let mut words = words.into_iter().flatten().skip(1);
+    words.next() == Some("FLOCK") && (words.nth(1) == Some("WRITE") || shared)
+}
+
 /// Visits the locks of one mode on these bytes, of all files: device and inode, byte, process.
 fn each_lock(bytes: &Range<u64>, mode: &str, mut visit: impl FnMut((u64, u64), u64, u32)) {
+    each_descriptor(|pid, process, descriptor| {
+        let locked = locked(process, &descriptor.file_name(), bytes, mode);
+        if locked.is_empty() {
+            return;
+        }
+        let Ok(found) = fs::metadata(descriptor.path()) else { return };
+        for byte in locked {
+            visit((found.dev(), found.ino()), byte, pid);
+        }
+    });
+}
+
+/// Visits every descriptor of every process of this user: process, its folder, descriptor.
+fn each_descriptor(mut visit: impl FnMut(u32, &Path, &DirEntry)) {
     let uid = rustix::process::geteuid().as_raw();
     for process in fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
         let number = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
@@ -65,14 +105,7 @@ fn each_lock(bytes: &Range<u64>, mode: &str, mut visit: impl FnMut((u64, u64), u
         }
         let descriptors = fs::read_dir(process.path().join("fd")).into_iter().flatten();
         for descriptor in descriptors.filter_map(Result::ok) {
-            let locked = locked(&process.path(), &descriptor.file_name(), bytes, mode);
-            if locked.is_empty() {
-                continue;
-            }
-            let Ok(found) = fs::metadata(descriptor.path()) else { continue };
-            for byte in locked {
-                visit((found.dev(), found.ino()), byte, pid);
-            }
+            visit(pid, &process.path(), &descriptor);
         }
     }
 }
@@ -85,23 +118,19 @@ fn device_and_inode(fd: BorrowedFd<'_>) -> Option<(u64, u64)> {
 }
 
 /// Returns the bytes that a descriptor of a process has locked in this mode.
-fn locked(
-    process: &Path,
-    descriptor: &std::ffi::OsStr,
-    bytes: &Range<u64>,
-    mode: &str,
-) -> Vec<u64> {
+fn locked(process: &Path, descriptor: &OsStr, bytes: &Range<u64>, mode: &str) -> Vec<u64> {
     let shown = fs::read_to_string(process.join("fdinfo").join(descriptor)).unwrap_or_default();
     let ranges = shown.lines().filter_map(|line| range_of(line, mode));
     ranges.flat_map(|range| within(&range, bytes)).collect()
 }
 
-/// Parses a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`. Returns `None` for
-/// any other line, and one of another mode.
+/// Parses a line such as `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:77 4096 4096`, or of a lock that
+/// another program took by plain `fcntl` (`POSIX`). Returns `None` for any other line, and one of
+/// another mode.
 fn range_of(line: &str, wanted: &str) -> Option<Range<u64>> {
     let mut words = line.strip_prefix("lock:")?.split_whitespace().skip(1);
     let (kind, _, mode) = (words.next()?, words.next()?, words.next()?);
-    if kind != "OFDLCK" || mode != wanted {
+    if !matches!(kind, "OFDLCK" | "POSIX") || mode != wanted {
         return None;
     }
     let mut ends = words.skip(2);
@@ -128,15 +157,31 @@ mod tests {
         let line = "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77 5 EOF";
         assert_eq!(range_of(line, "WRITE"), Some(5..u64::MAX));
         assert_eq!(range_of(line, "READ"), None);
+        let line = "lock:\t1: POSIX  ADVISORY  WRITE 7 00:1b:77 1 1";
+        assert_eq!(range_of(line, "WRITE"), Some(1..2));
         for other in [
             "pos:\t0",
             "lock:\t1: OFDLCK ADVISORY  READ -1 00:1b:77 1 1",
-            "lock:\t1: POSIX  ADVISORY  WRITE 7 00:1b:77 1 1",
+            "lock:\t1: FLOCK  ADVISORY  WRITE 7 00:1b:77 0 EOF",
             "lock:\t1: OFDLCK ADVISORY  WRITE -1 00:1b:77",
             "lock:",
         ] {
             assert_eq!(range_of(other, "WRITE"), None, "{other}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_holder_of_a_whole_file_is_found() {
+        use rustix::fs::{FlockOperation, flock};
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let us = vec![std::process::id()];
+        let holds = |shared| of_file(file.path(), shared) == us;
+        assert!(!holds(false) && !holds(true));
+        flock(file.as_file(), FlockOperation::LockShared).unwrap();
+        assert!(!holds(false) && holds(true));
+        flock(file.as_file(), FlockOperation::LockExclusive).unwrap();
+        assert!(holds(false) && holds(true));
     }
 
     #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! States of tables of claims: read beside claimants, and restored in a ring without a name.
 
 use super::claim_table::header_of;
-use super::table_file::{NewTable, listed, make_unnamed};
+use super::table_file::{NewTable, make_unnamed, readable};
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
 use crate::protocol::claim::{self, ClaimPass};
@@ -26,22 +26,11 @@ pub struct ClaimTableState {
 }
 
 impl RingStore {
-    /// Returns the states of all tables of claims, by name, or the error of one that cannot be
-    /// opened. A pass may have any numbers.
-    pub fn claim_states(&self) -> Result<Vec<ClaimTableState>, SegmentError> {
-        self.each_claim_state().into_iter().collect()
-    }
-
-    /// Returns the states like [`claim_states`](Self::claim_states), without those of tables that
-    /// cannot be opened.
+    /// Returns the states of the tables of claims that can be opened, by name. A pass may have any
+    /// numbers.
     #[must_use]
-    pub fn readable_claim_states(&self) -> Vec<ClaimTableState> {
-        self.each_claim_state().into_iter().filter_map(Result::ok).collect()
-    }
-
-    fn each_claim_state(&self) -> Vec<Result<ClaimTableState, SegmentError>> {
-        let tables = listed(self).into_iter();
-        tables.map(|table| table.map(|(name, memory)| state(name, &memory))).collect()
+    pub fn claim_states(&self) -> Vec<ClaimTableState> {
+        readable(self).map(|(name, memory)| state(name, &memory)).collect()
     }
 }
 

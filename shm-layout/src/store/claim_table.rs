@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::claim_state;
 use super::table_file::{
-    HeapTable, NewTable, TableFile, TableKind, TableLock, listed, lock_byte, open_or_make,
+    HeapTable, NewTable, OpenTable, TableFile, TableKind, TableLock, TableName, lock_byte,
+    open_or_make, readable,
 };
 use crate::error::SegmentError;
 use crate::layout::claim_table::{
@@ -22,7 +23,7 @@ pub struct ClaimTable {
     lock: TableLock,
     store: Arc<RingStore>,
     memory: Arc<ClaimMemory>,
-    name: String,
+    name: TableName,
     settings: ClaimSettings,
 }
 
@@ -47,7 +48,13 @@ impl ClaimTable {
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.name.name
+    }
+
+    /// Returns the ring that it is a table of.
+    #[must_use]
+    pub fn store(&self) -> &Arc<RingStore> {
+        &self.store
     }
 
     /// Returns the settings that it was created with.
@@ -82,14 +89,16 @@ impl ClaimTable {
 
     /// Begins the pass after pass `number`, unless another process has begun it. `next` computes
     /// the new pass from the current one. Returns `None` while another process holds the lock,
-    /// `false` if `next` returns no pass, and otherwise `true`.
+    /// `false` if `next` returns no pass, and otherwise `true`. Fails if the table was removed.
     pub fn try_begin(
         &self,
         number: u64,
         next: impl FnOnce(ClaimPass) -> Option<ClaimPass>,
     ) -> Result<Option<bool>, SegmentError> {
         let path = self.store.path().unwrap_or(Path::new("private memory"));
-        let Some(_held) = self.lock.try_lock(lock_byte(&self.name), path)? else { return Ok(None) };
+        let byte = lock_byte(&self.name.name);
+        let Some(_held) = self.lock.try_lock(byte, path)? else { return Ok(None) };
+        self.name.check(&self.store, &self.memory)?;
         let found = self.read();
         if found.number != number {
             return Ok(Some(true));
@@ -114,7 +123,7 @@ impl ClaimTable {
     /// Returns a description of the table, with its counters.
     #[must_use]
     pub fn info(&self) -> ClaimTableInfo {
-        info(&self.name, &self.memory, self.settings)
+        info(self.name(), &self.memory, self.settings)
     }
 }
 
@@ -137,13 +146,14 @@ impl RingStore {
         let lanes = self.spec().lanes;
         let image = |uuid| claim_state::empty(lanes, uuid, settings);
         let new = NewTable { shape: lanes, image: &image };
-        let Some((lock, memory)) = open_or_make(self, name, &new)? else { return Ok(None) };
+        let Some(opened) = open_or_make(self, name, &new)? else { return Ok(None) };
+        let OpenTable { lock, memory, name } = opened;
         let found = header_of(&memory).settings();
         if found != settings {
-            let (table, what) = (name.to_owned(), differing(found, settings));
+            let (table, what) = (name.name, differing(found, settings));
             return Err(SegmentError::TableDiffers { table, what });
         }
-        let (store, name) = (Arc::clone(self), name.to_owned());
+        let store = Arc::clone(self);
         Ok(Some(ClaimTable { lock, store, memory, name, settings }))
     }
 
@@ -153,7 +163,7 @@ impl RingStore {
         let info = |(name, memory): (String, Arc<ClaimMemory>)| {
             info(&name, &memory, header_of(&memory).settings())
         };
-        listed(self).into_iter().filter_map(Result::ok).map(info).collect()
+        readable(self).map(info).collect()
     }
 }
 

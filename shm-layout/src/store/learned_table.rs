@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 
 use super::table_file::{
-    HeapTable, NewTable, TableFile, TableKind, listed, make_unnamed, open_or_make,
+    HeapTable, NewTable, OpenTable, TableFile, TableKind, TableName, listed, make_unnamed,
+    open_or_make, readable,
 };
 use crate::error::SegmentError;
 use crate::layout::learned_table::{
@@ -30,8 +31,8 @@ pub struct LearnedView {
 #[derive(Clone, Debug)]
 pub struct LearnedTable {
     view: LearnedView,
-    name: String,
-    _store: Arc<RingStore>,
+    name: Arc<TableName>,
+    store: Arc<RingStore>,
 }
 
 impl Deref for LearnedTable {
@@ -61,13 +62,18 @@ impl LearnedTable {
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.name.name
+    }
+
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub fn check_not_removed(&self) -> Result<(), SegmentError> {
+        self.name.check(&self.store, &self.view.memory)
     }
 
     /// Returns its description.
     #[must_use]
     pub fn info(&self) -> LearnedTableInfo {
-        info(self.name.clone(), &self.view.memory)
+        info(self.name.name.clone(), &self.view.memory)
     }
 }
 
@@ -125,31 +131,29 @@ impl RingStore {
         let shape = shape(self.spec().lanes, rows, columns)?;
         let image = |uuid| shape.image(uuid);
         let new = NewTable::<LearnedMemory> { shape: shape.clone(), image: &image };
-        let Some((_, memory)) = open_or_make(self, name, &new)? else { return Ok(None) };
+        let Some(opened) = open_or_make(self, name, &new)? else { return Ok(None) };
+        let OpenTable { memory, name, .. } = opened;
         if memory.shape.columns != columns {
             let what = differing(&memory.shape.columns, columns);
-            return Err(SegmentError::TableDiffers { table: name.to_owned(), what });
+            return Err(SegmentError::TableDiffers { table: name.name, what });
         }
         let (view, store) = (LearnedView { memory }, Arc::clone(self));
-        Ok(Some(LearnedTable { view, name: name.to_owned(), _store: store }))
+        Ok(Some(LearnedTable { view, name: Arc::new(name), store }))
     }
 
     /// Lists the tables of learned columns of the ring, by name. Tables that cannot be opened are
     /// left out.
     #[must_use]
     pub fn learned_tables(&self) -> Vec<LearnedTableInfo> {
-        self.each_learned().into_iter().filter_map(Result::ok).collect()
+        readable(self).map(|(name, memory)| info(name, &memory)).collect()
     }
 
-    /// Lists the tables like [`learned_tables`](Self::learned_tables), or returns the error of one
-    /// that cannot be opened.
-    pub fn whole_learned_tables(&self) -> Result<Vec<LearnedTableInfo>, SegmentError> {
-        self.each_learned().into_iter().collect()
-    }
-
-    fn each_learned(&self) -> Vec<Result<LearnedTableInfo, SegmentError>> {
-        let info = |(name, memory): (String, Arc<LearnedMemory>)| info(name, &memory);
-        listed(self).into_iter().map(|table| table.map(info)).collect()
+    /// Describes a table of learned columns. Returns `None` if the ring has none of that name, and
+    /// the error of one that cannot be opened.
+    pub fn learned_table(&self, name: &str) -> Result<Option<LearnedTableInfo>, SegmentError> {
+        let found = listed::<LearnedMemory>(self)?.into_iter().find(|(table, _)| table == name);
+        let Some((name, opened)) = found else { return Ok(None) };
+        Ok(Some(info(name, &*opened?)))
     }
 }
 

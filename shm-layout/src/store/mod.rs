@@ -20,4 +20,5 @@ pub(crate) mod ring_store;
 pub(crate) mod sealed_segment;
 pub(crate) mod table;
 pub(crate) mod table_file;
+pub(crate) mod table_removal;
 pub(crate) mod unnamed_ring;

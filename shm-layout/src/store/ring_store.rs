@@ -252,6 +252,12 @@ impl RingStore {
         tables.iter().map(|(name, table)| (name.clone(), table.clone())).collect()
     }
 
+    /// Removes a table of a ring on the heap. Returns whether there was one.
+    pub(crate) fn remove_heap_table(&self, name: &str) -> bool {
+        let RingBacking::Heap { tables, .. } = &self.place else { return false };
+        tables.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some()
+    }
+
     /// Removes the name; every handle keeps its memory.
     pub fn unlink(&self) -> Result<(), SegmentError> {
         self.object().map_or(Ok(()), Object::unlink)

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::table_file::{
-    HeapTable, Held, NewTable, TableFile, TableKind, TableLock, listed, lock_byte, make_unnamed,
-    open_or_make,
+    HeapTable, Held, NewTable, OpenTable, TableFile, TableKind, TableLock, TableName, listed,
+    lock_byte, make_unnamed, open_or_make, readable,
 };
 use crate::error::SegmentError;
 use crate::layout::priority_table::{
     KIND_PRIORITIES, TableCounters, TableHeader, TableMemory, TableSettings, TableShape,
 };
-use crate::os::lock_holders;
 use crate::os::mapping::Mapping;
 use crate::protocol::extremes::{Extreme, extremes};
 use crate::protocol::sum_tree::{self, Ancestors, Descent, FAN_OUT, LeafChange};
@@ -35,7 +34,7 @@ pub struct PriorityTable {
     lock: TableLock,
     store: Arc<RingStore>,
     view: TableView,
-    name: String,
+    name: TableName,
     settings: TableSettings,
     ancestors: Ancestors,
 }
@@ -113,7 +112,13 @@ impl PriorityTable {
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.name.name
+    }
+
+    /// Returns the ring that it is a table of.
+    #[must_use]
+    pub fn store(&self) -> &Arc<RingStore> {
+        &self.store
     }
 
     /// Returns the settings that it was created with.
@@ -123,24 +128,18 @@ impl PriorityTable {
     }
 
     /// Takes the lock unless another handle, in any process, holds it. Finishes the change of a
-    /// holder that was killed.
+    /// holder that was killed. Fails if the table was removed.
     pub fn try_lock(&mut self) -> Result<Option<TableGuard<'_>>, SegmentError> {
         let path = self.store.path().unwrap_or(Path::new("private memory"));
-        let Some(held) = self.lock.try_lock(lock_byte(&self.name), path)? else { return Ok(None) };
+        let byte = lock_byte(&self.name.name);
+        let Some(held) = self.lock.try_lock(byte, path)? else { return Ok(None) };
+        self.name.check(&self.store, &self.view.memory)?;
         let (view, ancestors) = (&self.view, &mut self.ancestors);
         let memory = &*view.memory;
         if sum_tree::repair(memory, &memory.shape.tree, ancestors) {
             memory.count(TableCounters { repairs: 1, ..TableCounters::default() });
         }
         Ok(Some(TableGuard { view, ancestors, _held: held }))
-    }
-
-    /// Returns the processes that hold the lock, where the system reports them. For messages.
-    #[must_use]
-    pub fn lock_holders(&self) -> Vec<u32> {
-        let TableLock::File(_, lock) = &self.lock else { return Vec::new() };
-        let byte = lock_byte(&self.name);
-        lock_holders::of(lock.as_fd(), &(byte..byte + 1)).remove(&byte).unwrap_or_default()
     }
 }
 
@@ -281,53 +280,22 @@ impl RingStore {
         let shape = shape(self.spec().lanes, rows)?;
         let image = |uuid| TableHeader::image(&shape, uuid, settings);
         let new = NewTable { shape: shape.clone(), image: &image };
-        let Some((lock, memory)) = open_or_make(self, name, &new)? else { return Ok(None) };
+        let Some(opened) = open_or_make(self, name, &new)? else { return Ok(None) };
+        let OpenTable { lock, memory, name } = opened;
         let found = settings_of(&memory);
-        let table = PriorityTable {
-            lock,
-            store: Arc::clone(self),
-            view: TableView { memory },
-            name: name.to_owned(),
-            settings: found,
-            ancestors: Ancestors::default(),
-        };
         if found != settings {
-            let (table, what) = (name.to_owned(), differing(found, settings));
+            let (table, what) = (name.name, differing(found, settings));
             return Err(SegmentError::TableDiffers { table, what });
         }
-        Ok(Some(table))
+        let (store, view) = (Arc::clone(self), TableView { memory });
+        let ancestors = Ancestors::default();
+        Ok(Some(PriorityTable { lock, store, view, name, settings, ancestors }))
     }
 
     /// Lists the tables of priorities of the ring, by name. Tables that cannot be opened are left
     /// out.
     #[must_use]
     pub fn tables(&self) -> Vec<TableInfo> {
-        self.each_table().into_iter().filter_map(Result::ok).collect()
-    }
-
-    /// Fails if the process has no files or memory left to open the tables of any kind, so that
-    /// they cannot be listed as a whole.
-    pub fn check_tables(&self) -> Result<(), SegmentError> {
-        let errors = listed::<TableMemory>(self).into_iter().filter_map(Result::err);
-        let mut errors = errors.filter(SegmentError::is_of_process);
-        errors.next().map_or(Ok(()), Err)
-    }
-
-    /// Lists the tables like [`tables`](Self::tables), or returns the error of one that cannot be
-    /// opened.
-    pub fn whole_tables(&self) -> Result<Vec<TableInfo>, SegmentError> {
-        self.each_table().into_iter().collect()
-    }
-
-    /// Maps the tables of priorities of the ring, to be read, by name. Tables that cannot be opened
-    /// are left out.
-    #[must_use]
-    pub fn table_views(&self) -> Vec<(String, TableView)> {
-        let view = |(name, memory)| (name, TableView { memory });
-        listed::<TableMemory>(self).into_iter().filter_map(Result::ok).map(view).collect()
-    }
-
-    fn each_table(&self) -> Vec<Result<TableInfo, SegmentError>> {
         let info = |(name, memory): (String, Arc<TableMemory>)| TableInfo {
             name,
             settings: settings_of(&memory),
@@ -337,7 +305,23 @@ impl RingStore {
             largest: memory.largest(),
             counters: memory.counters(),
         };
-        listed::<TableMemory>(self).into_iter().map(|table| table.map(info)).collect()
+        readable(self).map(info).collect()
+    }
+
+    /// Fails if the process has no files or memory left to open the tables of any kind, so that
+    /// they cannot be listed as a whole.
+    pub fn check_tables(&self) -> Result<(), SegmentError> {
+        let tables = listed::<TableMemory>(self)?.into_iter();
+        let mut errors = tables.filter_map(|(_, table)| table.err());
+        errors.find(SegmentError::is_of_process).map_or(Ok(()), Err)
+    }
+
+    /// Maps the tables of priorities of the ring, to be read, by name. Tables that cannot be opened
+    /// are left out.
+    #[must_use]
+    pub fn table_views(&self) -> Vec<(String, TableView)> {
+        let view = |(name, memory)| (name, TableView { memory });
+        readable(self).map(view).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files of the tables of a ring: names, locks, creation and listing.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
@@ -12,7 +12,7 @@ use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
 use crate::layout::geometry::RingSpec;
 use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
 use crate::layout::names::check_name;
-use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC, TableMemory};
+use crate::layout::priority_table::{KIND_PRIORITIES, TABLE_MAGIC, TableHeader, TableMemory};
 use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
@@ -211,8 +211,8 @@ struct TablePlace<'a> {
 }
 
 impl TablePlace<'_> {
-    /// Opens and maps a table.
-    fn open<T: TableKind>(&self, name: &str) -> Result<T, SegmentError> {
+    /// Opens and maps a table. Returns its file too.
+    fn open<T: TableKind>(&self, name: &str) -> Result<(T, OwnedFd), SegmentError> {
         let file = file_name(name);
         let fd = match self.object {
             Some(object) => object.memory(&file, Access::ReadWrite, None)?,
@@ -220,7 +220,43 @@ impl TablePlace<'_> {
         };
         let path = &self.folder.path.join(file);
         let (ring_uuid, lanes) = (self.ring_uuid, self.spec.lanes);
-        map(&TableFile { fd: fd.as_fd(), path, ring_uuid, lanes })
+        let table = map(&TableFile { fd: fd.as_fd(), path, ring_uuid, lanes })?;
+        Ok((table, fd))
+    }
+}
+
+/// An open table.
+#[derive(Debug)]
+pub(super) struct OpenTable<T> {
+    pub(super) lock: TableLock,
+    pub(super) memory: Arc<T>,
+    pub(super) name: TableName,
+}
+
+/// The name of an open table, to find out whether the table was removed.
+#[derive(Debug)]
+pub(super) struct TableName {
+    pub(super) name: String,
+    /// The file; `None` on the heap.
+    file: Option<OwnedFd>,
+}
+
+impl TableName {
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub(super) fn check<T: TableKind>(
+        &self,
+        store: &RingStore,
+        memory: &Arc<T>,
+    ) -> Result<(), SegmentError> {
+        let Some(file) = &self.file else {
+            let is_it = |found: &HeapTable| {
+                T::of_heap(found).is_some_and(|found| Arc::ptr_eq(&found, memory))
+            };
+            return store.check_heap_table(&self.name, is_it);
+        };
+        let Ok(is) = rustix::fs::fstat(file) else { return Ok(()) };
+        // A memfd never has a name of its own.
+        if is.st_nlink > 0 { Ok(()) } else { store.check_table_link(&self.name, &is) }
     }
 }
 
@@ -230,11 +266,13 @@ pub(super) fn open_or_make<T: TableKind>(
     store: &RingStore,
     name: &str,
     new: &NewTable<'_, T>,
-) -> Result<Option<(TableLock, Arc<T>)>, SegmentError> {
+) -> Result<Option<OpenTable<T>>, SegmentError> {
     check_name(name)?;
+    let named = |file| TableName { name: name.to_owned(), file };
     let Some(object) = store.object() else {
         let memory = store.heap_table(name, || new.on_heap())?;
-        return Ok(Some((TableLock::Heap(store.heap_locks()), memory)));
+        let lock = TableLock::Heap(store.heap_locks());
+        return Ok(Some(OpenTable { lock, memory, name: named(None) }));
     };
     let lock = object.lock_handle()?;
     let lock = TableLock::File(ReleasedOnFork::new(&lock), lock);
@@ -246,7 +284,7 @@ pub(super) fn open_or_make<T: TableKind>(
             new.make(&place, name).map_err(|error| object.unless_unlinked(error))?;
         }
     }
-    let memory = match place.open(name) {
+    let (memory, file) = match place.open(name) {
         Err(SegmentError::MemoryGone { .. }) => {
             let Some(_held) = lock.try_lock(lock_byte(name), object.path())? else {
                 return Ok(None);
@@ -263,7 +301,7 @@ pub(super) fn open_or_make<T: TableKind>(
         }
         opened => opened?,
     };
-    Ok(Some((lock, Arc::new(memory))))
+    Ok(Some(OpenTable { lock, memory: Arc::new(memory), name: named(Some(file)) }))
 }
 
 fn place_of<'a>(store: &'a RingStore, object: &'a Object) -> TablePlace<'a> {
@@ -289,36 +327,71 @@ pub(super) fn make_unnamed<T: TableKind>(
             let (ring_uuid, spec) = (shapes.ring_uuid, ring.spec());
             let place = TablePlace { object: None, folder: *folder, ring_uuid, spec };
             new.make(&place, name)?;
-            Ok(Arc::new(place.open(name)?))
+            Ok(Arc::new(place.open(name)?.0))
         }
     }
 }
 
-/// A table with its name, or the error of opening it.
-pub(super) type Listed<T> = Result<(String, Arc<T>), SegmentError>;
+/// A table, or the error of opening it, with its name.
+pub(super) type Listed<T> = (String, Result<Arc<T>, SegmentError>);
 
-/// Opens all tables of one kind, by name. If the ring cannot be listed, the error stands in their
-/// place.
-pub(super) fn listed<T: TableKind>(store: &RingStore) -> Vec<Listed<T>> {
+/// Returns the names of the tables of a ring, in order, or the error of listing them.
+pub(super) fn names(object: &Object) -> Result<Vec<String>, SegmentError> {
+    let files = object.file_names()?;
+    let mut names: Vec<String> =
+        files.iter().filter_map(|file| name_of(file)).map(str::to_owned).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Opens all tables of one kind, by name. Lists a table whose kind is unreadable under every kind.
+/// Fails if the ring cannot be listed.
+pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, SegmentError> {
     let Some(object) = store.object() else {
         // In the order of their names.
         let tables = store.heap_tables().into_iter();
-        return tables.filter_map(|(name, table)| Some(Ok((name, T::of_heap(&table)?)))).collect();
+        let of_kind = |(name, table): (String, HeapTable)| Some((name, Ok(T::of_heap(&table)?)));
+        return Ok(tables.filter_map(of_kind).collect());
     };
-    let place = place_of(store, object);
-    let files = match object.file_names() {
-        Ok(files) => files,
-        Err(error) => return vec![Err(error)],
+    let open = |name: String| {
+        let opened = store.open_table(object, &name);
+        (name, opened)
     };
-    let mut names: Vec<&str> = files.iter().filter_map(|file| name_of(file)).collect();
-    names.sort_unstable();
-    let open = |name: &str| Ok((name.to_owned(), Arc::new(place.open(name)?)));
     // The table of processes that have ended counts as absent.
     let is_there = |table: &Listed<T>| {
         use SegmentError::{MemoryGone, TableDiffers};
-        !matches!(table, Err(MemoryGone { .. } | TableDiffers { .. }))
+        !matches!(table.1, Err(MemoryGone { .. } | TableDiffers { .. }))
     };
-    names.into_iter().map(open).filter(is_there).collect()
+    Ok(names(object)?.into_iter().map(open).filter(is_there).collect())
+}
+
+/// Opens all tables of one kind that can be opened, by name.
+pub(super) fn readable<T: TableKind>(store: &RingStore) -> impl Iterator<Item = (String, Arc<T>)> {
+    let tables = listed(store).unwrap_or_default().into_iter();
+    tables.filter_map(|(name, table)| Some((name, table.ok()?)))
+}
+
+/// Returns the number of the kind of a table, as its header states it.
+pub(super) fn kind_of(object: &Object, name: &str) -> Result<u32, SegmentError> {
+    let file = file_name(name);
+    let fd = object.memory(&file, Access::ReadOnly, None)?;
+    let path = object.path().join(file);
+    let (header, _) = read_header::<TableHeader>(fd.as_fd(), &path)?;
+    if header.magic != TABLE_MAGIC {
+        return Err(SegmentError::corrupt(&path, "it is no table"));
+    }
+    Ok(header.kind)
+}
+
+impl RingStore {
+    /// Opens a table that exists.
+    pub(super) fn open_table<T: TableKind>(
+        &self,
+        object: &Object,
+        name: &str,
+    ) -> Result<Arc<T>, SegmentError> {
+        Ok(Arc::new(place_of(self, object).open(name)?.0))
+    }
 }
 
 /// Maps a table, whose header must be right in every byte.

@@ -10,6 +10,7 @@ use crate::error::SampleError;
 use crate::sampler::Sampler;
 use crate::sampler::batch::BatchBuffers;
 use crate::sampler::plan::BatchPlan;
+use crate::wait::Interrupt;
 
 /// Function that allocates memory to fill.
 pub(super) type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;
@@ -47,7 +48,11 @@ impl<M: BatchBuffers> Running<M> {
         let work = move || {
             let mut sampler = receive.recv().expect("handed over below");
             let memory = Supply { make, empties };
+            let stops = Arc::clone(&stopped);
+            // That of the ring is for the threads of its user.
+            let of_ring = sampler.replace_interrupt(Interrupt::when(move || stops.load(Relaxed)));
             run(&mut sampler, &plan, &memory, left, &stopped, &filled);
+            sampler.replace_interrupt(of_ring);
             (sampler, memory.empties)
         };
         match Builder::new().name("backcast-batches".to_owned()).spawn(work) {

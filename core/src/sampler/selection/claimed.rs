@@ -9,6 +9,7 @@ use crate::ring::Ring;
 use crate::sampler::eligibility::Eligibility;
 use crate::sampler::selector::Selector;
 use crate::table::{ClaimPlace, Claims, TableOptions};
+use crate::table_lock::LockLimits;
 
 /// A claimed row: lane and row, and its place in the table.
 type ClaimedRow = ((usize, u64), ClaimPlace);
@@ -80,6 +81,11 @@ impl ClaimedRows {
             self.claims.uncount_drawn(rows.len() as u64);
             rows.into_iter().rev().for_each(|row| self.held.push_front(row));
         }
+    }
+
+    /// Sets what ends waits for the lock of the table.
+    pub(super) fn set_limits(&mut self, limits: LockLimits) {
+        self.claims.set_limits(limits);
     }
 
     /// Returns how many rows could be claimed now. Counts claimed rows that were undecided, if rows

@@ -21,6 +21,7 @@ use super::selector::Selector;
 use crate::error::SampleError;
 use crate::priority::Priorities;
 use crate::ring::Ring;
+use crate::table_lock::LockLimits;
 
 /// State of a selector other than the uniform one.
 #[derive(Debug)]
@@ -65,6 +66,18 @@ impl RowSelection {
             Self::Ordered(of) => of.selector().clone(),
             Self::Weighted(of) => of.selector().clone(),
             Self::Claimed(of) => of.selector().clone(),
+        }
+    }
+
+    /// Sets what ends waits for the lock of a table.
+    pub(super) fn set_limits(&mut self, limits: LockLimits) {
+        match self {
+            Self::Claimed(of) => of.set_limits(limits),
+            other => {
+                if let Some(priorities) = other.priorities_mut() {
+                    priorities.set_limits(limits);
+                }
+            }
         }
     }
 

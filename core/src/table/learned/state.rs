@@ -54,14 +54,13 @@ impl LaneValues {
 }
 
 impl Ring {
-    /// Returns the states of all tables of learned columns, by name, when the iterator comes to
+    /// Returns the states of the tables of learned columns, by name, when the iterator comes to
     /// each. A value that is set meanwhile is in a state or not. Needs memory for 8 bytes a row and
     /// column. O(rows) a table.
     ///
-    /// Fails if a table cannot be opened.
-    pub fn learned_states(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<LearnedState, LearnedError>> + '_, LearnedError> {
+    /// Tables that cannot be opened are left out
+    /// ([`unreadable_tables`](Self::unreadable_tables)).
+    pub fn learned_states(&self) -> impl Iterator<Item = Result<LearnedState, LearnedError>> + '_ {
         let state = |LearnedTableInfo { name, .. }: LearnedTableInfo| {
             let learned = self.learned(&self.learned_options(&name)?)?;
             let (view, columns) = (learned.view(), learned.columns().to_vec());
@@ -72,7 +71,7 @@ impl Ring {
             });
             Ok(LearnedState { name, lanes: lanes.collect(), columns })
         };
-        Ok(self.store().whole_learned_tables()?.into_iter().map(state))
+        self.store().learned_tables().into_iter().map(state)
     }
 }
 
@@ -92,7 +91,7 @@ impl Filling<'_> {
     /// # }
     /// let options = LearnedOptions::new("online").column("value", DType::F32);
     /// ring.learned(&options)?.update("value", &[3], &[0.5_f32])?;
-    /// let states = ring.learned_states()?.collect::<Result<Vec<_>, _>>()?;
+    /// let states = ring.learned_states().collect::<Result<Vec<_>, _>>()?;
     /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
     ///     filling.begin(0, 0..10)?;
     /// #   let rows = ring.rows(0, 0..10).unwrap();

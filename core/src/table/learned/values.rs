@@ -1,7 +1,6 @@
 //! Values of learned columns: opened, set by learners, and read by index.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use backcast_layout::{DType, LearnedColumn, LearnedCounters, LearnedTable, LearnedView};
 
@@ -9,11 +8,8 @@ use super::options::LearnedOptions;
 use crate::element::Element;
 use crate::error::{BadRowIndex, LearnedError};
 use crate::index::RowIndex;
-use crate::priority::wait;
 use crate::ring::Ring;
-
-/// Longest wait for another process that creates the table.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::table_lock::{LockLimits, locked};
 
 /// Values that learners attach to the rows of a ring, in a table that they share across processes.
 ///
@@ -34,18 +30,19 @@ impl Ring {
         options.check(self.schema())?;
         let rows = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane)).max();
         let (name, store) = (options.name(), self.store());
-        let opened =
-            wait(PATIENCE, || store.try_learned(name, options.columns(), rows.unwrap_or(0)))?;
-        let busy =
-            || LearnedError::Busy { table: name.to_owned(), waited_s: PATIENCE.as_secs_f64() };
-        Ok(LearnedValues { table: opened.ok_or_else(busy)?, ring: self.clone() })
+        let limits = LockLimits::new(self.interrupt());
+        let table = locked(store, name, &limits, || {
+            let opened = store.try_learned(name, options.columns(), rows.unwrap_or(0));
+            Ok::<_, LearnedError>(opened?)
+        })?;
+        Ok(LearnedValues { table, ring: self.clone() })
     }
 
     /// Returns name and columns of a table of learned columns that exists.
     pub fn learned_options(&self, name: &str) -> Result<LearnedOptions, LearnedError> {
-        let tables = self.store().whole_learned_tables()?;
-        let Some(table) = tables.iter().find(|table| table.name == name) else {
-            let known = tables.into_iter().map(|table| table.name).collect();
+        let Some(table) = self.store().learned_table(name)? else {
+            let known = self.store().learned_tables().into_iter().map(|table| table.name);
+            let known = known.collect();
             return Err(LearnedError::NoTable { table: name.to_owned(), known });
         };
         let columns = table.columns.iter();
@@ -100,6 +97,7 @@ impl LearnedValues {
         index: &[i64],
         values: &[(&str, &[u8])],
     ) -> Result<u64, LearnedError> {
+        self.table.check_not_removed()?;
         let rows = self.rows();
         let mut columns = Vec::with_capacity(values.len());
         for (name, bytes) in values {
@@ -155,6 +153,7 @@ impl LearnedValues {
         column: &str,
         index: &[i64],
     ) -> Result<(Vec<u8>, Vec<bool>), LearnedError> {
+        self.table.check_not_removed()?;
         let ((at, column), rows) = (self.column(column)?, self.rows());
         let size = column.dtype.size();
         let (mut bytes, mut set) = (Vec::new(), Vec::with_capacity(index.len()));

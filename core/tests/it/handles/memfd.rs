@@ -8,9 +8,9 @@ use std::sync::Mutex;
 
 use backcast_budget::until;
 use backcast_core::{
-    AutoresetMode, Base, DType, Exist, Kind, LearnedOptions, MemfdKeeper, PriorityOptions, Ring,
-    RingOptions, Sampler, SamplerOptions, SamplerSpec, SegmentError, Selector, TableOptions,
-    WriterOptions, collect, list, remove,
+    AutoresetMode, Base, DType, Exist, Interrupt, Kind, LearnedOptions, MemfdKeeper,
+    PriorityOptions, Ring, RingOptions, Sampler, SamplerOptions, SegmentError, Selector,
+    TableOptions, Wait, WriterOptions, collect, list, remove,
 };
 
 use crate::handles::{append, fill, options, place, schema, segment};
@@ -72,7 +72,7 @@ fn it_is_a_ring_like_any_other() {
     assert!(!base.path().exists(), "the last handle takes the name away");
 }
 
-fn by_priority() -> SamplerSpec {
+fn by_priority() -> SamplerOptions {
     let options = PriorityOptions::exponent(0.6).table("p");
     SamplerOptions::seeded(1).selector(Selector::Priority(options))
 }
@@ -121,7 +121,7 @@ fn the_tables_of_processes_that_ended_begin_anew() {
     assert!(links(&base).iter().any(|(path, _)| path.ends_with("table-p.dat")));
     // They lead nowhere now: absent for all who look, and no obstacle for a keeper.
     assert!(ring.whole_stats().unwrap().tables.is_empty());
-    assert!(ring.claim_states().unwrap().is_empty());
+    assert!(ring.claim_states().is_empty());
     let mut keeper = MemfdKeeper::default();
     assert_eq!((keeper.look(&base).unwrap().len(), keeper.rings()), (0, 1));
     let mut sampler = use_tables(&ring);
@@ -142,7 +142,9 @@ fn a_loaded_ring_has_sealed_tables() {
     let source = Ring::create("source", &schema(), options(&base)).unwrap();
     fill(&source, 20);
     use_tables(&source);
-    let states: Vec<_> = source.table_states().unwrap().map(Result::unwrap).collect();
+    let never = Interrupt::never();
+    let mut wait = Wait::new(None, &never);
+    let states: Vec<_> = source.table_states(&mut wait).map(|(_, state)| state.unwrap()).collect();
     let spans: Vec<_> = (0..2).map(|lane| source.lane_span(lane).unwrap()).collect();
     let ring = Ring::restore("pong", &schema(), in_memfds(&base), |filling| {
         for (lane, span) in (0..).zip(&spans) {

@@ -33,6 +33,9 @@ pub(crate) struct PersistReport {
     written_files: u64,
     errors: u64,
     pub(crate) error: Option<String>,
+    /// Tables that the last periodic snapshot lacks, and why.
+    #[serde(default)]
+    left_out: Vec<String>,
     /// Time of the report by the wall clock.
     updated_unix_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +64,7 @@ impl PersistReport {
             written_files: state.files_written,
             errors: state.errors,
             error: state.error.clone(),
+            left_out: state.left_out.clone(),
             updated_unix_ns: unix_ns(),
             inner: Some(FollowerKey { uuid: uuid(ring), done_rows: state.rows_done }),
         }
@@ -124,6 +128,7 @@ impl PersistReport {
                 self.behind_s
             ),
         ));
+        facts.extend(self.left_out.iter().map(|table| ("not on disk", table.clone())));
         facts.extend(self.error.clone().map(|error| ("persist error", error)));
         facts
     }

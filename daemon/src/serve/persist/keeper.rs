@@ -26,6 +26,8 @@ struct Kept {
     follower: Follower,
     /// Last logged error, until it has ended.
     logged: Option<String>,
+    /// Last logged tables that a snapshot lacks.
+    left_out: Vec<String>,
     /// Whether the ring was tended since the last [`Keeper::forget_unseen`].
     seen: bool,
 }
@@ -79,7 +81,8 @@ impl Keeper {
         let follower = Follower::start_after(before, store, name, ring, options)?;
         let (uuid, store) = (ring.uuid(), store.path().to_owned());
         tracing::info!(ring = %name, mode = %options.mode, store = %store.display(), "following");
-        let kept = Kept { uuid, options, store, follower, logged: None, seen: true };
+        let (logged, left_out) = (None, Vec::new());
+        let kept = Kept { uuid, options, store, follower, logged, left_out, seen: true };
         self.rings.insert(name.to_owned(), kept);
         Ok(())
     }
@@ -143,10 +146,21 @@ impl Kept {
             _ => {}
         }
         self.logged.clone_from(&state.error);
+        if self.left_out != state.left_out {
+            log_left_out(name, state);
+            self.left_out.clone_from(&state.left_out);
+        }
+    }
+}
+
+fn log_left_out(name: &str, state: &FollowState) {
+    for left_out in &state.left_out {
+        tracing::warn!(ring = %name, "{left_out}");
     }
 }
 
 fn log_end(name: &str, state: &FollowState) {
+    log_left_out(name, state);
     let FollowState { rows_persisted, rows_lapped, rows_behind, .. } = *state;
     if let Some(error) = &state.error {
         tracing::error!(ring = %name, rows_behind, %error, "the last rows are not on disk");

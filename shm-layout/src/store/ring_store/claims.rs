@@ -248,6 +248,13 @@ impl RingStore {
             .collect()
     }
 
+    /// Returns the processes of this user that hold a byte exclusively, where the system reports
+    /// them. Empty on the heap.
+    pub(crate) fn holders_of(&self, byte: u64) -> Vec<u32> {
+        let RingBacking::Named { locks, .. } = &self.place else { return Vec::new() };
+        lock_holders::of(locks.as_fd(), &(byte..byte + 1)).remove(&byte).unwrap_or_default()
+    }
+
     fn claim(
         &self,
         byte: u64,

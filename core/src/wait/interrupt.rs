@@ -1,0 +1,102 @@
+//! Interrupts of the waits of a handle.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Interrupt of the waits of a handle, and the listener to their reports. Set once, where the
+/// handle is made; writers, samplers and tables have that of their ring.
+///
+/// It is called before a wait sleeps, and at least 10 times a second during it, by the thread that
+/// waits. Returning `true` ends the wait with the error `Interrupted` of the operation. It is never
+/// called by an operation that need not wait.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+///
+/// use backcast_core::{DType, Interrupt, Ring, RingOptions, Schema};
+///
+/// let schema = Schema::builder().column("x", DType::F32, &[]).build()?;
+/// let stop = Arc::new(AtomicBool::new(false)); // a signal handler sets it
+/// let interrupt = Interrupt::when({
+///     let stop = Arc::clone(&stop);
+///     move || stop.load(Relaxed)
+/// });
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?.interrupted_by(interrupt);
+/// # drop(ring);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Interrupt(Option<Arc<Listener>>);
+
+/// Function that is given the report of a long wait, and returns whether to end the wait.
+type Listener = dyn Fn(Option<&str>) -> bool + Send + Sync;
+
+impl Interrupt {
+    /// Returns an interrupt that ends no wait.
+    #[must_use]
+    pub fn never() -> Self {
+        Self(None)
+    }
+
+    /// Returns an interrupt that ends a wait when `check` returns `true`.
+    pub fn when(check: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self::told(move |_| check())
+    }
+
+    /// Returns an interrupt that ends a wait when `listener` returns `true`. After 10 s of a wait
+    /// the listener gets a text, once: what it waits for, and why that does not come.
+    pub fn told(listener: impl Fn(Option<&str>) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    /// Returns an interrupt that ends a wait when this one or `other` does. Both get the reports.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        match (&self.0, &other.0) {
+            (_, None) => self.clone(),
+            (None, _) => other.clone(),
+            (Some(_), Some(_)) => {
+                let (one, other) = (self.clone(), other.clone());
+                Self::told(move |report| one.is_ended_by(report) | other.is_ended_by(report))
+            }
+        }
+    }
+
+    /// Returns the function that ends waits, if there is one.
+    pub(super) fn listener(&self) -> Option<&(dyn Fn(Option<&str>) -> bool + 'static)> {
+        self.0.as_ref().map(|listener| &**listener as _)
+    }
+
+    /// Asks whether to end a wait, and hands on its report.
+    #[must_use]
+    pub fn is_ended_by(&self, report: Option<&str>) -> bool {
+        self.0.as_ref().is_some_and(|listener| listener(report))
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interrupt").field(&self.0.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_of_two_interrupts_ends_a_wait() {
+        let (yes, no, never) =
+            (Interrupt::when(|| true), Interrupt::when(|| false), Interrupt::never());
+        for (one, other, ended) in [
+            (&yes, &no, true),
+            (&no, &yes, true),
+            (&no, &never, false),
+            (&never, &yes, true),
+            (&never, &never, false),
+        ] {
+            assert_eq!(one.or(other).is_ended_by(None), ended, "{one:?} or {other:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Ends waits of Rust by the signals of Python, and raises warnings of long ones.
+
+use std::cell::RefCell;
+
+use backcast_core::Interrupt;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::Failure;
+use crate::warning::warn_as;
+
+thread_local! {
+    /// Failure that ended a wait of this thread, until the wait's error is converted.
+    static FAILED: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+/// Returns the interrupt of the waits of a Python object: an exception of a signal handler ends
+/// them, and a long one raises a `WaitWarning`.
+pub(crate) fn interrupt() -> Interrupt {
+    interrupt_or(|_| Ok(()))
+}
+
+/// Returns an interrupt like [`interrupt`], which ends waits too when `check` fails.
+pub(crate) fn interrupt_or(
+    check: impl Fn(Python<'_>) -> Result<(), Failure> + Send + Sync + 'static,
+) -> Interrupt {
+    Interrupt::told(move |report| {
+        // There is no interpreter while it shuts down.
+        let failed = Python::try_attach(|py| {
+            warn_long(py, report).map_err(Failure::from).and_then(|()| check(py)).err()
+        });
+        let failed = failed.flatten();
+        let ends = failed.is_some();
+        FAILED.with_borrow_mut(|kept| *kept = failed);
+        ends
+    })
+}
+
+/// Raises a `WaitWarning` at the caller's line if a wait is long, and runs signal handlers.
+fn warn_long(py: Python<'_>, report: Option<&str>) -> PyResult<()> {
+    if let Some(text) = report {
+        static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        warn_as(CLASS.import(py, "backcast._errors", "WaitWarning")?, text, 1)?;
+    }
+    py.check_signals()
+}
+
+/// Takes the failure that ended the last wait of this thread.
+pub(super) fn take() -> Option<Failure> {
+    FAILED.with_borrow_mut(Option::take)
+}

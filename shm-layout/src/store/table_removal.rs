@@ -1,0 +1,258 @@
+//! Files of the tables of a ring, of any kind: those that cannot be opened, who holds the lock of
+//! one, and how one is removed.
+
+use rustix::fs::{AtFlags, Stat, statat, unlinkat};
+
+use super::table_file::{HeapTable, file_name, kind_of, lock_byte, names};
+use crate::error::SegmentError;
+use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
+use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
+use crate::layout::names::check_name;
+use crate::layout::priority_table::{KIND_PRIORITIES, TableMemory};
+use crate::os::byte_lock::LockMode;
+use crate::store::ring_store::RingStore;
+
+/// A table that cannot be opened.
+#[derive(Debug)]
+pub struct UnreadableTable {
+    /// Name of the table.
+    pub name: String,
+    /// Error of opening it.
+    pub error: SegmentError,
+}
+
+impl RingStore {
+    /// Returns the names of the tables of the ring, of every kind, in order.
+    #[must_use]
+    pub fn table_names(&self) -> Vec<String> {
+        match self.object() {
+            Some(object) => names(object).unwrap_or_default(),
+            None => self.heap_tables().into_iter().map(|(name, _)| name).collect(),
+        }
+    }
+
+    /// Returns the tables that cannot be opened, by name: damaged ones, and those of another ring
+    /// or another version.
+    #[must_use]
+    pub fn unreadable_tables(&self) -> Vec<UnreadableTable> {
+        let Some(object) = self.object() else { return Vec::new() };
+        let error = |name: &str| {
+            let opened = kind_of(object, name).and_then(|kind| match kind {
+                KIND_PRIORITIES => self.open_table::<TableMemory>(object, name).map(drop),
+                KIND_CLAIMS => self.open_table::<ClaimMemory>(object, name).map(drop),
+                KIND_LEARNED => self.open_table::<LearnedMemory>(object, name).map(drop),
+                kind => {
+                    let path = object.path().join(file_name(name));
+                    Err(SegmentError::corrupt(&path, format!("it is a table of kind {kind}")))
+                }
+            });
+            // It may have been removed meanwhile, or its processes have ended.
+            let is_gone = |error: &SegmentError| matches!(error, SegmentError::MemoryGone { .. });
+            opened.err().filter(|error| !is_gone(error) && object.has(&file_name(name)))
+        };
+        let unreadable = |name: String| error(&name).map(|error| UnreadableTable { name, error });
+        names(object).unwrap_or_default().into_iter().filter_map(unreadable).collect()
+    }
+
+    /// Returns whether some handle, in any process, holds the lock of a table. One system call.
+    #[must_use]
+    pub fn table_is_locked(&self, table: &str) -> bool {
+        self.held(lock_byte(table))
+    }
+
+    /// Returns the processes that hold the lock of a table, where the system reports them. Searches
+    /// all processes, so it is only for messages.
+    #[must_use]
+    pub fn table_holders(&self, table: &str) -> Vec<u32> {
+        self.holders_of(lock_byte(table))
+    }
+
+    /// Removes a table. Returns `None` while another process holds its lock: try again, or remove
+    /// it by `force`. Handles that have it open keep its memory, and fail at their next change.
+    pub fn try_remove_table(&self, table: &str, force: bool) -> Result<Option<()>, SegmentError> {
+        check_name(table)?;
+        let missing = || SegmentError::NoTable {
+            name: self.name().unwrap_or_default().to_owned(),
+            table: table.to_owned(),
+            known: self.table_names(),
+        };
+        let Some(object) = self.object() else {
+            let locks = self.heap_locks();
+            let held = locks.claim(lock_byte(table));
+            if held.is_none() && !force {
+                return Ok(None);
+            }
+            return if self.remove_heap_table(table) { Ok(Some(())) } else { Err(missing()) };
+        };
+        let file = file_name(table);
+        if !object.has(&file) {
+            return Err(missing());
+        }
+        let lock = object.lock_handle()?;
+        let taken = lock.try_lock(lock_byte(table), LockMode::Exclusive);
+        if !taken.map_err(SegmentError::io("lock", object.path()))? && !force {
+            return Ok(None);
+        }
+        match unlinkat(object.dir(), &file, AtFlags::empty()) {
+            Ok(()) => Ok(Some(())),
+            // Another process removed it first.
+            Err(rustix::io::Errno::NOENT) => Err(missing()),
+            Err(error) => Err(SegmentError::io("remove", &object.path().join(file))(error.into())),
+        }
+    }
+
+    /// Returns the error of a table that was removed while this handle has it open. Its file, `is`,
+    /// has no name.
+    pub(super) fn check_table_link(&self, table: &str, is: &Stat) -> Result<(), SegmentError> {
+        let Some(object) = self.object() else { return Ok(()) };
+        let (dir, file) = (object.dir(), file_name(table));
+        let removed = if object.is_in_memfds() {
+            // A link leads to the memfd, as long as its process lives.
+            match statat(dir, &file, AtFlags::empty()) {
+                Ok(there) => (there.st_dev, there.st_ino) != (is.st_dev, is.st_ino),
+                Err(_) => statat(dir, &file, AtFlags::SYMLINK_NOFOLLOW).is_err(),
+            }
+        } else {
+            true
+        };
+        // The files of a ring that was removed or replaced lose their names too.
+        if !removed || object.is_unlinked(true) {
+            return Ok(());
+        }
+        Err(SegmentError::TableRemoved { table: table.to_owned() })
+    }
+
+    /// Returns the error of a table on the heap that was removed. `is_it` compares the table of
+    /// that name with the one that is open.
+    pub(super) fn check_heap_table(
+        &self,
+        table: &str,
+        is_it: impl Fn(&HeapTable) -> bool,
+    ) -> Result<(), SegmentError> {
+        let there = self.heap_tables().iter().any(|(name, found)| name == table && is_it(found));
+        if there {
+            return Ok(());
+        }
+        Err(SegmentError::TableRemoved { table: table.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::layout::claim_table::ClaimSettings;
+    use crate::layout::column::DType;
+    use crate::layout::counted::spec;
+    use crate::layout::learned_table::LearnedColumn;
+    use crate::layout::priority_table::TableSettings;
+    use crate::{Base, Exist, RingSpec};
+
+    const SETTINGS: TableSettings = TableSettings { exponent: 0.6, eps: 0.0 };
+    const CLAIMS: ClaimSettings =
+        ClaimSettings { renewed: true, shuffled: false, times: 1, seed: 0 };
+
+    fn columns() -> [LearnedColumn; 1] {
+        [LearnedColumn { name: "value".to_owned(), dtype: DType::F32 }]
+    }
+
+    /// Returns a ring in files and one on the heap, each with a table of every kind.
+    fn stores() -> (tempfile::TempDir, [Arc<RingStore>; 2]) {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = RingSpec { lanes: 2, ..spec(&[8], 1_000) };
+        let named = RingStore::create(&Base::at(dir.path()), "t", &spec, Exist::Error, false);
+        let stores = [named.unwrap().0, RingStore::heap(&spec).unwrap()].map(Arc::new);
+        for store in &stores {
+            store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+            store.try_claims("c", CLAIMS).unwrap().unwrap();
+            store.try_learned("v", &columns(), 100).unwrap().unwrap();
+        }
+        (dir, stores)
+    }
+
+    #[test]
+    fn a_removed_table_is_made_anew_and_its_old_handles_fail_at_their_next_change() {
+        let (_dir, stores) = stores();
+        for store in &stores {
+            let mut priorities = store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+            let claims = store.try_claims("c", CLAIMS).unwrap().unwrap();
+            let learned = store.try_learned("v", &columns(), 100).unwrap().unwrap();
+            priorities.try_lock().unwrap().unwrap().raise_largest(1 << 30);
+            assert_eq!(store.table_names(), ["c", "p", "v"]);
+            for name in ["c", "p", "v"] {
+                assert_eq!(store.try_remove_table(name, false).unwrap(), Some(()), "{name}");
+                let missing = store.try_remove_table(name, false).unwrap_err();
+                assert!(matches!(missing, SegmentError::NoTable { .. }), "{missing}");
+            }
+            // With and without a new table of the name.
+            for _ in 0..2 {
+                let refused = [
+                    priorities.try_lock().map(drop).unwrap_err(),
+                    claims.try_begin(0, |_| None).map(drop).unwrap_err(),
+                    learned.check_not_removed().unwrap_err(),
+                ];
+                for error in refused {
+                    assert!(matches!(error, SegmentError::TableRemoved { .. }), "{error}");
+                }
+                let fresh = store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+                assert!(fresh.largest() < 1 << 30);
+                store.try_claims("c", CLAIMS).unwrap().unwrap();
+                store.try_learned("v", &columns(), 100).unwrap().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_locked_table_is_removed_by_force_only_and_its_holder_is_named() {
+        let (_dir, stores) = stores();
+        for store in &stores {
+            let mut table = store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+            assert!(!store.table_is_locked("p"));
+            let guard = table.try_lock().unwrap().unwrap();
+            assert!(store.table_is_locked("p") && !store.table_is_locked("c"));
+            if cfg!(target_os = "linux") && store.name().is_some() {
+                assert_eq!(store.table_holders("p"), [std::process::id()]);
+            }
+            assert_eq!(store.try_remove_table("p", false).unwrap(), None);
+            assert_eq!(store.try_remove_table("p", true).unwrap(), Some(()));
+            drop(guard);
+            assert!(table.try_lock().is_err());
+        }
+    }
+
+    #[test]
+    fn tables_of_a_removed_ring_count_as_removed_with_it_only() {
+        let (_dir, stores) = stores();
+        let mut table = stores[0].try_table("p", SETTINGS, 100).unwrap().unwrap();
+        stores[0].unlink().unwrap();
+        assert!(table.try_lock().unwrap().is_some(), "its holders keep the ring");
+    }
+
+    #[test]
+    fn tables_that_cannot_be_opened_are_listed_once_and_can_be_removed() {
+        let (_dir, stores) = stores();
+        let store = &stores[0];
+        let folder = store.path().unwrap().to_owned();
+        let damage = |name: &str, at: u64| {
+            let path = folder.join(file_name(name));
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.write_all_at(&[0xee], at).unwrap();
+        };
+        assert!(store.unreadable_tables().is_empty());
+        damage("p", 0x30);
+        damage("c", 0);
+        std::fs::write(folder.join(file_name("w")), b"short").unwrap();
+        std::os::unix::fs::symlink("/dev/null", folder.join(file_name("x"))).unwrap();
+        let found: Vec<String> =
+            store.unreadable_tables().into_iter().map(|table| table.name).collect();
+        assert_eq!(found, ["c", "p", "w", "x"]);
+        assert_eq!(store.learned_tables().len(), 1, "the others are read");
+        for name in found {
+            assert_eq!(store.try_remove_table(&name, false).unwrap(), Some(()), "{name}");
+        }
+        assert!(store.unreadable_tables().is_empty());
+        assert!(store.try_remove_table("../p", false).is_err());
+    }
+}
