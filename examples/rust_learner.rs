@@ -49,7 +49,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     describe(&name, &ring);
 
     let timeout = Duration::try_from_secs_f64(options.timeout_s)?;
-    match ring.wait_for(1, Some(timeout), &mut || false) {
+    match ring.wait_for(1, Some(timeout)) {
         Ok(have) => println!("{have} transitions to begin with"),
         Err(error) => return Err(format!("nothing to learn from: {error}").into()),
     }

@@ -75,7 +75,7 @@ fn adoptions() -> Result<Vec<f64>, Box<dyn Error>> {
     while runs.len() < KILLS {
         let before = ring.rows_published();
         let mut writer = Role::start(&["writer", place]);
-        ring.wait_for_rows(before + 100, Some(Duration::from_secs(30)), &mut || false)?;
+        ring.wait_for_rows(before + 100, Some(Duration::from_secs(30)))?;
         let killed = Instant::now();
         writer.child().kill()?;
         let mut successor = loop {

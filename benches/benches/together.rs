@@ -156,7 +156,7 @@ fn started(ring: &Ring, place: &str) -> Result<Role, Box<dyn Error>> {
     let before = ring.rows_published();
     let writer = Role::start(&["writer", place]);
     let limit = Some(Duration::from_secs(60));
-    ring.wait_for_rows(before + 2 * ring.slots(), limit, &mut || false)?;
+    ring.wait_for_rows(before + 2 * ring.slots(), limit)?;
     Ok(writer)
 }
 
@@ -209,7 +209,7 @@ fn echo(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut rows = asks.rows_published();
     append(&mut writer)?;
     loop {
-        rows = asks.wait_for_rows(rows + 1, None, &mut || false)?;
+        rows = asks.wait_for_rows(rows + 1, None)?;
         append(&mut writer)?;
     }
 }
@@ -240,7 +240,7 @@ fn wakes(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     let place = dir.path().to_str().ok_or("a path that is no text")?;
     let limit = Some(Duration::from_secs(60));
     let _echo = Role::start(&["echo", place]);
-    let mut rows = answers.wait_for_rows(1, limit, &mut || false)?;
+    let mut rows = answers.wait_for_rows(1, limit)?;
     let mut pipe = Role::start(&["pipe"]);
     let mut to = pipe.stdin();
     let mut from = pipe.child().stdout.take().ok_or("a pipe")?;
@@ -248,7 +248,7 @@ fn wakes(measured: &Measured, metric: &str) -> Result<(), Box<dyn Error>> {
     for _ in 0..WAKES {
         let begin = Instant::now();
         append(&mut writer)?;
-        rows = answers.wait_for_rows(rows + 1, limit, &mut || false)?;
+        rows = answers.wait_for_rows(rows + 1, limit)?;
         bells.push(micros(begin));
         let begin = Instant::now();
         to.write_all(&[1])?;

@@ -136,10 +136,7 @@ pub enum ParamsError {
         slots: u32,
     },
     /// The time-out has passed.
-    #[error(
-        "version {newest} is the newest one after {waited_ms} ms, waited for {want}; does a \
-         process publish? `backcast stat` shows it"
-    )]
+    #[error("version {newest} is the newest one after {waited_ms} ms, waited for {want}: {reason}")]
     TimedOut {
         /// Version waited for.
         want: u64,
@@ -147,6 +144,8 @@ pub enum ParamsError {
         newest: u64,
         /// Milliseconds waited.
         waited_ms: u128,
+        /// The publisher.
+        reason: String,
     },
     /// The parameters were removed or replaced.
     #[error(

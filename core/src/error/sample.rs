@@ -242,8 +242,8 @@ pub enum SampleError {
     },
     /// The time-out has passed before there were enough new transitions.
     #[error(
-        "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {available} rows \
-         are there; are writers running? `backcast stat` shows them"
+        "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {available} are \
+         there: {reason}; `backcast stat` shows the lanes"
     )]
     TimedOut {
         /// Word for the selector.
@@ -254,6 +254,8 @@ pub enum SampleError {
         available: u64,
         /// Milliseconds waited.
         waited_ms: u128,
+        /// Rows that wait for their successors, and the writers.
+        reason: String,
     },
     /// Error of a table of claims.
     #[error(transparent)]

@@ -3,13 +3,13 @@
 use thiserror::Error;
 
 /// Error of a wait.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The time-out has passed.
     #[error(
-        "the ring holds {have} transitions after {waited_ms} ms, waited for {want}; \
-         are writers running? `backcast stat` shows them"
+        "the ring holds {have} transitions after {waited_ms} ms, waited for {want}: {reason}; \
+         `backcast stat` shows the lanes"
     )]
     TimedOut {
         /// Transitions waited for.
@@ -18,6 +18,8 @@ pub enum WaitError {
         have: u64,
         /// Milliseconds waited.
         waited_ms: u128,
+        /// Rows that wait for their successors, and the writers.
+        reason: String,
     },
     /// The wait is for more transitions than the ring can hold.
     #[error(
@@ -34,8 +36,8 @@ pub enum WaitError {
     },
     /// The time-out has passed before enough rows were published.
     #[error(
-        "{have} rows are published after {waited_ms} ms, waited for {want}; \
-         are writers running? `backcast stat` shows them"
+        "{have} rows are published after {waited_ms} ms, waited for {want}: {reason}; \
+         `backcast stat` shows the lanes"
     )]
     TooFewRows {
         /// Rows waited for.
@@ -44,6 +46,8 @@ pub enum WaitError {
         have: u64,
         /// Milliseconds waited.
         waited_ms: u128,
+        /// The writers.
+        reason: String,
     },
     /// The ring was removed or replaced, and its handle refuses further use.
     #[error(

@@ -19,6 +19,7 @@ pub use self::options::ParamsOptions;
 pub use self::stats::ParamsStats;
 pub use self::view::ParamsView;
 use crate::error::ParamsError;
+use crate::wait::Interrupt;
 
 /// Copies of a version before a pull gives up.
 const ATTEMPTS: u32 = 10_000;
@@ -61,6 +62,7 @@ pub struct Params {
     store: Arc<ParamsStore>,
     /// Version of the last pull of this handle.
     pulled: u64,
+    interrupt: Interrupt,
 }
 
 impl Params {
@@ -123,13 +125,21 @@ impl Params {
     }
 
     fn of(store: Arc<ParamsStore>) -> Self {
-        Self { publisher: None, pins: None, store, pulled: 0 }
+        Self { publisher: None, pins: None, store, pulled: 0, interrupt: Interrupt::never() }
+    }
+
+    /// Sets what ends the waits of this handle and of those made from it by
+    /// [`another`](Self::another).
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = interrupt;
+        self
     }
 
     /// Returns another handle on the same parameters, which has pulled nothing.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self::of(Arc::clone(&self.store))
+        Self::of(Arc::clone(&self.store)).interrupted_by(self.interrupt.clone())
     }
 
     /// Returns the arrays: names, element types and shapes, in order.

@@ -151,14 +151,15 @@ fn old_versions_are_kept_as_asked() {
 fn a_wait_ends_with_the_version_or_in_time() {
     let (_dir, mut learner, actor) = two_handles();
     let limit = Some(Duration::from_millis(2));
-    let late = actor.wait(1, limit, &mut || false).unwrap_err();
+    let late = actor.wait(1, limit).unwrap_err();
     assert!(matches!(late, ParamsError::TimedOut { want: 1, newest: 0, .. }), "{late}");
-    let stopped = actor.wait(1, None, &mut || true).unwrap_err();
+    let stopped =
+        actor.another().interrupted_by(Interrupt::when(|| true)).wait(1, None).unwrap_err();
     assert!(matches!(stopped, ParamsError::Interrupted), "{stopped}");
     let (tell, told) = std::sync::mpsc::channel();
     let waiter = std::thread::spawn(move || {
         for version in 1..=200 {
-            assert_eq!(actor.wait(version, None, &mut || false).unwrap(), version);
+            assert_eq!(actor.wait(version, None).unwrap(), version);
             tell.send(version).unwrap();
         }
         actor
@@ -169,7 +170,7 @@ fn a_wait_ends_with_the_version_or_in_time() {
     }
     let actor = waiter.join().unwrap();
     learner.unlink().unwrap();
-    let gone = actor.wait(201, None, &mut || false).unwrap_err();
+    let gone = actor.wait(201, None).unwrap_err();
     assert!(matches!(gone, ParamsError::Unlinked), "{gone}");
 }
 

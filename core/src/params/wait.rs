@@ -1,32 +1,27 @@
 //! Waits for a version.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backcast_layout::protocol::listen;
 
 use super::Params;
 use crate::error::ParamsError;
+use crate::wait::{Wait, WaitEnd, processes_in_words};
 
-/// Maximum sleep between two calls of `interrupted`.
+/// Maximum sleep between two checks.
 const SLICE: Duration = Duration::from_millis(50);
 
 impl Params {
     /// Waits until a version of at least `version` is published, and returns the newest one.
     ///
-    /// Sleeps in the kernel; the publisher wakes it. `interrupted` is called at least every 50 ms,
-    /// and ends the wait by returning `true`. Fails if the time runs out, the wait is
-    /// interrupted, or the parameters were removed or replaced. Copies nothing.
-    pub fn wait(
-        &self,
-        version: u64,
-        timeout: Option<Duration>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, ParamsError> {
-        let start = Instant::now();
-        let left = || timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(start.elapsed()));
+    /// Sleeps in the kernel; the publisher wakes it. Fails if the time runs out, the handle's
+    /// interrupt ends the wait ([`interrupted_by`](Self::interrupted_by)), or the parameters were
+    /// removed or replaced. Copies nothing.
+    pub fn wait(&self, version: u64, timeout: Option<Duration>) -> Result<u64, ParamsError> {
         if self.version() >= version {
             return Ok(self.version());
         }
+        let mut wait = Wait::new(timeout, &self.interrupt);
         let notifier = self.store.published();
         loop {
             // From here on the publisher wakes the sleeper for versions after this check.
@@ -38,14 +33,32 @@ impl Params {
             if self.is_unlinked() {
                 return Err(ParamsError::Unlinked);
             }
-            if left().is_zero() {
-                let waited_ms = start.elapsed().as_millis();
-                return Err(ParamsError::TimedOut { want: version, newest, waited_ms });
+            let waited = wait.waited();
+            let late = |waited: Duration| ParamsError::TimedOut {
+                want: version,
+                newest,
+                waited_ms: waited.as_millis(),
+                reason: self.publisher_in_words(),
+            };
+            match wait.check(SLICE, || late(waited).to_string()) {
+                Ok(time) => ticket.sleep(&notifier, time),
+                Err(WaitEnd::TimedOut) => return Err(late(wait.waited())),
+                Err(WaitEnd::Interrupted) => return Err(ParamsError::Interrupted),
             }
-            if interrupted() {
-                return Err(ParamsError::Interrupted);
-            }
-            ticket.sleep(&notifier, left().min(SLICE));
         }
+    }
+
+    /// Says who publishes: no process, this one, or which one.
+    fn publisher_in_words(&self) -> String {
+        if !self.store.has_publisher() {
+            return "no process has opened them to publish; `backcast stat` shows them".to_owned();
+        }
+        let pids = self.store.publisher_pids();
+        if pids.is_empty() || pids.contains(&std::process::id()) {
+            return "their publisher is a handle of this process: a thread that waits cannot \
+                    publish, so publish in another thread or process"
+                .to_owned();
+        }
+        format!("they are published by {}", processes_in_words(&pids))
     }
 }

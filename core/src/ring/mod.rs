@@ -8,6 +8,7 @@ pub(crate) mod lane_inspection;
 pub(crate) mod notices;
 pub(crate) mod observed;
 pub(crate) mod options;
+pub(crate) mod reason;
 pub(crate) mod resize;
 pub(crate) mod restore;
 pub(crate) mod stats;

@@ -13,6 +13,7 @@ use super::Ring;
 use super::create::spec;
 use super::options::Capacity;
 use crate::error::{ResizeError, RingError};
+use crate::wait::Wait;
 
 /// Progress of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,12 +131,21 @@ impl Ring {
             moved.set(done);
             done
         };
-        let mut interrupted = || {
+        let watch = RefCell::new(watch);
+        let ends = |_: Option<&str>| {
             let lanes_moved = u32::try_from(moved.get()).unwrap_or(u32::MAX);
-            watch(ResizeProgress { lanes_moved, ..progress }).is_break()
+            (watch.borrow_mut())(ResizeProgress { lanes_moved, ..progress }).is_break()
+        };
+        let report = |moved, waited: Duration| {
+            format!(
+                "a resize waits for {:.0} s until writers move their lanes, {moved} of {lanes} \
+                 have; {}",
+                waited.as_secs_f64(),
+                self.writers_in_words()
+            )
         };
         // Writers notify when they publish the first row after a relocation.
-        let _ = self.sleep_until(lanes, &settle, timeout, &mut interrupted);
+        let _ = self.sleep_until(lanes, &settle, &mut Wait::ended_by(timeout, &ends), &report);
         waiting.into_inner()
     }
 
@@ -307,7 +317,7 @@ mod tests {
         ring.resize(20_000, NOT_AT_ALL, &mut on).unwrap();
         append(&mut writers[0], 500);
         assert_eq!(ring.capacity(), 200, "one lane waits for its writer");
-        let wait = |size| ring.wait_for(size, NOT_AT_ALL, &mut || false);
+        let wait = |size| ring.wait_for(size, NOT_AT_ALL);
         assert!(wait(400).unwrap() >= 400);
         assert!(matches!(wait(19_998), Err(crate::WaitError::TimedOut { .. })));
         assert!(matches!(

@@ -213,7 +213,7 @@ mod tests {
             lose(&base);
             append(&mut writer).unwrap();
             sampler.sample(4).unwrap();
-            let _ = wait.wait_for(50, Some(Duration::from_millis(2)), &mut || false);
+            let _ = wait.wait_for(50, Some(Duration::from_millis(2)));
             for ring in [&write, &draw, &wait] {
                 assert!(ring.is_unlinked() && ring.stats().unlinked, "{way}");
                 assert!(ring.take_unlinked(), "{way}");
@@ -275,7 +275,7 @@ mod tests {
                         panic!("{way}: {refused}");
                     };
                 }
-                let waited = ring.wait_for(50, None, &mut || false);
+                let waited = ring.wait_for(50, None);
                 assert_eq!(waited, Err(WaitError::Unlinked), "{way}");
             }
             assert_eq!((kept.rows_published(), sampler.state()), (5, state), "{way}");

@@ -6,10 +6,11 @@ use backcast_layout::protocol::listen;
 
 use super::Ring;
 use crate::error::WaitError;
+use crate::wait::{Wait, WaitEnd};
 
 /// Time that a wait spins before it sleeps: about as long as waking up takes.
 const SPIN: Duration = Duration::from_micros(20);
-/// Maximum sleep between two calls of `interrupted`.
+/// Maximum sleep between two checks.
 const SLICE: Duration = Duration::from_millis(50);
 /// Wake-ups with too few rows after which a wait pauses between wake-ups.
 const IMPATIENT: u32 = 4;
@@ -19,14 +20,10 @@ const NAP: Duration = Duration::from_millis(1);
 impl Ring {
     /// Waits until the ring holds `min_size` transitions and returns how many there are.
     ///
-    /// Sleeps in the kernel; a writer wakes it. `interrupted` is called at least every 50 ms, and
-    /// ends the wait by returning `true`.
-    pub fn wait_for(
-        &self,
-        min_size: u64,
-        timeout: Option<Duration>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, WaitError> {
+    /// Sleeps in the kernel; a writer wakes it. Without a `timeout` it ends by the interrupt of the
+    /// handle alone ([`interrupted_by`](Self::interrupted_by)), which is told after 10 s why there
+    /// are not enough.
+    pub fn wait_for(&self, min_size: u64, timeout: Option<Duration>) -> Result<u64, WaitError> {
         // All lanes of a ring that is being resized become as large as the largest.
         let capacities = (0..self.lanes()).filter_map(|lane| self.lane_capacity_of(lane));
         let (largest, lanes) = (capacities.max().unwrap_or(0), u64::from(self.lanes()));
@@ -35,22 +32,21 @@ impl Ring {
         if min_size > most {
             return Err(WaitError::Never { want: min_size, capacity, most });
         }
-        self.sleep_until(min_size, &|| self.len(), timeout, interrupted).map_err(|stopped| {
-            stopped.or(|have, waited_ms| WaitError::TimedOut { want: min_size, have, waited_ms })
-        })
+        let error = |have, waited_ms| {
+            let reason = self.why_no_transitions();
+            WaitError::TimedOut { want: min_size, have, waited_ms, reason }
+        };
+        self.wait_until(min_size, &|| self.len(), timeout, &error)
     }
 
     /// Waits until `rows` rows were published since the ring was made, over all lanes, and returns
     /// how many there are. Unlike [`wait_for`](Self::wait_for) it also serves a ring that is full.
-    pub fn wait_for_rows(
-        &self,
-        rows: u64,
-        timeout: Option<Duration>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, WaitError> {
-        self.sleep_until(rows, &|| self.rows_published(), timeout, interrupted).map_err(|stopped| {
-            stopped.or(|have, waited_ms| WaitError::TooFewRows { want: rows, have, waited_ms })
-        })
+    pub fn wait_for_rows(&self, rows: u64, timeout: Option<Duration>) -> Result<u64, WaitError> {
+        let error = |have, waited_ms| {
+            let reason = self.writers_in_words();
+            WaitError::TooFewRows { want: rows, have, waited_ms, reason }
+        };
+        self.wait_until(rows, &|| self.rows_published(), timeout, &error)
     }
 
     /// Returns the rows published since the ring was made, over all lanes. O(lanes).
@@ -60,33 +56,54 @@ impl Ring {
         heads.fold(0, u64::saturating_add)
     }
 
-    pub(crate) fn sleep_until(
+    /// Waits until `count` returns `want` at least. `error` makes the error of a wait that took too
+    /// long, from the count and the milliseconds waited; its text is the report of a long wait.
+    fn wait_until(
         &self,
         want: u64,
         count: &dyn Fn() -> u64,
         timeout: Option<Duration>,
-        interrupted: &mut dyn FnMut() -> bool,
+        error: &dyn Fn(u64, u128) -> WaitError,
+    ) -> Result<u64, WaitError> {
+        let mut wait = Wait::new(timeout, self.interrupt());
+        let report = |have, waited: Duration| error(have, waited.as_millis()).to_string();
+        self.sleep_until(want, count, &mut wait, &report).map_err(|stopped| match stopped {
+            WaitStopped::Ended { end: WaitEnd::TimedOut, have, waited } => {
+                error(have, waited.as_millis())
+            }
+            WaitStopped::Ended { end: WaitEnd::Interrupted, .. } => WaitError::Interrupted,
+            WaitStopped::Unlinked => WaitError::Unlinked,
+        })
+    }
+
+    /// Sleeps until `count` returns `want` at least, as long as `wait` allows. `report` makes the
+    /// report of a long wait from the count and the time waited.
+    pub(crate) fn sleep_until(
+        &self,
+        want: u64,
+        count: &dyn Fn() -> u64,
+        wait: &mut Wait<'_>,
+        report: &dyn Fn(u64, Duration) -> String,
     ) -> Result<u64, WaitStopped> {
         let start = Instant::now();
-        let left = || timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(start.elapsed()));
-        while start.elapsed() < SPIN.min(left()) {
+        while start.elapsed() < SPIN.min(wait.left()) {
             let have = count();
             if have >= want {
                 return Ok(have);
             }
             std::hint::spin_loop();
         }
-        if left().is_zero() {
+        if wait.left().is_zero() {
             // A call that does not sleep does not set the flag.
             let have = count();
             if self.refuses_as_unlinked() {
                 return Err(WaitStopped::Unlinked);
             }
-            let waited = start.elapsed();
+            let (end, waited) = (WaitEnd::TimedOut, start.elapsed());
             return if have >= want {
                 Ok(have)
             } else {
-                Err(WaitStopped::TimedOut { have, waited })
+                Err(WaitStopped::Ended { end, have, waited })
             };
         }
         let notifier = self.store().published();
@@ -102,16 +119,14 @@ impl Ring {
             if self.refuses_as_unlinked() {
                 return Err(WaitStopped::Unlinked);
             }
-            if left().is_zero() {
-                return Err(WaitStopped::TimedOut { have, waited: start.elapsed() });
-            }
-            if interrupted() {
-                return Err(WaitStopped::Interrupted);
-            }
-            ticket.sleep(&notifier, left().min(SLICE));
+            let waited = wait.waited();
+            let time = wait
+                .check(SLICE, || report(have, waited))
+                .map_err(|end| WaitStopped::Ended { end, have, waited: wait.waited() })?;
+            ticket.sleep(&notifier, time);
             in_vain += 1;
             if in_vain > IMPATIENT && count() < want {
-                std::thread::sleep(left().min(NAP));
+                std::thread::sleep(wait.left().min(NAP));
             }
         }
     }
@@ -119,27 +134,16 @@ impl Ring {
 
 /// Reason why a wait ended early.
 pub(crate) enum WaitStopped {
-    TimedOut { have: u64, waited: Duration },
-    Interrupted,
+    Ended { end: WaitEnd, have: u64, waited: Duration },
     Unlinked,
-}
-
-impl WaitStopped {
-    /// Converts to the error of a wait. `timed_out` makes it from the number reached and the
-    /// milliseconds waited.
-    fn or(self, timed_out: impl FnOnce(u64, u128) -> WaitError) -> WaitError {
-        match self {
-            Self::TimedOut { have, waited } => timed_out(have, waited.as_millis()),
-            Self::Interrupted => WaitError::Interrupted,
-            Self::Unlinked => WaitError::Unlinked,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AutoresetMode, DType, RingOptions, Schema, StepColumns, Writer, WriterOptions};
+    use crate::{
+        AutoresetMode, DType, Interrupt, RingOptions, Schema, StepColumns, Writer, WriterOptions,
+    };
 
     fn ring(capacity: u64, lanes: u32) -> (Ring, Writer) {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
@@ -163,7 +167,8 @@ mod tests {
         for _ in 0..50 {
             append(&mut writer, 2);
         }
-        let wait = |want| ring.wait_for(want, None, &mut || true);
+        let ring = ring.interrupted_by(Interrupt::when(|| true));
+        let wait = |want| ring.wait_for(want, None);
         assert_eq!(ring.len(), 18, "full lanes: all rows but the newest begin a transition");
         assert_eq!(wait(18), Ok(18));
         assert_eq!(wait(19), Err(WaitError::Never { want: 19, capacity: 20, most: 18 }));
@@ -172,11 +177,13 @@ mod tests {
     #[test]
     fn a_wait_ends_in_time_or_when_its_caller_says_so() {
         let (ring, _writer) = ring(20, 1);
-        let wait = |timeout, stop: bool| ring.wait_for(1, timeout, &mut || stop);
+        let wait = |timeout, stop: bool| {
+            ring.clone().interrupted_by(Interrupt::when(move || stop)).wait_for(1, timeout)
+        };
         let limit = Some(Duration::from_millis(3));
         assert!(matches!(wait(limit, false), Err(WaitError::TimedOut { want: 1, have: 0, .. })));
         assert_eq!(wait(None, true), Err(WaitError::Interrupted));
-        let rows = ring.wait_for_rows(5, limit, &mut || false);
+        let rows = ring.wait_for_rows(5, limit);
         assert!(matches!(rows, Err(WaitError::TooFewRows { want: 5, have: 0, .. })));
     }
 
@@ -189,7 +196,7 @@ mod tests {
             let ring = ring.clone();
             move || {
                 for row in 1..=ROWS {
-                    ring.wait_for_rows(row, None, &mut || false).unwrap();
+                    ring.wait_for_rows(row, None).unwrap();
                     tell.send(row).unwrap();
                 }
             }
@@ -199,5 +206,23 @@ mod tests {
             assert_eq!(told.recv().unwrap(), row);
         }
         waiter.join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_that_took_too_long_says_why() {
+        let (ring, mut writer) = ring(20, 3);
+        append(&mut writer, 3);
+        append(&mut writer, 3);
+        let pid = std::process::id();
+        let why = |ring: &Ring| ring.wait_for(4, Some(Duration::ZERO)).unwrap_err().to_string();
+        let text = why(&ring);
+        let lanes = "3 of 3 lanes wait for theirs (lane 0, 1, 2)";
+        assert!(text.contains("holds 3 transitions") && text.contains(lanes), "{text}");
+        assert!(text.contains(&format!("of this process ({pid})")), "{text}");
+        drop(writer);
+        let text = why(&ring);
+        assert!(text.contains("no process writes the ring"), "{text}");
+        let rows = ring.wait_for_rows(9, Some(Duration::ZERO)).unwrap_err().to_string();
+        assert!(rows.contains("no process writes") && !rows.contains("lanes wait"), "{rows}");
     }
 }

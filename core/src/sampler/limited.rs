@@ -1,5 +1,6 @@
 //! Draws from a ring with a rate limiter. They wait for writers, and are counted in items.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::limiter::draw_gate::DrawGate;
 use crate::limiter::waiting::{Caller, LongWait};
 use crate::ring::wait::WaitStopped;
 use crate::table_lock::LockLimits;
-use crate::wait::Interrupt;
+use crate::wait::{Interrupt, Wait, WaitEnd};
 
 impl Sampler {
     /// Sets the maximum wait for the rate limiter, for new rows of a table that consumes them, and
@@ -94,16 +95,25 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let Some(chosen) = &self.chosen else { return Ok(()) };
         let count = || chosen.claimable().unwrap_or(u64::MAX);
-        let left = self.timeout.map(|limit| limit.saturating_sub(since.elapsed()));
         // The batch is counted: until its rows are there, the limiter holds no writer back.
         let _awaits = self.gate.as_ref().and_then(DrawGate::await_rows);
-        let waited = self.ring.sleep_until(needed, &count, left, interrupted);
-        let waited_ms = since.elapsed().as_millis();
+        let late = |available, waited: Duration| {
+            let (wanted, waited_ms) = (needed, waited.as_millis());
+            let reason = self.ring.why_no_transitions();
+            SampleError::TimedOut { selector, wanted, available, waited_ms, reason }
+        };
+        let report = |available, waited| late(available, waited).to_string();
+        let interrupted = RefCell::new(interrupted);
+        let ends = |report: Option<&str>| {
+            self.interrupt.is_ended_by(report) || (interrupted.borrow_mut())()
+        };
+        let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
+        let waited = self.ring.sleep_until(needed, &count, &mut wait, &report);
         waited.map(|_| ()).map_err(|stopped| match stopped {
-            WaitStopped::TimedOut { have: available, .. } => {
-                SampleError::TimedOut { selector, wanted: needed, available, waited_ms }
+            WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.elapsed()),
+            WaitStopped::Ended { end: WaitEnd::Interrupted, .. } => {
+                LimitError::Interrupted { waited_ms: since.elapsed().as_millis() }.into()
             }
-            WaitStopped::Interrupted => LimitError::Interrupted { waited_ms }.into(),
             WaitStopped::Unlinked => {
                 let name = self.ring.name().unwrap_or_default().to_owned();
                 SegmentError::Unlinked { kind: Kind::Ring, name }.into()

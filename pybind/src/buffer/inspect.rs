@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use super::ReplayBuffer;
 use crate::argument::{Argument, count, timeout_of, whole};
-use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::error::{ErrorClass, Failure, bad_argument, signals};
 use crate::schema::Schema;
 use crate::warning::warn_if_unlinked;
 
@@ -66,7 +66,8 @@ impl ReplayBuffer {
     /// Raises
     /// ------
     /// WaitTimeoutError
-    ///     If the time ran out; the message gives the number of transitions or rows.
+    ///     If the time ran out; the message gives the number of transitions or rows, the lanes
+    ///     whose newest row waits for its successor, and who writes.
     /// ArgumentError
     ///     If neither or both of ``min_size`` and ``rows_published`` are given, a number is
     ///     negative, or the ring can never hold that many transitions.
@@ -79,6 +80,8 @@ impl ReplayBuffer {
     /// -----
     /// UnlinkedWarning
     ///     If the ring was removed or replaced; the wait continues.
+    /// WaitWarning
+    ///     After 10 s, once, with the reason as in the error.
     ///
     /// Examples
     /// --------
@@ -105,17 +108,17 @@ impl ReplayBuffer {
             .transpose()?;
         let timeout = timeout_of(timeout)?;
         let ring = self.ring()?;
-        let mut stopped = None;
-        let mut interrupted = || {
-            let raised = Python::attach(|py| {
-                py.check_signals().and_then(|()| warn_if_unlinked(py, &ring)).err()
-            });
-            stopped = raised.map(Failure::from).or_else(|| self.ring().err());
-            stopped.is_some()
-        };
+        // Ends by a close of the buffer too, and tells of a lost name.
+        let closed = self.ring.closing();
+        let watched = ring.clone();
+        let interrupt = signals::interrupt_or(move |py| {
+            warn_if_unlinked(py, &watched)?;
+            closed.check()
+        });
+        let waiting = ring.clone().interrupted_by(interrupt);
         let waited = match (min_size, rows) {
-            (Some(size), None) => py.detach(|| ring.wait_for(size, timeout, &mut interrupted)),
-            (None, Some(rows)) => py.detach(|| ring.wait_for_rows(rows, timeout, &mut interrupted)),
+            (Some(size), None) => py.detach(|| waiting.wait_for(size, timeout)),
+            (None, Some(rows)) => py.detach(|| waiting.wait_for_rows(rows, timeout)),
             _ => {
                 let got = if rows.is_some() { "both" } else { "neither" };
                 return Err(bad_argument(format!(
@@ -123,9 +126,6 @@ impl ReplayBuffer {
                 )));
             }
         };
-        if let Some(why) = stopped {
-            return Err(why);
-        }
         warn_if_unlinked(py, &ring)?;
         Ok(waited?)
     }

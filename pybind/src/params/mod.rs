@@ -17,7 +17,7 @@ pub(crate) use self::view::{FlatParamsView, PinHold};
 use crate::argument::{Argument, count_in, no_constructor, timeout_of, whole, wrong_type};
 use crate::array::convert::{descr, dtype_of, is_of};
 use crate::array::view::{FreshArray, LendError, LentArrays, bytes_of};
-use crate::error::{ErrorClass, Failure};
+use crate::error::{ErrorClass, Failure, signals};
 use crate::handle::Handle;
 use crate::location::{base_at, base_of, exist_of, name_of, persistent_of, reduce_by_name};
 
@@ -297,17 +297,9 @@ impl FlatParams {
             whole(version, "version", "the version to wait for, from 0 up", ErrorClass::Argument)?;
         let timeout = timeout_of(timeout)?;
         let params = self.params.with(|params| Ok(params.another()))?;
-        let mut stopped = None;
-        let mut interrupted = || {
-            let raised = Python::attach(|py| py.check_signals().err());
-            stopped = raised.map(Failure::from).or_else(|| self.params.check_is_open().err());
-            stopped.is_some()
-        };
-        let waited = py.detach(|| params.wait(version, timeout, &mut interrupted));
-        match stopped {
-            Some(why) => Err(why),
-            None => Ok(waited?),
-        }
+        let closing = self.params.closing();
+        let params = params.interrupted_by(signals::interrupt_or(move |_| closing.check()));
+        Ok(py.detach(|| params.wait(version, timeout))?)
     }
 
     /// The newest version; 0 before the first one.

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         dice = mix(dice);
         let rows = ring.rows_published();
         let limit = Some(Duration::from_secs(60));
-        ring.wait_for_rows(rows + dice % 3, limit, &mut || false)?;
+        ring.wait_for_rows(rows + dice % 3, limit)?;
         let lane = u32::try_from((dice >> 8) % u64::from(ring.lanes()))?;
         lease_and_look(&ring, lane, dice >> 16)?;
     }

@@ -151,13 +151,13 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     row(
         "a wait that never ends",
-        |s| refusal(s.ring.wait_for(197, None, &mut || true)),
+        |s| refusal(s.ring.wait_for(197, None)),
         "Never",
         &["197", "200", "196", "wait for fewer"],
     ),
     row(
         "a wait that takes too long",
-        |s| refusal(s.ring.wait_for(KEPT, Some(Duration::ZERO), &mut || true)),
+        |s| refusal(s.ring.wait_for(KEPT, Some(Duration::ZERO))),
         "TimedOut",
         &["holds 49", "50", "backcast stat"],
     ),

@@ -1,0 +1,112 @@
+"""Reasons of waits: in the error when their time is over, and in a warning after 10 seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+import numpy as np
+import pytest
+
+Start = Callable[..., Any]
+COLUMNS = {"obs": "f4", "reward": "f4"}
+
+
+def append(writer: bc.Writer, steps: int) -> None:
+    lanes = len(writer.lanes)
+    for t in range(steps):
+        obs, ends = np.full(lanes, t), np.zeros(lanes, bool)
+        writer.append(obs=obs, reward=obs, next_obs=obs + 1, terminated=ends, truncated=ends)
+
+
+def test_a_draw_that_consumes_says_which_rows_wait_and_who_writes(place: Path) -> None:
+    with bc.ReplayBuffer.create("queue", COLUMNS, capacity=1_000, lanes=4, dir=place) as buf:
+        sampler = buf.sampler(selector="consume")
+        with buf.writer(4, "disabled") as writer:
+            append(writer, 64)
+            with pytest.raises(bc.WaitTimeoutError) as late:
+                sampler.sample(256, timeout=0.01)
+            said = str(late.value)
+            assert "252 are there" in said
+            assert "4 of 4 lanes wait for theirs (lane 0, 1, 2, 3)" in said
+            assert f"its only writer is of this process ({os.getpid()})" in said
+        # The writer's end gives the last rows their successors.
+        with pytest.raises(bc.WaitTimeoutError, match="256 are there: no process writes"):
+            sampler.sample(257, timeout=0.01)
+        assert sampler.sample(256, timeout=0).index.shape == (256,)
+
+
+def test_a_writer_of_another_process_is_named(place: Path, start: Start) -> None:
+    with bc.ReplayBuffer.create("away", COLUMNS, capacity=1_000, dir=place) as buf:
+        child = start(
+            "import sys, backcast as bc\n"
+            "writer = bc.ReplayBuffer.attach('away').writer()\n"
+            "print('claimed', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        assert child.stdout.readline() == "claimed\n"
+        for wait in [
+            lambda: buf.wait(1, timeout=0),
+            lambda: buf.wait(rows_published=1, timeout=0.01),
+            lambda: buf.sampler(selector="consume").sample(1, timeout=0),
+        ]:
+            with pytest.raises(bc.WaitTimeoutError, match=rf"written by process {child.pid} \("):
+                wait()
+        child.communicate()
+
+
+def test_a_wait_for_parameters_says_who_publishes(place: Path, start: Start) -> None:
+    with bc.Params.create("policy", {"w": np.zeros(3)}, dir=place) as mine:
+        with pytest.raises(bc.WaitTimeoutError, match="no process has opened them to publish"):
+            mine.wait(1, timeout=0)
+        with bc.Params.attach("policy", dir=place) as publisher:
+            publisher.publish({"w": np.ones(3)})
+            with pytest.raises(bc.WaitTimeoutError, match="publisher is a handle of this process"):
+                mine.wait(2, timeout=0.01)
+        child = start(
+            "import sys, numpy as np, backcast as bc\n"
+            "params = bc.Params.attach('policy')\n"
+            "params.publish({'w': np.ones(3)})\n"
+            "print('published', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        assert child.stdout.readline() == "published\n", child.stderr.read()
+        with pytest.raises(bc.WaitTimeoutError, match=rf"published by process {child.pid} \("):
+            mine.wait(9, timeout=0)
+        child.communicate()
+
+
+LONG = """
+import threading, warnings
+import numpy as np, backcast as bc
+buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+params = bc.Params.create(None, {"w": np.zeros(3)})
+sampler = buf.sampler(selector="consume")
+waits = {
+    "rows": lambda: buf.wait(rows_published=5, timeout=10.5),
+    "size": lambda: buf.wait(5, timeout=10.5),
+    "consume": lambda: sampler.sample(4, timeout=10.5),
+    "params": lambda: params.wait(3, timeout=10.5),
+}
+def run(wait):
+    try:
+        wait()
+    except bc.WaitTimeoutError:
+        pass
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    threads = [threading.Thread(target=run, args=[wait]) for wait in waits.values()]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+assert {one.category for one in seen} == {bc.WaitWarning}, seen
+print(sorted(str(one.message).split(":")[0] for one in seen))
+"""
+
+
+def test_every_wait_warns_once_after_ten_seconds(start: Start) -> None:
+    out, err = start(LONG).communicate()
+    assert out.count("waited for") == 3, out + err
+    assert out.count("consume waits for 4 new transitions") == 1, out + err
