@@ -1,0 +1,72 @@
+"""The table of what waits names every public call that takes a limit, and no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "pybind" / "python" / "backcast"
+#: Arguments that are no limit of a wait of their call.
+NO_WAITS = {"lease_timeout", "handle_timeout_termination"}
+#: Functions of Rust that build or check a wait, and wait for nothing themselves.
+BUILDERS = {"new", "ended_by", "report_after", "check"}
+
+
+def of_table() -> set[str]:
+    """Return the calls in the first column."""
+    page = (ROOT / "docs" / "failure-modes.md").read_text(encoding="utf-8")
+    _, section = page.split("## What waits, and for how long\n")
+    rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| `")]
+    return {call for row in rows for call in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+def of_python() -> set[str]:
+    """Return the public functions of the package that take a timeout, by their class."""
+    found = set()
+
+    def visit(node: ast.AST, path: list[str]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                visit(child, [*path, child.name])
+            elif isinstance(child, ast.FunctionDef):
+                of = child.args
+                names = {one.arg for one in [*of.posonlyargs, *of.args, *of.kwonlyargs]}
+                limits = {one for one in names - NO_WAITS if re.search(r"timeout$", one)}
+                is_public = child.name == "__init__" or not child.name.startswith("_")
+                if limits and is_public:
+                    found.add(".".join([*path, child.name]))
+
+    for file in [*PACKAGE.rglob("*.py"), PACKAGE / "_native.pyi"]:
+        visit(ast.parse(file.read_text(encoding="utf-8")), [])
+    return found
+
+
+def of_rust() -> set[str]:
+    """Return the public functions of Rust that take a duration."""
+    found = set()
+    signature = re.compile(r"^\s*pub fn (\w+)\s*(?:<[^{;]*?>)?\(([^{;]*?)\)", re.MULTILINE)
+    for crate in ["core", "persist", "daemon"]:
+        for file in (ROOT / crate / "src").rglob("*.rs"):
+            for name, arguments in signature.findall(file.read_text(encoding="utf-8")):
+                if re.search(r": (Option<)?Duration", arguments) and name not in BUILDERS:
+                    found.add(name)
+    return found
+
+
+def of_commands() -> set[str]:
+    """Return the commands with an option for the longest wait, and `rm`, which has a fixed one."""
+    files = (ROOT / "daemon" / "src" / "cli").glob("*.rs")
+    option = re.compile(r"^    (wait|timeout): u32,", re.MULTILINE)
+    return {file.stem for file in files if option.search(file.read_text())} | {"rm"}
+
+
+def test_the_table_names_every_call_that_takes_a_limit() -> None:
+    table = of_table()
+    rust = {call.split("::")[1] for call in table if "::" in call}
+    commands = {call.removeprefix("backcast ") for call in table if " " in call}
+    python = {call for call in table if "::" not in call and " " not in call}
+    assert python == of_python()
+    assert rust == of_rust()
+    assert commands == of_commands()
