@@ -65,9 +65,9 @@ impl Ring {
         timeout: Option<Duration>,
         error: &dyn Fn(u64, u128) -> WaitError,
     ) -> Result<u64, WaitError> {
-        let mut wait = Wait::new(timeout, self.interrupt());
+        let mut bound = Wait::new(timeout, self.interrupt());
         let report = |have, waited: Duration| error(have, waited.as_millis()).to_string();
-        self.sleep_until(want, count, &mut wait, &report).map_err(|stopped| match stopped {
+        self.sleep_until(want, count, &mut bound, &report).map_err(|stopped| match stopped {
             WaitStopped::Ended { end: WaitEnd::TimedOut, have, waited } => {
                 error(have, waited.as_millis())
             }
@@ -76,24 +76,24 @@ impl Ring {
         })
     }
 
-    /// Sleeps until `count` returns `want` at least, as long as `wait` allows. `report` makes the
+    /// Sleeps until `count` returns `want` at least, as long as `bound` allows. `report` makes the
     /// report of a long wait from the count and the time waited.
     pub(crate) fn sleep_until(
         &self,
         want: u64,
         count: &dyn Fn() -> u64,
-        wait: &mut Wait<'_>,
+        bound: &mut Wait<'_>,
         report: &dyn Fn(u64, Duration) -> String,
     ) -> Result<u64, WaitStopped> {
         let start = Instant::now();
-        while start.elapsed() < SPIN.min(wait.left()) {
+        while start.elapsed() < SPIN.min(bound.left()) {
             let have = count();
             if have >= want {
                 return Ok(have);
             }
             std::hint::spin_loop();
         }
-        if wait.left().is_zero() {
+        if bound.left().is_zero() {
             // A call that does not sleep does not set the flag.
             let have = count();
             if self.refuses_as_unlinked() {
@@ -119,14 +119,14 @@ impl Ring {
             if self.refuses_as_unlinked() {
                 return Err(WaitStopped::Unlinked);
             }
-            let waited = wait.waited();
-            let time = wait
+            let waited = bound.waited();
+            let time = bound
                 .check(SLICE, || report(have, waited))
-                .map_err(|end| WaitStopped::Ended { end, have, waited: wait.waited() })?;
+                .map_err(|end| WaitStopped::Ended { end, have, waited: bound.waited() })?;
             ticket.sleep(&notifier, time);
             in_vain += 1;
             if in_vain > IMPATIENT && count() < want {
-                std::thread::sleep(wait.left().min(NAP));
+                std::thread::sleep(bound.left().min(NAP));
             }
         }
     }

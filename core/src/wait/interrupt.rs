@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::Ends;
+
 /// Interrupt of the waits of a handle, and the listener to their reports. Set once, where the
 /// handle is made; writers, samplers and tables have that of their ring.
 ///
@@ -64,7 +66,7 @@ impl Interrupt {
     }
 
     /// Returns the function that ends waits, if there is one.
-    pub(super) fn listener(&self) -> Option<&(dyn Fn(Option<&str>) -> bool + 'static)> {
+    pub(super) fn listener(&self) -> Option<&Ends<'static>> {
         self.0.as_ref().map(|listener| &**listener as _)
     }
 

@@ -1,5 +1,6 @@
 //! Lanes and counts of the model.
 
+use super::super::limits::RateLimiter;
 use super::{BASE, Setting, State, samples_at};
 
 /// A lane: for each row that it keeps, oldest first, whether it starts a transition.
