@@ -13,6 +13,7 @@ use crate::clock::unix_ns;
 use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
+use crate::left_out::LeftOutTable;
 use crate::manifest::{
     SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SnapshotParams,
 };
@@ -118,22 +119,6 @@ impl<'a> SaveOptions<'a> {
     pub fn sizes(mut self, batch_bytes: u64, file_bytes: u64) -> Self {
         (self.batch_bytes, self.file_bytes) = (batch_bytes, file_bytes);
         self
-    }
-}
-
-/// A table of the ring that a snapshot lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOutTable {
-    /// Name of the table.
-    pub table: String,
-    /// Reason: who has it locked, or its damage.
-    pub reason: String,
-}
-
-impl fmt::Display for LeftOutTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, reason } = self;
-        write!(f, "the snapshot has all rows, but not the table `{table}`: {reason}")
     }
 }
 

@@ -238,7 +238,8 @@ mod tests {
         let mut unlimited = Wait::new(None, &never);
         assert_eq!(unlimited.check(second, String::new), Ok(CHECK_EVERY));
         assert_eq!(unlimited.left(), Duration::MAX);
-        let mut old = Wait::new(Some(second), &never).since(Instant::now() - second);
+        let mut old =
+            Wait::new(Some(second), &never).since(Instant::now().checked_sub(second).unwrap());
         assert_eq!(old.check(second, String::new), Err(WaitEnd::TimedOut));
     }
 }

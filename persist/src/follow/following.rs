@@ -10,7 +10,8 @@ use crate::clock::unix_ns;
 use crate::error::SaveError;
 use crate::followed::FollowedLane;
 use crate::layout::BatchLayout;
-use crate::save::{LeftOutTable, SaveOptions};
+use crate::left_out::LeftOutTable;
+use crate::save::SaveOptions;
 use crate::spec::{ROLLING, check_name};
 use crate::store::Store;
 
