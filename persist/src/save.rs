@@ -242,16 +242,8 @@ impl Store {
         // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
-        let prepared = {
-            let stops = Stops::new(options.progress.as_mut()).hurry(options.hurry);
-            let prepared = tables::prepare(ring, options.wait, &stops);
-            if stops.is_cancelled() {
-                return Err(SaveError::Cancelled);
-            }
-            prepared?
-        };
+        let PreparedTables { states, layouts, left_out } = prepare_tables(ring, &mut options)?;
         let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
-        let PreparedTables { states, layouts, left_out } = prepared;
         let (tables, learned) = tables::save(ring, states, &lanes, place, limits, &layouts)?;
         let snapshot = SavedSnapshot {
             label: label.to_owned(),
@@ -299,6 +291,13 @@ impl Store {
             damage,
         })
     }
+}
+
+/// Reads the tables of the ring. The caller may stop the waits for their locks.
+fn prepare_tables(ring: &Ring, options: &mut SaveOptions<'_>) -> Result<PreparedTables, SaveError> {
+    let stops = Stops::new(options.progress.as_mut()).hurry(options.hurry);
+    let prepared = tables::prepare(ring, options.wait, &stops);
+    if stops.is_cancelled() { Err(SaveError::Cancelled) } else { prepared }
 }
 
 /// Locks the directory of the ring. The caller may stop the wait.
