@@ -113,11 +113,11 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     (files / "prices.csv").write_text(days)
     panel = bc.Panel.from_csv(files / "prices.csv", name="prices", dir=place)
     buf.export(files / "in.parquet")
-    steps = {"observations": np.zeros((8, 4), "f4"), "actions": np.zeros(8, "i4")}
-    ends = {"terminals": np.zeros(8, bool), "timeouts": np.ones(8, bool)}
+    steps: dict[str, Any] = {"observations": np.zeros((8, 4), "f4"), "actions": np.zeros(8, "i4")}
+    ends: dict[str, Any] = {"terminals": np.zeros(8, bool), "timeouts": np.ones(8, bool)}
     np.savez(files / "in.npz", rewards=np.zeros(8, "f4"), **steps, **ends)
-    new = {"capacity": 64, "dir": place}
-    saved = {"store": store, "dir": place}
+    new: dict[str, Any] = {"capacity": 64, "dir": place}
+    saved: dict[str, Any] = {"store": store, "dir": place}
     yield (
         "list",
         lambda: [(found["kind"], found["name"], found["held"]) for found in bc.list(place)],
@@ -167,7 +167,8 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     remnant(place)
     yield "gc", lambda: [Path(found["path"]).name for found in bc.gc(place)]
     yield "remove", lambda: bc.remove("walk", force=True, dir=place)["name"]
-    for handle in [panel, params, buf]:
+    handles: list[_Closes] = [panel, params, buf]
+    for handle in handles:
         handle.close()
 
 

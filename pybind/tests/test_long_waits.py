@@ -48,11 +48,12 @@ def test_a_writer_of_another_process_is_named(place: Path, start: Start) -> None
             "sys.stdin.read()\n"
         )
         assert child.stdout.readline() == "claimed\n"
-        for wait in [
+        waits: list[Callable[[], object]] = [
             lambda: buf.wait(1, timeout=0),
             lambda: buf.wait(rows_published=1, timeout=0.01),
             lambda: buf.sampler(selector="consume").sample(1, timeout=0),
-        ]:
+        ]
+        for wait in waits:
             with pytest.raises(bc.WaitTimeoutError, match=rf"written by process {child.pid} \("):
                 wait()
         child.communicate()
