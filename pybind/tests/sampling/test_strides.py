@@ -5,7 +5,7 @@ The core compares every selector with a list of the rows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
@@ -62,7 +62,9 @@ def test_named_rows_may_lie_between_and_impossible_strides_say_so() -> None:
 
 @pytest.mark.parametrize("boundary", ["mask", "reject", "clamp"])
 @pytest.mark.parametrize("length", [80, 81, 119, 120, 150, 159])
-def test_the_windows_of_r2d2_show_every_step_of_every_episode(boundary: Any, length: int) -> None:
+def test_the_windows_of_r2d2_show_every_step_of_every_episode(
+    boundary: Literal["mask", "reject", "clamp"], length: int
+) -> None:
     buf = filled(steps=6 * length + 9, ends=length, capacity=2_000)
     windows: dict[str, Any] = {"action": 80, "terminated": 80, "truncated": 80, "reward": "first"}
     sampler = buf.sampler(seed=7, history=windows, stride=40, boundary=boundary)
