@@ -120,6 +120,7 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "ReplayBuffer.from_file": {"path": "nothing.parquet", "name": "nobody"},
         "ReplayBuffer.export": {"path": "nothing.parquet"},
         "ReplayBuffer.resize": {"capacity": 1},
+        "ReplayBuffer.remove_table": {"table": "nothing"},
         "ReplayBuffer.snapshot": {"label": "never"},
         "ReplayBuffer.load": {"snapshot": "nobody"},
         "ReplayBuffer.open_snapshot": {"snapshot": "nobody"},
