@@ -198,7 +198,8 @@ fn json_has_the_keys_that_programs_rely_on() {
     let saved = one(&["save", "pong", "a"]);
     assert_eq!(
         keys(&saved).join(" "),
-        "action freed_bytes lapped_rows name params rows size_bytes written_files written_rows"
+        "action freed_bytes lapped_rows left_out name params rows size_bytes written_files \
+         written_rows"
     );
     assert_eq!((&saved["rows"], &saved["lapped_rows"]), (&100.into(), &0.into()));
     let stat = one(&["stat", "pong@a"]);
