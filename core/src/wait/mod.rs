@@ -222,7 +222,7 @@ mod tests {
                 ends && report.is_some()
             });
             let limit = Some(Duration::from_millis(20));
-            let mut wait = Wait::new(limit, &interrupt).report_after(Duration::from_millis(1));
+            let mut wait = Wait::new(limit, &interrupt).report_after(Duration::ZERO);
             let end = if ends { WaitEnd::Interrupted } else { WaitEnd::TimedOut };
             assert_eq!(poll(&mut wait, || None::<()>), Err(end));
             assert_eq!(reports.lock().unwrap().drain(..).count(), 1);
