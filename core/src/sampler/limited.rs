@@ -210,7 +210,7 @@ mod tests {
             actor.join().unwrap();
         });
         assert_eq!((counts(&ring).inserts, counts(&ring).samples), (100, 200));
-        // What a wait has counted is shown, and given back when it ends.
+        // Items that a wait has counted are shown, and given back when it ends.
         sampler.set_timeout(Some(Duration::from_millis(1)));
         let refused = sampler.sample(81).unwrap_err();
         let SampleError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };

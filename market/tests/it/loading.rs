@@ -363,8 +363,8 @@ fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
     let cases = [
         ("Price,Close,High\nTicker,A,A\nDate,,\n".to_owned(), &["two header rows", "stack"][..]),
         (",Close,Close.1\n,AAPL,MSFT\n".to_owned(), &["two header rows", "\"AAPL\""]),
-        ("date;tic;open\n2024-01-02;A;1\n".to_owned(), &["separated by ';'", "separator=';'"]),
-        ("date\ttic\n".to_owned(), &["separator='\\t'"]),
+        ("date;tic;open\n2024-01-02;A;1\n".to_owned(), &["separated by ';'", "separator ';'"]),
+        ("date\ttic\n".to_owned(), &["separator '\\t'"]),
         (format!(",{long}"), &["without a name", "columns={\"\": \"date\"}"]),
         (format!("Unnamed: 0,{long}"), &["columns={\"Unnamed: 0\": \"date\"}"]),
         (format!("{HEADER}1704153600,A,1,2,1,2,10,0\n"), &["seconds since 1970", "unit=\"s\""]),

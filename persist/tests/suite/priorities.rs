@@ -134,7 +134,7 @@ fn a_limiter_goes_on_from_its_counts() {
         let limiter = ring.limiter().unwrap();
         limiter.set(limits).unwrap();
         let counts = limiter.counts();
-        assert!(counts.inserts > 0 && counts.samples == 32, "{counts:?}");
+        assert!(counts.inserts > 0 && counts.samples >= 32, "{counts:?}");
         let options = SaveOptions::default().name("pong").replace(true);
         store.save(&ring, "a", options).unwrap();
         let loaded = load(&place, &store, "pong", "loaded");

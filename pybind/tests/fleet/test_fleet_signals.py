@@ -228,7 +228,7 @@ def test_a_failure_of_an_outer_fleet_leaves_an_inner_one() -> None:
 
 
 def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As while they wait for a disk that does not answer.
+    # Stands for processes that wait for a disk that does not answer.
     monkeypatch.setattr(ActorProcess, "kill", lambda self: None)
     monkeypatch.setattr(_supervisor, "_KILLED_S", 0.1)
     fleet = bc.Fleet(actors.refuse_to_stop, stop_timeout=0.1)

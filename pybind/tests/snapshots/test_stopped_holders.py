@@ -262,7 +262,7 @@ def test_rows_are_saved_without_a_damaged_table(place: Path, tmp_path: Path, tab
         stat = run(place, "stat", "held").stdout
         assert f"table {table}: " in stat
 
-        # Whoever opens the damaged one is told how to remove it alone.
+        # A call that opens the damaged table says how to remove it alone.
         opens: dict[str, Callable[[], Any]] = {
             "priority": lambda: buf.sampler(priority=1.0),
             "online": lambda: buf.table("online", learned={"value": "f4"}),

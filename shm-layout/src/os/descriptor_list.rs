@@ -24,7 +24,7 @@ pub(crate) struct DescriptorList {
 
 /// Entry of one descriptor. Must be dropped before the descriptor is closed.
 #[derive(Debug)]
-pub(crate) struct Listed(&'static AtomicU64);
+pub(crate) struct ListedDescriptor(&'static AtomicU64);
 
 impl DescriptorList {
     pub(crate) const fn new() -> Self {
@@ -32,7 +32,7 @@ impl DescriptorList {
     }
 
     /// Adds a descriptor of this process.
-    pub(crate) fn add(&'static self, descriptor: BorrowedFd<'_>) -> Listed {
+    pub(crate) fn add(&'static self, descriptor: BorrowedFd<'_>) -> ListedDescriptor {
         let number = u64::try_from(descriptor.as_raw_fd()).unwrap_or_default();
         let value = u64::from(std::process::id()) << 32 | number;
         let free = self.entries().find(|entry| {
@@ -42,10 +42,10 @@ impl DescriptorList {
             let taken = entry.compare_exchange(FREE, value, Ordering::Relaxed, Ordering::Relaxed);
             taken.is_ok()
         });
-        free.map_or_else(|| self.grow(value), Listed)
+        free.map_or_else(|| self.grow(value), ListedDescriptor)
     }
 
-    fn grow(&'static self, value: u64) -> Listed {
+    fn grow(&'static self, value: u64) -> ListedDescriptor {
         let mut first = self.first.load(Ordering::Acquire);
         let added: *mut Entry =
             Box::leak(Box::new(Entry { value: AtomicU64::new(value), next: first }));
@@ -59,7 +59,7 @@ impl DescriptorList {
             unsafe { (*added).next = first };
         }
         // SAFETY: leaked, and from now on only read and changed through its atomic.
-        Listed(unsafe { &(*added).value })
+        ListedDescriptor(unsafe { &(*added).value })
     }
 
     fn entries(&'static self) -> impl Iterator<Item = &'static AtomicU64> {
@@ -97,7 +97,7 @@ fn number(value: u64) -> RawFd {
     RawFd::try_from(value & u64::from(u32::MAX)).unwrap_or(-1)
 }
 
-impl Drop for Listed {
+impl Drop for ListedDescriptor {
     fn drop(&mut self) {
         self.0.store(FREE, Ordering::Relaxed);
     }
@@ -115,7 +115,8 @@ mod tests {
         static LIST: DescriptorList = DescriptorList::new();
         let files: Vec<File> = (0..3).map(|_| File::open("/dev/null").unwrap()).collect();
         let own = || LIST.own().collect::<Vec<_>>();
-        let mut listed: Vec<Listed> = files.iter().map(|file| LIST.add(file.as_fd())).collect();
+        let mut listed: Vec<ListedDescriptor> =
+            files.iter().map(|file| LIST.add(file.as_fd())).collect();
         let [first, second, third] = [0, 1, 2].map(|at: usize| files[at].as_raw_fd());
         assert_eq!(own(), [third, second, first]);
         drop(listed.remove(1));

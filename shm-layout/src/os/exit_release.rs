@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 #[cfg(target_os = "linux")]
 use crate::os::byte_lock;
-use crate::os::descriptor_list::{DescriptorList, Listed};
+use crate::os::descriptor_list::{DescriptorList, ListedDescriptor};
 
 static LISTED: DescriptorList = DescriptorList::new();
 /// Function that is called at the end of the process.
@@ -17,7 +17,9 @@ static AT_EXIT: OnceLock<fn()> = OnceLock::new();
 
 /// Entry of a lock that is released at the end of the process. Must be dropped before the lock.
 #[derive(Debug)]
-pub(crate) struct ReleasedAtExit(#[expect(dead_code, reason = "unlisted when dropped")] Listed);
+pub(crate) struct ReleasedAtExit(
+    #[expect(dead_code, reason = "unlisted when dropped")] ListedDescriptor,
+);
 
 impl ReleasedAtExit {
     /// Lists a descriptor, and has `at_exit` called when the process ends by itself. Every call

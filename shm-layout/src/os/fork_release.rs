@@ -8,13 +8,15 @@
 use std::sync::Once;
 
 use crate::os::byte_lock::LockFile;
-use crate::os::descriptor_list::{DescriptorList, Listed};
+use crate::os::descriptor_list::{DescriptorList, ListedDescriptor};
 
 static LISTED: DescriptorList = DescriptorList::new();
 
 /// Entry of a lock that forked children release. Must be dropped before the lock itself.
 #[derive(Debug)]
-pub(crate) struct ReleasedOnFork(#[expect(dead_code, reason = "unlisted when dropped")] Listed);
+pub(crate) struct ReleasedOnFork(
+    #[expect(dead_code, reason = "unlisted when dropped")] ListedDescriptor,
+);
 
 impl ReleasedOnFork {
     /// Registers the lock for release in every child.

@@ -126,7 +126,7 @@ fn the_tables_of_processes_that_ended_begin_anew() {
     assert_eq!((keeper.look(&base).unwrap().len(), keeper.rings()), (0, 1));
     let mut sampler = use_tables(&ring);
     assert_eq!(ring.stats().tables[0].counters.updated, 8);
-    // What a keeper has outlives the learner.
+    // Tables that a keeper has outlive the learner.
     assert!(keeper.look(&base).unwrap().is_empty());
     sampler.sample(8).unwrap();
     drop(sampler);

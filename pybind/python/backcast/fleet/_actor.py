@@ -142,7 +142,7 @@ def _payload(label: str, target: object, args: Sequence[object]) -> bytes:
                 f"actor {label} was defined in a session without a file, which other processes "
                 "cannot import; put it into a module"
             )
-        # Of a program on standard input: there is no such file.
+        # A program on standard input has no such file.
         preparation.pop("init_main_from_path", None)
     try:
         return pickle.dumps((preparation, pickle.dumps((target, tuple(args)))))

@@ -98,7 +98,7 @@ class OnRing(sb3.ReplayBuffer):
             dir=folder,
         )
         if sampling == "sb3":
-            # Of a capacity in bytes the rows are known now.
+            # The rows of a capacity in bytes are known now.
             try:
                 self._check_rows(ring.stats()["lane_capacity"], lanes, stacked)
             except ArgumentError:

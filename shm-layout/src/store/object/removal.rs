@@ -198,7 +198,7 @@ pub(super) fn dig(path: &Path, only: Option<&OwnedFd>) -> Result<Option<PathBuf>
 /// Deletes a directory like [`delete`], through its open descriptor. The files are deleted, and
 /// their memory freed, even if the process has hardly a descriptor left.
 pub(super) fn delete_open(grave: &Path, dir: &OwnedFd) -> Result<(), SegmentError> {
-    // What cannot be deleted here is deleted below, or reported.
+    // Files that cannot be deleted here are deleted below, or reported.
     let cleared = place::clear(dir);
     match delete(grave) {
         // An empty directory is all that is left. A path that leads elsewhere by now leads to no

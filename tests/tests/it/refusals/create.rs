@@ -15,7 +15,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("a name with a blank", |s| named(s, "a b"), "Segment(BadName", &["`a b`", "A-Z"]),
     row("a name that hides", |s| named(s, ".a"), "Segment(BadName", &["`.a`", "dot"]),
     row("a name too long", |s| named(s, &"x".repeat(101)), "Segment(BadName", &["long", "100"]),
-    row("no rows", |s| holding(s, 0), "Segment(Limit", &["is 0", "`capacity`"]),
+    row("no rows", |s| holding(s, 0), "TooSmall", &["0 row", "2 rows"]),
     row(
         "more rows than a lane can count",
         |s| holding(s, 1 << 62),

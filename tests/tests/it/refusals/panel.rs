@@ -69,13 +69,13 @@ pub(crate) const ROWS: &[Row] = &[
         "semicolons",
         |_| text("date;tic;open\n"),
         "Separator",
-        &["separated by ';'", "separator=';'"],
+        &["separated by ';'", "separator ';'"],
     ),
     row(
         "a header of fields over one of tickers",
         |_| text("Price,Close,High\nTicker,AAPL,AAPL\n"),
         "TwoHeaders",
-        &["two header rows", "long form", "columns="],
+        &["two header rows", "long form", "columns {"],
     ),
     row(
         "a folder",
