@@ -85,7 +85,7 @@ pub struct Superblock {
     pub made_lane_capacity: u64,
     /// Number of resizes of the ring.
     pub resizes: u32,
-    /// Files besides those of every ring: [`HAS_LIMITER`], [`IS_SNAPSHOT`].
+    /// Files besides those of every ring, a bit each: a limiter, the mark of a snapshot.
     pub files: u32,
     /// Zero.
     pub unused: [u8; 3884],

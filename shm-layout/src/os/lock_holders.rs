@@ -56,7 +56,7 @@ fn add(pids: &mut Vec<u32>, pid: u32) {
 }
 
 /// Returns the processes of this user that hold `flock` locks on a file, exclusive ones or, if
-/// `shared`, any. For messages, like [`of`].
+/// `shared`, any. Only for messages.
 #[must_use]
 pub fn of_file(path: &Path, shared: bool) -> Vec<u32> {
     let Ok(found) = fs::metadata(path) else { return Vec::new() };
