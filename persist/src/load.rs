@@ -162,7 +162,7 @@ impl Store {
         folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
         let _reading = lock(&folder, options)?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(spec, None))?;
-        let saved = self.find(spec, &slots.manifest)?;
+        let saved = self.find(spec, &slots)?;
         let not_found = || self.not_found(spec, Some(&slots.manifest));
         let found = listed(&slots.manifest, saved, &folder.chunks).ok_or_else(not_found)?;
         let ring = slots.manifest.ring(&saved.ring).ok_or_else(not_found)?;
@@ -224,7 +224,7 @@ impl Store {
         let spec: SnapshotSpec = spec.parse()?;
         let slots = self.folder(&spec.name)?.read()?;
         let slots = slots.ok_or_else(|| self.not_found(&spec, None))?;
-        let saved = saved_params(&spec.name, self.find(&spec, &slots.manifest)?, params)?;
+        let saved = saved_params(&spec.name, self.find(&spec, &slots)?, params)?;
         Ok(saved.arrays.iter().map(|array| array.name.clone()).collect())
     }
 
@@ -246,7 +246,7 @@ impl Store {
         folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let _reading = lock(&folder, &mut options)?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
-        let snapshot = self.find(&spec, &slots.manifest)?;
+        let snapshot = self.find(&spec, &slots)?;
         let saved = saved_params(&spec.name, snapshot, params)?;
         // A checked manifest has valid shapes.
         let not_found = || self.not_found(&spec, Some(&slots.manifest));

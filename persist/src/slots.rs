@@ -40,6 +40,17 @@ impl ManifestSlots {
     pub(crate) fn empty(name: &str) -> Self {
         Self { manifest: Manifest::new(name), current: 1, older: None, damage: None }
     }
+
+    /// Fails if the system did not read the other manifest, which may be newer than this one.
+    pub(crate) fn all_read(&self) -> Result<(), StoreError> {
+        match &self.damage {
+            Some(Damage { file, kind: DamageKind::Unreadable { problem } }) => {
+                let (path, problem) = (file.clone(), problem.clone());
+                Err(StoreError::Unreadable { path, problem })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Content of the slots.

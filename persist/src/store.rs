@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::chunk;
 use crate::clock::unix_ns;
-use crate::damage::{Damage, DamageKind};
+use crate::damage::Damage;
 use crate::error::StoreError;
 use crate::manifest::{Manifest, SavedRing, SavedSnapshot, SnapshotParams, is_chunk_name};
 use crate::slots::{self, ManifestSlots};
@@ -144,7 +144,7 @@ impl Store {
         let spec: SnapshotSpec = spec.parse()?;
         let folder = self.folder(&spec.name)?;
         let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
-        let found = self.find(&spec, &slots.manifest)?;
+        let found = self.find(&spec, &slots)?;
         listed(&slots.manifest, found, &folder.chunks)
             .ok_or_else(|| self.not_found(&spec, Some(&slots.manifest)))
     }
@@ -175,7 +175,7 @@ impl Store {
         let mut next = slots.manifest.clone();
         match &spec.label {
             Some(label) => {
-                self.find(&spec, &next)?;
+                self.find(&spec, &slots)?;
                 next.snapshots.retain(|snapshot| snapshot.label != *label);
             }
             None => next.snapshots.clear(),
@@ -240,17 +240,21 @@ impl Store {
         Ok(folder)
     }
 
-    /// Finds a snapshot.
+    /// Finds a snapshot. Fails if a manifest was not read that may have it, or a newer one.
     pub(crate) fn find<'m>(
         &self,
         spec: &SnapshotSpec,
-        manifest: &'m Manifest,
+        slots: &'m ManifestSlots,
     ) -> Result<&'m SavedSnapshot, StoreError> {
+        let manifest = &slots.manifest;
         let found = match &spec.label {
             Some(label) => manifest.snapshots.iter().find(|s| s.label == *label),
-            None => manifest.snapshots.last(),
+            None => slots.all_read().map(|()| manifest.snapshots.last())?,
         };
-        found.ok_or_else(|| self.not_found(spec, Some(manifest)))
+        match found {
+            Some(found) => Ok(found),
+            None => slots.all_read().and_then(|()| Err(self.not_found(spec, Some(manifest)))),
+        }
     }
 
     pub(crate) fn not_found(&self, spec: &SnapshotSpec, manifest: Option<&Manifest>) -> StoreError {
@@ -288,14 +292,8 @@ impl NameFolder<'_> {
     /// manifest, so it must not be overwritten.
     pub(crate) fn read_for_change(&self) -> Result<Option<ManifestSlots>, StoreError> {
         let slots = self.read()?;
-        let damage = slots.as_ref().and_then(|slots| slots.damage.as_ref());
-        match damage {
-            Some(Damage { file, kind: DamageKind::Unreadable { problem } }) => {
-                let (path, problem) = (file.clone(), problem.clone());
-                Err(StoreError::Unreadable { path, problem })
-            }
-            _ => Ok(slots),
-        }
+        slots.as_ref().map_or(Ok(()), ManifestSlots::all_read)?;
+        Ok(slots)
     }
 
     /// Locks the directory for a change. `stops` is asked during the wait, and may end it.

@@ -55,7 +55,7 @@ impl Store {
         let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let manifest = &slots.manifest;
         if spec.label.is_some() {
-            self.find(&spec, manifest)?;
+            self.find(&spec, &slots)?;
         }
         let wanted: Vec<_> = manifest
             .snapshots
