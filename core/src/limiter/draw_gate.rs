@@ -165,6 +165,7 @@ impl DrawGate {
         let mut waiting = Waiting::new(table, LimitedSide::Samples, n, &mark);
         loop {
             let (limits, generation) = current(table).ok_or(LimitError::Damaged)?;
+            let deletes = table.deletes();
             let (counts, most) = self.allowed(table, (&limits, generation), anew, caller);
             let (taken, there) = take(&samples, n - batch.taken, most);
             batch.taken += taken;
@@ -173,7 +174,6 @@ impl DrawGate {
             }
             let left = n - batch.taken;
             let needed = limits.inserts_needed(there.saturating_add(left), counts.deletes);
-            let deletes = table.deletes().0;
             let held = batch.taken;
             let describe = || LimiterWait {
                 call: LimitedCall::Draw,
@@ -183,7 +183,7 @@ impl DrawGate {
                 needed,
                 inserts: inserts.load(Relaxed) & COUNT,
                 samples: there,
-                deletes,
+                deletes: deletes.0,
                 limits: limits.to_string(),
                 peers: writers(&store),
                 has_peers: store.has_writer(),
@@ -204,7 +204,11 @@ impl DrawGate {
             let wake_at =
                 wake_at.max(limits.inserts_needed(there.saturating_add(1), counts.deletes));
             let (ticket, word) = listen(&inserts, wake_at);
-            let changed = word & GENERATIONS != generation;
+            // What changed before the bit was set woke no process: limits, dropped rows, and items
+            // that another sampler gave back.
+            let changed = word & GENERATIONS != generation
+                || table.deletes() != deletes
+                || samples.load(Relaxed) & COUNT < there;
             if (changed || word & COUNT >= wake_at) && waiting.looks_again() {
                 continue;
             }

@@ -132,8 +132,9 @@ impl InsertGate {
             if awaits_rows(&store, table) {
                 return Ok(());
             }
-            // Limits that changed before the bit was set woke no process.
-            let changed = table.load_inserts(Acquire) & GENERATIONS != generation;
+            // Limits that changed and rows that were dropped before the bit was set woke no process.
+            let changed = table.load_inserts(Acquire) & GENERATIONS != generation
+                || table.deletes() != (deletes, dropped_at);
             if (changed || word & COUNT >= needed) && waiting.looks_again() {
                 continue;
             }
