@@ -90,11 +90,21 @@ fn memory_available() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the bytes that this process can still allocate before the machine, or a control group
-/// above the process, runs out of memory. `None` where the kernel does not report them.
+/// Returns the bytes that this process can still map before it reaches its limit of address space
+/// (`ulimit -v`), where it has one and the kernel reports the size.
+fn address_space_left() -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(limit.saturating_sub(pages.saturating_mul(rustix::param::page_size() as u64)))
+}
+
+/// Returns the bytes that this process can still allocate before the machine, a control group
+/// above the process, or its own address space is full. `None` where the kernel reports none of
+/// them.
 #[must_use]
 pub fn memory_left() -> Option<u64> {
-    memory_available().into_iter().chain(cgroup_room()).min()
+    [memory_available(), cgroup_room(), address_space_left()].into_iter().flatten().min()
 }
 
 /// Upper bounds for all objects of a directory together.
