@@ -50,9 +50,9 @@ pub enum ExportError {
     },
     /// The file system refused a write and the removal of the written files.
     #[error(
-        "cannot write {path}: {source}; {left} could not be removed; remedy the cause and export \
-         again, or run `backcast gc` in that folder, which also restores a dataset that was to be \
-         replaced"
+        "cannot write {path}: {source}; {}; {left} was left: export again, or run `backcast gc` in \
+         that folder, which also restores a dataset that was to be replaced",
+        IoCause::of(source).remedy()
     )]
     Unfinished {
         /// Path given.

@@ -21,7 +21,7 @@ RESULTS: dict[str, Any] = {
     "stats": ["priority"],
     "snapshots": ["walk@one"],
     "snapshots of a name": 1,
-    "load": ["other", "priority"],
+    "load": ["priority"],
     "snapshot": "walk@two",
     "load what was saved with few": ["other", "priority"],
     "remove_snapshot": ["walk@one"],

@@ -186,6 +186,7 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
         known = batch["a_set"]
         assert np.isin(batch["a"][known] - batch.index[known], [0, 1_000_000]).all()
         assert (batch["b"][batch["b_set"]] == batch.index[batch["b_set"]]).all()
+    assert first.returncode == 0
     killed.kill()
     killed.wait()
     values = table.values(index)
