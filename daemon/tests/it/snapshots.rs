@@ -219,7 +219,10 @@ fn json_has_the_keys_that_programs_rely_on() {
         "action allocated_bytes lane_count name params path rows snapshot transitions"
     );
     let verified = one(&["verify", "pong"]);
-    assert_eq!(keys(&verified).join(" "), "damages file_count name size_bytes snapshots whole");
+    assert_eq!(
+        keys(&verified).join(" "),
+        "damages file_count name size_bytes snapshots unread whole"
+    );
     let removed = one(&["rm", "pong@a"]);
     assert_eq!(keys(&removed).join(" "), "action kind name path size_bytes");
     assert_eq!(removed["size_bytes"], saved["size_bytes"], "one file, and nobody else's");
