@@ -365,12 +365,12 @@ fn files_of_other_shapes_are_known_and_refused_with_what_reads_them() {
         (",Close,Close.1\n,AAPL,MSFT\n".to_owned(), &["two header rows", "\"AAPL\""]),
         ("date;tic;open\n2024-01-02;A;1\n".to_owned(), &["separated by ';'", "separator ';'"]),
         ("date\ttic\n".to_owned(), &["separator '\\t'"]),
-        (format!(",{long}"), &["without a name", "columns={\"\": \"date\"}"]),
-        (format!("Unnamed: 0,{long}"), &["columns={\"Unnamed: 0\": \"date\"}"]),
+        (format!(",{long}"), &["without a name", "columns {\"\": \"date\"}"]),
+        (format!("Unnamed: 0,{long}"), &["columns {\"Unnamed: 0\": \"date\"}"]),
         (format!("{HEADER}1704153600,A,1,2,1,2,10,0\n"), &["seconds since 1970", "unit=\"s\""]),
         (
             format!("date,time,{long}").replace("02,A", "02,09:30,A"),
-            &["\"time\"", "time of day", "columns={\"time\": \"\"}"],
+            &["\"time\"", "time of day", "columns {\"time\": \"\"}"],
         ),
         (
             format!(
