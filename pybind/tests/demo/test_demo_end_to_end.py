@@ -78,7 +78,13 @@ def demo(base: Path, *arguments: str, nohup: bool = False) -> "subprocess.Popen[
 
 
 def left_behind(base: Path) -> list[str]:
-    return [str(path) for folder in base.glob("backcast-*") for path in folder.iterdir()]
+    # A directory may be removed meanwhile, which `os.walk` leaves out.
+    return [
+        str(Path(top, name))
+        for top, inner, files in os.walk(base)
+        if Path(top).parent == base
+        for name in inner + files
+    ]
 
 
 def end(run: "subprocess.Popen[str]") -> tuple[str, str]:

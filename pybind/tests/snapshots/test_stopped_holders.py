@@ -196,8 +196,8 @@ sampler = buf.sampler(selector="epoch", table="fresh") if sys.argv[1] == "pass" 
     buf.sampler(priority=1.0))
 print("ready", flush=True)
 sys.stdin.readline()
-print("calls", flush=True)
 try:
+    print("calls", flush=True)
     work()
 except KeyboardInterrupt:
     print("interrupted", flush=True)

@@ -67,7 +67,8 @@ impl Drop for Side {
 
 fn ring(dir: &Path, lanes: u32, limiter: RateLimiter) -> Result<Ring, Box<dyn Error>> {
     let schema = Schema::builder().column("obs", DType::U64, &[]).build()?;
-    let options = RingOptions::with_capacity(1_000).lanes(lanes).limiter(limiter);
+    let capacity = 1_000.max(32 * u64::from(lanes));
+    let options = RingOptions::with_capacity(capacity).lanes(lanes).limiter(limiter);
     Ok(Ring::create("held", &schema, options.base(Base::at(dir)))?)
 }
 
@@ -202,14 +203,43 @@ fn a_killed_learner_leaves_the_actor_waiting_for_the_next_one() -> Result<(), Bo
     Ok(())
 }
 
+/// A ring with two actors and two learners.
+#[derive(Clone, Copy)]
+struct Setting {
+    limits: RateLimiter,
+    /// Lanes of an actor.
+    lanes: u32,
+    batch: u64,
+    /// Whether the ring is cleared, and its limits are set again, between kills.
+    is_changed: bool,
+}
+
 #[test]
 fn kills_at_any_moment_stop_nobody_else() -> Result<(), Box<dyn Error>> {
-    const ACTORS: usize = 2;
+    let settings = [
+        (RateLimiter::ratio(1.5, 5, 6.0), 1, 2, false),
+        // Appends and batches of which each alone is larger than the band.
+        (RateLimiter::ratio(1.5, 5, 6.0), 16, 64, false),
+        (RateLimiter::ratio(8.0, 100, 9.0), 48, 300, true),
+        (RateLimiter::queue(64), 1, 100, false),
+    ];
     let kills = backcast_budget::budget_or("BACKCAST_STORM_KILLS", 200);
+    for (limits, lanes, batch, is_changed) in settings {
+        storm(Setting { limits, lanes, batch, is_changed }, kills / 4)?;
+    }
+    Ok(())
+}
+
+fn storm(setting: Setting, kills: u64) -> Result<(), Box<dyn Error>> {
+    const ACTORS: usize = 2;
+    let Setting { limits, lanes, batch, is_changed } = setting;
     let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new())?;
-    let ring = ring(dir.path(), 2, RateLimiter::ratio(1.5, 5, 6.0))?;
-    let start =
-        |at: usize| Side::start(dir.path(), if at < ACTORS { "actor" } else { "learner" }, 0, 2);
+    let ring = ring(dir.path(), 2 * lanes, limits)?;
+    let start = |at: usize| {
+        let (role, size) =
+            if at < ACTORS { ("actor", u64::from(lanes)) } else { ("learner", batch) };
+        Side::start(dir.path(), role, 0, size)
+    };
     let mut sides = (0..ACTORS + 2).map(start).collect::<Result<Vec<_>, _>>()?;
     let mut dice = StdRng::seed_from_u64(5);
     let mut died_waiting = 0;
@@ -223,20 +253,31 @@ fn kills_at_any_moment_stop_nobody_else() -> Result<(), Box<dyn Error>> {
         died_waiting += u64::from(waiting);
         sides[at] = start(at)?;
         if kill % 4 == 0 {
+            if is_changed {
+                ring.clear()?;
+                ring.limiter().ok_or("created with a limiter")?.set(limits)?;
+            }
             let before = stats(&ring).counts;
+            let (inserts, samples) = (before.inserts + 20, before.samples + 3 * batch);
             spin_until(&mut sides.iter_mut().collect::<Vec<_>>(), || {
                 let now = stats(&ring).counts;
-                now.inserts > before.inserts + 20 && now.samples > before.samples + 30
+                now.inserts > inserts && now.samples > samples
             });
         }
     }
     let stats = stats(&ring);
     println!("{kills} kills, {died_waiting} while they waited, {:?}", stats.counts);
-    // Both sides keep to the limits, whoever dies: each actor may be one append ahead.
-    #[expect(clippy::cast_precision_loss, reason = "small counts")]
-    let diff = stats.counts.inserts as f64 * 1.5 - stats.counts.samples as f64;
-    let (least, most) = RateLimiter::ratio(1.5, 5, 6.0).error_band();
-    assert!((least - 2.0..=most + 3.0).contains(&diff), "{diff}");
+    // Each actor may be one append ahead, and a killed learner leaves at most its batch counted.
+    if !is_changed {
+        let (least, most) = limits.error_band();
+        let ratio = limits.samples_per_insert();
+        #[expect(clippy::cast_precision_loss, reason = "small counts")]
+        let (diff, ahead) = (
+            stats.counts.inserts as f64 * ratio - stats.counts.samples as f64,
+            ACTORS as f64 * f64::from(lanes) * ratio,
+        );
+        assert!((least - ratio..=most + ahead).contains(&diff), "{diff} of {limits}");
+    }
     assert!(died_waiting > 0 || kills < 50, "the storm never hit a wait");
     Ok(())
 }
