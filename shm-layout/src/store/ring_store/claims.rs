@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{RingBacking, RingStore};
 use crate::error::{Kind, SegmentError};
 use crate::layout::claimed_lane::ClaimedLane;
-use crate::layout::limiter_table::{LimitBytes, LimitCounts};
+use crate::layout::limiter_table::{LimitBytes, LimitCounts, WaitMark};
 use crate::layout::reader_table::AgeCounts;
 use crate::os::byte_lock::{Claim, LockFile, LockMode};
 use crate::os::clock::unix_ns;
@@ -137,6 +137,10 @@ impl RingStore {
         for slot in 0..self.spec.reader_slots {
             let Some(claim) = reader_slot::claim(&SlotsOfRing(self), slot)? else { continue };
             self.readers.sign(slot, unix_ns());
+            if let Some(table) = &self.limiter {
+                // Clear the mark: the last holder of the slot may have been killed in a wait.
+                table.mark_sampler(slot, WaitMark::default());
+            }
             return Ok(Some(ClaimedReader { store: Arc::clone(self), slot, _claim: claim }));
         }
         Ok(None)
