@@ -17,13 +17,16 @@ pub(crate) mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use backcast_layout::protocol::limit::{COUNT, LimitCounter, take, wake};
 use backcast_layout::{LimitCounts, LimitedSide, LimiterTable, RingStore};
 
 use self::limits::{LimiterCounts, RateLimiter};
 use crate::error::LimiterError;
+
+/// Maximum counts of the transitions of a ring while writers append.
+const MAX_RECOUNTS: u32 = 16;
 
 /// Rate limiter of a ring. Any process can read and change its limits and switch it off.
 ///
@@ -175,15 +178,24 @@ pub(crate) fn wake_all(store: &RingStore) {
 }
 
 /// Counts what was inserted and cannot be drawn any more, after rows were dropped, and wakes both
-/// sides. The ring has `drawable` transitions; writers will count `uncounted` dropped ones with
-/// their next rows.
+/// sides. `drawable` counts the transitions of the ring; writers will count `uncounted` dropped ones
+/// with their next rows.
 ///
 /// Draws that the ratio asked for those transitions count as made, since they cannot be made any
 /// more: a ring that was cleared has the lead of a new one.
-pub(crate) fn count_dropped(store: &RingStore, drawable: u64, uncounted: u64) {
+pub(crate) fn count_dropped(store: &RingStore, drawable: impl Fn() -> u64, uncounted: u64) {
     let Some(table) = store.limiter() else { return };
-    let inserts = table.load_inserts(Relaxed) & COUNT;
-    let deletes = inserts.saturating_add(uncounted).saturating_sub(drawable);
+    let count = || table.load_inserts(Acquire) & COUNT;
+    let (mut inserts, mut drawable_now) = (count(), drawable());
+    // Transitions that writers count meanwhile are not among the dropped ones.
+    for _ in 0..MAX_RECOUNTS {
+        let again = count();
+        if again == inserts {
+            break;
+        }
+        (inserts, drawable_now) = (again, drawable());
+    }
+    let deletes = inserts.saturating_add(uncounted).saturating_sub(drawable_now);
     table.count_deletes(deletes, inserts);
     if let Some((limits, _)) = current(table) {
         let samples = table.counter(LimitedSide::Samples);

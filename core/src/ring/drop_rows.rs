@@ -126,7 +126,7 @@ impl Ring {
     fn count_dropped(&self) {
         if self.store().limiter().is_some() {
             let uncounted = (0..self.lanes()).filter(|lane| self.newest_is_dropped(*lane));
-            limiter::count_dropped(self.store(), self.len(), uncounted.count() as u64);
+            limiter::count_dropped(self.store(), || self.len(), uncounted.count() as u64);
         }
     }
 
