@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use backcast_core::{Interrupt, Wait};
 use pyo3::prelude::*;
 
-use crate::error::Failure;
+use crate::error::{Failure, signals};
 
 /// Duration of the first attempt, which does not attach to the interpreter. Attaching takes about
 /// as long, and the thread that has the value may need the interpreter.
 const FIRST_TRY: Duration = Duration::from_millis(1);
-/// Duration of each further attempt, and so the longest delay of a Ctrl-C.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum duration of each further attempt.
+const LATER_TRY: Duration = Duration::from_millis(20);
 
 /// Whether a signal may end a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +29,25 @@ pub(crate) fn wait<T: Send>(
     mut try_for: impl FnMut(Duration) -> Option<T> + Send,
     signals: Interruption,
 ) -> Result<T, Failure> {
-    let mut value = try_for(FIRST_TRY);
-    loop {
-        if let Some(value) = value {
-            return Ok(value);
-        }
-        let attempt = Python::try_attach(|py| {
-            if signals == Interruption::Allowed {
-                py.check_signals()?;
-            }
-            Ok(py.detach(|| try_for(SIGNAL_INTERVAL)))
-        });
-        // There is no interpreter while it shuts down.
-        value = attempt.unwrap_or_else(|| Ok(try_for(SIGNAL_INTERVAL))).map_err(Failure::Python)?;
+    if let Some(value) = try_for(FIRST_TRY) {
+        return Ok(value);
     }
+    let interrupt = match signals {
+        Interruption::Allowed => signals::interrupt(),
+        Interruption::Deferred => Interrupt::never(),
+    };
+    let mut acquire = || {
+        // Not reported: the thread that has the value reports its own wait.
+        let mut wait = Wait::new(None, &interrupt).report_after(Duration::MAX);
+        loop {
+            let time = wait.check(LATER_TRY, String::new);
+            let time = time.map_err(|_| Failure::interrupted("a wait was interrupted"))?;
+            if let Some(value) = try_for(time) {
+                return Ok(value);
+            }
+        }
+    };
+    let acquired = Python::try_attach(|py| py.detach(&mut acquire));
+    // There is no interpreter while it shuts down.
+    acquired.unwrap_or_else(acquire)
 }
