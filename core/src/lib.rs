@@ -89,7 +89,6 @@ pub use limiter::Limiter;
 pub use limiter::absent::{BadNoLearner, BadNoWriter, NoLearner, NoWriter};
 pub use limiter::limits::{LimiterCounts, RateLimiter};
 pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
-pub use limiter::waiting::LongWait;
 pub use params::{Params, ParamsArrays, ParamsOptions, ParamsStats, ParamsView};
 pub use priority::{
     BadWeightNorm, Beta, LaneLeaves, Priorities, PriorityBin, PriorityDistribution,

@@ -111,3 +111,51 @@ def test_every_wait_warns_once_after_ten_seconds(start: Start) -> None:
     out, err = start(LONG).communicate()
     assert out.count("waited for") == 3, out + err
     assert out.count("consume waits for 4 new transitions") == 1, out + err
+
+
+HELD = """
+import threading, warnings
+import backcast as bc
+step = {"obs": 1.0, "terminated": False, "truncated": False}
+queue = {"capacity": 100, "limiter": bc.RateLimiter.queue(1)}
+full, empty = [bc.ReplayBuffer.create(None, {"obs": "f4"}, **queue) for _ in range(2)]
+writer = full.writer(timeout=10.5)
+for _ in range(2):
+    writer.append(**step)
+ring = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100, lease_timeout=10.5)
+stalled = ring.writer()
+for _ in range(20):
+    stalled.append(**step)
+lease = ring.lease(0, 0, 10)
+for _ in range(ring.stats()["slots"] - 20):
+    stalled.append(**step)
+samplers = [empty.sampler() for _ in range(3)]
+waits = [
+    lambda: writer.append(**step),
+    lambda: samplers[0].sample(1, timeout=10.5),
+    lambda: next(samplers[1].batches(1, prefetch=0, timeout=10.5)),
+    lambda: next(samplers[2].batches(1, prefetch=2, timeout=10.5)),
+    lambda: stalled.append(**step),
+]
+def run(wait):
+    try:
+        wait()
+    except bc.RateLimitTimeoutError:
+        pass
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    threads = [threading.Thread(target=run, args=[wait]) for wait in waits]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+print(sorted(str(one.message) for one in seen if one.category is bc.WaitWarning))
+"""
+
+
+def test_what_a_limiter_or_a_lease_holds_back_warns_once_after_ten_seconds(start: Start) -> None:
+    child = start(HELD)
+    out, err = child.communicate()
+    told = out + err
+    assert out.count("has waited") == 5, told
+    assert out.count("the writer of lane 0 has waited") == 1, told
+    assert out.count("a draw of 1 item(s) has waited") == 3, told
+    assert out.count(f"from 0 on, held by process {child.pid} (") == 1, told

@@ -198,6 +198,12 @@ pub enum AppendError {
         /// Milliseconds waited.
         waited_ms: u128,
     },
+    /// The call would have to wait, for a lease or the rate limiter.
+    #[error(
+        "a lease or the rate limiter holds the call back; try again, or make the call that waits: \
+         `append` in place of `try_append`, `restart` in place of `try_restart`"
+    )]
+    WouldWait,
 }
 
 /// Names the missing observation of an end, and both remedies.

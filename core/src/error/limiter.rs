@@ -219,6 +219,10 @@ pub enum LimitError {
         /// Time waited.
         waited_ms: u128,
     },
+    /// The call would have to wait, which it must not. Appends fail with
+    /// [`AppendError::WouldWait`](crate::AppendError::WouldWait) then.
+    #[error("the rate limiter holds the call back; call again, or make the call that waits")]
+    WouldWait,
     /// The ring was removed or replaced, and its handle refuses to go on.
     #[error(
         "the ring was removed or replaced during a wait for its rate limiter; attach again, or \

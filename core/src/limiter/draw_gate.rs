@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use backcast_layout::protocol::limit::{
     COUNT, GENERATIONS, LimitCounter, count, give_back, listen, take, wake,
@@ -12,7 +13,7 @@ use super::absent::NoWriter;
 use super::gate::wake_writers;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
-use super::waiting::{Caller, LongWait, WaitSettings, Waiting, writers};
+use super::waiting::{Caller, Waiting, writers};
 use super::{current, most_transitions};
 use crate::error::{LimitError, LimitedCall, LimiterWait};
 
@@ -26,7 +27,6 @@ pub(crate) struct DrawGate {
     slot: Option<u32>,
     /// The size test that was last found to hold.
     sized: KnownSize,
-    pub(crate) settings: WaitSettings,
 }
 
 /// A size test that holds, and how long it need not be made again.
@@ -52,13 +52,8 @@ impl DrawGate {
         let live = store.claim_sampler()?;
         // A sampler is alive from now on.
         wake_writers(table);
-        let (store, settings) = (Arc::clone(store), WaitSettings::default());
-        Ok(Some(Self { _live: live, store, slot, sized: KnownSize::default(), settings }))
-    }
-
-    /// Returns the report of a long wait.
-    pub(crate) fn long_wait(&self) -> Arc<LongWait> {
-        Arc::clone(&self.settings.long)
+        let (store, sized) = (Arc::clone(store), KnownSize::default());
+        Ok(Some(Self { _live: live, store, slot, sized }))
     }
 
     /// Waits until a batch of `n` items is counted, and wakes the writers that waited for that.
@@ -153,7 +148,7 @@ impl DrawGate {
         anew: bool,
         caller: &mut Caller<'_>,
     ) -> Result<(), LimitError> {
-        let (store, slot, since) = (Arc::clone(&self.store), self.slot, caller.since);
+        let (store, slot) = (Arc::clone(&self.store), self.slot);
         let table = batch.table;
         let (inserts, samples) =
             (table.counter(LimitedSide::Inserts), table.counter(LimitedSide::Samples));
@@ -175,11 +170,11 @@ impl DrawGate {
             let left = n - batch.taken;
             let needed = limits.inserts_needed(there.saturating_add(left), counts.deletes);
             let held = batch.taken;
-            let describe = || LimiterWait {
+            let describe = |waited: Duration| LimiterWait {
                 call: LimitedCall::Draw,
                 wanted: n,
                 held,
-                waited_ms: since.elapsed().as_millis(),
+                waited_ms: waited.as_millis(),
                 needed,
                 inserts: inserts.load(Relaxed) & COUNT,
                 samples: there,
@@ -191,13 +186,15 @@ impl DrawGate {
             match limits.no_writer_choice() {
                 NoWriter::Wait => {}
                 NoWriter::Pass | NoWriter::Error
-                    if !waiting.is_alone(&self.settings, caller, || store.has_writer()) => {}
+                    if !waiting.is_alone(caller, || store.has_writer()) => {}
                 NoWriter::Pass => {
                     count(&samples, left);
                     batch.taken = n;
                     return Ok(());
                 }
-                NoWriter::Error => return Err(LimitError::NoWriter(describe().into())),
+                NoWriter::Error => {
+                    return Err(LimitError::NoWriter(describe(caller.waited()).into()));
+                }
             }
             // Writers stop at their bound, and wait for the items that it allows this batch.
             let wake_at = needed.min(limits.most_inserts(there, counts.deletes));
@@ -212,8 +209,7 @@ impl DrawGate {
             if (changed || word & COUNT >= wake_at) && waiting.looks_again() {
                 continue;
             }
-            waiting
-                .sleep(&self.settings, caller, &describe, |limit| ticket.sleep(&inserts, limit))?;
+            waiting.sleep(caller, &describe, |time| ticket.sleep(&inserts, time))?;
         }
     }
 

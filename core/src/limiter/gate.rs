@@ -20,7 +20,7 @@ use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 use super::absent::NoLearner;
 use super::limits::LimiterCounts;
 use super::size::RingSize;
-use super::waiting::{Caller, LongWait, WaitSettings, Waiting, samplers};
+use super::waiting::{Caller, Waiting, samplers};
 use super::{current, most_transitions};
 use crate::error::{LimitError, LimitedCall, LimiterWait};
 
@@ -34,7 +34,8 @@ pub(crate) struct InsertGate {
     bound: u64,
     /// First lane of the writer.
     lane: u32,
-    pub(crate) settings: WaitSettings,
+    /// Maximum wait. `None` waits without a limit.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl InsertGate {
@@ -43,17 +44,11 @@ impl InsertGate {
         let table = store.limiter()?;
         // Clear the mark: the last holder of the lane may have been killed in a wait.
         table.mark_writer(lane, WaitMark::default());
-        let settings = WaitSettings { timeout, ..WaitSettings::default() };
-        Some(Self { store: Arc::clone(store), generation: 0, bound: 0, lane, settings })
+        Some(Self { store: Arc::clone(store), generation: 0, bound: 0, lane, timeout })
     }
 
     fn table(&self) -> Option<&LimiterTable> {
         self.store.limiter()
-    }
-
-    /// Returns the report of a long wait.
-    pub(crate) fn long_wait(&self) -> Arc<LongWait> {
-        Arc::clone(&self.settings.long)
     }
 
     /// Returns the transitions that may be inserted one by one by the bound computed last, with one
@@ -83,7 +78,7 @@ impl InsertGate {
 
     #[cold]
     fn wait(&mut self, n: u64, caller: &mut Caller<'_>) -> Result<(), LimitError> {
-        let (store, lane, since) = (Arc::clone(&self.store), self.lane, caller.since);
+        let (store, lane) = (Arc::clone(&self.store), self.lane);
         let Some(table) = store.limiter() else { return Ok(()) };
         let counter = table.counter(LimitedSide::Samples);
         let mark = |mark| table.mark_writer(lane, mark);
@@ -107,11 +102,11 @@ impl InsertGate {
                 return Ok(());
             }
             let needed = limits.samples_needed(inserts.saturating_add(1), sized.deletes);
-            let describe = || LimiterWait {
+            let describe = |waited: Duration| LimiterWait {
                 call: LimitedCall::Append { lane },
                 wanted: n,
                 held: 0,
-                waited_ms: since.elapsed().as_millis(),
+                waited_ms: waited.as_millis(),
                 needed,
                 inserts,
                 samples: counter.load(Relaxed) & COUNT,
@@ -124,7 +119,9 @@ impl InsertGate {
                 NoLearner::Wait => {}
                 NoLearner::Pass | NoLearner::Error if store.has_sampler() => {}
                 NoLearner::Pass => return Ok(()),
-                NoLearner::Error => return Err(LimitError::NoLearner(describe().into())),
+                NoLearner::Error => {
+                    return Err(LimitError::NoLearner(describe(caller.waited()).into()));
+                }
             }
             let (ticket, word) = listen(&counter, needed);
             // A sampler that begins to await rows sets its mark and then wakes writers: it is seen
@@ -132,14 +129,14 @@ impl InsertGate {
             if awaits_rows(&store, table) {
                 return Ok(());
             }
-            // Limits that changed and rows that were dropped before the bit was set woke no process.
+            // Limits that changed and rows that were dropped before the bit was set woke no
+            // process.
             let changed = table.load_inserts(Acquire) & GENERATIONS != generation
                 || table.deletes() != (deletes, dropped_at);
             if (changed || word & COUNT >= needed) && waiting.looks_again() {
                 continue;
             }
-            waiting
-                .sleep(&self.settings, caller, &describe, |limit| ticket.sleep(&counter, limit))?;
+            waiting.sleep(caller, &describe, |time| ticket.sleep(&counter, time))?;
         }
     }
 }

@@ -162,17 +162,10 @@ impl Limiter {
     }
 }
 
-/// Wakes the samplers that wait for the limiter, so that they check for interrupts.
-pub(crate) fn wake_samplers(store: &RingStore) {
+/// Wakes all processes that wait for the limiter, so that they check the limits and the name anew.
+pub(crate) fn wake_all(store: &RingStore) {
     if let Some(table) = store.limiter() {
         wake(&table.counter(LimitedSide::Inserts));
-    }
-}
-
-/// Wakes all processes that wait for the limiter, so that they check for interrupts.
-pub(crate) fn wake_all(store: &RingStore) {
-    wake_samplers(store);
-    if let Some(table) = store.limiter() {
         wake(&table.counter(LimitedSide::Samples));
     }
 }

@@ -1,61 +1,40 @@
-//! A wait for the rate limiter: its time-out, interrupts, report and marks.
+//! Sleeps of a wait for the rate limiter: the checks between them, and the mark of the wait.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
 use crate::error::{LimitError, LimiterWait};
+use crate::wait::{Wait, WaitEnd};
 
-/// Maximum sleep before a wait checks for an interrupt, a dead peer and a lost name.
+/// Maximum sleep before a wait checks for a dead peer and a lost name.
 const SLICE: Duration = Duration::from_millis(100);
-/// Time after which a wait is reported.
-const REPORT_AFTER: Duration = Duration::from_secs(10);
+/// Time without a live process of the other side after which there is none.
+const ALONE_AFTER: Duration = Duration::from_millis(100);
 /// Maximum checks without a sleep between them.
 const MAX_LOOKS: u32 = 64;
 /// Maximum processes that a report names.
 const MAX_PEERS: usize = 8;
 
-/// Report of a long wait, which another thread can read during the wait.
-#[derive(Debug, Default)]
-pub struct LongWait(Mutex<Option<String>>);
-
-impl LongWait {
-    /// Returns the text of a warning, once per wait of more than 10 s.
-    #[must_use]
-    pub fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn put(&self, text: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-    }
-}
-
-/// Checks that a wait makes between two sleeps.
+/// Call that a gate may hold back: its wait, and what the gate asks of its ring.
 pub(crate) struct Caller<'a> {
-    /// Whether to end the wait.
-    pub(crate) interrupted: &'a mut dyn FnMut() -> bool,
+    /// Wait of the call. `None` for a call that fails where it would have to wait.
+    pub(crate) wait: Option<Wait<'a>>,
     /// Whether the ring has lost its name and its handle refuses to go on.
     pub(crate) unlinked: &'a dyn Fn() -> bool,
     /// Counts the transitions that can be drawn. O(lanes).
     pub(crate) drawable: &'a dyn Fn() -> u64,
-    /// Time at which the wait began.
-    pub(crate) since: Instant,
 }
 
-/// Settings of the waits of one writer or sampler.
-#[derive(Debug)]
-pub(crate) struct WaitSettings {
-    /// Maximum wait. `None` waits without a limit.
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) report_after: Duration,
-    pub(crate) long: Arc<LongWait>,
-}
+impl Caller<'_> {
+    /// Returns the time waited so far.
+    pub(crate) fn waited(&self) -> Duration {
+        self.wait.as_ref().map_or(Duration::ZERO, Wait::waited)
+    }
 
-impl Default for WaitSettings {
-    fn default() -> Self {
-        Self { timeout: None, report_after: REPORT_AFTER, long: Arc::default() }
+    /// Returns whether the time of the wait is up.
+    fn is_late(&self) -> bool {
+        self.wait.as_ref().is_some_and(|wait| wait.left().is_zero())
     }
 }
 
@@ -68,7 +47,6 @@ pub(crate) struct Waiting<'a> {
     mark: &'a dyn Fn(WaitMark),
     /// Beginning of the first sleep.
     began: Option<Instant>,
-    reported: bool,
     /// Checks since the last sleep.
     looks: u32,
     /// Time since which no process of the other side was found alive.
@@ -82,16 +60,7 @@ impl<'a> Waiting<'a> {
         wanted: u64,
         mark: &'a dyn Fn(WaitMark),
     ) -> Self {
-        Self {
-            table,
-            side,
-            wanted,
-            mark,
-            began: None,
-            reported: false,
-            looks: 0,
-            alone_since: None,
-        }
+        Self { table, side, wanted, mark, began: None, looks: 0, alone_since: None }
     }
 
     /// Returns whether to check again without a sleep. The number of such checks is limited, since
@@ -104,54 +73,43 @@ impl<'a> Waiting<'a> {
     /// Returns whether the other side has had no live process for 100 ms, or has none when the time
     /// of the wait is up. A process that closes one writer and opens another is not missed, and the
     /// counts of one that ended are read again before this is `true`.
-    pub(crate) fn is_alone(
-        &mut self,
-        settings: &WaitSettings,
-        caller: &Caller<'_>,
-        has_peer: impl Fn() -> bool,
-    ) -> bool {
+    pub(crate) fn is_alone(&mut self, caller: &Caller<'_>, has_peer: impl Fn() -> bool) -> bool {
         if has_peer() {
             self.alone_since = None;
             return false;
         }
         let alone_since = *self.alone_since.get_or_insert_with(Instant::now);
-        let is_over = settings.timeout.is_some_and(|limit| caller.since.elapsed() >= limit);
-        is_over || alone_since.elapsed() >= SLICE
+        caller.is_late() || alone_since.elapsed() >= ALONE_AFTER
     }
 
-    /// Sleeps once, for at most [`SLICE`], unless the wait has ended.
+    /// Sleeps once, for at most [`SLICE`], unless the wait has ended. `describe` makes the text of
+    /// the report and of errors, given the time waited.
     pub(crate) fn sleep(
         &mut self,
-        settings: &WaitSettings,
         caller: &mut Caller<'_>,
-        describe: &dyn Fn() -> LimiterWait,
+        describe: &dyn Fn(Duration) -> LimiterWait,
         sleep: impl FnOnce(Duration),
     ) -> Result<(), LimitError> {
         if (caller.unlinked)() {
             return Err(LimitError::Unlinked);
         }
-        let waited = caller.since.elapsed();
-        let left = settings.timeout.map_or(Duration::MAX, |limit| limit.saturating_sub(waited));
-        if left.is_zero() {
-            return Err(LimitError::TimedOut(describe().into()));
-        }
-        if (caller.interrupted)() {
-            return Err(LimitError::Interrupted { waited_ms: waited.as_millis() });
-        }
+        let Some(wait) = &mut caller.wait else { return Err(LimitError::WouldWait) };
+        let waited = wait.waited();
+        let checked = wait.check(SLICE, || describe(waited).to_string());
+        let time = checked.map_err(|end| match end {
+            WaitEnd::TimedOut => LimitError::TimedOut(describe(wait.waited()).into()),
+            WaitEnd::Interrupted => {
+                LimitError::Interrupted { waited_ms: wait.waited().as_millis() }
+            }
+        })?;
         if self.began.is_none() {
             self.began = Some(Instant::now());
             self.table.counter(self.side).count_wait();
             let since_unix_ms = unix_ms();
             (self.mark)(WaitMark { since_unix_ms, wanted: self.wanted, awaits_rows: false });
         }
-        if waited >= settings.report_after && !self.reported {
-            self.reported = true;
-            let text = describe().to_string();
-            tracing::warn!("{text}");
-            settings.long.put(text);
-        }
         self.looks = 0;
-        sleep(left.min(SLICE));
+        sleep(time);
         Ok(())
     }
 }

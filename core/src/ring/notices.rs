@@ -87,9 +87,8 @@ impl Ring {
     /// Returns what this handle, its clones, and their writers and samplers warned of: the last
     /// warning of each kind, with the number of those of its kind. Empty if all is well.
     ///
-    /// Asking takes nothing away. Waits for the rate limiter that last long are reported by
-    /// [`Writer::long_wait`](crate::Writer::long_wait) and
-    /// [`Sampler::long_wait`](crate::Sampler::long_wait).
+    /// Asking takes nothing away. Long waits are reported to the [`Interrupt`](crate::Interrupt) of
+    /// the handle instead.
     ///
     /// ```
     /// use backcast_core::{Base, DType, Exist, NoticeKind, Ring, RingOptions, Schema, StepColumns};

@@ -1,7 +1,6 @@
 //! Batches of draws.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::batch::{Batch, BatchBuffers};
 use super::gather::BatchRequest;
@@ -10,6 +9,7 @@ use super::plan::BatchPlan;
 use super::selection::RowSelection;
 use super::{FREQUENT, Sampler, check_arenas};
 use crate::error::SampleError;
+use crate::wait::WaitStart;
 
 /// Maximum attempts to begin a batch while no row has a priority.
 const LOOKS: u32 = 16;
@@ -18,24 +18,15 @@ impl Sampler {
     /// Draws `batch` transitions into a new batch.
     ///
     /// Waits while the ring's rate limiter holds it back, as long as
-    /// [`set_timeout`](Self::set_timeout) says.
+    /// [`set_timeout`](Self::set_timeout) says. The interrupt of the ring's handle ends a wait
+    /// ([`Ring::interrupted_by`](crate::Ring::interrupted_by)).
     pub fn sample(&mut self, batch: usize) -> Result<Batch, SampleError> {
-        self.sample_until(batch, &mut || false)
-    }
-
-    /// Draws a batch like [`sample`](Self::sample). While it waits for the rate limiter,
-    /// `interrupted` is called 10 times a second and ends the wait by returning `true`.
-    pub fn sample_until(
-        &mut self,
-        batch: usize,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<Batch, SampleError> {
         if self.has_varying_size() {
-            return self.sample_episodes(batch, interrupted);
+            return self.sample_episodes(batch);
         }
         let mut drawn = self.blank(batch)?;
         let plan = Arc::clone(drawn.plan());
-        self.sample_into_until(&plan, &mut drawn.buffers(), interrupted)?;
+        self.sample_into(&plan, &mut drawn.buffers())?;
         Ok(drawn)
     }
 
@@ -55,28 +46,16 @@ impl Sampler {
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
     ) -> Result<(), SampleError> {
-        self.sample_into_since(plan, arenas, None, &mut || false)
+        self.sample_into_since(plan, arenas, None)
     }
 
-    /// Draws like [`sample_into`](Self::sample_into). `interrupted` is called as by
-    /// [`sample_until`](Self::sample_until).
-    pub fn sample_into_until(
-        &mut self,
-        plan: &BatchPlan,
-        arenas: &mut [&mut [u8]],
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), SampleError> {
-        self.sample_into_since(plan, arenas, None, interrupted)
-    }
-
-    /// Draws like [`sample_into_until`](Self::sample_into_until). A wait that continues an
-    /// interrupted one counts from `since`.
+    /// Draws like [`sample_into`](Self::sample_into). A wait that continues an interrupted one
+    /// began at `since`.
     pub(super) fn sample_into_since(
         &mut self,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
-        since: Option<Instant>,
-        interrupted: &mut dyn FnMut() -> bool,
+        since: Option<WaitStart>,
     ) -> Result<(), SampleError> {
         let plan = self.own_plan(plan)?;
         check_arenas(&plan, arenas)?;
@@ -87,19 +66,19 @@ impl Sampler {
         self.check_claimed(plan.batch())?;
         let mut since = since;
         if self.is_limited() {
-            let since = *since.get_or_insert_with(Instant::now);
-            self.take_turn((plan.batch(), false), since, interrupted)?;
+            let since = *since.get_or_insert_with(WaitStart::now);
+            self.take_turn((plan.batch(), false), since)?;
         }
         let attempts = loop {
-            match self.draw_awaited(&plan, arenas, since, interrupted) {
+            match self.draw_awaited(&plan, arenas, since) {
                 Ok(attempts) => break attempts,
                 Err(error) => {
                     self.give_back(plan.batch() as u64);
                     if !self.was_emptied(&error) {
                         return Err(error);
                     }
-                    let since = *since.get_or_insert_with(Instant::now);
-                    self.take_turn((plan.batch(), true), since, interrupted)?;
+                    let since = *since.get_or_insert_with(WaitStart::now);
+                    self.take_turn((plan.batch(), true), since)?;
                 }
             }
         };
@@ -127,8 +106,7 @@ impl Sampler {
         &mut self,
         plan: &BatchPlan,
         arenas: &mut [&mut [u8]],
-        since: Option<Instant>,
-        interrupted: &mut dyn FnMut() -> bool,
+        since: Option<WaitStart>,
     ) -> Result<u64, SampleError> {
         let mut began = since;
         loop {
@@ -137,8 +115,8 @@ impl Sampler {
                 (Err(SampleError::TooFew { selector, wanted, .. }), Some(chosen))
                     if matches!(**chosen, RowSelection::Claimed(_)) =>
                 {
-                    let began = *began.get_or_insert_with(Instant::now);
-                    self.await_rows((selector, wanted), began, interrupted)?;
+                    let began = *began.get_or_insert_with(WaitStart::now);
+                    self.await_rows((selector, wanted), began)?;
                 }
                 (drawn, _) => return drawn,
             }

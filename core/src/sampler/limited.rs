@@ -1,18 +1,16 @@
 //! Draws from a ring with a rate limiter. They wait for writers, and are counted in items.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backcast_layout::{Kind, SegmentError};
 
 use super::Sampler;
 use crate::error::{LimitError, SampleError};
 use crate::limiter::draw_gate::DrawGate;
-use crate::limiter::waiting::{Caller, LongWait};
+use crate::limiter::waiting::Caller;
 use crate::ring::wait::WaitStopped;
 use crate::table_lock::LockLimits;
-use crate::wait::{Interrupt, Wait, WaitEnd};
+use crate::wait::{Interrupt, Wait, WaitEnd, WaitStart};
 
 impl Sampler {
     /// Sets the maximum wait for the rate limiter, for new rows of a table that consumes them, and
@@ -22,29 +20,24 @@ impl Sampler {
             self.timeout = timeout;
             self.set_lock_limits();
         }
-        if let Some(gate) = &mut self.gate {
-            gate.settings.timeout = timeout;
-        }
     }
 
-    /// Replaces what ends the waits of the sampler. Returns what did so before.
-    pub(super) fn replace_interrupt(&mut self, interrupt: Interrupt) -> Interrupt {
-        let before = std::mem::replace(&mut self.interrupt, interrupt);
+    /// Sets what ends the waits of the sampler. At first that is the interrupt of its ring.
+    pub(super) fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
         self.set_lock_limits();
-        before
+    }
+
+    /// Sets what ends the waits of the sampler for the rate limiter and for rows, and none for a
+    /// lock.
+    pub(super) fn set_turn_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
     }
 
     fn set_lock_limits(&mut self) {
         if let Some(chosen) = &mut self.chosen {
             chosen.set_limits(LockLimits::within(self.timeout, &self.interrupt));
         }
-    }
-
-    /// Returns the report of a long wait for the rate limiter, which another thread can read during
-    /// the wait. Returns `None` for a ring without a limiter.
-    #[must_use]
-    pub fn long_wait(&self) -> Option<Arc<LongWait>> {
-        self.gate.as_ref().map(DrawGate::long_wait)
     }
 
     /// Returns whether a draw that found no row has to wait for writers: the limiter let it
@@ -69,13 +62,13 @@ impl Sampler {
     pub(super) fn take_turn(
         &mut self,
         (batch, anew): (usize, bool),
-        since: Instant,
-        interrupted: &mut dyn FnMut() -> bool,
+        since: WaitStart,
     ) -> Result<(), SampleError> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let ring = &self.ring;
         let (unlinked, drawable) = (|| ring.refuses_as_unlinked(), || ring.len());
-        let mut caller = Caller { interrupted, unlinked: &unlinked, drawable: &drawable, since };
+        let wait = Some(Wait::new(self.timeout, &self.interrupt).since(since));
+        let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
         gate.take(batch as u64, anew, &mut caller).map_err(|stopped| match stopped {
             LimitError::Unlinked => {
                 let name = ring.name().unwrap_or_default().to_owned();
@@ -90,8 +83,7 @@ impl Sampler {
     pub(super) fn await_rows(
         &self,
         (selector, needed): (&'static str, u64),
-        since: Instant,
-        interrupted: &mut dyn FnMut() -> bool,
+        since: WaitStart,
     ) -> Result<(), SampleError> {
         let Some(chosen) = &self.chosen else { return Ok(()) };
         let count = || chosen.claimable().unwrap_or(u64::MAX);
@@ -103,16 +95,12 @@ impl Sampler {
             SampleError::TimedOut { selector, wanted, available, waited_ms, reason }
         };
         let report = |available, waited| late(available, waited).to_string();
-        let interrupted = RefCell::new(interrupted);
-        let ends = |report: Option<&str>| {
-            self.interrupt.is_ended_by(report) || (interrupted.borrow_mut())()
-        };
-        let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
+        let mut wait = Wait::new(self.timeout, &self.interrupt).since(since);
         let waited = self.ring.sleep_until(needed, &count, &mut wait, &report);
         waited.map(|_| ()).map_err(|stopped| match stopped {
-            WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.elapsed()),
+            WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.waited()),
             WaitStopped::Ended { end: WaitEnd::Interrupted, .. } => {
-                LimitError::Interrupted { waited_ms: since.elapsed().as_millis() }.into()
+                LimitError::Interrupted { waited_ms: since.waited().as_millis() }.into()
             }
             WaitStopped::Unlinked => {
                 let name = self.ring.name().unwrap_or_default().to_owned();
@@ -132,6 +120,9 @@ impl Sampler {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
     use super::*;
     use crate::error::LimitedCall;
     use crate::limiter::limits::{LimiterCounts, RateLimiter};
@@ -227,7 +218,7 @@ mod tests {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         let mut append = || {
             let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
-            writer.append_until(&columns.step(&[false], &[false]).unwrap(), &mut || true).map(drop)
+            writer.try_append(&columns.step(&[false], &[false]).unwrap()).map(drop)
         };
         // Lap the ring, and go on until the writer is held back.
         for t in 0..1_000 {
@@ -325,5 +316,25 @@ mod tests {
             drop(batches);
         }
         assert_eq!(counts(&ring).samples, 0);
+    }
+
+    #[test]
+    fn the_interrupt_of_the_ring_ends_a_call_of_an_iterator_that_waits() {
+        for prefetch in [0, 2] {
+            let stop = Arc::new(AtomicBool::new(true));
+            let stops = Arc::clone(&stop);
+            let ring = ring(RateLimiter::min_size(10))
+                .interrupted_by(Interrupt::when(move || stops.load(Relaxed)));
+            let sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            let mut batches = sampler.batches(8, BatchesOptions::prefetch(prefetch)).unwrap();
+            let ended = batches.next().unwrap().unwrap_err();
+            let is_interrupted =
+                matches!(ended, SampleError::Limited(LimitError::Interrupted { .. }));
+            assert!(is_interrupted, "{prefetch} ahead: {ended}");
+            assert_eq!(counts(&ring).samples, 0);
+            stop.store(false, Relaxed);
+            fill(&ring, 10);
+            batches.next().unwrap().unwrap();
+        }
     }
 }

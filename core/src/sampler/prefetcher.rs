@@ -1,6 +1,7 @@
 //! Prefetcher: a thread draws batches ahead while the caller works with earlier ones.
 
 mod thread;
+mod waits;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,13 +13,14 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use self::thread::{Drawn, Make, Running, draw};
+use self::waits::{Pause, PendingReport};
 use super::batch::{Batch, BatchBuffers};
 use super::plan::BatchPlan;
 use super::state::SamplerState;
 use super::{Counters, Sampler, SamplerStats, stats};
 use crate::error::{LimitError, SampleError};
-use crate::limiter::wake_samplers;
 use crate::ring::Ring;
+use crate::wait::{CHECK_EVERY, WaitStart};
 
 /// Maximum batches drawn ahead.
 const MAX_PREFETCH: usize = 1024;
@@ -52,8 +54,9 @@ impl BatchesOptions {
 /// `prefetch` batches older. `age` is the age at the moment of the draw.
 ///
 /// The first call of `next` starts the thread. An error ends the thread and is returned; the next
-/// call tries that batch again. Dropping the iterator, or [`Batches::into_sampler`], stops the
-/// thread after its current batch and waits for it.
+/// call tries that batch again. The interrupt of the ring's handle ends a call that waits, and the
+/// thread goes on. Dropping the iterator, or [`Batches::into_sampler`], stops the thread after its
+/// current batch and waits for it.
 ///
 /// ```
 /// use backcast_core::{
@@ -86,7 +89,11 @@ pub struct Batches<M: BatchBuffers = Batch> {
     prefetch: usize,
     left: Option<u64>,
     /// Beginning of the wait of a batch that is drawn without a thread.
-    since: Option<Instant>,
+    since: Option<WaitStart>,
+    /// Pause of that wait.
+    pause: Pause,
+    /// Report of a wait that lasts long.
+    report: Arc<PendingReport>,
     /// State before the next batch to be returned; batches drawn ahead do not count.
     at: SamplerState,
     /// Whether a batch was returned that can be taken back.
@@ -135,6 +142,7 @@ impl<M: BatchBuffers> Batches<M> {
         if prefetch > MAX_PREFETCH {
             return Err(SampleError::BadPrefetch { asked: prefetch, limit: MAX_PREFETCH });
         }
+        let report = Arc::default();
         Ok(Self {
             plan: sampler.plan(batch)?,
             ring: sampler.ring().clone(),
@@ -146,6 +154,8 @@ impl<M: BatchBuffers> Batches<M> {
             prefetch,
             left: limit,
             since: None,
+            pause: Pause::of(&report),
+            report,
             at: sampler.state(),
             returned: false,
             state: State::Idle(Box::new(sampler)),
@@ -174,12 +184,17 @@ impl<M: BatchBuffers> Batches<M> {
         }
         let drawn = if self.prefetch == 0 {
             match self.draw_here(wait) {
-                Err((memory, SampleError::Limited(LimitError::Interrupted { .. }))) => {
+                Err((memory, SampleError::Limited(LimitError::Interrupted { .. })))
+                    if wait < Duration::MAX =>
+                {
                     self.spare.extend(memory.filter(|_| self.make.is_none()));
+                    if let Some(since) = &mut self.since {
+                        since.is_reported |= self.report.is_some();
+                    }
                     return Poll::Pending;
                 }
                 drawn => {
-                    self.since = None;
+                    (self.since, _) = (None, self.report.take());
                     drawn
                 }
             }
@@ -212,6 +227,13 @@ impl<M: BatchBuffers> Batches<M> {
                 Err(error)
             }
         }))
+    }
+
+    /// Returns the report of a wait of more than 10 s, once per wait: for what
+    /// [`next_within`](Self::next_within) waits, and why that does not come.
+    #[must_use]
+    pub fn take_report(&self) -> Option<String> {
+        self.report.take()
     }
 
     /// Takes back batch number `batch`, if it is the last one that was returned: the next call of
@@ -303,7 +325,8 @@ impl<M: BatchBuffers> Batches<M> {
         self.counters.lapped.load(Relaxed)
     }
 
-    /// Draws without a thread. A wait for the rate limiter is interrupted after `wait`.
+    /// Draws without a thread. A wait for the rate limiter or for rows is interrupted after `wait`,
+    /// or by the interrupt of the ring if that is [`Duration::MAX`].
     fn draw_here(&mut self, wait: Duration) -> Drawn<M> {
         let State::Idle(sampler) = &mut self.state else {
             return Err((None, SampleError::NothingToFill { memory: self.memory }));
@@ -315,9 +338,15 @@ impl<M: BatchBuffers> Batches<M> {
                 .pop_front()
                 .ok_or((None, SampleError::NothingToFill { memory: self.memory }))?,
         };
-        let start = Instant::now();
-        let since = *self.since.get_or_insert(start);
-        draw(sampler, &self.plan, memory, Some(since), &mut || start.elapsed() >= wait)
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(WaitStart::at(now));
+        let Some(pause_at) = now.checked_add(wait) else {
+            return draw(sampler, &self.plan, memory, Some(since));
+        };
+        sampler.set_turn_interrupt(self.pause.at(pause_at));
+        let drawn = draw(sampler, &self.plan, memory, Some(since));
+        sampler.set_turn_interrupt(self.ring.interrupt().clone());
+        drawn
     }
 
     /// Returns the thread; starts it if there is none.
@@ -328,7 +357,8 @@ impl<M: BatchBuffers> Batches<M> {
             // Batches that wait, the one being drawn, and the one returned last.
             sampler.keep(self.prefetch + 2);
             let plan = Arc::clone(&self.plan);
-            match Running::start(sampler, plan, self.make, self.left, self.prefetch) {
+            let (make, left, prefetch) = (self.make, self.left, self.prefetch);
+            match Running::start(sampler, plan, make, left, prefetch, &self.report) {
                 Ok(running) => {
                     for memory in self.spare.drain(..) {
                         let _ = running.give(memory);
@@ -361,8 +391,7 @@ impl<M: BatchBuffers> Batches<M> {
                 // pool.
                 let (callers, spare) = (self.make.is_none(), &mut self.spare);
                 let keep = |memory| spare.extend(callers.then_some(memory));
-                let ring = &self.ring;
-                let mut sampler = running.stop(|| wake_samplers(ring.store()), keep)?;
+                let mut sampler = running.stop(keep)?;
                 let unreturned = sampler.state().batches.wrapping_sub(self.at.batches);
                 sampler.give_back(unreturned.saturating_mul(self.plan.batch() as u64));
                 sampler.rewind(self.at.batches);
@@ -379,9 +408,16 @@ impl<M: BatchBuffers> Iterator for Batches<M> {
     type Item = Result<M, SampleError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let slice = if self.prefetch == 0 { Duration::MAX } else { CHECK_EVERY };
+        let mut waited = Duration::ZERO;
         loop {
-            if let Poll::Ready(next) = self.next_within(Duration::MAX) {
+            if let Poll::Ready(next) = self.next_within(slice) {
                 return next;
+            }
+            waited = waited.saturating_add(slice);
+            if self.ring.interrupt().is_ended_by(self.take_report().as_deref()) {
+                let waited_ms = waited.as_millis();
+                return Some(Err(LimitError::Interrupted { waited_ms }.into()));
             }
         }
     }

@@ -15,7 +15,7 @@ pub use self::interrupt::Interrupt;
 /// Time after which a wait is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
 /// Interval between two checks for an interrupt.
-const CHECK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Attempts of a poll before its first pause.
 const SPINS: u32 = 200;
 const SPINS_PER_CHECK: u32 = 16;
@@ -43,6 +43,40 @@ pub struct Wait<'a> {
 
 /// Function that is given the report of a long wait, and returns whether to end the wait.
 type Ends<'a> = dyn Fn(Option<&str>) -> bool + 'a;
+
+/// Behaviour of a call where it would have to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenBlocked {
+    /// It waits, as long as its [`Wait`] allows.
+    Wait,
+    /// It fails.
+    Fail,
+}
+
+/// Beginning of a wait that several calls continue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitStart {
+    began: Instant,
+    /// Whether the wait was reported.
+    pub(crate) is_reported: bool,
+}
+
+impl WaitStart {
+    /// Begins a wait now.
+    pub(crate) fn now() -> Self {
+        Self::at(Instant::now())
+    }
+
+    /// Returns the beginning of a wait that began at `began`.
+    pub(crate) fn at(began: Instant) -> Self {
+        Self { began, is_reported: false }
+    }
+
+    /// Returns the time waited so far.
+    pub(crate) fn waited(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
 
 /// Reason why a wait ended without what it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +110,10 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Sets the time since which the wait lasts.
+    /// Continues a wait that has begun.
     #[must_use]
-    pub fn since(mut self, began: Instant) -> Self {
-        self.began = Some(began);
+    pub(crate) fn since(mut self, start: WaitStart) -> Self {
+        (self.began, self.is_reported) = (Some(start.began), start.is_reported);
         self
     }
 
@@ -238,8 +272,8 @@ mod tests {
         let mut unlimited = Wait::new(None, &never);
         assert_eq!(unlimited.check(second, String::new), Ok(CHECK_EVERY));
         assert_eq!(unlimited.left(), Duration::MAX);
-        let mut old =
-            Wait::new(Some(second), &never).since(Instant::now().checked_sub(second).unwrap());
+        let began = Instant::now().checked_sub(second).unwrap();
+        let mut old = Wait::new(Some(second), &never).since(WaitStart::at(began));
         assert_eq!(old.check(second, String::new), Err(WaitEnd::TimedOut));
     }
 }

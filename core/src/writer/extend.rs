@@ -10,6 +10,7 @@ use crate::error::AppendError;
 use crate::index::RowIndex;
 use crate::row_header::{ROW_HEADERS, RowHeader};
 use crate::schema::USER;
+use crate::wait::WhenBlocked;
 use crate::writer::step::Step;
 use backcast_layout::protocol::{MAX_SEQ, notify};
 
@@ -23,20 +24,11 @@ impl Writer {
     /// every row, `[steps, lanes]`.
     ///
     /// Everything that can be checked is checked before the first step. If a lease stops a later
-    /// one for good, the steps before it stay, and the error says how many.
+    /// one for good, or its wait is interrupted, the steps before it stay, and the error says how
+    /// many.
     ///
     /// With one lane, rows are copied and published up to 64 at a time.
     pub fn extend(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
-        self.extend_until(steps, &mut || false)
-    }
-
-    /// Appends several steps like [`extend`](Self::extend). While it waits for a lease,
-    /// `interrupted` is called every few milliseconds and ends the wait by returning `true`.
-    pub fn extend_until(
-        &mut self,
-        steps: &Step<'_>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<&[RowIndex], AppendError> {
         let lanes = self.lanes.len();
         let count = steps.terminated.len() / lanes.max(1);
         self.check_steps(steps, count)?;
@@ -58,9 +50,9 @@ impl Writer {
             }
             let step = parts.step(done);
             let wanted = self.wanted_if_limited(&step);
-            outcome = self.pass_limiter(wanted, interrupted);
+            outcome = self.pass_limiter(wanted, WhenBlocked::Wait);
             if outcome.is_ok() {
-                outcome = self.append_checked(&step, interrupted);
+                outcome = self.append_checked(&step, WhenBlocked::Wait);
                 self.count_inserts(before);
                 done += usize::from(outcome.is_ok());
             }

@@ -8,6 +8,7 @@ use super::kept::KeptKind;
 use super::plan::Planned;
 use super::{Writer, check_flags};
 use crate::error::AppendError;
+use crate::wait::WhenBlocked;
 use crate::writer::episode_clock::AppendedRows;
 
 impl Writer {
@@ -15,20 +16,21 @@ impl Writer {
     /// it. For environments that were reset in mid-episode. A waiting `next_obs` becomes the FINAL
     /// row of the old episode, so that its last transition is not lost.
     ///
-    /// Waits for a lease that blocks that row, like [`append`](Self::append).
+    /// Waits for a lease that blocks that row, like [`append`](Self::append). Nothing has changed
+    /// after an error.
     pub fn restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
-        self.restart_until(lanes, &mut || false)
+        self.restart_or(lanes, WhenBlocked::Wait)
     }
 
-    /// Begins new episodes like [`restart`](Self::restart). `interrupted` is called as by
-    /// [`append_until`](Self::append_until). Nothing has changed after an error.
-    pub fn restart_until(
-        &mut self,
-        lanes: &[bool],
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
+    /// Begins new episodes like [`restart`](Self::restart) if that needs no wait. Fails with
+    /// [`AppendError::WouldWait`] where `restart` would wait.
+    pub fn try_restart(&mut self, lanes: &[bool]) -> Result<(), AppendError> {
+        self.restart_or(lanes, WhenBlocked::Fail)
+    }
+
+    fn restart_or(&mut self, lanes: &[bool], blocked: WhenBlocked) -> Result<(), AppendError> {
         check_flags("lanes", lanes, 1, self.lanes.len())?;
-        self.finish_lanes(|i| lanes.get(i).copied().unwrap_or(false), interrupted)?;
+        self.finish_lanes(|i| lanes.get(i).copied().unwrap_or(false), blocked)?;
         for (lane, _) in self.lanes.iter_mut().zip(lanes).filter(|(_, marked)| **marked) {
             lane.clock.restart();
             lane.kept.forget();
@@ -41,22 +43,13 @@ impl Writer {
     /// Ends the episodes whose newest row has a `next_obs`: it becomes their FINAL row. Dropping
     /// the writer does the same but waits for no lease. Without `next_obs` it does nothing.
     pub fn finish(&mut self) -> Result<(), AppendError> {
-        self.finish_until(&mut || false)
-    }
-
-    /// Ends episodes like [`finish`](Self::finish). `interrupted` is called as by
-    /// [`append_until`](Self::append_until).
-    pub fn finish_until(
-        &mut self,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
-        self.finish_lanes(|_| true, interrupted)
+        self.finish_lanes(|_| true, WhenBlocked::Wait)
     }
 
     fn finish_lanes(
         &mut self,
         chosen: impl Fn(usize) -> bool,
-        interrupted: &mut dyn FnMut() -> bool,
+        blocked: WhenBlocked,
     ) -> Result<(), AppendError> {
         if !self.lanes.iter().enumerate().any(|(i, l)| chosen(i) && l.kept.kind() == KeptKind::Next)
         {
@@ -78,7 +71,7 @@ impl Writer {
             }
             self.planned.push(planned);
         }
-        self.make_room(interrupted)?;
+        self.make_room(blocked)?;
         // The rate limiter counts these rows and holds none of them back: they complete what was
         // let through before.
         let before = self.transitions_if_limited();
@@ -110,7 +103,7 @@ impl Drop for Writer {
         // A forked child must not write its parent's lanes, and a panic may have left a plan
         // incomplete.
         if process::id() == self.pid && !thread::panicking() {
-            let _ = self.finish_until(&mut || true);
+            let _ = self.finish_lanes(|_| true, WhenBlocked::Fail);
         }
     }
 }

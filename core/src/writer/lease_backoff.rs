@@ -8,9 +8,10 @@ use backcast_layout::protocol::{LaneWriter, Pin, listen, oldest};
 use backcast_layout::{ClaimedLane, LanePolicy, RingStore};
 
 use crate::error::AppendError;
+use crate::wait::processes_in_words;
 
-/// Maximum sleep before `interrupted` is called again, and before a dead holder is detected.
-const SLICE: Duration = Duration::from_millis(5);
+/// Maximum sleep before a dead holder is detected.
+pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
 /// A lease that made a writer wait, drop a row, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +163,40 @@ impl LeaseBackoff {
     }
 }
 
-/// Sleeps until a lease ends, for a few milliseconds at most, unless `settled` finds room first.
-pub(crate) fn sleep_unless_settled(store: &RingStore, settled: &mut dyn FnMut() -> bool) {
+/// Sleeps until a lease ends, for `time` at most, unless `settled` finds room first.
+pub(crate) fn sleep_unless_settled(
+    store: &RingStore,
+    time: Duration,
+    settled: &mut dyn FnMut() -> bool,
+) {
     let notifier = store.released();
     let ticket = listen(&notifier);
     if !settled() {
-        ticket.sleep(&notifier, SLICE);
+        ticket.sleep(&notifier, time);
     }
+}
+
+/// Names the lease that has blocked an append for the longest time, for the report of a long wait.
+pub(crate) fn blocking_in_words(
+    store: &RingStore,
+    lanes: &[u32],
+    met: &[Option<BlockingLease>],
+) -> String {
+    let blocking = lanes.iter().zip(met).filter_map(|(lane, met)| Some((lane, (*met)?)));
+    let Some((lane, BlockingLease { pin, since, .. })) = blocking.min_by_key(|(_, met)| met.since)
+    else {
+        return "an append waits for a lease".to_owned();
+    };
+    let holder = u32::try_from(pid(store, pin.slot)).ok().filter(|pid| *pid != 0);
+    let holder: Vec<u32> = holder.into_iter().collect();
+    format!(
+        "lane {lane} has waited {:.0} s for a lease of rows from {} on, held by {} (reader slot \
+         {}); end the lease, or that process (`kill -CONT PID` if it is stopped)",
+        since.elapsed().as_secs_f64(),
+        pin.start,
+        processes_in_words(&holder),
+        pin.slot
+    )
 }
 
 fn pid(store: &RingStore, slot: u32) -> u64 {
@@ -177,15 +205,27 @@ fn pid(store: &RingStore, slot: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{AutoresetMode, DType, Ring, RingOptions, RowIndex, Schema, StepColumns, Writer};
-    use crate::{Lease, WriterOptions};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Makes a lane with room for `left` rows before those of a lease.
-    fn leased(left: u64) -> (Ring, Writer, Lease) {
+    use super::*;
+    use crate::{
+        AutoresetMode, DType, Interrupt, Lease, Ring, RingOptions, RowIndex, Schema, StepColumns,
+        Writer, WriterOptions,
+    };
+
+    /// Makes a lane with room for `left` rows before those of a lease, and a count of the times
+    /// that a wait asked for its interrupt.
+    fn leased(left: u64) -> (Ring, Writer, Lease, Arc<AtomicU64>) {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
         let policy = LanePolicy::Block(Duration::from_millis(10));
         let ring = Ring::heap(&schema, RingOptions::with_capacity(32).lane_policy(policy)).unwrap();
+        let waits = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&waits);
+        let ring = ring.interrupted_by(Interrupt::when(move || {
+            counted.fetch_add(1, Relaxed);
+            false
+        }));
         let options = WriterOptions::lanes(1).autoreset(AutoresetMode::SameStep);
         let mut writer = ring.writer(options).unwrap();
         for _ in 0..8 {
@@ -195,40 +235,48 @@ mod tests {
         for _ in 8..ring.slots() - left {
             append(&ring, &mut writer, false);
         }
-        (ring, writer, lease)
+        (ring, writer, lease, waits)
     }
 
-    /// Appends a row, or two at the end of an episode. Returns the first one, and how often it
-    /// waited.
-    fn append(ring: &Ring, writer: &mut Writer, ends: bool) -> (RowIndex, u64) {
+    /// Appends a row, or two at the end of an episode. Returns the first one.
+    fn append(ring: &Ring, writer: &mut Writer, ends: bool) -> RowIndex {
         let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
         let mut columns = columns.with_final("obs", &[9_u8]).unwrap();
         let (terminated, truncated) = ([ends], [false]);
         let step = columns.step(&terminated, &truncated).unwrap();
-        let mut waits = 0;
-        let mut wait = || {
-            waits += 1;
-            false
-        };
-        let row = writer.append_until(&step, &mut wait).unwrap()[0];
-        (row, waits)
+        writer.append(&step).unwrap()[0]
     }
 
     #[test]
     fn a_lease_that_was_waited_for_in_full_is_not_waited_for_by_later_appends() {
-        let (ring, mut writer, _lease) = leased(0);
-        assert_eq!(append(&ring, &mut writer, false).0, RowIndex::NONE);
+        let (ring, mut writer, _lease, waits) = leased(0);
+        assert_eq!(append(&ring, &mut writer, false), RowIndex::NONE);
+        assert!(waits.swap(0, Relaxed) > 0);
         for _ in 0..3 {
-            assert_eq!(append(&ring, &mut writer, false), (RowIndex::NONE, 0));
+            assert_eq!(append(&ring, &mut writer, false), RowIndex::NONE);
         }
+        assert_eq!(waits.load(Relaxed), 0);
     }
 
     #[test]
     fn a_lease_that_was_waited_for_is_remembered_while_it_is_out_of_the_way() {
-        let (ring, mut writer, _lease) = leased(1);
+        let (ring, mut writer, _lease, waits) = leased(1);
         // Two rows have no room, one has.
-        assert_eq!(append(&ring, &mut writer, true).0, RowIndex::NONE);
-        assert_eq!(append(&ring, &mut writer, false).0.seq(), ring.slots() - 1);
-        assert_eq!(append(&ring, &mut writer, false), (RowIndex::NONE, 0));
+        assert_eq!(append(&ring, &mut writer, true), RowIndex::NONE);
+        assert_eq!(append(&ring, &mut writer, false).seq(), ring.slots() - 1);
+        waits.store(0, Relaxed);
+        assert_eq!(append(&ring, &mut writer, false), RowIndex::NONE);
+        assert_eq!(waits.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_report_names_the_lane_the_rows_and_the_holder() {
+        let (ring, mut writer, _lease, _) = leased(0);
+        append(&ring, &mut writer, false);
+        let met = writer.lanes[0].backoff.met();
+        let text = blocking_in_words(ring.store(), &[0], &[met]);
+        let process = format!("held by process {} (", std::process::id());
+        assert!(text.starts_with("lane 0 has waited 0 s for a lease of rows from 0 on"), "{text}");
+        assert!(text.contains(&process) && text.contains("(reader slot 0)"), "{text}");
     }
 }

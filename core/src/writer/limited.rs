@@ -3,8 +3,7 @@
 //! A row completes a transition unless it begins an episode. An episode of n transitions takes n +
 //! 1 rows, and counts n. The last one is counted with the FINAL row.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use backcast_layout::protocol::notify;
 
@@ -12,7 +11,8 @@ use super::{OwnLane, Writer};
 use crate::autoreset::AutoresetMode;
 use crate::error::{AppendError, LimitError};
 use crate::index::RowIndex;
-use crate::limiter::waiting::{Caller, LongWait};
+use crate::limiter::waiting::Caller;
+use crate::wait::{Wait, WhenBlocked};
 use crate::writer::step::Step;
 
 impl Writer {
@@ -20,15 +20,8 @@ impl Writer {
     /// ring without one.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         if let Some(gate) = &mut self.gate {
-            gate.settings.timeout = timeout;
+            gate.timeout = timeout;
         }
-    }
-
-    /// Returns the report of a long wait for the rate limiter, which another thread can read during
-    /// the wait. Returns `None` for a ring without a limiter.
-    #[must_use]
-    pub fn long_wait(&self) -> Option<Arc<LongWait>> {
-        self.gate.as_ref().map(|gate| gate.long_wait())
     }
 
     /// Appends a step when the rate limiter allows it.
@@ -36,16 +29,16 @@ impl Writer {
     pub(super) fn append_limited(
         &mut self,
         step: &Step<'_>,
-        interrupted: &mut dyn FnMut() -> bool,
+        blocked: WhenBlocked,
     ) -> Result<&[RowIndex], AppendError> {
         if self.room() == 0 {
             let wanted = self.wanted(step);
             // Check the step before the wait.
             self.check_steps(step, 1)?;
-            self.pass_limiter(wanted, interrupted)?;
+            self.pass_limiter(wanted, blocked)?;
         }
         let before = self.transitions();
-        let appended = self.append_now(step, interrupted);
+        let appended = self.append_now(step, blocked);
         self.count_inserts(before);
         appended?;
         notify(&self.ring.store().published());
@@ -76,7 +69,7 @@ impl Writer {
     pub(super) fn pass_limiter(
         &mut self,
         wanted: u64,
-        interrupted: &mut dyn FnMut() -> bool,
+        blocked: WhenBlocked,
     ) -> Result<(), AppendError> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let ring = &self.ring;
@@ -85,12 +78,16 @@ impl Writer {
             notify(&ring.store().published());
         }
         let (unlinked, drawable) = (|| ring.refuses_as_unlinked(), || ring.len());
-        let since = Instant::now();
-        let mut caller = Caller { interrupted, unlinked: &unlinked, drawable: &drawable, since };
+        let wait = match blocked {
+            WhenBlocked::Wait => Some(Wait::new(gate.timeout, ring.interrupt())),
+            WhenBlocked::Fail => None,
+        };
+        let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
         gate.pass(wanted, &mut caller).map_err(|stopped| match stopped {
             LimitError::Unlinked => {
                 AppendError::Unlinked { ring: ring.name().unwrap_or_default().to_owned() }
             }
+            LimitError::WouldWait => AppendError::WouldWait,
             stopped => stopped.into(),
         })
     }
@@ -132,11 +129,15 @@ impl OwnLane {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
     use super::*;
     use crate::error::LimitedCall;
     use crate::limiter::absent::NoLearner;
     use crate::limiter::limits::RateLimiter;
-    use crate::{DType, Ring, RingOptions, SamplerOptions, Schema, WriterOptions};
+    use crate::{DType, Interrupt, Ring, RingOptions, SamplerOptions, Schema, WriterOptions};
 
     fn ring(lanes: u32, limiter: RateLimiter) -> Ring {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
@@ -148,7 +149,7 @@ mod tests {
         ring.writer(WriterOptions::lanes(lanes).autoreset(mode)).unwrap()
     }
 
-    /// Appends a step. A wait is interrupted.
+    /// Appends a step without a wait.
     fn append(writer: &mut Writer, ends: &[bool], next: Option<u8>) -> Result<(), AppendError> {
         let lanes = ends.len();
         let (obs, next) = (vec![7_u8; lanes], next.map(|next| vec![next; lanes]));
@@ -164,7 +165,19 @@ mod tests {
             next_obs: next.as_ref().map(|next| &next[..]),
             final_obs: finals.then_some(&last),
         };
-        writer.append_until(&step, &mut || true).map(drop)
+        writer.try_append(&step).map(drop)
+    }
+
+    /// Makes a step of one lane that ends nothing.
+    fn with_step<R>(ring: &Ring, work: impl FnOnce(&Step<'_>) -> R) -> R {
+        work(&Step {
+            schema: ring.schema(),
+            columns: &[&[7_u8][..]],
+            terminated: &[false],
+            truncated: &[false],
+            next_obs: None,
+            final_obs: None,
+        })
     }
 
     fn inserts(ring: &Ring) -> u64 {
@@ -219,7 +232,7 @@ mod tests {
 
     #[test]
     fn many_steps_at_once_and_reserved_rows_are_counted_and_held_back_alike() {
-        let ring = ring(1, RateLimiter::queue(10));
+        let ring = ring(1, RateLimiter::queue(10)).interrupted_by(Interrupt::when(|| true));
         let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
         let (obs, flags) = ([7_u8; 30], [false; 30]);
         let columns = [&obs[..]];
@@ -231,7 +244,7 @@ mod tests {
             next_obs: None,
             final_obs: None,
         };
-        let refused = writer.extend_until(&step, &mut || true).unwrap_err();
+        let refused = writer.extend(&step).unwrap_err();
         let AppendError::After { appended: 11, asked: 30, source } = refused else {
             panic!("{refused}");
         };
@@ -240,12 +253,12 @@ mod tests {
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         sampler.sample(3).unwrap();
         for _ in 0..3 {
-            let mut row = writer.reserve_until(&mut || true).unwrap();
+            let mut row = writer.reserve().unwrap();
             row.column("obs").unwrap().fill(3_u8);
             row.commit(false, false).unwrap();
         }
         assert_eq!((inserts(&ring), ring.len()), (13, 13));
-        let refused = writer.reserve_until(&mut || true).unwrap_err();
+        let refused = writer.reserve().unwrap_err();
         assert!(matches!(refused, AppendError::Limited(LimitError::Interrupted { .. })));
     }
 
@@ -257,8 +270,9 @@ mod tests {
         for _ in 0..8 {
             append(&mut writer, &[false], None).unwrap();
         }
+        assert_eq!(append(&mut writer, &[false], None), Err(AppendError::WouldWait));
         writer.set_timeout(Some(Duration::ZERO));
-        let refused = append(&mut writer, &[false], None).unwrap_err();
+        let refused = with_step(&ring, |step| writer.append(step).map(drop)).unwrap_err();
         let AppendError::Limited(LimitError::TimedOut(wait)) = refused else { panic!("{refused}") };
         assert_eq!(
             (wait.call, wait.wanted, wait.inserts, wait.samples, wait.needed),
@@ -277,35 +291,47 @@ mod tests {
         let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
         append(&mut writer, &[false], None).unwrap();
         append(&mut writer, &[false], None).unwrap();
-        writer.gate.as_mut().unwrap().settings.report_after = Duration::ZERO;
-        let long = writer.long_wait().unwrap();
-        let (mut reports, mut looks) = (Vec::new(), 0);
-        let flags = [false];
-        let columns = [&[7_u8][..]];
-        let step = Step {
-            schema: ring.schema(),
-            columns: &columns,
-            terminated: &flags,
-            truncated: &flags,
-            next_obs: None,
-            final_obs: None,
-        };
-        let waited = writer.append_until(&step, &mut || {
-            if looks > 0 {
+        let reports = RefCell::new(Vec::new());
+        let looks = Cell::new(0);
+        let ends = |report: Option<&str>| {
+            if looks.get() > 0 {
                 let stats = ring.stats().limiter.unwrap();
                 assert_eq!((stats.writers.waiting, stats.waiters[0].lane), (1, Some(0)));
                 assert_eq!((stats.waiters[0].wanted, stats.waiters[0].needed), (1, 1));
             }
-            reports.extend(long.take());
-            looks += 1;
-            looks == 3
-        });
-        assert!(waited.is_err());
+            reports.borrow_mut().extend(report.map(str::to_owned));
+            looks.set(looks.get() + 1);
+            looks.get() == 3
+        };
+        let wait = Some(Wait::ended_by(None, &ends).report_after(Duration::ZERO));
+        let (unlinked, drawable) = (|| false, || ring.len());
+        let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
+        let waited = writer.gate.as_mut().unwrap().pass(1, &mut caller);
+        assert!(matches!(waited, Err(LimitError::Interrupted { .. })));
+        let reports = reports.into_inner();
         assert_eq!(reports.len(), 1);
         assert!(reports[0].contains("needs 1 samples, there are 0"), "{}", reports[0]);
         let stats = ring.stats().limiter.unwrap();
         assert_eq!((stats.waiters.len(), stats.writers.waits), (0, 1));
         assert!(stats.writers.waited > Duration::ZERO);
+    }
+
+    #[test]
+    fn the_interrupt_of_the_ring_ends_a_wait_and_nothing_is_appended() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let interrupt = Interrupt::when({
+            let asked = Arc::clone(&asked);
+            move || asked.fetch_add(1, Relaxed) == 1
+        });
+        let ring = ring(1, RateLimiter::queue(1)).interrupted_by(interrupt);
+        let mut writer = writer(&ring, 1, AutoresetMode::NextStep);
+        append(&mut writer, &[false], None).unwrap();
+        append(&mut writer, &[false], None).unwrap();
+        assert_eq!(append(&mut writer, &[false], None), Err(AppendError::WouldWait));
+        assert_eq!(asked.load(Relaxed), 0, "asked only by a call that waits");
+        let ended = with_step(&ring, |step| writer.append(step).map(drop)).unwrap_err();
+        assert!(matches!(ended, AppendError::Limited(LimitError::Interrupted { .. })), "{ended}");
+        assert_eq!((asked.load(Relaxed), inserts(&ring), writer.rows_written()), (2, 1, 2));
     }
 
     #[test]
@@ -321,7 +347,7 @@ mod tests {
         assert!(matches!(refused, AppendError::Limited(LimitError::NoLearner(_))), "{refused}");
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         let waits = append(&mut writer, &[false], None).unwrap_err();
-        assert!(matches!(waits, AppendError::Limited(LimitError::Interrupted { .. })), "{waits}");
+        assert_eq!(waits, AppendError::WouldWait);
         sampler.sample(4).unwrap();
         append(&mut writer, &[false], None).unwrap();
     }
@@ -336,7 +362,7 @@ mod tests {
             assert_eq!(inserts(&ring), inserts_after);
         }
         let refused = append(&mut writer, &[false; 8], None).unwrap_err();
-        assert!(matches!(refused, AppendError::Limited(LimitError::Interrupted { .. })));
+        assert_eq!(refused, AppendError::WouldWait);
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         sampler.sample(3).unwrap();
         assert!(append(&mut writer, &[false; 8], None).is_err(), "5 are ahead");

@@ -37,6 +37,7 @@ use crate::ring::Ring;
 use crate::ring::notices::Notice;
 use crate::row_header::ROW_HEADERS;
 use crate::schema::{Schema, USER};
+use crate::wait::WhenBlocked;
 use crate::writer::episode_clock::{EpisodeClock, HeaderFields};
 use crate::writer::lease_backoff::{LeaseBackoff, Stall};
 use crate::writer::step::Step;
@@ -99,28 +100,36 @@ impl Writer {
     ///
     /// Waits while the ring's rate limiter holds it back, at most
     /// [`WriterOptions::timeout`](crate::WriterOptions::timeout), and while a lease blocks a row,
-    /// by the lane policy. A lane whose rows were dropped in the end returns [`RowIndex::NONE`],
-    /// and its next row is marked GAP. In next-step mode the FINAL row of an episode is dropped
-    /// with the row that ended it, even if it comes later. If only the FINAL row is dropped, the
-    /// row that ended the episode stays, and no transition begins with it, since it has no
-    /// successor.
+    /// by the lane policy. The interrupt of the ring's handle
+    /// ([`Ring::interrupted_by`](crate::Ring::interrupted_by)) ends a wait, and nothing is appended
+    /// then.
+    ///
+    /// A lane whose rows were dropped in the end returns [`RowIndex::NONE`], and its next row is
+    /// marked GAP. In next-step mode the FINAL row of an episode is dropped with the row that ended
+    /// it, even if it comes later. If only the FINAL row is dropped, the row that ended the episode
+    /// stays, and no transition begins with it, since it has no successor.
     #[inline]
     pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
-        self.append_until(step, &mut || false)
+        self.append_or(step, WhenBlocked::Wait)
     }
 
-    /// Appends one step like [`append`](Self::append). While it waits, `interrupted` is called
-    /// every few milliseconds for a lease, and 10 times a second for the rate limiter. It ends the
-    /// wait by returning `true`. Nothing is appended then.
-    pub fn append_until(
+    /// Appends one step like [`append`](Self::append) if that needs no wait. Fails with
+    /// [`AppendError::WouldWait`] and appends nothing where `append` would wait. Makes no system
+    /// call on the fast path.
+    #[inline]
+    pub fn try_append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
+        self.append_or(step, WhenBlocked::Fail)
+    }
+
+    fn append_or(
         &mut self,
         step: &Step<'_>,
-        interrupted: &mut dyn FnMut() -> bool,
+        blocked: WhenBlocked,
     ) -> Result<&[RowIndex], AppendError> {
         if self.gate.is_some() {
-            return self.append_limited(step, interrupted);
+            return self.append_limited(step, blocked);
         }
-        self.append_now(step, interrupted)?;
+        self.append_now(step, blocked)?;
         notify(&self.ring.store().published());
         debug_assert_eq!(self.indices.len(), self.lanes.len());
         Ok(&self.indices)
@@ -129,11 +138,7 @@ impl Writer {
     /// Appends one step. Wakes no reader.
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a small row")]
     #[inline(always)]
-    fn append_now(
-        &mut self,
-        step: &Step<'_>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
+    fn append_now(&mut self, step: &Step<'_>, blocked: WhenBlocked) -> Result<(), AppendError> {
         // The slow path says how the schemas differ.
         let is_ours = step.schema.fingerprint() == self.fingerprint;
         let appended = is_ours
@@ -142,7 +147,7 @@ impl Writer {
                 (Some(next), None) => self.append_continuing::<false>(step, next),
                 _ => false,
             };
-        if appended { Ok(()) } else { self.append_with_care(step, interrupted) }
+        if appended { Ok(()) } else { self.append_with_care(step, blocked) }
     }
 
     /// Prefetches, for writing, the memory of the row after the next one of every lane.
@@ -158,19 +163,15 @@ impl Writer {
     fn append_with_care(
         &mut self,
         step: &Step<'_>,
-        interrupted: &mut dyn FnMut() -> bool,
+        blocked: WhenBlocked,
     ) -> Result<(), AppendError> {
         self.indices.clear();
         self.check_sizes(step, 1)?;
-        self.append_checked(step, interrupted)
+        self.append_checked(step, blocked)
     }
 
     /// Appends a step whose sizes were checked. Wakes no reader.
-    fn append_checked(
-        &mut self,
-        step: &Step<'_>,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
+    fn append_checked(&mut self, step: &Step<'_>, blocked: WhenBlocked) -> Result<(), AppendError> {
         let appended = match step.next_obs {
             None => self.append_plainly::<true>(step),
             Some(next) => self.append_continuing::<true>(step, next),
@@ -180,7 +181,7 @@ impl Writer {
         }
         self.follow_notices()?;
         self.plan(step)?;
-        self.make_room(interrupted)?;
+        self.make_room(blocked)?;
         self.append_planned(step);
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::autoreset::AutoresetMode;
 use crate::element::Element;
 use crate::error::AppendError;
 use crate::schema::USER;
+use crate::wait::WhenBlocked;
 use crate::writer::episode_clock::AppendedRows;
 
 mod commit;
@@ -45,9 +46,9 @@ impl Writer {
     /// after an end is the FINAL one, of which only observations count. In the other modes
     /// [`commit_with`](Reserved::commit_with) takes the observation that ends an episode.
     ///
-    /// Waits while a lease blocks the row, like [`append`](Self::append). If the policy then is to
-    /// drop the row, it can be written like any other, and the commit returns
-    /// [`RowIndex::NONE`](crate::RowIndex::NONE).
+    /// Waits for the rate limiter, and while a lease blocks the row, like
+    /// [`append`](Self::append). If the policy then is to drop the row, it can be written like any
+    /// other, and the commit returns [`RowIndex::NONE`](crate::RowIndex::NONE).
     ///
     /// ```
     /// use backcast_core::{DType, Ring, RingOptions, Schema, WriterOptions};
@@ -66,15 +67,6 @@ impl Writer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(&mut self) -> Result<Reserved<'_>, AppendError> {
-        self.reserve_until(&mut || false)
-    }
-
-    /// Announces the next row like [`reserve`](Self::reserve). `interrupted` is called as by
-    /// [`append_until`](Self::append_until).
-    pub fn reserve_until(
-        &mut self,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<Reserved<'_>, AppendError> {
         self.follow_notices()?;
         let room = self.reserved_room();
         let lanes = self.lanes.len();
@@ -87,7 +79,7 @@ impl Writer {
         }
         // The rate limiter lets the row through; a FINAL row that it brings is counted with it.
         let begun = lane.clock.has_begun();
-        self.pass_limiter(begun.into(), interrupted)?;
+        self.pass_limiter(begun.into(), WhenBlocked::Wait)?;
         let [lane] = &mut *self.lanes else {
             return Err(AppendError::NotReservable { lanes });
         };
@@ -96,7 +88,7 @@ impl Writer {
         let spare = if rows == AppendedRows::Nothing { 0 } else { room - 1 };
         self.planned.clear();
         self.planned.push(Planned { spare, ..Planned::new(rows, clock) });
-        self.make_room(interrupted)?;
+        self.make_room(WhenBlocked::Wait)?;
         let nowhere = self.planned.iter().all(|planned| planned.rows == AppendedRows::Nothing);
         self.asked.clear();
         self.asked.resize(self.ring.schema().columns().len(), false);

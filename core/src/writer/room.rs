@@ -3,14 +3,14 @@
 use super::Writer;
 use crate::error::AppendError;
 use crate::ring::notices::NoticeKind;
-use crate::writer::lease_backoff::{BlockingLease, RoomDecision, sleep_unless_settled};
+use crate::wait::{Wait, WhenBlocked};
+use crate::writer::lease_backoff::{
+    BlockingLease, RoomDecision, SLICE, blocking_in_words, sleep_unless_settled,
+};
 
 impl Writer {
     /// Announces the planned rows and checks that no lease freezes their slots.
-    pub(super) fn make_room(
-        &mut self,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
+    pub(super) fn make_room(&mut self, blocked: WhenBlocked) -> Result<(), AppendError> {
         // Announce all lanes, fence once, then write: a fence per lane would cost more than the
         // rows.
         let mut fence_due = false;
@@ -26,7 +26,7 @@ impl Writer {
             lane.memory.announced_to_pins();
             if !self.settle_lanes() {
                 self.counts.wait_begins(self.rows_written);
-                let outcome = self.wait_for_leases(interrupted);
+                let outcome = self.wait_for_leases(blocked);
                 self.counts.wait_ends();
                 return outcome;
             }
@@ -55,12 +55,11 @@ impl Writer {
 
     /// Waits for a lease that blocks a lane, drops the rows of that lane, or fails.
     #[cold]
-    fn wait_for_leases(
-        &mut self,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), AppendError> {
+    fn wait_for_leases(&mut self, blocked: WhenBlocked) -> Result<(), AppendError> {
         let ring = self.ring.clone();
         let store = ring.store();
+        // The lane policy bounds it, for each lease.
+        let mut wait = Wait::new(None, ring.interrupt());
         let mut met = vec![None; self.lanes.len()];
         loop {
             let mut waits = false;
@@ -91,13 +90,17 @@ impl Writer {
             if !waits || self.settle_lanes() {
                 break;
             }
-            if interrupted() {
+            if blocked == WhenBlocked::Fail {
+                return Err(AppendError::WouldWait);
+            }
+            let describe = || blocking_in_words(store, &self.numbers, &met);
+            let time = wait.check(SLICE, describe).map_err(|_| {
                 let since =
                     met.iter().flatten().map(|met: &BlockingLease| met.since.elapsed()).max();
                 let waited_ms = since.unwrap_or_default().as_millis();
-                return Err(AppendError::Interrupted { waited_ms });
-            }
-            sleep_unless_settled(store, &mut || self.settle_lanes());
+                AppendError::Interrupted { waited_ms }
+            })?;
+            sleep_unless_settled(store, time, &mut || self.settle_lanes());
         }
         self.report(&met);
         Ok(())
@@ -121,12 +124,13 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::*;
     use crate::{
-        AutoresetMode, DType, GAP, Lease, Ring, RingOptions, RowIndex, Schema, Step, TERMINATED,
-        WriterOptions,
+        AutoresetMode, DType, GAP, Interrupt, Lease, Ring, RingOptions, RowIndex, Schema, Step,
+        TERMINATED, WriterOptions,
     };
     use backcast_layout::LanePolicy;
 
@@ -141,7 +145,7 @@ mod tests {
             next_obs: None,
             final_obs: None,
         };
-        Ok(writer.append_until(&step, &mut || true)?[0])
+        Ok(writer.try_append(&step)?[0])
     }
 
     /// Makes a lane that is full up to the rows of a lease; an episode may end there.
@@ -182,30 +186,73 @@ mod tests {
         let (ring, mut writer, lease) =
             leased(LanePolicy::Block(Duration::from_secs(3_600)), false);
         let (counts, written) = (writer.counts(), writer.rows_written());
-        for _ in 0..3 {
-            let (flags, columns) = ([false], [&[7_u8][..]]);
+        let seen = Arc::<Mutex<Option<u64>>>::default();
+        writer.ring = writer.ring.clone().interrupted_by(Interrupt::when({
+            let (counts, seen) = (Arc::clone(&counts), Arc::clone(&seen));
+            move || {
+                *seen.lock().unwrap() = counts.rows_written_before_the_wait();
+                true
+            }
+        }));
+        let waits = |writer: &mut Writer| {
             let schema = writer.schema().clone();
             let step = Step {
                 schema: &schema,
-                columns: &columns,
-                terminated: &flags,
-                truncated: &flags,
+                columns: &[&[7_u8][..]],
+                terminated: &[false],
+                truncated: &[false],
                 next_obs: None,
                 final_obs: None,
             };
-            let mut seen = None;
-            let waited = writer.append_until(&step, &mut || {
-                seen = counts.rows_written_before_the_wait();
-                true
-            });
-            assert!(matches!(waited, Err(AppendError::Interrupted { .. })));
+            writer.append(&step).map(drop).unwrap_err()
+        };
+        for _ in 0..3 {
+            assert!(matches!(waits(&mut writer), AppendError::Interrupted { .. }));
+            let seen = seen.lock().unwrap().take();
             assert_eq!((seen, counts.rows_written_before_the_wait()), (Some(written), None));
             assert_eq!((stalls(&ring), lease.stalls()), ((1, 1), 1), "one row waits");
         }
+        assert_eq!(append(&mut writer, false), Err(AppendError::WouldWait));
+        assert_eq!(*seen.lock().unwrap(), None, "no wait, no interrupt");
+        assert_eq!(writer.rows_written(), written);
         drop(lease);
         append(&mut writer, false).unwrap();
         assert_eq!(ring.stats().lane_stats[0].stalls, 1);
         assert!(writer.take_stall().is_none(), "the wait that an interrupt ended is not told");
+    }
+
+    #[test]
+    fn a_restart_that_would_wait_says_so_and_changes_nothing() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let policy = LanePolicy::Block(Duration::from_secs(3_600));
+        let ring = Ring::heap(&schema, RingOptions::with_capacity(32).lane_policy(policy)).unwrap();
+        let mut writer =
+            ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
+        for _ in 0..8 {
+            append(&mut writer, false).unwrap();
+        }
+        let lease = ring.lease(0, 0..8).unwrap();
+        for _ in 9..ring.slots() {
+            append(&mut writer, false).unwrap();
+        }
+        let obs = [&[7_u8][..]];
+        let step = Step {
+            schema: &schema,
+            columns: &obs,
+            terminated: &[false],
+            truncated: &[false],
+            next_obs: Some(&obs),
+            final_obs: None,
+        };
+        writer.append(&step).unwrap();
+        assert_eq!(writer.rows_written(), ring.slots());
+        for _ in 0..2 {
+            assert_eq!(writer.try_restart(&[true]), Err(AppendError::WouldWait));
+            assert_eq!(writer.rows_written(), ring.slots());
+        }
+        drop(lease);
+        writer.try_restart(&[true]).unwrap();
+        assert_eq!(writer.rows_written(), ring.slots() + 1, "the next_obs ends the episode");
     }
 
     #[test]

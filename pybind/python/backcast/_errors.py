@@ -94,10 +94,6 @@ class WaitWarning(RuntimeWarning):
     """A call waits for more than 10 s; raised once per wait, with the reason."""
 
 
-class RateLimitWarning(WaitWarning):
-    """An append or a draw waits long for a rate limiter; raised once per wait."""
-
-
 class WriterWarning(RuntimeWarning):
     """Rows contradict the autoreset mode, episodes were cut, or actors outnumber lanes."""
 
@@ -177,7 +173,6 @@ for _error in [
 for _warning in [
     LappedWarning,
     LeaseWarning,
-    RateLimitWarning,
     UnlinkedWarning,
     WaitWarning,
     WriterWarning,

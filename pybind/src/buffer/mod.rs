@@ -219,8 +219,7 @@ impl ReplayBuffer {
         if let Some(limit) = timeout_of(timeout)? {
             options = options.timeout(limit);
         }
-        let writer = self.ask(py, |ring| ring.writer(options))??;
-        Ok(Writer::new(py, self.ring.label(), writer)?)
+        Writer::open(py, self.ring.label(), &self.ring()?, options)
     }
 
     /// Open a table of learned columns, or create it.

@@ -97,6 +97,10 @@ impl From<AppendError> for Failure {
         let class = match reason {
             AppendError::Leased { .. } => ErrorClass::Lease,
             AppendError::Unlinked { .. } => ErrorClass::NotFound,
+            AppendError::Interrupted { .. }
+            | AppendError::Limited(LimitError::Interrupted { .. }) => {
+                return Self::interrupted(error);
+            }
             AppendError::Limited(error) => class_of_limit(error),
             _ => ErrorClass::Append,
         };

@@ -8,6 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::Failure;
+use crate::handle::Closing;
 use crate::warning::warn_as;
 
 thread_local! {
@@ -21,6 +22,11 @@ pub(crate) fn interrupt() -> Interrupt {
     interrupt_or(|_| Ok(()))
 }
 
+/// Returns an interrupt like [`interrupt`], which ends waits too when a handle is closed.
+pub(crate) fn interrupt_or_close(closing: Closing) -> Interrupt {
+    interrupt_or(move |_| closing.check())
+}
+
 /// Returns an interrupt like [`interrupt`], which ends waits too when `check` fails.
 pub(crate) fn interrupt_or(
     check: impl Fn(Python<'_>) -> Result<(), Failure> + Send + Sync + 'static,
@@ -28,7 +34,7 @@ pub(crate) fn interrupt_or(
     Interrupt::told(move |report| {
         // There is no interpreter while it shuts down.
         let failed = Python::try_attach(|py| {
-            warn_long(py, report).map_err(Failure::from).and_then(|()| check(py)).err()
+            listen(py, report).map_err(Failure::from).and_then(|()| check(py)).err()
         });
         let failed = failed.flatten();
         let ends = failed.is_some();
@@ -38,7 +44,7 @@ pub(crate) fn interrupt_or(
 }
 
 /// Raises a `WaitWarning` at the caller's line if a wait is long, and runs signal handlers.
-fn warn_long(py: Python<'_>, report: Option<&str>) -> PyResult<()> {
+pub(crate) fn listen(py: Python<'_>, report: Option<&str>) -> PyResult<()> {
     if let Some(text) = report {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         warn_as(CLASS.import(py, "backcast._errors", "WaitWarning")?, text, 1)?;

@@ -4,7 +4,7 @@ pub(crate) mod contention;
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 pub(crate) use backcast_layout::forks;
 use parking_lot::{Mutex, MutexGuard};
@@ -17,8 +17,6 @@ use crate::handle::contention::{Interruption, wait};
 pub(crate) struct Handle<T> {
     /// An eventually fair lock, so that a thread that retries immediately starves no other.
     value: Mutex<Option<T>>,
-    /// Name in errors, such as "ring pong".
-    label: String,
     /// Advice in errors about a closed handle.
     reopen: &'static str,
     /// Number of forks when it was made; `None` for a value that a forked child may use and drop.
@@ -29,35 +27,53 @@ pub(crate) struct Handle<T> {
 /// Tells the waits of a handle's value that the handle is being closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Closing {
-    flag: Arc<AtomicBool>,
+    state: Arc<AtomicU8>,
+    /// Name of the handle in errors, such as "ring pong".
     label: Arc<str>,
 }
 
+/// The handle is open.
+const OPEN: u8 = 0;
+/// The handle is being closed, or is closed: its value's waits end.
+const CLOSING: u8 = 1;
+/// The caller that closed the handle has its value, and may wait with it.
+const TAKEN: u8 = 2;
+
 impl Closing {
+    /// Returns the state of a handle that is yet to be made.
+    pub(crate) fn of(label: String) -> Self {
+        Self { state: Arc::default(), label: label.into() }
+    }
+
     /// Fails once the handle is being closed.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if !self.flag.load(Relaxed) {
+        if self.state.load(Relaxed) != CLOSING {
             return Ok(());
         }
         let message = format!("{} was closed while this call waited; make another", self.label);
         Err(Failure::new(ErrorClass::Closed, message))
     }
 
-    fn new(label: &str) -> Self {
-        Self { flag: Arc::default(), label: label.into() }
+    fn go(&self, from: u8, to: u8) {
+        // Another close may have changed the state.
+        let _ = self.state.compare_exchange(from, to, Relaxed, Relaxed);
     }
 }
 
 impl<T: Send> Handle<T> {
     pub(crate) fn new(label: String, reopen: &'static str, value: T) -> Self {
-        let closing = Closing::new(&label);
-        Self { value: Mutex::new(Some(value)), label, reopen, forks: Some(forks()), closing }
+        Self::closed_by(Closing::of(label), reopen, value)
+    }
+
+    /// Returns the handle of a value whose waits were given `closing`.
+    pub(crate) fn closed_by(closing: Closing, reopen: &'static str, value: T) -> Self {
+        Self { value: Mutex::new(Some(value)), reopen, forks: Some(forks()), closing }
     }
 
     /// Returns the handle of a value in private memory. A forked child has a copy of the value.
     pub(crate) fn of_any_process(label: String, reopen: &'static str, value: T) -> Self {
-        let closing = Closing::new(&label);
-        Self { value: Mutex::new(Some(value)), label, reopen, forks: None, closing }
+        let closing = Closing::of(label);
+        Self { value: Mutex::new(Some(value)), reopen, forks: None, closing }
     }
 
     /// Runs `work` on the value, exclusively. Call it detached if `work` copies or waits. A waiting
@@ -125,7 +141,7 @@ impl<T: Send> Handle<T> {
 
     #[cold]
     fn closed(&self) -> Failure {
-        Failure::new(ErrorClass::Closed, format!("{} is closed; {}", self.label, self.reopen))
+        Failure::new(ErrorClass::Closed, format!("{} is closed; {}", self.label(), self.reopen))
     }
 
     /// Fails if the handle is closed or belongs to the parent process. Never waits.
@@ -144,7 +160,7 @@ impl<T: Send> Handle<T> {
             format!(
                 "{} belongs to the parent of this forked process; attach by name here, or start \
                  processes with the multiprocessing context \"spawn\"",
-                self.label
+                self.label()
             ),
         ))
     }
@@ -162,18 +178,27 @@ impl<T: Send> Handle<T> {
     /// Drops the value. Does nothing if the handle is closed already, or in a forked child. A
     /// signal may end the wait, as in [`with`](Self::with).
     pub(crate) fn close(&self) -> Result<(), Failure> {
-        self.take().map(drop)
+        self.taken(Interruption::Allowed).map(drop)
     }
 
     /// Takes the value out, which closes the handle. Returns `None` if it is closed already, or in
-    /// a forked child. Waits as [`with`](Self::with) does.
+    /// a forked child. Waits as [`with`](Self::with) does. The close ends the waits of other
+    /// threads, and none that the caller begins with the value.
     pub(crate) fn take(&self) -> Result<Option<T>, Failure> {
-        self.taken(Interruption::Allowed)
+        self.taken(Interruption::Allowed).map(|value| self.hand_over(value))
     }
 
     /// Takes the value out like [`take`](Self::take), but no signal ends the wait.
     pub(crate) fn take_uninterrupted(&self) -> Option<T> {
-        self.taken(Interruption::Deferred).ok().flatten()
+        let value = self.taken(Interruption::Deferred).ok().flatten();
+        self.hand_over(value)
+    }
+
+    fn hand_over(&self, value: Option<T>) -> Option<T> {
+        if value.is_some() {
+            self.closing.go(CLOSING, TAKEN);
+        }
+        value
     }
 
     fn taken(&self, signals: Interruption) -> Result<Option<T>, Failure> {
@@ -182,8 +207,8 @@ impl<T: Send> Handle<T> {
             return Ok(None);
         }
         // Before the lock, which a call that waits has.
-        self.closing.flag.store(true, Relaxed);
-        let value = self.acquire(signals).inspect_err(|_| self.closing.flag.store(false, Relaxed));
+        self.closing.go(OPEN, CLOSING);
+        let value = self.acquire(signals).inspect_err(|_| self.closing.go(CLOSING, OPEN));
         Ok(value?.take())
     }
 
@@ -207,7 +232,7 @@ impl<T: Send> Handle<T> {
     }
 
     pub(crate) fn label(&self) -> &str {
-        &self.label
+        &self.closing.label
     }
 
     fn is_forked(&self) -> bool {

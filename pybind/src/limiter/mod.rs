@@ -1,7 +1,6 @@
 //! `backcast.RateLimiter` and `backcast.Limiter`: limits between inserts and samples, and those of
 //! a ring.
 
-pub(crate) mod interrupts;
 mod stats;
 
 use backcast_core::{

@@ -297,8 +297,8 @@ impl FlatParams {
             whole(version, "version", "the version to wait for, from 0 up", ErrorClass::Argument)?;
         let timeout = timeout_of(timeout)?;
         let params = self.params.with(|params| Ok(params.another()))?;
-        let closing = self.params.closing();
-        let params = params.interrupted_by(signals::interrupt_or(move |_| closing.check()));
+        let interrupt = signals::interrupt_or_close(self.params.closing());
+        let params = params.interrupted_by(interrupt);
         Ok(py.detach(|| params.wait(version, timeout))?)
     }
 

@@ -15,9 +15,8 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::argument::no_constructor;
 use crate::array::view::LentArrays;
-use crate::error::{ErrorClass, Failure, on_drop};
+use crate::error::{ErrorClass, Failure, on_drop, signals};
 use crate::handle::Handle;
-use crate::limiter::interrupts::warn_long;
 use crate::sampler::SharedSampler;
 use crate::sampler::batch::{memory_of, to_python};
 use crate::warning::warn_unlinked;
@@ -97,6 +96,14 @@ impl Prefetcher {
         match self {
             Self::Fresh(batches) => batches.lapped(),
             Self::Cycle(batches, _) => batches.lapped(),
+        }
+    }
+
+    /// Returns the report of a wait of more than 10 s, once.
+    fn take_report(&self) -> Option<String> {
+        match self {
+            Self::Fresh(batches) => batches.take_report(),
+            Self::Cycle(batches, _) => batches.take_report(),
         }
     }
 
@@ -227,10 +234,11 @@ impl Batches {
             let look = |ahead: &mut Prefetcher| {
                 let number = ahead.next_batch();
                 let looked = ahead.poll();
+                let report = if looked.is_pending() { ahead.take_report() } else { None };
                 let ring = ahead.ring();
-                Ok((looked, number, ring.take_unlinked().then(|| ring.clone())))
+                Ok((looked, number, report, ring.take_unlinked().then(|| ring.clone())))
             };
-            let (looked, number, unlinked) = match py.detach(|| self.ahead.with(look)) {
+            let (looked, number, report, unlinked) = match py.detach(|| self.ahead.with(look)) {
                 // The iterator has ended, perhaps in another thread, which closed it.
                 Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
                 looked => looked?,
@@ -246,12 +254,7 @@ impl Batches {
                 warn_unlinked(py, &ring)?;
             }
             match looked {
-                Poll::Pending => {
-                    py.check_signals()?;
-                    if let Some(text) = self.draws.long.as_ref().and_then(|long| long.take()) {
-                        warn_long(py, &text)?;
-                    }
-                }
+                Poll::Pending => signals::listen(py, report.as_deref())?,
                 Poll::Ready(None) => {
                     self.ended.store(true, Ordering::Relaxed);
                     self.finish(py)?;

@@ -1,10 +1,9 @@
 //! Core sampler that the threads of a process share: draws, loans to an iterator, `out=`.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use backcast_core::{BatchPlan, LongWait, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerSpec};
+use backcast_core::{BatchPlan, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerSpec};
 use numpy::PyArray1;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,9 +11,8 @@ use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{Argument, count_in, required};
 use crate::array::convert;
-use crate::error::{ErrorClass, Failure, bad_argument};
-use crate::handle::Handle;
-use crate::limiter::interrupts::Interrupts;
+use crate::error::{ErrorClass, Failure, bad_argument, signals};
+use crate::handle::{Closing, Handle};
 use crate::sampler::batch::to_python;
 use crate::sampler::batches::Prefetcher;
 use crate::sampler::hooks::BatchFunctions;
@@ -32,30 +30,27 @@ pub(super) enum SamplerPlace {
 pub(crate) struct SharedSampler {
     pub(super) place: Handle<SamplerPlace>,
     pub(super) seed: u64,
-    /// Report of a wait for the rate limiter that takes long.
-    pub(super) long: Option<Arc<LongWait>>,
     /// Functions that every batch passes through.
     pub(super) hooks: BatchFunctions,
-    /// Flag that is set before the handle is closed, to end a wait.
-    closing: AtomicBool,
 }
 
 impl SharedSampler {
+    /// Makes a sampler of `ring`. Its waits end when it is closed.
     pub(crate) fn new(
         ring: &Ring,
         label: String,
         spec: SamplerSpec,
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
+        let closing = Closing::of(label);
+        let interrupt = signals::interrupt_or_close(closing.clone());
         // Rewards of relabelled goals are computed by a function of Python.
-        let sampler = ring.sampler(spec)?.rewards_by_caller();
+        let sampler = ring.clone().interrupted_by(interrupt).sampler(spec)?.rewards_by_caller();
         let seed = sampler.seed();
         Ok(Self {
             hooks,
-            long: sampler.long_wait(),
-            closing: AtomicBool::new(false),
-            place: Handle::new(
-                label,
+            place: Handle::closed_by(
+                closing,
                 "call `sampler` again for another",
                 SamplerPlace::Here(Box::new(sampler)),
             ),
@@ -96,7 +91,6 @@ impl SharedSampler {
         timeout: Option<Duration>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let batch = batch_size_of(batch_size)?;
-        let mut interrupts = Interrupts::new(self.long.clone(), &self.closing);
         let mut number = None;
         let drawn = if let Some(out) = out {
             let filled = self.fill(
@@ -106,7 +100,7 @@ impl SharedSampler {
                 |sampler, plan, arenas| {
                     sampler.set_timeout(timeout);
                     let next = sampler.next_batch();
-                    sampler.sample_into_until(plan, arenas, &mut || interrupts.ask())?;
+                    sampler.sample_into(plan, arenas)?;
                     number = Some(next);
                     Ok(())
                 },
@@ -116,14 +110,13 @@ impl SharedSampler {
             let drawn = self.drawn(py, |sampler| {
                 sampler.set_timeout(timeout);
                 let next = sampler.next_batch();
-                let drawn = sampler.sample_until(batch, &mut || interrupts.ask())?;
+                let drawn = sampler.sample(batch)?;
                 number = Some(next);
                 Ok(drawn)
             });
             drawn.and_then(|drawn| Ok(to_python(py, drawn)?))
         };
-        let interrupted = interrupts.finish(self.label());
-        let done = interrupted.and_then(|()| self.hooks.apply(drawn?, true));
+        let done = drawn.and_then(|drawn| self.hooks.apply(drawn, true));
         if let (Err(_), Some(number)) = (&done, number) {
             py.detach(|| self.take_back_batch(number));
         }
@@ -313,7 +306,6 @@ impl SharedSampler {
 
     /// Releases the ring, and ends the iterator that draws ahead.
     pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
-        self.closing.store(true, Relaxed);
         let ahead = py.detach(|| {
             Ok::<_, Failure>(match self.place.take()? {
                 // Both are closed in one step, because a closed sampler has no iterator.

@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::RangeInclusive;
 
-use backcast_core::{AppendError, LimitError, RowIndex};
+use backcast_core::{AppendError, RowIndex};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
@@ -32,8 +32,7 @@ impl Writer {
                 let appended = fast_arguments.as_mut()?.with_step(call, lanes, false, |step| {
                     // Boxed, because errors are large and moving one costs as much as moving the
                     // result.
-                    let mut append =
-                        || writer.append_until(step, &mut || true).map(|_| ()).map_err(Box::new);
+                    let mut append = || writer.try_append(step).map(|_| ()).map_err(Box::new);
                     let bytes: usize = step.columns.iter().map(|rows| rows.len()).sum();
                     let appended = if bytes > DETACH_BYTES { py.detach(append) } else { append() };
                     if PREFETCH_BYTES.contains(&bytes) {
@@ -56,7 +55,7 @@ impl Writer {
         let (indices, has_warnings) = match appended {
             Ok(appended) => appended,
             // Waiting is left to the slow path, which releases the interpreter.
-            Err(error) if waits(&error) => return None,
+            Err(error) if matches!(*error, AppendError::WouldWait) => return None,
             Err(error) => return Some(Err((*error).into())),
         };
         let told = if has_warnings { self.warn_pending(py) } else { Ok(()) };
@@ -81,16 +80,6 @@ impl Writer {
         // The previous array is dropped after the writer is unlocked.
         drop(self.handle.try_with(|pen| mem::replace(&mut pen.spare, spare)));
         Ok(indices)
-    }
-}
-
-/// Returns whether an append failed only because it was not allowed to wait.
-fn waits(error: &AppendError) -> bool {
-    let limited = |error: &LimitError| matches!(error, LimitError::Interrupted { .. });
-    match error {
-        AppendError::Interrupted { .. } => true,
-        AppendError::Limited(error) => limited(error),
-        _ => false,
     }
 }
 

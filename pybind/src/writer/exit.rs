@@ -29,7 +29,7 @@ pub(crate) fn finish_at_exit(py: Python<'_>) -> PyResult<()> {
             writer.try_with(|state| {
                 let _ = state.free().map(|writer| {
                     let all = vec![true; writer.lanes().len()];
-                    writer.restart_until(&all, &mut || true)
+                    writer.try_restart(&all)
                 });
             });
         }

@@ -11,7 +11,6 @@ use crate::array::convert::{LeadingAxes, ShapeText, Target, array_of, check_shap
 use crate::array::view::bytes_of;
 use crate::error::{ErrorClass, Failure};
 use crate::fastcall::{Call, FastMethod};
-use crate::limiter::interrupts::Interrupts;
 use crate::writer::Writer;
 use crate::writer::append::SplitArguments;
 use crate::writer::observations::{ObservationColumn, observation_columns};
@@ -42,16 +41,12 @@ fn extend_fast<'py>(
     call: Call<'_, 'py>,
 ) -> Option<Result<Bound<'py, PyArray2<i64>>, Failure>> {
     let (py, lanes) = (call.py(), writer.lane_count());
-    let mut interrupts = writer.interrupts();
     let extended =
         writer.handle.try_with(|WriterState { writer, fast_arguments, .. }| {
-            fast_arguments.as_mut()?.with_step(call, lanes, true, |steps| {
-                py.detach(|| Extended::by(writer, steps, &mut interrupts))
-            })
+            fast_arguments
+                .as_mut()?
+                .with_step(call, lanes, true, |steps| py.detach(|| Extended::by(writer, steps)))
         })??;
-    if let Err(ended) = interrupts.finish(writer.handle.label()) {
-        return Some(Err(ended));
-    }
     Some(extended.finish(writer, py))
 }
 
@@ -88,11 +83,7 @@ pub(crate) fn extend_checked<'py>(
         next_obs: nexts.as_deref(),
         final_obs: finals.as_deref(),
     };
-    let mut interrupts = writer.interrupts();
-    let extended = py.detach(|| {
-        writer.handle.with(|pen| Ok(Extended::by(pen.free()?, &steps, &mut interrupts)))
-    })?;
-    interrupts.finish(writer.handle.label())?;
+    let extended = py.detach(|| writer.handle.with(|pen| Ok(Extended::by(pen.free()?, &steps))))?;
     extended.finish(writer, py)
 }
 
@@ -109,12 +100,8 @@ struct Extended {
 
 impl Extended {
     /// Appends the steps. Call it detached.
-    fn by(
-        writer: &mut backcast_core::Writer,
-        steps: &Step<'_>,
-        interrupts: &mut Interrupts<'_>,
-    ) -> Self {
-        let rows = writer.extend_until(steps, &mut || interrupts.ask());
+    fn by(writer: &mut backcast_core::Writer, steps: &Step<'_>) -> Self {
+        let rows = writer.extend(steps);
         let rows = rows.map(|rows| rows.iter().map(|row| row.0).collect()).map_err(Failure::from);
         Self { rows, has_warnings: writer.has_warnings() }
     }

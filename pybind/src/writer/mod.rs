@@ -10,10 +10,9 @@ pub(crate) mod reserved_row;
 mod state;
 mod warnings;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backcast_core::{AutoresetMode, DType, LongWait, Step, Writer as CoreWriter, WriterCounts};
+use backcast_core::{AutoresetMode, DType, Ring, Step, WriterCounts, WriterOptions};
 use backcast_pybind_macros::exact_arguments;
 use numpy::{PyArray1, PyArray2, PyArrayDescr};
 use pyo3::prelude::*;
@@ -22,9 +21,8 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::argument::{method, no_constructor, refuse_unexpected};
 use crate::array::convert::{LeadingAxes, Target, array_of, check_shape, descr};
 use crate::array::view::bytes_of;
-use crate::error::{ErrorClass, Failure};
-use crate::handle::Handle;
-use crate::limiter::interrupts::Interrupts;
+use crate::error::{ErrorClass, Failure, signals};
+use crate::handle::{Closing, Handle};
 use crate::schema::Schema;
 use crate::writer::columns::AppendColumns;
 use crate::writer::fast_arguments::FastArguments;
@@ -49,37 +47,32 @@ pub(crate) struct Writer {
     index: Py<PyArrayDescr>,
     /// Counts, outside the handle: an append that waits for a lease holds the handle for long.
     counts: Arc<WriterCounts>,
-    /// Report of a wait for the rate limiter that takes long.
-    long: Option<Arc<LongWait>>,
-    /// Flag that is set before the handle is closed, to end a wait for the rate limiter.
-    closing: AtomicBool,
 }
 
 impl Writer {
     fn shut(&self, py: Python<'_>) -> Result<(), Failure> {
-        self.closing.store(true, Relaxed);
         // A reserved row refers to the lane's memory.
         let row = self.row.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(row) = row {
             reserved_row::give_up(py, self, &row)?;
         }
-        let mut signal = None;
-        let mut interrupted = || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
-        };
         // Closes in any case, and reports afterwards if the last transitions had no room.
-        let finished = py.detach(|| -> Result<_, Failure> {
-            let pen = self.handle.take()?;
-            Ok(pen.map(|mut pen| pen.writer.finish_until(&mut interrupted)))
-        });
-        if let Some(raised) = signal {
-            return Err(raised.into());
-        }
-        Ok(finished?.unwrap_or(Ok(()))?)
+        py.detach(|| match self.handle.take()? {
+            Some(mut pen) => Ok(pen.writer.finish()?),
+            None => Ok(()),
+        })
     }
 
-    pub(crate) fn new(py: Python<'_>, ring: &str, writer: CoreWriter) -> PyResult<Self> {
+    /// Makes a writer of the ring named `label`. Its waits end when it is closed.
+    pub(crate) fn open(
+        py: Python<'_>,
+        label: &str,
+        ring: &Ring,
+        options: WriterOptions,
+    ) -> Result<Self, Failure> {
+        let closing = Closing::of(format!("the writer of {label}"));
+        let interrupt = signals::interrupt_or_close(closing.clone());
+        let writer = py.detach(|| ring.clone().interrupted_by(interrupt).writer(options))?;
         let made = Self {
             schema: Schema(writer.schema().clone()),
             columns: AppendColumns::of(writer.schema()),
@@ -88,10 +81,8 @@ impl Writer {
             index: descr(py, DType::I64)?.unbind(),
             row: Mutex::new(None),
             counts: writer.counts(),
-            long: writer.long_wait(),
-            closing: AtomicBool::new(false),
-            handle: Arc::new(Handle::new(
-                format!("the writer of {ring}"),
+            handle: Arc::new(Handle::closed_by(
+                closing,
                 "call `writer` again for another",
                 WriterState {
                     fast_arguments: FastArguments::of(py, writer.schema())?,
@@ -104,11 +95,6 @@ impl Writer {
         };
         exit::watch(py, &made.handle);
         Ok(made)
-    }
-
-    /// Returns the interrupts that may end a wait of one call.
-    pub(crate) fn interrupts(&self) -> Interrupts<'_> {
-        Interrupts::new(self.long.clone(), &self.closing)
     }
 
     pub(crate) fn lane_count(&self) -> usize {
@@ -201,8 +187,9 @@ impl Writer {
     ///
     /// Warns
     /// -----
-    /// RateLimitWarning
-    ///     Once per wait for the limiter of more than 10 s: says what each side waits for.
+    /// WaitWarning
+    ///     Once per wait of more than 10 s: says what each side of a rate limiter waits for, or
+    ///     which process holds a lease.
     /// WriterWarning
     ///     Once, if episodes begin in a way that is unusual for this autoreset mode
     ///     (``stats()["suspect_resets"]`` counts them), and once if over 5 % of the appends cut an
@@ -270,18 +257,13 @@ impl Writer {
             next_obs: next_rows.as_deref(),
             final_obs: final_rows.as_deref(),
         };
-        // Asked only while the append waits.
-        let mut interrupts = self.interrupts();
-        let appended = py.detach(|| {
+        let (index, has_warnings) = py.detach(|| {
             self.handle.with(|pen| {
                 let writer = pen.free()?;
-                let index = writer.append_until(&step, &mut || interrupts.ask())?;
-                let index: Vec<i64> = index.iter().map(|row| row.0).collect();
+                let index: Vec<i64> = writer.append(&step)?.iter().map(|row| row.0).collect();
                 Ok((index, writer.has_warnings()))
             })
-        });
-        interrupts.finish(self.handle.label())?;
-        let (index, has_warnings) = appended?;
+        })?;
         if has_warnings {
             self.warn_pending(py)?;
         }
@@ -393,15 +375,7 @@ impl Writer {
             }
             None => vec![true; self.lanes.len()],
         };
-        let mut signal = None;
-        let mut interrupted = || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
-        };
-        let restarted = py.detach(|| {
-            self.handle.with(|pen| Ok(pen.free()?.restart_until(&chosen, &mut interrupted)?))
-        });
-        signal.map_or(restarted, |raised| Err(raised.into()))
+        py.detach(|| self.handle.with(|pen| Ok(pen.free()?.restart(&chosen)?)))
     }
 
     /// The columns of the ring.

@@ -28,7 +28,6 @@ def test_the_tree_is_complete() -> None:
         bc.BackcastError,
         bc.LappedWarning,
         bc.LeaseWarning,
-        bc.RateLimitWarning,
         bc.WaitWarning,
         bc.UnlinkedWarning,
         bc.WriterWarning,

@@ -348,3 +348,29 @@ def test_an_exception_that_drops_an_iterator_is_unchanged() -> None:
             with pytest.raises(type(what)) as caught:
                 _ = (buf.sampler(seed=1).batches(4, prefetch=2), fails(what))
             assert caught.value is what
+
+
+WAITS_FOR_ROWS = """
+import faulthandler, os, signal, sys, threading
+import backcast as bc
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# Ends what hangs.
+faulthandler.dump_traceback_later(120, exit=True)
+buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+batches = buf.sampler(selector="consume").batches(1, prefetch=int(sys.argv[1]))
+def interrupt():
+    while not repr(batches).endswith("busy>"):
+        os.sched_yield()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    next(batches)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("prefetch", ["0", "2"])
+def test_ctrl_c_ends_a_wait_for_rows(start: Callable[..., Child], prefetch: str) -> None:
+    child = start(WAITS_FOR_ROWS, prefetch)
+    assert child.communicate() == ("interrupted\n", "")

@@ -7,7 +7,7 @@ use std::env;
 use std::error::Error;
 use std::io::Write;
 
-use backcast_core::{Base, Ring, SamplerOptions, StepColumns, WriterOptions};
+use backcast_core::{Base, Interrupt, Ring, SamplerOptions, StepColumns, WriterOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
@@ -16,10 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (steps, batch): (u64, usize) = (steps.parse()?, batch.parse()?);
     let steps = if steps == 0 { u64::MAX } else { steps };
-    let ring = Ring::attach_in(&Base::at(dir), name)?;
     // An orphan is given another parent.
     let test = rustix::process::getppid();
-    let mut orphaned = || rustix::process::getppid() != test;
+    let orphaned = Interrupt::when(move || rustix::process::getppid() != test);
+    let ring = Ring::attach_in(&Base::at(dir), name)?.interrupted_by(orphaned);
     let before;
     if role == "actor" {
         let mut writer = ring.writer(WriterOptions::lanes(1))?;
@@ -29,14 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut columns = StepColumns::of(ring.schema()).with("obs", &[1_u64])?;
             let (terminated, truncated) = ([false], [false]);
             let step = columns.step(&terminated, &truncated)?;
-            writer.append_until(&step, &mut orphaned)?;
+            writer.append(&step)?;
         }
     } else {
         let mut sampler = ring.sampler(SamplerOptions::seeded(1))?;
         say("ready")?;
         before = voluntary_switches();
         for _ in 0..steps {
-            sampler.sample_until(batch, &mut orphaned)?;
+            sampler.sample(batch)?;
         }
     }
     say(&(voluntary_switches() - before).to_string())?;

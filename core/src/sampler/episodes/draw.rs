@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use super::index::EpisodeRows;
 use super::pieces::{EpisodePlaces, Piece};
@@ -16,6 +15,7 @@ use crate::sampler::gather::{BatchRequest, MAX_ATTEMPTS, MissingRows};
 use crate::sampler::plan::{BatchPlan, ExtraColumns};
 use crate::sampler::window::WindowExtent;
 use crate::sampler::{MAX_BATCH, Sampler};
+use crate::wait::WaitStart;
 
 /// Extent of single transitions.
 const ROWS: WindowExtent = WindowExtent { back: 0, ahead: 0, steps: 0 };
@@ -85,7 +85,6 @@ impl Sampler {
     pub(in crate::sampler) fn sample_episodes(
         &mut self,
         batch: usize,
-        interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Batch, SampleError> {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(SampleError::BadBatchSize { asked: batch, limit: MAX_BATCH });
@@ -93,7 +92,7 @@ impl Sampler {
         self.follow_notices()?;
         let lapped_before = self.lapped();
         if self.is_limited() {
-            self.take_turn((batch, false), Instant::now(), interrupted)?;
+            self.take_turn((batch, false), WaitStart::now())?;
         }
         let mut drawn = self.drawn_episodes(batch).inspect_err(|_| {
             self.give_back(batch as u64);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle, Result as Joined};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::SampleError;
 use crate::sampler::Sampler;
 use crate::sampler::batch::BatchBuffers;
 use crate::sampler::plan::BatchPlan;
-use crate::wait::Interrupt;
+use crate::sampler::prefetcher::waits::PendingReport;
+use crate::wait::{Interrupt, WaitStart};
 
 /// Function that allocates memory to fill.
 pub(super) type Make<M> = fn(&mut Sampler, usize) -> Result<M, SampleError>;
@@ -39,20 +40,25 @@ impl<M: BatchBuffers> Running<M> {
         make: Option<Make<M>>,
         left: Option<u64>,
         prefetch: usize,
+        report: &Arc<PendingReport>,
     ) -> Result<Self, (Box<Sampler>, SampleError)> {
         let (filled, drawn) = sync_channel(prefetch.saturating_sub(1));
         let (empty, empties) = channel();
         let (hand_over, receive) = sync_channel::<Box<Sampler>>(1);
         let stop = Arc::<AtomicBool>::default();
-        let stopped = Arc::clone(&stop);
+        let (stopped, pending) = (Arc::clone(&stop), Arc::clone(report));
         let work = move || {
             let mut sampler = receive.recv().expect("handed over below");
             let memory = Supply { make, empties };
             let stops = Arc::clone(&stopped);
             // That of the ring is for the threads of its user.
-            let of_ring = sampler.replace_interrupt(Interrupt::when(move || stops.load(Relaxed)));
+            let of_ring = sampler.ring().interrupt().clone();
+            sampler.set_interrupt(Interrupt::told(move |report| {
+                pending.put(report);
+                stops.load(Relaxed)
+            }));
             run(&mut sampler, &plan, &memory, left, &stopped, &filled);
-            sampler.replace_interrupt(of_ring);
+            sampler.set_interrupt(of_ring);
             (sampler, memory.empties)
         };
         match Builder::new().name("backcast-batches".to_owned()).spawn(work) {
@@ -74,13 +80,12 @@ impl<M: BatchBuffers> Running<M> {
         self.empty.send(memory).map_err(|unsent| unsent.0)
     }
 
-    /// Stops the thread after its current batch and waits for it. Passes all memory that it has to
-    /// `keep`. `wake` ends its wait for the rate limiter.
-    pub(super) fn stop(self, wake: impl FnOnce(), mut keep: impl FnMut(M)) -> Joined<Box<Sampler>> {
+    /// Stops the thread after its current batch and waits for it; a wait of the thread ends within
+    /// 50 ms. Passes all memory that it has to `keep`.
+    pub(super) fn stop(self, mut keep: impl FnMut(M)) -> Joined<Box<Sampler>> {
         let Self { drawn, empty, stop, thread } = self;
         // ORDERING: relaxed; a batch more or less is drawn, and joining orders the rest.
         stop.store(true, Relaxed);
-        wake();
         drop(empty);
         drawn
             .into_iter()
@@ -120,8 +125,7 @@ fn run<M: BatchBuffers>(
             let _ = filled.send(memory);
             return;
         }
-        let mut stopped = || stop.load(Relaxed);
-        let drawn = memory.and_then(|memory| draw(sampler, plan, memory, None, &mut stopped));
+        let drawn = memory.and_then(|memory| draw(sampler, plan, memory, None));
         let failed = drawn.is_err();
         if filled.send(drawn).is_err() || failed {
             return;
@@ -129,16 +133,14 @@ fn run<M: BatchBuffers>(
     }
 }
 
-/// Fills memory with the next batch. `interrupted` ends a wait for the rate limiter, which began at
-/// `since` if that is given.
+/// Fills memory with the next batch. A wait that continues an earlier one began at `since`.
 pub(super) fn draw<M: BatchBuffers>(
     sampler: &mut Sampler,
     plan: &BatchPlan,
     mut memory: M,
-    since: Option<Instant>,
-    interrupted: &mut dyn FnMut() -> bool,
+    since: Option<WaitStart>,
 ) -> Drawn<M> {
-    match sampler.sample_into_since(plan, &mut memory.buffers(), since, interrupted) {
+    match sampler.sample_into_since(plan, &mut memory.buffers(), since) {
         Ok(()) => Ok(memory),
         Err(error) => Err((Some(memory), error)),
     }

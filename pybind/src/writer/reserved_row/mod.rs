@@ -225,11 +225,8 @@ impl Writer {
     #[pyo3(signature = (), text_signature = "($self)")]
     fn reserve(slf: &Bound<'_, Self>) -> Result<ReservedRow, Failure> {
         let (py, this) = (slf.py(), slf.get());
-        let mut interrupts = this.interrupts();
-        let found = py
-            .detach(|| this.handle.with(|state| Reservation::of(state, &mut || interrupts.ask())));
-        interrupts.finish(this.handle.label())?;
-        let made = ReservedRow::make(py, slf.clone().unbind(), found?);
+        let found = py.detach(|| this.handle.with(Reservation::of))?;
+        let made = ReservedRow::make(py, slf.clone().unbind(), found);
         if made.is_err() {
             let _ = this.handle.with_uninterrupted(|state| {
                 unreserve(state);

@@ -70,11 +70,8 @@ pub(super) struct Reservation {
 
 impl Reservation {
     /// Reserves the next row and looks up the addresses of its columns. Needs no interpreter.
-    pub(super) fn of(
-        state: &mut WriterState,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<Self, Failure> {
-        let row = state.free()?.reserve_until(interrupted)?.suspend();
+    pub(super) fn of(state: &mut WriterState) -> Result<Self, Failure> {
+        let row = state.free()?.reserve()?.suspend();
         if state.window.as_ref().is_none_or(|window| !state.writer.is_aliased_by(window)) {
             let window = state.writer.alias().map_err(|error| {
                 let text = format!("cannot map the lane again: {error}; append the row instead");
