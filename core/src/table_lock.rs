@@ -9,6 +9,9 @@ use crate::wait::{Interrupt, Wait, WaitEnd, processes_in_words};
 
 /// Longest wait without a limit of the caller.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
+/// Shortest limit of a draw: a caller that polls is not refused for a change that another process
+/// makes.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 /// Limit and interrupt of the waits of a handle for the lock of its table.
 #[derive(Clone, Debug)]
@@ -23,9 +26,10 @@ impl LockLimits {
         Self::within(None, interrupt)
     }
 
-    /// Returns limits of `limit`, or of a minute.
+    /// Returns limits of `limit`, at least 100 ms, or of a minute.
     pub(crate) fn within(limit: Option<Duration>, interrupt: &Interrupt) -> Self {
-        Self { limit: limit.unwrap_or(LOCK_LIMIT), interrupt: interrupt.clone() }
+        let limit = limit.map_or(LOCK_LIMIT, |limit| limit.max(SHORTEST_LIMIT));
+        Self { limit, interrupt: interrupt.clone() }
     }
 
     /// Returns limits that attempt once.
@@ -77,4 +81,18 @@ pub(crate) fn locked_within<T, E: From<LockError>>(
             WaitEnd::Interrupted => LockError::Interrupted { table, holder, waited_s }.into(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_that_does_not_wait_waits_for_a_lock() {
+        let never = Interrupt::never();
+        let limit = |given| LockLimits::within(given, &never).wait().left();
+        assert_eq!(limit(Some(Duration::ZERO)), SHORTEST_LIMIT);
+        assert_eq!(limit(Some(Duration::from_secs(2))), Duration::from_secs(2));
+        assert_eq!(limit(None), LOCK_LIMIT);
+    }
 }

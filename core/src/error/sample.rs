@@ -257,6 +257,33 @@ pub enum SampleError {
         /// Rows that wait for their successors, and the writers.
         reason: String,
     },
+    /// There are too few new transitions, no writer is alive, and the ring's rate limiter waits for
+    /// none.
+    #[error(
+        "{selector} needs {wanted} new transitions, {available} are there, and no writer is alive; \
+         no_writer is \"{choice}\": start a writer, draw smaller batches, or set the limiter with \
+         no_writer \"wait\""
+    )]
+    NoWriter {
+        /// Word for the selector.
+        selector: &'static str,
+        /// Transitions that are missing.
+        wanted: u64,
+        /// Rows that can be claimed.
+        available: u64,
+        /// What the limiter does without a writer.
+        choice: &'static str,
+    },
+    /// A sampler that consumes rows of a ring with a rate limiter has no reader slot.
+    #[error(
+        "all {slots} reader slots of the ring are taken, and a sampler that consumes rows of a \
+         ring with a rate limiter needs one; close a sampler or lease in some process, or create \
+         the ring with more reader slots"
+    )]
+    NoSlot {
+        /// Reader slots of the ring.
+        slots: u32,
+    },
     /// Error of a table of claims.
     #[error(transparent)]
     Table(#[from] TableError),

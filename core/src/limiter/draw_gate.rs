@@ -13,7 +13,7 @@ use super::absent::NoWriter;
 use super::gate::wake_writers;
 use super::limits::{LimiterCounts, RateLimiter};
 use super::size::RingSize;
-use super::waiting::{Caller, Waiting, writers};
+use super::waiting::{AloneSince, Caller, Waiting, writers};
 use super::{current, most_transitions};
 use crate::error::{LimitError, LimitedCall, LimiterWait};
 
@@ -27,6 +27,8 @@ pub(crate) struct DrawGate {
     slot: Option<u32>,
     /// The size test that was last found to hold.
     sized: KnownSize,
+    /// Time since which no writer was found alive.
+    pub(crate) alone: AloneSince,
 }
 
 /// A size test that holds, and how long it need not be made again.
@@ -45,15 +47,12 @@ impl DrawGate {
         slot: Option<u32>,
     ) -> Result<Option<Self>, SegmentError> {
         let Some(table) = store.limiter() else { return Ok(None) };
-        if let Some(slot) = slot {
-            // Clear the mark: the last holder of the slot may have been killed in a wait.
-            table.mark_sampler(slot, WaitMark::default());
-        }
         let live = store.claim_sampler()?;
         // A sampler is alive from now on.
         wake_writers(table);
         let (store, sized) = (Arc::clone(store), KnownSize::default());
-        Ok(Some(Self { _live: live, store, slot, sized }))
+        let alone = AloneSince::default();
+        Ok(Some(Self { _live: live, store, slot, sized, alone }))
     }
 
     /// Waits until a batch of `n` items is counted, and wakes the writers that waited for that.
@@ -183,18 +182,20 @@ impl DrawGate {
                 peers: writers(&store),
                 has_peers: store.has_writer(),
             };
-            match limits.no_writer_choice() {
-                NoWriter::Wait => {}
-                NoWriter::Pass | NoWriter::Error
-                    if !waiting.is_alone(caller, || store.has_writer()) => {}
-                NoWriter::Pass => {
-                    count(&samples, left);
-                    batch.taken = n;
-                    return Ok(());
+            let choice = limits.no_writer_choice();
+            let is_alone = match &caller.wait {
+                Some(wait) if choice != NoWriter::Wait => {
+                    self.alone.is_alone(wait, store.has_writer())
                 }
-                NoWriter::Error => {
-                    return Err(LimitError::NoWriter(describe(caller.waited()).into()));
-                }
+                _ => Some(false),
+            };
+            let Some(is_alone) = is_alone else { continue };
+            if is_alone && choice == NoWriter::Pass {
+                count(&samples, left);
+                batch.taken = n;
+                return Ok(());
+            } else if is_alone {
+                return Err(LimitError::NoWriter(describe(caller.waited()).into()));
             }
             // Writers stop at their bound, and wait for the items that it allows this batch.
             let wake_at = needed.min(limits.most_inserts(there, counts.deletes));

@@ -1,5 +1,6 @@
 //! Sleeps of a wait for the rate limiter: the checks between them, and the mark of the wait.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
@@ -31,10 +32,32 @@ impl Caller<'_> {
     pub(crate) fn waited(&self) -> Duration {
         self.wait.as_ref().map_or(Duration::ZERO, Wait::waited)
     }
+}
 
-    /// Returns whether the time of the wait is up.
-    fn is_late(&self) -> bool {
-        self.wait.as_ref().is_some_and(|wait| wait.left().is_zero())
+/// Time since which a waiting process found no process of the other side alive. A wait that several
+/// calls continue keeps it.
+#[derive(Debug, Default)]
+pub(crate) struct AloneSince(Mutex<Option<Instant>>);
+
+impl AloneSince {
+    /// Returns whether the other side has had no live process for 100 ms, or has none when the time
+    /// of the wait is up. A process that closes one writer and opens another is not missed. `None`
+    /// if the counts have to be read again first, since a process may have counted and then ended.
+    pub(crate) fn is_alone(&self, wait: &Wait<'_>, has_peer: bool) -> Option<bool> {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if has_peer {
+            *since = None;
+            return Some(false);
+        }
+        let is_late = wait.left().is_zero();
+        match since.map(|since| since.elapsed()) {
+            // One that is longer than this wait is of an earlier wait.
+            Some(alone) if alone <= wait.waited() => Some(is_late || alone >= ALONE_AFTER),
+            _ => {
+                *since = Some(Instant::now());
+                if is_late { None } else { Some(false) }
+            }
+        }
     }
 }
 
@@ -49,8 +72,6 @@ pub(crate) struct Waiting<'a> {
     began: Option<Instant>,
     /// Checks since the last sleep.
     looks: u32,
-    /// Time since which no process of the other side was found alive.
-    alone_since: Option<Instant>,
 }
 
 impl<'a> Waiting<'a> {
@@ -60,7 +81,7 @@ impl<'a> Waiting<'a> {
         wanted: u64,
         mark: &'a dyn Fn(WaitMark),
     ) -> Self {
-        Self { table, side, wanted, mark, began: None, looks: 0, alone_since: None }
+        Self { table, side, wanted, mark, began: None, looks: 0 }
     }
 
     /// Returns whether to check again without a sleep. The number of such checks is limited, since
@@ -68,18 +89,6 @@ impl<'a> Waiting<'a> {
     pub(crate) fn looks_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < MAX_LOOKS
-    }
-
-    /// Returns whether the other side has had no live process for 100 ms, or has none when the time
-    /// of the wait is up. A process that closes one writer and opens another is not missed, and the
-    /// counts of one that ended are read again before this is `true`.
-    pub(crate) fn is_alone(&mut self, caller: &Caller<'_>, has_peer: impl Fn() -> bool) -> bool {
-        if has_peer() {
-            self.alone_since = None;
-            return false;
-        }
-        let alone_since = *self.alone_since.get_or_insert_with(Instant::now);
-        caller.is_late() || alone_since.elapsed() >= ALONE_AFTER
     }
 
     /// Sleeps once, for at most [`SLICE`], unless the wait has ended. `describe` makes the text of

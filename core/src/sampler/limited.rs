@@ -6,8 +6,10 @@ use backcast_layout::{Kind, SegmentError};
 
 use super::Sampler;
 use crate::error::{LimitError, SampleError};
+use crate::limiter::absent::NoWriter;
 use crate::limiter::draw_gate::DrawGate;
 use crate::limiter::waiting::Caller;
+use crate::ring::Ring;
 use crate::ring::wait::WaitStopped;
 use crate::table_lock::LockLimits;
 use crate::wait::{Interrupt, Wait, WaitEnd, WaitStart};
@@ -41,13 +43,18 @@ impl Sampler {
     }
 
     /// Returns whether a draw that found no row has to wait for writers: the limiter let it
-    /// through, and another process dropped the rows meanwhile.
+    /// through, and another process dropped the rows meanwhile. Not if the limiter lets draws
+    /// through because no writer is left.
     #[cold]
     pub(super) fn was_emptied(&self, error: &SampleError) -> bool {
-        let is_on = || Some(self.ring.limiter()?.limits().ok()?.is_enabled());
+        let waits = || {
+            let limits = self.ring.limiter()?.limits().ok()?;
+            let passes = limits.no_writer_choice() == NoWriter::Pass;
+            Some(limits.is_enabled() && (!passes || self.ring.store().has_writer()))
+        };
         matches!(error, SampleError::Empty { .. })
             && self.is_limited()
-            && is_on() == Some(true)
+            && waits() == Some(true)
             && self.ring.is_empty()
     }
 
@@ -70,15 +77,13 @@ impl Sampler {
         let wait = Some(Wait::new(self.timeout, &self.interrupt).since(since));
         let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
         gate.take(batch as u64, anew, &mut caller).map_err(|stopped| match stopped {
-            LimitError::Unlinked => {
-                let name = ring.name().unwrap_or_default().to_owned();
-                SegmentError::Unlinked { kind: Kind::Ring, name }.into()
-            }
+            LimitError::Unlinked => unlinked_error(ring),
             stopped => stopped.into(),
         })
     }
 
-    /// Waits until `needed` rows can be claimed. The wait began at `since`.
+    /// Waits until `needed` rows can be claimed. The wait began at `since`. With a rate limiter
+    /// that does not wait for absent writers it ends when no writer has lived for 100 ms.
     #[cold]
     pub(super) fn await_rows(
         &self,
@@ -95,16 +100,33 @@ impl Sampler {
             SampleError::TimedOut { selector, wanted, available, waited_ms, reason }
         };
         let report = |available, waited| late(available, waited).to_string();
-        let mut wait = Wait::new(self.timeout, &self.interrupt).since(since);
+        let limits = self.ring.limiter().and_then(|limiter| limiter.limits().ok());
+        let choice = limits.map_or(NoWriter::Wait, |limits| limits.no_writer_choice());
+        let is_alone = || {
+            let wait = Wait::new(self.timeout, &self.interrupt).since(since);
+            let gate = self.gate.as_ref().filter(|_| choice != NoWriter::Wait);
+            let alone =
+                |gate: &DrawGate| gate.alone.is_alone(&wait, self.ring.store().has_writer());
+            // The rows are counted after the second look.
+            gate.is_some_and(|gate| alone(gate).or_else(|| alone(gate)) == Some(true))
+        };
+        let ends = |report: Option<&str>| self.interrupt.is_ended_by(report) || is_alone();
+        let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
         let waited = self.ring.sleep_until(needed, &count, &mut wait, &report);
-        waited.map(|_| ()).map_err(|stopped| match stopped {
+        let Err(stopped) = waited else { return Ok(()) };
+        Err(match stopped {
+            WaitStopped::Unlinked => unlinked_error(&self.ring),
+            WaitStopped::Ended { .. } if is_alone() => match count() {
+                // A writer has published its last rows and closed before it was missed.
+                available if available >= needed => return Ok(()),
+                available => {
+                    let (wanted, choice) = (needed, choice.as_str());
+                    SampleError::NoWriter { selector, wanted, available, choice }
+                }
+            },
             WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.waited()),
             WaitStopped::Ended { end: WaitEnd::Interrupted, .. } => {
                 LimitError::Interrupted { waited_ms: since.waited().as_millis() }.into()
-            }
-            WaitStopped::Unlinked => {
-                let name = self.ring.name().unwrap_or_default().to_owned();
-                SegmentError::Unlinked { kind: Kind::Ring, name }.into()
             }
         })
     }
@@ -118,6 +140,12 @@ impl Sampler {
     }
 }
 
+/// Returns the error of a ring that was removed or replaced during a wait.
+fn unlinked_error(ring: &Ring) -> SampleError {
+    let name = ring.name().unwrap_or_default().to_owned();
+    SegmentError::Unlinked { kind: Kind::Ring, name }.into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -127,8 +155,8 @@ mod tests {
     use crate::error::LimitedCall;
     use crate::limiter::limits::{LimiterCounts, RateLimiter};
     use crate::{
-        BatchesOptions, Boundary, DType, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
-        WriterOptions,
+        BatchesOptions, Boundary, DType, Ring, RingOptions, SamplerOptions, SamplerSpec, Schema,
+        Selector, StepColumns, TableOptions, WriterOptions,
     };
 
     fn ring(limiter: RateLimiter) -> Ring {
@@ -143,6 +171,11 @@ mod tests {
             let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
+    }
+
+    fn consumes() -> SamplerSpec {
+        let table = Selector::Table(TableOptions::consume("queue"));
+        SamplerOptions::seeded(1).selector(table)
     }
 
     fn counts(ring: &Ring) -> LimiterCounts {
@@ -227,7 +260,7 @@ mod tests {
                 sampler.sample(1).unwrap();
             }
         }
-        while append().is_ok() {}
+        assert!((0..1_000).any(|_| append().is_err()), "the writer is never held back");
         for _ in 0..3 {
             ring.clear().unwrap();
             sampler.set_timeout(Some(Duration::ZERO));
@@ -240,6 +273,69 @@ mod tests {
             append().unwrap();
             assert_eq!(ring.len(), 20);
             sampler.sample(4).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_draw_of_an_empty_ring_ends_where_the_limiter_passes_without_a_writer() {
+        let ring = ring(RateLimiter::min_size(1).no_writer(NoWriter::Pass));
+        fill(&ring, 5);
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.sample(4).unwrap();
+        ring.clear().unwrap();
+        for timeout in [Some(Duration::ZERO), None] {
+            sampler.set_timeout(timeout);
+            let refused = sampler.sample(4).unwrap_err();
+            assert!(matches!(refused, SampleError::Empty { .. }), "{refused}");
+        }
+        assert_eq!(counts(&ring).samples, 4, "what it counted is given back");
+    }
+
+    #[test]
+    fn a_wait_for_rows_ends_without_a_writer_if_the_limiter_waits_for_none() {
+        for choice in [NoWriter::Pass, NoWriter::Error] {
+            let ring = ring(RateLimiter::min_size(1).no_writer(choice));
+            fill(&ring, 10);
+            let is_right = |refused: &SampleError| match refused {
+                SampleError::NoWriter { wanted, available, choice: told, .. } => {
+                    (*wanted, *available, *told) == (6, 0, choice.as_str())
+                }
+                _ => false,
+            };
+            let mut sampler = ring.sampler(consumes()).unwrap();
+            sampler.sample(8).unwrap();
+            for timeout in [Some(Duration::ZERO), None] {
+                sampler.set_timeout(timeout);
+                let refused = sampler.sample(8).unwrap_err();
+                assert!(is_right(&refused), "{timeout:?}: {refused}");
+            }
+            for prefetch in [0, 2] {
+                let mut batches = sampler.batches(8, BatchesOptions::prefetch(prefetch)).unwrap();
+                let refused = batches.next().unwrap().unwrap_err();
+                assert!(is_right(&refused), "{prefetch} ahead: {refused}");
+                sampler = batches.into_sampler();
+            }
+            assert_eq!(counts(&ring).samples, 8);
+            // A writer that lives is waited for.
+            let _writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            sampler.set_timeout(Some(Duration::from_millis(150)));
+            let refused = sampler.sample(8).unwrap_err();
+            assert!(matches!(refused, SampleError::TimedOut { .. }), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_sampler_that_consumes_rows_of_a_limited_ring_needs_a_reader_slot() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        for (is_limited, refuses) in [(false, false), (true, true)] {
+            let options = RingOptions::with_capacity(200).reader_slots(1);
+            let options = if is_limited { options.limiter(RateLimiter::queue(9)) } else { options };
+            let ring = Ring::heap(&schema, options).unwrap();
+            let _first = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            let refused = ring.sampler(consumes()).err();
+            let is_refused = matches!(refused, Some(SampleError::NoSlot { slots: 1 }));
+            assert_eq!((is_refused, refused.is_some()), (refuses, refuses));
         }
     }
 

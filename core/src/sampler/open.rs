@@ -97,6 +97,11 @@ impl Sampler {
             slot => slot?,
         };
         let number = slot.as_ref().map(ClaimedReader::slot);
+        // Without a slot it cannot let writers continue while it awaits rows.
+        let awaits_rows = matches!(chosen.as_deref(), Some(RowSelection::Claimed(_)));
+        if awaits_rows && number.is_none() && ring.store().limiter().is_some() {
+            return Err(SampleError::NoSlot { slots: ring.store().spec().reader_slots });
+        }
         Ok(Self {
             timeout: None,
             interrupt: ring.interrupt().clone(),

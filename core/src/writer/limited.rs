@@ -133,6 +133,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+    use backcast_layout::WaitMark;
+
     use super::*;
     use crate::error::LimitedCall;
     use crate::limiter::absent::NoLearner;
@@ -182,6 +184,22 @@ mod tests {
 
     fn inserts(ring: &Ring) -> u64 {
         ring.limiter().unwrap().counts().inserts
+    }
+
+    #[test]
+    fn a_mark_of_a_killed_sampler_ends_with_the_next_holder_of_its_slot() {
+        let ring = ring(1, RateLimiter::queue(1));
+        let mut writer = writer(&ring, 1, AutoresetMode::Disabled);
+        for _ in 0..2 {
+            append(&mut writer, &[false], None).unwrap();
+        }
+        let is_held_back = |writer: &mut Writer| append(writer, &[false], None).is_err();
+        assert!(is_held_back(&mut writer));
+        // A sampler that is killed while it awaits rows leaves its mark.
+        let mark = WaitMark { awaits_rows: true, ..WaitMark::default() };
+        ring.store().limiter().unwrap().mark_sampler(0, mark);
+        let _lease = ring.lease(0, 0..1).unwrap();
+        assert!(is_held_back(&mut writer));
     }
 
     #[test]

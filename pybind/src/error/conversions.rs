@@ -151,6 +151,8 @@ impl From<SampleError> for Failure {
             SampleError::Learned(error) => error.into(),
             SampleError::Read(error) => error.into(),
             SampleError::TimedOut { .. } => Self::of(ErrorClass::WaitTimeout, error),
+            SampleError::NoWriter { .. } => Self::of(ErrorClass::RateLimit, error),
+            SampleError::NoSlot { .. } => Self::of(ErrorClass::InUse, error),
             SampleError::Lapped { .. } | SampleError::Dropped { .. } => {
                 Self::of(ErrorClass::Lapped, error)
             }

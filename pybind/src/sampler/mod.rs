@@ -125,7 +125,8 @@ impl Sampler {
     ///     the caller after an error.
     /// timeout : float, optional
     ///     Seconds to wait for the ring's limiter, and with the selector ``"consume"`` for new
-    ///     transitions; without end when left out. Other draws never wait.
+    ///     transitions; without end when left out. Draws that need the lock of a table wait as
+    ///     long for it, at least 0.1 s, or a minute.
     ///
     /// Returns
     /// -------
@@ -144,7 +145,10 @@ impl Sampler {
     ///     If the limiter held the draw back for ``timeout`` seconds; it says what each side waits
     ///     for.
     /// RateLimitError
-    ///     If the error band has no room for the batch.
+    ///     If no writer lives, and the limiter has ``no_writer="error"``. With ``"consume"`` and
+    ///     too few new transitions, also with ``no_writer="pass"``.
+    /// InUseError
+    ///     If another process has the lock of a table too long.
     /// WaitTimeoutError
     ///     If ``"consume"`` found fewer than ``batch_size`` new transitions in ``timeout`` seconds.
     /// SampleError

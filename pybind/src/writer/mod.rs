@@ -180,8 +180,7 @@ impl Writer {
     ///     If the ring's limiter held the append back for the writer's ``timeout``; the message
     ///     says what each side waits for.
     /// RateLimitError
-    ///     If the error band has no room for the transitions of one append, or no sampler lives and
-    ///     the limiter says ``no_learner="error"``.
+    ///     If no sampler lives and the limiter says ``no_learner="error"``.
     /// ClosedError
     ///     If the writer was closed.
     ///

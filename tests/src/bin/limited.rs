@@ -7,14 +7,16 @@ use std::env;
 use std::error::Error;
 use std::io::Write;
 
-use backcast_core::{Base, Interrupt, Ring, SamplerOptions, StepColumns, WriterOptions};
+use backcast_core::{
+    AutoresetMode, Base, Interrupt, Ring, SamplerOptions, StepColumns, WriterOptions,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
-    let [_, dir, name, role, steps, batch] = args.as_slice() else {
-        return Err("usage: limited DIR NAME actor|learner STEPS BATCH".into());
+    let [_, dir, name, role, steps, size] = args.as_slice() else {
+        return Err("usage: limited DIR NAME actor|learner STEPS SIZE".into());
     };
-    let (steps, batch): (u64, usize) = (steps.parse()?, batch.parse()?);
+    let (steps, size): (u64, usize) = (steps.parse()?, size.parse()?);
     let steps = if steps == 0 { u64::MAX } else { steps };
     // An orphan is given another parent.
     let test = rustix::process::getppid();
@@ -22,21 +24,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ring = Ring::attach_in(&Base::at(dir), name)?.interrupted_by(orphaned);
     let before;
     if role == "actor" {
-        let mut writer = ring.writer(WriterOptions::lanes(1))?;
+        let mut options = WriterOptions::lanes(u32::try_from(size)?);
+        options = options.autoreset(AutoresetMode::NextStep);
+        let mut writer = ring.writer(options)?;
+        let (obs, goes_on) = (vec![1_u64; size], vec![false; size]);
         say("ready")?;
         before = voluntary_switches();
         for _ in 0..steps {
-            let mut columns = StepColumns::of(ring.schema()).with("obs", &[1_u64])?;
-            let (terminated, truncated) = ([false], [false]);
-            let step = columns.step(&terminated, &truncated)?;
-            writer.append(&step)?;
+            let mut columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
+            writer.append(&columns.step(&goes_on, &goes_on)?)?;
         }
     } else {
         let mut sampler = ring.sampler(SamplerOptions::seeded(1))?;
         say("ready")?;
         before = voluntary_switches();
         for _ in 0..steps {
-            sampler.sample(batch)?;
+            sampler.sample(size)?;
         }
     }
     say(&(voluntary_switches() - before).to_string())?;
