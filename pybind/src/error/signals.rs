@@ -8,7 +8,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::Failure;
-use crate::handle::Closing;
 use crate::warning::warn_as;
 
 thread_local! {
@@ -20,11 +19,6 @@ thread_local! {
 /// them, and a long one raises a `WaitWarning`.
 pub(crate) fn interrupt() -> Interrupt {
     interrupt_or(|_| Ok(()))
-}
-
-/// Returns an interrupt like [`interrupt`], which ends waits too when a handle is closed.
-pub(crate) fn interrupt_or_close(closing: Closing) -> Interrupt {
-    interrupt_or(move |_| closing.check())
 }
 
 /// Returns an interrupt like [`interrupt`], which ends waits too when `check` fails.

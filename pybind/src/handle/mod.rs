@@ -6,10 +6,11 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use backcast_core::Interrupt;
 pub(crate) use backcast_layout::forks;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::error::{ErrorClass, Failure};
+use crate::error::{ErrorClass, Failure, signals};
 use crate::handle::contention::{Interruption, wait};
 
 /// Value that its Python object may close. A forked child must neither use nor drop it.
@@ -45,6 +46,12 @@ impl Closing {
         Self { state: Arc::default(), label: label.into() }
     }
 
+    /// Returns an interrupt that ends waits by a signal, and when the handle is closed.
+    pub(crate) fn interrupt(&self) -> Interrupt {
+        let closing = self.clone();
+        signals::interrupt_or(move |_| closing.check())
+    }
+
     /// Fails once the handle is being closed.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.state.load(Relaxed) != CLOSING {
@@ -54,7 +61,7 @@ impl Closing {
         Err(Failure::new(ErrorClass::Closed, message))
     }
 
-    fn go(&self, from: u8, to: u8) {
+    fn change(&self, from: u8, to: u8) {
         // Another close may have changed the state.
         let _ = self.state.compare_exchange(from, to, Relaxed, Relaxed);
     }
@@ -196,7 +203,7 @@ impl<T: Send> Handle<T> {
 
     fn hand_over(&self, value: Option<T>) -> Option<T> {
         if value.is_some() {
-            self.closing.go(CLOSING, TAKEN);
+            self.closing.change(CLOSING, TAKEN);
         }
         value
     }
@@ -207,8 +214,8 @@ impl<T: Send> Handle<T> {
             return Ok(None);
         }
         // Before the lock, which a call that waits has.
-        self.closing.go(OPEN, CLOSING);
-        let value = self.acquire(signals).inspect_err(|_| self.closing.go(CLOSING, OPEN));
+        self.closing.change(OPEN, CLOSING);
+        let value = self.acquire(signals).inspect_err(|_| self.closing.change(CLOSING, OPEN));
         Ok(value?.take())
     }
 

@@ -17,7 +17,7 @@ pub(crate) use self::view::{FlatParamsView, PinHold};
 use crate::argument::{Argument, count_in, no_constructor, timeout_of, whole, wrong_type};
 use crate::array::convert::{descr, dtype_of, is_of};
 use crate::array::view::{FreshArray, LendError, LentArrays, bytes_of};
-use crate::error::{ErrorClass, Failure, signals};
+use crate::error::{ErrorClass, Failure};
 use crate::handle::Handle;
 use crate::location::{base_at, base_of, exist_of, name_of, persistent_of, reduce_by_name};
 
@@ -297,7 +297,7 @@ impl FlatParams {
             whole(version, "version", "the version to wait for, from 0 up", ErrorClass::Argument)?;
         let timeout = timeout_of(timeout)?;
         let params = self.params.with(|params| Ok(params.another()))?;
-        let interrupt = signals::interrupt_or_close(self.params.closing());
+        let interrupt = self.params.closing().interrupt();
         let params = params.interrupted_by(interrupt);
         Ok(py.detach(|| params.wait(version, timeout))?)
     }

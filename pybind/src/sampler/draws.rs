@@ -11,7 +11,7 @@ use pyo3::types::{PyAny, PyDict};
 
 use crate::argument::{Argument, count_in, required};
 use crate::array::convert;
-use crate::error::{ErrorClass, Failure, bad_argument, signals};
+use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::handle::{Closing, Handle};
 use crate::sampler::batch::to_python;
 use crate::sampler::batches::Prefetcher;
@@ -43,7 +43,7 @@ impl SharedSampler {
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let closing = Closing::of(label);
-        let interrupt = signals::interrupt_or_close(closing.clone());
+        let interrupt = closing.interrupt();
         // Rewards of relabelled goals are computed by a function of Python.
         let sampler = ring.clone().interrupted_by(interrupt).sampler(spec)?.rewards_by_caller();
         let seed = sampler.seed();

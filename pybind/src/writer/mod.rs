@@ -21,7 +21,7 @@ use pyo3::types::{PyAny, PyDict, PyTuple};
 use crate::argument::{method, no_constructor, refuse_unexpected};
 use crate::array::convert::{LeadingAxes, Target, array_of, check_shape, descr};
 use crate::array::view::bytes_of;
-use crate::error::{ErrorClass, Failure, signals};
+use crate::error::{ErrorClass, Failure};
 use crate::handle::{Closing, Handle};
 use crate::schema::Schema;
 use crate::writer::columns::AppendColumns;
@@ -71,7 +71,7 @@ impl Writer {
         options: WriterOptions,
     ) -> Result<Self, Failure> {
         let closing = Closing::of(format!("the writer of {label}"));
-        let interrupt = signals::interrupt_or_close(closing.clone());
+        let interrupt = closing.interrupt();
         let writer = py.detach(|| ring.clone().interrupted_by(interrupt).writer(options))?;
         let made = Self {
             schema: Schema(writer.schema().clone()),
