@@ -28,7 +28,7 @@ pub(crate) struct DrawGate {
     /// The size test that was last found to hold.
     sized: KnownSize,
     /// Time since which no writer was found alive.
-    pub(crate) alone: AloneSince,
+    alone: AloneSince,
 }
 
 /// A size test that holds, and how long it need not be made again.
@@ -183,13 +183,7 @@ impl DrawGate {
                 has_peers: store.has_writer(),
             };
             let choice = limits.no_writer_choice();
-            let is_alone = match &caller.wait {
-                Some(wait) if choice != NoWriter::Wait => {
-                    self.alone.is_alone(wait, store.has_writer())
-                }
-                _ => Some(false),
-            };
-            let Some(is_alone) = is_alone else { continue };
+            let is_alone = choice != NoWriter::Wait && self.alone.is_alone(&store, table);
             if is_alone && choice == NoWriter::Pass {
                 count(&samples, left);
                 batch.taken = n;
@@ -212,6 +206,11 @@ impl DrawGate {
             }
             waiting.sleep(caller, &describe, |time| ticket.sleep(&inserts, time))?;
         }
+    }
+
+    /// Returns whether no writer has lived for 100 ms.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.store.limiter().is_some_and(|table| self.alone.is_alone(&self.store, table))
     }
 
     /// Subtracts items that were counted and not drawn.
@@ -258,7 +257,10 @@ impl Drop for PartOfBatch<'_> {
 
 fn give_back_items(table: &LimiterTable, n: u64) {
     if n > 0 {
-        give_back(&table.counter(LimitedSide::Samples), n);
+        // Items of transitions that were dropped meanwhile stay counted: as in `count_dropped`.
+        let dropped = table.deletes().0.min(table.load_inserts(Relaxed) & COUNT);
+        let least = current(table).map_or(0, |(limits, _)| limits.draws_of(dropped));
+        give_back(&table.counter(LimitedSide::Samples), n, least);
         // Wake other samplers: they computed the count that they wait for from the larger count.
         wake(&table.counter(LimitedSide::Inserts));
     }

@@ -42,6 +42,8 @@ struct Setting {
 struct State {
     inserts: u64,
     samples: u64,
+    /// Samples of the transitions that were dropped, which no draw gives back.
+    least_samples: u64,
     deletes: u64,
     dropped_at: u64,
     lanes: Vec<ModelLane>,
@@ -73,6 +75,7 @@ impl Setting {
         State {
             inserts: BASE,
             samples: samples_at(BASE, &self.limits[0]),
+            least_samples: samples_at(BASE, &self.limits[0]),
             deletes: BASE,
             dropped_at: BASE,
             lanes: vec![ModelLane::default(); self.lanes],
@@ -176,7 +179,7 @@ impl Setting {
             if held > 0 {
                 // A cancelled or failed draw gives back its items, a killed sampler leaves them.
                 add(&mut |next| {
-                    next.samples -= held;
+                    next.samples = (next.samples - held).max(next.least_samples);
                     next.held[number] = 0;
                 });
                 add(&mut |next| next.held[number] = 0);

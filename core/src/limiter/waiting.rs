@@ -1,8 +1,10 @@
 //! Sleeps of a wait for the rate limiter: the checks between them, and the mark of the wait.
 
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use backcast_layout::protocol::limit::COUNT;
 use backcast_layout::{LimitedSide, LimiterTable, RingStore, WaitMark};
 
 use crate::error::{LimitError, LimiterWait};
@@ -34,30 +36,25 @@ impl Caller<'_> {
     }
 }
 
-/// Time since which a waiting process found no process of the other side alive. A wait that several
-/// calls continue keeps it.
+/// Time since which a sampler found no writer alive, and the inserts that were counted then. Calls
+/// that poll share it.
 #[derive(Debug, Default)]
-pub(crate) struct AloneSince(Mutex<Option<Instant>>);
+pub(crate) struct AloneSince(Mutex<Option<(Instant, u64)>>);
 
 impl AloneSince {
-    /// Returns whether the other side has had no live process for 100 ms, or has none when the time
-    /// of the wait is up. A process that closes one writer and opens another is not missed. `None`
-    /// if the counts have to be read again first, since a process may have counted and then ended.
-    pub(crate) fn is_alone(&self, wait: &Wait<'_>, has_peer: bool) -> Option<bool> {
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if has_peer {
-            *since = None;
-            return Some(false);
+    /// Returns whether no writer has lived for 100 ms. One that closes a writer and opens another is
+    /// not missed, and neither is one that counted between two calls.
+    pub(crate) fn is_alone(&self, store: &RingStore, table: &LimiterTable) -> bool {
+        let has_writer = store.has_writer();
+        // After the look for a writer: one may have counted before it ended.
+        let inserts = table.load_inserts(Acquire) & COUNT;
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *found {
+            _ if has_writer => *found = None,
+            Some((since, of)) if of == inserts => return since.elapsed() >= ALONE_AFTER,
+            _ => *found = Some((Instant::now(), inserts)),
         }
-        let is_late = wait.left().is_zero();
-        match since.map(|since| since.elapsed()) {
-            // One that is longer than this wait is of an earlier wait.
-            Some(alone) if alone <= wait.waited() => Some(is_late || alone >= ALONE_AFTER),
-            _ => {
-                *since = Some(Instant::now());
-                if is_late { None } else { Some(false) }
-            }
-        }
+        false
     }
 }
 

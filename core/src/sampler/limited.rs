@@ -102,14 +102,8 @@ impl Sampler {
         let report = |available, waited| late(available, waited).to_string();
         let limits = self.ring.limiter().and_then(|limiter| limiter.limits().ok());
         let choice = limits.map_or(NoWriter::Wait, |limits| limits.no_writer_choice());
-        let is_alone = || {
-            let wait = Wait::new(self.timeout, &self.interrupt).since(since);
-            let gate = self.gate.as_ref().filter(|_| choice != NoWriter::Wait);
-            let alone =
-                |gate: &DrawGate| gate.alone.is_alone(&wait, self.ring.store().has_writer());
-            // The rows are counted after the second look.
-            gate.is_some_and(|gate| alone(gate).or_else(|| alone(gate)) == Some(true))
-        };
+        let gate = self.gate.as_ref().filter(|_| choice != NoWriter::Wait);
+        let is_alone = || gate.is_some_and(DrawGate::is_alone);
         let ends = |report: Option<&str>| self.interrupt.is_ended_by(report) || is_alone();
         let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
         let waited = self.ring.sleep_until(needed, &count, &mut wait, &report);
@@ -150,6 +144,7 @@ fn unlinked_error(ring: &Ring) -> SampleError {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::Instant;
 
     use super::*;
     use crate::error::LimitedCall;
@@ -277,6 +272,48 @@ mod tests {
     }
 
     #[test]
+    fn items_of_transitions_that_were_dropped_meanwhile_are_not_given_back() {
+        let room = |ring: &Ring| {
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut append = || {
+                let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+                writer.try_append(&columns.step(&[false], &[false]).unwrap()).is_ok()
+            };
+            (0..1_000).take_while(|_| append()).count()
+        };
+        let untouched = ring(RateLimiter::queue(20));
+        fill(&untouched, 20);
+        untouched.clear().unwrap();
+        let expected = room(&untouched);
+        // Batches that were drawn ahead.
+        let ahead = ring(RateLimiter::queue(20));
+        fill(&ahead, 20);
+        let sampler = ahead.sampler(SamplerOptions::seeded(1)).unwrap();
+        let mut batches = sampler.batches(4, BatchesOptions::prefetch(3)).unwrap();
+        batches.next().unwrap().unwrap();
+        ahead.clear().unwrap();
+        drop(batches);
+        assert_eq!(room(&ahead), expected, "{:?}", counts(&ahead));
+        // A batch of which a part is counted.
+        let waits = ring(RateLimiter::queue(20));
+        fill(&waits, 20);
+        std::thread::scope(|scope| {
+            let mut sampler = waits.sampler(SamplerOptions::seeded(1)).unwrap();
+            sampler.set_timeout(Some(Duration::from_millis(200)));
+            let draw = scope.spawn(move || sampler.sample(30).unwrap_err());
+            let began = Instant::now();
+            while counts(&waits).samples < 20 {
+                assert!(began.elapsed() < Duration::from_secs(60), "it counts what is allowed");
+                std::thread::yield_now();
+            }
+            waits.clear().unwrap();
+            let refused = draw.join().unwrap();
+            assert!(matches!(refused, SampleError::Limited(LimitError::TimedOut(_))), "{refused}");
+        });
+        assert_eq!(room(&waits), expected, "{:?}", counts(&waits));
+    }
+
+    #[test]
     fn a_draw_of_an_empty_ring_ends_where_the_limiter_passes_without_a_writer() {
         let ring = ring(RateLimiter::min_size(1).no_writer(NoWriter::Pass));
         fill(&ring, 5);
@@ -304,9 +341,18 @@ mod tests {
             };
             let mut sampler = ring.sampler(consumes()).unwrap();
             sampler.sample(8).unwrap();
+            // A call that does not wait says so once no writer has lived for 100 ms.
             for timeout in [Some(Duration::ZERO), None] {
                 sampler.set_timeout(timeout);
-                let refused = sampler.sample(8).unwrap_err();
+                let began = Instant::now();
+                let refused = loop {
+                    match sampler.sample(8).unwrap_err() {
+                        SampleError::TimedOut { .. } if timeout.is_some() => {
+                            assert!(began.elapsed() < Duration::from_secs(60));
+                        }
+                        refused => break refused,
+                    }
+                };
                 assert!(is_right(&refused), "{timeout:?}: {refused}");
             }
             for prefetch in [0, 2] {

@@ -116,11 +116,12 @@ pub fn take<C: LimitCounter>(counter: &C, n: u64, most: u64) -> (u64, u64) {
     }
 }
 
-/// Subtracts `n` from the count, down to 0.
-pub fn give_back<C: LimitCounter>(counter: &C, n: u64) {
+/// Subtracts `n` from the count, down to `least`.
+pub fn give_back<C: LimitCounter>(counter: &C, n: u64, least: u64) {
     let mut word = counter.load(Ordering::Relaxed);
     loop {
-        let less = (word & COUNT).saturating_sub(n) | (word & !COUNT);
+        let count = word & COUNT;
+        let less = count.saturating_sub(n).max(least.min(count)) | (word & !COUNT);
         match counter.exchange(word, less, Ordering::AcqRel) {
             Ok(_) => return,
             Err(there) => word = there,

@@ -300,7 +300,7 @@ fn batch_beyond_the_queue(how: Batch) -> (bool, Arc<Seen>) {
                 let most = inserts.load(Ordering::Acquire) & COUNT;
                 let (taken, _) = take(&*samples, 1, most);
                 if taken > 0 {
-                    give_back(&*samples, taken);
+                    give_back(&*samples, taken, 0);
                     wake(&*inserts);
                 }
             }
@@ -319,7 +319,7 @@ fn batch_beyond_the_queue(how: Batch) -> (bool, Arc<Seen>) {
             }
             let needed = if how == Batch::Whole { ITEMS } else { there + 1 };
             if how == Batch::GivenBackEarly {
-                give_back(&*samples, held);
+                give_back(&*samples, held, 0);
                 there -= held;
                 held = 0;
             }

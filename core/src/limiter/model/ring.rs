@@ -103,6 +103,7 @@ impl State {
         self.deletes = self.deletes.max(gone);
         let draws = setting.limits[self.limits].draws_of(gone.min(self.inserts));
         self.samples = self.samples.max(draws);
+        self.least_samples = self.least_samples.max(draws);
         self.dropped_at = self.dropped_at.max(self.inserts);
     }
 
@@ -129,6 +130,7 @@ impl State {
         let shift = (self.inserts - BASE.min(self.inserts)) / 2 * 2;
         self.inserts -= shift;
         self.samples = self.samples.saturating_sub(samples_at(shift, limits));
+        self.least_samples = self.least_samples.saturating_sub(samples_at(shift, limits));
         self.deletes = self.deletes.saturating_sub(shift);
         self.dropped_at = self.dropped_at.saturating_sub(shift);
         // Older drops of rows decide the same, and so does a lead that is farther above the band:
@@ -140,5 +142,8 @@ impl State {
         self.sort(setting);
         let lead = setting.far_lead();
         self.samples = self.samples.max(samples_at(self.inserts, limits).saturating_sub(lead));
+        // Draws give back at most what samplers hold.
+        let least = self.samples.saturating_sub(self.held.iter().sum());
+        self.least_samples = self.least_samples.clamp(least, self.samples);
     }
 }
