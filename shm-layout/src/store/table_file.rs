@@ -17,6 +17,7 @@ use crate::os::byte_lock::{Claim, HeapLocks, LockFile, LockMode};
 use crate::os::fork_release::ReleasedOnFork;
 use crate::os::mapping::{Access, HUGE_PAGE, Mapping};
 use crate::os::{huge_pages, space};
+use crate::store::memfd;
 use crate::store::object::Object;
 use crate::store::ring_files::RingFolder;
 use crate::store::ring_store::RingStore;
@@ -237,8 +238,17 @@ pub(super) struct OpenTable<T> {
 #[derive(Debug)]
 pub(super) struct TableName {
     pub(super) name: String,
-    /// The file; `None` on the heap.
-    file: Option<OwnedFd>,
+    /// `None` on the heap.
+    file: Option<OpenFile>,
+}
+
+/// The file of an open table.
+#[derive(Debug)]
+pub(super) enum OpenFile {
+    /// A file, which has a name until it is removed.
+    Named(OwnedFd),
+    /// A memfd, by the number that its link has.
+    Memfd(u64),
 }
 
 impl TableName {
@@ -248,15 +258,12 @@ impl TableName {
         store: &RingStore,
         memory: &Arc<T>,
     ) -> Result<(), SegmentError> {
-        let Some(file) = &self.file else {
-            let is_it = |found: &HeapTable| {
-                T::of_heap(found).is_some_and(|found| Arc::ptr_eq(&found, memory))
-            };
-            return store.check_heap_table(&self.name, is_it);
-        };
-        let Ok(is) = rustix::fs::fstat(file) else { return Ok(()) };
-        // A memfd never has a name of its own.
-        if is.st_nlink > 0 { Ok(()) } else { store.check_table_link(&self.name, &is) }
+        if let Some(file) = &self.file {
+            return store.check_table_file(&self.name, file);
+        }
+        let is_it =
+            |found: &HeapTable| T::of_heap(found).is_some_and(|found| Arc::ptr_eq(&found, memory));
+        store.check_heap_table(&self.name, is_it)
     }
 }
 
@@ -301,6 +308,7 @@ pub(super) fn open_or_make<T: TableKind>(
         }
         opened => opened?,
     };
+    let file = memfd::id(&file).map_or(OpenFile::Named(file), OpenFile::Memfd);
     Ok(Some(OpenTable { lock, memory: Arc::new(memory), name: named(Some(file)) }))
 }
 

@@ -1,9 +1,10 @@
 //! Files of the tables of a ring, of any kind: those that cannot be opened, who holds the lock of
 //! one, and how one is removed.
 
-use rustix::fs::{AtFlags, Stat, statat, unlinkat};
+use rustix::fs::{AtFlags, unlinkat};
 
-use super::table_file::{HeapTable, file_name, kind_of, lock_byte, names};
+use super::memfd;
+use super::table_file::{HeapTable, OpenFile, file_name, kind_of, lock_byte, names};
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimMemory, KIND_CLAIMS};
 use crate::layout::learned_table::{KIND_LEARNED, LearnedMemory};
@@ -101,19 +102,18 @@ impl RingStore {
         }
     }
 
-    /// Returns the error of a table that was removed while this handle has it open. Its file, `is`,
-    /// has no name.
-    pub(super) fn check_table_link(&self, table: &str, is: &Stat) -> Result<(), SegmentError> {
+    /// Returns the error of a table that was removed while this handle has it open. `open` says
+    /// which file or memory that is. One system call if the table was not removed.
+    pub(super) fn check_table_file(
+        &self,
+        table: &str,
+        open: &OpenFile,
+    ) -> Result<(), SegmentError> {
         let Some(object) = self.object() else { return Ok(()) };
-        let (dir, file) = (object.dir(), file_name(table));
-        let removed = if object.is_in_memfds() {
-            // A link leads to the memfd, as long as its process lives.
-            match statat(dir, &file, AtFlags::empty()) {
-                Ok(there) => (there.st_dev, there.st_ino) != (is.st_dev, is.st_ino),
-                Err(_) => statat(dir, &file, AtFlags::SYMLINK_NOFOLLOW).is_err(),
-            }
-        } else {
-            true
+        let removed = match open {
+            OpenFile::Named(file) => rustix::fs::fstat(file).is_ok_and(|is| is.st_nlink == 0),
+            // A memfd never has a name of its own, and a link to it may be renewed.
+            OpenFile::Memfd(id) => !memfd::leads_to(object.dir(), &file_name(table), *id),
         };
         // The files of a ring that was removed or replaced lose their names too.
         if !removed || object.is_unlinked(true) {
@@ -158,12 +158,21 @@ mod tests {
         [LearnedColumn { name: "value".to_owned(), dtype: DType::F32 }]
     }
 
-    /// Returns a ring in files and one on the heap, each with a table of every kind.
-    fn stores() -> (tempfile::TempDir, [Arc<RingStore>; 2]) {
+    /// Returns a ring in files, one on the heap and, on Linux, one in memfds, each with a table of
+    /// every kind.
+    fn stores() -> (tempfile::TempDir, Vec<Arc<RingStore>>) {
         let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
         let spec = RingSpec { lanes: 2, ..spec(&[8], 1_000) };
-        let named = RingStore::create(&Base::at(dir.path()), "t", &spec, Exist::Error, false);
-        let stores = [named.unwrap().0, RingStore::heap(&spec).unwrap()].map(Arc::new);
+        let named = |name: &str, memfd| {
+            let spec = RingSpec { memfd, ..spec.clone() };
+            RingStore::create(&base, name, &spec, Exist::Error, false).unwrap().0
+        };
+        let mut stores = vec![named("t", false), RingStore::heap(&spec).unwrap()];
+        if cfg!(target_os = "linux") {
+            stores.push(named("m", true));
+        }
+        let stores: Vec<_> = stores.into_iter().map(Arc::new).collect();
         for store in &stores {
             store.try_table("p", SETTINGS, 100).unwrap().unwrap();
             store.try_claims("c", CLAIMS).unwrap().unwrap();
@@ -204,6 +213,29 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_link_that_its_keeper_renews_still_leads_to_the_open_table() {
+        let (_dir, stores) = stores();
+        let store = &stores[2];
+        let mut table = store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+        let (dir, file) = (store.object().unwrap().dir(), file_name("p"));
+        let link = || rustix::fs::readlinkat(dir, &file, Vec::new()).unwrap();
+        let renewed = format!("{}0", link().to_str().unwrap());
+        unlinkat(dir, &file, AtFlags::empty()).unwrap();
+        rustix::fs::symlinkat(&renewed, dir, &file).unwrap();
+        assert!(table.try_lock().unwrap().is_some());
+        // The memory of no process, as another namespace sees it.
+        let other = "backcast-memfd:0000000000000001:1:1";
+        unlinkat(dir, &file, AtFlags::empty()).unwrap();
+        rustix::fs::symlinkat(other, dir, &file).unwrap();
+        let error = table.try_lock().map(drop).unwrap_err();
+        assert!(matches!(error, SegmentError::TableRemoved { .. }), "{error}");
+        store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+        let error = table.try_lock().map(drop).unwrap_err();
+        assert!(matches!(error, SegmentError::TableRemoved { .. }), "{error}");
+    }
+
     #[test]
     fn a_locked_table_is_removed_by_force_only_and_its_holder_is_named() {
         let (_dir, stores) = stores();
@@ -225,9 +257,11 @@ mod tests {
     #[test]
     fn tables_of_a_removed_ring_count_as_removed_with_it_only() {
         let (_dir, stores) = stores();
-        let mut table = stores[0].try_table("p", SETTINGS, 100).unwrap().unwrap();
-        stores[0].unlink().unwrap();
-        assert!(table.try_lock().unwrap().is_some(), "its holders keep the ring");
+        for store in stores.iter().filter(|store| store.name().is_some()) {
+            let mut table = store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+            store.unlink().unwrap();
+            assert!(table.try_lock().unwrap().is_some(), "its holders keep the ring");
+        }
     }
 
     #[test]

@@ -257,6 +257,24 @@ pub(crate) fn allocated(dir: &OwnedFd) -> io::Result<BTreeMap<u64, u64>> {
     links(dir)?.into_iter().map(bytes).collect()
 }
 
+/// Returns the number of an open memfd of a ring. `None` for any other file. One system call.
+pub(crate) fn id(fd: &OwnedFd) -> Option<u64> {
+    search::id(fd)
+}
+
+/// Returns whether a name in a directory is a link to the memory of that number, in whichever
+/// process. Returns `true` if the link cannot be read. One system call.
+pub(crate) fn leads_to(dir: impl AsFd, name: &str, id: u64) -> bool {
+    match readlinkat(dir, name, Vec::new()) {
+        Ok(text) => {
+            text.to_str().is_ok_and(|text| text.parse().is_ok_and(|link: Link| link.id == id))
+        }
+        // There is no such name, or it is no link.
+        Err(Errno::NOENT | Errno::INVAL) => false,
+        Err(_) => true,
+    }
+}
+
 /// Returns whether a name in a directory is a link to memory.
 pub(crate) fn is_link(dir: impl AsFd, name: &str) -> bool {
     Link::read(dir, name).is_some()

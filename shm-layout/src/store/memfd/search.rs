@@ -123,13 +123,18 @@ pub(crate) fn open(
 ) -> rustix::io::Result<Option<OwnedFd>> {
     match memfd::open_anonymous(found, access) {
         Ok(opened) => {
-            let descriptor = u32::try_from(opened.as_raw_fd()).unwrap_or_default();
-            let mine = is_it(&of(Path::new("/proc/self"), descriptor), link);
+            let mine = id(&opened) == Some(link.id);
             Ok(mine.then_some(opened))
         }
         Err(error) if is_it(found, link) => Err(error),
         Err(_) => Ok(None),
     }
+}
+
+/// Returns the number of an open memfd that this module created.
+pub(super) fn id(fd: &OwnedFd) -> Option<u64> {
+    let descriptor = u32::try_from(fd.as_raw_fd()).ok()?;
+    id_of(&shown_at(&of(Path::new("/proc/self"), descriptor))?)
 }
 
 /// Parses the number of a memfd that this module created.
