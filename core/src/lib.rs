@@ -68,12 +68,13 @@ pub use backcast_layout::{
     AgeCounts, BadExist, BadLanePolicy, Base, BaseLock, ClaimSettings, ClaimTableInfo,
     ClaimTableState, Column, ColumnError, DAEMON_SOCKET, DType, Exist, HugeArray, IoCause, Kind,
     LaneAlias, LanePolicy, LearnedColumn, LearnedCounters, LearnedTableInfo, LockAttempt,
-    MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, OTHER_VERSION,
-    ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer, RANK_BLOCK,
-    ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, ShownNumber, SimdKernel,
-    SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, UnreadableTable, binary_size,
-    boot_id_hash, collect, copy_slice, flock_holders, holders, list, memory_left, prefetch_l2,
-    printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor, trunc_to_i32,
+    MAX_LANES, MAX_READER_SLOTS, MemfdKeeper, MirroredBlocks, MirroredBlocksMut, NamedTable,
+    OTHER_VERSION, ObjectInfo, ParamsArray, ParamsCounters, ParamsShape, ParamsShapeError, Peer,
+    RANK_BLOCK, ReaderPinsError, ReaderRecord, Role, SealedSegment, SegmentError, ShownNumber,
+    SimdKernel, SpaceLimits, TableCounters, TableInfo, TableSettings, ThreadPool, UnreadableTable,
+    binary_size, boot_id_hash, collect, copy_slice, flock_holders, holders, list, memory_left,
+    prefetch_l2, printable, ranks, receive, remove, remove_unheld, run_simd, send_with_descriptor,
+    trunc_to_i32,
 };
 pub use element::Element;
 pub use error::{

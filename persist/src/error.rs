@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use backcast_core::{
     IoCause, LearnedError, LimiterError, ParamsError, PriorityError, RestoreError, RingError,
-    SchemaError,
+    SchemaError, SegmentError,
 };
 use thiserror::Error;
 
@@ -174,7 +174,7 @@ pub enum SaveError {
         /// Error of the read.
         problem: String,
     },
-    /// Error of reading a table of priorities.
+    /// Error of reading a table of priorities or claims, or of listing the tables.
     #[error(transparent)]
     Table(#[from] PriorityError),
     /// Error of reading a table of learned columns.
@@ -295,6 +295,12 @@ pub enum LoadError {
     /// The caller stopped the operation.
     #[error("the load was stopped; no ring was made")]
     Cancelled,
+}
+
+impl From<SegmentError> for SaveError {
+    fn from(error: SegmentError) -> Self {
+        Self::Table(error.into())
+    }
 }
 
 /// Error of filling a ring or parameters.

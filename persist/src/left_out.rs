@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use backcast_core::{LearnedError, PriorityError, SegmentError};
+
+use crate::error::SaveError;
+
 /// A table of the ring that a snapshot lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutTable {
@@ -15,5 +19,126 @@ impl fmt::Display for LeftOutTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, reason } = self;
         write!(f, "the snapshot has all rows, but not the table `{table}`: {reason}")
+    }
+}
+
+/// Collects the tables that a snapshot lacks.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(Vec<LeftOutTable>);
+
+impl LeftOut {
+    /// Returns the state of a table. Leaves out one that is locked or cannot be opened, and returns
+    /// `None`. Fails with any other error, such as one that every table would have.
+    pub(crate) fn unless_read<T, E: TableFailure>(
+        &mut self,
+        table: String,
+        state: Result<T, E>,
+    ) -> Result<Option<T>, SaveError> {
+        match state {
+            Ok(state) => Ok(Some(state)),
+            Err(error) if error.is_of_table() => {
+                self.0.push(LeftOutTable { table, reason: error.to_string() });
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds those of another list, and returns all by name. A table whose kind cannot be read is
+    /// listed under every kind, and returned once.
+    pub(crate) fn and(mut self, other: Self) -> Vec<LeftOutTable> {
+        self.0.extend(other.0);
+        self.0.sort_by(|a, b| a.table.cmp(&b.table));
+        self.0.dedup_by(|a, b| a.table == b.table);
+        self.0
+    }
+}
+
+/// Error of reading a table.
+pub(crate) trait TableFailure: fmt::Display + Into<SaveError> {
+    /// Returns whether the error is about this one table.
+    fn is_of_table(&self) -> bool;
+}
+
+impl TableFailure for PriorityError {
+    fn is_of_table(&self) -> bool {
+        match self {
+            Self::Lock(_) => true,
+            Self::Segment(error) => error.is_of_table(),
+            _ => false,
+        }
+    }
+}
+
+impl TableFailure for LearnedError {
+    fn is_of_table(&self) -> bool {
+        match self {
+            Self::Lock(_) => true,
+            Self::Segment(error) => error.is_of_table(),
+            _ => false,
+        }
+    }
+}
+
+impl TableFailure for SegmentError {
+    fn is_of_table(&self) -> bool {
+        // If the process ran out of something, the table may be whole.
+        !self.is_of_process()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn of(errno: Errno) -> SegmentError {
+        let (path, source) = ("table-p.dat".into(), io::Error::from(errno));
+        SegmentError::Io { operation: "open", path, source }
+    }
+
+    /// Returns the names that are left out, or the error of the save.
+    fn left_out<E: TableFailure>(error: E) -> Result<Vec<String>, String> {
+        let mut left_out = LeftOut::default();
+        let state = left_out.unless_read::<(), E>("p".to_owned(), Err(error));
+        let state = state.map_err(|error| error.to_string())?;
+        assert_eq!(state, None);
+        Ok(left_out.and(LeftOut::default()).into_iter().map(|one| one.table).collect())
+    }
+
+    #[test]
+    fn what_the_process_ran_out_of_fails_the_save_and_an_error_of_one_table_does_not() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR] {
+            for found in [
+                left_out(of(errno)),
+                left_out(PriorityError::from(of(errno))),
+                left_out(LearnedError::from(of(errno))),
+            ] {
+                let told = found.unwrap_err();
+                assert!(told.contains("table-p.dat"), "{errno}: {told}");
+            }
+        }
+        for errno in [Errno::IO, Errno::ACCESS, Errno::STALE] {
+            for found in [
+                left_out(of(errno)),
+                left_out(PriorityError::from(of(errno))),
+                left_out(LearnedError::from(of(errno))),
+            ] {
+                assert_eq!(found, Ok(vec!["p".to_owned()]), "{errno}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_of_an_unknown_kind_is_named_once() {
+        let [mut first, mut second] = [LeftOut::default(), LeftOut::default()];
+        for (list, table) in [(&mut first, "b"), (&mut first, "a"), (&mut second, "b")] {
+            list.unless_read::<(), _>(table.to_owned(), Err(of(Errno::IO))).unwrap();
+        }
+        let names: Vec<String> = first.and(second).into_iter().map(|one| one.table).collect();
+        assert_eq!(names, ["a", "b"]);
     }
 }

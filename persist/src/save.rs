@@ -14,9 +14,7 @@ use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::left_out::LeftOutTable;
-use crate::manifest::{
-    SavedChunk, SavedClaims, SavedLimiter, SavedRing, SavedSnapshot, SnapshotParams,
-};
+use crate::manifest::{SavedChunk, SavedLimiter, SavedRing, SavedSnapshot, SnapshotParams};
 use crate::params;
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
@@ -205,7 +203,7 @@ impl Store {
         let place = (self.storage(), &folder);
         let params = params::save(&given, place, next.generation + 1)?;
         // Before the rows, so that all rows of a pass are older than the end of the saved ones.
-        let claims = ring.claim_states().into_iter().map(SavedClaims::of).collect();
+        let (claims, no_claims) = tables::claims(ring)?;
         let cut: Vec<Range<u64>> =
             (0..ring.lanes()).map(|lane| ring.lane_span(lane).unwrap_or_default()).collect();
         let layout = BatchLayout::of(ring.schema());
@@ -287,7 +285,7 @@ impl Store {
             rows_lapped: cut.iter().map(|span| span.end - span.start).sum::<u64>() - rows,
             bytes_freed,
             params: saved_params,
-            left_out,
+            left_out: left_out.and(no_claims),
             damage,
         })
     }

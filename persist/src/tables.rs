@@ -5,10 +5,7 @@
 
 use std::time::Duration;
 
-use backcast_core::{
-    Filling, LaneLeaves, LearnedState, PriorityError, Ring, TableSettings, TableState,
-    UnreadableTable, Wait,
-};
+use backcast_core::{Filling, LaneLeaves, LearnedState, Ring, TableSettings, TableState, Wait};
 
 use crate::chunk::{ChunkFile, ChunkWriter, SavedFiles};
 use crate::copy::{hex, table_about};
@@ -16,8 +13,8 @@ use crate::damage::{Damage, DamageKind};
 use crate::error::{NotFilled, SaveError};
 use crate::layout::BatchLayout;
 use crate::learned;
-use crate::left_out::LeftOutTable;
-use crate::manifest::{SavedLearned, SavedTable};
+use crate::left_out::LeftOut;
+use crate::manifest::{SavedClaims, SavedLearned, SavedTable};
 use crate::storage::Storage;
 use crate::store::NameFolder;
 use crate::waiting::Stops;
@@ -39,43 +36,42 @@ pub(crate) struct PreparedTables {
     pub(crate) states: TableStates,
     pub(crate) layouts: TableLayouts,
     /// Tables that could not be read.
-    pub(crate) left_out: Vec<LeftOutTable>,
+    pub(crate) left_out: LeftOut,
 }
 
 /// States of the tables of priorities and of learned columns.
 type TableStates = (Vec<TableState>, Vec<LearnedState>);
 
-/// Reads the tables of a ring. Waits at most `limit`, and at most [`TABLE_WAIT`], for processes
-/// that have some locked.
+/// Reads the tables of a ring but those of claims. Waits at most `limit`, and at most
+/// [`TABLE_WAIT`], for processes that have some locked. Fails if this process ran out of something.
 pub(crate) fn prepare(
     ring: &Ring,
     limit: Duration,
     stops: &Stops<'_, '_>,
 ) -> Result<PreparedTables, SaveError> {
-    let mut left_out = Vec::new();
-    for UnreadableTable { name, error } in ring.unreadable_tables() {
-        // The table may be whole: this process cannot open it.
-        if error.is_of_process() {
-            return Err(PriorityError::from(error).into());
-        }
-        left_out.push(LeftOutTable { table: name, reason: error.to_string() });
-    }
+    let mut left_out = LeftOut::default();
     let ends = |_: Option<&str>| stops.ask();
     let mut wait = Wait::ended_by(Some(limit.min(TABLE_WAIT)), &ends);
     let mut priorities = Vec::new();
-    for (table, state) in ring.table_states(&mut wait) {
-        match state {
-            Ok(state) => priorities.push(state),
-            Err(error @ (PriorityError::Lock(_) | PriorityError::Segment(_))) => {
-                left_out.push(LeftOutTable { table, reason: error.to_string() });
-            }
-            Err(error) => return Err(error.into()),
-        }
+    for (table, state) in ring.table_states(&mut wait)? {
+        priorities.extend(left_out.unless_read(table, state)?);
     }
-    let learned = ring.learned_states().collect::<Result<Vec<_>, _>>()?;
+    let mut learned = Vec::new();
+    for (table, state) in ring.learned_states()? {
+        learned.extend(left_out.unless_read(table, state)?);
+    }
     let of_learned = learned.iter().map(|state| SavedLearned::layout_of(&state.columns));
     let layouts = TableLayouts { priorities: SavedTable::layout(), learned: of_learned.collect() };
     Ok(PreparedTables { states: (priorities, learned), layouts, left_out })
+}
+
+/// Reads the tables of claims of a ring. Fails if this process ran out of something.
+pub(crate) fn claims(ring: &Ring) -> Result<(Vec<SavedClaims>, LeftOut), SaveError> {
+    let (mut claims, mut left_out) = (Vec::new(), LeftOut::default());
+    for (table, state) in ring.claim_states()? {
+        claims.extend(left_out.unless_read(table, state)?.map(SavedClaims::of));
+    }
+    Ok((claims, left_out))
 }
 
 /// Files of priorities, and files of learned columns.

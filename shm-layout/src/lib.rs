@@ -103,5 +103,6 @@ pub use store::relocation::{LaneSize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
 pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView, UnnamedTable};
+pub use store::table_file::NamedTable;
 pub use store::table_removal::UnreadableTable;
 pub use store::unnamed_ring::{UnnamedLane, UnnamedRing};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use backcast_layout::protocol::sum_tree::LeafChange;
-use backcast_layout::{TableGuard, TableInfo, TableSettings, TableView};
+use backcast_layout::{TableGuard, TableSettings, TableView};
 
 use super::updates::locked_table;
 use crate::error::{PriorityError, RestoreError};
@@ -65,22 +65,24 @@ impl Ring {
     /// state is an error, and the next ones are read. Needs memory for 8 bytes a row. O(rows) a
     /// table.
     ///
-    /// Tables that cannot be opened are left out
-    /// ([`unreadable_tables`](Self::unreadable_tables)).
+    /// A table that cannot be opened has the error instead, and one whose kind cannot be read is
+    /// listed too. Fails if the ring cannot be listed.
     pub fn table_states<'a>(
         &'a self,
         wait: &'a mut Wait<'_>,
-    ) -> impl Iterator<Item = (String, Result<TableState, PriorityError>)> + 'a {
-        self.store().tables().into_iter().map(move |TableInfo { name, settings, .. }| {
-            let read = locked_table(self, (&name, settings), wait, |guard| {
-                let lanes = (0..guard.lanes()).map(|lane| leaves_of(guard, lane)).collect();
-                (guard.largest(), lanes)
+    ) -> Result<impl Iterator<Item = (String, Result<TableState, PriorityError>)> + 'a, PriorityError>
+    {
+        let tables = self.store().table_settings()?.into_iter();
+        Ok(tables.map(move |(name, settings)| {
+            let state = settings.map_err(PriorityError::from).and_then(|settings| {
+                let (largest, lanes) = locked_table(self, (&name, settings), wait, |guard| {
+                    let lanes = (0..guard.lanes()).map(|lane| leaves_of(guard, lane)).collect();
+                    (guard.largest(), lanes)
+                })?;
+                Ok(TableState { name: name.clone(), settings, largest, lanes })
             });
-            let state =
-                |(largest, lanes)| TableState { name: name.clone(), settings, largest, lanes };
-            let state = read.map(state);
             (name, state)
-        })
+        }))
     }
 }
 
@@ -115,7 +117,7 @@ impl Filling<'_> {
     /// let states = |ring: &Ring| {
     ///     let never = Interrupt::never();
     ///     let mut wait = Wait::new(Some(Duration::from_secs(1)), &never);
-    ///     let states = ring.table_states(&mut wait).map(|(_, state)| state);
+    ///     let states = ring.table_states(&mut wait)?.map(|(_, state)| state);
     ///     states.collect::<Result<Vec<_>, _>>()
     /// };
     /// let saved = states(&ring)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backcast_layout::UnreadableTable;
 
 use super::Ring;
-use crate::error::TableError;
+use crate::error::{RingError, TableError};
 use crate::table_lock::{self, LockLimits};
 
 /// Looks at a lock before a table counts as locked, and the pause between them. A change takes
@@ -26,17 +26,15 @@ pub struct LockedTable {
 impl Ring {
     /// Returns the tables that cannot be opened, by name, with the error of each: damaged ones, and
     /// those of another ring or version. Rows are not affected. See
-    /// [`remove_table`](Self::remove_table).
-    #[must_use]
-    pub fn unreadable_tables(&self) -> Vec<UnreadableTable> {
-        self.store().unreadable_tables()
+    /// [`remove_table`](Self::remove_table). Fails if the directory of the ring cannot be listed.
+    pub fn unreadable_tables(&self) -> Result<Vec<UnreadableTable>, RingError> {
+        Ok(self.store().unreadable_tables()?)
     }
 
     /// Returns the tables that a process keeps locked, by name. A change locks a table for
     /// microseconds; a process that is stopped in the middle of one keeps it locked. Takes some
-    /// milliseconds if there is one.
-    #[must_use]
-    pub fn locked_tables(&self) -> Vec<LockedTable> {
+    /// milliseconds if there is one. Fails if the directory of the ring cannot be listed.
+    pub fn locked_tables(&self) -> Result<Vec<LockedTable>, RingError> {
         let store = self.store();
         let stays_locked = |table: &String| {
             (0..LOOKS).all(|look| {
@@ -46,8 +44,9 @@ impl Ring {
                 store.table_is_locked(table)
             })
         };
-        let locked = store.table_names().into_iter().filter(stays_locked);
-        locked.map(|table| LockedTable { pids: store.table_holders(&table), table }).collect()
+        let locked = store.table_names()?.into_iter().filter(stays_locked);
+        let holders = |table: String| LockedTable { pids: store.table_holders(&table), table };
+        Ok(locked.map(holders).collect())
     }
 
     /// Removes a table of priorities, claims or learned columns, damaged or not. The ring and its

@@ -276,7 +276,7 @@ fn hostile_bytes_give_numbers_or_errors() {
     let index: Vec<i64> = (250..499).collect();
     learned.update("good", &index, &[true; 249]).unwrap();
     learned.values::<bool>("good", &index).unwrap();
-    ring.learned_states().for_each(|state| drop(state.unwrap()));
+    ring.learned_states().unwrap().for_each(|(_, state)| drop(state.unwrap()));
     for (at, byte) in whole.iter().enumerate().take(384) {
         if (128..256).contains(&at) {
             continue;

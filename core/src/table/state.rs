@@ -1,7 +1,7 @@
 //! States of tables of claims, to save them and to restore them with their ring.
 
 use backcast_layout::protocol::claim::MAX_PASS_ROWS;
-use backcast_layout::{ClaimSettings, ClaimTableState};
+use backcast_layout::{ClaimSettings, ClaimTableState, NamedTable, SegmentError};
 
 use crate::error::RestoreError;
 use crate::ring::Ring;
@@ -9,10 +9,9 @@ use crate::ring::restore::Filling;
 
 impl Ring {
     /// Returns the states of the tables of claims, by name. Claims that are made meanwhile may be
-    /// in a state or not. Tables that cannot be opened are left out
-    /// ([`unreadable_tables`](Self::unreadable_tables)). O(lanes) a table.
-    #[must_use]
-    pub fn claim_states(&self) -> Vec<ClaimTableState> {
+    /// in a state or not. A table that cannot be opened has the error instead, and one whose kind
+    /// cannot be read is listed too. Fails if the ring cannot be listed. O(lanes) a table.
+    pub fn claim_states(&self) -> Result<Vec<NamedTable<ClaimTableState>>, SegmentError> {
         self.store().claim_states()
     }
 }
@@ -36,7 +35,8 @@ impl Filling<'_> {
     /// # }
     /// let queue = SamplerOptions::seeded(1).selector(Selector::Table(TableOptions::consume("q")));
     /// assert_eq!(ring.sampler(queue.clone())?.sample(4)?.index(), [0, 1, 2, 3]);
-    /// let states = ring.claim_states();
+    /// let states = ring.claim_states()?.into_iter().map(|(_, state)| state);
+    /// let states = states.collect::<Result<Vec<_>, _>>()?;
     /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
     ///     filling.begin(0, 0..10)?;
     /// #   let rows = ring.rows(0, 0..10).unwrap();

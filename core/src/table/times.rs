@@ -62,7 +62,8 @@ impl Ring {
     /// ```
     #[must_use]
     pub fn times_sampled(&self) -> BTreeMap<String, Vec<TimesBin>> {
-        let states = self.store().claim_states().into_iter();
+        let states = self.store().claim_states().unwrap_or_default().into_iter();
+        let states = states.filter_map(|(_, state)| state.ok());
         let times = |ClaimTableState { name, settings, pass, next, .. }| {
             (name, times_sampled(self, settings, &pass, next))
         };

@@ -147,7 +147,7 @@ impl Entry {
                     .and_then(|ring| {
                         persist = PersistReport::read(ring.ring());
                         fleet = FleetReport::read(&info.path);
-                        distributions = TableDistributions::read(&ring, scan);
+                        distributions = TableDistributions::read(&ring, scan)?;
                         Ok(Content::Ring(Box::new(ring.ring().whole_stats()?)))
                     })
                     .map_err(|error| of_ring(&error)),

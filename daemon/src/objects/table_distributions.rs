@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backcast_core::{
-    LockedTable, Observed, PriorityBin, PriorityDistribution, TimesBin, UnreadableTable,
+    LockedTable, Observed, PriorityBin, PriorityDistribution, RingError, TimesBin, UnreadableTable,
 };
 use serde::Serialize;
 
@@ -37,8 +37,8 @@ pub(crate) struct TableDistributions {
 }
 
 impl TableDistributions {
-    /// Counts the tables of a ring. O(rows) a table.
-    pub(crate) fn read(observed: &Observed, scan: TableScan) -> Self {
+    /// Counts the tables of a ring. Fails if they cannot be listed. O(rows) a table.
+    pub(crate) fn read(observed: &Observed, scan: TableScan) -> Result<Self, RingError> {
         let ring = observed.ring();
         let counted = match scan {
             TableScan::Skip => false,
@@ -46,15 +46,15 @@ impl TableDistributions {
             TableScan::Whole => true,
         };
         if !counted {
-            return Self::default();
+            return Ok(Self::default());
         }
         let (priorities, times_sampled) = (ring.priority_distributions(), ring.times_sampled());
         if scan != TableScan::Whole {
-            return Self { priorities, times_sampled, ..Self::default() };
+            return Ok(Self { priorities, times_sampled, ..Self::default() });
         }
-        let unreadable = ring.unreadable_tables().into_iter().map(UnreadableReport::from);
-        let (locked, unreadable) = (ring.locked_tables(), unreadable.collect());
-        Self { locked, unreadable, priorities, times_sampled }
+        let unreadable = ring.unreadable_tables()?.into_iter().map(UnreadableReport::from);
+        let (locked, unreadable) = (ring.locked_tables()?, unreadable.collect());
+        Ok(Self { locked, unreadable, priorities, times_sampled })
     }
 }
 

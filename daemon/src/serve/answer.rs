@@ -150,7 +150,7 @@ fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     let state = if info.held { ObjectState::Held } else { ObjectState::Idle };
     let observed = Observed::open(&shared.base, name)?;
     let persist = PersistReport::read(observed.ring());
-    let distributions = TableDistributions::read(&observed, TableScan::Whole);
+    let distributions = TableDistributions::read(&observed, TableScan::Whole)?;
     let report = RingReport::new(&observed.stats(), state, persist, &distributions);
     let holder_pids = holders(&[info]).remove(0);
     Reply::of(&RingReport { holder_pids, ..report })

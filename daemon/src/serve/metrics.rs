@@ -230,7 +230,9 @@ fn take(shared: &Shared) -> Vec<Family> {
         let (created, records) = (observed.created_unix_ns(), observed.readers());
         let totals = shared.reader_totals().update(&info.name, created, &records);
         rings.push((info.name.clone(), stats, totals));
-        tables.push((info.name.clone(), TableDistributions::read(&observed, TableScan::Repeated)));
+        if let Ok(found) = TableDistributions::read(&observed, TableScan::Repeated) {
+            tables.push((info.name.clone(), found));
+        }
     }
     let of_ages = reader_totals::ages(&rings);
     let of_rings = RING.iter().map(|&(name, help, form, number)| {

@@ -1,7 +1,7 @@
 //! States of tables of claims: read beside claimants, and restored in a ring without a name.
 
 use super::claim_table::header_of;
-use super::table_file::{NewTable, make_unnamed, readable};
+use super::table_file::{Listed, NamedTable, NewTable, listed, make_unnamed};
 use crate::error::SegmentError;
 use crate::layout::claim_table::{ClaimHeader, ClaimMemory, ClaimSettings, claim_bytes};
 use crate::protocol::claim::{self, ClaimPass};
@@ -26,11 +26,14 @@ pub struct ClaimTableState {
 }
 
 impl RingStore {
-    /// Returns the states of the tables of claims that can be opened, by name. A pass may have any
-    /// numbers.
-    #[must_use]
-    pub fn claim_states(&self) -> Vec<ClaimTableState> {
-        readable(self).map(|(name, memory)| state(name, &memory)).collect()
+    /// Returns the states of the tables of claims, by name, or the error of one that cannot be
+    /// opened. A pass may have any numbers. Fails if the ring cannot be listed.
+    pub fn claim_states(&self) -> Result<Vec<NamedTable<ClaimTableState>>, SegmentError> {
+        let of_table = |(name, memory): Listed<ClaimMemory>| {
+            let state = memory.map(|memory| state(name.clone(), &memory));
+            (name, state)
+        };
+        Ok(listed(self)?.into_iter().map(of_table).collect())
     }
 }
 

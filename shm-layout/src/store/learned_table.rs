@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 
 use super::table_file::{
-    HeapTable, NewTable, OpenTable, TableFile, TableKind, TableName, listed, make_unnamed,
-    open_or_make, readable,
+    HeapTable, Listed, NamedTable, NewTable, OpenTable, TableFile, TableKind, TableName, listed,
+    make_unnamed, open_or_make, readable,
 };
 use crate::error::SegmentError;
 use crate::layout::learned_table::{
@@ -146,6 +146,17 @@ impl RingStore {
     #[must_use]
     pub fn learned_tables(&self) -> Vec<LearnedTableInfo> {
         readable(self).map(|(name, memory)| info(name, &memory)).collect()
+    }
+
+    /// Lists the tables of learned columns of the ring like
+    /// [`learned_tables`](Self::learned_tables), with the error of one that cannot be opened. Fails
+    /// if the ring cannot be listed.
+    pub fn all_learned_tables(&self) -> Result<Vec<NamedTable<LearnedTableInfo>>, SegmentError> {
+        let of_table = |(name, memory): Listed<LearnedMemory>| {
+            let info = memory.map(|memory| info(name.clone(), &memory));
+            (name, info)
+        };
+        Ok(listed(self)?.into_iter().map(of_table).collect())
     }
 
     /// Describes a table of learned columns. Returns `None` if the ring has none of that name, and

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::table_file::{
-    HeapTable, Held, NewTable, OpenTable, TableFile, TableKind, TableLock, TableName, listed,
-    lock_byte, make_unnamed, open_or_make, readable,
+    HeapTable, Held, Listed, NamedTable, NewTable, OpenTable, TableFile, TableKind, TableLock,
+    TableName, listed, lock_byte, make_unnamed, open_or_make, readable,
 };
 use crate::error::SegmentError;
 use crate::layout::priority_table::{
@@ -306,6 +306,14 @@ impl RingStore {
             counters: memory.counters(),
         };
         readable(self).map(info).collect()
+    }
+
+    /// Lists the settings of the tables of priorities of the ring, by name, or the error of one that
+    /// cannot be opened. Fails if the ring cannot be listed.
+    pub fn table_settings(&self) -> Result<Vec<NamedTable<TableSettings>>, SegmentError> {
+        let settings =
+            |(name, memory): Listed<TableMemory>| (name, memory.map(|memory| settings_of(&memory)));
+        Ok(listed(self)?.into_iter().map(settings).collect())
     }
 
     /// Fails if the process has no files or memory left to open the tables of any kind, so that

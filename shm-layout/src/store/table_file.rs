@@ -340,8 +340,11 @@ pub(super) fn make_unnamed<T: TableKind>(
     }
 }
 
-/// A table, or the error of opening it, with its name.
-pub(super) type Listed<T> = (String, Result<Arc<T>, SegmentError>);
+/// What is known of a table, or the error of opening it, with its name.
+pub type NamedTable<T> = (String, Result<T, SegmentError>);
+
+/// The memory of a table, or the error of opening it, with its name.
+pub(super) type Listed<T> = NamedTable<Arc<T>>;
 
 /// Returns the names of the tables of a ring, in order, or the error of listing them.
 pub(super) fn names(object: &Object) -> Result<Vec<String>, SegmentError> {
@@ -365,15 +368,18 @@ pub(super) fn listed<T: TableKind>(store: &RingStore) -> Result<Vec<Listed<T>>, 
         let opened = store.open_table(object, &name);
         (name, opened)
     };
-    // The table of processes that have ended counts as absent.
-    let is_there = |table: &Listed<T>| {
-        use SegmentError::{MemoryGone, TableDiffers};
-        !matches!(table.1, Err(MemoryGone { .. } | TableDiffers { .. }))
+    // The table of processes that have ended counts as absent, and so does one that was removed
+    // since it was listed.
+    let is_there = |(name, table): &Listed<T>| match table {
+        Err(SegmentError::MemoryGone { .. } | SegmentError::TableDiffers { .. }) => false,
+        Err(_) => object.has(&file_name(name)),
+        Ok(_) => true,
     };
     Ok(names(object)?.into_iter().map(open).filter(is_there).collect())
 }
 
-/// Opens all tables of one kind that can be opened, by name.
+/// Opens all tables of one kind that can be opened, by name. It suits statistics: what is to be
+/// whole uses [`listed`].
 pub(super) fn readable<T: TableKind>(store: &RingStore) -> impl Iterator<Item = (String, Arc<T>)> {
     let tables = listed(store).unwrap_or_default().into_iter();
     tables.filter_map(|(name, table)| Some((name, table.ok()?)))

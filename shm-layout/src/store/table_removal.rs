@@ -23,20 +23,19 @@ pub struct UnreadableTable {
 }
 
 impl RingStore {
-    /// Returns the names of the tables of the ring, of every kind, in order.
-    #[must_use]
-    pub fn table_names(&self) -> Vec<String> {
+    /// Returns the names of the tables of the ring, of every kind, in order. Fails if the directory
+    /// of the ring cannot be listed.
+    pub fn table_names(&self) -> Result<Vec<String>, SegmentError> {
         match self.object() {
-            Some(object) => names(object).unwrap_or_default(),
-            None => self.heap_tables().into_iter().map(|(name, _)| name).collect(),
+            Some(object) => names(object),
+            None => Ok(self.heap_tables().into_iter().map(|(name, _)| name).collect()),
         }
     }
 
     /// Returns the tables that cannot be opened, by name: damaged ones, and those of another ring
-    /// or another version.
-    #[must_use]
-    pub fn unreadable_tables(&self) -> Vec<UnreadableTable> {
-        let Some(object) = self.object() else { return Vec::new() };
+    /// or another version. Fails if the directory of the ring cannot be listed.
+    pub fn unreadable_tables(&self) -> Result<Vec<UnreadableTable>, SegmentError> {
+        let Some(object) = self.object() else { return Ok(Vec::new()) };
         let error = |name: &str| {
             let opened = kind_of(object, name).and_then(|kind| match kind {
                 KIND_PRIORITIES => self.open_table::<TableMemory>(object, name).map(drop),
@@ -52,7 +51,7 @@ impl RingStore {
             opened.err().filter(|error| !is_gone(error) && object.has(&file_name(name)))
         };
         let unreadable = |name: String| error(&name).map(|error| UnreadableTable { name, error });
-        names(object).unwrap_or_default().into_iter().filter_map(unreadable).collect()
+        Ok(names(object)?.into_iter().filter_map(unreadable).collect())
     }
 
     /// Returns whether some handle, in any process, holds the lock of a table. One system call.
@@ -75,7 +74,7 @@ impl RingStore {
         let missing = || SegmentError::NoTable {
             name: self.name().unwrap_or_default().to_owned(),
             table: table.to_owned(),
-            known: self.table_names(),
+            known: self.table_names().unwrap_or_default(),
         };
         let Some(object) = self.object() else {
             let locks = self.heap_locks();
@@ -189,7 +188,7 @@ mod tests {
             let claims = store.try_claims("c", CLAIMS).unwrap().unwrap();
             let learned = store.try_learned("v", &columns(), 100).unwrap().unwrap();
             priorities.try_lock().unwrap().unwrap().raise_largest(1 << 30);
-            assert_eq!(store.table_names(), ["c", "p", "v"]);
+            assert_eq!(store.table_names().unwrap(), ["c", "p", "v"]);
             for name in ["c", "p", "v"] {
                 assert_eq!(store.try_remove_table(name, false).unwrap(), Some(()), "{name}");
                 let missing = store.try_remove_table(name, false).unwrap_err();
@@ -274,19 +273,19 @@ mod tests {
             let file = std::fs::File::options().write(true).open(path).unwrap();
             file.write_all_at(&[0xee], at).unwrap();
         };
-        assert!(store.unreadable_tables().is_empty());
+        assert!(store.unreadable_tables().unwrap().is_empty());
         damage("p", 0x30);
         damage("c", 0);
         std::fs::write(folder.join(file_name("w")), b"short").unwrap();
         std::os::unix::fs::symlink("/dev/null", folder.join(file_name("x"))).unwrap();
         let found: Vec<String> =
-            store.unreadable_tables().into_iter().map(|table| table.name).collect();
+            store.unreadable_tables().unwrap().into_iter().map(|table| table.name).collect();
         assert_eq!(found, ["c", "p", "w", "x"]);
         assert_eq!(store.learned_tables().len(), 1, "the others are read");
         for name in found {
             assert_eq!(store.try_remove_table(&name, false).unwrap(), Some(()), "{name}");
         }
-        assert!(store.unreadable_tables().is_empty());
+        assert!(store.unreadable_tables().unwrap().is_empty());
         assert!(store.try_remove_table("../p", false).is_err());
     }
 }

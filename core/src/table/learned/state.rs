@@ -58,11 +58,17 @@ impl Ring {
     /// each. A value that is set meanwhile is in a state or not. Needs memory for 8 bytes a row and
     /// column. O(rows) a table.
     ///
-    /// Tables that cannot be opened are left out
-    /// ([`unreadable_tables`](Self::unreadable_tables)).
-    pub fn learned_states(&self) -> impl Iterator<Item = Result<LearnedState, LearnedError>> + '_ {
-        let state = |LearnedTableInfo { name, .. }: LearnedTableInfo| {
-            let learned = self.learned(&self.learned_options(&name)?)?;
+    /// A table that cannot be opened has the error instead, and one whose kind cannot be read is
+    /// listed too. Fails if the ring cannot be listed.
+    pub fn learned_states(
+        &self,
+    ) -> Result<impl Iterator<Item = (String, Result<LearnedState, LearnedError>)> + '_, LearnedError>
+    {
+        let state = |LearnedTableInfo { name, columns, .. }: LearnedTableInfo| {
+            let options = columns.iter().fold(LearnedOptions::new(&name), |options, column| {
+                options.column(&column.name, column.dtype)
+            });
+            let learned = self.learned(&options)?;
             let (view, columns) = (learned.view(), learned.columns().to_vec());
             let lanes = (0..).zip(readable(self)).map(|(lane, rows)| {
                 let first = rows.start.max(rows.end.saturating_sub(view.lane_rows()));
@@ -71,7 +77,9 @@ impl Ring {
             });
             Ok(LearnedState { name, lanes: lanes.collect(), columns })
         };
-        self.store().learned_tables().into_iter().map(state)
+        let tables = self.store().all_learned_tables()?.into_iter();
+        Ok(tables
+            .map(move |(name, table)| (name, table.map_err(LearnedError::from).and_then(state))))
     }
 }
 
@@ -91,7 +99,7 @@ impl Filling<'_> {
     /// # }
     /// let options = LearnedOptions::new("online").column("value", DType::F32);
     /// ring.learned(&options)?.update("value", &[3], &[0.5_f32])?;
-    /// let states = ring.learned_states().collect::<Result<Vec<_>, _>>()?;
+    /// let states = ring.learned_states()?.map(|(_, state)| state).collect::<Result<Vec<_>, _>>()?;
     /// let restored = Ring::restore_heap(&schema, ring.options(), |filling| {
     ///     filling.begin(0, 0..10)?;
     /// #   let rows = ring.rows(0, 0..10).unwrap();

@@ -121,7 +121,7 @@ fn the_tables_of_processes_that_ended_begin_anew() {
     assert!(links(&base).iter().any(|(path, _)| path.ends_with("table-p.dat")));
     // They lead nowhere now: absent for all who look, and no obstacle for a keeper.
     assert!(ring.whole_stats().unwrap().tables.is_empty());
-    assert!(ring.claim_states().is_empty());
+    assert!(ring.claim_states().unwrap().is_empty());
     let mut keeper = MemfdKeeper::default();
     assert_eq!((keeper.look(&base).unwrap().len(), keeper.rings()), (0, 1));
     let mut sampler = use_tables(&ring);
@@ -144,7 +144,8 @@ fn a_loaded_ring_has_sealed_tables() {
     use_tables(&source);
     let never = Interrupt::never();
     let mut wait = Wait::new(None, &never);
-    let states: Vec<_> = source.table_states(&mut wait).map(|(_, state)| state.unwrap()).collect();
+    let states = source.table_states(&mut wait).unwrap();
+    let states: Vec<_> = states.map(|(_, state)| state.unwrap()).collect();
     let spans: Vec<_> = (0..2).map(|lane| source.lane_span(lane).unwrap()).collect();
     let ring = Ring::restore("pong", &schema(), in_memfds(&base), |filling| {
         for (lane, span) in (0..).zip(&spans) {
