@@ -112,7 +112,8 @@ pub(crate) fn is_unfinished(file: &str) -> bool {
     file.ends_with(BUILDING)
 }
 
-fn name_of(file: &str) -> Option<&str> {
+/// Returns the name of the table in a file that is whole.
+pub(super) fn name_of(file: &str) -> Option<&str> {
     file.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)
 }
 

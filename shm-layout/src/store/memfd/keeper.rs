@@ -17,7 +17,7 @@ use crate::store::object::{CheckedDir, KEEP_BYTE, Object, is_missing};
 use crate::store::relocation::RESIZE_LOCK;
 use crate::store::ring_files::{CTL, NEXT_SUFFIX};
 use crate::store::ring_store::RingStore;
-use crate::store::table_file::{is_table, is_unfinished};
+use crate::store::table_file::{is_table, is_unfinished, lock_byte, name_of};
 
 /// Name of a link that is about to replace another one.
 const RENEWED: &str = "renewed";
@@ -172,9 +172,20 @@ impl KeptRing {
         let _ = self.lock.unlock(RESIZE_LOCK);
     }
 
-    /// Replaces a link. Errors are ignored: processes search for the memory of a link that is not
-    /// renewed.
+    /// Replaces a link, unless it is that of a table that a process has locked. Errors are ignored:
+    /// processes search for the memory of a link that is not renewed.
     fn renew(&self, name: &str) {
+        // Without the lock, another process could remove the table or make it anew after the link
+        // was read, and the old link would replace the new one.
+        let Some(table) = name_of(name) else { return self.replace(name) };
+        let byte = lock_byte(table);
+        if matches!(self.lock.try_lock(byte, LockMode::Exclusive), Ok(true)) {
+            self.replace(name);
+            let _ = self.lock.unlock(byte);
+        }
+    }
+
+    fn replace(&self, name: &str) {
         let ours = Link::read(&self.dir, name).and_then(|link| self.memory.link(link.id));
         let Some(ours) = ours else { return };
         let _ = unlinkat(&self.dir, RENEWED, AtFlags::empty());
@@ -194,4 +205,35 @@ fn key(dir: &OwnedFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(dir).ok()?;
     #[expect(clippy::useless_conversion, reason = "the types differ between systems")]
     Some((u64::try_from(stat.st_dev).ok()?, u64::try_from(stat.st_ino).ok()?))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::layout::counted::spec;
+    use crate::layout::priority_table::TableSettings;
+    use crate::{Exist, RingSpec};
+
+    #[test]
+    fn a_link_of_a_table_is_renewed_only_while_the_table_is_not_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Base::at(dir.path());
+        let spec = RingSpec { memfd: true, ..spec(&[8], 1_000) };
+        let ring = RingStore::create(&base, "m", &spec, Exist::Error, false).unwrap().0;
+        let ring = Arc::new(ring);
+        let settings = TableSettings { exponent: 0.6, eps: 0.0 };
+        let mut table = ring.try_table("p", settings, 100).unwrap().unwrap();
+        let link = || Link::read(ring.object().unwrap().dir(), "table-p.dat").unwrap();
+        let (before, mut keeper) = (link(), MemfdKeeper::default());
+        let guard = table.try_lock().unwrap().unwrap();
+        keeper.look(&base).unwrap();
+        assert_eq!(link(), before, "its holder may be about to replace it");
+        drop(guard);
+        keeper.look(&base).unwrap();
+        let renewed = link();
+        assert!(renewed.id == before.id && renewed != before, "{renewed}");
+        assert!(table.try_lock().unwrap().is_some(), "the keeper has unlocked it");
+    }
 }
