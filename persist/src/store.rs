@@ -240,21 +240,20 @@ impl Store {
         Ok(folder)
     }
 
-    /// Finds a snapshot. Fails if a manifest was not read that may have it, or a newer one.
+    /// Finds a snapshot. Fails if a manifest was not read: it may be the newer one, and have the
+    /// snapshot, a newer one, or another one of that label.
     pub(crate) fn find<'m>(
         &self,
         spec: &SnapshotSpec,
         slots: &'m ManifestSlots,
     ) -> Result<&'m SavedSnapshot, StoreError> {
+        slots.all_read()?;
         let manifest = &slots.manifest;
         let found = match &spec.label {
             Some(label) => manifest.snapshots.iter().find(|s| s.label == *label),
-            None => slots.all_read().map(|()| manifest.snapshots.last())?,
+            None => manifest.snapshots.last(),
         };
-        match found {
-            Some(found) => Ok(found),
-            None => slots.all_read().and_then(|()| Err(self.not_found(spec, Some(manifest)))),
-        }
+        found.ok_or_else(|| self.not_found(spec, Some(manifest)))
     }
 
     pub(crate) fn not_found(&self, spec: &SnapshotSpec, manifest: Option<&Manifest>) -> StoreError {

@@ -54,14 +54,15 @@ impl Store {
         };
         let slots = folder.read()?.ok_or_else(|| self.not_found(&spec, None))?;
         let manifest = &slots.manifest;
-        if spec.label.is_some() {
-            self.find(&spec, &slots)?;
-        }
         let wanted: Vec<_> = manifest
             .snapshots
             .iter()
             .filter(|snapshot| spec.label.as_ref().is_none_or(|label| *label == snapshot.label))
             .collect();
+        // What a manifest has that was not read is in the report, unless nothing else is found.
+        if spec.label.is_some() && wanted.is_empty() {
+            self.find(&spec, &slots)?;
+        }
         let mut report = VerifyReport {
             snapshots: wanted.iter().map(|s| format!("{}@{}", spec.name, s.label)).collect(),
             ..VerifyReport::default()

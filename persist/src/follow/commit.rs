@@ -42,13 +42,14 @@ pub(crate) struct Position {
     pub(crate) saved_marks: Option<Vec<u64>>,
 }
 
-/// Returns the position in the manifest. Returns `None` if the ring is not followed.
+/// Returns the position in the manifest. Returns `None` if the ring is not followed. Fails if a
+/// manifest was not read, which may have a later position.
 pub(crate) fn followed(
     store: &Store,
     name: &str,
     ring: &Ring,
 ) -> Result<Option<Position>, SaveError> {
-    let Some(slots) = store.folder(name)?.read()? else { return Ok(None) };
+    let Some(slots) = store.folder(name)?.read_for_change()? else { return Ok(None) };
     let (manifest, uuid) = (slots.manifest, hex(ring.uuid()));
     let follow = manifest.ring(&uuid).and_then(|saved| saved.follow.as_ref());
     let Some(follow) = follow.filter(|follow| follow.lanes.len() == ring.lanes() as usize) else {

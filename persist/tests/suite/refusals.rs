@@ -185,19 +185,41 @@ fn what_a_load_is_refused_is_no_damage() {
 }
 
 #[test]
+fn a_label_that_was_replaced_never_names_the_older_snapshot() {
+    let (place, schema) = (stocked(), schema());
+    let ring = heap(&schema, 1, 40);
+    append(&mut writer(&ring), &schema, 1, 30, 9);
+    place.store().save(&ring, "a", SaveOptions::default().name("pong").replace(true)).unwrap();
+    refuse_each(&place, |store| {
+        assert_eq!(store.snapshot("pong@a")?.rows, 30);
+        let options = LoadOptions::default().name("loaded").exist(Exist::Replace);
+        match store.load("pong@a", options.huge_pages(false).base(place.base())) {
+            Ok(ring) => {
+                assert_eq!(ring.rows(0, 0..30).unwrap().len(), 30);
+                Ok(false)
+            }
+            Err(LoadError::Store(error)) => Err(error),
+            Err(error) => panic!("{error:?}"),
+        }
+    });
+}
+
+#[test]
 fn what_a_check_is_refused_is_no_damage() {
     let place = stocked();
-    refuse_each(&place, |store| match store.verify("pong", |_| ControlFlow::Continue(())) {
-        Ok(report) => {
-            assert_eq!(report.damages, []);
-            let unread = |kind: &DamageKind| matches!(kind, DamageKind::Unreadable { .. });
-            assert!(report.unread.iter().all(|found| unread(&found.kind)));
-            assert_eq!(report.is_whole(), report.unread.is_empty());
-            Ok(!report.is_whole())
-        }
-        Err(LoadError::Store(error)) => Err(error),
-        Err(error) => panic!("{error:?}"),
-    });
+    for spec in ["pong", "pong@a"] {
+        refuse_each(&place, |store| match store.verify(spec, |_| ControlFlow::Continue(())) {
+            Ok(report) => {
+                assert_eq!(report.damages, []);
+                let unread = |kind: &DamageKind| matches!(kind, DamageKind::Unreadable { .. });
+                assert!(report.unread.iter().all(|found| unread(&found.kind)));
+                assert_eq!(report.is_whole(), report.unread.is_empty());
+                Ok(!report.is_whole())
+            }
+            Err(LoadError::Store(error)) => Err(error),
+            Err(error) => panic!("{error:?}"),
+        });
+    }
 }
 
 #[test]
