@@ -53,12 +53,37 @@ impl Params {
         if !self.store.has_publisher() {
             return "no process has opened them to publish; `backcast stat` shows them".to_owned();
         }
-        let pids = self.store.publisher_pids();
-        if pids.is_empty() || pids.contains(&std::process::id()) {
-            return "their publisher is a handle of this process: a thread that waits cannot \
-                    publish, so publish in another thread or process"
-                .to_owned();
+        in_words(&self.store.publisher_pids(), self.name().is_none())
+    }
+}
+
+/// Names the processes that hold the publisher's lock. Without any, this process has the publisher
+/// only of parameters in private memory: one of another user or container is not seen.
+fn in_words(pids: &[u32], is_private: bool) -> String {
+    if is_private || pids.contains(&std::process::id()) {
+        return "their publisher is a handle of this process: a thread that waits cannot publish, \
+                so publish in another thread or process"
+            .to_owned();
+    }
+    format!("they are published by {}", processes_in_words(pids))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publisher_that_is_not_seen_is_of_this_process_in_private_memory_only() {
+        let ours = "a handle of this process";
+        let own = std::process::id();
+        for (pids, is_private, expected) in [
+            (vec![], true, ours),
+            (vec![], false, "published by another process"),
+            (vec![own], false, ours),
+            (vec![u32::MAX], false, "published by process 4294967295"),
+        ] {
+            let said = in_words(&pids, is_private);
+            assert!(said.contains(expected), "{pids:?}, {is_private}: {said}");
         }
-        format!("they are published by {}", processes_in_words(&pids))
     }
 }

@@ -34,21 +34,14 @@ impl Ring {
     pub(crate) fn writers_in_words(&self) -> String {
         let store = self.store();
         let held: Vec<u32> = (0..self.lanes()).filter(|lane| store.lane_held(*lane)).collect();
-        let mut pids: Vec<u64> = self.holders(&held).into_iter().map(|(pid, _)| pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        match pids.as_slice() {
-            [] => "no process writes the ring".to_owned(),
-            [pid] if *pid == u64::from(std::process::id()) => format!(
-                "its only writer is of this process ({pid}): a thread that waits cannot append, so \
-                 append in another thread or process, or wait for less"
-            ),
-            pids => {
-                let pids: Vec<u32> =
-                    pids.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
-                format!("it is written by {}", processes_in_words(&pids))
-            }
+        if self.name().is_none() || !cfg!(target_os = "linux") {
+            let pids = self.holders(&held).into_iter().map(|(pid, _)| u32::try_from(pid).ok());
+            return in_words(&pids.map(|pid| pid.into_iter().collect()).collect::<Vec<_>>());
         }
+        // The number in a lane's header may be that of a process in another container.
+        let mut holders = store.lane_holders();
+        let holders = held.iter().map(|lane| holders.remove(lane).unwrap_or_default());
+        in_words(&holders.collect::<Vec<_>>())
     }
 
     /// Returns whether the newest row of a lane would begin a transition if it had a successor.
@@ -59,5 +52,50 @@ impl Ring {
         let newest = rows.end.checked_sub(1).filter(|_| !rows.is_empty());
         // Torn by a fast writer, it may be wrong, in a message.
         newest.is_some_and(|newest| RowHeader::read(&*memory, newest).flags & FINAL == 0)
+    }
+}
+
+/// Names the processes that hold lanes, given those of each held lane. A lane without any is held
+/// by a process of another user or container, which is not seen.
+fn in_words(holders: &[Vec<u32>]) -> String {
+    let own = std::process::id();
+    if holders.is_empty() {
+        return "no process writes the ring".to_owned();
+    }
+    if holders.iter().all(|pids| *pids == [own]) {
+        return format!(
+            "its only writer is of this process ({own}): a thread that waits cannot append, so \
+             append in another thread or process, or wait for less"
+        );
+    }
+    let mut pids = holders.concat();
+    pids.sort_unstable();
+    pids.dedup();
+    let named = processes_in_words(&pids);
+    let is_unseen = holders.iter().any(Vec::is_empty) && !pids.is_empty();
+    format!("it is written by {named}{}", if is_unseen { " and another one" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_is_not_seen_is_of_another_process() {
+        let own = std::process::id();
+        let other = u32::MAX;
+        let ours = format!("its only writer is of this process ({own})");
+        for (holders, expected) in [
+            (vec![], "no process writes the ring"),
+            (vec![vec![own]], &*ours),
+            (vec![vec![own], vec![own]], &ours),
+            (vec![vec![]], "it is written by another process"),
+            (vec![vec![], vec![]], "it is written by another process"),
+            (vec![vec![other], vec![]], "it is written by process 4294967295 and another one"),
+            (vec![vec![other], vec![own]], "it is written by processes"),
+        ] {
+            let said = in_words(&holders);
+            assert!(said.starts_with(expected), "{holders:?}: {said}");
+        }
     }
 }
