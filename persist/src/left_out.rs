@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use backcast_core::{LearnedError, PriorityError, SegmentError};
+use backcast_core::{LearnedError, LimiterError, PriorityError, SegmentError};
 
 use crate::error::SaveError;
 
 /// A table of the ring that a snapshot lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutTable {
-    /// Name of the table.
+    /// Name of the table, or `ring.lim` for the rate limiter.
     pub table: String,
     /// Reason: who has it locked, or its damage.
     pub reason: String,
@@ -80,6 +80,12 @@ impl TableFailure for LearnedError {
     }
 }
 
+impl TableFailure for LimiterError {
+    fn is_of_table(&self) -> bool {
+        if let Self::Segment(error) = self { error.is_of_table() } else { true }
+    }
+}
+
 impl TableFailure for SegmentError {
     fn is_of_table(&self) -> bool {
         // If the process ran out of something, the table may be whole.
@@ -116,6 +122,7 @@ mod tests {
                 left_out(of(errno)),
                 left_out(PriorityError::from(of(errno))),
                 left_out(LearnedError::from(of(errno))),
+                left_out(LimiterError::from(of(errno))),
             ] {
                 let told = found.unwrap_err();
                 assert!(told.contains("table-p.dat"), "{errno}: {told}");
@@ -130,6 +137,7 @@ mod tests {
                 assert_eq!(found, Ok(vec!["p".to_owned()]), "{errno}");
             }
         }
+        assert_eq!(left_out(LimiterError::Damaged), Ok(vec!["p".to_owned()]));
     }
 
     #[test]

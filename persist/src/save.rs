@@ -14,7 +14,7 @@ use crate::copy::{RowCopier, about, hex, known, missing, without_gaps};
 use crate::error::SaveError;
 use crate::layout::{BATCH_BYTES, BatchLayout, FILE_BYTES};
 use crate::left_out::LeftOutTable;
-use crate::manifest::{SavedChunk, SavedLimiter, SavedRing, SavedSnapshot, SnapshotParams};
+use crate::manifest::{SavedChunk, SavedRing, SavedSnapshot, SnapshotParams};
 use crate::params;
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{EVICTED, ROLLING, check_free, check_name};
@@ -141,8 +141,8 @@ pub struct SaveReport {
     pub bytes_freed: u64,
     /// Parameters saved with it.
     pub params: Vec<SnapshotParams>,
-    /// Tables that a process kept locked, and tables that cannot be opened. The snapshot lacks
-    /// them.
+    /// Tables that a process kept locked, and tables or a rate limiter that cannot be read. The
+    /// snapshot lacks them.
     pub left_out: Vec<LeftOutTable>,
     /// Damage of a manifest; the other one was used.
     pub damage: Option<crate::Damage>,
@@ -240,7 +240,8 @@ impl Store {
         // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
-        let PreparedTables { states, layouts, left_out } = prepare_tables(ring, &mut options)?;
+        let prepared = prepare_tables(ring, &mut options)?;
+        let PreparedTables { states, layouts, mut left_out } = prepared;
         let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
         let (tables, learned) = tables::save(ring, states, &lanes, place, limits, &layouts)?;
         let snapshot = SavedSnapshot {
@@ -252,7 +253,7 @@ impl Store {
             tables: tables.saved.clone(),
             claims,
             learned: learned.saved.clone(),
-            limiters: SavedLimiter::of(ring)?.into_iter().collect(),
+            limiters: tables::limiter(ring, &mut left_out)?.into_iter().collect(),
             params: params.saved.clone(),
         };
         for chunk in snapshot.chunks_beside_rows() {

@@ -14,7 +14,7 @@ use crate::error::{NotFilled, SaveError};
 use crate::layout::BatchLayout;
 use crate::learned;
 use crate::left_out::LeftOut;
-use crate::manifest::{SavedClaims, SavedLearned, SavedTable};
+use crate::manifest::{SavedClaims, SavedLearned, SavedLimiter, SavedTable};
 use crate::storage::Storage;
 use crate::store::NameFolder;
 use crate::waiting::Stops;
@@ -63,6 +63,15 @@ pub(crate) fn prepare(
     let of_learned = learned.iter().map(|state| SavedLearned::layout_of(&state.columns));
     let layouts = TableLayouts { priorities: SavedTable::layout(), learned: of_learned.collect() };
     Ok(PreparedTables { states: (priorities, learned), layouts, left_out })
+}
+
+/// Reads the rate limiter of a ring, if it has one.
+pub(crate) fn limiter(
+    ring: &Ring,
+    left_out: &mut LeftOut,
+) -> Result<Option<SavedLimiter>, SaveError> {
+    let Some(limiter) = ring.limiter() else { return Ok(None) };
+    left_out.unless_read("ring.lim".to_owned(), SavedLimiter::of(&limiter))
 }
 
 /// Reads the tables of claims of a ring. Fails if this process ran out of something.

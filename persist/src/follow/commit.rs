@@ -16,10 +16,12 @@ use crate::copy::{RowCopier, Saved, about, gaps, hex, known, without_gaps};
 use crate::error::SaveError;
 use crate::followed::{Followed, FollowedLane};
 use crate::layout::BatchLayout;
-use crate::manifest::{Manifest, SavedLimiter, SavedRing, SavedSnapshot};
+use crate::left_out::{LeftOut, LeftOutTable};
+use crate::manifest::{Manifest, SavedRing, SavedSnapshot};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{BEFORE, LIVE};
 use crate::store::Store;
+use crate::tables;
 
 /// Longest wait for another process that changes the directory. Then the step fails, is reported,
 /// and is tried again.
@@ -33,6 +35,8 @@ pub(crate) struct Committed {
     /// Bytes of the files written, including merged ones.
     pub(crate) bytes_written: u64,
     pub(crate) files_written: u64,
+    /// The rate limiter, if it could not be read.
+    pub(crate) left_out: Vec<LeftOutTable>,
 }
 
 /// Position of a follower in the manifest.
@@ -115,7 +119,9 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     let bytes = merge(store.storage(), &folder.chunks, &mut merged, saved, &layout, options);
     done.bytes_written += bytes.unwrap_or_default();
 
-    let snapshot = live(ring, saved, &done.lanes)?;
+    let mut left_out = LeftOut::default();
+    let snapshot = live(ring, saved, &done.lanes, &mut left_out)?;
+    done.left_out = left_out.and(LeftOut::default());
     name_live(&mut next, snapshot);
     next.prune(unix_ns());
     let garbage = garbage(&slots, &next);
@@ -199,6 +205,7 @@ fn live(
     ring: &Ring,
     saved: &SavedRing,
     lanes: &[FollowedLane],
+    left_out: &mut LeftOut,
 ) -> Result<SavedSnapshot, SaveError> {
     let keeps = |(number, lane): (u32, &FollowedLane)| {
         let low = ring.first_kept(number).unwrap_or_default();
@@ -215,7 +222,7 @@ fn live(
         claims: Vec::new(),
         params: Vec::new(),
         learned: Vec::new(),
-        limiters: SavedLimiter::of(ring)?.into_iter().collect(),
+        limiters: tables::limiter(ring, left_out)?.into_iter().collect(),
     })
 }
 

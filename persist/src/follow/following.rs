@@ -215,6 +215,7 @@ impl Following {
                 let done = self.commit(stopped)?;
                 self.bytes_written += done.bytes_written;
                 self.files_written += done.files_written;
+                self.left_out = done.left_out;
                 self.done = Done::Lanes(done.lanes);
                 self.guard()?;
             }
@@ -275,7 +276,7 @@ impl Following {
         (self.bytes_written, self.files_written)
     }
 
-    /// Returns the tables that the last periodic snapshot lacks.
+    /// Returns the tables, and the rate limiter, that the last snapshot lacks.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOutTable] {
         &self.left_out

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use backcast_core::{
-    ClaimPass, ClaimSettings, ClaimTableState, DType, LearnedColumn, LearnedState, LimiterCounts,
-    LimiterError, NoLearner, NoWriter, RateLimiter, Ring, TableSettings,
+    ClaimPass, ClaimSettings, ClaimTableState, DType, LearnedColumn, LearnedState, Limiter,
+    LimiterCounts, LimiterError, NoLearner, NoWriter, RateLimiter, TableSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -193,14 +193,13 @@ impl SavedClaims {
 }
 
 impl SavedLimiter {
-    /// Returns the limiter of a ring, if it has one.
-    pub(crate) fn of(ring: &Ring) -> Result<Option<Self>, LimiterError> {
-        let Some(limiter) = ring.limiter() else { return Ok(None) };
+    /// Returns the limits and counts of a limiter.
+    pub(crate) fn of(limiter: &Limiter) -> Result<Self, LimiterError> {
         let (limits, counts) = (limiter.limits()?, limiter.counts());
         let (min_diff, max_diff) = limits.error_band();
         let finite = |end: f64| end.is_finite().then_some(end);
         let LimiterCounts { inserts, samples, deletes } = counts;
-        Ok(Some(Self {
+        Ok(Self {
             samples_per_insert: limits.samples_per_insert(),
             min_size: limits.min_size_to_sample(),
             min_diff: finite(min_diff),
@@ -212,7 +211,7 @@ impl SavedLimiter {
             samples,
             deletes,
             dropped_at: limiter.inserts_at_last_drop(),
-        }))
+        })
     }
 
     /// Returns the limits, or `None` if `no_learner` or `no_writer` is not a known word. The ring

@@ -1,6 +1,7 @@
 //! Priorities and rate limits come back with their rows.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use backcast_core::{
     Exist, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions, SamplerOptions,
@@ -209,5 +210,27 @@ fn a_damaged_table_is_left_out_of_a_snapshot_and_said_to_be() {
     assert!(left_out.reason.contains("table-priority.dat"), "{left_out}");
     assert_eq!(content(&load(&place, &store, "aim@a", "bare")), content(&ring));
     fs::write(&table, good).unwrap();
+    assert_eq!(store.save(&ring, "b", SaveOptions::default()).unwrap().left_out, []);
+}
+
+#[test]
+fn a_damaged_limiter_is_left_out_of_a_snapshot_and_said_to_be() {
+    let (place, schema) = (Place::new(), schema());
+    let options = RingOptions::with_capacity(300).base(place.base());
+    let options = options.limiter(RateLimiter::min_size(20));
+    let (store, ring) = (place.store(), Ring::create("aim", &schema, options).unwrap());
+    append(&mut writer(&ring), &schema, 1, 50, 3);
+    let path = ring.path().unwrap().join("ring.lim");
+    let good = fs::read(&path).unwrap();
+    // Both slots of the limits in force.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0xff; 256], 384).unwrap();
+    let report = store.save(&ring, "a", SaveOptions::default()).unwrap();
+    let [left_out] = report.left_out.as_slice() else { panic!("{report:?}") };
+    assert_eq!((left_out.table.as_str(), report.rows), ("ring.lim", 50));
+    let bare = load(&place, &store, "aim@a", "bare");
+    assert_eq!(content(&bare), content(&ring));
+    assert!(bare.limiter().is_none());
+    file.write_all_at(&good[384..640], 384).unwrap();
     assert_eq!(store.save(&ring, "b", SaveOptions::default()).unwrap().left_out, []);
 }
