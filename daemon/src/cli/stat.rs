@@ -133,8 +133,9 @@ fn ring(report: &RingReport, console: &mut Console<'_>) {
         let holders = processes_in_words(pids);
         facts.push(fact("locked", format!("table {table}, by {holders}")));
     }
-    for UnreadableReport { table, problem } in &report.unreadable_tables {
-        facts.push(fact("damaged", printable(&format!("table {table}: {problem}"))));
+    for UnreadableReport { table, state, problem } in &report.unreadable_tables {
+        let problem = printable(&format!("table {table}: {problem}"));
+        facts.push(fact(&state.to_string(), problem));
     }
     facts.push(fact(
         "rows",

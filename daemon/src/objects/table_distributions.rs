@@ -7,6 +7,7 @@ use backcast_core::{
 };
 use serde::Serialize;
 
+use super::catalogue::{ObjectState, Obstacle};
 use crate::text::units;
 
 /// Rows of the largest ring whose tables are counted repeatedly. That takes about 0.15 s for a
@@ -62,12 +63,15 @@ impl TableDistributions {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct UnreadableReport {
     pub(crate) table: String,
+    /// Whether it is damaged, of another version, or may be whole.
+    pub(crate) state: ObjectState,
     pub(crate) problem: String,
 }
 
 impl From<UnreadableTable> for UnreadableReport {
     fn from(UnreadableTable { name, error }: UnreadableTable) -> Self {
-        Self { table: name, problem: error.to_string() }
+        let state = Obstacle::of_segment(&error).state();
+        Self { table: name, state, problem: error.to_string() }
     }
 }
 
