@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::connection::wait_for;
 use super::error::ServeError;
 use super::limiter::ConnectionLimiter;
+use super::metrics::PageError;
 use super::shared::Shared;
 use super::{metrics, spawn, stop_pipe};
 use crate::protocol::lines::{read_until, write_by};
@@ -110,7 +111,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) {
 }
 
 /// Returns the response to a request.
-fn respond(head: &[u8], page: impl FnOnce() -> Result<String, std::fmt::Error>) -> String {
+fn respond(head: &[u8], page: impl FnOnce() -> Result<String, PageError>) -> String {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let plain = "text/plain; charset=utf-8";
@@ -123,8 +124,9 @@ fn respond(head: &[u8], page: impl FnOnce() -> Result<String, std::fmt::Error>) 
     match (request.method, path) {
         (Some("GET" | "HEAD"), "/metrics") => match page() {
             Ok(text) => reply("200 OK", metrics::CONTENT_TYPE, &text, with_body),
-            Err(_) => {
-                reply("500 Internal Server Error", plain, "cannot write metrics\n", with_body)
+            Err(error) => {
+                tracing::warn!(%error, "no page of metrics");
+                reply("500 Internal Server Error", plain, &format!("{error}\n"), with_body)
             }
         },
         // Any answer means health: other threads work on requests.
@@ -171,6 +173,9 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
             assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
         }
+        let short = || Err(PageError::Text(std::fmt::Error));
+        let answer = respond(b"GET /metrics HTTP/1.1\r\n\r\n", short);
+        assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("cannot write"), "{answer}");
         let head = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", || Ok("up 1\n".to_owned()));
         assert!(head.contains("Content-Length: 5") && head.ends_with("\r\n\r\n"), "{head}");
         let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_core::{Kind, LimiterStats, Observed, RingStats, list};
+use backcast_core::{Kind, LimiterStats, Observed, RingError, RingStats, SegmentError, list};
 use backcast_persist::FollowState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -12,6 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use thiserror::Error;
 
 use super::budget;
 use super::reader_totals::{self, ReaderTotals};
@@ -24,10 +25,21 @@ use crate::objects::table_distributions::{TableDistributions, TableScan};
 /// Content type of the page.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the current page. Nothing is stopped, so the numbers are not of one instant.
-pub(crate) fn page(shared: &Shared) -> Result<String, fmt::Error> {
+/// Error of writing the page.
+#[derive(Debug, Error)]
+pub(crate) enum PageError {
+    /// The objects cannot be listed, or the daemon has no files or memory left to open them.
+    #[error("cannot read the objects: {0}")]
+    Objects(#[from] SegmentError),
+    #[error("cannot write metrics")]
+    Text(#[from] fmt::Error),
+}
+
+/// Returns the current page. Nothing is stopped, so the numbers are not of one instant. Fails
+/// rather than leave out what the daemon lacks files or memory for.
+pub(crate) fn page(shared: &Shared) -> Result<String, PageError> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Taken(take(shared))));
+    registry.register_collector(Box::new(Taken(take(shared)?)));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -217,22 +229,29 @@ const PERSIST: [OfFollowed; 7] = {
 };
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
-fn take(shared: &Shared) -> Vec<Family> {
-    let objects = list(&shared.base).unwrap_or_default();
+fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
+    let objects = list(&shared.base)?;
     let (mut rings, mut tables) = (Vec::new(), Vec::new());
     for info in &objects {
         if info.kind != Kind::Ring || info.building || is_garbage(info) {
             continue;
         }
-        // A damaged or removed ring has no numbers; the sweep logs it.
-        let Ok(observed) = Observed::open(&shared.base, &info.name) else { continue };
-        let stats = observed.stats();
+        let read = || -> Result<_, RingError> {
+            let observed = Observed::open(&shared.base, &info.name)?;
+            let stats = observed.ring().whole_stats()?;
+            let distributions = TableDistributions::read(&observed, TableScan::Repeated)?;
+            Ok((observed, stats, distributions))
+        };
+        let (observed, stats, distributions) = match read() {
+            Err(RingError::Segment(error)) if error.is_of_process() => return Err(error),
+            // A damaged or removed ring has no numbers; the sweep logs it.
+            Err(_) => continue,
+            Ok(read) => read,
+        };
         let (created, records) = (observed.created_unix_ns(), observed.readers());
         let totals = shared.reader_totals().update(&info.name, created, &records);
         rings.push((info.name.clone(), stats, totals));
-        if let Ok(found) = TableDistributions::read(&observed, TableScan::Repeated) {
-            tables.push((info.name.clone(), found));
-        }
+        tables.push((info.name.clone(), distributions));
     }
     let of_ages = reader_totals::ages(&rings);
     let of_rings = RING.iter().map(|&(name, help, form, number)| {
@@ -314,7 +333,8 @@ fn take(shared: &Shared) -> Vec<Family> {
     ];
     let of_tables = table_metrics::families(&tables);
     let of_rings = of_rings.chain([of_ages]);
-    of_rings.chain(of_limiters).chain(of_tables).chain(of_followed).chain(of_daemon).collect()
+    let all = of_rings.chain(of_limiters).chain(of_tables).chain(of_followed).chain(of_daemon);
+    Ok(all.collect())
 }
 
 /// Returns the names of all metrics on the page.
@@ -324,7 +344,7 @@ pub(crate) fn names(shared: &Shared) -> Vec<String> {
         MetricKind::Gauge => family.name.to_owned(),
         MetricKind::Counter => format!("{}_total", family.name),
     };
-    take(shared).iter().map(full).collect()
+    take(shared).unwrap().iter().map(full).collect()
 }
 
 #[cfg(test)]
