@@ -65,11 +65,7 @@ fn saved(
                     Listed::on_disk(snapshot, store.path(), gone && snapshot.label == EVICTED)
                 }));
             }
-            Err(error) => listed.push(Listed {
-                path,
-                error: Some(error.to_string()),
-                ..Listed::snapshot(name, Obstacle::of_store(&error).state())
-            }),
+            Err(error) => listed.push(Listed::unread(name, path, &error)),
         }
     }
     Ok(true)

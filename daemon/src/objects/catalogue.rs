@@ -95,6 +95,9 @@ impl Obstacle {
         match error {
             StoreError::OtherVersion { .. } => Self::OtherVersion,
             StoreError::Io { source, .. } => Self::of_cause(IoCause::of(source)),
+            StoreError::Unreadable { .. }
+            | StoreError::Busy { .. }
+            | StoreError::NoSpace { .. } => Self::Unknown,
             _ => Self::Damaged,
         }
     }

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use backcast_core::Kind;
+use backcast_core::{IoCause, Kind};
 use backcast_persist::{Snapshot, Store, StoreError};
 use serde::Serialize;
 
-use super::catalogue::{Content, Entry, ObjectState, shown_name};
+use super::catalogue::{Content, Entry, ObjectState, Obstacle, shown_name};
 use super::evicted;
 
 /// JSON of a listed object; keys that do not apply are null.
@@ -86,6 +86,12 @@ impl Listed {
         }
     }
 
+    /// Returns the entry of a name whose snapshots cannot be read.
+    pub(crate) fn unread(name: String, path: PathBuf, error: &StoreError) -> Self {
+        let state = Obstacle::of_store(error).state();
+        Self { path, error: Some(error.to_string()), ..Self::snapshot(name, state) }
+    }
+
     /// Returns the entry of a snapshot, or of an evicted ring.
     pub(crate) fn on_disk(snapshot: &Snapshot, store: &Path, evicted: bool) -> Self {
         let listed = if evicted {
@@ -109,19 +115,30 @@ impl Listed {
     }
 }
 
-/// Lists rings that were evicted to a store and are not in `listed`. Fails if the store cannot be
-/// read, which would hide them. Names with damaged or foreign manifests have none.
+/// Lists rings that were evicted to a store and are not in `listed`. A name that cannot be read is
+/// listed with the error, unless `listed` has it already: it may have such a ring. Fails if the
+/// store cannot be listed, or this process has no files or memory left, which would hide rings.
 pub(crate) fn evicted_in(store: &Store, listed: &[Listed]) -> Result<Vec<Listed>, StoreError> {
     let mut found = Vec::new();
     for name in store.names()? {
-        if listed.iter().any(|object| object.is_ring(&name)) {
+        let path = store.path().join(&name);
+        let is_known = |object: &Listed| {
+            object.is_ring(&name) || (object.error.is_some() && object.path == path)
+        };
+        if listed.iter().any(is_known) {
             continue;
         }
         match store.snapshot(&evicted::spec(&name)) {
             Ok(snapshot) => found.push(Listed::on_disk(&snapshot, store.path(), true)),
-            Err(error @ StoreError::Io { .. }) => return Err(error),
-            Err(_) => {}
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) if is_of_process(&error) => return Err(error),
+            Err(error) => found.push(Listed::unread(name, path, &error)),
         }
     }
     Ok(found)
+}
+
+/// Returns whether this process ran out of files or memory.
+pub(crate) fn is_of_process(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if IoCause::of(source).is_of_process())
 }

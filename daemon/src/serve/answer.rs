@@ -1,7 +1,6 @@
 //! Answers requests.
 
-use backcast_core::{IoCause, Kind, Observed, Ring, collect, holders, list, remove};
-use backcast_persist::StoreError;
+use backcast_core::{Kind, Observed, Ring, collect, holders, list, remove};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use super::shared::{Shared, add, log_removed};
 use super::{budget, snapshot};
 use crate::objects::catalogue::{Content, Entry, ObjectState, is_garbage, shown_name};
 use crate::objects::find::{find, orphaned};
-use crate::objects::listed::{Listed, evicted_in};
+use crate::objects::listed::{Listed, evicted_in, is_of_process};
 use crate::objects::persist::PersistReport;
 use crate::objects::ring_report::RingReport;
 use crate::objects::table_distributions::{TableDistributions, TableScan};
@@ -124,11 +123,6 @@ fn ping(shared: &Shared) -> Result<Pong, Refusal> {
         used_bytes: budget::used(&list(&shared.base)?),
         when_full: live.when_full.as_str().to_owned(),
     })
-}
-
-/// Returns whether the daemon ran out of files or memory.
-fn is_of_process(error: &StoreError) -> bool {
-    matches!(error, StoreError::Io { source, .. } if IoCause::of(source).is_of_process())
 }
 
 /// Returns an object as `ls` shows it. Panels and parameters are not opened, since that would hold

@@ -84,7 +84,7 @@ fn make(
             },
             Exist::Replace => {}
         }
-    } else if let Some((store, snapshot)) = evicted(shared, name) {
+    } else if let Some((store, snapshot)) = evicted(shared, name)? {
         match exist {
             // An evicted ring counts as existing, though it is not in memory.
             Exist::Error => {

@@ -18,10 +18,12 @@ pub(crate) fn attach(shared: &Shared, name: &str) -> Result<Ring, Refusal> {
     };
     let _turn = shared.turn();
     // Another client may have been faster.
-    match (Ring::attach_in(&shared.base, name), evicted(shared, name)) {
-        (Err(_), Some((store, snapshot))) => bring_back(shared, name, &store, &snapshot),
-        (Err(_), None) => Err(missing.into()),
-        (attached, _) => Ok(attached?),
+    if let Ok(ring) = Ring::attach_in(&shared.base, name) {
+        return Ok(ring);
+    }
+    match evicted(shared, name)? {
+        Some((store, snapshot)) => bring_back(shared, name, &store, &snapshot),
+        None => Err(missing.into()),
     }
 }
 

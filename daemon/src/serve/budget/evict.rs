@@ -1,7 +1,7 @@
 //! Evicts unused rings: saves them and frees their memory.
 
 use backcast_core::{Base, Kind, ObjectInfo, Observed, SegmentError, list, remove_unheld};
-use backcast_persist::{Snapshot, Store};
+use backcast_persist::{Snapshot, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::objects::catalogue::is_garbage;
@@ -56,7 +56,12 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
         let state = json!({ MODE: mode, MEMFD: observed.stats().memfd });
         let spans = || (0..ring.lanes()).map(|lane| ring.lane_span(lane)).collect::<Vec<_>>();
         let saved = spans();
-        store.save_evicted(ring, name, state)?;
+        let report = store.save_evicted(ring, name, state)?;
+        // The memory has what the snapshot lacks.
+        if let Some(left_out) = report.left_out.first() {
+            tracing::warn!(ring = %name, "it is not evicted: {left_out}");
+            break;
+        }
         // No process can attach during this check, so the snapshot has all rows.
         let sure = || spans() == saved;
         match remove_unheld(&shared.base, Kind::Ring, name, sure) {
@@ -78,11 +83,15 @@ fn evict(shared: &Shared, info: &ObjectInfo) -> Result<bool, Refusal> {
     Ok(false)
 }
 
-/// Finds the snapshot of an evicted ring.
-pub(crate) fn evicted(shared: &Shared, name: &str) -> Option<(Store, Snapshot)> {
-    let store = shared.persist().store().ok()?;
-    let snapshot = store.snapshot(&spec(name)).ok()?;
-    Some((store, snapshot))
+/// Finds the snapshot of an evicted ring. Fails if the system does not read the store, which may
+/// have one: a new ring would take its place.
+pub(crate) fn evicted(shared: &Shared, name: &str) -> Result<Option<(Store, Snapshot)>, Refusal> {
+    let Ok(store) = shared.persist().store() else { return Ok(None) };
+    match store.snapshot(&spec(name)) {
+        Ok(snapshot) => Ok(Some((store, snapshot))),
+        Err(error @ (StoreError::Io { .. } | StoreError::Unreadable { .. })) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Removes the snapshot of an evicted ring.
