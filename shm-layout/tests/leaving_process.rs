@@ -3,9 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
+use backcast_budget::{WATCHDOG, until};
 use backcast_layout::{Base, Exist, Kind, SealedSegment, list};
 use tempfile::TempDir;
 
@@ -20,22 +22,48 @@ fn make(base: &Base, name: &str, exist: Exist, persistent: bool) -> SealedSegmen
     SealedSegment::create(base, Kind::Panel, name, b"meta", &[], exist, persistent).unwrap()
 }
 
-/// Starts a role of this binary.
-fn start(role: &str, dir: &Path) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", role, "--ignored", "--nocapture"]).env(DIR, dir);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+/// A process in a role of this binary. It is killed if its test ends first.
+struct Role {
+    child: Child,
+    lines: Receiver<String>,
 }
 
-/// Waits until a role says that it has its handles, and returns the rest of its output.
-fn wait_for_handles(child: &mut Child) -> BufReader<ChildStdout> {
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("holding") {
-        line.clear();
-        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it gave up");
+impl Role {
+    fn start(role: &str, dir: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", role, "--ignored", "--nocapture"]).env(DIR, dir);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (tell, lines) = mpsc::channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        // Ends with the process, whether or not anyone reads its lines.
+        thread::spawn(move || {
+            output.lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)))
+        });
+        Self { child, lines }
     }
-    lines
+
+    /// Waits until the process says that it has its handles.
+    fn wait_for_handles(&self) {
+        let line = || self.lines.recv_timeout(WATCHDOG).expect("it says that it has its handles");
+        while !line().contains("holding") {}
+    }
+
+    /// Waits until the process has ended by itself.
+    fn wait_for_end(&mut self) {
+        let mut status = None;
+        until("a process ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn base() -> Base {
@@ -69,8 +97,7 @@ fn a_thread_that_still_runs_keeps_no_object_alive() {
     let dir = memory_dir();
     let base = Base::at(dir.path());
     let shared = make(&base, "shared", Exist::Error, false);
-    let ended = start("a_process_whose_thread_has_handles", dir.path()).wait().unwrap();
-    assert!(ended.success());
+    Role::start("a_process_whose_thread_has_handles", dir.path()).wait_for_end();
     let mut names: Vec<_> =
         list(&base).unwrap().into_iter().map(|one| (one.name, one.held)).collect();
     names.sort();
@@ -93,17 +120,14 @@ fn processes_that_end_at_once_leave_nothing() {
         let dir = memory_dir();
         let base = Base::at(dir.path());
         let shared = make(&base, "shared", Exist::Error, false);
-        let mut children: Vec<Child> =
-            (0..2).map(|_| start("a_process_that_waits_with_a_handle", dir.path())).collect();
-        let outputs: Vec<_> = children.iter_mut().map(wait_for_handles).collect();
+        let mut roles =
+            [(); 2].map(|()| Role::start("a_process_that_waits_with_a_handle", dir.path()));
+        roles.iter().for_each(Role::wait_for_handles);
         drop(shared);
-        for child in &mut children {
-            drop(child.stdin.take());
+        for role in &mut roles {
+            drop(role.child.stdin.take());
         }
-        for (mut child, mut output) in children.into_iter().zip(outputs) {
-            output.read_to_end(&mut Vec::new()).unwrap();
-            assert!(child.wait().unwrap().success());
-        }
+        roles.iter_mut().for_each(Role::wait_for_end);
         assert!(!base.path().exists(), "{:?}", list(&base));
     }
 }

@@ -1,10 +1,9 @@
 //! `backcast record`: simulated markets in a ring and in a Parquet panel, in real processes.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, Started};
 use backcast_budget::until;
 use backcast_core::{Ring, RowIndex, SamplerOptions};
 use backcast_gym::{PortfolioOptions, PortfolioVectorEnv, ResetSeed};
@@ -206,23 +205,17 @@ fn a_ring_is_replaced_only_if_asked() {
 }
 
 /// Begins a recording that does not end, and waits until it has begun to write.
-fn begin(shelf: &Shelf, into: [&str; 2]) -> Child {
+fn begin(shelf: &Shelf, into: [&str; 2]) -> Started {
     let endless = ["record", "--replace", "--ticks", "1_000_000_000", "--interval", "10_000"];
-    let mut child = shelf
-        .command()
-        .args(endless)
-        .args(into)
-        .args(["--features", "none"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = shelf.command();
+    command.args(endless).args(into).args(["--features", "none"]);
+    let mut running = Started::spawn(command);
     // Handlers are in place once the place of the recording is there.
     until("the recording begins", || {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(running.child().try_wait().unwrap().is_none(), "it ended by itself");
         !written(shelf, into).is_empty()
     });
-    child
+    running
 }
 
 /// Returns the unfinished files or directories of a recording.
@@ -245,12 +238,10 @@ fn an_interrupted_recording_leaves_nothing() {
         for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             let shelf = Shelf::new();
             let old = shelf.file("sim.parquet", "old");
-            let child = begin(&shelf, into);
-            send(&child, signal);
-            let ended = child.wait_with_output().unwrap();
-            assert_eq!(ended.status.code(), Some(status), "signal {:?}", ended.status.signal());
-            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-            assert_eq!(said, "error: interrupted; nothing was left\n");
+            let mut running = begin(&shelf, into);
+            send(running.child(), signal);
+            let ended = running.ended().expect(status);
+            assert_eq!(ended.err, "error: interrupted; nothing was left\n");
             assert_eq!(shelf.states(), []);
             assert!(written(&shelf, into).is_empty(), "{into:?}");
             assert_eq!(fs::read_to_string(&old).unwrap(), "old");
@@ -262,12 +253,12 @@ fn an_interrupted_recording_leaves_nothing() {
 fn what_a_killed_recording_leaves_is_collected() {
     for (into, kind) in [(["--ring", "sim"], "ring"), (["--panel", "sim.parquet"], "file")] {
         let shelf = Shelf::new();
-        let mut child = begin(&shelf, into);
+        let mut running = begin(&shelf, into);
         let folder = shelf.path().display().to_string();
-        let running = shelf.json(&["gc", &folder]);
-        assert!(running.is_empty(), "{into:?}: the recording runs: {running:?}");
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let collected = shelf.json(&["gc", &folder]);
+        assert!(collected.is_empty(), "{into:?}: the recording runs: {collected:?}");
+        running.child().kill().unwrap();
+        running.child().wait().unwrap();
         let [left] = &written(&shelf, into)[..] else { panic!("{into:?} left nothing") };
         let would = shelf.json(&["gc", "--dry-run", &folder]);
         assert_eq!(

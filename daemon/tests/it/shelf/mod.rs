@@ -4,10 +4,11 @@ pub(crate) mod pty;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use backcast_budget::until;
 use backcast_core::{Base, DType, Exist, Ring, RingOptions, Schema};
 use backcast_market::{PanelData, PanelOptions};
 use serde_json::Value;
@@ -113,6 +114,43 @@ impl Shelf {
     pub(crate) fn states(&self) -> Vec<(String, String)> {
         let text = |object: &Value, key: &str| object[key].as_str().unwrap_or_default().to_owned();
         self.json(&["ls"]).iter().map(|o| (text(o, "name"), text(o, "state"))).collect()
+    }
+}
+
+/// A process that is killed if its test ends first.
+pub(crate) struct Started(Child);
+
+impl Started {
+    /// Starts a command, whose output is read when it has ended: it may print 64 KiB.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().expect("it starts"))
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.0
+    }
+
+    /// Waits until it has ended, and fails the test if that takes too long.
+    pub(crate) fn ended(mut self) -> Ran {
+        let mut status = None;
+        until("a process ends", || {
+            status = self.0.try_wait().expect("a child of ours");
+            status.is_some()
+        });
+        let mut text = [Vec::new(), Vec::new()];
+        let [out, err] = &mut text;
+        self.0.stdout.take().expect("piped").read_to_end(out).expect("readable");
+        self.0.stderr.take().expect("piped").read_to_end(err).expect("readable");
+        let [stdout, stderr] = text;
+        Output { status: status.expect("it has ended"), stdout, stderr }.into()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
