@@ -8,6 +8,8 @@ mod contract;
 #[cfg(target_os = "linux")]
 mod denied;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod few_descriptors;
 mod files;
 mod life;
 mod manual;
