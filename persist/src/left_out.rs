@@ -142,11 +142,15 @@ mod tests {
 
     #[test]
     fn a_table_of_an_unknown_kind_is_named_once() {
-        let [mut first, mut second] = [LeftOut::default(), LeftOut::default()];
-        for (list, table) in [(&mut first, "b"), (&mut first, "a"), (&mut second, "b")] {
-            list.unless_read::<(), _>(table.to_owned(), Err(of(Errno::IO))).unwrap();
-        }
-        let names: Vec<String> = first.and(second).into_iter().map(|one| one.table).collect();
+        let list = |names: &[&str]| {
+            let mut list = LeftOut::default();
+            for name in names {
+                list.unless_read::<(), _>((*name).to_owned(), Err(of(Errno::IO))).unwrap();
+            }
+            list
+        };
+        let names: Vec<String> =
+            list(&["b", "a"]).and(list(&["b"])).into_iter().map(|one| one.table).collect();
         assert_eq!(names, ["a", "b"]);
     }
 }

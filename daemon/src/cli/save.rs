@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backcast_core::{Base, Params, printable};
-use backcast_persist::{SaveOptions, SnapshotParams};
+use backcast_persist::{LeftOutTable, SaveOptions, SnapshotParams};
 use serde::Serialize;
 
 use crate::cli::console::Console;
@@ -13,7 +13,7 @@ use crate::cli::watch::Watch;
 use crate::client::Client;
 use crate::objects::find::{join, join_params};
 use crate::objects::numbered::save_numbered;
-use crate::protocol::{LeftOut, SaveOutcome};
+use crate::protocol::SaveOutcome;
 use crate::text::parse::whole;
 use crate::text::units;
 
@@ -116,10 +116,8 @@ fn print(saved: SaveOutcome, params: &[SnapshotParams], console: &mut Console<'_
             console.text(&format!("saved parameters {params}"));
         }
     }
-    for LeftOut { table, reason } in left_out {
-        console.note(&printable(&format!(
-            "the snapshot has all rows, but not the table `{table}`: {reason}"
-        )));
+    for left_out in left_out {
+        console.note(&printable(&LeftOutTable::from(left_out).to_string()));
     }
     if lapped_rows > 0 {
         console.note(&format!(

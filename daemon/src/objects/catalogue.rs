@@ -153,13 +153,13 @@ impl Entry {
                         distributions = TableDistributions::read(&ring, scan)?;
                         Ok(Content::Ring(Box::new(ring.ring().whole_stats()?)))
                     })
-                    .map_err(|error| of_ring(&error)),
+                    .map_err(|error| unopenable(&error)),
                 Kind::Panel => Panel::attach_in(base, &info.name)
                     .map(Content::Panel)
-                    .map_err(|error| of_panel(&error)),
+                    .map_err(|error| unopenable(&error)),
                 Kind::Params => Params::observe(base, &info.name)
                     .map(|params| Content::Params(Box::new(params.stats())))
-                    .map_err(|error| of_params(&error)),
+                    .map_err(|error| unopenable(&error)),
             };
             match opened {
                 Ok(content) => {
@@ -173,36 +173,42 @@ impl Entry {
     }
 }
 
-fn of_ring(error: &RingError) -> (Obstacle, String) {
-    let obstacle = match error {
-        RingError::Segment(error) => Obstacle::of_segment(error),
-        _ => Obstacle::Damaged,
-    };
-    (obstacle, error.to_string())
+/// Error of opening an object of a kind.
+trait OpenFailure: Display {
+    /// Returns the error of its files, if it is about them.
+    fn segment(&self) -> Option<&SegmentError>;
 }
 
-fn of_params(error: &ParamsError) -> (Obstacle, String) {
-    let obstacle = match error {
-        ParamsError::Segment(error) => Obstacle::of_segment(error),
-        _ => Obstacle::Damaged,
-    };
-    (obstacle, error.to_string())
+impl OpenFailure for RingError {
+    fn segment(&self) -> Option<&SegmentError> {
+        if let Self::Segment(error) = self { Some(error) } else { None }
+    }
 }
 
-fn of_panel(error: &PanelError) -> (Obstacle, String) {
-    let obstacle = match error {
-        PanelError::Segment(error) => Obstacle::of_segment(error),
-        _ => Obstacle::Damaged,
-    };
+impl OpenFailure for ParamsError {
+    fn segment(&self) -> Option<&SegmentError> {
+        if let Self::Segment(error) = self { Some(error) } else { None }
+    }
+}
+
+impl OpenFailure for PanelError {
+    fn segment(&self) -> Option<&SegmentError> {
+        if let Self::Segment(error) = self { Some(error) } else { None }
+    }
+}
+
+/// Returns what keeps an object from being opened, and the error.
+fn unopenable(error: &impl OpenFailure) -> (Obstacle, String) {
+    let obstacle = error.segment().map_or(Obstacle::Damaged, Obstacle::of_segment);
     (obstacle, error.to_string())
 }
 
 /// Returns what keeps an object from being opened, and the error; `None` if it can be opened.
 pub(crate) fn obstacle(base: &Base, info: &ObjectInfo) -> Option<(Obstacle, String)> {
     let opened = match info.kind {
-        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|e| of_ring(&e)),
-        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| of_panel(&e)),
-        Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| of_params(&e)),
+        Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
+        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
+        Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
     };
     opened.err()
 }

@@ -85,6 +85,12 @@ impl From<&LeftOutTable> for LeftOut {
     }
 }
 
+impl From<LeftOut> for LeftOutTable {
+    fn from(LeftOut { table, reason }: LeftOut) -> Self {
+        Self { table, reason }
+    }
+}
+
 impl From<&SaveReport> for SaveOutcome {
     fn from(report: &SaveReport) -> Self {
         Self {

@@ -52,7 +52,7 @@ pub enum ReaderPinsError {
 }
 
 impl ReaderPins {
-    /// Claims a reader slot. Returns `None` if all are taken, or if the ring has lost its name.
+    /// Claims a reader slot. Returns `None` if all are taken.
     pub fn open(store: &Arc<RingStore>) -> Result<Option<Arc<Self>>, SegmentError> {
         let Some(reader) = store.claim_reader()? else { return Ok(None) };
         let (store, pid) = (Arc::clone(store), std::process::id());
