@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,27 @@ def test_what_jax_has_of_a_batch_stays_when_it_is_filled_again(
     for there, then in kept:
         assert isinstance(there, bc.Batch)
         assert same(there, then)
+
+
+SHARING: dict[str, Callable[[bc.Batch], bc.Batch]] = {
+    "copy.copy": copy.copy,
+    "Batch": bc.Batch,
+    "to_numpy": bc.Batch.to_numpy,
+}
+
+
+@pytest.mark.parametrize("share", SHARING.values(), ids=SHARING)
+def test_a_batch_that_shares_the_arrays_of_another_is_copied_too(
+    share: Callable[[bc.Batch], bc.Batch],
+) -> None:
+    sampler = filled().sampler(seed=2)
+    for draw in (sampler.sample(64), share(sampler.sample(64))):
+        kept = []
+        for _ in range(12):
+            kept.append((jax.device_put(share(draw)), copied(draw)))
+            sampler.sample(64, out=draw)
+        for there, then in kept:
+            assert same(there, then)
 
 
 def test_a_batch_on_the_device_is_a_pytree_without_copies() -> None:

@@ -1,10 +1,11 @@
 """Batches among JAX's pytrees: importing this module registers them.
 
-It needs JAX; ``import backcast`` alone does not. A sampler can fill the memory of its batches
+It needs JAX; ``import backcast`` alone does not. A sampler can fill the arrays of its batches
 again, with ``reuse=True`` or ``out=``, and JAX assumes that arrays of NumPy never change: on the
-CPU ``jax.device_put`` makes no copy of them. So where JAX takes a batch of a sampler apart, in
-``jax.device_put(batch)``, ``jax.jit(f)(batch)`` or ``jax.tree.map(f, batch)``, it gets copies.
-Single arrays, such as ``batch["obs"]``, are not copied.
+CPU ``jax.device_put`` makes no copy of them. So where JAX takes a batch apart, in
+``jax.device_put(batch)``, ``jax.jit(f)(batch)`` or ``jax.tree.map(f, batch)``, it gets copies of
+its arrays of NumPy. Arrays outside of a batch, such as ``batch["obs"]`` or those of a plain dict
+given as ``out=``, are not copied.
 
 >>> import backcast.jax  # doctest: +SKIP
 >>> on_device = jax.device_put(buf.sample(256))  # doctest: +SKIP
@@ -32,9 +33,12 @@ __all__: list[str] = []
 
 
 def _leaves(batch: Batch) -> list[Any]:
-    """Return the values of a batch, or copies of them if a sampler can fill its memory again."""
-    is_refilled = getattr(batch, "_memory", None) is not None
-    return [_copied(value) if is_refilled else value for value in batch.values()]
+    """Return the values of a batch, with copies of NumPy's arrays.
+
+    Copies and unpacked forms of a batch share its arrays, so no batch tells whether a sampler can
+    fill its arrays again.
+    """
+    return [_copied(value) for value in batch.values()]
 
 
 def _copied(value: Any) -> Any:
