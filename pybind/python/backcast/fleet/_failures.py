@@ -88,3 +88,17 @@ def not_started(rank: int, label: str, error: OSError) -> FleetError:
     return FleetError(
         f"actor {rank} ({label}) cannot be started ({error}); free memory, processes or files"
     )
+
+
+def not_supervised(error: Exception) -> FleetError:
+    """Make the error of a supervisor that cannot go on."""
+    if isinstance(error, OSError):
+        message = (
+            f"the system refused the supervisor of the fleet a call ({error}); free memory, "
+            "processes or files"
+        )
+    else:
+        message = f"the supervisor of the fleet failed ({error!r}); report this bug"
+    failure = FleetError(message)
+    failure.__cause__ = error
+    return failure

@@ -203,10 +203,10 @@ class Fleet:
                 "another"
             ) from error
         self._tally = Tally(self.n, self._buffer)
-        self._supervisor = Supervisor(
-            self._settings, self._signals.fail, self._signals.insist, self._tick
-        )
         try:
+            self._supervisor = Supervisor(
+                self._settings, self._signals.fail, self._signals.insist, self._tick
+            )
             self._signals.install()
             self._line = progress_line(self._progress)
             self._supervisor.start()

@@ -52,6 +52,9 @@ class Guard:
     def _say(self, line: str) -> bool:
         """Send a line; return False if the guardian has read none for long."""
         assert self.process.stdin is not None
+        if self.process.stdin.closed:
+            # It was ended, and the start of the next one failed: `keep_alive` tries again.
+            return True
         with suppress(BrokenPipeError):
             # None, or a part, if the pipe is full.
             text = line.encode() + b"\n"
@@ -99,10 +102,15 @@ class Guard:
             self._replace()
 
     def remove(self, pid: int) -> None:
-        """Forget a group; call it before its leader is reaped."""
+        """Forget a group; call it before its leader is reaped.
+
+        Never raises, so that a leader can be reaped where no guardian can be started.
+        """
         self._known.discard(pid)
         if not self._say(f"-{pid}"):
-            self._replace()
+            # Its process has ended then, and `keep_alive` tries again.
+            with suppress(OSError):
+                self._replace()
 
     def close(self) -> None:
         """End the guardian."""

@@ -33,6 +33,8 @@ main(link, int(sys.argv[2]))
 """
 _GATE = 'read -r _ || exit 70; exec "$@" </dev/null'
 _TAIL_BYTES = 4096
+# In place of a descriptor.
+_NONE = -1
 
 Message = dict[str, Any]
 
@@ -76,9 +78,14 @@ class ActorProcess:
         else:
             self._popen = self._start_command(spec.command, variables)
         self.pid = self._popen.pid
-        self.ended = os.pidfd_open(self.pid)
+        self.ended = _NONE
         """Descriptor that is readable once the process has ended."""
-        guard.add(self.pid)
+        try:
+            self.ended = os.pidfd_open(self.pid)
+            guard.add(self.pid)
+        except OSError:
+            self._abandon()
+            raise
         self._open_gate()
 
     def _start_function(
@@ -165,10 +172,22 @@ class ActorProcess:
         status = self._popen.wait()
         self.forward_errors()
         os.close(self.ended)
+        self._close_streams()
+        return status
+
+    def _abandon(self) -> None:
+        """End a process that waits behind its gate."""
+        self.kill()
+        self._guard.remove(self.pid)
+        self._popen.wait()
+        if self.ended != _NONE:
+            os.close(self.ended)
+        self._close_streams()
+
+    def _close_streams(self) -> None:
         if self.link is not None:
             self.link.close()
         for stream in (self._popen.stdin, self._popen.stderr):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
-        return status

@@ -151,21 +151,25 @@ class Supervisor:
     # The rest runs in the thread.
 
     def _run(self) -> None:
-        payload = PayloadFile(self._settings.spec.payload)
-        guard = Guard(self._settings.folders)
-        self.guardian_pid = guard.process.pid
+        payload: PayloadFile | None = None
+        guard: Guard | None = None
         try:
+            payload = PayloadFile(self._settings.spec.payload)
+            guard = Guard(self._settings.folders)
+            self.guardian_pid = guard.process.pid
             self._supervise(payload, guard)
         except Exception as error:
-            failure = FleetError(f"the supervisor of the fleet failed ({error!r}); report this bug")
-            failure.__cause__ = error
-            self._fail(failure)
+            self._fail(_failures.not_supervised(error))
         finally:
-            self._stop_all()
-            payload.close()
-            guard.close()
-            self._notify()
-            self._insist()
+            try:
+                self._stop_all()
+            finally:
+                # The caller waits for these: nothing that fails above leaves them out.
+                for owned in (payload, guard):
+                    if owned is not None:
+                        owned.close()
+                self._notify()
+                self._insist()
 
     def _supervise(self, payload: PayloadFile, guard: Guard) -> None:
         next_tick_s = 0.0
