@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,6 +173,33 @@ GIVEN: dict[str, Callable[[Task], tuple[Any, dict[str, Any], int | None]]] = {
         {},
         task.limit,
     ),
+    "settings of the id and longer keyword": lambda task: (
+        changed_spec(task, kwargs={"max_episode_steps": task.limit - 2}),
+        {"max_episode_steps": task.limit},
+        task.limit,
+    ),
+    "settings of the id and shorter keyword": lambda task: (
+        changed_spec(task, kwargs={"max_episode_steps": task.limit + 2}),
+        {"max_episode_steps": task.limit},
+        task.limit,
+    ),
+    "settings of the id and switched off": lambda task: (
+        changed_spec(task, kwargs={"max_episode_steps": task.limit}),
+        {"max_episode_steps": -1},
+        None,
+    ),
+    "settings of the id and longer spec": lambda task: (
+        changed_spec(
+            task, kwargs={"max_episode_steps": task.limit}, max_episode_steps=task.limit + 3
+        ),
+        {},
+        task.limit,
+    ),
+    "spec and none": lambda task: (
+        changed_spec(task, max_episode_steps=task.limit),
+        {"max_episode_steps": None},
+        task.limit,
+    ),
 }
 
 
@@ -255,6 +283,63 @@ def test_an_id_of_your_own_with_a_limit_is_the_task_with_that_limit(task: Task) 
         assert_same_episodes(vector_trace(gym.make_vec(name, N)), expected)
     finally:
         del gym.registry[name]
+
+
+class MyPortfolioEnv(PortfolioEnv):
+    """A subclass with a constructor of its own, which passes on what it is given."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401
+        super().__init__(**settings)
+
+
+class MyPortfolioVectorEnv(PortfolioVectorEnv):
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401
+        super().__init__(**settings)
+
+
+class MyTradingEnv(TradingEnv):
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401
+        self.made_by = "me"
+        super().__init__(**settings)
+
+
+class MyShortTradingEnv(MyTradingEnv):
+    """A subclass of a subclass, whose method is called between the constructors."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401
+        self.build(settings)
+
+    def build(mine, settings: dict[str, Any]) -> None:  # noqa: N805
+        MyTradingEnv.__init__(mine, **settings)
+
+
+class MyTradingVectorEnv(TradingVectorEnv):
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401
+        super().__init__(**settings)
+
+
+@pytest.mark.parametrize("given", ["keyword", "spec"])
+def test_a_subclass_with_its_own_constructor_is_the_same_task(task: Task, given: str) -> None:
+    kinds: dict[str, tuple[list[Any], Any]] = {
+        PORTFOLIO: ([MyPortfolioEnv], MyPortfolioVectorEnv),
+        TRADING: ([MyTradingEnv, MyShortTradingEnv], MyTradingVectorEnv),
+    }
+    singles, vector = kinds[task.id]
+    expected = constructed(task, max_episode_steps=task.limit)
+    steps = task.limit if given == "spec" else None
+    keyword = {} if given == "spec" else {"max_episode_steps": task.limit}
+    for single in singles:
+        spec = EnvSpec(
+            "backcast-test/Sub-v0",
+            entry_point=single,
+            vector_entry_point=vector,
+            max_episode_steps=steps,
+            kwargs=task.settings,
+        )
+        assert_same_episodes(single_trace(partial(gym.make, spec, **keyword)), expected)
+        for mode in ("vector_entry_point", "sync"):
+            many = gym.make_vec(spec, N, vectorization_mode=mode, **keyword)
+            assert_same_episodes(vector_trace(many), expected)
 
 
 def test_an_environment_that_another_one_holds_keeps_its_own_limit() -> None:

@@ -12,31 +12,43 @@ if TYPE_CHECKING:
 
 # Gymnasium's word for no limit.
 _NONE = -1
+_MAKERS = registration.make.__code__, registration.make_vec.__code__
 
 
-def step_limit(given: Any) -> Any:  # noqa: ANN401
+def step_limit(env: object, given: Any) -> Any:  # noqa: ANN401
     """Return the step limit of the environment that is being constructed.
 
     ``gym.make`` passes every argument on but ``max_episode_steps``, which it keeps for the
     ``TimeLimit`` around the environment. An environment without its limit would be another task
     than one of ``gym.make_vec``: another time left, no reward and no metrics of the end. So the
-    limit is read from the call of ``gym.make`` that called the constructor, if one did.
+    limit is read from the call of ``gym.make`` that called the constructor, if one did. A function
+    between the two, as the entry point of an id, hides that call.
 
-    `given` is the constructor's argument, returned unchecked if there is no such call.
+    `given` is the argument of the constructor of `env`, returned unchecked if there is no such
+    call.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("backcast."):
+    while frame is not None and _is_constructor(frame, env):
         frame = frame.f_back
-    if frame is None:
+    if frame is None or frame.f_code not in _MAKERS:
         return given
-    if frame.f_code is registration.make_vec.__code__:
-        return None if given == _NONE else given
-    if frame.f_code is not registration.make.__code__:
-        return given
-    limit = frame.f_locals.get("max_episode_steps")
-    if limit is None:
-        limit = getattr(frame.f_locals.get("env_spec"), "max_episode_steps", None)
-    if limit is None or limit == _NONE:
-        return given
-    # Both hold: the environment's own, as a setting of the id, and that of the wrapper.
-    return min(given, limit) if isinstance(given, int) and isinstance(limit, int) else limit
+    limit = getattr(frame.f_locals.get("env_spec"), "max_episode_steps", None)
+    if frame.f_code is registration.make.__code__:
+        # The setting of an id gives way to the keyword, as in `gym.make_vec`.
+        keyword = frame.f_locals.get("max_episode_steps")
+        if keyword is not None:
+            return None if keyword == _NONE else keyword
+        # Both hold: the setting of an id, and the `TimeLimit` of its spec.
+        if isinstance(given, int) and isinstance(limit, int):
+            return min(given, limit)
+    if given is None:
+        return limit
+    return None if given == _NONE else given
+
+
+def _is_constructor(frame: FrameType, env: object) -> bool:
+    """Tell whether a frame is of this package, or of a method of the object, as in a subclass."""
+    if frame.f_globals.get("__name__", "").startswith("backcast."):
+        return True
+    code = frame.f_code
+    return code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is env

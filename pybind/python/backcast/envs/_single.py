@@ -194,7 +194,7 @@ class PortfolioEnv(gym.Env[Any, Any]):
             valuation=valuation,
             history=history,
             history_length=history_length,
-            max_episode_steps=step_limit(max_episode_steps),
+            max_episode_steps=step_limit(self, max_episode_steps),
             record=record,
         )
         self._batch = portfolios(

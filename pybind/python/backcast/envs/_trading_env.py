@@ -71,7 +71,7 @@ class TradingEnv(TradingFace, gym.Env[Any, Any]):
     def __init__(
         self, *, render_mode: str | None = None, **settings: Unpack[TradingSettings]
     ) -> None:
-        settings["max_episode_steps"] = step_limit(settings.get("max_episode_steps"))
+        settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
         given = checked(type(self).__name__, settings, "render_mode")
         self._batch = trading_batch(None, given, render_mode=render_mode)
         self.render_mode = render_mode
@@ -237,7 +237,7 @@ class TradingVectorEnv(TradingFace, VectorEnv[Any, Any, Any]):
             raise ArgumentTypeError(
                 f"copy is {copy!r}; give True for new arrays from every call, False to reuse them"
             )
-        settings["max_episode_steps"] = step_limit(settings.get("max_episode_steps"))
+        settings["max_episode_steps"] = step_limit(self, settings.get("max_episode_steps"))
         ours = ("num_envs", "copy", "autoreset_mode", "threads", "render_mode")
         given = checked(type(self).__name__, settings, *ours)
         self.autoreset_mode = mode_of(autoreset_mode)

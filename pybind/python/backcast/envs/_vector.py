@@ -241,7 +241,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, Any]):
             valuation=valuation,
             history=history,
             history_length=history_length,
-            max_episode_steps=step_limit(max_episode_steps),
+            max_episode_steps=step_limit(self, max_episode_steps),
             record=record,
         )
         if not isinstance(copy, bool):
