@@ -16,6 +16,8 @@ import pytest
 from backcast.fleet._environment import Identity
 from backcast.fleet._metrics import ReportRing
 
+WATCHDOG_S = 120
+
 
 @pytest.fixture(autouse=True)
 def directory(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -217,7 +219,12 @@ def test_a_program_that_cannot_be_imported_says_so(tmp_path: Path, how: str, wor
     program.write_text(code)
     given = {"-c": ["-c", code], "-": [], "file": [str(program)]}[how]
     ran = subprocess.run(
-        [sys.executable, *given], input=code, capture_output=True, text=True, check=False
+        [sys.executable, *given],
+        input=code,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WATCHDOG_S,
     )
     assert ran.returncode == 1
     assert re.search(words, ran.stderr), ran.stderr
@@ -232,6 +239,12 @@ def test_a_program_on_standard_input_runs_actors_of_a_module(name: str) -> None:
     )
     folder = Path(__file__).parent
     ran = subprocess.run(
-        [sys.executable], input=code, cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable],
+        input=code,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WATCHDOG_S,
     )
     assert ran.stdout == "3\n", ran.stderr
