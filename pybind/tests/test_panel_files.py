@@ -344,7 +344,7 @@ def test_the_stub_lists_the_keys_that_describe_gives(tmp_path: Path) -> None:
 def test_cells_may_be_separated_by_something_else(tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("date;tic;open;high;low;close;volume\n2024-01-02;A;1;2;1;2;10\n")
-    with pytest.raises(bc.PanelError, match=r"separated by ';'.*separator ';'"):
+    with pytest.raises(bc.PanelError, match=r"separated by ';'; load it with separator=';'"):
         bc.Panel.from_csv(path)
     assert bc.Panel.from_csv(path, separator=";").tickers == ["A"]
     for wrong in ("", ";;", '"', "\n", "é"):

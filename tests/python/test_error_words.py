@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ("shm-layout", "core", "persist", "market")
+CRATES = ("shm-layout", "core", "persist", "market", "exchange", "files", "gym", "sim", "daemon")
 WORDS = ROOT / "pybind" / "src" / "error" / "words.rs"
+STUB = ROOT / "pybind" / "python" / "backcast" / "_native.pyi"
 
 LITERAL = re.compile(r'"((?:[^"\\]|\\.|\\\n)*)"', re.S)
 COMMENT = re.compile(r"^\s*//.*$", re.M)
@@ -34,7 +36,17 @@ ALLOWED = (
     "in Python",  # beside the same remedy for the shell
     "in pandas",
     "PYTHON",
+    "find_spec",  # a program of Python
+    "vm.max_map_count",
+    "openmetrics-text",
+    "rw,relatime",  # a table of mounts
+    # The environments of `gym` are made from Python alone.
+    r"with autoreset_mode=\"disabled\" reset it",
+    "indicator_lag=0",
 )
+
+#: Words of the core before a value that it describes, and does not ask for.
+DESCRIBED = {"world_size", "eps", "episodes", "selector"}
 
 
 def rust_texts(path: Path) -> list[str]:
@@ -95,9 +107,89 @@ def test_other_words_pass(text: str) -> None:
     assert not PYTHON.search(text)
 
 
+def words_of(name: str) -> list[str]:
+    """Return the strings of a table of `words.rs`, of pairs the first ones."""
+    source = WORDS.read_text(encoding="utf-8").split(f"const {name}", 1)[1].split("= [", 1)[1]
+    table = source.split("];", 1)[0]
+    pairs = re.findall(r'\(\s*"((?:[^"\\]|\\.|\\\n)*)",\s*"', table)
+    return [CONTINUED.sub("", text) for text in pairs or LITERAL.findall(table)]
+
+
+def numbered(text: str) -> str:
+    """Put `#` in place of the values of a text."""
+    return re.sub(r"(?<!\{)\{[^{}]*\}", "#", text)
+
+
+TEXTS = [(path, text) for path in sources() for text in rust_texts(path)]
+
+
 def test_every_remedy_that_python_rewords_is_one_of_the_core() -> None:
-    source = WORDS.read_text(encoding="utf-8").split("const REMEDIES", 1)[1].split("];", 1)[0]
-    pairs = re.findall(r'\(\s*"((?:[^"\\]|\\.|\\\n)*)",\s*"', source)
-    assert len(pairs) > 20
-    texts = "\n".join(text for path in sources() for text in rust_texts(path))
-    assert [pair for pair in pairs if CONTINUED.sub("", pair) not in texts] == []
+    remedies = words_of("REMEDIES")
+    assert len(remedies) > 20
+    texts = "\n".join(text for _, text in TEXTS)
+    texts += "\n" + numbered(texts)
+    assert [remedy for remedy in remedies if remedy not in texts] == []
+
+
+def test_every_beginning_without_words_of_the_caller_is_one_of_the_core() -> None:
+    beginnings = words_of("WITHOUT_CALLERS_WORDS")
+    assert len(beginnings) > 10
+    texts = [numbered(text) for _, text in TEXTS]
+    # A reason completes the text of a state that is no sampler's.
+    texts.append("the state is not a sampler's: it is no JSON object")
+    for beginning in beginnings:
+        assert any(text.startswith(beginning) for text in texts), beginning
+
+
+def keywords() -> dict[str, str]:
+    """Return the keywords of Python's functions, and their types."""
+    return {
+        argument.arg: ast.unparse(argument.annotation or ast.Constant(None))
+        for node in ast.walk(ast.parse(STUB.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for argument in [*node.args.args, *node.args.kwonlyargs]
+    }
+
+
+def test_every_option_before_a_value_is_reworded() -> None:
+    found = {
+        name
+        for _, text in TEXTS
+        for name in re.findall(r'(?<![\w`"-])([a-z_]+) (?:\\"|\{\{)', text)
+        if name in keywords()
+    }
+    assert len(found) > 5
+    assert found - set(words_of("KEYWORDS")) == set()
+
+
+def test_every_option_of_a_sampler_before_a_number_is_reworded() -> None:
+    stub = ast.parse(STUB.read_text(encoding="utf-8"))
+    options = {
+        argument.arg
+        for node in ast.walk(stub)
+        if isinstance(node, ast.FunctionDef) and node.name == "sampler"
+        for argument in node.args.kwonlyargs
+    }
+    found = {
+        name
+        for path, text in TEXTS
+        if path.is_relative_to(ROOT / "core")
+        for name in re.findall(r"(?<![\w`\"-])([a-z_]+) \{[a-z_]*\}", text)
+        if name in options
+    }
+    assert {"history", "future"} <= found
+    assert found - set(words_of("NUMBERS")) - DESCRIBED == set()
+
+
+def test_options_before_the_remedy_are_in_messages_without_words_of_the_caller() -> None:
+    values = "|".join(words_of("KEYWORDS"))
+    numbers = "|".join(words_of("NUMBERS"))
+    option = re.compile(rf'(?<![\w`])(?:(?:{values}) (?:\\"|\{{\{{)|(?:{numbers}) (?:\{{|[0-9]))')
+    beginnings = words_of("WITHOUT_CALLERS_WORDS")
+    missed = [
+        text
+        for _, text in TEXTS
+        if "; " in text and option.search(text.split("; ")[0])
+        if not any(numbered(text).startswith(beginning) for beginning in beginnings)
+    ]
+    assert missed == []

@@ -2,6 +2,9 @@
 //!
 //! Messages of the core name options and their words, `exist "replace"`, which Rust programs, the
 //! command line and Python share. Python shows them as the keywords that its caller types.
+//!
+//! A message says what is wrong, then `; `, then the remedy. Paths and other words of the caller
+//! stand before the `; `, or in quotes, and stay as they are.
 
 /// Options of which a message gives the value: `boundary "mask"` becomes `boundary="mask"`.
 const KEYWORDS: [&str; 9] = [
@@ -13,14 +16,36 @@ const KEYWORDS: [&str; 9] = [
     "no_learner",
     "no_writer",
     "on_unlinked",
-    "separator",
+    "unknown",
 ];
 
 /// Options of which a message gives a number: `history 80` becomes `history=80`.
 const NUMBERS: [&str; 5] = ["history", "future", "n_step", "gamma", "stride"];
 
-/// Remedies in the words of the core, and as Python has them.
-const REMEDIES: [(&str, &str); 30] = [
+/// Beginnings of messages that have no words of the caller outside of quotes. `#` is a number.
+const WITHOUT_CALLERS_WORDS: [&str; 18] = [
+    "`final_obs` was given, but in autoreset_mode ",
+    "`final_obs` is missing, which autoreset_mode ",
+    "`next_obs` and `final_obs` are missing, of which autoreset_mode ",
+    "a writer of # lanes needs to know how its environments reset",
+    "asked for # lanes, the ring has #",
+    "columns `",
+    "history #",
+    "n_step #",
+    "gamma #",
+    "no window lies on the stride",
+    "no window of history #",
+    "no transition has its history of #",
+    "index[#] = #",
+    "lane # of a writer in autoreset_mode ",
+    "the discounts of n-step returns come from the column `discount`",
+    "the column `discount` discounts n-step returns only",
+    "the limits in `ring.lim` are damaged",
+    "the state is not a sampler's: it is no JSON object",
+];
+
+/// Remedies in the words of the core, and as Python has them. `#` is a number.
+const REMEDIES: [(&str, &str); 32] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -79,40 +104,85 @@ const REMEDIES: [(&str, &str); 30] = [
     ("or switch the limiter off", "or switch the limiter off with buf.limiter.disable()"),
     ("pass the state that a sampler returned", "pass the return value of a sampler's `state()`"),
     ("it is no JSON object", "it is no dict"),
+    ("create it with # lanes or more", "create it with lanes=# or more"),
+    ("load it with the separator ", "load it with separator="),
 ];
 
 /// Returns a message of the core in Python's words.
+///
+/// Rewords the remedy, and the whole message if it has no words of the caller. Quoted text stays.
 pub(crate) fn in_python(message: &str) -> String {
-    let mut text = message.to_owned();
-    for (core, python) in REMEDIES {
-        if text.contains(core) {
-            text = text.replace(core, python);
+    let is_ours = WITHOUT_CALLERS_WORDS.iter().any(|start| length_like(message, start).is_some());
+    let start = if is_ours { 0 } else { message.find("; ").unwrap_or(message.len()) };
+    let (said, mut rest) = message.split_at(start);
+    let mut text = said.to_owned();
+    let mut quote = None;
+    while let Some(next) = rest.chars().next() {
+        let is_inside_word = is_of_word(next) && text.ends_with(is_of_word);
+        let found = if quote.is_none() && !is_inside_word { reworded(rest, is_ours) } else { None };
+        if let Some((python, length)) = found {
+            text += &python;
+            rest = &rest[length..];
+            continue;
         }
-    }
-    for keyword in KEYWORDS {
-        for value in ["\"", "{"] {
-            text = text.replace(&format!("{keyword} {value}"), &format!("{keyword}={value}"));
+        match quote {
+            Some(open) if open == next => quote = None,
+            None if next == '`' || next == '"' => quote = Some(next),
+            _ => {}
         }
-    }
-    for name in NUMBERS {
-        text = with_number(&text, name);
+        text.push(next);
+        rest = &rest[next.len_utf8()..];
     }
     text
 }
 
-/// Puts `=` between the name of an option and the number after it.
-fn with_number(text: &str, name: &str) -> String {
-    let spaced = format!("{name} ");
-    let mut parts = text.split(&spaced);
-    let mut joined = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let is_word = !joined.ends_with(|before: char| before == '_' || before.is_alphanumeric());
-        let is_number = part.starts_with(|after: char| after.is_ascii_digit());
-        joined += name;
-        joined += if is_word && is_number { "=" } else { " " };
-        joined += part;
+/// Returns Python's words for the beginning of a text, and how many bytes of it they replace.
+fn reworded(text: &str, with_numbers: bool) -> Option<(String, usize)> {
+    for (core, python) in REMEDIES {
+        if let Some(length) = length_like(text, core) {
+            let number = core.find('#').map_or("", |at| digits(&text[at..]));
+            return Some((python.replace('#', number), length));
+        }
     }
-    joined
+    let option = |name: &&&str, is_value: fn(char) -> bool| {
+        text.strip_prefix(**name)
+            .and_then(|after| after.strip_prefix(' '))
+            .is_some_and(|value| value.starts_with(is_value))
+    };
+    let keyword = KEYWORDS.iter().find(|name| option(name, |first| first == '"' || first == '{'));
+    let number = || NUMBERS.iter().find(|name| with_numbers && option(name, is_digit));
+    let name = keyword.or_else(number)?;
+    Some((format!("{name}="), name.len() + 1))
+}
+
+/// Returns the length of what a text begins with if it is like a pattern, whose `#` is a number.
+fn length_like(text: &str, pattern: &str) -> Option<usize> {
+    let mut rest = text;
+    for (at, part) in pattern.split('#').enumerate() {
+        if at > 0 {
+            let number = digits(rest);
+            if number.is_empty() {
+                return None;
+            }
+            rest = &rest[number.len()..];
+        }
+        rest = rest.strip_prefix(part)?;
+    }
+    Some(text.len() - rest.len())
+}
+
+/// Returns the digits that a text begins with, and the sign before them.
+fn digits(text: &str) -> &str {
+    let end = text.find(|next: char| next != '-' && !is_digit(next));
+    &text[..end.unwrap_or(text.len())]
+}
+
+fn is_of_word(one: char) -> bool {
+    one == '_' || one.is_alphanumeric()
+}
+
+fn is_digit(one: char) -> bool {
+    one.is_ascii_digit()
 }
 
 #[cfg(test)]
@@ -122,15 +192,54 @@ mod tests {
     #[test]
     fn options_with_a_value_become_keywords_and_other_words_stay() {
         for (core, python) in [
-            ("use exist \"replace\" to start over", "use exist=\"replace\" to start over"),
-            ("load with columns {\"sector\": \"\"}", "load with columns={\"sector\": \"\"}"),
-            ("the lane_policy is \"fail\"", "the lane_policy is \"fail\""),
-            ("give 0 to 1, 0.8 for a k of 4", "give 0 to 1, 0.8 for k=4"),
+            (
+                "taken; use exist \"replace\" to start over",
+                "taken; use exist=\"replace\" to start over",
+            ),
+            (
+                "no number; load with columns {\"sector\": \"\"}",
+                "no number; load with columns={\"sector\": \"\"}",
+            ),
+            ("leased; the lane_policy is \"fail\"", "leased; the lane_policy is \"fail\""),
+            ("too large; give 0 to 1, 0.8 for a k of 4", "too large; give 0 to 1, 0.8 for k=4"),
+            ("one cell; load it with the separator ';'", "one cell; load it with separator=';'"),
+            (
+                "asked for 3 lanes, the ring has 2; create it with 3 lanes or more",
+                "asked for 3 lanes, the ring has 2; create it with lanes=3 or more",
+            ),
             ("history 80, future 2 and n_step 1 take", "history=80, future=2 and n_step=1 take"),
-            ("a history of 80, and in future no more", "a history of 80, and in future no more"),
-            ("my_history 80 and the future is", "my_history 80 and the future is"),
+            (
+                "n_step 3; a history of 80 in future no more",
+                "n_step=3; a history of 80 in future no more",
+            ),
+            ("n_step 3 and my_history 80", "n_step=3 and my_history 80"),
+            (
+                "index[-1] = 7 (lane 0, row 7) is out: boundary \"clamp\" repeats; gather others",
+                "index[-1] = 7 (lane 0, row 7) is out: boundary=\"clamp\" repeats; gather others",
+            ),
+            (
+                "lane 12 of a writer in autoreset_mode \"x\": so. Likely. The statistics of \
+                 the ring count such resets",
+                "lane 12 of a writer in autoreset_mode=\"x\": so. Likely; writer(env=env) takes \
+                 it from the environment. stats() counts suspect_resets",
+            ),
         ] {
             assert_eq!(in_python(core), python);
+        }
+    }
+
+    #[test]
+    fn words_of_the_caller_stay() {
+        for message in [
+            "cannot read /d/stride 4/x.csv: no such file; give another path",
+            "cannot read stride 4.csv",
+            "no ring in /tmp/exist \"replace\"/use a prefetch of 0; create one",
+            "nothing in /tmp/a; history 80/backcast-0; create one",
+            "column name `history 80` is refused; use letters",
+            "refused; column `use a prefetch of 0` and \"exist \"",
+            "columns `history 80` and `gamma 1` collide; rename one",
+        ] {
+            assert_eq!(in_python(message), message);
         }
     }
 }
