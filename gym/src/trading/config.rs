@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use backcast_sim::{AccountConfig, Agent, CASH_PER_TICK, ConfigError, MarketConfig, Preset};
+use backcast_sim::{
+    AccountConfig, Agent, CASH_PER_TICK, ConfigError, MarketConfig, Preset, facts::WARM_UP_TICKS,
+};
 
 use super::{
     episode::{EpisodeLimits, MarkPrice},
@@ -89,7 +91,7 @@ pub struct TradingEnvConfig {
     pub agent: ExternalAgentConfig,
     /// Ticks of an episode after its warm-up, 1 to 2^40. The episode is truncated after them.
     pub max_ticks: u64,
-    /// Ticks before the first decision, at most 2^40. The agent sends nothing during them.
+    /// Ticks of a market before an episode, at most 2^40. The agent sends nothing during them.
     pub warmup_ticks: u64,
     /// Ticks of one step, 1 to 1,000,000.
     pub frame_skip: u32,
@@ -110,20 +112,24 @@ pub struct TradingEnvConfig {
     /// Equity as a fraction of the gross value of the positions, in `[0, 1)`. Below it an episode
     /// is terminated and valued at liquidation. With 0 only a negative equity is below it.
     pub maintenance_margin: f64,
-    /// Number of markets that are warmed up when the environment is built, at most 1,024. An
-    /// episode copies one of them and draws new random streams, instead of warming up; 0 warms up
-    /// every episode.
+    /// Number of warm snapshots, at most 1,024; 0 warms up every episode.
+    ///
+    /// A snapshot is a market that ran `warmup_ticks` when the environment was built: book, price,
+    /// hidden value, and positions of all background agents. An episode copies the snapshot that
+    /// its seed draws, gives its agents their endowment, and goes on with random streams of its
+    /// own. The two seed spaces have different snapshots.
     pub warm_snapshots: u32,
 }
 
 impl Default for TradingEnvConfig {
-    /// Returns episodes of 10,000 ticks after 100 ticks of warm-up, one decision a tick.
+    /// Returns episodes of 10,000 ticks with one decision a tick. They begin from 16 snapshots that
+    /// were warmed up for an hour, after which volatility and volume have settled.
     fn default() -> Self {
         Self {
             simulation: SimulationConfig::default(),
             agent: ExternalAgentConfig::default(),
             max_ticks: 10_000,
-            warmup_ticks: 100,
+            warmup_ticks: WARM_UP_TICKS,
             frame_skip: 1,
             seed: None,
             seed_space: SeedSpace::default(),
@@ -133,7 +139,7 @@ impl Default for TradingEnvConfig {
             mark: MarkPrice::default(),
             bankruptcy_equity: 0.0,
             maintenance_margin: 0.0,
-            warm_snapshots: 0,
+            warm_snapshots: 16,
         }
     }
 }
@@ -216,8 +222,9 @@ pub struct TradingResetOptions {
     /// Seed of the episode; `None` draws one. In a vector, sub-environment `i` gets stream `i` of
     /// it.
     pub episode_seed: Option<u64>,
-    /// Shares of every symbol at the start of the market; `None` keeps the configured endowment.
+    /// Shares of every symbol at the start: of the episode with warm snapshots, else of the
+    /// market. `None` keeps the configured endowment.
     pub shares: Option<i32>,
-    /// Cash at the start of the market, in cash units; `None` keeps the configured endowment.
+    /// Cash at the same moment, in cash units; `None` keeps the configured endowment.
     pub cash: Option<i64>,
 }

@@ -122,13 +122,6 @@ pub enum TradingError {
         /// Scheme of the environment.
         scheme: ActionScheme,
     },
-    /// Another endowment in an environment that starts episodes from warm snapshots.
-    #[error(
-        "`cash` and `shares` cannot be chosen at a reset with `warm_snapshots`, which hold an \
-         endowment \
-         already; set `warm_snapshots` to 0"
-    )]
-    FixedEndowment,
 }
 
 impl TradingError {

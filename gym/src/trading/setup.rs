@@ -14,7 +14,8 @@ use super::{
 };
 use crate::contract::SplitMix;
 
-/// Seed of the streams of the first warm snapshot. Each further snapshot has the next seed.
+/// Seed of the first warm snapshot of the training episodes. The next seed is that of the first
+/// snapshot of the test episodes, and so on in turn.
 const SNAPSHOT_SEED: u64 = 0x0057_A125_0000_0000;
 
 /// Checked settings and warm markets.
@@ -46,8 +47,9 @@ impl TradingSetup {
         let layout = ObservationLayout::new(features, private, market.symbols);
         let limits = config.limits();
         let mut setup = Self { config, market, layout, limits, agents, snapshots: Vec::new() };
+        let odd = setup.parity();
         for number in 0..u64::from(setup.config.warm_snapshots) {
-            let mut market = setup.build_market(SNAPSHOT_SEED + number)?;
+            let mut market = setup.build_market(SNAPSHOT_SEED + 2 * number + odd)?;
             market.run(setup.config.warmup_ticks);
             setup.snapshots.push(market);
         }
@@ -69,13 +71,15 @@ impl TradingSetup {
         self.config.agent.actions
     }
 
-    /// Checks the endowment that a reset chooses. With warm snapshots, refuses any.
+    /// Returns the lowest bit of the seeds of the environment's seed space.
+    fn parity(&self) -> u64 {
+        u64::from(self.config.seed_space == SeedSpace::Test)
+    }
+
+    /// Checks the endowment that a reset chooses.
     pub(super) fn check_options(&self, options: &TradingResetOptions) -> Result<(), TradingError> {
         if options.shares.is_none() && options.cash.is_none() {
             return Ok(());
-        }
-        if !self.snapshots.is_empty() {
-            return Err(TradingError::FixedEndowment);
         }
         for (slot, agent) in self.agents.iter().enumerate() {
             let mut account = agent.slot().account;
@@ -94,25 +98,44 @@ impl TradingSetup {
         stream: &mut SplitMix,
         options: &TradingResetOptions,
     ) -> Result<(u64, Option<u32>), TradingError> {
-        let seed = options.episode_seed.unwrap_or_else(|| {
-            let odd = u64::from(self.config.seed_space == SeedSpace::Test);
-            stream.below(1 << 63) << 1 | odd
-        });
-        let snapshot = seed.checked_rem(self.snapshots.len() as u64);
+        let seed =
+            options.episode_seed.unwrap_or_else(|| stream.below(1 << 63) << 1 | self.parity());
+        let snapshot = self.snapshot_of(seed);
         if let Some(number) = snapshot {
-            market.clone_from(&self.snapshots[number as usize]);
+            market.clone_from(&self.snapshots[number]);
             market.reseed(seed);
-        } else {
-            for (slot, agent) in self.agents.iter().enumerate() {
-                let account = agent.slot().account;
-                let cash = options.cash.unwrap_or(account.cash);
-                let shares = options.shares.unwrap_or(account.shares);
-                market.set_endowment(slot, cash, shares)?;
+            self.endow(market, options)?;
+            for slot in 0..self.agents.len() {
+                market.restart_slot(slot)?;
             }
+        } else {
+            self.endow(market, options)?;
             market.reset(seed);
             market.run(self.config.warmup_ticks);
         }
         Ok((seed, snapshot.map(|number| number as u32)))
+    }
+
+    /// Draws the number of the snapshot that episode `seed` begins from, each with the same
+    /// probability; `None` without snapshots.
+    fn snapshot_of(&self, seed: u64) -> Option<usize> {
+        let count = self.snapshots.len() as u64;
+        (count > 0).then(|| SplitMix::new(seed ^ SNAPSHOT_SEED).below(count) as usize)
+    }
+
+    /// Sets the endowments of the agents, with what a reset chooses.
+    fn endow(
+        &self,
+        market: &mut Market,
+        options: &TradingResetOptions,
+    ) -> Result<(), TradingError> {
+        for (slot, agent) in self.agents.iter().enumerate() {
+            let account = agent.slot().account;
+            let cash = options.cash.unwrap_or(account.cash);
+            let shares = options.shares.unwrap_or(account.shares);
+            market.set_endowment(slot, cash, shares)?;
+        }
+        Ok(())
     }
 
     /// Writes the observation of the agent of one slot in an episode that began at `start_tick`.

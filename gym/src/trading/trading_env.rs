@@ -27,10 +27,11 @@ use crate::contract::{EpisodeMetrics, Episodes, SplitMix, StepOutcome, check_len
 ///
 /// # Episodes
 ///
-/// A reset seeds the market with an episode seed and runs `warmup_ticks` without the agent; nothing
-/// of the warm-up is returned or counted. Equal episode seeds give equal episodes. An episode is
-/// terminated by bankruptcy or a margin call, and truncated after `max_ticks` ticks; both can be
-/// true.
+/// A reset copies a warm snapshot, which the episode seed draws, and seeds its random streams. With
+/// `warm_snapshots` 0 it seeds a fresh market and runs `warmup_ticks`. Nothing of the warm-up is
+/// returned or counted. Equal episode seeds give equal episodes in environments of equal settings.
+/// An episode is terminated by bankruptcy or a margin call, and truncated after `max_ticks` ticks;
+/// both can be true.
 ///
 /// [`step_into`](Self::step_into) and [`reset_into`](Self::reset_into) allocate nothing. A copy
 /// continues as the original would.

@@ -162,6 +162,33 @@ impl Market {
         Ok(())
     }
 
+    /// Starts the account of a slot over, in the market as it is: cancels its orders and requests,
+    /// replaces cash and shares by the slot's endowment, and clears its records. The shares count
+    /// as bought at the mid-price. No allocation.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for an unknown slot.
+    pub fn restart_slot(&mut self, slot: usize) -> Result<(), ConfigError> {
+        let slots = self.slots.len();
+        if slot >= slots {
+            return Err(ConfigError::UnknownSlot { slot, slots });
+        }
+        let account = slot as u16;
+        for (symbol, venue) in (0..).zip(&mut self.venues) {
+            let mut pit = venue.pit(symbol, self.now, &mut self.ledger, &mut self.slots);
+            pit.cancel_all(account);
+        }
+        let AccountConfig { cash, shares, .. } = self.slots[slot].config.account;
+        self.ledger.endow_cash(account, cash - self.ledger.cash(account));
+        for symbol in 0..self.config.symbols {
+            let held = self.ledger.position(account, symbol);
+            self.ledger.endow_shares(account, symbol, shares - held);
+        }
+        let prices = self.venues.iter().map(|venue| venue.tape.mid2 / 2);
+        self.slots[slot].restart(prices);
+        Ok(())
+    }
+
     /// Restarts at tick 0 of episode `seed`. The market then equals a fresh one of that seed. No
     /// allocation.
     pub fn reset(&mut self, seed: u64) {

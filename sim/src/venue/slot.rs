@@ -162,12 +162,19 @@ impl Slot {
     }
 
     pub(crate) fn reset(&mut self, price: i32) {
+        self.restart(std::iter::repeat(price));
+    }
+
+    /// Clears requests and records. The shares of the endowment count as bought at `prices`, one
+    /// for each symbol.
+    pub(crate) fn restart(&mut self, prices: impl Iterator<Item = i32>) {
         self.pending.clear();
         self.fills.clear();
         self.reports.clear();
-        let cost =
-            i64::from(self.config.account.shares.unsigned_abs()) * i64::from(price) * CASH_PER_TICK;
-        self.bases.fill(Basis { cost, realised: 0 });
+        let shares = i64::from(self.config.account.shares.unsigned_abs());
+        for (basis, price) in self.bases.iter_mut().zip(prices) {
+            *basis = Basis { cost: shares * i64::from(price) * CASH_PER_TICK, realised: 0 };
+        }
         self.totals = SlotTotals::default();
         self.last_fill = None;
         self.sent = 0;

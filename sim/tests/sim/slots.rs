@@ -226,3 +226,36 @@ fn slots_take_turns_in_an_order_that_favours_none_and_that_others_do_not_change(
     assert!((160..=240).contains(&second), "slot 1 was first in {second} of 400 ticks");
     assert_eq!(firsts(3), two, "a silent slot changes who is first");
 }
+
+#[test]
+fn a_slot_that_starts_over_has_its_endowment_and_no_history() {
+    let mut market = market(&Preset::Normal.config());
+    let bid = market.best_bid(0).unwrap();
+    let rest = SlotRequest::limit(Side::Buy, bid - 3, 9);
+    for request in [rest, SlotRequest::market(Side::Sell, 40), rest] {
+        market.send(0, 0, request).unwrap();
+    }
+    market.run(130);
+    market.send(0, 0, SlotRequest::market(Side::Buy, 5)).unwrap();
+    let (fees, lent) = (market.ledger().fees_taken(), market.ledger().borrowing_taken());
+    assert!(market.totals(0).unwrap().fills > 0 && fees > 0 && lent > 0);
+    for shares in [0, 70, -30] {
+        market.set_endowment(0, 5_000_000, shares).unwrap();
+        market.restart_slot(0).unwrap();
+        assert_eq!((market.cash(0), market.position(0, 0)), (Ok(5_000_000), Ok(shares)));
+        let price = i64::from(market.best_bid(0).unwrap() + market.best_ask(0).unwrap()) / 2;
+        assert_eq!(market.cost(0, 0), Ok(i64::from(shares.abs()) * price * CASH_PER_TICK));
+        assert_eq!((market.realised(0), market.in_flight(0)), (Ok(0), Ok(0)));
+        assert_eq!(market.totals(0), Ok(backcast_sim::SlotTotals::default()));
+        assert!(market.last_fill(0).unwrap().is_none() && market.fills(0).unwrap().is_empty());
+        assert_eq!(market.ledger().open_shares(0, 0), (0, 0));
+        // What others earned from the slot before stays theirs.
+        assert_eq!(market.ledger().fees_taken(), fees);
+        market.check().unwrap();
+    }
+    market.run(100);
+    market.check().unwrap();
+    let slots = market.config().slots.len();
+    let unknown = backcast_sim::ConfigError::UnknownSlot { slot: slots, slots };
+    assert_eq!(market.restart_slot(slots), Err(unknown));
+}

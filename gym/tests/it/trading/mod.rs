@@ -12,14 +12,16 @@ mod forked;
 mod multi_agent;
 mod resolved;
 mod seed_document;
+mod snapshots;
 mod vector;
 
 use backcast_gym::{RewardFactory, TradingEnv, TradingEnvConfig};
 use backcast_sim::{Preset, SlotConfig};
 
-/// A market that is warmed up a little, and short episodes.
+/// A market that is warmed up a little at each reset, and short episodes.
 fn short() -> TradingEnvConfig {
-    TradingEnvConfig { warmup_ticks: 50, max_ticks: 60, ..TradingEnvConfig::default() }
+    let warm = TradingEnvConfig { warmup_ticks: 50, warm_snapshots: 0, ..Default::default() };
+    TradingEnvConfig { max_ticks: 60, ..warm }
 }
 
 fn with_reward<R: backcast_gym::RewardFunction + 'static>(

@@ -46,7 +46,7 @@ fn verification_1_the_agent_buys_sells_and_holds_its_order_size() {
 fn verification_2_a_hundred_holds_give_valid_observations() {
     let mut env = env(TradingEnvConfig::default());
     let (first, info) = env.reset(Some(7)).unwrap();
-    assert_eq!((info.tick, info.decisions), (100, 0));
+    assert_eq!((info.tick, info.decisions), (3_600, 0));
     let entries: Vec<_> = env.observation_entries().map(|(_, entry)| *entry).collect();
     assert_eq!(entries.len(), first.len());
     let mut last = first;
@@ -96,7 +96,7 @@ fn verification_4_ten_thousand_random_steps_trade_change_equity_and_end_at_the_l
         }
     }
     assert!(fills > 5_000, "{fills} fills");
-    assert_eq!((env.info().decisions, env.info().tick), (10_000, 10_100));
+    assert_eq!((env.info().decisions, env.info().tick), (10_000, 13_600));
     equities.dedup();
     assert!(equities.len() > 5_000, "equity moves");
     assert!(env.state().equity < start, "random trading pays the spread");

@@ -208,30 +208,6 @@ fn bad_calls_are_refused_before_anything_changes() {
             TradingVectorEnv::new(short(), num_envs, AutoresetMode::NextStep, threads).is_err()
         );
     }
-    let warm = TradingEnvConfig { warm_snapshots: 2, ..short() };
-    let mut envs = made(warm, AutoresetMode::NextStep, 1);
-    let fixed = TradingResetOptions { shares: Some(1), ..options };
-    let refused = envs.reset_into(ResetSeed::Keep, None, fixed, &mut observations);
-    assert_eq!(refused, Err(TradingError::FixedEndowment));
-}
-
-#[test]
-fn a_warm_snapshot_begins_where_a_warm_up_ends_and_differs_by_episode() {
-    let mut envs =
-        made(TradingEnvConfig { warm_snapshots: 2, ..short() }, AutoresetMode::NextStep, 1);
-    let mut observations = vec![0.0; N * envs.observation_size()];
-    envs.reset_into(ResetSeed::One(1), None, TradingResetOptions::default(), &mut observations)
-        .unwrap();
-    let mut hashes: Vec<u64> = (0..N).map(|env| envs.market(env).state_hash()).collect();
-    for env in 0..N {
-        let info = *envs.info(env);
-        assert_eq!((info.tick, info.snapshot), (50, Some((info.episode_seed % 2) as u32)));
-    }
-    envs.step_into(&[1_u8; N], &mut observations).unwrap();
-    hashes.sort_unstable();
-    hashes.dedup();
-    assert_eq!(hashes.len(), N, "every episode has streams of its own");
-    envs.check().unwrap();
 }
 
 #[test]
