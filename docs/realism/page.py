@@ -61,6 +61,21 @@ book.](realism/facts.svg)
   the taker fee, and ends the day flat. The reference of "buying below the hour's mean" is what
   a trader can see. A rule that knows the hidden fundamental is reported: the fundamental is not
   in the observation unless the configuration reveals it.
+- **Signature plot.** The variance of mid-price changes over 2 to 300 ticks, divided by the number
+  of ticks and by the variance over one tick. It is 1 everywhere if nothing trends or reverts.
+- **Fitted rules.** Ridge regressions on the 40 features forecast the change of the mid-price over
+  5, 20, 60 and 300 ticks. One set of seeds fits them. A second one chooses horizon and threshold
+  for each size: 1, 20, 100 and 500 shares. A third one trades the chosen rules for 1,500 ticks with
+  spread, fee and their own impact, 0, 1 and 5 ticks after an observation. The fact is the smallest
+  probability of a gain by chance, corrected for the number of rules (Holm).
+- **Manipulation.** Round trips are drawn at random: up to 60 orders a tick for up to 120 ticks,
+  market or limit orders, a wait, up to 20 blocks that close the position, one or two accounts. Each
+  is played buying first and selling first from copies of one market. The best 20 are played from 60
+  fresh seeds, and judged like the fitted rules.
+- **After a reset.** Means over the first 600 ticks of 400 episodes, after an hour of warm-up,
+  divided by those of the long runs.
+- **Gains.** The trades of each kind of agent, fees paid, valued at the mid-price one to two minutes
+  later, in ticks for each share that the market traded.
 - **Long runs.** A run of a million ticks fails if for 600 ticks nothing trades and no quote
   changes, if a side of the book is empty for as long, or if the price leaves 0.2 to 5 times its
   start.

@@ -9,7 +9,10 @@ use serde::Serialize;
 
 use super::catalogue::catalogue;
 use super::curves::Curves;
+use super::fitted::Fitted;
 use super::impact::{self, DECAY_FROM, METAORDER_TICKS, PARTICIPATIONS, Pair, SizeImpact};
+use super::manipulation::{self, ScheduleResult};
+use super::opening::Activity;
 use super::pool::PooledSamples;
 use super::recording::{Recording, TICKS_PER_DAY};
 use super::rules::{self, Rule};
@@ -44,6 +47,13 @@ pub struct BatteryOptions {
     pub endurance_seeds: usize,
     /// Ticks of each long run.
     pub endurance_ticks: usize,
+    /// Number of seeds that fit a trading rule, and of as many each that choose and trade it; 0
+    /// leaves out the fitted rules of R16.
+    pub fitted_seeds: usize,
+    /// Number of resets after which activity is measured; 0 leaves out R20.
+    pub openings: usize,
+    /// Number of schedules in the search for price manipulation; 0 leaves out R21.
+    pub schedules: usize,
     /// Whether the market is made to be predictable, so that R16 is only reported.
     pub learnable: bool,
     /// Number of threads, which does not change the result.
@@ -51,8 +61,8 @@ pub struct BatteryOptions {
 }
 
 impl BatteryOptions {
-    /// Returns the options of the whole battery: 20 seeds of ten days, 2,000 moments of impact, and
-    /// 100 runs of a million ticks.
+    /// Returns the options of the whole battery: 20 seeds of ten days, 2,000 moments of impact, 100
+    /// runs of a million ticks, fitted rules, 400 resets and a search over 2,000 schedules.
     #[must_use]
     pub const fn full() -> Self {
         Self {
@@ -63,12 +73,16 @@ impl BatteryOptions {
             impact_moments: 100,
             endurance_seeds: 100,
             endurance_ticks: 1_000_000,
+            fitted_seeds: 20,
+            openings: 400,
+            schedules: 2_000,
             learnable: false,
             threads: 1,
         }
     }
 
-    /// Returns the options of a short battery: four seeds of one day, without impact and long runs.
+    /// Returns the options of a short battery: four seeds of one day, without impact, long runs,
+    /// fitted rules, resets and schedules.
     ///
     /// Half the seeds must pass: within one day, a statistic near the edge of its band leaves it by
     /// chance.
@@ -80,6 +94,9 @@ impl BatteryOptions {
             share: 0.5,
             impact_moments: 0,
             endurance_seeds: 0,
+            fitted_seeds: 0,
+            openings: 0,
+            schedules: 0,
             ..Self::full()
         }
     }
@@ -131,6 +148,7 @@ struct SeedDigest {
     pairs: Vec<Vec<Pair>>,
     profits: Vec<Vec<f64>>,
     random_profits: Vec<f64>,
+    activity: Activity,
     conserved: bool,
     same_hash: bool,
 }
@@ -138,7 +156,15 @@ struct SeedDigest {
 enum FinishedJob {
     Seed(Box<SeedDigest>),
     Endurance(bool),
+    Fitted(Fitted),
+    Schedules(Vec<ScheduleResult>),
+    Openings(Vec<Activity>),
 }
+
+/// First seeds of the measurements that take seeds of their own, relative to the first of the run.
+const FITTED_SEEDS: u64 = 1 << 32;
+const SCHEDULE_SEEDS: u64 = 2 << 32;
+const OPENING_SEEDS: u64 = 3 << 32;
 
 /// Runs the battery on markets that `build` makes from seeds. O(seeds · ticks).
 ///
@@ -151,22 +177,16 @@ pub fn run<S: Subject>(
     progress: impl Fn(usize, usize) -> ControlFlow<()> + Sync,
 ) -> Option<FactsReport> {
     let facts = catalogue();
-    let total = options.seeds + options.endurance_seeds;
+    let jobs = Job::list(options);
+    let total = jobs.len();
     let (next, finished, cancelled) =
         (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     let results = Mutex::new(Vec::with_capacity(total));
     let work = || {
         while !cancelled.load(Ordering::Relaxed) {
             let task = next.fetch_add(1, Ordering::Relaxed);
-            if task >= total {
-                return;
-            }
-            let done = if let Some(number) = task.checked_sub(options.seeds) {
-                FinishedJob::Endurance(endure(build(options.first_seed + number as u64), options))
-            } else {
-                let seed = options.first_seed + task as u64;
-                FinishedJob::Seed(Box::new(examine(&build, seed, &facts, options)))
-            };
+            let Some(job) = jobs.get(task) else { return };
+            let done = job.run(&build, &facts, options);
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((task, done));
             if progress(finished.fetch_add(1, Ordering::Relaxed) + 1, total).is_break() {
                 cancelled.store(true, Ordering::Relaxed);
@@ -184,14 +204,78 @@ pub fn run<S: Subject>(
     }
     let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     results.sort_unstable_by_key(|(task, _)| *task);
-    let (mut digests, mut endured) = (Vec::new(), Vec::new());
+    let mut digests = Vec::new();
+    let mut pool = PooledSamples::default();
     for (_, done) in results {
         match done {
             FinishedJob::Seed(digest) => digests.push(*digest),
-            FinishedJob::Endurance(held) => endured.push(held),
+            FinishedJob::Endurance(held) => pool.endured.push(held),
+            FinishedJob::Fitted(fitted) => pool.fitted = Some(fitted),
+            FinishedJob::Schedules(schedules) => pool.schedules = schedules,
+            FinishedJob::Openings(openings) => pool.openings.extend(openings),
         }
     }
-    Some(collect(preset, &facts, &digests, &endured, options))
+    Some(collect(preset, &facts, &digests, pool, options))
+}
+
+/// Part of a run that one thread does.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    /// Records one seed.
+    Seed(u64),
+    /// Runs one seed for long.
+    Endurance(u64),
+    /// Fits, chooses and trades rules.
+    Fitted,
+    /// Searches for price manipulation.
+    Schedules,
+    /// Measures so many resets, from one seed on.
+    Openings(u64, usize),
+}
+
+impl Job {
+    /// Resets of one job.
+    const OPENINGS: usize = 50;
+
+    /// Returns the jobs of a run. The long ones come first, so that threads end together.
+    fn list(options: &BatteryOptions) -> Vec<Self> {
+        let mut jobs = Vec::new();
+        jobs.extend((options.schedules > 0).then_some(Self::Schedules));
+        jobs.extend((options.fitted_seeds > 0).then_some(Self::Fitted));
+        let seed = |number: usize| options.first_seed + number as u64;
+        jobs.extend((0..options.seeds).map(|number| Self::Seed(seed(number))));
+        jobs.extend((0..options.endurance_seeds).map(|number| Self::Endurance(seed(number))));
+        jobs.extend((0..options.openings).step_by(Self::OPENINGS).map(|number| {
+            let count = Self::OPENINGS.min(options.openings - number);
+            Self::Openings(OPENING_SEEDS + seed(number), count)
+        }));
+        jobs
+    }
+
+    fn run<S: Subject>(
+        self,
+        build: &(impl Fn(u64) -> S + Sync),
+        facts: &[FactSpec],
+        options: &BatteryOptions,
+    ) -> FinishedJob {
+        match self {
+            Self::Seed(seed) => FinishedJob::Seed(Box::new(examine(build, seed, facts, options))),
+            Self::Endurance(seed) => FinishedJob::Endurance(endure(build(seed), options)),
+            Self::Fitted => {
+                let (first, seeds) = (FITTED_SEEDS + options.first_seed, options.fitted_seeds);
+                FinishedJob::Fitted(Fitted::run(build, first, seeds as u64))
+            }
+            Self::Schedules => {
+                let first = SCHEDULE_SEEDS + options.first_seed;
+                FinishedJob::Schedules(manipulation::search(build, first, options.schedules))
+            }
+            Self::Openings(first, count) => {
+                let seeds = first..first + count as u64;
+                let measured = seeds.filter_map(|seed| Activity::after_reset(&mut build(seed)));
+                FinishedJob::Openings(measured.collect())
+            }
+        }
+    }
 }
 
 /// Records one seed, and takes all measurements that need its market.
@@ -217,6 +301,7 @@ fn examine<S: Subject>(
         pairs: impact_pairs(&mut market, seed, mean(&recording.volume), options),
         profits: Rule::ALL.map(|rule| rules::daily_profits(&recording, rule, fee)).to_vec(),
         random_profits: rules::random_policy(&recording, fee, || draws.bits()),
+        activity: Activity::of(&recording),
         conserved: recording.conserved,
         same_hash: repeats(build, &mut market, seed),
     }
@@ -295,12 +380,13 @@ fn collect(
     preset: &str,
     facts: &[FactSpec],
     digests: &[SeedDigest],
-    endured: &[bool],
+    measured: PooledSamples,
     options: &BatteryOptions,
 ) -> FactsReport {
     let mut curves = Curves::average(&digests.iter().map(|d| d.curves.clone()).collect::<Vec<_>>());
-    let pool = pool(digests, endured);
+    let pool = pool(digests, measured);
     curves.impact = pool.sizes.iter().copied().map(Into::into).collect();
+    curves.explained = pool.fitted.iter().flat_map(Fitted::points).collect();
     let mut at = 0;
     let mut results = Vec::new();
     for fact in facts {
@@ -314,7 +400,8 @@ fn collect(
                 None => continue,
             },
         };
-        let learnable = options.learnable && fact.key.starts_with("sharpe");
+        let rule = fact.id == "R16" && fact.key != "random_policy_z";
+        let learnable = options.learnable && rule;
         let fact = FactSpec { report_only: fact.report_only || learnable, ..*fact };
         results.push(FactResult::judge(&fact, values, options.ticks, share));
     }
@@ -330,16 +417,17 @@ fn collect(
     }
 }
 
-/// Pools the samples of all seeds.
-fn pool(digests: &[SeedDigest], endured: &[bool]) -> PooledSamples {
+/// Pools the samples of all seeds with what was `measured` without them.
+fn pool(digests: &[SeedDigest], measured: PooledSamples) -> PooledSamples {
     let profits = |at: usize| digests.iter().flat_map(|d| d.profits[at].iter().copied()).collect();
     PooledSamples {
         sizes: impact_of(digests),
         profits: (0..Rule::ALL.len()).map(profits).collect(),
         random_profits: digests.iter().flat_map(|d| d.random_profits.iter().copied()).collect(),
-        endured: endured.to_vec(),
+        later: digests.iter().map(|digest| digest.activity).collect(),
         conserved: digests.iter().map(|digest| digest.conserved).collect(),
         same_hash: digests.iter().map(|digest| digest.same_hash).collect(),
+        ..measured
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) fn catalogue() -> Vec<FactSpec> {
     let mut facts = returns();
     facts.extend(volatility());
     facts.extend(flow_and_book());
+    facts.extend(gains());
     facts.extend(pooled());
     facts
 }
@@ -68,6 +69,35 @@ fn returns() -> Vec<FactSpec> {
                 variance_ratio(&r.returns(MINUTE), 50)
             })
         },
+        signature("signature_2s", "variance ratio, 2 s to 1 s", |r| {
+            variance_ratio(&r.returns(1), 2)
+        }),
+        signature("signature_5s", "variance ratio, 5 s to 1 s", |r| {
+            variance_ratio(&r.returns(1), 5)
+        }),
+        signature("signature_10s", "variance ratio, 10 s to 1 s", |r| {
+            variance_ratio(&r.returns(1), 10)
+        }),
+        signature("signature_20s", "variance ratio, 20 s to 1 s", |r| {
+            variance_ratio(&r.returns(1), 20)
+        }),
+        signature("signature_60s", "variance ratio, 60 s to 1 s", |r| {
+            variance_ratio(&r.returns(1), 60)
+        }),
+        FactSpec {
+            band: DIFFUSIVE,
+            ..signature("signature_300s", "variance ratio, 300 s to 1 s", |r| {
+                variance_ratio(&r.returns(1), 300)
+            })
+        },
+        seed(
+            "R3",
+            "unchanged",
+            "share of unchanged mids, 1 s",
+            Band::new(0.1, 0.95),
+            "Bouchaud, Farmer and Lillo 2009",
+            unchanged,
+        ),
         seed(
             "R3",
             "acf1_1s",
@@ -91,6 +121,17 @@ fn returns() -> Vec<FactSpec> {
             aggregation,
         ),
     ]
+}
+
+/// Returns a fact of the signature plot: volatility should not depend on the interval at which
+/// prices are read.
+fn signature(
+    key: &'static str,
+    statistic: &'static str,
+    measure: fn(&Recording) -> f64,
+) -> FactSpec {
+    let source = "Bouchaud, Farmer and Lillo 2009";
+    seed("R2", key, statistic, Band::new(0.8, 1.2), source, measure)
 }
 
 const DIFFUSIVE: Band = Band::new(0.75, 1.3);
@@ -180,6 +221,17 @@ fn flow_and_book() -> Vec<FactSpec> {
             LILLO,
             |r| sign_acf(r, 10)[10],
         ),
+        FactSpec {
+            min_ticks: WEEK,
+            ..seed(
+                "R11",
+                "buy_share",
+                "share of buys among market orders",
+                Band::new(0.4, 0.6),
+                LILLO,
+                |r| mean(&r.signs.iter().map(|s| f64::from(u8::from(*s > 0))).collect::<Vec<_>>()),
+            )
+        },
         seed("R14", "spread_mean", "mean spread, ticks", Band::new(1.0, 5.0), BOOK, |r| {
             mean(&r.spreads())
         }),
@@ -218,10 +270,38 @@ fn flow_and_book() -> Vec<FactSpec> {
     ]
 }
 
+/// Returns the gains of each kind of agent: who provides liquidity earns, who takes it without
+/// information pays.
+fn gains() -> Vec<FactSpec> {
+    const HUANG: &str = "Huang and Stoll 1996";
+    const ODEAN: &str = "Barber et al. 2009";
+    let loses = Band::at_most(-f64::MIN_POSITIVE);
+    let earns = Band::at_least(f64::MIN_POSITIVE);
+    let gain = |key, statistic, band, source, measure| FactSpec {
+        min_ticks: WEEK,
+        ..seed("R19", key, statistic, band, source, measure)
+    };
+    vec![
+        gain("gain_makers", "gain of makers, ticks a share", earns, HUANG, |r| r.gains[0]),
+        gain("gain_noise", "gain of noise traders, ticks a share", loses, ODEAN, |r| r.gains[1]),
+        FactSpec {
+            report_only: true,
+            ..gain("gain_value", "gain of value traders, ticks a share", earns, HUANG, |r| {
+                r.gains[2]
+            })
+        },
+        gain("gain_signal", "gain of signal traders, ticks a share", loses, ODEAN, |r| r.gains[3]),
+        gain("gain_executors", "gain of executors, ticks a share", loses, HUANG, |r| r.gains[4]),
+    ]
+}
+
 fn pooled() -> Vec<FactSpec> {
     const TOTH: &str = "Tóth et al. 2011";
     const OWN: &str = "needed for learning";
     let one = Band::at_least(1.0);
+    let settled = Band::new(0.85, 1.15);
+    // A gain that chance explains with at least this probability.
+    let chance = Band::at_least(0.01);
     let sharpe =
         |key, statistic, measure| over_all("R16", key, statistic, Band::at_most(1.0), OWN, measure);
     vec![
@@ -260,6 +340,43 @@ fn pooled() -> Vec<FactSpec> {
             Band::new(-3.0, 3.0),
             OWN,
             |p| Some(z_score(&p.random_profits)),
+        ),
+        over_all("R16", "fitted_p", "probability of the fitted rules' gains", chance, OWN, |p| {
+            p.fitted_p()
+        }),
+        FactSpec {
+            report_only: true,
+            ..over_all(
+                "R16",
+                "explained",
+                "variance of price changes explained, fresh seeds",
+                Band::at_most(0.02),
+                OWN,
+                PooledSamples::explained,
+            )
+        },
+        over_all("R20", "opening_change", "|change| after a reset / later", settled, OWN, |p| {
+            p.opening(|activity| activity.change)
+        }),
+        over_all("R20", "opening_variance", "variance after a reset / later", settled, OWN, |p| {
+            p.opening(|activity| activity.variance)
+        }),
+        over_all("R20", "opening_volume", "volume after a reset / later", settled, OWN, |p| {
+            p.opening(|activity| activity.volume)
+        }),
+        over_all("R20", "opening_spread", "spread after a reset / later", settled, OWN, |p| {
+            p.opening(|activity| activity.spread)
+        }),
+        over_all("R20", "opening_depth", "best depth after a reset / later", settled, OWN, |p| {
+            p.opening(|activity| activity.depth)
+        }),
+        over_all(
+            "R21",
+            "manipulation_p",
+            "probability of the best round trips' gains",
+            chance,
+            "Huberman and Stanzl 2004",
+            PooledSamples::manipulation_p,
         ),
         over_all("R17", "endurance", "long runs that stay alive, share", one, OWN, |p| {
             PooledSamples::share(&p.endured)
@@ -310,6 +427,12 @@ fn acf1(recording: &Recording, horizon: usize) -> f64 {
     autocorrelation(&recording.returns(horizon), 1)[1]
 }
 
+/// Returns the share of ticks after which the mid-price is that of the tick before.
+fn unchanged(recording: &Recording) -> f64 {
+    let changes = recording.returns(1);
+    changes.iter().filter(|change| **change == 0.0).count() as f64 / changes.len() as f64
+}
+
 /// Returns the autocorrelation of largest size over lags 2 to 20, with its sign.
 fn largest_acf(recording: &Recording, horizon: usize) -> f64 {
     let acf = autocorrelation(&recording.returns(horizon), 20);
@@ -342,7 +465,7 @@ mod tests {
     #[test]
     fn every_fact_of_the_battery_is_there_once() {
         let facts = catalogue();
-        for number in 1..=18 {
+        for number in 1..=21 {
             let id = format!("R{number}");
             assert!(facts.iter().any(|fact| fact.id == id), "{id} is missing");
         }

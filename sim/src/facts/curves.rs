@@ -7,6 +7,7 @@ use super::catalogue::{MINUTE, TEN_SECONDS, sign_acf};
 use super::impact::SizeImpact;
 use super::recording::Recording;
 use super::sample::{mean, std_dev};
+use super::scaling::variance_ratio;
 
 /// Edge of the histogram of returns, in standard deviations.
 const HISTOGRAM_EDGE: f64 = 8.0;
@@ -15,6 +16,9 @@ const HISTOGRAM_BINS: usize = 64;
 /// Lags at which the autocorrelation of order signs is kept: dense at first, then sparse.
 const SIGN_LAGS: [usize; 22] =
     [1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100, 160, 250, 400, 500];
+
+/// Intervals of the signature plot in ticks.
+const SIGNATURE_LAGS: [usize; 9] = [1, 2, 5, 10, 20, 40, 60, 120, 300];
 
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -75,6 +79,12 @@ pub struct Curves {
     pub abs_return_acf_10s: Vec<LinePoint>,
     /// Autocorrelation of order signs.
     pub sign_acf: Vec<LinePoint>,
+    /// Variance of the mid-price's changes over 1 to 300 ticks, divided by the number of ticks and
+    /// the variance of one: the signature plot.
+    pub signature: Vec<LinePoint>,
+    /// Share of the variance of price changes that a fitted forecast explains on fresh seeds, by
+    /// horizon in ticks; empty if it was not measured.
+    pub explained: Vec<LinePoint>,
     /// Impact by size; empty if it was not measured.
     pub impact: Vec<ImpactPoint>,
     /// Mean depth of the book by distance.
@@ -97,6 +107,8 @@ impl Curves {
             abs_return_acf: acf(&recording.sizes(MINUTE), 60),
             abs_return_acf_10s: acf(&recording.sizes(TEN_SECONDS), 100),
             sign_acf: SIGN_LAGS.map(|lag| LinePoint { x: lag as f64, y: signs[lag] }).to_vec(),
+            signature: signature(recording),
+            explained: Vec::new(),
             impact: Vec::new(),
             depth: depth
                 .map(|(distance_ticks, shares)| DepthPoint { distance_ticks, shares: *shares })
@@ -117,11 +129,17 @@ impl Curves {
         all.abs_return_acf = line(|curves| &curves.abs_return_acf);
         all.abs_return_acf_10s = line(|curves| &curves.abs_return_acf_10s);
         all.sign_acf = line(|curves| &curves.sign_acf);
+        all.signature = line(|curves| &curves.signature);
         for (at, point) in all.depth.iter_mut().enumerate() {
             point.shares = mean(&seeds.iter().map(|s| s.depth[at].shares).collect::<Vec<_>>());
         }
         all
     }
+}
+
+fn signature(recording: &Recording) -> Vec<LinePoint> {
+    let returns = recording.returns(1);
+    SIGNATURE_LAGS.map(|lag| LinePoint { x: lag as f64, y: variance_ratio(&returns, lag) }).to_vec()
 }
 
 fn density(returns: &[f64]) -> Vec<LinePoint> {

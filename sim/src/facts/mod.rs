@@ -12,6 +12,11 @@
 //! |---|---|
 //! | `sample`, `autocorrelation`, `scaling`, `tails` | statistics of one series |
 //! | `impact`, `rules` | statistics that need counterfactual runs or trades |
+//! | `gains` | gains of each kind of agent |
+//! | `fitted` | rules fitted to the observation |
+//! | `manipulation` | search for round trips that gain |
+//! | `opening` | the ticks after a reset |
+//! | `significance` | probabilities of chance results |
 //! | `subject`, `recording` | the interface of a market, and the series of one run |
 //! | `spec`, `catalogue`, `verdict` | the facts, their bands, and the rule that judges them |
 //! | `pool` | samples of all seeds together |
@@ -23,12 +28,17 @@ pub mod autocorrelation;
 mod battery;
 mod catalogue;
 mod curves;
+pub mod fitted;
+mod gains;
 pub mod impact;
+pub mod manipulation;
+pub mod opening;
 mod pool;
 mod recording;
 pub mod rules;
 pub mod sample;
 pub mod scaling;
+pub mod significance;
 mod simulated;
 mod spec;
 mod subject;
@@ -45,5 +55,5 @@ pub use curves::{Curves, DepthPoint, ImpactPoint, LinePoint};
 pub use recording::{DEPTH_LEVELS, Recording, TICKS_PER_DAY};
 pub use simulated::{Simulated, WARM_UP_TICKS, run_preset};
 pub use spec::Band;
-pub use subject::{Subject, TickView};
+pub use subject::{Holding, KINDS, OUTSIDE_ACCOUNTS, OutsideKind, OutsideOrder, Subject, TickView};
 pub use verdict::{FactResult, Verdict};

@@ -5,7 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 
 use super::random::SeriesRandom;
-use super::{BatteryOptions, FactsReport, Subject, TickView, run};
+use super::{
+    BatteryOptions, FactsReport, Holding, KINDS, OutsideKind, OutsideOrder, Subject, TickView,
+    Verdict, run,
+};
+use crate::book::Side;
 
 /// Defect of a planted market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,17 @@ enum Plant {
     ForgetsSeed,
     /// A price that falls to a seventh in one tick.
     Crash,
+    /// Volatility and volume that begin at four times their usual size.
+    Storm,
+    /// Impact with the square root of each order that stays: many small orders move the price, and
+    /// one large order takes the position back.
+    SplitImpact,
+    /// Makers that pay what all others earn.
+    InvertedGains,
+    /// A price that moves once an hour.
+    Frozen,
+    /// Nine of ten market orders buy.
+    Buyers,
 }
 
 /// First price, in price ticks.
@@ -45,7 +60,20 @@ struct Planted {
     sign: i8,
     view: TickView,
     ticks: u64,
+    /// Decaying means of the changes of the log price: what a trader observes.
+    trends: [f64; TRENDS.len()],
+    orders: Vec<OutsideOrder>,
+    outside: Holding,
+    /// Volume since the start.
+    traded: f64,
 }
+
+/// Time constants of the observed trends in ticks.
+const TRENDS: [f64; 3] = [5.0, 30.0, 120.0];
+/// Ticks before a market is handed over, in which slow processes reach their usual spread.
+const WARM_UP: u64 = 5_000;
+/// Gain of each kind of agent for a share that the market trades, in price ticks.
+const GAINS: [f64; KINDS] = [0.4, -0.1, 0.1, -0.1, -0.3];
 
 impl Planted {
     fn new(plant: Plant, seed: u64) -> Self {
@@ -62,9 +90,12 @@ impl Planted {
             sign: 1,
             view: TickView::default(),
             ticks: 0,
+            trends: [0.0; TRENDS.len()],
+            orders: Vec::new(),
+            outside: Holding::default(),
+            traded: 0.0,
         };
-        // The slow processes need time to reach their usual spread.
-        (0..5_000).for_each(|_| market.step(0));
+        (0..WARM_UP).for_each(|_| market.step(0));
         market
     }
 
@@ -78,12 +109,38 @@ impl Planted {
             *state = keep * *state + (1.0 - keep * keep).sqrt() * self.random.normal();
         }
         let [fast, middle, slow] = self.volatility;
-        1e-4 * (0.35 * fast + 0.4 * middle + 0.3 * slow - 0.2).exp()
+        let usual = 1e-4 * (0.35 * fast + 0.4 * middle + 0.3 * slow - 0.2).exp();
+        if self.plant != Plant::Storm {
+            return usual;
+        }
+        let age = self.ticks.saturating_sub(WARM_UP);
+        usual * (1.0 + 3.0 * (-(age as f64) / 300.0).exp())
+    }
+
+    /// Fills the outside orders at the best prices. Returns the signed shares of all, and the sum
+    /// of the signed square roots of their sizes.
+    fn fill(&mut self) -> (f64, f64) {
+        let (mut signed, mut roots) = (0.0, 0.0);
+        for order in std::mem::take(&mut self.orders) {
+            let OutsideOrder { side, shares, kind, .. } = order;
+            let quote = if side == Side::Buy { self.view.ask } else { self.view.bid };
+            let (OutsideKind::Market, Some(price)) = (kind, quote) else { continue };
+            let (sign, size) = (f64::from(side.sign()), f64::from(shares));
+            let paid = f64::from(price) * size;
+            self.outside.cash -= sign * paid + self.taker_fee() * paid;
+            self.outside.shares += sign * size;
+            signed += sign * size;
+            roots += sign * size.sqrt();
+        }
+        (signed, roots)
     }
 
     fn next_sign(&mut self) -> f64 {
         if self.plant == Plant::PureNoise {
             return self.random.sign();
+        }
+        if self.plant == Plant::Buyers {
+            return self.random.uniform() - 0.1;
         }
         let fresh = (self.random.sign(), self.random.pareto(1.5));
         self.parents
@@ -102,6 +159,12 @@ impl Subject for Planted {
 
     fn step(&mut self, order: i32) {
         self.ticks += 1;
+        if order != 0 {
+            let side = if order > 0 { Side::Buy } else { Side::Sell };
+            let kind = OutsideKind::Market;
+            self.send(OutsideOrder { account: 0, side, shares: order.abs(), kind });
+        }
+        let (signed, roots) = self.fill();
         let scale = self.scale();
         let mut change = scale * self.random.normal();
         if self.plant == Plant::Trending {
@@ -111,9 +174,18 @@ impl Subject for Planted {
         if self.plant == Plant::Crash && self.ticks == 6_000 {
             change = -2.0;
         }
+        if self.plant == Plant::Frozen {
+            change = if self.ticks.is_multiple_of(3_600) { 60.0 * change } else { 0.0 };
+        }
+        for (trend, ticks) in self.trends.iter_mut().zip(TRENDS) {
+            *trend += (change - *trend) / ticks;
+        }
         self.log_price += change;
         if self.plant == Plant::LinearImpact {
-            self.log_price += 2e-7 * f64::from(order);
+            self.log_price += 2e-7 * signed;
+        }
+        if self.plant == Plant::SplitImpact {
+            self.log_price += 1e-4 * roots;
         }
         self.gap = 0.9995 * self.gap + 1e-4 * self.random.normal();
         let gap = if self.plant == Plant::Anchored { 0.0 } else { self.gap };
@@ -124,6 +196,7 @@ impl Subject for Planted {
         let spread = 1 + i32::from(scale > 1e-4) + i32::from(scale > 3e-4);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a volume")]
         let volume = (scale * 1e6 * self.random.exponential()) as u64;
+        self.traded += volume as f64;
         self.view = TickView {
             bid: Some(bid),
             ask: Some(bid + spread),
@@ -134,6 +207,26 @@ impl Subject for Planted {
 
     fn view(&self) -> TickView {
         self.view
+    }
+
+    fn send(&mut self, order: OutsideOrder) {
+        self.orders.push(order);
+    }
+
+    fn withdraw(&mut self) {}
+
+    fn outside(&self) -> Holding {
+        self.outside
+    }
+
+    fn holdings(&self) -> [Holding; KINDS] {
+        let sign = if self.plant == Plant::InvertedGains { -1.0 } else { 1.0 };
+        GAINS.map(|gain| Holding { cash: sign * gain * self.traded, shares: 0.0 })
+    }
+
+    fn observe(&self, features: &mut Vec<f64>) {
+        // In units in which a ridge regression does not shrink them away.
+        features.extend(self.trends.map(|trend| 1e4 * trend));
     }
 
     fn append_signs(&self, signs: &mut Vec<i8>) {
@@ -197,6 +290,66 @@ fn pure_noise_fails() {
 fn a_trending_market_fails() {
     let report = battery(Plant::Trending, &week());
     misses(&report, &["acf1_60s", "acf_max_60s", "vr10"]);
+}
+
+#[test]
+fn the_signature_plot_of_a_trending_market_rises() {
+    let report = battery(Plant::Trending, &week());
+    misses(&report, &["signature_20s", "signature_60s", "signature_300s"]);
+    let ratios: Vec<f64> = report.curves.signature.iter().map(|point| point.y).collect();
+    assert!((ratios[0] - 1.0).abs() < 1e-12 && ratios.is_sorted(), "{ratios:?}");
+}
+
+#[test]
+fn a_rule_fitted_to_a_trending_market_gains() {
+    let options = BatteryOptions { fitted_seeds: 6, ..BatteryOptions::short() };
+    let trending = battery(Plant::Trending, &options);
+    misses(&trending, &["fitted_p"]);
+    assert!(trending.fact("explained").unwrap().median > 0.05);
+    let none = battery(Plant::None, &options);
+    assert!(none.fact("fitted_p").unwrap().verdict == Verdict::Pass, "{:?}", none.fact("fitted_p"));
+}
+
+#[test]
+fn a_learnable_market_may_be_learned_from_its_observation() {
+    let options = BatteryOptions { fitted_seeds: 2, learnable: true, ..BatteryOptions::short() };
+    let report = battery(Plant::Trending, &options);
+    assert_eq!(report.fact("fitted_p").unwrap().verdict, Verdict::ReportOnly);
+}
+
+#[test]
+fn small_orders_that_lift_a_price_for_a_block_are_found() {
+    let options = BatteryOptions { schedules: 60, ..BatteryOptions::short() };
+    misses(&battery(Plant::SplitImpact, &options), &["manipulation_p"]);
+    let none = battery(Plant::None, &options);
+    let found = none.fact("manipulation_p").unwrap();
+    assert_eq!(found.verdict, Verdict::Pass, "{found:?}");
+}
+
+#[test]
+fn an_opening_storm_fails() {
+    let options = BatteryOptions { openings: 60, ..BatteryOptions::short() };
+    let report = battery(Plant::Storm, &options);
+    misses(&report, &["opening_change", "opening_variance", "opening_volume", "opening_spread"]);
+    let none = battery(Plant::None, &BatteryOptions { openings: 400, ..options });
+    let change = none.fact("opening_change").unwrap();
+    assert_eq!(change.verdict, Verdict::Pass, "{change:?}");
+}
+
+#[test]
+fn makers_that_pay_all_others_fail() {
+    let report = battery(Plant::InvertedGains, &week());
+    misses(&report, &["gain_makers", "gain_noise", "gain_signal", "gain_executors"]);
+    for (kind, key) in ["gain_makers", "gain_noise", "gain_value"].into_iter().enumerate() {
+        let median = report.fact(key).unwrap().median;
+        assert!((median + GAINS[kind]).abs() < 0.01, "{key}: {median}");
+    }
+}
+
+#[test]
+fn a_frozen_price_and_a_crowd_of_buyers_fail() {
+    misses(&battery(Plant::Frozen, &week()), &["unchanged"]);
+    misses(&battery(Plant::Buyers, &week()), &["buy_share"]);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Samples of all seeds together, for facts for which one seed is too noisy.
 
+use super::fitted::Fitted;
 use super::impact::SizeImpact;
+use super::manipulation::ScheduleResult;
+use super::opening::Activity;
 use super::rules::{Rule, annual_sharpe};
+use super::significance::family_p;
 
 /// Minimum number of days for which a Sharpe ratio is computed.
 const SHARPE_DAYS: usize = 100;
@@ -15,6 +19,14 @@ pub(super) struct PooledSamples {
     pub(super) profits: Vec<Vec<f64>>,
     /// Daily profits of random orders beyond their costs.
     pub(super) random_profits: Vec<f64>,
+    /// Fitted rules, if they were measured.
+    pub(super) fitted: Option<Fitted>,
+    /// Best schedules of the search for price manipulation; empty if there was none.
+    pub(super) schedules: Vec<ScheduleResult>,
+    /// Activity after resets; empty if it was not measured.
+    pub(super) openings: Vec<Activity>,
+    /// Activity of the recordings.
+    pub(super) later: Vec<Activity>,
     /// Whether each long run never got stuck, kept its price in range, and conserved cash and
     /// shares.
     pub(super) endured: Vec<bool>,
@@ -36,6 +48,28 @@ impl PooledSamples {
         let at = Rule::ALL.iter().position(|each| *each == rule)?;
         let profits = self.profits.get(at)?;
         (profits.len() >= SHARPE_DAYS).then(|| annual_sharpe(profits))
+    }
+
+    /// Returns the probability that the gains of the fitted rules are chance, all rules together.
+    pub(super) fn fitted_p(&self) -> Option<f64> {
+        let rules = &self.fitted.as_ref()?.rules;
+        family_p(&rules.iter().map(|rule| rule.p).collect::<Vec<_>>())
+    }
+
+    /// Returns the largest share of the variance that a forecast explains, over all horizons.
+    pub(super) fn explained(&self) -> Option<f64> {
+        self.fitted.as_ref()?.explained.iter().copied().reduce(f64::max)
+    }
+
+    /// Returns the probability that the gains of the best schedules are chance, all together.
+    pub(super) fn manipulation_p(&self) -> Option<f64> {
+        family_p(&self.schedules.iter().map(|result| result.p).collect::<Vec<_>>())
+    }
+
+    /// Returns a mean after resets divided by that of the recordings.
+    pub(super) fn opening(&self, of: impl Fn(&Activity) -> f64) -> Option<f64> {
+        let mean = |all: &[Activity]| of(&Activity::average(all));
+        (!self.openings.is_empty()).then(|| mean(&self.openings) / mean(&self.later))
     }
 
     /// Returns the fraction of `held` that is true; `None` if it is empty.

@@ -1,8 +1,9 @@
 //! Recording of a run: one value per tick of each series that the facts need.
 
+use super::gains::GainMeter;
 use super::sample::std_dev;
 use super::scaling::returns;
-use super::subject::Subject;
+use super::subject::{KINDS, Subject};
 
 /// Ticks of a trading day: one per second from 9:30 to 16:00.
 pub const TICKS_PER_DAY: usize = crate::DAY_TICKS as usize;
@@ -30,6 +31,9 @@ pub struct Recording {
     pub one_sided_ticks: usize,
     /// Mean shares in orders at each distance from the best price, both sides together.
     pub depth: Vec<f64>,
+    /// Gain of each kind of agent for each share that the market traded, in price ticks: trades
+    /// valued at the mid-price one to two minutes later.
+    pub gains: [f64; KINDS],
     /// Whether cash and shares added up at the end.
     pub conserved: bool,
 }
@@ -39,6 +43,7 @@ impl Recording {
     pub fn take<S: Subject>(market: &mut S, ticks: usize) -> Self {
         let mut recording = Self { depth: vec![0.0; DEPTH_LEVELS], ..Self::default() };
         let mut looks = 0.0;
+        let mut gains = GainMeter::default();
         let (mut bid, mut ask) = last_quotes(market);
         for tick in 0..ticks {
             market.step(0);
@@ -54,6 +59,7 @@ impl Recording {
             recording.volume.push(view.volume as f64);
             recording.fundamental.push(view.fundamental);
             market.append_signs(&mut recording.signs);
+            gains.read(market, tick, f64::midpoint(f64::from(bid), f64::from(ask)));
             if tick % DEPTH_EVERY == 0 {
                 looks += 1.0;
                 for (distance, sum) in (0..).zip(&mut recording.depth) {
@@ -62,6 +68,7 @@ impl Recording {
             }
         }
         recording.depth.iter_mut().for_each(|sum| *sum /= looks);
+        recording.gains = gains.per_share(recording.volume.iter().sum());
         recording.conserved = market.is_conserved();
         recording
     }

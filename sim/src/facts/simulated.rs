@@ -4,37 +4,40 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::battery::{self, BatteryOptions, FactsReport};
-use super::subject::{Subject, TickView};
+use super::subject::{
+    Holding, KINDS, OUTSIDE_ACCOUNTS, OutsideKind, OutsideOrder, Subject, TickView,
+};
 use crate::book::Side;
-use crate::config::{AccountConfig, ConfigError, MarketConfig, Preset, SlotConfig};
-use crate::ledger::Limits;
+use crate::config::{AccountConfig, Archetype, ConfigError, MarketConfig, Preset, SlotConfig};
+use crate::features::{FeatureSet, NormalisedFeatures};
+use crate::ledger::{CASH_PER_TICK, Limits};
 use crate::market::Market;
 use crate::venue::SlotRequest;
 
 /// Ticks of warm-up: an hour, in which positions and volatility reach their usual spread.
 pub const WARM_UP_TICKS: u64 = 3_600;
-/// Endowment of the outside account, enough for every order of the battery.
+/// Endowment of an outside account, enough for every order of the battery.
 const DEEP_POCKETS: AccountConfig = AccountConfig {
     cash: 1_000_000_000_000_000,
     shares: 0,
     limits: Limits { long: 100_000_000, short: 100_000_000, order: 100_000_000 },
 };
 
-/// The first symbol of a [`Market`], with one outside account.
+/// The first symbol of a [`Market`], with two outside accounts.
 #[derive(Clone, Debug)]
 pub struct Simulated {
     market: Market,
 }
 
 impl Simulated {
-    /// Builds a market of `config` and warms it up. The market has one slot, for the battery, in
+    /// Builds a market of `config` and warms it up. The market has two slots, for the battery, in
     /// place of those of `config`.
     ///
     /// # Errors
     ///
     /// [`ConfigError`], before anything is built.
     pub fn new(config: &MarketConfig, seed: u64) -> Result<Self, ConfigError> {
-        let slots = vec![SlotConfig { account: DEEP_POCKETS, latency_ticks: 0 }];
+        let slots = vec![SlotConfig { account: DEEP_POCKETS, latency_ticks: 0 }; OUTSIDE_ACCOUNTS];
         let config = Arc::new(MarketConfig { slots, ..config.clone() });
         let mut market = Market::with_agents(config, seed, Vec::new())?;
         market.run(WARM_UP_TICKS);
@@ -78,11 +81,62 @@ impl Subject for Simulated {
     fn step(&mut self, order: i32) {
         let side = if order > 0 { Side::Buy } else { Side::Sell };
         if order != 0 {
-            let request = SlotRequest::market(side, order.saturating_abs());
-            let sent = self.market.send(0, 0, request);
-            debug_assert!(sent.is_ok(), "{sent:?}");
+            let (shares, kind) = (order.saturating_abs(), OutsideKind::Market);
+            self.send(OutsideOrder { account: 0, side, shares, kind });
         }
         self.market.tick();
+    }
+
+    fn send(&mut self, order: OutsideOrder) {
+        let OutsideOrder { account, side, shares, kind } = order;
+        let request = match kind {
+            OutsideKind::Market => SlotRequest::market(side, shares),
+            OutsideKind::Limit { behind } => {
+                let best = match side {
+                    Side::Buy => self.market.best_bid(0),
+                    Side::Sell => self.market.best_ask(0),
+                };
+                let Some(best) = best else { return };
+                SlotRequest::limit(side, (best - side.sign() * behind).max(1), shares)
+            }
+        };
+        let sent = self.market.send(account, 0, request);
+        debug_assert!(sent.is_ok(), "{sent:?}");
+    }
+
+    fn withdraw(&mut self) {
+        for slot in 0..OUTSIDE_ACCOUNTS {
+            let sent = self.market.send(slot, 0, SlotRequest::CancelAll);
+            debug_assert!(sent.is_ok(), "{sent:?}");
+        }
+    }
+
+    fn outside(&self) -> Holding {
+        let slots = (0..OUTSIDE_ACCOUNTS).map(|slot| {
+            let cash = self.market.cash(slot).unwrap_or_default() - DEEP_POCKETS.cash;
+            (cash, self.market.position(slot, 0).unwrap_or_default())
+        });
+        slots.fold(Holding::default(), |sum, (cash, shares)| Holding {
+            cash: sum.cash + cash as f64 / CASH_PER_TICK as f64,
+            shares: sum.shares + f64::from(shares),
+        })
+    }
+
+    fn holdings(&self) -> [Holding; KINDS] {
+        Archetype::ALL.map(|kind| {
+            let totals = self.market.group_totals(0, kind);
+            let shares = (totals.long - totals.short) as f64;
+            // The profit counts shares at the mid-price.
+            let profit = totals.profit as f64 / CASH_PER_TICK as f64;
+            Holding { cash: profit - shares * self.market.mid(0), shares }
+        })
+    }
+
+    fn observe(&self, features: &mut Vec<f64>) {
+        let mut observed = [0.0; 40];
+        let written = NormalisedFeatures.observe(&self.market, 0, &mut observed);
+        debug_assert!(written.is_ok(), "{written:?}");
+        features.extend(observed.map(f64::from));
     }
 
     fn view(&self) -> TickView {

@@ -1,5 +1,46 @@
 //! Interface of a market that the battery can measure.
 
+use crate::book::Side;
+
+/// Kinds of background agents: makers, noise, value, signal, executors.
+pub const KINDS: usize = 5;
+/// Outside accounts of a market.
+pub const OUTSIDE_ACCOUNTS: usize = 2;
+
+/// Cash and shares of one or several accounts, since the start of the market.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Holding {
+    /// Cash in price ticks times shares, fees paid.
+    pub cash: f64,
+    /// Shares; negative is short.
+    pub shares: f64,
+}
+
+/// Kind of an order of an outside account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutsideKind {
+    /// Trades at once or not at all.
+    Market,
+    /// Rests so many price ticks behind the best price of its side, if it does not trade.
+    Limit {
+        /// Price ticks behind the best price.
+        behind: i32,
+    },
+}
+
+/// Order of an outside account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutsideOrder {
+    /// Number of the account, below [`OUTSIDE_ACCOUNTS`].
+    pub account: usize,
+    /// Side.
+    pub side: Side,
+    /// Shares.
+    pub shares: i32,
+    /// Kind.
+    pub kind: OutsideKind,
+}
+
 /// Best quotes after a tick, and the trading in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TickView {
@@ -27,7 +68,7 @@ impl TickView {
     }
 }
 
-/// A market with one symbol and one outside account, driven tick by tick.
+/// A market with one symbol and two outside accounts, driven tick by tick.
 ///
 /// A clone must continue exactly as its original would: impact is the difference between two
 /// clones. An order of the outside account must not shift the random draws of other accounts.
@@ -36,9 +77,24 @@ pub trait Subject: Clone + Send {
     /// `seed`.
     fn reset(&mut self, seed: u64);
 
-    /// Advances one tick. The outside account first sends a market order of `order` shares: a buy
-    /// if positive, a sell if negative, none if zero.
+    /// Advances one tick. The first outside account sends a market order of `order` shares before
+    /// it: a buy if positive, a sell if negative, none if zero.
     fn step(&mut self, order: i32);
+
+    /// Sends an order of an outside account, which arrives in the next tick before all others.
+    fn send(&mut self, order: OutsideOrder);
+
+    /// Cancels the resting orders of the outside accounts in the next tick.
+    fn withdraw(&mut self);
+
+    /// Returns the holding of the outside accounts together.
+    fn outside(&self) -> Holding;
+
+    /// Returns the holding of each kind of background agent.
+    fn holdings(&self) -> [Holding; KINDS];
+
+    /// Appends the features that a trader observes after the last tick.
+    fn observe(&self, features: &mut Vec<f64>);
 
     /// Returns quotes and trading of the last tick.
     fn view(&self) -> TickView;
