@@ -150,13 +150,14 @@ pub struct SaveReport {
 
 impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
-    /// published when the save began. It has the tables of priorities and of claims, the limits and
+    /// published when the save began. It has the tables as they were then, the limits and
     /// counts of the rate limiter, and the parameters given in `options`. It shares rows with
     /// earlier snapshots of the ring. A table that stays locked by a stopped process, or that is
     /// damaged, is left out, and the report says so. When this returns, the snapshot is on disk.
     /// After an error or a kill at any moment, earlier snapshots are unchanged.
     ///
-    /// Needs memory for one batch, and for one version of parameters. O(bytes not yet saved).
+    /// Needs memory for one batch, for the tables, and for one version of parameters. O(bytes not yet
+    /// saved).
     pub fn save(
         &self,
         ring: &Ring,
@@ -202,8 +203,11 @@ impl Store {
         let at = known(&folder, ring, &uuid, &mut next)?;
         let place = (self.storage(), &folder);
         let params = params::save(&given, place, next.generation + 1)?;
-        // Before the rows, so that all rows of a pass are older than the end of the saved ones.
+        // Before the rows: rows of a pass are older than the end of the saved ones, and no leaf or
+        // value of a saved row is overwritten with that of a newer row.
         let (claims, no_claims) = tables::claims(ring)?;
+        let prepared = prepare_tables(ring, &mut options)?;
+        let PreparedTables { states, layouts, mut left_out } = prepared;
         let cut: Vec<Range<u64>> =
             (0..ring.lanes()).map(|lane| ring.lane_span(lane).unwrap_or_default()).collect();
         let layout = BatchLayout::of(ring.schema());
@@ -240,8 +244,6 @@ impl Store {
         // A lane may have been resized meanwhile.
         let longest = lanes.iter().map(|(first, head)| head - first).max().unwrap_or_default();
         saved.lane_capacity = saved.lane_capacity.max(longest);
-        let prepared = prepare_tables(ring, &mut options)?;
-        let PreparedTables { states, layouts, mut left_out } = prepared;
         let limits = (next.generation + 1, options.file_bytes, options.batch_bytes);
         let (tables, learned) = tables::save(ring, states, &lanes, place, limits, &layouts)?;
         let snapshot = SavedSnapshot {

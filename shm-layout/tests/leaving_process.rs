@@ -37,7 +37,7 @@ impl Role {
         let output = BufReader::new(child.stdout.take().unwrap());
         // Ends with the process, whether or not anyone reads its lines.
         thread::spawn(move || {
-            output.lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)))
+            output.lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
         });
         Self { child, lines }
     }

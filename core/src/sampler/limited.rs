@@ -106,8 +106,8 @@ impl Sampler {
         let is_alone = || gate.is_some_and(DrawGate::is_alone);
         let ends = |report: Option<&str>| self.interrupt.is_ended_by(report) || is_alone();
         let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
-        let waited = self.ring.sleep_until(needed, &count, &mut wait, &report);
-        let Err(stopped) = waited else { return Ok(()) };
+        let slept = self.ring.sleep_until(needed, &count, &mut wait, &report);
+        let Err(stopped) = slept else { return Ok(()) };
         Err(match stopped {
             WaitStopped::Unlinked => unlinked_error(&self.ring),
             WaitStopped::Ended { .. } if is_alone() => match count() {

@@ -145,8 +145,8 @@ fn stats(shared: &Shared, name: &str) -> Result<Reply, Refusal> {
     let observed = Observed::open(&shared.base, name)?;
     let persist = PersistReport::read(observed.ring());
     let distributions = TableDistributions::read(&observed, TableScan::Whole)?;
-    let stats = observed.ring().whole_stats()?;
-    let report = RingReport::new(&stats, state, persist, &distributions);
+    let whole = observed.ring().whole_stats()?;
+    let report = RingReport::new(&whole, state, persist, &distributions);
     let holder_pids = holders(&[info]).remove(0);
     Reply::of(&RingReport { holder_pids, ..report })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use backcast_core::{Kind, LimiterStats, Observed, RingError, RingStats, SegmentError, list};
+use backcast_core::{Base, Kind, LimiterStats, Observed, RingError, RingStats, SegmentError, list};
 use backcast_persist::FollowState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -228,6 +228,14 @@ const PERSIST: [OfFollowed; 7] = {
     ]
 };
 
+/// Reads the numbers of a ring.
+fn read(base: &Base, ring: &str) -> Result<(Observed, RingStats, TableDistributions), RingError> {
+    let observed = Observed::open(base, ring)?;
+    let stats = observed.ring().whole_stats()?;
+    let distributions = TableDistributions::read(&observed, TableScan::Repeated)?;
+    Ok((observed, stats, distributions))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has 64-bit floats")]
 fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
     let objects = list(&shared.base)?;
@@ -236,13 +244,7 @@ fn take(shared: &Shared) -> Result<Vec<Family>, SegmentError> {
         if info.kind != Kind::Ring || info.building || is_garbage(info) {
             continue;
         }
-        let read = || -> Result<_, RingError> {
-            let observed = Observed::open(&shared.base, &info.name)?;
-            let stats = observed.ring().whole_stats()?;
-            let distributions = TableDistributions::read(&observed, TableScan::Repeated)?;
-            Ok((observed, stats, distributions))
-        };
-        let (observed, stats, distributions) = match read() {
+        let (observed, stats, distributions) = match read(&shared.base, &info.name) {
             Err(RingError::Segment(error)) if error.is_of_process() => return Err(error),
             // A damaged or removed ring has no numbers; the sweep logs it.
             Err(_) => continue,

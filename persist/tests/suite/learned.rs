@@ -1,8 +1,10 @@
 //! Learned columns come back with their rows.
 
 use std::fs;
+use std::ops::ControlFlow;
 
 use backcast_core::{DType, Exist, LearnedOptions, Ring, RowIndex, SamplerOptions};
+use backcast_files::Progress;
 use backcast_persist::{LoadOptions, SaveOptions, Store};
 
 use crate::rings::{Place, append, heap, schema, writer};
@@ -39,6 +41,27 @@ fn all(ring: &Ring) -> Vec<(Vec<u8>, Vec<bool>)> {
     let rows = |lane| ring.lane_span(lane).unwrap().map(move |row| RowIndex::new(lane, row).0);
     let index: Vec<i64> = (0..ring.lanes()).flat_map(rows).collect();
     ["value", "lane", "good"].map(|name| learned.value_bytes(name, &index).unwrap()).to_vec()
+}
+
+#[test]
+fn rows_that_are_overwritten_during_a_save_keep_their_values() {
+    let (place, schema) = (Place::new(), schema());
+    let (store, ring) = (place.store(), heap(&schema, 1, 300));
+    let mut writer = writer(&ring);
+    append(&mut writer, &schema, 1, 400, 3);
+    set(&ring);
+    let expected = all(&ring);
+    let overwrites = |done: &Progress| {
+        if done.rows == done.total_rows {
+            append(&mut writer, &schema, 1, 200, 4);
+            set(&ring);
+        }
+        ControlFlow::Continue(())
+    };
+    let saving = SaveOptions::default().name("pong").on_progress(overwrites);
+    assert_eq!(store.save(&ring, "a", saving).unwrap().rows_lapped, 0);
+    assert_eq!(all(&load(&place, &store, "pong")), expected);
+    assert_ne!(all(&ring), expected, "rows were overwritten");
 }
 
 #[test]

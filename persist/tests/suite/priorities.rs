@@ -1,12 +1,14 @@
 //! Priorities and rate limits come back with their rows.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use backcast_core::{
     Exist, NoLearner, NoWriter, PriorityOptions, RateLimiter, Ring, RingOptions, SamplerOptions,
     WriterError, WriterOptions,
 };
+use backcast_files::Progress;
 use backcast_persist::{LoadError, LoadOptions, SaveOptions, Store};
 
 use crate::rings::{Place, append, content, heap, schema, writer};
@@ -84,6 +86,28 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
         let (sum, leaves, _) = loaded.priorities(&options[0]).unwrap().audit_locked().unwrap();
         assert_eq!(sum, leaves);
     }
+}
+
+#[test]
+fn rows_that_are_overwritten_during_a_save_keep_their_priorities() {
+    let (place, schema) = (Place::new(), schema());
+    let (store, ring) = (place.store(), heap(&schema, 1, 300));
+    let options = PriorityOptions::exponent(1.0);
+    let mut writer = writer(&ring);
+    append(&mut writer, &schema, 1, 400, 3);
+    set(&ring, &options);
+    let expected = draws(&ring, &options);
+    let overwrites = |done: &Progress| {
+        if done.rows == done.total_rows {
+            append(&mut writer, &schema, 1, 200, 4);
+            draws(&ring, &options);
+        }
+        ControlFlow::Continue(())
+    };
+    let saving = SaveOptions::default().name("pong").on_progress(overwrites);
+    assert_eq!(store.save(&ring, "a", saving).unwrap().rows_lapped, 0);
+    assert_eq!(draws(&load(&place, &store, "pong", "loaded"), &options), expected);
+    assert_ne!(draws(&ring, &options), expected, "rows were overwritten");
 }
 
 #[test]
