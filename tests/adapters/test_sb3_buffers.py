@@ -211,8 +211,28 @@ def test_a_capacity_that_cannot_hold_the_steps_is_refused(place: Path) -> None:
     with pytest.raises(bc.ArgumentError, match="at least 400000 rows"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, **make, **sized)
     assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
-    small.ring.unlink()
+    for exist in ("error", "replace"):
+        with pytest.raises(bc.BackcastError):
+            ours.ReplayBuffer(200_000, BOX, DISCRETE, exist=exist, **make, **sized)
+        # The ring of that name stays as it is.
+        assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
+        assert bc.ReplayBuffer.attach("small", dir=place).capacity == small.ring.capacity
+    enough = sized | {"capacity": "1MiB", "exist": "replace"}
+    replaced = ours.ReplayBuffer(100, BOX, DISCRETE, **make, **enough)
+    assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
+    assert bc.ReplayBuffer.attach("small", dir=place).path == replaced.ring.path
+    small.ring.close()
+    replaced.ring.unlink()
     assert ours.ReplayBuffer(100, BOX, DISCRETE, capacity=200, **make).buffer_size == 50
+
+
+def test_hindsight_refuses_a_capacity_that_cannot_hold_the_steps(place: Path) -> None:
+    goals = spaces.Dict({key: BOX for key in ("observation", "achieved_goal", "desired_goal")})
+    make = {"device": "cpu", "env": None, "dir": place}
+    for size, capacity in [(100, 198), (200_000, "1MiB")]:
+        with pytest.raises(bc.ArgumentError, match=r"rows a lane, but .* transitions take up to"):
+            ours.HerReplayBuffer(size, goals, DISCRETE, capacity=capacity, **make)
+    ours.HerReplayBuffer(100, goals, DISCRETE, capacity=200, **make)
 
 
 @pytest.mark.parametrize("n", [1, 3, 5])

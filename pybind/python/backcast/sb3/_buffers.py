@@ -292,7 +292,8 @@ class HerReplayBuffer(Sb3HerReplayBuffer, DictReplayBuffer):
     """SB3's ``HerReplayBuffer`` over a ring.
 
     Goals are drawn and rewards computed by SB3's own code, from episodes that were added here.
-    Episodes that other processes write are not used. `buffer_size` is in transitions, as in SB3.
+    Episodes that other processes write are not used. `buffer_size` is in transitions, as in SB3,
+    and a `capacity` has at least two rows for each of them.
     The arguments are those of :class:`DictReplayBuffer` but for `sampling` and `seed`, and SB3's
     `n_sampled_goal`, `goal_selection_strategy` and `copy_info_dict`.
     """

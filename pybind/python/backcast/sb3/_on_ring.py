@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from backcast.torch._tensors import tensor_of
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
     from stable_baselines3.common.vec_env import VecNormalize
@@ -83,29 +85,22 @@ class OnRing(sb3.ReplayBuffer):
         rows = buffer_size if capacity is None else capacity
         if self._by_place and capacity is None:
             rows = lanes * (rows_of(self.buffer_size, stacked) + ROWS_FOR_LOADS)
-        elif sampling == "sb3" and isinstance(capacity, int):
+        elif self._by_place and isinstance(capacity, int):
             self._check_rows(-(-capacity // lanes), lanes, stacked)
         schema = schema_of(observation_space, action_space, stacked)
         folder = None if dir is None else str(dir)
-        taken = name is not None and exist != "replace" and _exists(name, folder)
-        ring = bc.ReplayBuffer.create(
-            name,
-            schema,
+        create = partial(
+            bc.ReplayBuffer.create,
+            schema=schema,
             capacity=max(rows, n_envs) if isinstance(rows, int) else rows,
             lanes=lanes,
-            exist="error" if name is None else exist,
             persistent=persistent,
             dir=folder,
         )
-        if sampling == "sb3":
-            # The rows of a capacity in bytes are known now.
-            try:
-                self._check_rows(ring.stats()["lane_capacity"], lanes, stacked)
-            except ArgumentError:
-                if name is not None and not taken:
-                    ring.unlink()
-                ring.close()
-                raise
+        if self._by_place and not isinstance(rows, int):
+            ring = self._create_of_bytes(create, name, exist, lanes, stacked)
+        else:
+            ring = create(name, exist="error" if name is None else exist)
         self._stored = Stored(
             ring,
             self.buffer_size,
@@ -121,14 +116,49 @@ class OnRing(sb3.ReplayBuffer):
         self._seen_shape = (n_envs, *(observation_space.shape or ()))
         self._set_columns()
 
+    def _create_of_bytes(
+        self,
+        create: Callable[..., bc.ReplayBuffer],
+        name: str | None,
+        exist: Literal["error", "attach", "replace"],
+        lanes: int,
+        stacked: Frames | None,
+    ) -> bc.ReplayBuffer:
+        """Create or attach to a ring whose rows are known once it is there.
+
+        No ring is left behind that is refused for its rows, and none is replaced by one.
+        """
+
+        def checked(ring: bc.ReplayBuffer, *, is_new: bool) -> bc.ReplayBuffer:
+            try:
+                self._check_rows(ring.stats()["lane_capacity"], lanes, stacked)
+            except ArgumentError:
+                if is_new and name is not None:
+                    ring.unlink()
+                ring.close()
+                raise
+            return ring
+
+        try:
+            return checked(create(name, exist="error"), is_new=True)
+        except bc.ExistsError:
+            if exist == "error":
+                raise
+        if exist == "replace":
+            # A private ring has more rows than a named one of as many bytes.
+            trial = checked(create(f"trial-{uuid4().hex}", exist="error"), is_new=True)
+            trial.unlink()
+            trial.close()
+        return checked(create(name, exist=exist), is_new=False)
+
     def _check_rows(self, rows: int, lanes: int, stacked: Frames | None) -> None:
         """Refuse lanes of fewer rows than the last `buffer_size` steps may take."""
         needed = rows_of(self.buffer_size, stacked)
         if rows < needed:
             raise ArgumentError(
                 f"the capacity is {rows} rows a lane, but {self.buffer_size} transitions take up "
-                f'to {needed}, which sampling="sb3" draws from; leave capacity out, or give at '
-                f"least {needed * lanes} rows for {lanes} lane(s)"
+                f"to {needed}, and this buffer draws from all of them; leave capacity out, or give "
+                f"at least {needed * lanes} rows for {lanes} lane(s)"
             )
 
     # Attributes that SB3's code and callbacks read
@@ -369,11 +399,6 @@ class OnRing(sb3.ReplayBuffer):
         if obs.ndim != 1 + len(self.obs_shape):
             obs = obs.reshape(len(obs), *self.obs_shape)
         return self._tensor(obs if env is None else self._normalize_obs(obs, env))
-
-
-def _exists(name: str, folder: str | None) -> bool:
-    """Return whether an object of this name is there."""
-    return any(entry["name"] == name for entry in bc.list(dir=folder))
 
 
 def _part(name: str, rows: Rows) -> Any:
