@@ -138,13 +138,13 @@ def test_a_signal_ends_a_save_that_waits(
         save = command(place, "save", "held", "--store", str(tmp_path), "--wait", "100000")
         child = subprocess.Popen(save, stderr=subprocess.PIPE, text=True)
         try:
-            # It has opened the lock file when it waits.
+            # It has the ring, and its handlers, before it waits for the store.
             for _ in range(1_000_000):
-                if opened(child.pid, "store.lck"):
+                if opened(child.pid, "ring.lck") and catches(child.pid, signal.SIGTERM):
                     break
                 assert child.poll() is None
             else:
-                pytest.fail("it has not opened the lock file")
+                pytest.fail("it has not opened the ring")
             child.send_signal(kind)
             _, err = child.communicate(timeout=60)
         finally:
@@ -152,6 +152,12 @@ def test_a_signal_ends_a_save_that_waits(
             child.communicate()
         # The command's own handlers end it; a signal's default action would be `-kind`.
         assert child.returncode == 128 + kind, err
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process has a handler of a signal."""
+    status = Path(f"/proc/{pid}/status").read_text().split("SigCgt:")[1].split()[0]
+    return bool(int(status, 16) >> (number - 1) & 1)
 
 
 def opened(pid: int, name: str) -> bool:
