@@ -18,8 +18,9 @@ const MOST: u64 = (1 << 48) - 1;
 /// Show, change or switch off the rate limiter of a ring.
 ///
 /// A change is in force for every process at its next append or draw, and processes that wait
-/// decide anew. What was inserted and drawn stays counted, unless --reset-counts is given. Without
-/// options nothing changes.
+/// decide anew. What was inserted and drawn stays counted, unless --reset-counts is given. What no
+/// option names stays as it is: with --min-size alone the ratio stays, and the error band moves with
+/// the size.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -87,6 +88,23 @@ impl LimitArgs {
     }
 }
 
+impl LimitArgs {
+    /// Returns limits that keep from `before` the size, or the ratio, that no option names.
+    #[expect(clippy::cast_precision_loss, reason = "sizes are below 2^48")]
+    fn over(&self, before: &RateLimiter) -> Option<RateLimiter> {
+        let (size, ratio) = (before.min_size_to_sample(), before.samples_per_insert());
+        let (low, high) = before.error_band();
+        match (self.samples_per_insert, self.error_buffer, self.queue, self.min_size) {
+            (Some(ratio), Some(error), _, None) => Some(RateLimiter::ratio(ratio, size, error)),
+            (None, None, None, Some(least)) if high.is_finite() => {
+                let moved = (least as f64 - size as f64) * ratio;
+                Some(RateLimiter::band(ratio, least, low + moved, high + moved))
+            }
+            _ => self.limits(),
+        }
+    }
+}
+
 /// JSON of a limiter.
 #[derive(Debug, Serialize)]
 struct Shown<'a> {
@@ -134,7 +152,7 @@ pub(crate) fn run(
 
 impl Args {
     /// Returns the limits to set, or `None` if no option asks for a change. `now` returns the
-    /// limits in force. Of these, new limits keep only the switch, `no_learner` and `no_writer`.
+    /// limits in force, which keep what no option names.
     fn asked(
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,
@@ -146,7 +164,7 @@ impl Args {
             return Ok(None);
         }
         let (mut limits, before) = match (asked, now()) {
-            (Some(asked), Ok(before)) => (asked, before),
+            (Some(asked), Ok(before)) => (self.limits.over(&before).unwrap_or(asked), before),
             // Damaged limits are replaced.
             (Some(asked), Err(_)) => (asked, asked),
             (None, before) => {
@@ -170,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn options_describe_whole_limits_and_keep_the_switches() {
+    fn options_change_what_they_name_and_keep_the_rest() {
         let none = LimitArgs::default;
         let now = RateLimiter::ratio(8.0, 100, 80.0).no_learner(NoLearner::Pass).enabled(false);
         let of = |args: Args| args.asked(|| Ok(now)).unwrap();
@@ -185,8 +203,13 @@ mod tests {
         let expected = RateLimiter::queue(5).no_learner(NoLearner::Pass);
         assert_eq!(of(Args { on: true, ..args(queue) }), Some(expected));
         let least = LimitArgs { min_size: Some(7), ..none() };
-        let expected = RateLimiter::min_size(7).no_learner(NoLearner::Pass).enabled(false);
-        assert_eq!(of(args(least)), Some(expected));
+        let expected = RateLimiter::ratio(8.0, 7, 80.0).no_learner(NoLearner::Pass);
+        assert_eq!(of(args(least.clone())), Some(expected.enabled(false)));
+        let ratio = LimitArgs { samples_per_insert: Some(2.0), error_buffer: Some(9.0), ..none() };
+        let expected = RateLimiter::ratio(2.0, 100, 9.0).no_learner(NoLearner::Pass);
+        assert_eq!(of(args(ratio)), Some(expected.enabled(false)));
+        let without = args(least).asked(|| Ok(RateLimiter::min_size(3))).unwrap();
+        assert_eq!(without, Some(RateLimiter::min_size(7)));
         let ratio = LimitArgs { samples_per_insert: Some(2.0), error_buffer: Some(4.0), ..none() };
         let damaged = args(ratio).asked(|| Err(LimiterError::Damaged)).unwrap();
         assert_eq!(damaged, Some(RateLimiter::ratio(2.0, 1, 4.0)));

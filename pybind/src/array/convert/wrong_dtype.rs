@@ -39,8 +39,7 @@ pub(super) fn refuse_wrong_dtype(
         (b'f', b'i' | b'u') if target.class == ErrorClass::Append && is_whole(array)? => {
             check_range(array, target)?;
         }
-        (b'i' | b'u' | b'f', b'b')
-            if target.class == ErrorClass::Append && is_zero_or_one(array)? => {}
+        (b'i' | b'u' | b'f', b'b') if is_zero_or_one(array)? => {}
         (_, wanted) => {
             let hint = match (have.kind(), wanted) {
                 (_, b'b') => "pass booleans, or 0 and 1",
