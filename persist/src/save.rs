@@ -150,14 +150,14 @@ pub struct SaveReport {
 
 impl Store {
     /// Saves a ring as `name@label`. Writers go on meanwhile. The snapshot has the rows that were
-    /// published when the save began. It has the tables as they were then, the limits and
-    /// counts of the rate limiter, and the parameters given in `options`. It shares rows with
-    /// earlier snapshots of the ring. A table that stays locked by a stopped process, or that is
-    /// damaged, is left out, and the report says so. When this returns, the snapshot is on disk.
-    /// After an error or a kill at any moment, earlier snapshots are unchanged.
+    /// published when the save began. It has the tables as they were then, the limits and counts of
+    /// the rate limiter, and the parameters given in `options`. It shares rows with earlier
+    /// snapshots of the ring. A table that stays locked by a stopped process, or that is damaged,
+    /// is left out, and the report says so. When this returns, the snapshot is on disk. After an
+    /// error or a kill at any moment, earlier snapshots are unchanged.
     ///
-    /// Needs memory for one batch, for the tables, and for one version of parameters. O(bytes not yet
-    /// saved).
+    /// Needs memory for one batch, for the tables, and for one version of parameters. O(bytes not
+    /// yet saved).
     pub fn save(
         &self,
         ring: &Ring,

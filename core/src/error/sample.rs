@@ -271,7 +271,7 @@ pub enum SampleError {
         wanted: u64,
         /// Rows that can be claimed.
         available: u64,
-        /// What the limiter does without a writer.
+        /// Behaviour of the limiter without a writer.
         choice: &'static str,
     },
     /// A sampler that consumes rows of a ring with a rate limiter has no reader slot.

@@ -171,8 +171,8 @@ pub(crate) fn wake_all(store: &RingStore) {
 }
 
 /// Counts what was inserted and cannot be drawn any more, after rows were dropped, and wakes both
-/// sides. `drawable` counts the transitions of the ring; writers will count `uncounted` dropped ones
-/// with their next rows.
+/// sides. `drawable` counts the transitions of the ring; writers will count `uncounted` dropped
+/// ones with their next rows.
 ///
 /// Draws that the ratio asked for those transitions count as made, since they cannot be made any
 /// more: a ring that was cleared has the lead of a new one.

@@ -14,6 +14,9 @@ use crate::wait::Wait;
 /// Maximum changes of one commit.
 const CHANGES: usize = 1 << 15;
 
+/// Name of a table, and its state, or the error of reading it.
+type Named<T> = (String, Result<T, PriorityError>);
+
 /// Priorities of a table at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableState {
@@ -70,8 +73,7 @@ impl Ring {
     pub fn table_states<'a>(
         &'a self,
         wait: &'a mut Wait<'_>,
-    ) -> Result<impl Iterator<Item = (String, Result<TableState, PriorityError>)> + 'a, PriorityError>
-    {
+    ) -> Result<impl Iterator<Item = Named<TableState>> + 'a, PriorityError> {
         let tables = self.store().table_settings()?.into_iter();
         Ok(tables.map(move |(name, settings)| {
             let state = settings.map_err(PriorityError::from).and_then(|settings| {

@@ -19,8 +19,8 @@ const MOST: u64 = (1 << 48) - 1;
 ///
 /// A change is in force for every process at its next append or draw, and processes that wait
 /// decide anew. What was inserted and drawn stays counted, unless --reset-counts is given. What no
-/// option names stays as it is: with --min-size alone the ratio stays, and the error band moves with
-/// the size.
+/// option names stays as it is: with --min-size alone the ratio stays, and the error band moves
+/// with the size.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -327,7 +327,7 @@ def test_a_subclass_with_its_own_constructor_is_the_same_task(task: Task, given:
     singles, vector = kinds[task.id]
     expected = constructed(task, max_episode_steps=task.limit)
     steps = task.limit if given == "spec" else None
-    keyword = {} if given == "spec" else {"max_episode_steps": task.limit}
+    keyword: dict[str, Any] = {} if given == "spec" else {"max_episode_steps": task.limit}
     for single in singles:
         spec = EnvSpec(
             "backcast-test/Sub-v0",

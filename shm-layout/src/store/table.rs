@@ -308,8 +308,8 @@ impl RingStore {
         readable(self).map(info).collect()
     }
 
-    /// Lists the settings of the tables of priorities of the ring, by name, or the error of one that
-    /// cannot be opened. Fails if the ring cannot be listed.
+    /// Lists the settings of the tables of priorities of the ring, by name, or the error of one
+    /// that cannot be opened. Fails if the ring cannot be listed.
     pub fn table_settings(&self) -> Result<Vec<NamedTable<TableSettings>>, SegmentError> {
         let settings =
             |(name, memory): Listed<TableMemory>| (name, memory.map(|memory| settings_of(&memory)));

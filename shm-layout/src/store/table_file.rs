@@ -341,7 +341,7 @@ pub(super) fn make_unnamed<T: TableKind>(
     }
 }
 
-/// What is known of a table, or the error of opening it, with its name.
+/// Name of a table, and its settings or content, or the error of opening it.
 pub type NamedTable<T> = (String, Result<T, SegmentError>);
 
 /// The memory of a table, or the error of opening it, with its name.

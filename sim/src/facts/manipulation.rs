@@ -66,8 +66,8 @@ impl Schedule {
         Self { ticks, orders, shares, wait, blocks, gap, behind, two_accounts }
     }
 
-    /// Plays the schedule on a copy of `market` in both directions. Returns the mean profit in price
-    /// ticks times shares.
+    /// Plays the schedule on a copy of `market` in both directions. Returns the mean profit in
+    /// price ticks times shares.
     pub fn play<S: Subject>(&self, market: &S) -> f64 {
         let [bought, sold] = [Side::Buy, Side::Sell].map(|side| self.round(market.clone(), side));
         0.5 * (bought + sold)

@@ -26,7 +26,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Measures the ticks after a reset. Returns `None` if a side of the book is empty at the start.
+    /// Measures the ticks after a reset. Returns `None` if a side of the book is empty at the
+    /// start.
     pub fn after_reset<S: Subject>(market: &mut S) -> Option<Self> {
         let mut last = market.view().mid()?;
         let mut sums = Self::default();

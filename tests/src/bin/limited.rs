@@ -1,7 +1,7 @@
 //! One side of a ring with a rate limiter, until it is killed, or for so many steps.
-//! `limited DIR NAME actor|learner STEPS SIZE`, with 0 steps for no end; SIZE is the number of lanes
-//! of the actor, or of transitions in a batch. Says `ready`, and at its end how often it gave up the
-//! processor.
+//! `limited DIR NAME actor|learner STEPS SIZE`, with 0 steps for no end; SIZE is the number of
+//! lanes of the actor, or of transitions in a batch. Says `ready`, and at its end how often it gave
+//! up the processor.
 
 use std::env;
 use std::error::Error;

@@ -10,6 +10,9 @@ use crate::error::{LearnedError, RestoreError};
 use crate::ring::Ring;
 use crate::ring::restore::Filling;
 
+/// Name of a table, and its state, or the error of reading it.
+type Named<T> = (String, Result<T, LearnedError>);
+
 /// Values of a table of learned columns at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnedState {
@@ -62,8 +65,7 @@ impl Ring {
     /// listed too. Fails if the ring cannot be listed.
     pub fn learned_states(
         &self,
-    ) -> Result<impl Iterator<Item = (String, Result<LearnedState, LearnedError>)> + '_, LearnedError>
-    {
+    ) -> Result<impl Iterator<Item = Named<LearnedState>> + '_, LearnedError> {
         let state = |LearnedTableInfo { name, columns, .. }: LearnedTableInfo| {
             let options = columns.iter().fold(LearnedOptions::new(&name), |options, column| {
                 options.column(&column.name, column.dtype)

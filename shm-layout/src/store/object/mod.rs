@@ -315,6 +315,8 @@ fn give_up(building: &Path) {
     if let Ok((place, name)) = CheckedDir::of(building) {
         let _ = place.remove_all(name);
     }
+    // Without a free descriptor nothing was made in it, and it can be removed by its path alone.
+    let _ = std::fs::remove_dir(building);
 }
 
 /// Returns whether the name of an object is taken.
