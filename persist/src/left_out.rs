@@ -24,9 +24,9 @@ impl fmt::Display for LeftOutTable {
 
 /// Collects the tables that a snapshot lacks.
 #[derive(Debug, Default)]
-pub(crate) struct LeftOut(Vec<LeftOutTable>);
+pub(crate) struct UnsavedParts(Vec<LeftOutTable>);
 
-impl LeftOut {
+impl UnsavedParts {
     /// Returns the state of a table. Leaves out one that is locked or cannot be opened, and returns
     /// `None`. Fails with any other error, such as one that every table would have.
     pub(crate) fn unless_read<T, E: TableFailure>(
@@ -108,11 +108,11 @@ mod tests {
 
     /// Returns the names that are left out, or the error of the save.
     fn left_out<E: TableFailure>(error: E) -> Result<Vec<String>, String> {
-        let mut left_out = LeftOut::default();
+        let mut left_out = UnsavedParts::default();
         let state = left_out.unless_read::<(), E>("p".to_owned(), Err(error));
         let state = state.map_err(|error| error.to_string())?;
         assert_eq!(state, None);
-        Ok(left_out.and(LeftOut::default()).into_iter().map(|one| one.table).collect())
+        Ok(left_out.and(UnsavedParts::default()).into_iter().map(|one| one.table).collect())
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_table_of_an_unknown_kind_is_named_once() {
         let list = |names: &[&str]| {
-            let mut list = LeftOut::default();
+            let mut list = UnsavedParts::default();
             for name in names {
                 list.unless_read::<(), _>((*name).to_owned(), Err(of(Errno::IO))).unwrap();
             }

@@ -13,7 +13,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::error::{NotFilled, SaveError};
 use crate::layout::BatchLayout;
 use crate::learned;
-use crate::left_out::LeftOut;
+use crate::left_out::UnsavedParts;
 use crate::manifest::{SavedClaims, SavedLearned, SavedLimiter, SavedTable};
 use crate::storage::Storage;
 use crate::store::NameFolder;
@@ -36,7 +36,7 @@ pub(crate) struct PreparedTables {
     pub(crate) states: TableStates,
     pub(crate) layouts: TableLayouts,
     /// Tables that could not be read.
-    pub(crate) left_out: LeftOut,
+    pub(crate) left_out: UnsavedParts,
 }
 
 /// States of the tables of priorities and of learned columns.
@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     limit: Duration,
     stops: &Stops<'_, '_>,
 ) -> Result<PreparedTables, SaveError> {
-    let mut left_out = LeftOut::default();
+    let mut left_out = UnsavedParts::default();
     let ends = |_: Option<&str>| stops.ask();
     let mut wait = Wait::ended_by(Some(limit.min(TABLE_WAIT)), &ends);
     let mut priorities = Vec::new();
@@ -68,15 +68,15 @@ pub(crate) fn prepare(
 /// Reads the rate limiter of a ring, if it has one.
 pub(crate) fn limiter(
     ring: &Ring,
-    left_out: &mut LeftOut,
+    left_out: &mut UnsavedParts,
 ) -> Result<Option<SavedLimiter>, SaveError> {
     let Some(limiter) = ring.limiter() else { return Ok(None) };
     left_out.unless_read("ring.lim".to_owned(), SavedLimiter::of(&limiter))
 }
 
 /// Reads the tables of claims of a ring. Fails if this process ran out of something.
-pub(crate) fn claims(ring: &Ring) -> Result<(Vec<SavedClaims>, LeftOut), SaveError> {
-    let (mut claims, mut left_out) = (Vec::new(), LeftOut::default());
+pub(crate) fn claims(ring: &Ring) -> Result<(Vec<SavedClaims>, UnsavedParts), SaveError> {
+    let (mut claims, mut left_out) = (Vec::new(), UnsavedParts::default());
     for (table, state) in ring.claim_states()? {
         claims.extend(left_out.unless_read(table, state)?.map(SavedClaims::of));
     }

@@ -16,7 +16,7 @@ use crate::copy::{RowCopier, Saved, about, gaps, hex, known, without_gaps};
 use crate::error::SaveError;
 use crate::followed::{Followed, FollowedLane};
 use crate::layout::BatchLayout;
-use crate::left_out::{LeftOut, LeftOutTable};
+use crate::left_out::{LeftOutTable, UnsavedParts};
 use crate::manifest::{Manifest, SavedRing, SavedSnapshot};
 use crate::slots::{self, ManifestSlots};
 use crate::spec::{BEFORE, LIVE};
@@ -119,9 +119,9 @@ pub(crate) fn commit(step: &FollowStep<'_>) -> Result<Committed, SaveError> {
     let bytes = merge(store.storage(), &folder.chunks, &mut merged, saved, &layout, options);
     done.bytes_written += bytes.unwrap_or_default();
 
-    let mut left_out = LeftOut::default();
+    let mut left_out = UnsavedParts::default();
     let snapshot = live(ring, saved, &done.lanes, &mut left_out)?;
-    done.left_out = left_out.and(LeftOut::default());
+    done.left_out = left_out.and(UnsavedParts::default());
     name_live(&mut next, snapshot);
     next.prune(unix_ns());
     let garbage = garbage(&slots, &next);
@@ -205,7 +205,7 @@ fn live(
     ring: &Ring,
     saved: &SavedRing,
     lanes: &[FollowedLane],
-    left_out: &mut LeftOut,
+    left_out: &mut UnsavedParts,
 ) -> Result<SavedSnapshot, SaveError> {
     let keeps = |(number, lane): (u32, &FollowedLane)| {
         let low = ring.first_kept(number).unwrap_or_default();

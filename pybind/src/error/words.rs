@@ -23,7 +23,7 @@ const KEYWORDS: [&str; 9] = [
 const NUMBERS: [&str; 5] = ["history", "future", "n_step", "gamma", "stride"];
 
 /// Beginnings of messages that have no words of the caller outside of quotes. `#` is a number.
-const WITHOUT_CALLERS_WORDS: [&str; 18] = [
+const WITHOUT_CALLERS_WORDS: [&str; 19] = [
     "`final_obs` was given, but in autoreset_mode ",
     "`final_obs` is missing, which autoreset_mode ",
     "`next_obs` and `final_obs` are missing, of which autoreset_mode ",
@@ -38,6 +38,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 18] = [
     "no transition has its history of #",
     "index[#] = #",
     "lane # of a writer in autoreset_mode ",
+    "lane # ended, but ",
     "the discounts of n-step returns come from the column `discount`",
     "the column `discount` discounts n-step returns only",
     "the limits in `ring.lim` are damaged",

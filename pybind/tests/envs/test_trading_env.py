@@ -135,12 +135,11 @@ def test_limit_orders_rest_and_a_cancel_takes_them_back() -> None:
     assert obs[at] == 0
 
 
-def test_warm_snapshots_are_told_and_fix_the_endowment() -> None:
+def test_warm_snapshots_are_told_and_begin_with_any_shares() -> None:
     env = TradingEnv(warm_snapshots=3, **SHORT)
     snapshots = {env.reset(seed=seed)[1]["snapshot"] for seed in range(20)}
     assert snapshots == {0, 1, 2}
-    with pytest.raises(bc.EnvError, match="warm_snapshots"):
-        env.reset(options={"shares": 3})
+    assert env.reset(options={"shares": 3})[1]["position"] == 3
 
 
 def test_metrics_are_there_before_an_end() -> None:

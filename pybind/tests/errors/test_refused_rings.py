@@ -263,7 +263,7 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
             bc.WriterError,
             "asked for 5",
             "4",
-            "with 5 lanes",
+            "lanes=5",
         ),
         call(
             "taken",
