@@ -37,6 +37,7 @@ mod config;
 pub mod facts;
 mod features;
 mod fundamental;
+mod latent;
 mod ledger;
 mod market;
 mod rng;
@@ -53,8 +54,8 @@ pub use book::{
 pub use candles::{Candle, Candles};
 pub use config::{
     AccountConfig, Archetype, ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig,
-    FundamentalConfig, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population,
-    Preset, SignalConfig, SlotConfig, ValueConfig,
+    FundamentalConfig, LatentConfig, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig,
+    Population, Preset, SignalConfig, SlotConfig, ValueConfig,
 };
 pub use features::{
     Feature, FeatureGroup, FeatureSet, FullFeatures, NormalisedFeatures, ObserveError,

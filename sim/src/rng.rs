@@ -28,6 +28,8 @@ pub enum StreamRole {
     Other = 8,
     /// Order in which the requests of slots arrive in one tick.
     SlotTurn = 9,
+    /// Common error of the makers about the value of one symbol.
+    Consensus = 10,
 }
 
 /// Mixes 64 bits (the finaliser of `SplitMix64`); a bijection.

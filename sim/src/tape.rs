@@ -78,6 +78,11 @@ pub struct Tape {
     pub(crate) flow: f64,
     /// Decaying sum of the square roots of the sizes of orders that traded on arrival, with signs.
     pub(crate) pressure: f64,
+    /// Shares of latent orders that incoming orders consumed and that have not recovered: positive
+    /// after buys.
+    pub(crate) consumed: f64,
+    /// Price around which makers quote, in ticks.
+    pub(crate) reference: f64,
     /// Decaying mean of volume per tick.
     pub(crate) pace: f64,
     /// Decaying sum of volume, with the time constant of `flow`.
@@ -112,6 +117,8 @@ impl Tape {
             low: 0,
             flow: 0.0,
             pressure: 0.0,
+            consumed: 0.0,
+            reference: 0.0,
             pace: 0.0,
             activity: 0.0,
             rate: 0.0,
@@ -133,6 +140,7 @@ impl Tape {
         self.mid2 = 2 * price;
         self.previous_mid2 = 2 * price;
         self.last_price = price;
+        self.reference = f64::from(price);
         self.high = price;
         self.low = price;
         self.fast = arousal.typical;
@@ -182,7 +190,9 @@ impl Tape {
     /// Records an order that traded on arrival. Its side counts as pressure on the price.
     #[inline]
     pub(crate) fn arrival(&mut self, order: MarketOrder) {
-        self.pressure += f64::from(order.side.sign()) * f64::from(order.quantity).sqrt();
+        let shares = f64::from(order.quantity);
+        self.pressure += f64::from(order.side.sign()) * shares.sqrt();
+        self.consumed += f64::from(order.side.sign()) * shares;
         self.market_order(order);
     }
 
@@ -320,6 +330,8 @@ impl Tape {
         for real in [
             self.flow,
             self.pressure,
+            self.consumed,
+            self.reference,
             self.pace,
             self.activity,
             self.rate,

@@ -1,4 +1,4 @@
-//! Makers: cancel and requote three levels on both sides.
+//! Makers: cancel and requote three levels on both sides, around the latent price or the mid-price.
 
 use crate::{
     book::{OrderKind, Side},
@@ -10,6 +10,67 @@ use crate::{
 /// Levels on each side.
 const LEVELS: usize = 3;
 
+/// Quotes of a maker that quotes around the latent price.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maker {
+    bid: i32,
+    ask: i32,
+    /// Position when it quoted last.
+    position: i32,
+}
+
+impl Maker {
+    pub(super) const fn new() -> Self {
+        Self { bid: 0, ask: 0, position: 0 }
+    }
+
+    /// Computes the quotes for the reference price. Cancels the old ones if they differ, or if some
+    /// of their shares traded.
+    pub(super) fn withdraw(
+        &mut self,
+        config: &MakerConfig,
+        start: i32,
+        offset: f64,
+        desk: &mut AgentDesk<'_>,
+    ) {
+        let tape = desk.tape();
+        let half = config.half_spread + config.spread_per_vol * tape.variance.sqrt();
+        let pushed = config.flow_shift * tape.flow + config.root_shift * tape.pressure;
+        let position = desk.position();
+        let inventory = f64::from(position - start);
+        let centre = tape.reference - config.skew * inventory + pushed + offset;
+        let (bid, ask) = (floor(centre - half), ceil(centre + half));
+        let whole = desk.open_count() == 2 * LEVELS;
+        if whole && (bid, ask, position) == (self.bid, self.ask, self.position) {
+            return;
+        }
+        desk.cancel_all();
+        *self = Self { bid, ask, position };
+    }
+
+    /// Places the quotes, unless the old ones stand. Takes orders that are better than them.
+    pub(super) fn quote(&self, config: &MakerConfig, desk: &mut AgentDesk<'_>) {
+        if desk.open_count() > 0 {
+            return;
+        }
+        let limit = desk.limits().order;
+        desk.sweep(Side::Buy, self.bid);
+        desk.sweep(Side::Sell, self.ask);
+        for level in 0..LEVELS {
+            let away = config.level_step * level as f64;
+            let size = super::shares(config.size * (1.0 + 0.5 * level as f64), limit);
+            let (bid, ask) = (f64::from(self.bid) - away, f64::from(self.ask) + away);
+            desk.place_for_maker(Side::Buy, OrderKind::Limit, floor(bid), size);
+            desk.place_for_maker(Side::Sell, OrderKind::Limit, ceil(ask), size);
+        }
+    }
+
+    pub(super) const fn digest(self) -> u64 {
+        (self.bid as u64) << 32 ^ (self.ask as u64 & 0xFFFF_FFFF) ^ (self.position as u64) << 16
+    }
+}
+
+/// Quotes around the mid-price of the last tick.
 pub(super) fn act(
     config: &MakerConfig,
     start: i32,

@@ -12,13 +12,14 @@ pub use factory::AgentFactory;
 pub use user::{Agent, CloneAgent, Floor};
 
 use crate::{
-    config::{Archetype, Population},
+    config::{Archetype, MarketConfig, Population},
     rng::{RandomStream, StreamRole, mix},
     tape::Tape,
     venue::AgentDesk,
     wheel::Wheel,
 };
 use executor::Executor;
+use maker::Maker;
 use noise::NoiseTrader;
 use signal::Signal;
 use value::ValueTrader;
@@ -26,7 +27,7 @@ use value::ValueTrader;
 /// State of one archetype.
 #[derive(Clone, Copy, Debug)]
 enum Mind {
-    Maker,
+    Maker(Maker),
     Noise(NoiseTrader),
     Value(ValueTrader),
     Signal(Signal),
@@ -36,7 +37,7 @@ enum Mind {
 impl Mind {
     const fn archetype(&self) -> Archetype {
         match self {
-            Self::Maker => Archetype::Maker,
+            Self::Maker(_) => Archetype::Maker,
             Self::Noise(_) => Archetype::Noise,
             Self::Value(_) => Archetype::Value,
             Self::Signal(_) => Archetype::Signal,
@@ -96,7 +97,7 @@ impl Agents {
         let list = identities(population, symbol).map(|(_, key)| Background {
             stream: RandomStream::default(),
             identity: mix(key ^ 0x5851_F42D_4C95_7F2D),
-            mind: Mind::Maker,
+            mind: Mind::Maker(Maker::new()),
         });
         Self { symbol, first_account, list: list.collect() }
     }
@@ -106,20 +107,15 @@ impl Agents {
     }
 
     /// Draws every agent anew and schedules its first action after `now`.
-    pub(crate) fn reset(
-        &mut self,
-        population: &Population,
-        seed: u64,
-        now: u64,
-        wheel: &mut Wheel,
-    ) {
+    pub(crate) fn reset(&mut self, config: &MarketConfig, seed: u64, now: u64, wheel: &mut Wheel) {
+        let population = &config.population;
         wheel.clear();
         let identities = identities(population, self.symbol);
         for (at, (agent, (archetype, key))) in self.list.iter_mut().zip(identities).enumerate() {
             agent.stream = RandomStream::new(seed, StreamRole::Agent, key);
             let stream = &mut agent.stream;
             let (mind, wait) = match archetype {
-                Archetype::Maker => (Mind::Maker, population.maker.wait),
+                Archetype::Maker => (Mind::Maker(Maker::new()), population.maker.wait),
                 Archetype::Noise => (Mind::Noise(NoiseTrader::new(now)), population.noise.wait),
                 Archetype::Value => (
                     Mind::Value(ValueTrader::draw(&population.value, stream)),
@@ -133,7 +129,10 @@ impl Agents {
                 }
             };
             agent.mind = mind;
-            wheel.schedule(at as u16, now + agent.stream.wait(wait));
+            // Makers that quote around the latent price act at the end of every tick.
+            if archetype != Archetype::Maker || !config.latent.is_on() {
+                wheel.schedule(at as u16, now + agent.stream.wait(wait));
+            }
         }
     }
 
@@ -191,7 +190,7 @@ impl Agents {
         let agent = &mut self.list[usize::from(agent)];
         let stream = &mut agent.stream;
         let wait = match &mut agent.mind {
-            Mind::Maker => maker::act(&population.maker, population.shares, stream, desk),
+            Mind::Maker(_) => maker::act(&population.maker, population.shares, stream, desk),
             Mind::Noise(noise) => noise.act(&population.noise, stream, desk),
             Mind::Value(value) => value.act(&population.value, stream, desk),
             Mind::Signal(signal) => signal.act(&population.signal, stream, desk),
@@ -200,12 +199,39 @@ impl Agents {
         stream.wait(paced(wait, desk.tape()))
     }
 
+    /// Lets all makers quote around the latent price. First every maker with stale quotes cancels
+    /// them, then each places new ones, from maker `first` on; no maker meets the stale quotes of
+    /// another.
+    #[inline]
+    pub(crate) fn requote(
+        &mut self,
+        population: &Population,
+        first: u16,
+        desk: &mut AgentDesk<'_>,
+    ) {
+        // Makers are the first agents.
+        let count = population.maker.count;
+        for number in 0..count {
+            let Mind::Maker(maker) = &mut self.list[usize::from(number)].mind else { continue };
+            let offset = (f64::from(number) + 0.5) / f64::from(count) - 0.5;
+            desk.account = self.first_account + number;
+            maker.withdraw(&population.maker, population.shares, offset, desk);
+        }
+        for turn in 0..count {
+            let number = (first % count + turn) % count;
+            let Mind::Maker(maker) = &mut self.list[usize::from(number)].mind else { continue };
+            desk.account = self.first_account + number;
+            maker.quote(&population.maker, desk);
+        }
+    }
+
     pub(crate) fn digest(&self, wheel: &Wheel, mut word: impl FnMut(u64)) {
         for (at, agent) in self.list.iter().enumerate() {
             word(agent.stream.state());
             word(wheel.wake(at as u16));
             word(match &agent.mind {
-                Mind::Maker | Mind::Noise(_) => 0,
+                Mind::Maker(maker) => maker.digest(),
+                Mind::Noise(_) => 0,
                 Mind::Value(value) => value.digest(),
                 Mind::Signal(signal) => signal.digest(),
                 Mind::Executor(executor) => executor.digest(),

@@ -61,6 +61,12 @@ impl MarketConfig {
         within("news.rumour_share", n.rumour_share, 0.0, 1.0)?;
         within("news.life_ticks", n.life_ticks, 1.0, 1e7)?;
         within("news.sentiment_tilt", n.sentiment_tilt, 0.0, 1.0)?;
+        let l = &self.latent;
+        within("latent.depth", l.depth, 0.0, MOST_SHARES)?;
+        within("latent.slope", l.slope, 0.0, MOST_SHARES)?;
+        within("latent.recovery_ticks", l.recovery_ticks, 1.0, 1e9)?;
+        within("latent.error_sd", l.error_sd, 0.0, 1.0)?;
+        within("latent.error_ticks", l.error_ticks, 1.0, 1e9)?;
         let a = &self.arousal;
         within("arousal.floor", a.floor, 1e-3, 100.0)?;
         within("arousal.fast", a.fast, 0.0, 100.0)?;

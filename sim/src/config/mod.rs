@@ -46,6 +46,8 @@ pub struct MarketConfig {
     pub news: NewsConfig,
     /// Effect of recent price moves on how often agents act.
     pub arousal: ArousalConfig,
+    /// Price around which makers quote.
+    pub latent: LatentConfig,
     /// Background agents of every symbol.
     pub population: Population,
     /// Fees and borrowing costs.
@@ -118,6 +120,38 @@ pub struct ArousalConfig {
     pub typical: f64,
     /// Largest factor.
     pub ceiling: f64,
+}
+
+/// Settings of the latent order book, which sets the price around which makers quote.
+///
+/// Makers quote around a common opinion of the value, displaced by the orders of the last minutes.
+/// They requote at the end of every tick. At `y` ticks from that opinion the latent order book has
+/// `depth + slope * y` shares a tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatentConfig {
+    /// Shares in one price tick at the opinion. 0 turns the latent order book off: makers quote
+    /// around the last mid-price, and requote when they wake up.
+    pub depth: f64,
+    /// Growth of the shares in one tick with the distance in ticks.
+    pub slope: f64,
+    /// Ticks in which the consumed shares fall to 1/e.
+    pub recovery_ticks: f64,
+    /// Standard deviation of the opinion's error, in the logarithm.
+    pub error_sd: f64,
+    /// Time constant of the error, in ticks.
+    pub error_ticks: f64,
+}
+
+impl LatentConfig {
+    /// The latent order book turned off.
+    pub const OFF: Self =
+        Self { depth: 0.0, slope: 0.0, recovery_ticks: 1.0, error_sd: 0.0, error_ticks: 1.0 };
+
+    /// Returns whether makers quote around the latent price.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.depth > 0.0
+    }
 }
 
 /// Endowment and limits of one account from outside: a slot or a user agent.

@@ -57,16 +57,18 @@ pub struct Population {
     pub limits: Limits,
 }
 
-/// Settings of makers, which cancel and requote both sides around a shifted mid-price.
+/// Settings of makers, which cancel and requote both sides around a price.
 ///
 /// Half-spread: `half_spread + spread_per_vol * v`, `v` the short-term volatility in ticks. Centre:
-/// `mid - skew * inventory + flow_shift * flow + root_shift * pressure`. `flow` is the recent
-/// signed volume; `pressure` is the recent sum of the signed square roots of order sizes.
+/// `price - skew * inventory + flow_shift * flow + root_shift * pressure`. `price` is the latent
+/// price, or the last mid-price where [`LatentConfig`](crate::LatentConfig) is off. `flow` is the
+/// recent signed volume; `pressure` is the recent sum of the signed square roots of order sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MakerConfig {
     /// Number of makers.
     pub count: u16,
-    /// Mean ticks between requotes.
+    /// Mean ticks between requotes around the mid-price. Around the latent price makers requote at
+    /// the end of every tick.
     pub wait: f64,
     /// Half-spread while the price does not move.
     pub half_spread: f64,

@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig, FundamentalConfig, MakerConfig,
-    MarketConfig, Matching, NewsConfig, NoiseConfig, Population, SignalConfig, SlotConfig,
-    ValueConfig,
+    ArousalConfig, ConfigError, ExecutorConfig, FeatureConfig, FundamentalConfig, LatentConfig,
+    MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig, Population, SignalConfig,
+    SlotConfig, ValueConfig,
 };
 use crate::ledger::{FeeSchedule, Limits};
 
@@ -92,9 +92,9 @@ fn normal() -> MarketConfig {
         fundamental: FundamentalConfig {
             volatility: 0.000_125,
             fast_ticks: 900.0,
-            fast_sd: 0.52,
+            fast_sd: 0.55,
             slow_ticks: 12_000.0,
-            slow_sd: 0.22,
+            slow_sd: 0.35,
             jumps_per_day: 2.0,
             jump_sd: 0.003_3,
             drift_per_day: 0.0,
@@ -114,65 +114,17 @@ fn normal() -> MarketConfig {
             slow: 0.44,
             fast_ticks: 30.0,
             slow_ticks: 1_200.0,
-            typical: 1.0,
+            typical: 2.9,
             ceiling: 5.0,
         },
-        population: Population {
-            maker: MakerConfig {
-                count: 4,
-                wait: 3.0,
-                half_spread: 0.65,
-                spread_per_vol: 0.24,
-                skew: 0.000_9,
-                flow_shift: 0.0,
-                root_shift: 0.27,
-                level_step: 1.1,
-                size: 80.0,
-            },
-            noise: NoiseConfig {
-                count: 32,
-                wait: 9.4,
-                market: 0.13,
-                cancel: 0.25,
-                size: 6.6,
-                size_sigma: 0.83,
-                depth_exponent: 0.81,
-                life: 1_200,
-            },
-            value: ValueConfig {
-                count: 36,
-                wait: 3.0,
-                strength: 2_400.0,
-                error_sd: 0.009_6,
-                error_ticks: 2_550.0,
-                learning: 0.088,
-                slice: 15.0,
-                aggressive: 0.15,
-            },
-            signal: SignalConfig {
-                count: 18,
-                wait: 10.0,
-                horizon_low: 30.0,
-                horizon_high: 1_800.0,
-                followers: 0.41,
-                threshold: 1.0,
-                inventory: 140.0,
-                size: 36.0,
-            },
-            executor: ExecutorConfig {
-                count: 10,
-                wait: 9.0,
-                idle: 400.0,
-                parent_minimum: 400.0,
-                parent_exponent: 1.1,
-                parent_maximum: 100_000.0,
-                slice: 21.0,
-                aggressive: 1.0,
-            },
-            cash: 20_000_000_000_000,
-            shares: 0,
-            limits: Limits { long: 5_000_000, short: 5_000_000, order: 100_000 },
+        latent: LatentConfig {
+            depth: 40.0,
+            slope: 80.0,
+            recovery_ticks: 1_200.0,
+            error_sd: 0.001_8,
+            error_ticks: 10_000.0,
         },
+        population: population(),
         fees: FeeSchedule { maker_ppm: 0, taker_ppm: 50, borrow_ppm_per_day: 20 },
         lendable_shares: 1_000_000_000,
         slots: vec![SlotConfig::default()],
@@ -180,25 +132,99 @@ fn normal() -> MarketConfig {
     }
 }
 
-/// Sets the values of the learnable market that must stay when the other presets are tuned.
+/// Returns the background agents of [`normal`].
+const fn population() -> Population {
+    Population {
+        maker: MakerConfig {
+            count: 4,
+            wait: 3.0,
+            half_spread: 0.55,
+            spread_per_vol: 0.15,
+            skew: 0.001_5,
+            flow_shift: 0.0,
+            root_shift: 0.0,
+            level_step: 1.1,
+            size: 80.0,
+        },
+        noise: NoiseConfig {
+            count: 54,
+            wait: 15.0,
+            market: 0.15,
+            cancel: 0.45,
+            size: 6.6,
+            size_sigma: 0.83,
+            depth_exponent: 1.2,
+            life: 1_200,
+        },
+        value: ValueConfig {
+            count: 20,
+            wait: 3.0,
+            strength: 300.0,
+            error_sd: 0.009_6,
+            error_ticks: 2_550.0,
+            learning: 0.088,
+            slice: 15.0,
+            aggressive: 0.3,
+        },
+        signal: SignalConfig {
+            count: 18,
+            wait: 10.0,
+            horizon_low: 30.0,
+            horizon_high: 1_800.0,
+            followers: 0.41,
+            threshold: 1.0,
+            inventory: 140.0,
+            size: 36.0,
+        },
+        executor: ExecutorConfig {
+            count: 4,
+            wait: 1.0,
+            idle: 60.0,
+            parent_minimum: 150.0,
+            parent_exponent: 1.3,
+            parent_maximum: 20_000.0,
+            slice: 12.0,
+            aggressive: 1.0,
+        },
+        cash: 20_000_000_000_000,
+        shares: 0,
+        limits: Limits { long: 5_000_000, short: 5_000_000, order: 100_000 },
+    }
+}
+
+/// Sets the values of the learnable market: makers that quote around the last mid-price, so that
+/// prices trend towards the value.
 const fn teachable(config: &mut MarketConfig) {
-    let MarketConfig { fundamental, arousal, population, .. } = config;
-    fundamental.drift_per_day = 0.0;
+    let MarketConfig { fundamental, arousal, population, latent, .. } = config;
+    *latent = LatentConfig::OFF;
     fundamental.volatility = 0.000_22;
     fundamental.fast_sd = 0.58;
     fundamental.slow_sd = 0.31;
     fundamental.jump_sd = 0.002_5;
     arousal.fast = 0.475;
     arousal.slow = 0.495;
-    population.maker.skew = 0.002;
-    population.maker.flow_shift = 0.017;
-    population.maker.root_shift = 0.0;
-    population.maker.size = 45.0;
-    population.noise.market = 0.23;
-    population.value.strength = 4_000.0;
-    population.executor.wait = 6.0;
-    population.executor.parent_minimum = 200.0;
-    population.executor.parent_maximum = 25_000.0;
+    arousal.typical = 1.0;
+    let Population { maker, noise, value, executor, .. } = population;
+    maker.half_spread = 0.65;
+    maker.spread_per_vol = 0.24;
+    maker.skew = 0.002;
+    maker.flow_shift = 0.017;
+    maker.size = 45.0;
+    noise.count = 32;
+    noise.wait = 9.4;
+    noise.market = 0.23;
+    noise.cancel = 0.25;
+    noise.depth_exponent = 0.81;
+    value.count = 36;
+    value.strength = 4_000.0;
+    value.aggressive = 0.15;
+    executor.count = 10;
+    executor.wait = 6.0;
+    executor.idle = 400.0;
+    executor.parent_minimum = 200.0;
+    executor.parent_exponent = 1.1;
+    executor.parent_maximum = 25_000.0;
+    executor.slice = 21.0;
 }
 
 impl Default for MarketConfig {

@@ -26,8 +26,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Measures the ticks after a reset. Returns `None` if a side of the book is empty at the
-    /// start.
+    /// Measures the ticks after a reset. Returns `None` if a side of the book is empty at first.
     pub fn after_reset<S: Subject>(market: &mut S) -> Option<Self> {
         let mut last = market.view().mid()?;
         let mut sums = Self::default();

@@ -387,6 +387,7 @@ impl Market {
             model.newsroom.digest(&mut word);
             model.candles.digest(&mut word);
             model.analyst.digest(&mut word);
+            model.consensus.digest(&mut word);
             model.agents.digest(&model.wheel, &mut word);
         }
         self.ledger.digest(&mut word);

@@ -5,6 +5,7 @@ use crate::{
     candles::Candles,
     config::MarketConfig,
     fundamental::{Analyst, Fundamental, Newsroom},
+    latent::Consensus,
     ledger::Ledger,
     rng::{RandomStream, StreamRole, key, mix},
     tape::Tape,
@@ -19,6 +20,7 @@ pub(super) struct SymbolModel {
     pub(super) newsroom: Newsroom,
     pub(super) candles: Candles,
     pub(super) analyst: Analyst,
+    pub(super) consensus: Consensus,
     pub(super) agents: Agents,
     pub(super) wheel: Wheel,
     /// Sort keys of the agents due in this tick.
@@ -44,6 +46,7 @@ impl Clone for SymbolModel {
         self.newsroom = source.newsroom;
         self.candles = source.candles;
         self.analyst = source.analyst;
+        self.consensus = source.consensus;
         self.agents.clone_from(&source.agents);
         self.wheel.clone_from(&source.wheel);
         self.turn_key = source.turn_key;
@@ -58,6 +61,7 @@ impl SymbolModel {
             newsroom: Newsroom::new(),
             candles: Candles::new(config.initial_price),
             analyst: Analyst::default(),
+            consensus: Consensus::default(),
             wheel: Wheel::new(agents.len()),
             due: Vec::with_capacity(agents.len()),
             turns: vec![0; agents.len()],
@@ -74,7 +78,9 @@ impl SymbolModel {
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
         self.candles = Candles::new(config.initial_price);
         self.analyst.reset(RandomStream::new(seed, StreamRole::Analyst, index), config);
-        self.agents.reset(&config.population, seed, now, &mut self.wheel);
+        let stream = RandomStream::new(seed, StreamRole::Consensus, index);
+        self.consensus.reset(stream, &config.latent);
+        self.agents.reset(config, seed, now, &mut self.wheel);
         self.turn_key = key(seed, StreamRole::Turn, index);
     }
 
@@ -86,6 +92,7 @@ impl SymbolModel {
         let stream = RandomStream::new(seed, StreamRole::News, index);
         self.newsroom.reset(stream, config.news.symbol_per_day, now);
         self.analyst.reseed(RandomStream::new(seed, StreamRole::Analyst, index));
+        self.consensus.reseed(RandomStream::new(seed, StreamRole::Consensus, index));
         self.agents.reseed(&config.population, seed);
         self.turn_key = key(seed, StreamRole::Turn, index);
     }
@@ -122,6 +129,17 @@ impl SymbolModel {
             let mut desk = AgentDesk { pit, account, value, tilt };
             let wait = self.agents.act(&config.population, agent, &mut desk);
             self.wheel.schedule(agent, now + wait);
+        }
+        if config.latent.is_on() {
+            self.consensus.step(&config.latent);
+            let tape = &mut venue.tape;
+            let opinion = self.consensus.of(value);
+            tape.reference = opinion + config.latent.displacement(tape.consumed);
+            tape.consumed -= tape.consumed / config.latent.recovery_ticks;
+            let first = mix(tick_key) as u16;
+            let pit = venue.pit(symbol, now, ledger, slots);
+            let mut desk = AgentDesk { pit, account: 0, value, tilt };
+            self.agents.requote(&config.population, first, &mut desk);
         }
     }
 

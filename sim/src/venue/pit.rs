@@ -347,6 +347,41 @@ impl AgentDesk<'_> {
         let _refused = self.pit.submit(self.account, side, kind, price, quantity).is_err();
     }
 
+    /// Takes all orders of the other side that are at `price` or better, for a maker.
+    #[inline]
+    pub(crate) fn sweep(&mut self, side: Side, price: i32) {
+        let best = match side {
+            Side::Buy => self.best_ask(),
+            Side::Sell => self.best_bid(),
+        };
+        if best.is_none_or(|best| (price - best) * side.sign() < 0) {
+            return;
+        }
+        let mut shares = 0;
+        self.pit.book.for_each_level(side.opposite(), |at, quantity| {
+            let better = (price - at) * side.sign() >= 0;
+            shares += if better { quantity } else { 0 };
+            better
+        });
+        let shares = shares.min(self.limits().order);
+        self.place_for_maker(side, OrderKind::Marketable, price, shares);
+    }
+
+    /// Sends an order of a maker. What it trades on arrival consumes no latent orders: the makers'
+    /// own trades do not push the price around which they quote.
+    #[inline]
+    pub(crate) fn place_for_maker(
+        &mut self,
+        side: Side,
+        kind: OrderKind,
+        price: i32,
+        quantity: i32,
+    ) {
+        let (consumed, pressure) = (self.pit.tape.consumed, self.pit.tape.pressure);
+        self.place(side, kind, price, quantity);
+        (self.pit.tape.consumed, self.pit.tape.pressure) = (consumed, pressure);
+    }
+
     /// Sends a marketable order that walks at most `MOST_SLIP` ticks through the book.
     #[inline]
     pub(crate) fn cross(&mut self, side: Side, quantity: i32) {

@@ -14,6 +14,7 @@ mod config;
 mod conservation;
 mod determinism;
 mod features;
+mod latent;
 mod presets;
 mod realism;
 mod slots;
