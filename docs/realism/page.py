@@ -82,6 +82,12 @@ book.](realism/facts.svg)
 - **Exactness.** Cash and shares are added up after each simulation. 2,000 ticks must give the
   same state hash in a fresh market, after a reset from another seed, and on another thread.
 
+## Another block of seeds
+
+Eight seeds from 3001, five days each, missed two facts: the variance ratio of 60 s to 1 s, with a
+median of 1.13 and 75 % inside, and the impact exponent with 0.97. That run had 48 moments of
+impact, 8 seeds for each step of the fitted rules, 150 resets and 600 schedules.
+
 ## Before the latent order book
 
 Makers used to requote when they woke up, around the last mid-price, and to lean with the square
