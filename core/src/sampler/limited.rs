@@ -320,9 +320,18 @@ mod tests {
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         sampler.sample(4).unwrap();
         ring.clear().unwrap();
+        // A call that does not wait says so once no writer has lived for 100 ms.
         for timeout in [Some(Duration::ZERO), None] {
             sampler.set_timeout(timeout);
-            let refused = sampler.sample(4).unwrap_err();
+            let began = Instant::now();
+            let refused = loop {
+                match sampler.sample(4).unwrap_err() {
+                    SampleError::Limited(LimitError::TimedOut(_)) if timeout.is_some() => {
+                        assert!(began.elapsed() < Duration::from_secs(60));
+                    }
+                    refused => break refused,
+                }
+            };
             assert!(matches!(refused, SampleError::Empty { .. }), "{refused}");
         }
         assert_eq!(counts(&ring).samples, 4, "what it counted is given back");

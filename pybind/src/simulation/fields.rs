@@ -2,8 +2,8 @@
 
 use backcast_sim::{
     AccountConfig, ArousalConfig, AuctionRule, ExecutorConfig, FeatureConfig, FeeSchedule,
-    FundamentalConfig, Limits, MakerConfig, MarketConfig, Matching, NewsConfig, NoiseConfig,
-    Population, SignalConfig, SlotConfig, ValueConfig,
+    FundamentalConfig, LatentConfig, Limits, MakerConfig, MarketConfig, Matching, NewsConfig,
+    NoiseConfig, Population, SignalConfig, SlotConfig, ValueConfig,
 };
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -144,7 +144,7 @@ macro_rules! fields {
 fields! {
     MarketConfig {
         symbols, initial_price, tick_size, book_levels, book_orders, matching, fundamental, news,
-        arousal, population, fees, lendable_shares, slots, features,
+        arousal, latent, population, fees, lendable_shares, slots, features,
     }
     FundamentalConfig {
         volatility, fast_ticks, fast_sd, slow_ticks, slow_sd, jumps_per_day, jump_sd,
@@ -154,6 +154,7 @@ fields! {
         symbol_per_day, market_per_day, shock_sd, rumour_share, life_ticks, sentiment_tilt,
     }
     ArousalConfig { floor, fast, slow, fast_ticks, slow_ticks, typical, ceiling }
+    LatentConfig { depth, slope, recovery_ticks, error_sd, error_ticks }
     Population { maker, noise, value, signal, executor, cash, shares, limits }
     MakerConfig {
         count, wait, half_spread, spread_per_vol, skew, flow_shift, root_shift, level_step, size,

@@ -79,8 +79,8 @@ class TradingSettings(AgentSettings, total=False):
         Ticks of an episode after its warm-up; it is truncated then.
     max_episode_steps : int, optional
         Steps of an episode, instead of ``max_ticks``.
-    warmup_ticks : int, default 100
-        Ticks before the first decision, a part of the reset.
+    warmup_ticks : int, default 3600
+        Ticks before the first decision: of each warm snapshot, or of the reset without them.
     frame_skip : int, default 1
         Ticks of one step.
     seed_space : {"train", "test"}
@@ -105,9 +105,9 @@ class TradingSettings(AgentSettings, total=False):
     maintenance_margin : float, default 0
         Equity as a fraction of the gross value of the positions, below which an episode is
         terminated and valued at liquidation.
-    warm_snapshots : int, default 0
+    warm_snapshots : int, default 16
         Number of markets that are warmed up once; an episode copies one of them and draws new
-        random streams, instead of warming up.
+        random streams. With 0 every reset warms up a market of its own.
     """
 
     preset: Preset

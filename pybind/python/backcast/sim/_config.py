@@ -183,6 +183,35 @@ class Arousal(Settings):
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
+class Latent(Settings):
+    """Latent order book: the price around which makers quote at the end of every tick.
+
+    Makers share an opinion of the value, and market orders displace the price from it. At ``y``
+    ticks from the opinion the latent order book has ``depth + slope * y`` shares a tick.
+
+    Parameters
+    ----------
+    depth : float
+        Shares in one price tick at the opinion. 0 turns the latent order book off: makers quote
+        around the last mid-price, and requote when they wake up.
+    slope : float
+        Growth of the shares in one tick with the distance in ticks.
+    recovery_ticks : float
+        Ticks in which the consumed shares fall to 1/e.
+    error_sd : float
+        Standard deviation of the opinion's error, in the logarithm.
+    error_ticks : float
+        Time constant of the error, in ticks.
+    """
+
+    depth: float = default("latent.depth")
+    slope: float = default("latent.slope")
+    recovery_ticks: float = default("latent.recovery_ticks")
+    error_sd: float = default("latent.error_sd")
+    error_ticks: float = default("latent.error_ticks")
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
 class MarketConfig(Settings):
     """A market: symbols, agents, news, fees, and slots for orders from outside.
 
@@ -206,6 +235,8 @@ class MarketConfig(Settings):
         Arrival and strength of news.
     arousal : Arousal
         Effect of price moves on how often agents act.
+    latent : Latent
+        Price around which makers quote.
     population : Population
         Background agents of every symbol.
     fees : Fees
@@ -234,6 +265,7 @@ class MarketConfig(Settings):
     fundamental: Fundamental = dataclasses.field(default_factory=Fundamental)
     news: News = dataclasses.field(default_factory=News)
     arousal: Arousal = dataclasses.field(default_factory=Arousal)
+    latent: Latent = dataclasses.field(default_factory=Latent)
     population: Population = dataclasses.field(default_factory=Population)
     fees: Fees = dataclasses.field(default_factory=Fees)
     lendable_shares: int = default("lendable_shares")
