@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 MARKET: dict[str, Any] = {"preset": "teaching", "actions": "target", "frame_skip": 10}
+# Every episode has a new market, which opened a moment ago.
+MARKET |= {"warmup_ticks": 100, "warm_snapshots": 0}
 EPISODE_STEPS = 300
 # Features of the market; those of the agent itself come after them.
 FEATURES = 40
