@@ -214,7 +214,9 @@ mod tests {
         market.run(2_000);
         for symbol in 0..2 {
             let frame = scene.frame(symbol);
-            assert_eq!((frame.tick, frame.symbols, frame.bids.len()), (2_000, 2, LEVELS));
+            assert_eq!((frame.tick, frame.symbols), (2_000, 2));
+            // A side may have fewer levels.
+            assert!((2..=LEVELS).contains(&frame.bids.len()), "{}", frame.bids.len());
             let bid = f64::from(market.best_bid(symbol).unwrap()) / 100.0;
             assert!((frame.best_bid.unwrap() - bid).abs() < 1e-9);
             assert!((frame.bids[0].price - bid).abs() < 1e-9);
