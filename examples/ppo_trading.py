@@ -27,9 +27,10 @@ Array = NDArray[np.float64]
 
 ENVS, STEPS, EPOCHS, PARTS = 32, 64, 4, 4
 GAMMA, LAMBDA, CLIP, ENTROPY = 0.99, 0.95, 0.2, 0.003
-MARKET = {"preset": "teaching", "actions": "discrete_target", "frame_skip": 10}
-# Every episode has a new market, which opened a moment ago.
-MARKET |= {"warmup_ticks": 100, "warm_snapshots": 0}
+# Episodes begin in markets that opened a moment ago.
+MARKET = {
+    "preset": "teaching", "actions": "discrete_target", "frame_skip": 10, "warmup_ticks": 100,
+}  # fmt: skip
 EPISODE_STEPS = 300
 # Margin of the mean return over holding, in fractions of the equity. It was set before the first
 # run of five seeds.
@@ -197,6 +198,7 @@ def test(learner: Learner | None, episodes: int) -> float:
         autoreset_mode="disabled",
         seed_space="test",
         max_episode_steps=EPISODE_STEPS,
+        warm_snapshots=0,
         **MARKET,  # type: ignore[arg-type]
     )
     obs, _ = envs.reset(seed=1)
