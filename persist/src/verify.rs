@@ -59,7 +59,8 @@ impl Store {
             .iter()
             .filter(|snapshot| spec.label.as_ref().is_none_or(|label| *label == snapshot.label))
             .collect();
-        // What a manifest has that was not read is in the report, unless nothing else is found.
+        // A manifest that was not read is in the report. It is an error only if it may have all
+        // that was asked for.
         if spec.label.is_some() && wanted.is_empty() {
             self.find(&spec, &slots)?;
         }

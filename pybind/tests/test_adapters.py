@@ -91,7 +91,7 @@ for batch in forms:
             assert np.array_equal(mine, theirs) and not np.shares_memory(mine, theirs)
 again = registered["build"](registered["plain"](drawn)[1], leaves)
 assert type(again) is bc.Batch
-# What JAX has made is no array of NumPy.
+# Leave an array of JAX as it is: it is not one of NumPy.
 on_device = bc.Batch(reward=object())
 assert registered["plain"](on_device)[0] == [on_device["reward"]]
 print("as registered")

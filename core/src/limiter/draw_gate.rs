@@ -196,8 +196,8 @@ impl DrawGate {
             let wake_at =
                 wake_at.max(limits.inserts_needed(there.saturating_add(1), counts.deletes));
             let (ticket, word) = listen(&inserts, wake_at);
-            // What changed before the bit was set woke no process: limits, dropped rows, and items
-            // that another sampler gave back.
+            // Look again at limits, dropped rows, and items that another sampler gave back: a
+            // change before the bit was set woke no process.
             let changed = word & GENERATIONS != generation
                 || table.deletes() != deletes
                 || samples.load(Relaxed) & COUNT < there;

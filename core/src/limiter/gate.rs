@@ -129,7 +129,7 @@ impl InsertGate {
             if awaits_rows(&store, table) {
                 return Ok(());
             }
-            // Limits that changed and rows that were dropped before the bit was set woke no
+            // Look again at limits and dropped rows: a change before the bit was set woke no
             // process.
             let changed = table.load_inserts(Acquire) & GENERATIONS != generation
                 || table.deletes() != (deletes, dropped_at);

@@ -42,8 +42,8 @@ impl Caller<'_> {
 pub(crate) struct AloneSince(Mutex<Option<(Instant, u64)>>);
 
 impl AloneSince {
-    /// Returns whether no writer has lived for 100 ms. A process that closes one writer and opens
-    /// another is not missed, and neither is one that counted between two calls.
+    /// Returns whether no writer was found alive for 100 ms, and none counted an insert. So a
+    /// process that closes one writer and opens another is not missed.
     pub(crate) fn is_alone(&self, store: &RingStore, table: &LimiterTable) -> bool {
         let has_writer = store.has_writer();
         // After the look for a writer: one may have counted before it ended.

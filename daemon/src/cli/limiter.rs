@@ -77,30 +77,28 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Returns the limits; `None` if none are given.
+    /// Returns the limits of a new limiter; `None` if none are given.
     pub(crate) fn limits(&self) -> Option<RateLimiter> {
-        let least = self.min_size.unwrap_or(1);
-        match (self.samples_per_insert, self.error_buffer, self.queue) {
-            (Some(ratio), Some(error), _) => Some(RateLimiter::ratio(ratio, least, error)),
-            (_, _, Some(size)) => Some(RateLimiter::queue(size)),
-            _ => self.min_size.map(RateLimiter::min_size),
-        }
+        self.over(&RateLimiter::min_size(1))
     }
-}
 
-impl LimitArgs {
-    /// Returns limits that keep from `before` the size, or the ratio, that no option names.
+    /// Returns limits that keep from `before` the size, or the ratio, that no option names. `None`
+    /// if none are given.
     #[expect(clippy::cast_precision_loss, reason = "sizes are below 2^48")]
     fn over(&self, before: &RateLimiter) -> Option<RateLimiter> {
-        let (size, ratio) = (before.min_size_to_sample(), before.samples_per_insert());
-        let (low, high) = before.error_band();
+        let size = before.min_size_to_sample();
         match (self.samples_per_insert, self.error_buffer, self.queue, self.min_size) {
-            (Some(ratio), Some(error), _, None) => Some(RateLimiter::ratio(ratio, size, error)),
-            (None, None, None, Some(least)) if high.is_finite() => {
+            (Some(ratio), Some(error), _, least) => {
+                Some(RateLimiter::ratio(ratio, least.unwrap_or(size), error))
+            }
+            (_, _, Some(size), _) => Some(RateLimiter::queue(size)),
+            (_, _, _, Some(least)) => {
+                // The band moves with the size. One without ends has none to move.
+                let (ratio, (low, high)) = (before.samples_per_insert(), before.error_band());
                 let moved = (least as f64 - size as f64) * ratio;
                 Some(RateLimiter::band(ratio, least, low + moved, high + moved))
             }
-            _ => self.limits(),
+            _ => None,
         }
     }
 }
@@ -157,22 +155,19 @@ impl Args {
         &self,
         now: impl FnOnce() -> Result<RateLimiter, LimiterError>,
     ) -> Result<Option<RateLimiter>, LimiterError> {
-        let asked = self.limits.limits();
+        let new = self.limits.limits();
         let LimitArgs { no_learner, no_writer, .. } = self.limits;
         let keeps = no_learner.is_none() && no_writer.is_none() && !self.on && !self.off;
-        if asked.is_none() && keeps {
+        if new.is_none() && keeps {
             return Ok(None);
         }
-        let (mut limits, before) = match (asked, now()) {
-            (Some(asked), Ok(before)) => (self.limits.over(&before).unwrap_or(asked), before),
+        let before = match (now(), new) {
             // Damaged limits are replaced.
-            (Some(asked), Err(_)) => (asked, asked),
-            (None, before) => {
-                let before = before?;
-                (before, before)
-            }
+            (Err(_), Some(new)) => new,
+            (before, _) => before?,
         };
-        limits = limits
+        let limits = self.limits.over(&before).unwrap_or(before);
+        let limits = limits
             .no_learner(no_learner.unwrap_or(before.no_learner_choice()))
             .no_writer(no_writer.unwrap_or(before.no_writer_choice()));
         Ok(Some(limits.enabled(self.on || (before.is_enabled() && !self.off))))

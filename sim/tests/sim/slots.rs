@@ -249,7 +249,7 @@ fn a_slot_that_starts_over_has_its_endowment_and_no_history() {
         assert_eq!(market.totals(0), Ok(backcast_sim::SlotTotals::default()));
         assert!(market.last_fill(0).unwrap().is_none() && market.fills(0).unwrap().is_empty());
         assert_eq!(market.ledger().open_shares(0, 0), (0, 0));
-        // What others earned from the slot before stays theirs.
+        // Others keep what they earned from the slot before.
         assert_eq!(market.ledger().fees_taken(), fees);
         market.check().unwrap();
     }
