@@ -151,3 +151,34 @@ pub(crate) fn writers(store: &RingStore) -> Vec<u64> {
     pids.truncate(MAX_PEERS);
     pids
 }
+
+#[cfg(test)]
+mod tests {
+    use backcast_layout::protocol::limit::count;
+
+    use super::*;
+    use crate::limiter::limits::RateLimiter;
+    use crate::{DType, Ring, RingOptions, Schema, WriterOptions};
+
+    #[test]
+    fn a_writer_that_counted_or_lives_begins_the_time_without_writers_anew() {
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let options = RingOptions::with_capacity(100).limiter(RateLimiter::queue(5));
+        let ring = Ring::heap(&schema, options).unwrap();
+        let store = ring.store();
+        let table = store.limiter().unwrap();
+        let past = Instant::now().checked_sub(ALONE_AFTER).unwrap();
+        let alone = |inserts| AloneSince(Mutex::new(Some((past, inserts))));
+        assert!(!AloneSince::default().is_alone(store, table), "it is the first look");
+        assert!(alone(0).is_alone(store, table));
+        count(&table.counter(LimitedSide::Inserts), 1);
+        let counted = alone(0);
+        assert!(!counted.is_alone(store, table) && !counted.is_alone(store, table));
+        assert!(alone(1).is_alone(store, table));
+        let writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+        let lives = alone(1);
+        assert!(!lives.is_alone(store, table));
+        drop(writer);
+        assert!(!lives.is_alone(store, table), "the time begins when it has ended");
+    }
+}
