@@ -255,7 +255,7 @@ fn a_signal_ends_the_view_while_its_terminal_takes_nothing() {
     for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let mut pty = live(&shelf, &[]);
         pty.wait_for("the rings", |screen| screen.contents().contains("pong"));
-        pty.fill_up(Signal::WINCH);
+        pty.fill_up();
         pty.signal(signal);
         assert_eq!(pty.end_unread().code(), Some(status), "{signal:?}");
     }

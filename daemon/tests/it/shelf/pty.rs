@@ -7,8 +7,10 @@ use std::num::NonZero;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use backcast_budget::until;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -109,18 +111,25 @@ impl Pty {
         self.end_unread()
     }
 
-    /// Sends a signal repeatedly until the terminal accepts no more output, since the test does not
-    /// read it.
-    pub(crate) fn fill_up(&self, redraw: Signal) {
-        let began = Instant::now();
-        let has_room = || {
-            let mut ready = [PollFd::new(&self.slave, PollFlags::OUT)];
-            poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap_or(1) > 0
-        };
-        while has_room() {
-            self.signal(redraw);
-            assert!(began.elapsed() < WATCHDOG, "the terminal takes everything");
+    /// Makes the program redraw until the terminal accepts no more output, since the test does not
+    /// read it. The program then waits in a write.
+    pub(crate) fn fill_up(&mut self) {
+        while self.has_room() {
+            self.signal(Signal::WINCH);
+            // The program reads its keys before it draws. A signal sooner than that could interrupt
+            // each of its writes.
+            self.send("x");
+            until("a key is read", || self.unread_keys() == 0 || !self.has_room());
         }
+    }
+
+    fn has_room(&self) -> bool {
+        let mut ready = [PollFd::new(&self.slave, PollFlags::OUT)];
+        poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("a terminal") > 0
+    }
+
+    fn unread_keys(&self) -> u64 {
+        ioctl_fionread(&self.slave).expect("a terminal")
     }
 
     /// Waits for the end without reading the terminal.
