@@ -123,9 +123,10 @@ fn row(fact: &FactResult) -> Vec<String> {
 fn band(low: f64, high: f64) -> String {
     match (low.is_finite(), high.is_finite()) {
         (true, true) => format!("{} .. {}", number(low), number(high)),
-        // The smallest positive number stands for any above zero.
+        // The smallest number beside zero stands for any on that side of it.
         (true, false) if low > 0.0 && low < 1e-300 => "> 0".to_owned(),
         (true, false) => format!(">= {}", number(low)),
+        (false, true) if high < 0.0 && high > -1e-300 => "< 0".to_owned(),
         (false, true) => format!("<= {}", number(high)),
         (false, false) => "any".to_owned(),
     }
@@ -137,7 +138,9 @@ fn number(value: f64) -> String {
         return "none".to_owned();
     }
     let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    // A small negative number is rounded to zero and keeps its sign.
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -152,11 +155,16 @@ mod tests {
             (0.15, f64::INFINITY, ">= 0.15"),
             (f64::MIN_POSITIVE, f64::INFINITY, "> 0"),
             (f64::NEG_INFINITY, 12.0, "<= 12"),
+            (f64::NEG_INFINITY, -f64::MIN_POSITIVE, "< 0"),
+            (f64::NEG_INFINITY, -0.0, "<= 0"),
+            (f64::NEG_INFINITY, 0.0, "<= 0"),
+            (-0.0, f64::INFINITY, ">= 0"),
             (f64::NEG_INFINITY, f64::INFINITY, "any"),
         ] {
             assert_eq!(band(low, high), text);
         }
         assert_eq!(number(f64::NAN), "none");
         assert_eq!(number(10.0), "10");
+        assert_eq!([-0.0, -0.000_4, -0.001].map(number), ["0", "0", "-0.001"]);
     }
 }
