@@ -6,6 +6,9 @@ use backcast_core::{LearnedError, LimiterError, PriorityError, SegmentError};
 
 use crate::error::SaveError;
 
+/// Name by which [`LeftOutTable::table`] stands for the rate limiter.
+pub(crate) const LIMITER: &str = "ring.lim";
+
 /// A table of the ring that a snapshot lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutTable {
@@ -18,7 +21,11 @@ pub struct LeftOutTable {
 impl fmt::Display for LeftOutTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, reason } = self;
-        write!(f, "the snapshot has all rows, but not the table `{table}`: {reason}")
+        f.write_str("the snapshot has all rows, but not the ")?;
+        match table.as_str() {
+            LIMITER => write!(f, "limiter: {reason}"),
+            table => write!(f, "table `{table}`: {reason}"),
+        }
     }
 }
 
@@ -138,6 +145,16 @@ mod tests {
             }
         }
         assert_eq!(left_out(LimiterError::Damaged), Ok(vec!["p".to_owned()]));
+    }
+
+    #[test]
+    fn the_limiter_is_not_called_a_table() {
+        let said = |table: &str| {
+            let (table, reason) = (table.to_owned(), "it is damaged".to_owned());
+            LeftOutTable { table, reason }.to_string()
+        };
+        assert_eq!(said(LIMITER), "the snapshot has all rows, but not the limiter: it is damaged");
+        assert_eq!(said("p"), "the snapshot has all rows, but not the table `p`: it is damaged");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::error::{NotFilled, SaveError};
 use crate::layout::BatchLayout;
 use crate::learned;
-use crate::left_out::UnsavedParts;
+use crate::left_out::{LIMITER, UnsavedParts};
 use crate::manifest::{SavedClaims, SavedLearned, SavedLimiter, SavedTable};
 use crate::storage::Storage;
 use crate::store::NameFolder;
@@ -71,7 +71,7 @@ pub(crate) fn limiter(
     left_out: &mut UnsavedParts,
 ) -> Result<Option<SavedLimiter>, SaveError> {
     let Some(limiter) = ring.limiter() else { return Ok(None) };
-    left_out.unless_read("ring.lim".to_owned(), SavedLimiter::of(&limiter))
+    left_out.unless_read(LIMITER.to_owned(), SavedLimiter::of(&limiter))
 }
 
 /// Reads the tables of claims of a ring. Fails if this process ran out of something.
