@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use backcast_budget::{Deadline, WATCHDOG, sleeps_beyond_watchdog};
 use backcast_layout::{Base, DType, Exist, SegmentError};
 
+use super::wait::SLICE;
 use super::*;
 
 fn like() -> Vec<ParamsArray> {
@@ -156,21 +158,23 @@ fn a_wait_ends_with_the_version_or_in_time() {
     let stopped =
         actor.another().interrupted_by(Interrupt::when(|| true)).wait(1, None).unwrap_err();
     assert!(matches!(stopped, ParamsError::Interrupted), "{stopped}");
+    let versions = sleeps_beyond_watchdog(SLICE);
     let (tell, told) = std::sync::mpsc::channel();
+    let deadline = Deadline::new();
     let waiter = std::thread::spawn(move || {
-        for version in 1..=200 {
-            assert_eq!(actor.wait(version, None).unwrap(), version);
+        for version in 1..=versions {
+            assert_eq!(actor.wait(version, Some(deadline.left())).unwrap(), version);
             tell.send(version).unwrap();
         }
         actor
     });
-    for version in 1..=200 {
+    for version in 1..=versions {
         publish(&mut learner, version).unwrap();
-        assert_eq!(told.recv().unwrap(), version);
+        assert_eq!(told.recv_timeout(deadline.left()), Ok(version));
     }
     let actor = waiter.join().unwrap();
     learner.unlink().unwrap();
-    let gone = actor.wait(201, None).unwrap_err();
+    let gone = actor.wait(versions + 1, Some(WATCHDOG)).unwrap_err();
     assert!(matches!(gone, ParamsError::Unlinked), "{gone}");
 }
 

@@ -9,7 +9,7 @@ use crate::error::ParamsError;
 use crate::wait::{Wait, WaitEnd, processes_in_words};
 
 /// Maximum sleep between two checks.
-const SLICE: Duration = Duration::from_millis(50);
+pub(super) const SLICE: Duration = Duration::from_millis(50);
 
 impl Params {
     /// Waits until a version of at least `version` is published, and returns the newest one.

@@ -275,7 +275,7 @@ mod tests {
                         panic!("{way}: {refused}");
                     };
                 }
-                let waited = ring.wait_for(50, None);
+                let waited = ring.wait_for(50, Some(backcast_budget::WATCHDOG));
                 assert_eq!(waited, Err(WaitError::Unlinked), "{way}");
             }
             assert_eq!((kept.rows_published(), sampler.state()), (5, state), "{way}");

@@ -140,6 +140,8 @@ pub(crate) enum WaitStopped {
 
 #[cfg(test)]
 mod tests {
+    use backcast_budget::{Deadline, sleeps_beyond_watchdog};
+
     use super::*;
     use crate::{
         AutoresetMode, DType, Interrupt, RingOptions, Schema, StepColumns, Writer, WriterOptions,
@@ -189,21 +191,22 @@ mod tests {
 
     #[test]
     fn every_row_wakes_its_waiters() {
-        const ROWS: u64 = 500;
+        let rows = sleeps_beyond_watchdog(SLICE);
         let (ring, mut writer) = ring(20, 1);
         let (tell, told) = std::sync::mpsc::channel();
+        let deadline = Deadline::new();
         let waiter = std::thread::spawn({
             let ring = ring.clone();
             move || {
-                for row in 1..=ROWS {
-                    ring.wait_for_rows(row, None).unwrap();
+                for row in 1..=rows {
+                    ring.wait_for_rows(row, Some(deadline.left())).unwrap();
                     tell.send(row).unwrap();
                 }
             }
         });
-        for row in 1..=ROWS {
+        for row in 1..=rows {
             append(&mut writer, 1);
-            assert_eq!(told.recv().unwrap(), row);
+            assert_eq!(told.recv_timeout(deadline.left()), Ok(row));
         }
         waiter.join().unwrap();
     }

@@ -264,7 +264,7 @@ fn empty_rings_and_rings_without_transitions_are_errors() {
 fn a_queue_waits_for_writers() {
     let ring = heap(1_000, 1);
     let mut queue = sampler(&ring, &TableOptions::consume("q"));
-    queue.set_timeout(None);
+    queue.set_timeout(Some(backcast_budget::WATCHDOG));
     let mut writer = writer(&ring);
     std::thread::scope(|scope| {
         let drawn = scope.spawn(move || queue.sample(50).unwrap().index());

@@ -21,6 +21,32 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// End of the time that all waits of a test have together: [`WATCHDOG`] after it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// Starts the time.
+    #[expect(clippy::new_without_default, reason = "the moment matters")]
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Instant::now() + WATCHDOG)
+    }
+
+    /// Returns the time left, as the limit of the next wait.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
+
+/// Returns a number of waits that take twice the [`WATCHDOG`] together if each is woken by nothing
+/// and looks again after `slice`. A [`Deadline`] over that many waits fails if wake-ups are lost.
+#[must_use]
+pub fn sleeps_beyond_watchdog(slice: Duration) -> u64 {
+    u64::try_from(2 * WATCHDOG.as_nanos() / slice.as_nanos().max(1)).unwrap_or(u64::MAX)
+}
+
 /// Sets a flag when dropped, even by a panic, which ends the threads of a test.
 #[derive(Debug)]
 pub struct Stop<'a>(pub &'a AtomicBool);
@@ -43,6 +69,16 @@ mod tests {
             looks == 3
         });
         assert_eq!(looks, 3);
+    }
+
+    #[test]
+    fn waits_that_nothing_wakes_outlast_the_deadline() {
+        let slice = Duration::from_millis(50);
+        let waits = sleeps_beyond_watchdog(slice);
+        assert_eq!(waits, 4_800);
+        assert!(slice * u32::try_from(waits).unwrap() > Deadline::new().left());
+        let past = Deadline(Instant::now());
+        assert_eq!(past.left(), Duration::ZERO);
     }
 
     #[test]

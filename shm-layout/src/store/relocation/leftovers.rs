@@ -164,7 +164,8 @@ mod tests {
             let early = claimed.recv_timeout(Duration::from_millis(20));
             assert!(early.is_err(), "{early:?}");
             drop(relocating);
-            let _writer = claimed.recv().unwrap().expect("no other writer has the lane");
+            let claim = claimed.recv_timeout(backcast_budget::WATCHDOG).unwrap();
+            let _writer = claim.expect("no other writer has the lane");
             assert!(store.lane_held(0) && store.has_writer());
             assert!(store.claim_lane(0).unwrap().is_none());
             assert!(store.lock_for_relocation(0).unwrap().is_none(), "it relocates itself");
