@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::cli::console::Console;
 use crate::cli::format_arg::{format_of, named};
 use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
-use crate::cli::ring_errors::{EXIST_REPLACE, MakingOptions, of_restore};
+use crate::cli::ring_errors::{EXIST_REPLACE, MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;
 use crate::text::units;
 
@@ -102,8 +102,11 @@ impl Fails for PlainImport {
     }
 }
 
-const OPTIONS: MakingOptions =
-    MakingOptions { less: Some("give a smaller --capacity"), replace: EXIST_REPLACE };
+const OPTIONS: MakingOptions = MakingOptions {
+    less: Some("give a smaller --capacity"),
+    rename: OTHER_NAME,
+    replace: EXIST_REPLACE,
+};
 
 impl From<ImportError> for CommandError {
     fn from(error: ImportError) -> Self {

@@ -156,7 +156,9 @@ pub fn run_with(
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(refusal) => return refuse(refusal, Console::new(out, err, asks_for_json(&args))),
+        Err(refusal) => {
+            return refuse(refusal, &args, Console::new(out, err, asks_for_json(&args)));
+        }
     };
     let mut console = Console::new(out, err, cli.json);
     let status = match answer(cli, &mut console, host) {
@@ -203,9 +205,29 @@ fn suggest(refusal: &mut clap::Error) {
     }
 }
 
+/// Removes the advice to pass an unknown option as a value. As a value, `--as` would be the name of
+/// a ring, and `-a` of `-as` was never typed.
+fn drop_value_tip(refusal: &mut clap::Error, args: &[OsString]) {
+    let unknown = match refusal.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unknown)) => unknown.clone(),
+        _ => return,
+    };
+    let may_be_value = !unknown.starts_with("--") && args.iter().any(|arg| *arg == *unknown);
+    if may_be_value {
+        return;
+    }
+    if let Some(ContextValue::StyledStrs(mut tips)) = refusal.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+        if !tips.is_empty() {
+            refusal.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+}
+
 /// Prints help, the version or a usage error.
-fn refuse(mut refusal: clap::Error, mut console: Console<'_>) -> u8 {
+fn refuse(mut refusal: clap::Error, args: &[OsString], mut console: Console<'_>) -> u8 {
     suggest(&mut refusal);
+    drop_value_tip(&mut refusal, args);
     let exit = if refusal.exit_code() == 0 { Exit::Done } else { Exit::WrongUsage };
     let text = refusal.render();
     if !refusal.use_stderr() {

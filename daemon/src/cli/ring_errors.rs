@@ -17,6 +17,8 @@ use crate::text::units;
 
 /// Option that replaces an object.
 pub(super) const EXIST_REPLACE: &str = "--exist replace";
+/// Remedy of a command that takes the name as an argument.
+pub(super) const OTHER_NAME: &str = "choose another name, ";
 
 /// Errors whose remedy is an option of the command line.
 #[derive(Debug, Error)]
@@ -28,13 +30,15 @@ enum TypedRemedy {
     Taken { kind: Kind, name: String, state: Cow<'static, str> },
     /// The name is taken, and attaching is not a remedy.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); choose another name, give {replace} to \
-         start over, or run `backcast rm {name}` first"
+        "a {kind} named `{name}` already exists ({state}); {rename}give {replace} to start over, or \
+         run `backcast rm {name}` first"
     )]
     NotAttachable {
         kind: Kind,
         name: String,
         state: Cow<'static, str>,
+        /// How to give another name, with a comma. Empty if the command has no way to.
+        rename: &'static str,
         /// Option that replaces the object.
         replace: &'static str,
     },
@@ -110,8 +114,8 @@ impl From<SegmentError> for CommandError {
     fn from(error: SegmentError) -> Self {
         match error {
             SegmentError::AlreadyExists { kind, name, state } if state == OTHER_VERSION => {
-                let (state, replace) = (state.into(), EXIST_REPLACE);
-                TypedRemedy::NotAttachable { kind, name, state, replace }.into()
+                let (state, rename, replace) = (state.into(), OTHER_NAME, EXIST_REPLACE);
+                TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into()
             }
             SegmentError::AlreadyExists { kind, name, state } => {
                 TypedRemedy::Taken { kind, name, state: state.into() }.into()
@@ -178,6 +182,8 @@ impl From<RingError> for CommandError {
 pub(super) struct MakingOptions {
     /// Advice to ask for less space, if the command has options for it.
     pub(super) less: Option<&'static str>,
+    /// How to give another name, with a comma. Empty if the command has no way to.
+    pub(super) rename: &'static str,
     /// Option that replaces the ring of that name.
     pub(super) replace: &'static str,
 }
@@ -186,14 +192,14 @@ pub(super) struct MakingOptions {
 /// on the command line.
 pub(super) fn of_restore(
     error: RestoreError,
-    MakingOptions { less, replace }: MakingOptions,
+    MakingOptions { less, rename, replace }: MakingOptions,
 ) -> Result<CommandError, RestoreError> {
     match error {
         RestoreError::Ring(RingError::Segment(error)) => Ok(of_space(error, less)),
         RestoreError::Ring(error) => Ok(error.into()),
         RestoreError::Taken { kind, name, state } => {
             let state = state.into();
-            Ok(TypedRemedy::NotAttachable { kind, name, state, replace }.into())
+            Ok(TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into())
         }
         error => Err(error),
     }
@@ -274,8 +280,8 @@ impl From<ClientError> for CommandError {
                     (Some(kind), NameTaken { name, state: Some(state), difference: None, .. })
                         if state == OTHER_VERSION =>
                     {
-                        let (state, replace) = (state.into(), EXIST_REPLACE);
-                        TypedRemedy::NotAttachable { kind, name, state, replace }.into()
+                        let (state, rename, replace) = (state.into(), OTHER_NAME, EXIST_REPLACE);
+                        TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into()
                     }
                     (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
                         TypedRemedy::Taken { kind, name, state: state.into() }.into()

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use backcast_core::ParamsError;
+use backcast_core::{ParamsError, RestoreError};
 use backcast_persist::{Damage, LoadError, SaveError, Snapshot, SnapshotParams, Store, StoreError};
 use serde::Serialize;
 use thiserror::Error;
@@ -64,7 +64,11 @@ impl From<SaveError> for CommandError {
 }
 
 /// A ring is loaded with the size that was saved.
-const OPTIONS: MakingOptions = MakingOptions { less: None, replace: EXIST_REPLACE };
+const OPTIONS: MakingOptions =
+    MakingOptions { less: None, rename: "give another name with --as, ", replace: EXIST_REPLACE };
+
+/// Parameters are loaded under the name that was saved.
+const PARAMS_OPTIONS: MakingOptions = MakingOptions { rename: "", ..OPTIONS };
 
 /// Error of a load whose own message is printed.
 #[derive(Debug, Error)]
@@ -85,13 +89,19 @@ impl From<LoadError> for CommandError {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Cancelled => Interrupted.into(),
-            LoadError::Ring(error) => error.into(),
-            LoadError::Params(ParamsError::Segment(error)) => error.into(),
-            LoadError::Restore(error) => of_restore(error, OPTIONS)
-                .unwrap_or_else(|error| PlainLoad(LoadError::Restore(error)).into()),
+            LoadError::Ring(error) => of_filling(error.into(), OPTIONS),
+            LoadError::Params(ParamsError::Segment(error)) => {
+                of_filling(error.into(), PARAMS_OPTIONS)
+            }
+            LoadError::Restore(error) => of_filling(error, OPTIONS),
             error => PlainLoad(error).into(),
         }
     }
+}
+
+/// Converts the error of making what a snapshot has.
+fn of_filling(error: RestoreError, options: MakingOptions) -> CommandError {
+    of_restore(error, options).unwrap_or_else(|error| PlainLoad(LoadError::Restore(error)).into())
 }
 
 /// Returns whether a name looks like that of a snapshot, such as `pong@epoch-10`.

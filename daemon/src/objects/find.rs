@@ -55,7 +55,7 @@ pub(crate) enum FindError {
     #[error(
         "the memory of {kind} `{name}` is gone: it was sealed memory, and the daemon and all \
          processes that had it have ended; `backcast gc` removes what is left, then create it \
-         again (use --persist for a ring that has to survive)"
+         again (`--persist continuous` if a ring has to survive)"
     )]
     MemoryGone { kind: Kind, name: String },
     #[error(transparent)]

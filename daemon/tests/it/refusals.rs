@@ -213,6 +213,7 @@ const CASES: &[Case] = &[
     case("a negative interval", "top --interval -1", 2, &["-1", "3600"]),
     case("an option nearly right", "ls --jsn", 2, &["--jsn", "--json"]),
     case("an option of another command", "ls --force", 2, &["--force"]),
+    case("an option that only load has", "import x.npz --as pong", 2, &["'--as'", "--help"]),
     case("a command in capitals", "LS", 2, &["'LS'"]),
     case("a typo below panel", "panel sta", 2, &["'sta'", "'stat'"]),
     case("an option without its value", "stat pong --kind", 2, &["--kind", "ring", "panel"]),
@@ -319,6 +320,22 @@ fn every_refusal_is_an_object_where_json_was_asked_for() {
             assert!(message.contains(text), "`{text}` is missing: {streams}");
         }
     }
+}
+
+/// What the advice shows has to work when it is typed.
+#[test]
+fn no_unknown_option_is_advised_to_be_a_name() {
+    let shelf = Shelf::stocked();
+    for args in ["import x.npz --as pong", "stat --as=pong", "load pong -as x", "rm pong --forse"] {
+        let ran = shelf.run(&args.split_whitespace().collect::<Vec<_>>()).expect(2);
+        assert!(!ran.err.contains("as a value"), "{args}: {}", ran.err);
+    }
+    let similar = shelf.run(&["rm", "pong", "--forse"]).expect(2);
+    assert!(similar.err.contains("'--force'"), "{}", similar.err);
+    // A name may begin with a dash.
+    let named = shelf.run(&["stat", "-a"]).expect(2);
+    assert!(named.err.contains("'-- -a'"), "{}", named.err);
+    shelf.run(&["stat", "--", "-a"]).expect(3);
 }
 
 /// Where files cannot be made, not even by an administrator.

@@ -125,6 +125,10 @@ fn parameters_are_saved_and_loaded_with_a_ring() {
     let mut bytes = [0; 24];
     assert_eq!((found.read_bytes(&mut [&mut bytes]).unwrap(), bytes), (40, [7; 24]));
     drop(found);
+    // `load` joins nothing, and has no other name for parameters.
+    let taken = shelf.run(&["load", "pong@b", "--as", "c", "--params", "policy"]).expect(1);
+    let says = "`policy` already exists (it is persistent); give --exist replace to start over";
+    assert!(taken.err.contains(says) && !taken.err.contains("attach"), "{}", taken.err);
     // A ring whose name is taken makes no parameters either.
     shelf.run(&["rm", "policy"]).expect(0);
     let taken = shelf.run(&["load", "pong@b", "--params", "policy"]).expect(1);
@@ -238,7 +242,7 @@ fn refusals_say_what_to_do() {
         ("save pong a/b", 2, ["a/b", "outside"]),
         ("save pong --replace", 2, ["--replace", "LABEL"]),
         ("save pong b --wait long", 2, ["long", "--wait"]),
-        ("load pong@epoch-1", 1, ["pong", "choose another name, give --exist replace"]),
+        ("load pong@epoch-1", 1, ["pong", "another name with --as, give --exist replace"]),
         ("load pong@epoch-2", 3, ["pong@epoch-2", "did you mean `pong@epoch-1`"]),
         ("load zebra", 3, ["zebra", "backcast ls"]),
         ("load pong@", 2, ["label", "empty"]),

@@ -21,7 +21,7 @@ use self::series::SeriesPlan;
 use crate::cli::console::Console;
 use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
 use crate::cli::preset_arg::preset;
-use crate::cli::ring_errors::{MakingOptions, of_restore};
+use crate::cli::ring_errors::{MakingOptions, OTHER_NAME, of_restore};
 use crate::cli::watch::Watch;
 use crate::text::parse::whole;
 use crate::text::units;
@@ -114,6 +114,7 @@ impl FeatureArg {
 
 const OPTIONS: MakingOptions = MakingOptions {
     less: Some("lower --seeds, --symbols or --ticks, or raise --interval"),
+    rename: OTHER_NAME,
     replace: "--replace",
 };
 
