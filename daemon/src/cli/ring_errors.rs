@@ -160,9 +160,8 @@ impl Fails for PlainRing {
     fn exit(&self) -> Exit {
         match &self.0 {
             RingError::Segment(error) => exit_of(error),
-            RingError::Schema(_) | RingError::TooSmall { .. } | RingError::Limiter(_) => {
-                Exit::WrongUsage
-            }
+            RingError::Limiter(error) => error.exit(),
+            RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
             _ => Exit::FoundProblems,
         }
     }

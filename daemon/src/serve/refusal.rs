@@ -1,6 +1,9 @@
 //! Converts errors to refusals with codes, by which clients tell them apart.
 
-use backcast_core::{Kind, RestoreError, RingError, SchemaError, SegmentError};
+use backcast_core::{
+    Kind, LearnedError, LeaseError, LimiterError, ParamsError, PriorityError, RestoreError,
+    RingError, SchemaError, SegmentError,
+};
 use backcast_persist::{LoadError, SaveError, StoreError};
 
 use crate::objects::find::FindError;
@@ -10,8 +13,12 @@ impl From<SegmentError> for Refusal {
     fn from(error: SegmentError) -> Self {
         use SegmentError as E;
         let code = match &error {
-            E::NotFound { .. } | E::Unlinked { .. } | E::MemoryGone { .. } => Code::NotFound,
-            E::AlreadyExists { .. } | E::Different { .. } => Code::Exists,
+            E::NotFound { .. }
+            | E::Unlinked { .. }
+            | E::MemoryGone { .. }
+            | E::TableRemoved { .. }
+            | E::NoTable { .. } => Code::NotFound,
+            E::AlreadyExists { .. } | E::Different { .. } | E::TableDiffers { .. } => Code::Exists,
             E::InUse { .. }
             | E::BeingResized { .. }
             | E::LaneRelocating { .. }
@@ -60,6 +67,7 @@ impl From<RingError> for Refusal {
         match error {
             RingError::Segment(error) => error.into(),
             RingError::Schema(error) => error.into(),
+            RingError::Limiter(LimiterError::Segment(error)) => error.into(),
             error => Self::new(Code::BadArgument, error),
         }
     }
@@ -68,7 +76,9 @@ impl From<RingError> for Refusal {
 impl From<FindError> for Refusal {
     fn from(error: FindError) -> Self {
         match error {
-            FindError::Segment(error) => error.into(),
+            FindError::Segment(error) | FindError::Params(ParamsError::Segment(error)) => {
+                error.into()
+            }
             FindError::Ring(error) => error.into(),
             FindError::Ambiguous { .. } => Self::new(Code::BadArgument, error),
             error => Self::new(Code::NotFound, error),
@@ -95,10 +105,23 @@ fn code_of(error: &StoreError) -> Code {
 
 impl From<SaveError> for Refusal {
     fn from(error: SaveError) -> Self {
+        let error = match error {
+            // A table, the limiter, parameters and leases are files of the ring too.
+            SaveError::Table(PriorityError::Segment(error))
+            | SaveError::Learned(LearnedError::Segment(error))
+            | SaveError::Limiter(LimiterError::Segment(error))
+            | SaveError::Params(ParamsError::Segment(error))
+            | SaveError::Guard(LeaseError::Segment(error)) => return error.into(),
+            error => error,
+        };
         let code = match &error {
             SaveError::Store(error) => code_of(error),
             SaveError::LabelTaken { .. } => Code::Exists,
-            SaveError::Unreadable { .. } => Code::Corrupt,
+            SaveError::Table(PriorityError::Lock(_))
+            | SaveError::Learned(LearnedError::Lock(_)) => Code::InUse,
+            SaveError::Unreadable { .. } | SaveError::Limiter(LimiterError::Damaged) => {
+                Code::Corrupt
+            }
             _ => Code::BadArgument,
         };
         Self::new(code, error)
@@ -111,6 +134,7 @@ impl From<LoadError> for Refusal {
             LoadError::Ring(error) | LoadError::Restore(RestoreError::Ring(error)) => {
                 return error.into();
             }
+            LoadError::Params(ParamsError::Segment(error)) => return error.into(),
             error => error,
         };
         let code = match &error {
@@ -120,5 +144,41 @@ impl From<LoadError> for Refusal {
             _ => Code::BadArgument,
         };
         Self::new(code, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_has_the_same_code_and_advice_for_every_part_of_a_ring() {
+        for (errno, advice) in [(Errno::MFILE, "ulimit -n"), (Errno::NFILE, "fs.file-max")] {
+            let short = || SegmentError::Io {
+                operation: "open",
+                path: "table-p.dat".into(),
+                source: io::Error::from(errno),
+            };
+            let ring = Refusal::from(RingError::from(short()));
+            assert_eq!(ring.code, Code::Storage);
+            assert!(ring.message.contains(advice), "{}", ring.message);
+            for refused in [
+                Refusal::from(RingError::from(LimiterError::from(short()))),
+                Refusal::from(FindError::from(ParamsError::from(short()))),
+                Refusal::from(SaveError::from(PriorityError::from(short()))),
+                Refusal::from(SaveError::from(LearnedError::from(short()))),
+                Refusal::from(SaveError::from(LimiterError::from(short()))),
+                Refusal::from(SaveError::from(ParamsError::from(short()))),
+                Refusal::from(SaveError::from(LeaseError::from(short()))),
+                Refusal::from(LoadError::from(RingError::from(short()))),
+                Refusal::from(LoadError::from(ParamsError::from(short()))),
+            ] {
+                assert_eq!((refused.code, &refused.message), (ring.code, &ring.message));
+            }
+        }
     }
 }
