@@ -77,6 +77,18 @@ def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path
         assert limiter(buf).limits == bc.RateLimiter(min_size=10)
 
 
+def test_a_minimum_beyond_a_resize_that_waits_names_its_lanes(place: Path) -> None:
+    limits = bc.RateLimiter(min_size=1)
+    with bc.ReplayBuffer.create("held", COLUMNS, capacity=100, limiter=limits, dir=place) as buf:
+        with buf.writer() as writer:
+            fill(writer, 5)
+            assert buf.resize(400, timeout=0)["lanes_waiting"] == [0]
+            with pytest.raises(bc.InUseError, match=r"at most 99 .*lanes \[0\]; let their writers"):
+                limiter(buf).set(bc.RateLimiter(min_size=300))
+            writer.append(**STEP)
+        limiter(buf).set(bc.RateLimiter(min_size=300))
+
+
 def test_limits_show_compare_and_pickle() -> None:
     assert (LIMITS.samples_per_insert, LIMITS.min_size) == (4, 10)
     assert (LIMITS.error_band, LIMITS.no_learner, LIMITS.enabled) == ((20, 60), "wait", True)

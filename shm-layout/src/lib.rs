@@ -99,7 +99,7 @@ pub use store::params_files::FirstVersion;
 pub use store::params_pins::{ParamsPins, PinnedVersion};
 pub use store::params_store::{ParamsCounters, ParamsPublisher, ParamsStore};
 pub use store::reader_pins::{MAX_PINNED_RANGES, PinnedRows, ReaderPins, ReaderPinsError};
-pub use store::relocation::{LaneSize, Relocation, finish_relocation};
+pub use store::relocation::{LaneSize, PendingResize, Relocation, finish_relocation};
 pub use store::ring_store::{ClaimedReader, LiveSampler, RingStore};
 pub use store::sealed_segment::SealedSegment;
 pub use store::table::{PriorityTable, TableGuard, TableInfo, TableView, UnnamedTable};

@@ -33,6 +33,23 @@ pub enum LimiterError {
         /// Maximum transitions that the ring can hold.
         most: u64,
     },
+    /// More transitions than the ring can hold before a resize is finished.
+    #[error(
+        "min_size is {min_size}, and the ring holds at most {most} transitions until a resize to \
+         {after} is finished, which waits for lanes {lanes:?}; let their writers append, or end \
+         them and resize again to the same size, and set the limits then, or give at most {most} \
+         now"
+    )]
+    MinSizeBeforeResize {
+        /// Requested transitions.
+        min_size: u64,
+        /// Maximum transitions that the ring can hold now.
+        most: u64,
+        /// Maximum transitions that it can hold after the resize.
+        after: u64,
+        /// Lanes that still have to be relocated.
+        lanes: Vec<u32>,
+    },
     /// An invalid error band.
     #[error(
         "the error band is {min_diff} to {max_diff}; give its lower end first, or one number of 0 \

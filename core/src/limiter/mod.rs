@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use backcast_layout::protocol::limit::{COUNT, LimitCounter, take, wake};
-use backcast_layout::{LimitCounts, LimitedSide, LimiterTable, RingStore};
+use backcast_layout::{LimitCounts, LimitedSide, LimiterTable, PendingResize, RingStore};
 
 use self::limits::{LimiterCounts, RateLimiter};
 use crate::error::LimiterError;
@@ -99,10 +99,32 @@ impl Limiter {
 
     /// Puts other limits into force, for every process. The counts are kept. Waiting processes
     /// check the new limits.
+    ///
+    /// While a resize is not finished, `min_size` is at most what the ring can hold before it.
     pub fn set(&self, limits: RateLimiter) -> Result<(), LimiterError> {
         self.table()?;
-        limits.check(most_transitions(&self.store))?;
+        match limits.check(most_transitions(&self.store)) {
+            Err(LimiterError::MinSizeBeyondCapacity { .. }) => self.check_resized(limits)?,
+            checked => checked?,
+        }
         self.put(limits, None)
+    }
+
+    /// Checks limits that the lanes, as this handle has them mapped, cannot satisfy. A resize may
+    /// have enlarged them since, or may be about to.
+    fn check_resized(&self, limits: RateLimiter) -> Result<(), LimiterError> {
+        let pending = self.store.pending_resize()?;
+        let checked = limits.check(most_transitions(&self.store));
+        let Err(LimiterError::MinSizeBeyondCapacity { min_size, most }) = checked else {
+            return checked;
+        };
+        let Some(PendingResize { lanes, lane_capacity }) = pending else { return checked };
+        let most_of_lane = lane_capacity.saturating_sub(1);
+        let after = most_of_lane.saturating_mul(self.store.spec().lanes.into());
+        if min_size > after {
+            return checked;
+        }
+        Err(LimiterError::MinSizeBeforeResize { min_size, most, after, lanes })
     }
 
     fn put(&self, limits: RateLimiter, counts: Option<LimitCounts>) -> Result<(), LimiterError> {

@@ -161,8 +161,8 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::{
-        AutoresetMode, Base, DType, LanePolicy, RingOptions, SamplerOptions, Schema, StepColumns,
-        Writer, WriterOptions,
+        AutoresetMode, Base, DType, LanePolicy, LimiterError, RateLimiter, RingOptions,
+        SamplerOptions, Schema, StepColumns, Writer, WriterOptions,
     };
 
     const FOREVER: Option<Duration> = None;
@@ -416,6 +416,41 @@ mod tests {
         let heap = Ring::heap(&schema(), RingOptions::with_capacity(10)).unwrap();
         let error = heap.resize(20, FOREVER, &mut on).unwrap_err().to_string();
         assert!(error.contains("heap"), "{error}");
+    }
+
+    #[test]
+    fn limits_beyond_a_ring_that_is_being_resized_are_refused_until_its_writers_append() {
+        let (_dir, base) = place();
+        let options = RingOptions::with_capacity(1_000).lanes(2).base(base.clone());
+        let options = options.limiter(RateLimiter::min_size(1));
+        let ring = Ring::create("grows", &schema(), options).unwrap();
+        let other = Ring::attach_in(&base, "grows").unwrap();
+        let mut writer = writer_of(&ring, 2);
+        append(&mut writer, 5);
+        let resized = ring.resize(2_000, NOT_AT_ALL, &mut on).unwrap();
+        assert_eq!(resized.lanes_waiting, [0, 1]);
+        for ring in [&ring, &other] {
+            let limiter = ring.limiter().unwrap();
+            let before = limiter.limits().unwrap();
+            let error = limiter.set(RateLimiter::min_size(1_500)).unwrap_err();
+            let LimiterError::MinSizeBeforeResize { min_size, most, after, lanes } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!(
+                (*min_size, *most, *after, lanes.as_slice()),
+                (1_500, 998, 1_998, &[0, 1][..])
+            );
+            let said = error.to_string();
+            assert!(said.contains("lanes [0, 1]; let their writers append"), "{said}");
+            // More than the resize brings never fits.
+            let error = limiter.set(RateLimiter::min_size(1_999)).unwrap_err();
+            assert!(matches!(error, LimiterError::MinSizeBeyondCapacity { .. }), "{error}");
+            assert_eq!(limiter.limits().unwrap(), before);
+        }
+        append(&mut writer, 1);
+        // This handle has the old lanes mapped until it looks.
+        other.limiter().unwrap().set(RateLimiter::min_size(1_500)).unwrap();
+        ring.limiter().unwrap().set(RateLimiter::min_size(1_998)).unwrap();
     }
 
     #[test]

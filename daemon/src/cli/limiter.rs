@@ -116,7 +116,9 @@ impl Fails for LimiterError {
     fn exit(&self) -> Exit {
         match self {
             LimiterError::Segment(error) => exit_of(error),
-            LimiterError::NoLimiter | LimiterError::Damaged => Exit::FoundProblems,
+            LimiterError::NoLimiter
+            | LimiterError::Damaged
+            | LimiterError::MinSizeBeforeResize { .. } => Exit::FoundProblems,
             _ => Exit::WrongUsage,
         }
     }

@@ -116,6 +116,7 @@ impl From<LimiterError> for Failure {
             error @ (LimiterError::OtherRatio { .. } | LimiterError::NoRatio { .. }) => {
                 Self::of(ErrorClass::Exists, error)
             }
+            error @ LimiterError::MinSizeBeforeResize { .. } => Self::of(ErrorClass::InUse, error),
             error => Self::of(ErrorClass::Argument, error),
         }
     }

@@ -482,6 +482,9 @@ impl Limiter {
     /// ------
     /// ArgumentError
     ///     If ``min_size`` is beyond what the ring can hold.
+    /// InUseError
+    ///     If the ring can hold ``min_size`` only once a resize is finished, which waits for
+    ///     writers.
     #[pyo3(signature = (limits=None), text_signature = "($self, limits)")]
     fn set(&self, py: Python<'_>, limits: Option<&Bound<'_, PyAny>>) -> Result<(), Failure> {
         let limits = required(limits, "limits", "a backcast.RateLimiter")?;

@@ -246,6 +246,28 @@ pub fn finish_relocation(store: &Arc<RingStore>) -> Result<Vec<u32>, SegmentErro
     Ok(waiting)
 }
 
+/// A resize whose writers were notified and have not relocated all lanes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingResize {
+    /// Lanes that are not relocated yet.
+    pub lanes: Vec<u32>,
+    /// Rows of every lane once it is relocated.
+    pub lane_capacity: u64,
+}
+
+impl RingStore {
+    /// Maps relocated lanes again, and returns the resize that is not finished. `None` if there is
+    /// none. Makes a few system calls.
+    pub fn pending_resize(&self) -> Result<Option<PendingResize>, SegmentError> {
+        let Ok((object, _)) = self.resizable() else { return Ok(None) };
+        let superblock = ring_files::read_ctl(object)?.0;
+        self.follow()?;
+        let lanes = pending(self, superblock.resizes);
+        let lane_capacity = superblock.lane_capacity;
+        Ok((!lanes.is_empty()).then_some(PendingResize { lanes, lane_capacity }))
+    }
+}
+
 /// Relocates the lanes without a writer. Returns those that are left.
 fn settle(
     store: &RingStore,
