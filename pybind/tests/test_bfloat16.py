@@ -149,8 +149,39 @@ def test_numbers_are_rounded_where_ml_dtypes_is_installed(tmp_path: Path) -> Non
             assert batch["state"].dtype == bfloat16
     with pytest.raises(bc.AppendError, match="does not fit bfloat16"):
         filled(tmp_path, [[1.0, 3.4e38, 0.0]])
-    with pytest.raises(bc.AppendError, match="no bfloat16"):
+    with pytest.raises(bc.AppendError, match=r"got <U1 values where bfloat16 is wanted; give num"):
         filled(tmp_path / "text", [["a", "b", "c"]])
+    with pytest.raises(bc.AppendError, match=r"got \|V2 values where bfloat16.*view\(\"u2\"\)"):
+        filled(tmp_path / "void", [odd.astype(bfloat16).view("V2")])
+
+
+@pytest.mark.parametrize("code", ["bool", "u1", "u2", "i4", "f2", "f4", "f8"])
+def test_bfloat16_for_a_column_of_another_type_is_refused_with_the_conversion(code: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    given = np.array([1, 0], ml_dtypes.bfloat16)
+    with (
+        bc.ReplayBuffer.create(None, {"obs": (code, (2,))}, capacity=10) as buf,
+        buf.writer() as writer,
+    ):
+        with pytest.raises(bc.AppendError) as raised:
+            writer.append(obs=given, terminated=False, truncated=False)
+        said = str(raised.value)
+        assert f"column `obs`: got bfloat16 values where {code} is wanted" in said
+        assert f'give array.astype("{code}")' in said
+        assert ('array.view("u2")' in said) == (code == "u2")
+        writer.append(obs=given.astype(code), terminated=False, truncated=False)
+
+
+def test_arrays_to_fill_name_bfloat16_and_what_serves_for_it(tmp_path: Path) -> None:
+    with filled(tmp_path, bits(VALUES)) as buf:
+        mine: dict[str, Any] = {"state": np.zeros((4, 3), "f4")}
+        with pytest.raises(bc.SampleError, match=r"is float32 \(4, 3\).*bfloat16 \(its bits as u"):
+            buf.sampler(seed=3, copy=True).sample(4, out=mine)
+    with (
+        bc.Params.create(None, {"w": np.zeros(3, "f4"), "b": np.zeros(3, "i8")}) as params,
+        pytest.raises(bc.SchemaError, match=r"`b` is float32, not int64; give array.astype\(\"i8"),
+    ):
+        params.publish({"w": np.zeros(3, "f4"), "b": np.zeros(3, "f4")})
 
 
 WITHOUT = """
@@ -178,6 +209,7 @@ def test_without_ml_dtypes_rows_are_bits_and_numbers_are_refused() -> None:
     assert shown == "uint16 [[16256, 16384]]"
     assert len(refused) == 3
     for line, got in zip(refused, ("float64", "float32", "int64"), strict=True):
-        assert f"got {got} values" in line
+        assert f"got {got} values where bfloat16 is wanted" in line
+        assert '.view("u4") >> 16).astype("u2")' in line
         assert "uint16" in line
         assert "ml_dtypes" in line

@@ -129,12 +129,15 @@ fn bfloat16_of<'py>(
     if rounded && (have.is_equiv_to(want) || matches!(have.kind(), b'b' | b'i' | b'u' | b'f')) {
         return cast(&array, want, target);
     }
-    let remedy = if rounded {
-        "convert them yourself if that is meant"
-    } else {
-        "give its bits as uint16, or install ml_dtypes, with which numbers are rounded"
+    let remedy = match (have.kind(), have.itemsize()) {
+        (b'V', 2) => "give array.view(\"u2\") if they are the bits of bfloat16",
+        _ if rounded => "give numbers, such as array.astype(\"f4\"), which are rounded",
+        _ => {
+            "give their bits as uint16, (array.astype(\"f4\").view(\"u4\") >> 16).astype(\"u2\"), or \
+             install ml_dtypes, with which numbers are rounded"
+        }
     };
-    Err(target.refuse(format!("got {have} values, which are no bfloat16; {remedy}")))
+    Err(target.refuse(format!("got {have} values where bfloat16 is wanted; {remedy}")))
 }
 
 /// Returns the array that NumPy makes of a value.

@@ -5,7 +5,7 @@ mod view;
 use std::path::PathBuf;
 
 use backcast_core::{
-    Base, BatchBuffers, MAX_READER_SLOTS, Params as CoreParams, ParamsArray, ParamsOptions,
+    Base, BatchBuffers, DType, MAX_READER_SLOTS, Params as CoreParams, ParamsArray, ParamsOptions,
 };
 use backcast_pybind_macros::exact_arguments;
 use numpy::PyUntypedArray;
@@ -57,7 +57,16 @@ impl FlatParams {
             let name = array.name();
             if !is_of(&given.dtype(), array.dtype())? {
                 let (found, wanted) = (given.dtype(), array.dtype().name());
-                return refuse(format!("`{name}` is {found}, not {wanted}; convert it first"));
+                return refuse(match array.dtype() {
+                    DType::BF16 => format!(
+                        "`{name}` is {found}, not {wanted}; give uint16 arrays of its bits, or \
+                         bfloat16 of ml_dtypes: array.astype(ml_dtypes.bfloat16)"
+                    ),
+                    dtype => format!(
+                        "`{name}` is {found}, not {wanted}; give array.astype(\"{}\")",
+                        dtype.code()
+                    ),
+                });
             }
             if !given.shape().iter().map(|axis| *axis as u64).eq(array.shape().iter().copied()) {
                 let (found, wanted) = (given.shape(), array.shape());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backcast_core::{Axis, BatchBuffers, BatchPlan, View};
+use backcast_core::{Axis, BatchBuffers, BatchPlan, DType, View};
 use numpy::PyUntypedArray;
 use numpy::prelude::*;
 use pyo3::prelude::*;
@@ -184,7 +184,6 @@ fn checked<'py>(
              array, such as its .data"
         ));
     }
-    let dtype = descr(value.py(), arena.dtype())?;
     let array = match value.cast_into::<PyUntypedArray>() {
         Ok(array) => array,
         Err(other) => {
@@ -199,11 +198,17 @@ fn checked<'py>(
         return Ok(array);
     }
     refuse(format!(
-        "out[{key:?}] is {} {}, this sampler draws {dtype} {}; give an array of that",
+        "out[{key:?}] is {} {}, this sampler draws {} {}; give an array of that",
         array.dtype(),
         ShapeText(array.shape()),
+        drawn_in_words(arena.dtype()),
         ShapeText(arena.shape())
     ))
+}
+
+/// Names a dtype as NumPy does. Of bfloat16 it adds what an array without `ml_dtypes` has.
+fn drawn_in_words(dtype: DType) -> &'static str {
+    if dtype == DType::BF16 { "bfloat16 (its bits as uint16 will do)" } else { dtype.name() }
 }
 
 /// Refuses keys that a batch does not have: they are probably mistakes and would never be filled.

@@ -1,11 +1,12 @@
 //! The error for an array of a wrong dtype.
 
+use backcast_core::DType;
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 
-use super::Target;
 use super::values::{bool_among, check_range, is_whole, is_zero_or_one};
+use super::{Target, descr};
 use crate::argument::text_of;
 use crate::error::{ErrorClass, Failure};
 
@@ -40,6 +41,16 @@ pub(super) fn refuse_wrong_dtype(
             check_range(array, target)?;
         }
         (b'i' | b'u' | b'f', b'b') if is_zero_or_one(array)? => {}
+        _ if is_bfloat16(&have)? => {
+            let code = target.dtype.code();
+            let or_bits = match target.dtype {
+                DType::U16 => ", or array.view(\"u2\") for their bits",
+                _ => "",
+            };
+            return Err(target.refuse(format!(
+                "got bfloat16 values where {code} is wanted; give array.astype(\"{code}\"){or_bits}"
+            )));
+        }
         (_, wanted) => {
             let hint = match (have.kind(), wanted) {
                 (_, b'b') => "pass booleans, or 0 and 1",
@@ -53,4 +64,9 @@ pub(super) fn refuse_wrong_dtype(
         }
     }
     Ok(())
+}
+
+/// Returns whether a dtype is the bfloat16 of `ml_dtypes`, which is not taken for its bits.
+fn is_bfloat16(have: &Bound<'_, PyArrayDescr>) -> PyResult<bool> {
+    Ok(have.kind() != b'u' && have.is_equiv_to(&descr(have.py(), DType::BF16)?))
 }
