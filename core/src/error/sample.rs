@@ -254,15 +254,15 @@ pub enum SampleError {
         available: u64,
         /// Milliseconds waited.
         waited_ms: u128,
-        /// Rows that wait for their successors, and the writers.
+        /// Rows that are claimed, left out or wait for their successors, and the writers.
         reason: String,
     },
     /// There are too few new transitions, no writer is alive, and the ring's rate limiter waits for
     /// none.
     #[error(
-        "{selector} needs {wanted} new transitions, {available} are there, and no writer is alive; \
-         no_writer is \"{choice}\": start a writer, draw smaller batches, or set the limiter with \
-         no_writer \"wait\""
+        "{selector} needs {wanted} new transitions, {available} are there, and no writer is \
+         alive{claimed}; no_writer is \"{choice}\": start a writer, draw smaller batches, or set \
+         the limiter with no_writer \"wait\""
     )]
     NoWriter {
         /// Word for the selector.
@@ -271,6 +271,8 @@ pub enum SampleError {
         wanted: u64,
         /// Rows that can be claimed.
         available: u64,
+        /// Rows that are claimed, after a colon, and those left out. Empty if none is claimed.
+        claimed: String,
         /// Behaviour of the limiter without a writer.
         choice: &'static str,
     },

@@ -5,6 +5,8 @@ use std::time::Duration;
 use backcast_layout::{Kind, SegmentError};
 
 use super::Sampler;
+use super::options::Boundary;
+use super::selection::RowSelection;
 use crate::error::{LimitError, SampleError};
 use crate::limiter::absent::NoWriter;
 use crate::limiter::draw_gate::DrawGate;
@@ -96,7 +98,8 @@ impl Sampler {
         let _awaits = self.gate.as_ref().and_then(DrawGate::await_rows);
         let late = |available, waited: Duration| {
             let (wanted, waited_ms) = (needed, waited.as_millis());
-            let reason = self.ring.why_no_transitions();
+            let (claimed, why) = (self.claimed_in_words(), self.ring.why_no_transitions());
+            let reason = if claimed.is_empty() { why } else { format!("{claimed}; {why}") };
             SampleError::TimedOut { selector, wanted, available, waited_ms, reason }
         };
         let report = |available, waited| late(available, waited).to_string();
@@ -115,7 +118,9 @@ impl Sampler {
                 available if available >= needed => return Ok(()),
                 available => {
                     let (wanted, choice) = (needed, choice.as_str());
-                    SampleError::NoWriter { selector, wanted, available, choice }
+                    let claimed = self.claimed_in_words();
+                    let claimed = if claimed.is_empty() { claimed } else { format!(": {claimed}") };
+                    SampleError::NoWriter { selector, wanted, available, claimed, choice }
                 }
             },
             WaitStopped::Ended { end: WaitEnd::TimedOut, have, .. } => late(have, since.waited()),
@@ -123,6 +128,27 @@ impl Sampler {
                 LimitError::Interrupted { waited_ms: since.waited().as_millis() }.into()
             }
         })
+    }
+
+    /// Says for an error which rows are claimed, and which of these are left out for their windows.
+    fn claimed_in_words(&self) -> String {
+        let Some(RowSelection::Claimed(of)) = self.chosen.as_deref() else { return String::new() };
+        let claimed = of.claimed_in_words();
+        let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);
+        let left_out = match self.options.boundary {
+            _ if claimed.is_empty() => return claimed,
+            Boundary::Reject if history > 1 || future > 0 => format!(
+                "boundary \"reject\" leaves out claimed rows whose window of history {history} and \
+                 future {future} does not lie whole in one episode: ask for shorter windows, or \
+                 for boundary \"mask\""
+            ),
+            Boundary::Clamp if history > 1 => format!(
+                "boundary \"clamp\" leaves out claimed rows whose history of {history} has lost \
+                 its beginning to newer rows: ask for a shorter history, or for boundary \"mask\""
+            ),
+            _ => return claimed,
+        };
+        format!("{claimed}; {left_out}")
     }
 
     /// Subtracts the items of batches that were not returned from the count of the limiter.
@@ -150,8 +176,8 @@ mod tests {
     use crate::error::LimitedCall;
     use crate::limiter::limits::{LimiterCounts, RateLimiter};
     use crate::{
-        BatchesOptions, Boundary, DType, Ring, RingOptions, SamplerOptions, SamplerSpec, Schema,
-        Selector, StepColumns, TableOptions, WriterOptions,
+        BatchesOptions, DType, Ring, RingOptions, SamplerOptions, SamplerSpec, Schema, Selector,
+        StepColumns, TableOptions, WriterOptions,
     };
 
     fn ring(limiter: RateLimiter) -> Ring {

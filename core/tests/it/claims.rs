@@ -259,6 +259,50 @@ fn empty_rings_and_rings_without_transitions_are_errors() {
     assert_eq!(epoch.sample(3).unwrap().index(), [0; 3], "three passes over one transition");
 }
 
+#[test]
+fn an_error_of_too_few_rows_says_how_many_are_claimed() {
+    let ring = heap(100, 1);
+    let options = TableOptions::consume("q");
+    let (mut first, mut second) = (sampler(&ring, &options), sampler(&ring, &options));
+    let none = second.sample(5).unwrap_err().to_string();
+    assert!(!none.contains("claimed"), "{none}");
+    let mut writer = writer(&ring);
+    for row in 0..10 {
+        append(&mut writer, row, false);
+    }
+    first.sample(6).unwrap();
+    let refused = second.sample(5).unwrap_err();
+    assert!(matches!(refused, SampleError::TimedOut { wanted: 2, available: 0, .. }), "{refused}");
+    let said = refused.to_string();
+    let claimed = "samplers of the table `q` have claimed 9 of 9 rows in the ring, 3 of them by \
+                   this one for its batch; rows that another sampler holds";
+    assert!(said.contains(claimed) && !said.contains("boundary"), "{said}");
+}
+
+#[test]
+fn an_error_of_too_few_rows_says_that_the_boundary_leaves_some_out() {
+    let ring = heap(100, 1);
+    let mut writer = writer(&ring);
+    for row in 0..20 {
+        append(&mut writer, row, row % 3 == 1);
+    }
+    for (boundary, says) in [
+        (Boundary::Reject, "boundary \"reject\" leaves out claimed rows whose window of history 4"),
+        (Boundary::Mask, ""),
+    ] {
+        let table = Selector::Table(TableOptions::consume(boundary.as_str()));
+        let options = SamplerOptions::seeded(1).history(4).boundary(boundary);
+        let mut sampler = ring.sampler(options.selector(table)).unwrap();
+        sampler.set_timeout(Some(Duration::ZERO));
+        let refused = (0..9).find_map(|_| sampler.sample(5).err()).unwrap();
+        assert!(matches!(refused, SampleError::TimedOut { available: 0, .. }), "{refused}");
+        let said = refused.to_string();
+        let claimed = format!("of the table `{}` have claimed ", boundary.as_str());
+        assert!(said.contains(&claimed), "{said}");
+        assert!(said.contains(says) && said.contains("boundary") != says.is_empty(), "{said}");
+    }
+}
+
 /// A draw that waits is woken by a writer.
 #[test]
 fn a_queue_waits_for_writers() {

@@ -100,6 +100,38 @@ impl ClaimedRows {
         self.claims.claimable().saturating_add(undecided.count() as u64)
     }
 
+    /// Says for an error how many rows of the ring are claimed, and which of them this sampler
+    /// holds. Empty if none is claimed, or the number is unknown. O(lanes).
+    pub(in crate::sampler) fn claimed_in_words(&self) -> String {
+        let Selector::Table(options) = &self.selector else { return String::new() };
+        let ring = self.claims.ring();
+        let spans = (0..ring.lanes()).filter_map(|lane| ring.lane_span(lane));
+        // The newest row of a lane begins no transition.
+        let rows: u64 = spans.map(|rows| (rows.end - rows.start).saturating_sub(1)).sum();
+        let free = self.claims.claimable();
+        // A row that later passes repeat is free once for each of them.
+        if free >= rows || (options.settings().times > 1 && free > 0) {
+            return String::new();
+        }
+        let (name, claimed) = (options.name(), rows - free);
+        let own = match (self.rows.len() + self.held.len(), self.undecided.len()) {
+            (0, 0) => String::new(),
+            (held, 0) => format!(", {held} of them by this one for its batch"),
+            (0, waits) => {
+                format!(", {waits} of them by this one, which awaits the rows after them")
+            }
+            (held, waits) => format!(
+                ", of which this one holds {held} for its batch and {waits} until the rows after \
+                 them are there"
+            ),
+        };
+        format!(
+            "samplers of the table `{name}` have claimed {claimed} of {rows} rows in the \
+             ring{own}; rows that another sampler holds and has not returned are free again when \
+             it is closed, if no other has claimed since"
+        )
+    }
+
     /// Looks again, in the order of their claims, at rows that were undecided.
     fn take_undecided(&mut self) {
         if self.undecided.is_empty() {
