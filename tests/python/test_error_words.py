@@ -26,7 +26,8 @@ PYTHON = re.compile(
     r"""(?<![A-Za-z0-9_-])[a-z_]+=(?:\\"|\{|\[|[0-9]|[A-Z]\w*\(|True|False|None|[,)])  # name="x"
     | \b(?:True|False|None)\b
     | \b(?:buf|bc|writer|sampler|params|limiter)\.[a-z_]+\(                        # buf.sampler(
-    | (?<![`.\w])(?:append|extend|sample|gather|clear|restart|close|wait|stats|abs)\([a-z0-9]*\)
+    | (?<![`.\w])
+      (?:append|extend|sample|gather|clear|restart|close|reset|wait|stats|abs)\([a-z0-9]*\)
     | \bdicts?\b""",
     re.X,
 )
@@ -40,9 +41,6 @@ ALLOWED = (
     "vm.max_map_count",
     "openmetrics-text",
     "rw,relatime",  # a table of mounts
-    # The environments of `gym` are made from Python alone.
-    r"with autoreset_mode=\"disabled\" reset it",
-    "indicator_lag=0",
 )
 
 #: Words of the core before a value that it describes, and does not ask for.
@@ -94,6 +92,7 @@ def test_the_texts_of_rust_crates_have_no_python_in_them() -> None:
         r"n_step={n_step} sums the rewards",
         r"wait for it with wait(1)",
         r"an array or a dict of arrays",
+        r"the episode has ended; call reset()",
     ],
 )
 def test_pythons_forms_are_found(text: str) -> None:

@@ -30,8 +30,8 @@ enum TypedRemedy {
     Taken { kind: Kind, name: String, state: Cow<'static, str> },
     /// The name is taken, and attaching is not a remedy.
     #[error(
-        "a {kind} named `{name}` already exists ({state}); {rename}give {replace} to start over, or \
-         run `backcast rm {name}` first"
+        "a {kind} named `{name}` already exists ({state}); {rename}give {replace} to start over, \
+         or run `backcast rm {name}` first"
     )]
     NotAttachable {
         kind: Kind,

@@ -65,9 +65,10 @@ impl From<SchemaError> for Refusal {
 impl From<RingError> for Refusal {
     fn from(error: RingError) -> Self {
         match error {
-            RingError::Segment(error) => error.into(),
+            RingError::Segment(error) | RingError::Limiter(LimiterError::Segment(error)) => {
+                error.into()
+            }
             RingError::Schema(error) => error.into(),
-            RingError::Limiter(LimiterError::Segment(error)) => error.into(),
             error => Self::new(Code::BadArgument, error),
         }
     }

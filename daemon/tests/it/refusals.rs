@@ -322,7 +322,7 @@ fn every_refusal_is_an_object_where_json_was_asked_for() {
     }
 }
 
-/// What the advice shows has to work when it is typed.
+/// Advice has to work when it is typed.
 #[test]
 fn no_unknown_option_is_advised_to_be_a_name() {
     let shelf = Shelf::stocked();

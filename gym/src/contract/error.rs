@@ -39,7 +39,7 @@ pub enum EpisodeError {
     },
     /// A step after the end of an episode without autoreset.
     #[error(
-        "the episode of environment {env} has ended; with autoreset_mode=\"disabled\" reset it (a \
+        "the episode of environment {env} has ended; with autoreset_mode \"disabled\" reset it (a \
          mask selects it) before the next step"
     )]
     Finished {
@@ -53,7 +53,7 @@ impl EpisodeError {
     #[must_use]
     pub fn for_single(&self) -> String {
         match self {
-            Self::Finished { .. } => "the episode has ended; call reset()".to_owned(),
+            Self::Finished { .. } => "the episode has ended; reset the environment".to_owned(),
             Self::NotReset { .. } => "the environment was never reset; call reset first".to_owned(),
             other => other.to_string(),
         }

@@ -300,7 +300,7 @@ impl PortfolioError {
         match self {
             Self::Episode(error) => error.for_single(),
             Self::OutOfDays { day, .. } => {
-                format!("the episode is on day {day}, the last one; call reset()")
+                format!("the episode is on day {day}, the last one; reset the environment")
             }
             Self::BadAction { ticker, value, .. } => {
                 format!("the action for {ticker:?} is {value}, but must lie in [-1, 1]")
@@ -334,8 +334,7 @@ fn lagged(day: usize, lag: usize) -> String {
     if day < lag {
         format!(
             ": the indicators shown are {lag} day(s) old, and day {day} has none before it; start \
-             later, or show \
-             those of the day itself with indicator_lag=0, which is look-ahead"
+             later, or show those of the day itself with an indicator_lag of 0, which is look-ahead"
         )
     } else {
         String::new()

@@ -133,8 +133,8 @@ fn bfloat16_of<'py>(
         (b'V', 2) => "give array.view(\"u2\") if they are the bits of bfloat16",
         _ if rounded => "give numbers, such as array.astype(\"f4\"), which are rounded",
         _ => {
-            "give their bits as uint16, (array.astype(\"f4\").view(\"u4\") >> 16).astype(\"u2\"), or \
-             install ml_dtypes, with which numbers are rounded"
+            "give their bits as uint16, (array.astype(\"f4\").view(\"u4\") >> 16).astype(\"u2\"), \
+             or install ml_dtypes, with which numbers are rounded"
         }
     };
     Err(target.refuse(format!("got {have} values where bfloat16 is wanted; {remedy}")))

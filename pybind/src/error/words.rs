@@ -46,7 +46,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 19] = [
 ];
 
 /// Remedies in the words of the core, and as Python has them. `#` is a number.
-const REMEDIES: [(&str, &str); 32] = [
+const REMEDIES: [(&str, &str); 34] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -107,6 +107,8 @@ const REMEDIES: [(&str, &str); 32] = [
     ("it is no JSON object", "it is no dict"),
     ("create it with # lanes or more", "create it with lanes=# or more"),
     ("load it with the separator ", "load it with separator="),
+    ("; reset the environment", "; call reset()"),
+    ("with an indicator_lag of 0", "with indicator_lag=0"),
 ];
 
 /// Returns a message of the core in Python's words.
@@ -207,6 +209,15 @@ mod tests {
             (
                 "asked for 3 lanes, the ring has 2; create it with 3 lanes or more",
                 "asked for 3 lanes, the ring has 2; create it with lanes=3 or more",
+            ),
+            ("the episode has ended; reset the environment", "the episode has ended; call reset()"),
+            (
+                "has none before it; show those of the day itself with an indicator_lag of 0",
+                "has none before it; show those of the day itself with indicator_lag=0",
+            ),
+            (
+                "the episode of environment 1 has ended; with autoreset_mode \"disabled\" reset it",
+                "the episode of environment 1 has ended; with autoreset_mode=\"disabled\" reset it",
             ),
             ("history 80, future 2 and n_step 1 take", "history=80, future=2 and n_step=1 take"),
             (

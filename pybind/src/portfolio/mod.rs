@@ -317,7 +317,7 @@ impl PortfolioBatch {
         if self.num_envs.is_some() {
             error.into()
         } else {
-            Failure::new(ErrorClass::Env, error.for_single())
+            Failure::of(ErrorClass::Env, error.for_single())
         }
     }
 }

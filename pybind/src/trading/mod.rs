@@ -258,9 +258,9 @@ impl TradingBatch {
     /// Words an error for one environment, or for several.
     fn reworded(&self, error: &TradingError) -> Failure {
         if self.num_envs.is_some() {
-            Failure::new(ErrorClass::Env, error)
+            Failure::of(ErrorClass::Env, error)
         } else {
-            Failure::new(ErrorClass::Env, error.for_single())
+            Failure::of(ErrorClass::Env, error.for_single())
         }
     }
 }

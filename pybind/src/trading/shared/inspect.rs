@@ -128,5 +128,5 @@ impl SharedMarket {
 
 fn never_reset() -> Failure {
     let error = backcast_gym::EpisodeError::NotReset { env: 0 };
-    Failure::new(ErrorClass::Env, error.for_single())
+    Failure::of(ErrorClass::Env, error.for_single())
 }

@@ -254,9 +254,9 @@ impl SharedMarket {
         match error {
             TradingError::Agent { agent, error } => {
                 let name = self.agents.get(*agent).map_or("", |form| &form.name);
-                about(name, Failure::new(ErrorClass::Env, error.for_single()))
+                about(name, Failure::of(ErrorClass::Env, error.for_single()))
             }
-            other => Failure::new(ErrorClass::Env, other.for_single()),
+            other => Failure::of(ErrorClass::Env, other.for_single()),
         }
     }
 }
