@@ -22,7 +22,8 @@ def test_children_of_tests_ignore_no_signal(tmp_path: Path) -> None:
         "def test_child():\n"
         "    said = subprocess.run(['cat', '/proc/self/status'], capture_output=True, text=True)\n"
         "    [mask] = [line for line in said.stdout.splitlines() if line.startswith('SigIgn')]\n"
-        "    assert int(mask.split()[1], 16) == 0, mask\n"
+        # The C library ignores signals of its own, from 32 on, in some children.
+        "    assert int(mask.split()[1], 16) & 0x7FFFFFFF == 0, mask\n"
     )
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]

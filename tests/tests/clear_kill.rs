@@ -93,7 +93,7 @@ fn a_process_killed_in_the_middle_of_clear_has_cleared_some_lanes() -> Result<()
     let since = Instant::now();
     whole.begin()?;
     assert_eq!(whole.line()?, (u64::from(LANES) * (ROWS - 1)).to_string());
-    let (longest, mut head) = (since.elapsed(), ROWS);
+    let (mut longest, mut head) = (since.elapsed(), ROWS);
 
     let mut dice = StdRng::seed_from_u64(1);
     let (mut between, mut kills) = (0, 0);
@@ -117,6 +117,8 @@ fn a_process_killed_in_the_middle_of_clear_has_cleared_some_lanes() -> Result<()
         let either = |(before, after): (&u64, &u64)| after == before || *after == head;
         assert!(before.iter().zip(&after).all(either), "{before:?} {after:?}");
         between += u32::from(new > 0 && new < after.len());
+        // The first clear may have been slow or fast by chance.
+        longest = longest.mul_f64(if new == after.len() { 0.95 } else { 1.02 });
 
         // The writer and the sampler of this process go on.
         let left: u64 = after.iter().map(|mark| (head - mark).saturating_sub(1)).sum();
