@@ -69,7 +69,8 @@ use crate::wait::Interrupt;
 
 /// Attempts per item of the last batch above which the start index is kept up to date.
 const FREQUENT: u64 = 3;
-/// Batches after which the ring's name is checked: a ring deleted by hand has no mark.
+/// Batches after which the names of the ring and of the tables are checked: files deleted by hand
+/// leave no mark.
 const NAME_CHECKS: u32 = 1024;
 /// Largest number of items in a batch: they are counted in 32 bits.
 pub const MAX_BATCH: usize = 1 << 24;
@@ -131,8 +132,8 @@ pub(crate) struct Counters {
 }
 
 impl Sampler {
-    /// Fails if the ring is unlinked and its handle refuses such rings. Usually makes one relaxed
-    /// load.
+    /// Fails if the ring is unlinked and its handle refuses such rings, or if a table of this
+    /// sampler was removed. Usually makes one relaxed load.
     fn follow_notices(&mut self) -> Result<(), SampleError> {
         self.name_check = self.name_check.saturating_sub(1);
         if self.ring.store().notices() == self.notices && self.name_check > 0 {
@@ -142,6 +143,13 @@ impl Sampler {
         if self.ring.refuses_as_unlinked() {
             let name = self.ring.name().unwrap_or_default().to_owned();
             return Err(SegmentError::Unlinked { kind: Kind::Ring, name }.into());
+        }
+        // An error keeps the old notices, so that the next draw fails too.
+        if let Some(chosen) = &mut self.chosen {
+            chosen.check_not_removed()?;
+        }
+        if let Some((_, values)) = &self.learned {
+            values.check_not_removed()?;
         }
         (self.notices, self.name_check) = (notices, NAME_CHECKS);
         Ok(())

@@ -79,6 +79,11 @@ impl Ring {
 }
 
 impl Priorities {
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub(crate) fn check_not_removed(&self) -> Result<(), PriorityError> {
+        Ok(self.table.check_not_removed()?)
+    }
+
     /// Sets the priorities of rows, and returns how many were dropped because their row is
     /// overwritten, or is no transition. Of two priorities for a row the later one counts. Waits
     /// for other processes that set priorities, which takes microseconds; at most a minute if one

@@ -51,8 +51,8 @@ impl Ring {
 
     /// Removes a table of priorities, claims or learned columns, damaged or not. The ring and its
     /// other tables are not affected, and the next sampler that names the table makes it anew.
-    /// Handles in any process that have it open keep its memory: an update, and a draw that enters
-    /// new rows or begins a pass, fails from then on.
+    /// Handles in any process that have it open keep its memory, and their updates and draws fail
+    /// from then on.
     ///
     /// Waits at most `limit` for a process that has the table locked. `force` removes it all the
     /// same; a table of that name can be made again once that process continues or has ended.
@@ -66,5 +66,93 @@ impl Ring {
         table_lock::locked(self.store(), table, &limits, || {
             Ok(self.store().try_remove_table(table, force)?)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Base, DType, LearnedOptions, PriorityOptions, RingOptions, SamplerOptions, SamplerSpec,
+        Schema, Selector, StepColumns, TableOptions, Writer, WriterOptions,
+    };
+
+    fn append(writer: &mut Writer) {
+        let schema = writer.schema().clone();
+        let mut columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+        writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+    }
+
+    /// Returns a sampler of each kind of table, by the name of its table.
+    fn specs() -> Vec<(&'static str, SamplerSpec)> {
+        let priorities = |table: &str| PriorityOptions::exponent(0.6).table(table);
+        let by = |selector| SamplerOptions::seeded(1).selector(selector);
+        let learned = LearnedOptions::new("learned").column("value", DType::F32);
+        vec![
+            ("weights", by(Selector::Priority(priorities("weights")))),
+            ("largest", by(Selector::MaxPriority(priorities("largest")))),
+            ("epoch", by(Selector::Table(TableOptions::epoch("epoch")))),
+            ("queue", by(Selector::Table(TableOptions::consume("queue")))),
+            ("learned", SamplerOptions::seeded(1).learned(learned)),
+        ]
+    }
+
+    #[test]
+    fn draws_from_a_removed_table_fail_without_new_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+        let options = || RingOptions::with_capacity(100);
+        let mut rings = vec![Ring::heap(&schema, options()).unwrap()];
+        let base = Base::at(dir.path());
+        rings.push(Ring::create("files", &schema, options().base(base.clone())).unwrap());
+        if cfg!(target_os = "linux") {
+            let options = options().base(base.clone()).memfd(true);
+            rings.push(Ring::create("memfds", &schema, options).unwrap());
+        }
+        for ring in &rings {
+            let place = ring.name().unwrap_or("the heap");
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            for _ in 0..60 {
+                append(&mut writer);
+            }
+            // The handle of another process, which does not know of the samplers.
+            let remover = match ring.name() {
+                Some(name) => Ring::attach_in(&base, name).unwrap(),
+                None => ring.clone(),
+            };
+            let mut uniform = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+            let mut samplers: Vec<_> = specs()
+                .into_iter()
+                .map(|(table, spec)| (table, ring.sampler(spec).unwrap()))
+                .collect();
+            for (_, sampler) in &mut samplers {
+                sampler.set_timeout(Some(Duration::ZERO));
+                sampler.sample(4).unwrap();
+            }
+            for at in 0..samplers.len() {
+                let (table, sampler) = &mut samplers[at];
+                remover.remove_table(table, Duration::ZERO, false).unwrap();
+                let message = format!("the table `{table}` was removed");
+                let made = specs().swap_remove(at).1;
+                let mut made_anew = None;
+                for look in ["without a table of the name", "with a new one"] {
+                    let refused = sampler.sample(4).unwrap_err().to_string();
+                    assert!(refused.contains(&message), "{place}, {look}: {refused}");
+                    let refused = sampler.gather(&[3]).unwrap_err().to_string();
+                    assert!(refused.contains(&message), "{place}, {look}: {refused}");
+                    made_anew.get_or_insert_with(|| ring.sampler(made.clone()).unwrap());
+                }
+                let mut made_anew = made_anew.unwrap();
+                made_anew.set_timeout(Some(Duration::ZERO));
+                made_anew.sample(4).unwrap();
+                for (table, sampler) in samplers.iter_mut().skip(at + 1) {
+                    let drawn = sampler.sample(4);
+                    assert!(drawn.is_ok(), "{place}: `{table}` is there, and {:?}", drawn.err());
+                }
+                uniform.sample(4).unwrap();
+            }
+            append(&mut writer);
+            assert_eq!(ring.len(), 60, "{place}: writers go on");
+        }
     }
 }

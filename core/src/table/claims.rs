@@ -84,6 +84,11 @@ impl Claims {
         self.limits = limits;
     }
 
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub(crate) fn check_not_removed(&self) -> Result<(), TableError> {
+        Ok(self.table.check_not_removed()?)
+    }
+
     /// Returns the number of the pass from which rows were last claimed.
     pub(crate) fn pass(&self) -> Option<u64> {
         self.pass

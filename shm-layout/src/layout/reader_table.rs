@@ -23,14 +23,18 @@ pub(crate) const READER_SLOT_BYTES: u64 = 512;
 pub const AGE_BINS: usize = 50;
 /// Alignment of the words that follow the pins.
 pub(crate) const AFTER_PINS_ALIGN: u64 = 128;
-/// Byte of `ring.rdr` that is not 0 once the ring has lost its name. It is the highest byte of
+/// Byte of `ring.rdr` that is odd once the ring has lost its name. It is the highest byte of
 /// [`NotifierBytes::resizes`], so that writers learn of both by one load.
 pub(crate) const UNLINKED_AT: u64 = {
     let highest = if cfg!(target_endian = "little") { 3 } else { 0 };
     READERS_HEADER_BYTES + offset_of!(NotifierBytes, resizes) as u64 + highest
 };
 /// Mask of that byte in the word.
-const UNLINKED: u32 = 0xff00_0000;
+const HINTS: u32 = 0xff00_0000;
+/// Bit of that byte for the loss of the name.
+const UNLINKED: u32 = 0x0100_0000;
+/// Unit of the count of removed tables, which has the other bits of that byte and wraps.
+const REMOVED_TABLE: u32 = 0x0200_0000;
 /// First bytes of `ring.rdr`.
 pub const READERS_MAGIC: [u8; 8] = *b"\x89BKR\r\n\x1a\n";
 
@@ -68,8 +72,8 @@ pub(crate) struct NotifierBytes {
     /// 1 if a process may be asleep.
     pub listening: u32,
     /// Number of resizes of the ring, in the low 24 bits. A writer whose lane is older relocates
-    /// it. The highest byte is nonzero once the ring has lost its name. Used in the first notifier
-    /// only.
+    /// it. The lowest bit of the highest byte is 1 once the ring has lost its name, and the 7 bits
+    /// above count removed tables. Used in the first notifier only.
     pub resizes: u32,
     /// Zero.
     pub unused: [u8; 116],
@@ -261,24 +265,25 @@ impl ReaderTable {
         SharedNotifier { barrier, ..self.notifier(0) }
     }
 
-    /// Returns a word that changes when the ring is resized and when it loses its name. It lies
-    /// beside a word that writers load after every row, so it is in the cache.
+    /// Returns a word that changes when the ring is resized, when it loses its name, and when one
+    /// of its tables is removed. It lies beside a word that writers load after every row, so it is
+    /// in the cache.
     #[inline]
     pub(crate) fn notices(&self) -> u32 {
         // ORDERING: relaxed; a writer that then relocates a lane issues an acquire fence, which
-        // pairs with the release in `count_resizes`. A loss of the name is checked again.
+        // pairs with the release in `count_resizes`. A loss of the name, or of a table, is checked
+        // again.
         self.notice_word().load(Relaxed)
     }
 
     /// Returns how often the ring was resized.
     pub(crate) fn resizes(&self) -> u32 {
-        self.notices() & !UNLINKED
+        self.notices() & !HINTS
     }
 
     /// Raises the count of resizes to `resizes`.
     pub(crate) fn count_resizes(&self, resizes: u32) {
-        let raised =
-            |word: u32| Some((word & UNLINKED) | (word & !UNLINKED).max(resizes & !UNLINKED));
+        let raised = |word: u32| Some((word & HINTS) | (word & !HINTS).max(resizes & !HINTS));
         // ORDERING: release: a writer that sees the count sees the rows copied to the new files.
         let _ = self.notice_word().fetch_update(Ordering::Release, Relaxed, raised);
     }
@@ -291,6 +296,12 @@ impl ReaderTable {
     /// Marks the loss of the name.
     pub(crate) fn mark_unlinked(&self) {
         self.notice_word().fetch_or(UNLINKED, Relaxed);
+    }
+
+    /// Counts a table that was removed, for samplers that have it open.
+    pub(crate) fn count_removed_table(&self) {
+        // The carry of the last count leaves the word, and changes no other field.
+        self.notice_word().fetch_add(REMOVED_TABLE, Relaxed);
     }
 
     #[inline]

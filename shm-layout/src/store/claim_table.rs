@@ -63,6 +63,11 @@ impl ClaimTable {
         self.settings
     }
 
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub fn check_not_removed(&self) -> Result<(), SegmentError> {
+        self.name.check(&self.store, &self.memory)
+    }
+
     /// Claims up to `want` positions of a pass that has `total`; see [`claim::take`].
     #[must_use]
     pub fn take(&self, pass: u64, total: u64, want: u64) -> Option<std::ops::Range<u64>> {

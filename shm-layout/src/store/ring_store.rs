@@ -306,8 +306,8 @@ impl RingStore {
         self.readers.resizes()
     }
 
-    /// Returns a word that changes when the ring is resized, and when its loss of the name is
-    /// marked. Makes one relaxed load.
+    /// Returns a word that changes when the ring is resized, when its loss of the name is marked,
+    /// and when one of its tables is removed. Makes one relaxed load.
     #[inline]
     #[must_use]
     pub fn notices(&self) -> u32 {
@@ -382,5 +382,10 @@ impl RingStore {
 
     pub(crate) fn count_resizes(&self, resizes: u32) {
         self.readers.count_resizes(resizes);
+    }
+
+    /// Makes samplers, in any process, check that their tables were not removed.
+    pub(crate) fn count_removed_table(&self) {
+        self.readers.count_removed_table();
     }
 }

@@ -127,6 +127,11 @@ impl PriorityTable {
         self.settings
     }
 
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub fn check_not_removed(&self) -> Result<(), SegmentError> {
+        self.name.check(&self.store, &self.view.memory)
+    }
+
     /// Takes the lock unless another handle, in any process, holds it. Finishes the change of a
     /// holder that was killed. Fails if the table was removed.
     pub fn try_lock(&mut self) -> Result<Option<TableGuard<'_>>, SegmentError> {

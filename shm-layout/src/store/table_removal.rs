@@ -69,7 +69,16 @@ impl RingStore {
 
     /// Removes a table. Returns `None` while another process holds its lock: try again, or remove
     /// it by `force`. Handles that have it open keep its memory, and fail at their next change.
+    /// Changes the word of [`notices`](Self::notices), so that samplers find out too.
     pub fn try_remove_table(&self, table: &str, force: bool) -> Result<Option<()>, SegmentError> {
+        let removed = self.try_remove_file(table, force)?;
+        if removed.is_some() {
+            self.count_removed_table();
+        }
+        Ok(removed)
+    }
+
+    fn try_remove_file(&self, table: &str, force: bool) -> Result<Option<()>, SegmentError> {
         check_name(table)?;
         let missing = || SegmentError::NoTable {
             name: self.name().unwrap_or_default().to_owned(),
@@ -209,6 +218,30 @@ mod tests {
                 store.try_claims("c", CLAIMS).unwrap().unwrap();
                 store.try_learned("v", &columns(), 100).unwrap().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn every_removal_is_noticed_and_counts_as_no_resize_and_no_loss_of_the_name() {
+        let (_dir, stores) = stores();
+        for store in &stores {
+            // More removals than the count has values.
+            for removal in 0..130 {
+                let before = store.notices();
+                assert!(store.try_remove_table("missing", false).is_err());
+                assert_eq!(store.notices(), before, "nothing was removed");
+                store.try_remove_table("p", false).unwrap().unwrap();
+                assert_ne!(store.notices(), before, "removal {removal}");
+                assert_eq!((store.resizes(), store.is_unlinked()), (0, false), "{removal}");
+                store.try_table("p", SETTINGS, 100).unwrap().unwrap();
+            }
+            store.count_resizes(3);
+            assert_eq!((store.resizes(), store.is_unlinked()), (3, false));
+            let before = store.notices();
+            store.unlink().unwrap();
+            let named = store.name().is_some();
+            assert_eq!((store.resizes(), store.is_unlinked()), (3, named));
+            assert_eq!(store.notices() != before, named);
         }
     }
 

@@ -83,6 +83,11 @@ impl ClaimedRows {
         }
     }
 
+    /// Fails if the table was removed since it was opened.
+    pub(super) fn check_not_removed(&self) -> Result<(), SampleError> {
+        Ok(self.claims.check_not_removed()?)
+    }
+
     /// Sets what ends waits for the lock of the table.
     pub(super) fn set_limits(&mut self, limits: LockLimits) {
         self.claims.set_limits(limits);

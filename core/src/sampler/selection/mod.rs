@@ -69,6 +69,17 @@ impl RowSelection {
         }
     }
 
+    /// Fails if its table was removed since it was opened. At most one system call if it was not.
+    pub(super) fn check_not_removed(&mut self) -> Result<(), SampleError> {
+        match self {
+            Self::Claimed(of) => of.check_not_removed(),
+            other => match other.priorities_mut() {
+                Some(priorities) => Ok(priorities.check_not_removed()?),
+                None => Ok(()),
+            },
+        }
+    }
+
     /// Sets what ends waits for the lock of a table.
     pub(super) fn set_limits(&mut self, limits: LockLimits) {
         match self {

@@ -71,6 +71,11 @@ impl LearnedValues {
         self.table.counters()
     }
 
+    /// Fails if the table was removed since it was opened. At most one system call if it was not.
+    pub(crate) fn check_not_removed(&self) -> Result<(), LearnedError> {
+        Ok(self.table.check_not_removed()?)
+    }
+
     /// Returns the words of the table.
     pub(crate) fn view(&self) -> &LearnedView {
         &self.table
