@@ -141,6 +141,7 @@ impl AsFd for CheckedDir {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{DirBuilderExt, symlink};
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
     use super::*;
     use crate::error::Kind;
@@ -210,6 +211,38 @@ mod tests {
         let left: Vec<_> =
             CheckedDir::open(base.path()).unwrap().entries().unwrap().into_keys().collect();
         assert_eq!(left, [".dead-1", "empty.ring", "holiday.ring"]);
+    }
+
+    #[test]
+    fn the_directory_of_a_killed_creator_is_collected_and_that_of_a_live_one_stays() {
+        let at = tempfile::tempdir().unwrap();
+        let base = Base::at(at.path());
+        let building = || -> Vec<bool> {
+            list(&base).unwrap().iter().filter(|info| info.building).map(|info| info.held).collect()
+        };
+        let create = |exist, dies: bool| {
+            Object::create(&base, Kind::Ring, "new", exist, false, |dir, path| {
+                files::make(dir, "lane-0000.dat", path)?;
+                if dies {
+                    resume_unwind(Box::new("killed"));
+                }
+                let removed = collect(&base).unwrap();
+                let removed: Vec<_> =
+                    removed.iter().map(|info| (info.building, info.held)).collect();
+                assert_eq!(removed, [(true, false)], "that of the killed creator");
+                assert_eq!(building(), [true], "that of this one");
+                Ok(())
+            })
+        };
+        for exist in [Exist::Error, Exist::Attach, Exist::Replace] {
+            // A panic leaves the files and ends the lock, as a kill does.
+            assert!(catch_unwind(AssertUnwindSafe(|| create(Exist::Error, true))).is_err());
+            assert_eq!(building(), [false], "no process holds it");
+            let (object, made) = create(exist, false).unwrap();
+            assert!(made && building().is_empty());
+            drop(object);
+            assert!(!base.path().exists());
+        }
     }
 
     #[test]
