@@ -118,7 +118,7 @@ pub use schema::{Schema, SchemaBuilder};
 pub use table::{
     LaneValues, LearnedOptions, LearnedState, LearnedValues, Table, TableOptions, TimesBin,
 };
-pub use wait::{Interrupt, Wait, WaitEnd, processes_in_words};
+pub use wait::{Interrupt, Wait, WaitEnd, WaitReport, processes_in_words};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
 pub use writer::step::{ObsBytes, Step, StepColumns};

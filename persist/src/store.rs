@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backcast_core::{Column, Wait, processes_in_words};
+use backcast_core::{Column, Wait, WaitReport, processes_in_words};
 use serde_json::Value;
 
 use crate::chunk;
@@ -333,7 +333,7 @@ impl NameFolder<'_> {
         limit: Duration,
         stops: &dyn Fn() -> bool,
     ) -> Result<Box<dyn LockGuard>, NotLocked> {
-        let ends = |_: Option<&str>| stops();
+        let ends = |_: Option<WaitReport<'_>>| stops();
         let mut wait = Wait::ended_by(Some(limit), &ends);
         let holder = || processes_in_words(&self.storage.lock_holders(path, kind));
         let report = |waited: Duration| {

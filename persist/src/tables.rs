@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use backcast_core::{Filling, LaneLeaves, LearnedState, Ring, TableSettings, TableState, Wait};
+use backcast_core::{
+    Filling, LaneLeaves, LearnedState, Ring, TableSettings, TableState, Wait, WaitReport,
+};
 
 use crate::chunk::{ChunkFile, ChunkWriter, SavedFiles};
 use crate::copy::{hex, table_about};
@@ -50,7 +52,7 @@ pub(crate) fn prepare(
     stops: &Stops<'_, '_>,
 ) -> Result<PreparedTables, SaveError> {
     let mut left_out = UnsavedParts::default();
-    let ends = |_: Option<&str>| stops.ask();
+    let ends = |_: Option<WaitReport<'_>>| stops.ask();
     let mut wait = Wait::ended_by(Some(limit.min(TABLE_WAIT)), &ends);
     let mut priorities = Vec::new();
     for (table, state) in ring.table_states(&mut wait)? {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,56 @@ def test_an_append_in_one_call_and_one_in_place_warn_too(
             row["x"] = 1.0
         for handle in (extending, reserving, first, second):
             handle.close()
+
+
+Waiting = tuple[bc.Writer | bc.Sampler, Callable[[], Any]]
+
+
+def append_held_back(buf: bc.ReplayBuffer) -> Waiting:
+    writer = buf.writer(timeout=60)
+    return writer, lambda: steps(writer, 50)
+
+
+def draw_held_back(buf: bc.ReplayBuffer) -> Waiting:
+    sampler = buf.sampler(seed=1)
+    return sampler, lambda: sampler.sample(4, timeout=60)
+
+
+def draw_of_new_rows(buf: bc.ReplayBuffer) -> Waiting:
+    sampler = buf.sampler(seed=1, selector="consume")
+    return sampler, lambda: sampler.sample(4, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("wait", "limiter"),
+    [
+        (append_held_back, bc.RateLimiter.queue(5)),
+        (draw_held_back, bc.RateLimiter.queue(5)),
+        (draw_of_new_rows, None),
+    ],
+)
+@WAYS
+def test_a_wait_warns_while_it_lasts_and_once(
+    place: Path,
+    lose: Callable[[Path], None],
+    wait: Callable[[bc.ReplayBuffer], Waiting],
+    limiter: bc.RateLimiter | None,
+) -> None:
+    with create(place, limiter=limiter), bc.ReplayBuffer.attach("pong", dir=place) as buf:
+        handle, call = wait(buf)
+        # Most often during the wait; a name that is lost before it has the same effect.
+        thread = threading.Timer(0.05, lose, [place])
+        with warnings.catch_warnings():
+            # An error, which ends the wait: an outcome that is known long before the timeout.
+            warnings.simplefilter("error")
+            thread.start()
+            with pytest.raises(bc.UnlinkedWarning, match=r"ring 'pong' was removed"):
+                call()
+            thread.join()
+            with pytest.raises(bc.WaitTimeoutError):
+                buf.wait(50, timeout=0.01)
+        assert [told["kind"] for told in buf.stats()["notices"]] == ["unlinked"]
+        handle.close()
 
 
 @WAYS

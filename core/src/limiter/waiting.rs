@@ -23,8 +23,9 @@ const MAX_PEERS: usize = 8;
 pub(crate) struct Caller<'a> {
     /// Wait of the call. `None` for a call that fails where it would have to wait.
     pub(crate) wait: Option<Wait<'a>>,
-    /// Whether the ring has lost its name and its handle refuses to go on.
-    pub(crate) unlinked: &'a dyn Fn() -> bool,
+    /// Whether the ring has lost its name and its handle refuses to go on. Gives the wait the
+    /// report of a lost name.
+    pub(crate) unlinked: &'a dyn Fn(Option<&mut Wait<'_>>) -> bool,
     /// Counts the transitions that can be drawn. O(lanes).
     pub(crate) drawable: &'a dyn Fn() -> u64,
 }
@@ -96,7 +97,7 @@ impl<'a> Waiting<'a> {
         describe: &dyn Fn(Duration) -> LimiterWait,
         sleep: impl FnOnce(Duration),
     ) -> Result<(), LimitError> {
-        if (caller.unlinked)() {
+        if (caller.unlinked)(caller.wait.as_mut()) {
             return Err(LimitError::Unlinked);
         }
         let Some(wait) = &mut caller.wait else { return Err(LimitError::WouldWait) };

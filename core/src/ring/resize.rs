@@ -13,7 +13,7 @@ use super::Ring;
 use super::create::spec;
 use super::options::Capacity;
 use crate::error::{ResizeError, RingError};
-use crate::wait::Wait;
+use crate::wait::{Wait, WaitReport};
 
 /// Progress of a resize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Ring {
             done
         };
         let watch = RefCell::new(watch);
-        let ends = |_: Option<&str>| {
+        let ends = |_: Option<WaitReport<'_>>| {
             let lanes_moved = u32::try_from(moved.get()).unwrap_or(u32::MAX);
             (watch.borrow_mut())(ResizeProgress { lanes_moved, ..progress }).is_break()
         };

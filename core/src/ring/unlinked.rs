@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::Ring;
 use super::notices::NoticeKind;
+use crate::wait::Wait;
 
 /// Behaviour of the writers, samplers and waits of a handle once their ring was removed, or
 /// replaced by another one of its name.
@@ -16,7 +17,8 @@ use super::notices::NoticeKind;
 /// that attaches by name finds another ring or none, so rows of the two never meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnlinked {
-    /// Go on, and warn once: a `tracing` event, [`Ring::notices`] and [`Ring::take_unlinked`].
+    /// Go on, and warn once: a `tracing` event, [`Ring::notices`], [`Ring::take_unlinked`], and
+    /// [`WaitReport::Unlinked`](crate::WaitReport::Unlinked) of a call that waits.
     #[default]
     Warn,
     /// Fail, before anything is written or drawn.
@@ -74,6 +76,8 @@ pub(crate) struct NameWatch {
     state: AtomicU8,
     /// 1 if this handle removed the name.
     ours: AtomicU8,
+    /// 1 if a wait has reported the loss to its listener.
+    told: AtomicU8,
 }
 
 impl NameWatch {
@@ -142,26 +146,50 @@ impl Ring {
             return true;
         }
         if watch.state.compare_exchange(QUIET, NEWS, Relaxed, Relaxed).is_ok() {
-            let ring = self.name().unwrap_or_default();
-            let text = format!(
-                "ring `{ring}` was removed or replaced while this process holds it: processes that \
-                 attach by name do not see its rows; attach again"
-            );
-            self.notice_log().warn(NoticeKind::Unlinked, text);
+            self.notice_log().warn(NoticeKind::Unlinked, self.unlinked_text());
         }
         false
+    }
+
+    /// Checks like [`refuses_as_unlinked`](Self::refuses_as_unlinked) during a wait. The first wait
+    /// of the handle that finds the name lost reports it to its listener.
+    #[cold]
+    pub(crate) fn refuses_wait(&self, wait: Option<&mut Wait<'_>>) -> bool {
+        let refuses = self.refuses_as_unlinked();
+        if let Some(wait) = wait
+            && wait.can_report()
+            && self.has_unlinked_warning()
+            && self.name_watch().told.swap(1, Relaxed) == 0
+        {
+            wait.report_unlinked(self.unlinked_text());
+        }
+        refuses
+    }
+
+    fn unlinked_text(&self) -> String {
+        let ring = self.name().unwrap_or_default();
+        format!(
+            "ring `{ring}` was removed or replaced while this process holds it: processes that \
+             attach by name do not see its rows; attach again"
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::*;
     use crate::{
-        AppendError, Base, DType, Exist, Kind, RingOptions, SampleError, SamplerOptions, Schema,
-        SegmentError, Step, WaitError, Writer, WriterOptions, remove,
+        AppendError, Base, BatchesOptions, DType, Exist, Interrupt, Kind, LimitError, RateLimiter,
+        RingOptions, SampleError, SamplerOptions, Schema, SegmentError, Selector, Step,
+        TableOptions, WaitError, WaitReport, Writer, WriterOptions, remove,
     };
+
+    /// Time after which a call that nothing ends fails.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn create(base: &Base, exist: Exist) -> Ring {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
@@ -238,6 +266,84 @@ mod tests {
 
     fn attach(base: &Base) -> Ring {
         Ring::attach_in(base, "pong").unwrap()
+    }
+
+    /// A call that waits, the limiter of its ring, and a function that makes it and returns whether
+    /// an interrupt ended it.
+    type WaitingCall = (&'static str, Option<RateLimiter>, fn(&Ring) -> bool);
+
+    fn waiting_calls() -> [WaitingCall; 6] {
+        let held_back = Some(RateLimiter::queue(1));
+        [
+            ("an append", held_back, |ring| {
+                let mut writer = ring.writer(WriterOptions::lanes(1).timeout(LIMIT)).unwrap();
+                let held = (0..9).find_map(|_| append(&mut writer).err());
+                matches!(held, Some(AppendError::Limited(LimitError::Interrupted { .. })))
+            }),
+            ("a draw", held_back, |ring| {
+                let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+                sampler.set_timeout(Some(LIMIT));
+                is_interrupted(&sampler.sample(4).unwrap_err())
+            }),
+            ("an iterator without a thread", held_back, |ring| next_is_interrupted(ring, 0)),
+            ("an iterator with a thread", held_back, |ring| next_is_interrupted(ring, 2)),
+            ("a draw of new rows", None, |ring| {
+                let queue = Selector::Table(TableOptions::consume("queue"));
+                let mut sampler = ring.sampler(SamplerOptions::seeded(1).selector(queue)).unwrap();
+                sampler.set_timeout(Some(LIMIT));
+                is_interrupted(&sampler.sample(4).unwrap_err())
+            }),
+            ("a wait for transitions", None, |ring| {
+                ring.wait_for(50, Some(LIMIT)) == Err(WaitError::Interrupted)
+            }),
+        ]
+    }
+
+    fn next_is_interrupted(ring: &Ring, prefetch: usize) -> bool {
+        let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
+        sampler.set_timeout(Some(LIMIT));
+        let mut batches = sampler.batches(4, BatchesOptions::prefetch(prefetch)).unwrap();
+        is_interrupted(&batches.next().unwrap().unwrap_err())
+    }
+
+    fn is_interrupted(error: &SampleError) -> bool {
+        matches!(error, SampleError::Limited(LimitError::Interrupted { .. }))
+    }
+
+    #[test]
+    fn a_wait_that_finds_out_tells_its_listener_once() {
+        for (way, lose) in ways() {
+            for (call, limiter, wait) in waiting_calls() {
+                let dir = tempfile::tempdir().unwrap();
+                let base = Base::at(dir.path());
+                let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
+                let mut options = RingOptions::with_capacity(64).base(base.clone());
+                if let Some(limiter) = limiter {
+                    options = options.limiter(limiter);
+                }
+                let _kept = Ring::create("pong", &schema, options).unwrap();
+                let reports = Arc::new(Mutex::new(Vec::new()));
+                let (told, place, lost) =
+                    (Arc::clone(&reports), base.clone(), AtomicBool::new(false));
+                // The name is lost while the call waits: a listener is called by waits only.
+                let interrupt = Interrupt::told(move |report| {
+                    if !lost.swap(true, Relaxed) {
+                        lose(&place);
+                    }
+                    let Some(WaitReport::Unlinked(text)) = report else { return false };
+                    told.lock().unwrap().push(text.to_owned());
+                    true
+                });
+                let ring = attach(&base).interrupted_by(interrupt);
+                assert!(wait(&ring), "{call}, {way}");
+                let again = ring.wait_for(50, Some(Duration::from_millis(2)));
+                assert!(matches!(again, Err(WaitError::TimedOut { .. })), "{call}, {way}");
+                let told = reports.lock().unwrap();
+                let [text] = &told[..] else { panic!("{call}, {way}: {told:?}") };
+                assert!(text.contains("ring `pong` was removed or replaced"), "{call}: {text}");
+                assert!(ring.take_unlinked(), "{call}, {way}: a report takes nothing away");
+            }
+        }
     }
 
     #[test]

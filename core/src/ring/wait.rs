@@ -116,7 +116,7 @@ impl Ring {
                 return Ok(have);
             }
             // Its writers may have attached to the ring that has the name now.
-            if self.refuses_as_unlinked() {
+            if self.refuses_wait(Some(&mut *bound)) {
                 return Err(WaitStopped::Unlinked);
             }
             let waited = bound.waited();

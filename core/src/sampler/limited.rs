@@ -14,7 +14,7 @@ use crate::limiter::waiting::Caller;
 use crate::ring::Ring;
 use crate::ring::wait::WaitStopped;
 use crate::table_lock::LockLimits;
-use crate::wait::{Interrupt, Wait, WaitEnd, WaitStart};
+use crate::wait::{Interrupt, Wait, WaitEnd, WaitReport, WaitStart};
 
 impl Sampler {
     /// Sets the maximum wait for the rate limiter, for new rows of a table that consumes them, and
@@ -75,7 +75,8 @@ impl Sampler {
     ) -> Result<(), SampleError> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let ring = &self.ring;
-        let (unlinked, drawable) = (|| ring.refuses_as_unlinked(), || ring.len());
+        let unlinked = |wait: Option<&mut Wait<'_>>| ring.refuses_wait(wait);
+        let drawable = || ring.len();
         let wait = Some(Wait::new(self.timeout, &self.interrupt).since(since));
         let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
         gate.take(batch as u64, anew, &mut caller).map_err(|stopped| match stopped {
@@ -107,7 +108,8 @@ impl Sampler {
         let choice = limits.map_or(NoWriter::Wait, |limits| limits.no_writer_choice());
         let gate = self.gate.as_ref().filter(|_| choice != NoWriter::Wait);
         let is_alone = || gate.is_some_and(DrawGate::is_alone);
-        let ends = |report: Option<&str>| self.interrupt.is_ended_by(report) || is_alone();
+        let ends =
+            |report: Option<WaitReport<'_>>| self.interrupt.is_ended_by(report) || is_alone();
         let mut wait = Wait::ended_by(self.timeout, &ends).since(since);
         let slept = self.ring.sleep_until(needed, &count, &mut wait, &report);
         let Err(stopped) = slept else { return Ok(()) };

@@ -20,7 +20,7 @@ use super::state::SamplerState;
 use super::{Counters, Sampler, SamplerStats, stats};
 use crate::error::{LimitError, SampleError};
 use crate::ring::Ring;
-use crate::wait::{CHECK_EVERY, WaitStart};
+use crate::wait::{CHECK_EVERY, WaitReport, WaitStart};
 
 /// Maximum batches drawn ahead.
 const MAX_PREFETCH: usize = 1024;
@@ -415,7 +415,11 @@ impl<M: BatchBuffers> Iterator for Batches<M> {
                 return next;
             }
             waited = waited.saturating_add(slice);
-            if self.ring.interrupt().is_ended_by(self.take_report().as_deref()) {
+            let (long, unlinked) = (self.report.take(), self.report.take_unlinked());
+            let ends = |report| self.ring.interrupt().is_ended_by(report);
+            let is_ended = ends(long.as_deref().map(WaitReport::Long))
+                | unlinked.as_deref().is_some_and(|text| ends(Some(WaitReport::Unlinked(text))));
+            if is_ended {
                 let waited_ms = waited.as_millis();
                 return Some(Err(LimitError::Interrupted { waited_ms }.into()));
             }

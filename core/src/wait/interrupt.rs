@@ -31,8 +31,29 @@ use super::Ends;
 #[derive(Clone, Default)]
 pub struct Interrupt(Option<Arc<Listener>>);
 
-/// Function that is given the report of a long wait, and returns whether to end the wait.
-type Listener = dyn Fn(Option<&str>) -> bool + Send + Sync;
+/// Function that is given the report of a wait, and returns whether to end the wait.
+type Listener = dyn Fn(Option<WaitReport<'_>>) -> bool + Send + Sync;
+
+/// Report of a wait to the listener of its handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitReport<'a> {
+    /// The wait has lasted 10 s: what it waits for, and why that does not come.
+    Long(&'a str),
+    /// The ring was removed or replaced, and the wait goes on. Its rows may never come: processes
+    /// that attach by name find another ring, or none.
+    Unlinked(&'a str),
+}
+
+impl<'a> WaitReport<'a> {
+    /// Returns the text of the report.
+    #[must_use]
+    pub fn text(self) -> &'a str {
+        match self {
+            Self::Long(text) | Self::Unlinked(text) => text,
+        }
+    }
+}
 
 impl Interrupt {
     /// Returns an interrupt that ends no wait.
@@ -46,9 +67,11 @@ impl Interrupt {
         Self::told(move |_| check())
     }
 
-    /// Returns an interrupt that ends a wait when `listener` returns `true`. After 10 s of a wait
-    /// the listener gets a text, once: what it waits for, and why that does not come.
-    pub fn told(listener: impl Fn(Option<&str>) -> bool + Send + Sync + 'static) -> Self {
+    /// Returns an interrupt that ends a wait when `listener` returns `true`. The listener gets
+    /// [`WaitReport::Long`] once per wait, and [`WaitReport::Unlinked`] once per handle: from the
+    /// first wait that finds the name of its ring lost, unless
+    /// [`Ring::take_unlinked`](crate::Ring::take_unlinked) has returned that before.
+    pub fn told(listener: impl Fn(Option<WaitReport<'_>>) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
@@ -72,7 +95,7 @@ impl Interrupt {
 
     /// Asks whether to end a wait, and hands on its report.
     #[must_use]
-    pub fn is_ended_by(&self, report: Option<&str>) -> bool {
+    pub fn is_ended_by(&self, report: Option<WaitReport<'_>>) -> bool {
         self.0.as_ref().is_some_and(|listener| listener(report))
     }
 }

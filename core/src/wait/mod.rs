@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use self::holder::processes_in_words;
-pub use self::interrupt::Interrupt;
+pub use self::interrupt::{Interrupt, WaitReport};
 
 /// Time after which a wait is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
@@ -39,10 +39,12 @@ pub struct Wait<'a> {
     began: Option<Instant>,
     next_check: Option<Instant>,
     is_reported: bool,
+    /// Text about the lost name of a ring, until the next check reports it.
+    unlinked: Option<String>,
 }
 
-/// Function that is given the report of a long wait, and returns whether to end the wait.
-type Ends<'a> = dyn Fn(Option<&str>) -> bool + 'a;
+/// Function that is given the report of a wait, and returns whether to end the wait.
+type Ends<'a> = dyn Fn(Option<WaitReport<'_>>) -> bool + 'a;
 
 /// Behaviour of a call where it would have to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +96,11 @@ impl<'a> Wait<'a> {
         Self::of(limit, interrupt.listener())
     }
 
-    /// Begins a wait that ends when `ends` returns `true`. It gets the report of a long wait.
-    pub fn ended_by(limit: Option<Duration>, ends: &'a dyn Fn(Option<&str>) -> bool) -> Self {
+    /// Begins a wait that ends when `ends` returns `true`. It gets the reports of the wait.
+    pub fn ended_by(
+        limit: Option<Duration>,
+        ends: &'a dyn Fn(Option<WaitReport<'_>>) -> bool,
+    ) -> Self {
         Self::of(limit, Some(ends))
     }
 
@@ -107,6 +112,7 @@ impl<'a> Wait<'a> {
             began: None,
             next_check: None,
             is_reported: false,
+            unlinked: None,
         }
     }
 
@@ -122,6 +128,16 @@ impl<'a> Wait<'a> {
     pub fn report_after(mut self, time: Duration) -> Self {
         self.report_after = time;
         self
+    }
+
+    /// Returns whether the next check gives a listener the reports: the time has not run out.
+    pub(crate) fn can_report(&self) -> bool {
+        self.ends.is_some() && !self.left().is_zero()
+    }
+
+    /// Makes the next check report that a ring has lost its name.
+    pub(crate) fn report_unlinked(&mut self, text: String) {
+        self.unlinked = Some(text);
     }
 
     /// Returns the time waited so far.
@@ -149,12 +165,17 @@ impl<'a> Wait<'a> {
         if left.is_zero() {
             return Err(WaitEnd::TimedOut);
         }
+        if let Some(text) = self.unlinked.take()
+            && self.is_ended(Some(WaitReport::Unlinked(&text)))
+        {
+            return Err(WaitEnd::Interrupted);
+        }
         let is_long = waited >= self.report_after && !self.is_reported;
         if is_long {
             self.is_reported = true;
             let text = describe();
             tracing::warn!("{text}");
-            if self.is_ended(Some(&text)) {
+            if self.is_ended(Some(WaitReport::Long(&text))) {
                 return Err(WaitEnd::Interrupted);
             }
         } else if self.next_check.is_none_or(|next| now >= next) {
@@ -166,7 +187,7 @@ impl<'a> Wait<'a> {
         Ok(left.min(slice).min(CHECK_EVERY))
     }
 
-    fn is_ended(&self, report: Option<&str>) -> bool {
+    fn is_ended(&self, report: Option<WaitReport<'_>>) -> bool {
         self.ends.is_some_and(|ends| ends(report))
     }
 
@@ -252,7 +273,7 @@ mod tests {
             let told = Arc::clone(&reports);
             let interrupt = Interrupt::told(move |report| {
                 let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                told.extend(report.map(str::to_owned));
+                told.extend(report.map(|report| report.text().to_owned()));
                 ends && report.is_some()
             });
             let limit = Some(Duration::from_millis(20));

@@ -77,7 +77,8 @@ impl Writer {
             // Count the rows of the same call that were published already.
             notify(&ring.store().published());
         }
-        let (unlinked, drawable) = (|| ring.refuses_as_unlinked(), || ring.len());
+        let unlinked = |wait: Option<&mut Wait<'_>>| ring.refuses_wait(wait);
+        let drawable = || ring.len();
         let wait = match blocked {
             WhenBlocked::Wait => Some(Wait::new(gate.timeout, ring.interrupt())),
             WhenBlocked::Fail => None,
@@ -139,7 +140,9 @@ mod tests {
     use crate::error::LimitedCall;
     use crate::limiter::absent::NoLearner;
     use crate::limiter::limits::RateLimiter;
-    use crate::{DType, Interrupt, Ring, RingOptions, SamplerOptions, Schema, WriterOptions};
+    use crate::{
+        DType, Interrupt, Ring, RingOptions, SamplerOptions, Schema, WaitReport, WriterOptions,
+    };
 
     fn ring(lanes: u32, limiter: RateLimiter) -> Ring {
         let schema = Schema::builder().column("obs", DType::U8, &[]).build().unwrap();
@@ -311,18 +314,18 @@ mod tests {
         append(&mut writer, &[false], None).unwrap();
         let reports = RefCell::new(Vec::new());
         let looks = Cell::new(0);
-        let ends = |report: Option<&str>| {
+        let ends = |report: Option<WaitReport<'_>>| {
             if looks.get() > 0 {
                 let stats = ring.stats().limiter.unwrap();
                 assert_eq!((stats.writers.waiting, stats.waiters[0].lane), (1, Some(0)));
                 assert_eq!((stats.waiters[0].wanted, stats.waiters[0].needed), (1, 1));
             }
-            reports.borrow_mut().extend(report.map(str::to_owned));
+            reports.borrow_mut().extend(report.map(|report| report.text().to_owned()));
             looks.set(looks.get() + 1);
             looks.get() == 3
         };
         let wait = Some(Wait::ended_by(None, &ends).report_after(Duration::ZERO));
-        let (unlinked, drawable) = (|| false, || ring.len());
+        let (unlinked, drawable) = (|_: Option<&mut Wait<'_>>| false, || ring.len());
         let mut caller = Caller { wait, unlinked: &unlinked, drawable: &drawable };
         let waited = writer.gate.as_mut().unwrap().pass(1, &mut caller);
         assert!(matches!(waited, Err(LimitError::Interrupted { .. })));

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use super::ReplayBuffer;
 use crate::argument::{Argument, count, timeout_of, whole};
-use crate::error::{ErrorClass, Failure, bad_argument, signals};
+use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::schema::Schema;
 use crate::warning::warn_if_unlinked;
 
@@ -109,13 +109,7 @@ impl ReplayBuffer {
         let timeout = timeout_of(timeout)?;
         let ring = self.ring()?;
         // Ends by a close of the buffer too, and tells of a lost name.
-        let closed = self.ring.closing();
-        let watched = ring.clone();
-        let interrupt = signals::interrupt_or(move |py| {
-            warn_if_unlinked(py, &watched)?;
-            closed.check()
-        });
-        let waiting = ring.clone().interrupted_by(interrupt);
+        let waiting = ring.clone().interrupted_by(self.ring.closing().interrupt_on(&ring));
         let waited = match (min_size, rows) {
             (Some(size), None) => py.detach(|| waiting.wait_for(size, timeout)),
             (None, Some(rows)) => py.detach(|| waiting.wait_for_rows(rows, timeout)),

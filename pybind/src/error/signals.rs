@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use backcast_core::Interrupt;
+use backcast_core::{Interrupt, WaitReport};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -26,9 +26,14 @@ pub(crate) fn interrupt_or(
     check: impl Fn(Python<'_>) -> Result<(), Failure> + Send + Sync + 'static,
 ) -> Interrupt {
     Interrupt::told(move |report| {
+        // `check` warns of a ring that has lost its name, where there is one.
+        let long = match report {
+            Some(WaitReport::Long(text)) => Some(text),
+            _ => None,
+        };
         // There is no interpreter while it shuts down.
         let failed = Python::try_attach(|py| {
-            listen(py, report).map_err(Failure::from).and_then(|()| check(py)).err()
+            listen(py, long).map_err(Failure::from).and_then(|()| check(py)).err()
         });
         let failed = failed.flatten();
         let ends = failed.is_some();

@@ -6,12 +6,13 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use backcast_core::Interrupt;
+use backcast_core::{Interrupt, Ring};
 pub(crate) use backcast_layout::forks;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{ErrorClass, Failure, signals};
 use crate::handle::contention::{Interruption, wait};
+use crate::warning::warn_if_unlinked;
 
 /// Value that its Python object may close. A forked child must neither use nor drop it.
 #[derive(Debug)]
@@ -50,6 +51,16 @@ impl Closing {
     pub(crate) fn interrupt(&self) -> Interrupt {
         let closing = self.clone();
         signals::interrupt_or(move |_| closing.check())
+    }
+
+    /// Returns an interrupt like [`interrupt`](Self::interrupt), which also warns once if `ring`
+    /// has lost its name.
+    pub(crate) fn interrupt_on(&self, ring: &Ring) -> Interrupt {
+        let (closing, ring) = (self.clone(), ring.clone());
+        signals::interrupt_or(move |py| {
+            warn_if_unlinked(py, &ring)?;
+            closing.check()
+        })
     }
 
     /// Fails once the handle is being closed.

@@ -43,7 +43,7 @@ impl SharedSampler {
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let closing = Closing::of(label);
-        let interrupt = closing.interrupt();
+        let interrupt = closing.interrupt_on(ring);
         // Rewards of relabelled goals are computed by a function of Python.
         let sampler = ring.clone().interrupted_by(interrupt).sampler(spec)?.rewards_by_caller();
         let seed = sampler.seed();

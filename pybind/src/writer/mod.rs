@@ -71,7 +71,7 @@ impl Writer {
         options: WriterOptions,
     ) -> Result<Self, Failure> {
         let closing = Closing::of(format!("the writer of {label}"));
-        let interrupt = closing.interrupt();
+        let interrupt = closing.interrupt_on(ring);
         let writer = py.detach(|| ring.clone().interrupted_by(interrupt).writer(options))?;
         let made = Self {
             schema: Schema(writer.schema().clone()),

@@ -4,28 +4,38 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::wait::Interrupt;
+use crate::wait::{Interrupt, WaitReport};
 
-/// Report of a long wait, on its way to the caller of the iterator.
+/// Reports of waits, on their way to the caller of the iterator.
 #[derive(Debug, Default)]
-pub(super) struct PendingReport(Mutex<Option<String>>);
+pub(super) struct PendingReport {
+    long: Mutex<Option<String>>,
+    unlinked: Mutex<Option<String>>,
+}
 
 impl PendingReport {
     /// Keeps the report that a wait gives its interrupt, if it gives one.
-    pub(super) fn put(&self, report: Option<&str>) {
-        if let Some(text) = report {
-            *locked(&self.0) = Some(text.to_owned());
+    pub(super) fn put(&self, report: Option<WaitReport<'_>>) {
+        match report {
+            Some(WaitReport::Long(text)) => *locked(&self.long) = Some(text.to_owned()),
+            Some(WaitReport::Unlinked(text)) => *locked(&self.unlinked) = Some(text.to_owned()),
+            None => {}
         }
     }
 
-    /// Returns whether there is a report that was not taken.
+    /// Returns whether there is a report of a long wait that was not taken.
     pub(super) fn is_some(&self) -> bool {
-        locked(&self.0).is_some()
+        locked(&self.long).is_some()
     }
 
-    /// Returns the report, once.
+    /// Returns the report of a long wait, once.
     pub(super) fn take(&self) -> Option<String> {
-        locked(&self.0).take()
+        locked(&self.long).take()
+    }
+
+    /// Returns the report of a lost name, once.
+    pub(super) fn take_unlinked(&self) -> Option<String> {
+        locked(&self.unlinked).take()
     }
 }
 
