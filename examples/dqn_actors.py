@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 import backcast as bc
 import gymnasium as gym
@@ -79,7 +78,8 @@ def act(context: bc.fleet.Context, name: str) -> None:
     """Append episodes, each with the newest weights."""
     env, net, draw = make_env(), network(), np.random.default_rng(context.seed)
     epsilon = 0.4 ** (1 + 3 * context.rank / context.n)
-    buf, params = bc.ReplayBuffer.attach(name, samples_per_insert=32), bc.Params.attach(name)
+    limits = bc.RateLimiter(32)
+    buf, params = bc.ReplayBuffer.attach(name, limiter=limits), bc.Params.attach(name)
     with params, buf, buf.writer() as writer:
         while not context.stopped:
             params.pull(out=net.state_dict())
@@ -97,9 +97,9 @@ def act(context: bc.fleet.Context, name: str) -> None:
 def main(seed: int) -> int:
     """Learn until the policy is good."""
     learner, name, score, update = Learner(seed), f"dqn-{os.getpid()}", 0.0, 0
-    how: dict[str, Any] = {"lanes": ACTORS, "samples_per_insert": 32, "min_size": 1_000}
+    limits = bc.RateLimiter(32, min_size=1_000)
     weights = learner.net.state_dict()  # shows each later update too
-    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, **how)
+    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limits)
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name,), seed=seed, buffer=buf) as fleet:

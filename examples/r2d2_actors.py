@@ -83,7 +83,8 @@ def episode(net: Net, seed: int, epsilon: float = 0.0) -> list[dict[str, Any]]:
 def act(context: bc.fleet.Context, name: str, net: Net) -> None:
     """Append episodes, each with the newest weights."""
     draw = np.random.default_rng(context.seed)
-    buf, params = bc.ReplayBuffer.attach(name, samples_per_insert=8), bc.Params.attach(name)
+    limits = bc.RateLimiter(8)
+    buf, params = bc.ReplayBuffer.attach(name, limiter=limits), bc.Params.attach(name)
     with params, buf, buf.writer() as writer:
         while not context.stopped:
             params.pull(out=net.state_dict())
@@ -99,12 +100,14 @@ def main(seed: int) -> int:
     net = Net({"cell": torch.nn.GRUCell(4, 32), "head": torch.nn.Linear(32, 3)})
     name, score, update = f"r2d2-{os.getpid()}", 0, 0
     adam, weights = torch.optim.Adam(net.parameters(), 2e-3), net.state_dict()
-    how: dict[str, Any] = {"lanes": ACTORS, "samples_per_insert": 8, "min_size": 1_000}
+    how: dict[str, Any] = {"lanes": ACTORS, "limiter": bc.RateLimiter(8, min_size=1_000)}
     buf = bc.ReplayBuffer.create(name, COLUMNS | {"params_version": "i8"}, capacity=20_000, **how)
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name, net), seed=seed, buffer=buf) as fleet:
-            sampler = buf.sampler(seed=seed, history=WINDOWS, priority=0.9, beta=0.6)
+            sampler = buf.sampler(
+                seed=seed, history=WINDOWS, select=bc.Priority(alpha=0.9, beta=0.6)
+            )
             while score < SOLVED and update < MOST_UPDATES:
                 batch, update = sampler.sample(BATCH), update + 1
                 learn(net, adam, batch, sampler)

@@ -47,11 +47,11 @@ def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, bc.Params, int]:
         state = buf.saved_state
         params = bc.Params.load("resume", "weights", store=store)
         return buf, buf.sampler(state=state["sampler"]), params, state["round"]
-    how: dict[str, Any] = {"samples_per_insert": 32, "min_size": 100, "error_buffer": 8_000}
-    buf = bc.ReplayBuffer.create("resume", COLUMNS, capacity=10_000, **how)
+    limits = bc.RateLimiter(32, min_size=100, error_buffer=8_000)
+    buf = bc.ReplayBuffer.create("resume", COLUMNS, capacity=10_000, limiter=limits)
     params = bc.Params.create("weights", {"w": np.zeros(4)})
     params.publish({"w": np.zeros(4)})
-    return buf, buf.sampler(seed=7, priority=0.6, beta=0.4), params, 0
+    return buf, buf.sampler(seed=7, select=bc.Priority(alpha=0.6, beta=0.4)), params, 0
 
 
 def learn(store: str, log: str) -> None:

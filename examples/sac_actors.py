@@ -6,7 +6,6 @@ Ends at a mean return of -200, after 2,000 to 6,000 updates, a minute or two. Gi
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import backcast as bc
 import gymnasium as gym
@@ -85,7 +84,8 @@ def act(context: bc.fleet.Context, name: str) -> None:
     """Append episodes, each with the newest weights."""
     env, policy = gym.make("Pendulum-v1"), network(3, 2)
     torch.manual_seed(context.seed)
-    buf, params = bc.ReplayBuffer.attach(name, samples_per_insert=RATIO), bc.Params.attach(name)
+    limits = bc.RateLimiter(RATIO)
+    buf, params = bc.ReplayBuffer.attach(name, limiter=limits), bc.Params.attach(name)
     with params, buf, buf.writer() as writer:
         while not context.stopped:
             params.pull(out=policy.state_dict())
@@ -97,8 +97,8 @@ def main(seed: int) -> int:
     """Learn until the policy is good."""
     torch.manual_seed(seed)
     learner, name, score, update = Learner(), f"sac-{seed}", -2_000.0, 0
-    how: dict[str, Any] = {"lanes": ACTORS, "min_size": 1_000, "samples_per_insert": RATIO}
-    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, **how)
+    limits = bc.RateLimiter(RATIO, min_size=1_000)
+    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=ACTORS, limiter=limits)
     weights = learner.policy.state_dict()  # shows each later update too
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)

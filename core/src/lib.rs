@@ -89,6 +89,7 @@ pub use lease::retention::RetentionPin;
 pub use limiter::Limiter;
 pub use limiter::absent::{BadNoLearner, BadNoWriter, NoLearner, NoWriter};
 pub use limiter::limits::{LimiterCounts, RateLimiter};
+pub use limiter::require::RequiredLimits;
 pub use limiter::stats::{LimiterSideStats, LimiterStats, LimiterWaiter};
 pub use params::{Params, ParamsArrays, ParamsOptions, ParamsStats, ParamsView};
 pub use priority::{

@@ -45,9 +45,8 @@ def act(context: bc.fleet.Context, name: str) -> None:
 def main(learner: str) -> int:
     """Run the actors for as long as the learner runs."""
     name = f"corridor-{os.getpid()}"
-    buf = bc.ReplayBuffer.create(
-        name, COLUMNS, capacity=20_000, lanes=ACTORS, samples_per_insert=8, min_size=1_000
-    )
+    limits = bc.RateLimiter(8, min_size=1_000)
+    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=20_000, lanes=ACTORS, limiter=limits)
     params = bc.Params.create(name, {"q": np.zeros((CELLS, 2))})
     with buf, params, bc.Fleet(act, ACTORS, args=(name,), seed=7, buffer=buf):
         return subprocess.run([learner, name]).returncode

@@ -33,9 +33,8 @@ def learn(values: np.ndarray, batch: bc.Batch) -> None:
 def main(actor: str) -> int:
     """Learn until the values are close to the true ones."""
     name, update, error, values = f"corridor-{os.getpid()}", 0, 1.0, np.zeros((CELLS, 2))
-    buf = bc.ReplayBuffer.create(
-        name, COLUMNS, capacity=20_000, lanes=ACTORS, samples_per_insert=8, min_size=1_000
-    )
+    limits = bc.RateLimiter(8, min_size=1_000)
+    buf = bc.ReplayBuffer.create(name, COLUMNS, capacity=20_000, lanes=ACTORS, limiter=limits)
     with buf, bc.Params.create(name, {"q": values}) as params:
         params.publish({"q": values})
         with bc.Fleet([actor, name], ACTORS, seed=7, buffer=buf) as fleet:

@@ -88,12 +88,13 @@ def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> N
     ):
         assert buf.limiter is not None
         assert buf.limiter.limits == limits
-        how: dict[str, Any] = {"capacity": 100, "samples_per_insert": 2}
-        with client.create("ratio", COLUMNS, min_size=3, error_buffer=9, **how) as ratio:
+        how: dict[str, Any] = {"capacity": 100}
+        with client.create("ratio", COLUMNS, limiter=bc.RateLimiter(2), **how) as ratio:
             assert ratio.limiter is not None
-            assert ratio.limiter.limits == bc.RateLimiter(2, min_size=3, error_buffer=9)
-        with pytest.raises(bc.ArgumentError, match="limiter is given too"):
-            client.create("both", COLUMNS, limiter=limits, **how)
+            assert ratio.limiter.limits == bc.RateLimiter(2, min_size=1, error_buffer=1_024)
+        for name in ("samples_per_insert", "min_size", "error_buffer"):
+            with pytest.raises(bc.ArgumentTypeError, match=rf"`{name}`; write limiter=bc\.RateLim"):
+                client.create("other", COLUMNS, **(how | {name: 8}))
 
 
 def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:

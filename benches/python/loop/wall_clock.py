@@ -111,7 +111,7 @@ def act(context: bc.fleet.Context, name: str) -> None:
     env, net, obs, step = BusyEnv(context.seed), Network(0), np.zeros(OBS, "f4"), 0
     with (
         bc.Params.attach(name) as params,
-        bc.ReplayBuffer.attach(name, samples_per_insert=RATIO) as buf,
+        bc.ReplayBuffer.attach(name, limiter=bc.RateLimiter(RATIO)) as buf,
         buf.writer() as writer,
     ):
         while not context.stopped:
@@ -152,10 +152,10 @@ def in_step(seconds: float) -> tuple[float, float, Record]:
     and both ends of the error band.
     """
     name, net, updates = f"wall-{os.getpid()}", Network(0), 0
-    how: dict[str, Any] = {"samples_per_insert": RATIO, "min_size": MIN_SIZE, "lanes": 2}
+    limits = bc.RateLimiter(RATIO, min_size=MIN_SIZE)
     record: Record = []
     with (
-        bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, **how) as buf,
+        bc.ReplayBuffer.create(name, COLUMNS, capacity=50_000, lanes=2, limiter=limits) as buf,
         bc.Params.create(name, net.weights) as params,
     ):
         params.publish(net.weights)

@@ -99,16 +99,18 @@ pub enum LimiterError {
          create it with a rate limiter, which can be switched off and on"
     )]
     NoLimiter,
-    /// Other samples per insert than a process that attaches relies on.
+    /// Another limit than a process that attaches relies on.
     #[error(
-        "samples_per_insert is {wanted}, and the ring's limiter has {found}; give that, leave \
-         samples_per_insert out to take what the ring has, or change it for all processes"
+        "{what} is {wanted}, and the ring's limiter has {found}; give that, leave {what} out to \
+         take what the ring has, or change it for all processes"
     )]
-    OtherRatio {
-        /// Samples per insert that were asked for.
-        wanted: f64,
-        /// Samples per insert of the ring.
-        found: f64,
+    OtherLimit {
+        /// Name of the limit.
+        what: &'static str,
+        /// Value that was asked for.
+        wanted: String,
+        /// Value of the ring.
+        found: String,
     },
     /// A limiter of a minimum size alone, where a process that attaches relies on a ratio.
     #[error(

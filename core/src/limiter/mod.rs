@@ -11,6 +11,7 @@ pub(crate) mod gate;
 pub(crate) mod limits;
 #[cfg(test)]
 mod model;
+pub(crate) mod require;
 pub(crate) mod size;
 pub(crate) mod stats;
 pub(crate) mod waiting;
@@ -37,8 +38,6 @@ const MAX_RECOUNTS: u32 = 16;
 /// let limiter = RateLimiter::ratio(4.0, 50, 100.0);
 /// let ring = Ring::heap(&schema, RingOptions::with_capacity(1_000).limiter(limiter))?;
 /// let limiter = ring.limiter().expect("created with one");
-/// limiter.require(4.0)?; // what this process relies on
-/// assert!(limiter.require(8.0).is_err());
 /// limiter.set(RateLimiter::min_size(10))?; // in force immediately, for every process
 /// limiter.set_enabled(false)?;
 /// assert!(!limiter.limits()?.is_enabled());
@@ -79,22 +78,6 @@ impl Limiter {
     pub fn limits(&self) -> Result<RateLimiter, LimiterError> {
         let (limits, _) = current(self.table()?).ok_or(LimiterError::Damaged)?;
         Ok(limits)
-    }
-
-    /// Refuses limits with other samples per insert than `wanted`, for a process that relies on
-    /// them. Changes nothing.
-    pub fn require(&self, wanted: f64) -> Result<(), LimiterError> {
-        let found = self.limits()?;
-        let (least, most) = found.error_band();
-        if least.is_infinite() && most.is_infinite() {
-            return Err(LimiterError::NoRatio { wanted, found: found.to_string() });
-        }
-        // Two numbers that a caller wrote are compared, not results of a computation.
-        if found.samples_per_insert().to_bits() != wanted.to_bits() {
-            let found = found.samples_per_insert();
-            return Err(LimiterError::OtherRatio { wanted, found });
-        }
-        Ok(())
     }
 
     /// Puts other limits into force, for every process. The counts are kept. Waiting processes

@@ -11,7 +11,7 @@ use super::{ReplayBuffer, label};
 use crate::argument::{Argument, count_in, seconds_of};
 use crate::buffer::capacity;
 use crate::error::{ErrorClass, Failure, bad_argument};
-use crate::limiter::{RateLimiter, ratio_of};
+use crate::limiter::RateLimiter;
 use crate::location::{base_at, base_of, exist_of, name_of, on_unlinked_of, persistent_of};
 use crate::schema::schema_of;
 
@@ -56,15 +56,6 @@ impl ReplayBuffer {
     ///     Limits that hold back writers and samplers, so that transitions are drawn about as often
     ///     as configured. :attr:`limiter` reads, changes and switches them off. A ring that is
     ///     created without a limiter never gets one.
-    /// samples_per_insert : float, optional
-    ///     Items to be drawn for each transition: creates a limiter, so ``limiter`` must be left
-    ///     out. The other side of the loop can check the ratio with ``attach(name,
-    ///     samples_per_insert=...)``.
-    /// min_size : int, optional
-    ///     Transitions before the first draw; 1 when left out. Only with ``samples_per_insert``.
-    /// error_buffer : float or (float, float), optional
-    ///     Items that the samplers may be ahead or behind, as in :class:`RateLimiter`. When left
-    ///     out 1,024 or 64 inserts' worth, whichever is more. Only with ``samples_per_insert``.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
     ///     replaced while they use it. ``"warn"``: one :class:`UnlinkedWarning`. ``"error"``: a
@@ -108,14 +99,12 @@ impl ReplayBuffer {
         name=Some(Argument::Missing), schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
         lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(),
-        limiter=None, samples_per_insert=None, min_size=None, error_buffer=None,
-        on_unlinked="warn".into(), dir=None
+        limiter=None, on_unlinked="warn".into(), dir=None
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', \
                              lease_timeout=None, reader_slots=64, huge_pages=True, \
-                             limiter=None, samples_per_insert=None, min_size=None, \
-                             error_buffer=None, on_unlinked='warn', dir=None)")]
+                             limiter=None, on_unlinked='warn', dir=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -130,9 +119,6 @@ impl ReplayBuffer {
         reader_slots: Argument<i128>,
         huge_pages: Argument<bool>,
         limiter: Option<&Bound<'py, PyAny>>,
-        samples_per_insert: Option<Argument<f64>>,
-        min_size: Option<Argument<i128>>,
-        error_buffer: Option<&Bound<'py, PyAny>>,
         on_unlinked: Argument<String>,
         dir: Option<Argument<PathBuf>>,
     ) -> Result<Self, Failure> {
@@ -141,7 +127,7 @@ impl ReplayBuffer {
         let persistent = persistent_of(persistent, name.is_some(), "ring")?;
         let schema = schema_of(schema)?;
         let on_unlinked = on_unlinked_of(on_unlinked)?;
-        let limiter = RateLimiter::of_ring(limiter, samples_per_insert, min_size, error_buffer)?;
+        let limiter = limiter.map(|given| RateLimiter::given(given, "limiter")).transpose()?;
         let options = RingOptions::with_capacity(capacity::from_python(capacity)?)
             .lanes(count_in(lanes, "lanes", 1..=MAX_LANES, ErrorClass::Argument)?)
             .exist(exist_of(exist)?)
@@ -180,9 +166,9 @@ impl ReplayBuffer {
     ///     replaced while they use it. ``"warn"``: one :class:`UnlinkedWarning`. ``"error"``: a
     ///     :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays usable for its
     ///     holders, but no other process can attach to it.
-    /// samples_per_insert : float, optional
-    ///     Items drawn for each transition that this process relies on: refuses a ring whose
-    ///     limiter has another ratio, or that has none. Changes nothing.
+    /// limiter : RateLimiter, optional
+    ///     Limits that this process relies on: refuses a ring without a limiter, or with other
+    ///     limits than the arguments that were given to ``RateLimiter``. Changes nothing.
     /// dir : path, optional
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     /// store : path, optional
@@ -199,36 +185,34 @@ impl ReplayBuffer {
     /// NotFoundError
     ///     If there is no such object.
     /// ExistsError
-    ///     If the ring's limiter has another ratio than ``samples_per_insert``.
+    ///     If the ring's limiter has other limits than ``limiter`` was given.
     /// ArgumentError
-    ///     If an argument is invalid, or ``samples_per_insert`` is given for a ring without a
-    ///     limiter, or for a snapshot.
+    ///     If an argument is invalid, or ``limiter`` is given for a ring without a limiter, or for
+    ///     a snapshot.
     /// CorruptError
     ///     If the files are not a valid ring of this version, or a snapshot is damaged.
     #[staticmethod]
     #[pyo3(signature = (
-        name=Argument::Missing, *, on_unlinked="warn".into(), samples_per_insert=None, dir=None,
-        store=None
+        name=Argument::Missing, *, on_unlinked="warn".into(), limiter=None, dir=None, store=None
     ))]
-    #[pyo3(text_signature = "(name, *, on_unlinked='warn', samples_per_insert=None, dir=None, \
-                             store=None)")]
+    #[pyo3(text_signature = "(name, *, on_unlinked='warn', limiter=None, dir=None, store=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn attach(
         py: Python<'_>,
         name: Argument<String>,
         on_unlinked: Argument<String>,
-        samples_per_insert: Option<Argument<f64>>,
+        limiter: Option<&Bound<'_, PyAny>>,
         dir: Option<Argument<PathBuf>>,
         store: Option<Argument<PathBuf>>,
     ) -> Result<Self, Failure> {
         let (name, base) = (name_of(name)?, base_of(dir)?);
         let on_unlinked = on_unlinked_of(on_unlinked)?;
-        let ratio = samples_per_insert.map(ratio_of).transpose()?;
+        let required = limiter.map(RateLimiter::required).transpose()?;
         if name.contains('@') {
-            if let Some(ratio) = ratio {
+            if required.is_some() {
                 return Err(bad_argument(format!(
-                    "samples_per_insert is {ratio}, but '{name}' is a snapshot, to which no \
-                     process appends; leave it out"
+                    "limiter is given, but '{name}' is a snapshot, to which no process appends; \
+                     leave it out"
                 )));
             }
             return Self::attach_snapshot(py, &name, store, &base);
@@ -240,8 +224,8 @@ impl ReplayBuffer {
             )));
         }
         let ring = py.detach(|| Ring::attach_in(&base, &name))?;
-        if let Some(ratio) = ratio {
-            ring.limiter().ok_or(LimiterError::NoLimiter)?.require(ratio)?;
+        if let Some(required) = required {
+            ring.limiter().ok_or(LimiterError::NoLimiter)?.require(&required)?;
         }
         Ok(Self::of(ring.on_unlinked(on_unlinked)))
     }

@@ -45,12 +45,6 @@ impl Client {
     ///     Request huge pages from the system.
     /// limiter : RateLimiter, optional
     ///     Limits that hold back writers and samplers.
-    /// samples_per_insert : float, optional
-    ///     Items to be drawn for each transition: makes a limiter without ``limiter``.
-    /// min_size : int, optional
-    ///     Transitions before the first draw. Only with ``samples_per_insert``.
-    /// error_buffer : float or (float, float), optional
-    ///     Items that the samplers may be ahead or behind. Only with ``samples_per_insert``.
     /// memfd : bool, default False
     ///     Put the ring into sealed memory, which no process can cut short, instead of files
     ///     (Linux). The daemon keeps it; if that is killed, the ring goes with the last process
@@ -75,12 +69,11 @@ impl Client {
         name=Argument::Missing, schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
         lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(), limiter=None,
-        samples_per_insert=None, min_size=None, error_buffer=None, memfd=false.into(), persist=None
+        memfd=false.into(), persist=None
     ))]
     #[pyo3(text_signature = "($self, name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', lease_timeout=None, \
                              reader_slots=64, huge_pages=True, limiter=None, \
-                             samples_per_insert=None, min_size=None, error_buffer=None, \
                              memfd=False, persist=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
@@ -97,9 +90,6 @@ impl Client {
         reader_slots: Argument<i128>,
         huge_pages: Argument<bool>,
         limiter: Option<&Bound<'py, PyAny>>,
-        samples_per_insert: Option<Argument<f64>>,
-        min_size: Option<Argument<i128>>,
-        error_buffer: Option<&Bound<'py, PyAny>>,
         memfd: Argument<bool>,
         persist: Option<Argument<String>>,
     ) -> Result<ReplayBuffer, Failure> {
@@ -115,7 +105,7 @@ impl Client {
             .reader_slots(slots)
             .huge_pages(huge_pages.get("huge_pages", "True or False")?)
             .memfd(memfd.get("memfd", "True or False")?);
-        let limiter = RateLimiter::of_ring(limiter, samples_per_insert, min_size, error_buffer)?;
+        let limiter = limiter.map(|given| RateLimiter::given(given, "limiter")).transpose()?;
         let options = match limiter {
             Some(limits) => options.limiter(limits),
             None => options,

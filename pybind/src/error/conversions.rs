@@ -113,7 +113,7 @@ impl From<LimiterError> for Failure {
         match error {
             LimiterError::Segment(error) => error.into(),
             error @ LimiterError::Damaged => Self::of(ErrorClass::Corrupt, error),
-            error @ (LimiterError::OtherRatio { .. } | LimiterError::NoRatio { .. }) => {
+            error @ (LimiterError::OtherLimit { .. } | LimiterError::NoRatio { .. }) => {
                 Self::of(ErrorClass::Exists, error)
             }
             error @ LimiterError::MinSizeBeforeResize { .. } => Self::of(ErrorClass::InUse, error),

@@ -5,7 +5,7 @@ mod stats;
 
 use backcast_core::{
     Limiter as CoreLimiter, LimiterCounts, NoLearner, NoWriter, RateLimiter as CoreRateLimiter,
-    Ring, printable,
+    RequiredLimits, Ring, printable,
 };
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -29,7 +29,8 @@ const MOST: u64 = (1 << 48) - 1;
 /// is admitted whole when one more transition is allowed; a batch takes its items as they are
 /// allowed. So one side can always continue, with batches and appends of any size.
 ///
-/// Give it to :meth:`ReplayBuffer.create` or to :meth:`Limiter.set`.
+/// Give it to :meth:`ReplayBuffer.create` or to :meth:`Limiter.set`. :meth:`ReplayBuffer.attach`
+/// compares the arguments that were given with the limits of the ring.
 ///
 /// Parameters
 /// ----------
@@ -39,9 +40,10 @@ const MOST: u64 = (1 << 48) - 1;
 /// min_size : int, default 1
 ///     Transitions before the first draw.
 /// error_buffer : float or (float, float), optional
-///     Needed with ``samples_per_insert``: how many items the samplers may be ahead or behind,
-///     around ``min_size * samples_per_insert``; or both ends of the error band, which has to be at
-///     least ``samples_per_insert + 1`` wide.
+///     Only with ``samples_per_insert``: how many items the samplers may be ahead or behind, around
+///     ``min_size * samples_per_insert``; or both ends of the error band, which has to be at least
+///     ``samples_per_insert + 1`` wide. When left out, 1,024 or 64 inserts' worth, whichever is
+///     more.
 /// no_learner : {"wait", "pass", "error"}, default "wait"
 ///     Policy of a writer that the limiter holds back while no sampler lives: wait, with a warning
 ///     after 10 s; append all the same; raise.
@@ -64,62 +66,61 @@ const MOST: u64 = (1 << 48) - 1;
 /// >>> limits.can_sample(256, inserts=1_000), limits.can_insert(1, inserts=1_100)
 /// (True, False)
 #[pyclass(module = "backcast", name = "RateLimiter", frozen, eq)]
-#[derive(PartialEq)]
 pub(crate) struct RateLimiter {
     limits: CoreRateLimiter,
+    /// Limits that were given, which `ReplayBuffer.attach` compares with those of the ring.
+    required: RequiredLimits,
+}
+
+impl PartialEq for RateLimiter {
+    fn eq(&self, other: &Self) -> bool {
+        self.limits == other.limits
+    }
 }
 
 impl RateLimiter {
     /// Reads a limiter that was given for `what`.
     pub(crate) fn given(value: &Bound<'_, PyAny>, what: &str) -> Result<CoreRateLimiter, Failure> {
-        let wanted = "a backcast.RateLimiter, such as RateLimiter(min_size=1_000)";
-        match value.cast::<Self>() {
-            Ok(limiter) => Ok(limiter.get().limits),
-            Err(_) => Err(wrong_type(value, what, wanted)),
-        }
+        Ok(Self::object(value, what)?.get().limits)
     }
 
-    /// Reads the arguments of a call that makes a ring: a whole limiter, or the ratio of one, by
-    /// `samples_per_insert`, `min_size` and `error_buffer`. `None` if all are left out.
-    pub(crate) fn of_ring(
-        limiter: Option<&Bound<'_, PyAny>>,
-        samples_per_insert: Option<Argument<f64>>,
-        min_size: Option<Argument<i128>>,
-        error_buffer: Option<&Bound<'_, PyAny>>,
-    ) -> Result<Option<CoreRateLimiter>, Failure> {
-        let limiter = limiter.map(|given| Self::given(given, "limiter")).transpose()?;
-        let ratio = samples_per_insert.map(ratio_of).transpose()?;
-        let min_size = min_size.map(min_size_of).transpose()?;
-        let error = error_buffer.map(error_of).transpose()?;
-        let Some(ratio) = ratio else {
-            let which = if min_size.is_some() { "min_size" } else { "error_buffer" };
-            if min_size.is_some() || error.is_some() {
-                return Err(bad_argument(format!(
-                    "{which} is given, and samples_per_insert is not; give both, or \
-                     limiter=RateLimiter(...)"
-                )));
-            }
-            return Ok(limiter);
-        };
-        if limiter.is_some() {
-            return Err(bad_argument(format!(
-                "samples_per_insert is {ratio}, and limiter is given too; give one of them"
-            )));
-        }
-        let error = error
-            .unwrap_or_else(|| ErrorBuffer::Around(CoreRateLimiter::default_error_buffer(ratio)));
-        let limits = error.around(ratio, min_size.unwrap_or(1));
-        Ok(Some(Self::checked(limits)?.limits))
+    /// Reads limits of which those that were given are required of a ring.
+    pub(crate) fn required(value: &Bound<'_, PyAny>) -> Result<RequiredLimits, Failure> {
+        Ok(Self::object(value, "limiter")?.get().required)
     }
 
-    fn checked(limits: CoreRateLimiter) -> Result<Self, Failure> {
+    fn object<'a, 'py>(
+        value: &'a Bound<'py, PyAny>,
+        what: &str,
+    ) -> Result<&'a Bound<'py, Self>, Failure> {
+        let wanted = "a backcast.RateLimiter, such as RateLimiter(8, min_size=1_000)";
+        value.cast::<Self>().map_err(|_| wrong_type(value, what, wanted))
+    }
+
+    fn checked(limits: CoreRateLimiter, required: RequiredLimits) -> Result<Self, Failure> {
         limits.check(MOST).map_err(bad_argument)?;
-        Ok(Self { limits })
+        Ok(Self { limits, required })
+    }
+
+    /// Returns limits that are all required of a ring.
+    fn whole(limits: CoreRateLimiter) -> Result<Self, Failure> {
+        let (least, most) = limits.error_band();
+        let has_ratio = least.is_finite() || most.is_finite();
+        let required = RequiredLimits {
+            samples_per_insert: has_ratio.then(|| limits.samples_per_insert()),
+            min_size: Some(limits.min_size_to_sample()),
+            error_buffer: None,
+            error_band: Some((least, most)),
+            no_learner: Some(limits.no_learner_choice()),
+            no_writer: Some(limits.no_writer_choice()),
+            enabled: Some(limits.is_enabled()),
+        };
+        Self::checked(limits, required)
     }
 }
 
 /// Reads the `samples_per_insert` argument.
-pub(crate) fn ratio_of(given: Argument<f64>) -> Result<f64, Failure> {
+fn ratio_of(given: Argument<f64>) -> Result<f64, Failure> {
     given.get("samples_per_insert", "items per transition, a number above 0")
 }
 
@@ -150,8 +151,8 @@ fn count_of(given: Argument<i128>, what: &str) -> Result<u64, Failure> {
 impl RateLimiter {
     #[new]
     #[pyo3(signature = (
-        samples_per_insert=None, min_size=1_i64.into(), error_buffer=None, *,
-        no_learner="wait".into(), no_writer="wait".into(), enabled=true.into()
+        samples_per_insert=None, min_size=Argument::Missing, error_buffer=None, *,
+        no_learner=Argument::Missing, no_writer=Argument::Missing, enabled=Argument::Missing
     ))]
     #[pyo3(text_signature = "(samples_per_insert=None, min_size=1, error_buffer=None, *, \
                              no_learner='wait', no_writer='wait', enabled=True)")]
@@ -164,30 +165,43 @@ impl RateLimiter {
         no_writer: Argument<String>,
         enabled: Argument<bool>,
     ) -> Result<Self, Failure> {
+        let (has_size, has_enabled) = (min_size.is_given(), enabled.is_given());
+        let (has_no_learner, has_no_writer) = (no_learner.is_given(), no_writer.is_given());
         let ratio = samples_per_insert.map(ratio_of).transpose()?;
-        let min_size = min_size_of(min_size)?;
+        let min_size = min_size_of(min_size.or(1_i64))?;
         let error = error_buffer.map(error_of).transpose()?;
-        let limits = match (ratio, error) {
-            (None, None) => CoreRateLimiter::min_size(min_size),
-            (None, Some(_)) => {
+        let limits = match ratio {
+            None if error.is_some() => {
                 return Err(bad_argument(
                     "error_buffer is given, and samples_per_insert is not; give both, or neither \
                      for a limiter of min_size alone",
                 ));
             }
-            (Some(ratio), None) => {
-                // A bad ratio comes first: no error buffer would help it.
-                Self::checked(CoreRateLimiter::band(ratio, 1, f64::NEG_INFINITY, f64::INFINITY))?;
-                return Err(bad_argument(format!(
-                    "samples_per_insert is {ratio}, and error_buffer is missing; give how many \
-                     items samplers may be ahead or behind, such as some batches"
-                )));
+            None => CoreRateLimiter::min_size(min_size),
+            Some(ratio) => {
+                error.unwrap_or_else(|| ErrorBuffer::default_of(ratio)).around(ratio, min_size)
             }
-            (Some(ratio), Some(error)) => error.around(ratio, min_size),
         };
-        let limits =
-            limits.no_learner(no_learner_of(no_learner)?).no_writer(no_writer_of(no_writer)?);
-        Self::checked(limits.enabled(enabled.get("enabled", "True or False")?))
+        let no_learner = no_learner_of(no_learner.or("wait"))?;
+        let no_writer = no_writer_of(no_writer.or("wait"))?;
+        let enabled = enabled.or(true).get("enabled", "True or False")?;
+        let required = RequiredLimits {
+            samples_per_insert: ratio,
+            min_size: has_size.then_some(min_size),
+            error_buffer: match error {
+                Some(ErrorBuffer::Around(error)) => Some(error),
+                _ => None,
+            },
+            error_band: match error {
+                Some(ErrorBuffer::Band(least, most)) => Some((least, most)),
+                _ => None,
+            },
+            no_learner: has_no_learner.then_some(no_learner),
+            no_writer: has_no_writer.then_some(no_writer),
+            enabled: has_enabled.then_some(enabled),
+        };
+        let limits = limits.no_learner(no_learner).no_writer(no_writer).enabled(enabled);
+        Self::checked(limits, required)
     }
 
     /// Make the limits of a queue.
@@ -236,7 +250,7 @@ impl RateLimiter {
             ));
         }
         let limits = CoreRateLimiter::queue(size).no_learner(no_learner_of(no_learner)?);
-        Self::checked(limits.no_writer(no_writer_of(no_writer)?))
+        Self::whole(limits.no_writer(no_writer_of(no_writer)?))
     }
 
     /// Return whether items may be drawn with these counts without a wait. Changes nothing.
@@ -380,14 +394,24 @@ impl RateLimiter {
         let ratio = self.limits.samples_per_insert();
         let min_size = self.limits.min_size_to_sample();
         let absent = (self.no_learner(), self.no_writer());
-        let words = (ratio, min_size, least, most, absent, self.enabled());
+        let of = &self.required;
+        let given = (
+            of.samples_per_insert.is_some(),
+            of.min_size.is_some(),
+            of.error_buffer,
+            of.error_band.is_some(),
+            of.no_learner.is_some(),
+            of.no_writer.is_some(),
+            of.enabled.is_some(),
+        );
+        let words = (ratio, min_size, least, most, absent, self.enabled(), given);
         Ok((make, words).into_pyobject(py)?.into_any())
     }
 }
 
 /// Restores a pickled limiter.
 #[pyfunction]
-#[pyo3(signature = (ratio, min_size, least, most, absent, enabled))]
+#[pyo3(signature = (ratio, min_size, least, most, absent, enabled, given))]
 pub(crate) fn _restore_limiter(
     ratio: f64,
     min_size: u64,
@@ -395,12 +419,25 @@ pub(crate) fn _restore_limiter(
     most: f64,
     absent: (PyBackedStr, PyBackedStr),
     enabled: bool,
+    given: (bool, bool, Option<f64>, bool, bool, bool, bool),
 ) -> Result<RateLimiter, Failure> {
     let limits = CoreRateLimiter::band(ratio, min_size, least, most);
     let (no_learner, no_writer) = absent;
     let no_learner = no_learner.parse().map_err(bad_argument)?;
     let no_writer = no_writer.parse().map_err(bad_argument)?;
-    RateLimiter::checked(limits.no_learner(no_learner).no_writer(no_writer).enabled(enabled))
+    let (has_ratio, has_size, error_buffer, has_band, has_no_learner, has_no_writer, has_enabled) =
+        given;
+    let required = RequiredLimits {
+        samples_per_insert: has_ratio.then_some(ratio),
+        min_size: has_size.then_some(min_size),
+        error_buffer,
+        error_band: has_band.then_some((least, most)),
+        no_learner: has_no_learner.then_some(no_learner),
+        no_writer: has_no_writer.then_some(no_writer),
+        enabled: has_enabled.then_some(enabled),
+    };
+    let limits = limits.no_learner(no_learner).no_writer(no_writer).enabled(enabled);
+    RateLimiter::checked(limits, required)
 }
 
 fn counts_of(inserts: Argument<i128>, samples: Argument<i128>) -> Result<LimiterCounts, Failure> {
@@ -409,12 +446,17 @@ fn counts_of(inserts: Argument<i128>, samples: Argument<i128>) -> Result<Limiter
     Ok(LimiterCounts { inserts, samples, deletes: 0 })
 }
 
+#[derive(Clone, Copy)]
 enum ErrorBuffer {
     Around(f64),
     Band(f64, f64),
 }
 
 impl ErrorBuffer {
+    fn default_of(ratio: f64) -> Self {
+        Self::Around(CoreRateLimiter::default_error_buffer(ratio))
+    }
+
     fn around(self, ratio: f64, min_size: u64) -> CoreRateLimiter {
         match self {
             ErrorBuffer::Around(error) => CoreRateLimiter::ratio(ratio, min_size, error),
@@ -535,7 +577,7 @@ impl Limiter {
     /// The limits in force.
     #[getter]
     fn limits(&self) -> Result<RateLimiter, Failure> {
-        self.handle.with(|limiter| Ok(RateLimiter { limits: limiter.limits()? }))
+        RateLimiter::whole(self.handle.with(|limiter| Ok(limiter.limits()?))?)
     }
 
     /// Whether the limiter is on.
