@@ -53,7 +53,7 @@ def updates(seed: int, priority: float | None) -> int:
         if priority is None:
             sampler = buf.sampler(seed=seed)
         else:
-            sampler = buf.sampler(seed=seed, priority=priority, beta=0.0)
+            sampler = buf.sampler(seed=seed, select=bc.Priority(alpha=priority, beta=0.0))
         for count in range(1, MOST):
             batch = sampler.sample(1)
             state, action, after = (int(batch[key][0]) for key in ("obs", "action", "next_obs"))

@@ -102,7 +102,7 @@ def main(seed: int) -> int:
     with buf, bc.Params.create(name, weights) as params:
         params.publish(weights)
         with bc.Fleet(act, ACTORS, args=(name,), seed=seed, buffer=buf) as fleet:
-            sampler = buf.sampler(selector="consume", table="once", future=AHEAD)
+            sampler = buf.sampler(select=bc.Consume(table="once"), future=AHEAD)
             while score < SOLVED and count < MOST_BATCHES:
                 batch, count = sampler.sample(BATCH), count + 1
                 age = params.version - batch["params_version"].mean()

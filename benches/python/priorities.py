@@ -60,7 +60,7 @@ def filled(data: dict[str, Any], name: str | None) -> tuple[bc.ReplayBuffer, bc.
 
 def prioritised(buf: bc.ReplayBuffer, rows: int, batch: int, seed: int) -> Round:
     """Give the rows of a ring priorities, and return a round of work on it."""
-    sampler = buf.sampler(seed=seed, priority=ALPHA, beta=BETA)
+    sampler = buf.sampler(seed=seed, select=bc.Priority(alpha=ALPHA, beta=BETA))
     rng = np.random.default_rng(seed)
     td = rng.random((64, batch)) * 2
     count = 0

@@ -400,10 +400,10 @@ mod tests {
 
     #[test]
     fn prioritised_draws_come_back() {
-        let options = PriorityOptions::exponent(0.6).table("mine").stratified(true);
+        let options = PriorityOptions::alpha(0.6).table("mine").stratified(true);
         let annealed = Beta::Annealed { from: 0.4, batches: 1 << 40 };
         let function = options.clone().beta(Beta::Function);
-        let table = options.clone().beta(annealed).weights(WeightNorm::Table);
+        let table = options.clone().beta(annealed).normalize(WeightNorm::Table);
         for options in [options, function, table] {
             let given = SamplerState { selector: Selector::Priority(options), ..state() };
             let text = sampler_state_json(&given).to_string();
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_beta_of_a_function_is_a_word() {
-        let options = PriorityOptions::exponent(0.6).beta(Beta::Function);
+        let options = PriorityOptions::alpha(0.6).beta(Beta::Function);
         let given = SamplerState { selector: Selector::Priority(options), ..state() };
         let mut json = sampler_state_json(&given);
         assert_eq!(json["priority"]["beta"], json!("function"));
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn selectors_come_back() {
-        let options = PriorityOptions::exponent(0.6).table("mine");
+        let options = PriorityOptions::alpha(0.6).table("mine");
         for selector in [
             Selector::MaxPriority(options.clone()),
             Selector::MinPriority(options),

@@ -80,7 +80,7 @@ def ring(place: Path) -> bc.ReplayBuffer:
                 obs=obs, action=step, reward=step, terminated=ends, truncated=False,
                 next_obs=obs + 1,
             )  # fmt: skip
-    sampler = buf.sampler(priority=0.6)
+    sampler = buf.sampler(select=bc.Priority(alpha=0.6))
     sampler.update_priorities(sampler.sample(8)["index"], np.ones(8))
     return buf
 
@@ -135,8 +135,9 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     yield "writer", lambda: closed(buf.writer())
     yield "sampler", lambda: len(buf.sampler(seed=1).sample(4)["reward"])
-    yield "priorities", lambda: len(buf.sampler(priority=0.5, table="other").sample(4)["reward"])
-    yield "consume", lambda: len(buf.sampler(selector="consume").sample(4)["reward"])
+    other = bc.Priority(alpha=0.5, table="other")
+    yield "priorities", lambda: len(buf.sampler(select=other).sample(4)["reward"])
+    yield "consume", lambda: len(buf.sampler(select=bc.Consume()).sample(4)["reward"])
     yield "lease", lambda: buf.lease(0, 60, 2).close()
     yield "wait", lambda: buf.wait(min_size=1, timeout=1)
     yield "clear", buf.clear

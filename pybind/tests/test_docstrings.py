@@ -61,6 +61,7 @@ def public() -> Iterator[tuple[str, Any]]:
                 # Fields of settings are documented as parameters; `metadata` is Gymnasium's.
                 found = inspect.getattr_static(thing, member)
                 field = inspect.ismemberdescriptor(found)
+                field |= member in getattr(thing, "__dataclass_fields__", {})
                 if not (member.startswith("_") or member == "metadata" or field):
                     yield f"{name}.{member}", getattr(thing, member)
 

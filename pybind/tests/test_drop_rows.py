@@ -101,7 +101,7 @@ def test_a_snapshot_begins_at_the_mark_and_cannot_be_cleared(tmp_path: Path) -> 
 def test_priorities_of_dropped_rows_are_never_drawn_again() -> None:
     with bc.ReplayBuffer.create(None, COLUMNS, capacity=1_000) as buf, buf.writer() as writer:
         play(writer, 10)
-        sampler = buf.sampler(seed=2, priority=0.6, beta=0.4)
+        sampler = buf.sampler(seed=2, select=bc.Priority(alpha=0.6, beta=0.4))
         batch = sampler.sample(32)
         sampler.update_priorities(batch.index, np.full(32, 1e6))
         buf.clear()

@@ -100,7 +100,7 @@ KINDS: dict[str, Kind] = {
     ),
     "Sampler": Kind(
         lambda buf, panel: buf.sampler(seed=7, history=4),
-        r"the sampler of ring 'walk', history 4, future 0, boundary mask, selector uniform, "
+        r"the sampler of ring 'walk', history 4, future 0, boundary mask, select 'uniform', "
         r"seed 7, \d+ transitions drawn",
         {
             "sample": lambda s: s.sample(2),

@@ -42,7 +42,7 @@ THREADS = {
     "a sampler": "fill(buf.writer()); run(keep, buf.sampler(seed=1))",
     "priorities": (
         "fill(buf.writer())\n"
-        "sampler = buf.sampler(seed=1, priority=0.6)\n"
+        "sampler = buf.sampler(seed=1, select=bc.Priority())\n"
         "sampler.sample(4); run(keep, sampler)"
     ),
     "a lease": "fill(buf.writer()); run(keep, buf.lease(0, 0, 4))",

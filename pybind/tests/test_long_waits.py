@@ -24,7 +24,7 @@ def append(writer: bc.Writer, steps: int) -> None:
 
 def test_a_draw_that_consumes_says_which_rows_wait_and_who_writes(place: Path) -> None:
     with bc.ReplayBuffer.create("queue", COLUMNS, capacity=1_000, lanes=4, dir=place) as buf:
-        sampler = buf.sampler(selector="consume")
+        sampler = buf.sampler(select=bc.Consume())
         with buf.writer(4, "disabled") as writer:
             append(writer, 64)
             with pytest.raises(bc.WaitTimeoutError) as late:
@@ -51,7 +51,7 @@ def test_a_writer_of_another_process_is_named(place: Path, start: Start) -> None
         waits: list[Callable[[], object]] = [
             lambda: buf.wait(1, timeout=0),
             lambda: buf.wait(rows_published=1, timeout=0.01),
-            lambda: buf.sampler(selector="consume").sample(1, timeout=0),
+            lambda: buf.sampler(select=bc.Consume()).sample(1, timeout=0),
         ]
         for wait in waits:
             with pytest.raises(bc.WaitTimeoutError, match=rf"written by process {child.pid} \("):
@@ -85,7 +85,7 @@ import threading, warnings
 import numpy as np, backcast as bc
 buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
 params = bc.Params.create(None, {"w": np.zeros(3)})
-sampler = buf.sampler(selector="consume")
+sampler = buf.sampler(select=bc.Consume())
 waits = {
     "rows": lambda: buf.wait(rows_published=5, timeout=10.5),
     "size": lambda: buf.wait(5, timeout=10.5),

@@ -261,7 +261,7 @@ def consuming(times: int = 2) -> bc.Sampler:
     with buf.writer() as writer:
         for step in range(41):
             writer.append(obs=step, terminated=False, truncated=False)
-    return buf.sampler(seed=1, selector="consume", max_times_sampled=times)
+    return buf.sampler(seed=1, select=bc.Consume(max_times_sampled=times))
 
 
 def heights(ax: Axes) -> list[float]:
@@ -284,7 +284,7 @@ def test_statistics_are_drawn_as_they_are() -> None:
     with ring.writer() as writer:
         for step in range(41):
             writer.append(obs=step, terminated=False, truncated=False)
-    prioritised = ring.sampler(seed=1, priority=1.0, eps=0.0)
+    prioritised = ring.sampler(seed=1, select=bc.Priority(alpha=1.0, eps=0.0))
     prioritised.sample(8)
     prioritised.update_priorities([0, 1, 2], [4.0, 4.0, 8.0])
     stats = prioritised.stats()

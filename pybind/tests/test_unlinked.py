@@ -116,7 +116,7 @@ def draw_held_back(buf: bc.ReplayBuffer) -> Waiting:
 
 
 def draw_of_new_rows(buf: bc.ReplayBuffer) -> Waiting:
-    sampler = buf.sampler(seed=1, selector="consume")
+    sampler = buf.sampler(seed=1, select=bc.Consume())
     return sampler, lambda: sampler.sample(4, timeout=60)
 
 
@@ -268,8 +268,8 @@ def test_what_a_lost_name_forbids_says_why(place: Path, lose: Callable[[Path], N
         lose(place)
         calls: list[Callable[[], Any]] = [
             buf.writer,
-            lambda: buf.sampler(priority=0.6),
-            lambda: buf.sampler(selector="epoch"),
+            lambda: buf.sampler(select=bc.Priority(alpha=0.6)),
+            lambda: buf.sampler(select=bc.Epoch()),
             lambda: buf.table("online", learned={"value": "f4"}),
             lambda: buf.resize(500),
         ]

@@ -113,7 +113,7 @@ def test_donation_leaves_the_batch_of_the_sampler_alone() -> None:
 
 def test_an_index_that_jax_cut_is_refused_and_one_of_64_bits_is_taken() -> None:
     buf = filled()
-    sampler = buf.sampler(seed=1, priority=0.6)
+    sampler = buf.sampler(seed=1, select=bc.Priority(alpha=0.6))
     batch = sampler.sample(16)
     ones = jax.numpy.ones(16)
     cut = jax.device_put(batch).index

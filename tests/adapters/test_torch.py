@@ -209,12 +209,12 @@ def test_wrong_arguments_of_a_sampler_are_refused() -> None:
         (name,) = wrong
         with pytest.raises(bc.ArgumentTypeError, match=f"{name} is .*; give"):
             ours.Sampler(buf, **wrong)
-    with pytest.raises(bc.SampleError, match=r"priority=0\.6"):
+    with pytest.raises(bc.SampleError, match=r"select=bc\.Priority\("):
         ours.Sampler(buf).update_priorities(torch.tensor([0]), torch.tensor([1.0]))
 
 
 def test_an_index_of_a_narrow_tensor_is_refused() -> None:
-    sampler = ours.Sampler(filled(), seed=1, priority=0.6)
+    sampler = ours.Sampler(filled(), seed=1, select=bc.Priority(alpha=0.6))
     index = sampler.sample(8).index
     for narrow in (
         index.int(),
@@ -235,7 +235,7 @@ def test_an_index_of_a_narrow_tensor_is_refused() -> None:
 )
 def test_priorities_are_set_from_tensors(kind: torch.dtype) -> None:
     buf = filled()
-    sampler = ours.Sampler(buf, seed=1, priority=1.0)
+    sampler = ours.Sampler(buf, seed=1, select=bc.Priority(alpha=1.0))
     order = buf.transitions()
     index = torch.from_numpy(order.index_at(np.arange(len(order))))
     priority = torch.zeros(len(index), dtype=kind)
@@ -256,7 +256,9 @@ def test_priorities_of_windows_are_mixed_as_those_of_arrays() -> None:
     mask[:, 0] = False
     states = []
     for tensors in (True, False):
-        sampler = ours.Sampler(buf, seed=1, priority=1.0, history=3, table=f"t{int(tensors)}")
+        sampler = ours.Sampler(
+            buf, seed=1, select=bc.Priority(alpha=1.0, table=f"t{int(tensors)}"), history=3
+        )
         index = sampler.sample(8).index
         if tensors:
             sampler.update_priorities(index, errors, mask=mask, eta=0.5, timeout=1)

@@ -21,7 +21,7 @@ const LANES: u32 = 2;
 const CAPACITY: u64 = 6_000;
 
 fn options() -> PriorityOptions {
-    PriorityOptions::exponent(1.0).eps(0.0)
+    PriorityOptions::alpha(1.0).eps(0.0)
 }
 
 fn tmpfs() -> TempDir {

@@ -202,8 +202,8 @@ pub enum SampleError {
     },
     /// Lanes with a weight hold no transition, and lanes without a weight hold some.
     #[error(
-        "lane_weights is above 0 for {} only, and no transition is there; there are some in {}: \
-         give one of those a weight above 0, or append to the others first",
+        "the lane weights are above 0 for {} only, and no transition is there; there are some in \
+         {}: give one of those a weight above 0, or append to the others first",
         lanes_of(.weighted),
         lanes_of(.filled)
     )]

@@ -58,7 +58,7 @@ impl Ring {
     /// #     writer.append(&columns.step(&[false], &[false])?)?;
     /// # }
     /// assert!(ring.priority_distributions().is_empty());
-    /// ring.priorities(&PriorityOptions::exponent(1.0).eps(0.0))?.update(&[3], &[4.0])?;
+    /// ring.priorities(&PriorityOptions::alpha(1.0).eps(0.0))?.update(&[3], &[4.0])?;
     /// let found = &ring.priority_distributions()["priority"];
     /// assert_eq!(found.rows, 10);
     /// assert_eq!(found.histogram[0].rows, 9);
@@ -113,7 +113,7 @@ mod tests {
         let schema = Schema::builder().column("obs", DType::F32, &[]).build().unwrap();
         let ring = Ring::heap(&schema, RingOptions::with_capacity(60)).unwrap();
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
-        let mut priorities = ring.priorities(&PriorityOptions::exponent(1.0).eps(0.0)).unwrap();
+        let mut priorities = ring.priorities(&PriorityOptions::alpha(1.0).eps(0.0)).unwrap();
         assert_eq!(priorities.distribution(), super::PriorityDistribution::default());
         let mut list: Vec<f64> = Vec::new();
         for step in 0..100_u8 {

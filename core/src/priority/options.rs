@@ -23,7 +23,7 @@ use crate::error::PriorityError;
 ///     let obs = [f32::from(t)];
 ///     writer.append(&StepColumns::of(&schema).with("obs", &obs)?.step(&[false], &[false])?)?;
 /// }
-/// let options = SamplerOptions::seeded(7).priority(PriorityOptions::exponent(0.6).beta(0.4));
+/// let options = SamplerOptions::seeded(7).priority(PriorityOptions::alpha(0.6).beta(0.4));
 /// let mut sampler = ring.sampler(options)?;
 /// let batch = sampler.sample(32)?;
 /// let weights = batch.column::<f32>("weight")?;
@@ -37,13 +37,13 @@ pub struct PriorityOptions {
     /// Name of the table. Samplers that use the same name share their priorities, in all processes.
     pub table: String,
     /// Exponent of priorities: 0 draws uniformly, 1 in proportion to priorities.
-    pub exponent: f64,
+    pub alpha: f64,
     /// Number added to priorities before the exponent, so that rows of priority 0 are drawn too.
     pub eps: f64,
     /// Exponent of the importance weights.
     pub beta: Beta,
     /// Weight that all weights are divided by.
-    pub weights: WeightNorm,
+    pub normalize: WeightNorm,
     /// Whether one item is drawn from each of `B` ranges of equal total priority, which lowers the
     /// variance of a batch.
     pub stratified: bool,
@@ -121,7 +121,7 @@ impl fmt::Display for WeightNorm {
 
 /// A word that does not name a [`WeightNorm`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("weights is `{0}`; use \"batch\" or \"table\"")]
+#[error("normalize is `{0}`; use \"batch\" or \"table\"")]
 pub struct BadWeightNorm(String);
 
 impl FromStr for WeightNorm {
@@ -143,16 +143,16 @@ impl PriorityOptions {
     /// Exponent of importance weights if no other is given.
     pub const BETA: f64 = 0.4;
 
-    /// Returns options that draw in proportion to `(priority + 1e-6) ^ exponent`, with weights of
+    /// Returns options that draw in proportion to `(priority + 1e-6) ^ alpha`, with weights of
     /// exponent 0.4.
     #[must_use]
-    pub fn exponent(exponent: f64) -> Self {
+    pub fn alpha(alpha: f64) -> Self {
         Self {
             table: Self::TABLE.to_owned(),
-            exponent,
+            alpha,
             eps: Self::EPS,
             beta: Beta::Constant(Self::BETA),
-            weights: WeightNorm::Batch,
+            normalize: WeightNorm::Batch,
             stratified: false,
         }
     }
@@ -173,8 +173,8 @@ impl PriorityOptions {
 
     /// Sets the weight that all weights are divided by.
     #[must_use]
-    pub fn weights(mut self, weights: WeightNorm) -> Self {
-        self.weights = weights;
+    pub fn normalize(mut self, normalize: WeightNorm) -> Self {
+        self.normalize = normalize;
         self
     }
 
@@ -193,18 +193,14 @@ impl PriorityOptions {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        TableSettings { exponent: self.exponent, eps: self.eps }
+        TableSettings { exponent: self.alpha, eps: self.eps }
     }
 
     /// Refuses numbers out of range.
     pub(crate) fn check(&self) -> Result<(), PriorityError> {
         let refuse = |what, value, wanted| Err(PriorityError::BadOption { what, value, wanted });
-        if !(self.exponent.is_finite() && self.exponent >= 0.0) {
-            return refuse(
-                "priority",
-                self.exponent,
-                "the exponent, a number from 0 up, often 0.6",
-            );
+        if !(self.alpha.is_finite() && self.alpha >= 0.0) {
+            return refuse("alpha", self.alpha, "a number from 0 up, often 0.6");
         }
         if !(self.eps.is_finite() && self.eps >= 0.0) {
             return refuse("eps", self.eps, "a number from 0 up, such as 1e-6");
@@ -234,11 +230,11 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_refused_and_the_message_names_them() {
-        let good = PriorityOptions::exponent(0.6);
+        let good = PriorityOptions::alpha(0.6);
         assert!(good.check().is_ok());
         for (options, parts) in [
-            (PriorityOptions::exponent(-0.5), ["priority is -0.5", "from 0 up"]),
-            (PriorityOptions::exponent(f64::NAN), ["priority is NaN", "from 0 up"]),
+            (PriorityOptions::alpha(-0.5), ["alpha is -0.5", "from 0 up"]),
+            (PriorityOptions::alpha(f64::NAN), ["alpha is NaN", "from 0 up"]),
             (good.clone().eps(-1.0), ["eps is -1", "1e-6"]),
             (good.clone().eps(f64::INFINITY), ["eps is inf", "1e-6"]),
             (good.clone().beta(1.5), ["beta is 1.5", "0 to 1"]),

@@ -114,7 +114,7 @@ impl Filling<'_> {
     /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
     /// #     writer.append(&columns.step(&[false], &[false])?)?;
     /// # }
-    /// let options = PriorityOptions::exponent(0.6);
+    /// let options = PriorityOptions::alpha(0.6);
     /// ring.priorities(&options)?.update(&[3], &[5.0])?;
     /// let states = |ring: &Ring| {
     ///     let never = Interrupt::never();
@@ -155,7 +155,7 @@ fn store(
     let too_large = |leaf: u64| bad(format!("a leaf is {leaf}, the limit {most}"));
     let TableSettings { exponent, eps } = state.settings;
     if [exponent, eps].iter().any(|number| !(number.is_finite() && *number >= 0.0)) {
-        return Err(bad(format!("its exponent is {exponent}, its eps {eps}")));
+        return Err(bad(format!("its alpha is {exponent}, its eps {eps}")));
     }
     if state.largest > most {
         return Err(too_large(state.largest));

@@ -85,7 +85,7 @@ mod tests {
 
     /// Returns a sampler of each kind of table, by the name of its table.
     fn specs() -> Vec<(&'static str, SamplerSpec)> {
-        let priorities = |table: &str| PriorityOptions::exponent(0.6).table(table);
+        let priorities = |table: &str| PriorityOptions::alpha(0.6).table(table);
         let by = |selector| SamplerOptions::seeded(1).selector(selector);
         let learned = LearnedOptions::new("learned").column("value", DType::F32);
         vec![

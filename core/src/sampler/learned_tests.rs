@@ -230,7 +230,7 @@ fn other_columns_and_other_kinds_of_tables_are_refused() {
             error.contains("(value: f4, visits: u2)") && error.contains("(value: f2)"),
             "{error}"
         );
-        let error = ring.priorities(&crate::PriorityOptions::exponent(1.0).table("online"));
+        let error = ring.priorities(&crate::PriorityOptions::alpha(1.0).table("online"));
         let error = error.unwrap_err().to_string();
         assert!(error.contains("holds learned columns, but priorities"), "{error}");
         ring.table(&crate::TableOptions::epoch("claims")).unwrap();

@@ -204,7 +204,7 @@ mod tests {
         vec![
             seeded.into(),
             seeded.history(2).future(2).n_step(2).gamma(0.9).into(),
-            seeded.priority(PriorityOptions::exponent(0.5)),
+            seeded.priority(PriorityOptions::alpha(0.5)),
             seeded.hindsight(goals),
             seeded.episodes(WholeEpisodes::padded()).into(),
             seeded.episodes(WholeEpisodes::ragged()).into(),

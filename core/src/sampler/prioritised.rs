@@ -179,7 +179,7 @@ impl PrioritisedDraws {
         let at = plan.fields().iter().position(|field| field.source == Source::Weight);
         let Some(arena) = at.and_then(|at| arenas.get_mut(at)) else { return };
         let of_batch = self.leaves.iter().copied().min().unwrap_or(0);
-        let least = match self.options.weights {
+        let least = match self.options.normalize {
             WeightNorm::Batch => of_batch,
             // A row whose leaf changed since it was drawn may have had a smaller value than all
             // rows have now.

@@ -200,7 +200,7 @@ mod tests {
         drop(batches);
         assert_eq!(ring.readers(), []);
 
-        let options = SamplerOptions::seeded(3).priority(PriorityOptions::exponent(0.6));
+        let options = SamplerOptions::seeded(3).priority(PriorityOptions::alpha(0.6));
         let mut sampler = ring.sampler(options).unwrap();
         sampler.sample(8).unwrap();
         let priorities = sampler.stats().unwrap().priorities.unwrap();

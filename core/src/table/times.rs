@@ -266,7 +266,7 @@ mod tests {
             let spec = SamplerOptions::seeded(1).selector(Selector::Table(table));
             ring.sampler(spec).unwrap().sample(8).unwrap();
         }
-        ring.priorities(&PriorityOptions::exponent(1.0)).unwrap().update(&[50], &[2.0]).unwrap();
+        ring.priorities(&PriorityOptions::alpha(1.0)).unwrap().update(&[50], &[2.0]).unwrap();
         let held = ring.stats().transitions;
         let counted = |name: &str| {
             let bins = &ring.times_sampled()[name];

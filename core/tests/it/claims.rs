@@ -234,7 +234,7 @@ fn other_settings_and_other_kinds_are_refused() {
             let refused = ring.table(&asked).unwrap_err().to_string();
             assert!(refused.contains(part), "{refused} lacks {part}");
         }
-        let priorities = |table: &str| PriorityOptions::exponent(1.0).table(table);
+        let priorities = |table: &str| PriorityOptions::alpha(1.0).table(table);
         let refused = ring.priorities(&priorities("t")).unwrap_err().to_string();
         assert!(refused.contains("it holds claims"), "{refused}");
         ring.priorities(&priorities("p")).unwrap();

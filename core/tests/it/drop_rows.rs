@@ -122,7 +122,7 @@ fn a_window_does_not_reach_below_the_mark() {
 #[test]
 fn no_selector_or_boundary_reaches_below_a_mark_within_an_episode() {
     let whole = |options: SamplerOptions| options.history(8).boundary(Boundary::Reject);
-    let weights = || Selector::Priority(PriorityOptions::exponent(0.6));
+    let weights = || Selector::Priority(PriorityOptions::alpha(0.6));
     let specs = [
         whole(SamplerOptions::seeded(1)).selector(Selector::Uniform),
         whole(SamplerOptions::seeded(2)).selector(weights()),
@@ -159,7 +159,7 @@ fn any_mark_hides_rows_at_most_and_breaks_no_reader() {
     let low = OpenOptions::new().write(true).open(ring.path().unwrap().join("ring.low")).unwrap();
     let set = |mark: u64| low.write_all_at(&mark.to_le_bytes(), 128).unwrap();
     let mut writer = writer(&ring);
-    let weights = Selector::Priority(PriorityOptions::exponent(0.6));
+    let weights = Selector::Priority(PriorityOptions::alpha(0.6));
     let weighted = SamplerOptions::seeded(1).selector(weights);
     let mut samplers =
         [ring.sampler(weighted).unwrap(), ring.sampler(SamplerOptions::seeded(2)).unwrap()];
@@ -226,7 +226,7 @@ fn tables_drop_the_rows_at_their_next_draw() {
     let mut writer = writer(&ring);
     play(&mut writer, 2, 20);
     let prioritised =
-        || SamplerOptions::seeded(5).selector(Selector::Priority(PriorityOptions::exponent(0.6)));
+        || SamplerOptions::seeded(5).selector(Selector::Priority(PriorityOptions::alpha(0.6)));
     let mut by_priority = ring.sampler(prioritised()).unwrap();
     by_priority.sample(8).unwrap();
     let epoch = || {
@@ -339,7 +339,7 @@ proptest! {
         let ring = ring(ROWS, 1);
         let mut writer = writer(&ring);
         let mut uniform = ring.sampler(SamplerOptions::seeded(1).history(3)).unwrap();
-        let by_priority = Selector::Priority(PriorityOptions::exponent(0.6));
+        let by_priority = Selector::Priority(PriorityOptions::alpha(0.6));
         let weights = SamplerOptions::seeded(2).selector(by_priority);
         let mut weighted = ring.sampler(weights).unwrap();
         let mut model: VecDeque<(u64, u64, bool)> = VecDeque::new();

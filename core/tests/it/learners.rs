@@ -26,13 +26,13 @@ fn batches(ring: &Ring, spec: impl Into<SamplerSpec>, count: usize) -> Vec<Vec<i
 #[test]
 fn four_learners_draw_together_what_one_draws_alone() {
     let ring = filled();
-    let mut priorities = ring.priorities(&PriorityOptions::exponent(0.6)).unwrap();
+    let mut priorities = ring.priorities(&PriorityOptions::alpha(0.6)).unwrap();
     let drawn: Vec<i64> = batches(&ring, SamplerOptions::seeded(1), 9).concat();
     let values: Vec<f64> =
         drawn.iter().map(|index| f64::from(u8::try_from(index % 13).unwrap())).collect();
     priorities.update(&drawn, &values).unwrap();
     let plain = |options: SamplerOptions| SamplerSpec::from(options);
-    let prioritised = |options: SamplerOptions| options.priority(PriorityOptions::exponent(0.6));
+    let prioritised = |options: SamplerOptions| options.priority(PriorityOptions::alpha(0.6));
     let windows = |options: SamplerOptions| SamplerSpec::from(options.history(5).stride(2));
     let kinds: [&dyn Fn(SamplerOptions) -> SamplerSpec; 3] = [&plain, &prioritised, &windows];
     for spec in kinds {

@@ -80,7 +80,7 @@ fn rows(index: &[i64]) -> Vec<(usize, u64)> {
 }
 
 fn by_priority() -> PriorityOptions {
-    PriorityOptions::exponent(1.0).eps(0.0)
+    PriorityOptions::alpha(1.0).eps(0.0)
 }
 
 /// Returns the statistic of a chi-square test.

@@ -30,7 +30,7 @@ fn stocked() -> Shelf {
         let mut columns = columns.and_then(|columns| columns.with("action", &action)).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
-    ring.priorities(&PriorityOptions::exponent(0.6)).unwrap().update(&[3], &[5.0]).unwrap();
+    ring.priorities(&PriorityOptions::alpha(0.6)).unwrap().update(&[3], &[5.0]).unwrap();
     let learned = LearnedOptions::new("learned").column("value", DType::F32);
     ring.learned(&learned).unwrap().update("value", &[3], &[0.5_f32]).unwrap();
     let queue = Selector::Table(TableOptions::consume("queue"));

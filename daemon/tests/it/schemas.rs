@@ -100,7 +100,7 @@ fn tables_are_counted_from_outside_as_promised() {
         let mut columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
-    let by_priority = PriorityOptions::exponent(1.0).eps(0.0);
+    let by_priority = PriorityOptions::alpha(1.0).eps(0.0);
     ring.priorities(&by_priority).unwrap().update(&[3, 7], &[4.0, 4.0]).unwrap();
     let queue = Selector::Table(TableOptions::consume("queue").max_times_sampled(2));
     let mut sampler = ring.sampler(SamplerOptions::seeded(1).selector(queue)).unwrap();

@@ -108,18 +108,19 @@ pub(super) fn selector_of(
 
 impl SavedPriority {
     pub(super) fn of(options: &PriorityOptions) -> Self {
-        let PriorityOptions { table, exponent, eps, beta, weights, stratified } = options.clone();
+        let PriorityOptions { table, alpha, eps, beta, normalize, stratified } = options.clone();
         let beta = match beta {
             Beta::Constant(beta) => SavedBeta::Constant(beta),
             Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
             Beta::Function => SavedBeta::Word(FUNCTION.to_owned()),
         };
-        Self { table, exponent, eps, beta, weights: weights.as_str().to_owned(), stratified }
+        let (exponent, weights) = (alpha, normalize.as_str().to_owned());
+        Self { table, exponent, eps, beta, weights, stratified }
     }
 
     /// Returns the options. Their numbers are checked where a sampler is made of them.
     pub(super) fn options(self) -> Result<PriorityOptions, BadSamplerState> {
-        let Self { table, exponent, eps, beta, weights, stratified } = self;
+        let Self { table, exponent: alpha, eps, beta, weights, stratified } = self;
         let beta = match beta {
             SavedBeta::Constant(beta) => Beta::Constant(beta),
             SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },
@@ -133,7 +134,7 @@ impl SavedPriority {
         };
         let bad =
             |error: backcast_core::BadWeightNorm| BadSamplerState { problem: error.to_string() };
-        let weights = weights.parse().map_err(bad)?;
-        Ok(PriorityOptions { table, exponent, eps, beta, weights, stratified })
+        let normalize = weights.parse().map_err(bad)?;
+        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified })
     }
 }

@@ -20,7 +20,7 @@ fn stocked() -> (Place, Store, [Content; 2]) {
     let contents = [("a", 9), ("b", 4)].map(|(label, steps)| {
         append(&mut writer, &schema, 1, steps, steps);
         if label == "b" {
-            let mut priorities = ring.priorities(&PriorityOptions::exponent(1.0)).unwrap();
+            let mut priorities = ring.priorities(&PriorityOptions::alpha(1.0)).unwrap();
             assert_eq!(priorities.update(&[1, 3], &[2.0, 7.0]).unwrap(), 0);
         }
         store.save(&ring, label, SaveOptions::default().name("pong")).unwrap();

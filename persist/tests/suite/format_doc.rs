@@ -55,7 +55,7 @@ fn the_page_has_every_key_of_a_manifest_and_no_other() {
     let ring = Ring::heap(&schema, RingOptions::with_capacity(100).limiter(limiter)).unwrap();
     let store = place.store();
     append(&mut writer(&ring), &schema, 1, 30, 3);
-    ring.priorities(&PriorityOptions::exponent(0.6)).unwrap().update(&[3], &[2.0]).unwrap();
+    ring.priorities(&PriorityOptions::alpha(0.6)).unwrap().update(&[3], &[2.0]).unwrap();
     ring.table(&TableOptions::consume("queue")).unwrap();
     let array = ParamsArray::new("w", DType::F32, &[3]).unwrap();
     let policy = ParamsOptions::default().base(place.base());

@@ -50,8 +50,8 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
         let (place, schema) = (Place::new(), schema());
         let (store, ring) = (place.store(), heap(&schema, lanes, 300));
         let options = [
-            PriorityOptions::exponent(0.6).beta(0.4),
-            PriorityOptions::exponent(1.0).eps(0.5).table("second"),
+            PriorityOptions::alpha(0.6).beta(0.4),
+            PriorityOptions::alpha(1.0).eps(0.5).table("second"),
         ];
         let mut writer = writer(&ring);
         append(&mut writer, &schema, lanes, steps, 3);
@@ -92,7 +92,7 @@ fn a_loaded_ring_draws_by_priority_what_the_saved_one_draws() {
 fn rows_that_are_overwritten_during_a_save_keep_their_priorities() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 300));
-    let options = PriorityOptions::exponent(1.0);
+    let options = PriorityOptions::alpha(1.0);
     let mut writer = writer(&ring);
     append(&mut writer, &schema, 1, 400, 3);
     set(&ring, &options);
@@ -115,10 +115,10 @@ fn other_settings_than_the_saved_ones_are_refused() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 300));
     append(&mut writer(&ring), &schema, 1, 50, 3);
-    set(&ring, &PriorityOptions::exponent(0.6));
+    set(&ring, &PriorityOptions::alpha(0.6));
     store.save(&ring, "a", SaveOptions::default().name("pong")).unwrap();
     let loaded = load(&place, &store, "pong", "loaded");
-    let refused = loaded.priorities(&PriorityOptions::exponent(0.7)).unwrap_err().to_string();
+    let refused = loaded.priorities(&PriorityOptions::alpha(0.7)).unwrap_err().to_string();
     assert!(refused.contains("0.6") && refused.contains("0.7"), "{refused}");
 }
 
@@ -127,7 +127,7 @@ fn files_of_priorities_go_with_their_snapshot() {
     let (place, schema) = (Place::new(), schema());
     let (store, ring) = (place.store(), heap(&schema, 1, 300));
     append(&mut writer(&ring), &schema, 1, 50, 3);
-    set(&ring, &PriorityOptions::exponent(0.6));
+    set(&ring, &PriorityOptions::alpha(0.6));
     let chunks = store.path().join("pong/chunks");
     let files = || fs::read_dir(&chunks).unwrap().count();
     store.save(&ring, "a", SaveOptions::default().name("pong")).unwrap();
@@ -186,7 +186,7 @@ fn a_manifest_with_impossible_priorities_or_limits_is_damaged() {
     let options = RingOptions::with_capacity(300).limiter(RateLimiter::min_size(20));
     let (store, ring) = (place.store(), Ring::heap(&schema, options).unwrap());
     append(&mut writer(&ring), &schema, 1, 50, 3);
-    set(&ring, &PriorityOptions::exponent(0.6));
+    set(&ring, &PriorityOptions::alpha(0.6));
     store.save(&ring, "a", SaveOptions::default().name("pong")).unwrap();
     let slots = ["pong/manifest-0", "pong/manifest-1"].map(|slot| store.path().join(slot));
     let path = slots.into_iter().find(|path| path.exists()).unwrap();
@@ -221,7 +221,7 @@ fn a_damaged_table_is_left_out_of_a_snapshot_and_said_to_be() {
     let options = RingOptions::with_capacity(300).base(place.base());
     let (store, ring) = (place.store(), Ring::create("aim", &schema, options).unwrap());
     append(&mut writer(&ring), &schema, 1, 50, 3);
-    set(&ring, &PriorityOptions::exponent(0.6));
+    set(&ring, &PriorityOptions::alpha(0.6));
     let table = ring.path().unwrap().join("table-priority.dat");
     let good = fs::read(&table).unwrap();
     // A byte of the exponent, which the checksum covers.

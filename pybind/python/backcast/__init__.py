@@ -92,18 +92,22 @@ __all__ = [
     "Client",
     "ClosedError",
     "ColumnError",
+    "Consume",
     "CorruptError",
     "DaemonError",
     "DaemonNotRunningError",
     "DaemonTimeoutError",
     "EnvError",
+    "Epoch",
     "ExistsError",
     "Fleet",
     "FleetError",
     "Hindsight",
     "InUseError",
+    "LaneWeights",
     "LappedError",
     "LappedWarning",
+    "Largest",
     "LearnedTable",
     "Lease",
     "LeaseError",
@@ -116,9 +120,11 @@ __all__ = [
     "PanelError",
     "Params",
     "ParamsView",
+    "Priority",
     "RateLimitError",
     "RateLimitTimeoutError",
     "RateLimiter",
+    "Recency",
     "ReplayBuffer",
     "ReservedRow",
     "RestartLimitError",
@@ -127,12 +133,14 @@ __all__ = [
     "Schema",
     "SchemaError",
     "SimError",
+    "Smallest",
     "SpaceError",
     "StorageError",
     "TransitionOrder",
     "UnlinkedWarning",
     "WaitTimeoutError",
     "WaitWarning",
+    "WholeEpisodes",
     "Writer",
     "WriterError",
     "WriterWarning",
@@ -147,15 +155,36 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from backcast._form import WholeEpisodes
+    from backcast._select import (
+        Consume,
+        Epoch,
+        LaneWeights,
+        Largest,
+        Priority,
+        Recency,
+        Smallest,
+    )
     from backcast.fleet import Fleet
 else:
 
     def __getattr__(name: str) -> object:
-        """Import a subpackage at its first use."""
-        if name == "Fleet":
-            from backcast.fleet import Fleet
+        """Import a subpackage, or the module of a class, at its first use."""
+        from importlib import import_module
 
-            return Fleet
+        module = {
+            "Consume": "_select",
+            "Epoch": "_select",
+            "Fleet": "fleet",
+            "LaneWeights": "_select",
+            "Largest": "_select",
+            "Priority": "_select",
+            "Recency": "_select",
+            "Smallest": "_select",
+            "WholeEpisodes": "_form",
+        }.get(name)
+        if module is not None:
+            return getattr(import_module(f"{__name__}.{module}"), name)
         if name not in {
             "cleanrl",
             "envs",
@@ -169,8 +198,6 @@ else:
             "torch",
         }:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
         return import_module(f"{__name__}.{name}")
 
 

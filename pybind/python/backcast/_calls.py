@@ -110,7 +110,7 @@ def _misfit(
     rest = [key for key, value in known.items() if value.kind is inspect.Parameter.VAR_KEYWORD]
     for key in named:
         if key not in known:
-            ours = [elsewhere[key]] if key in elsewhere else None
+            ours = [elsewhere[key]] if elsewhere.get(key) in known else None
             near = ours or difflib.get_close_matches(key, known, 1, _NEAR)
             if rest and not near:
                 # A setting, which the call checks itself.

@@ -24,8 +24,18 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
+from backcast._form import WholeEpisodes
 from backcast._hindsight import Hindsight
 from backcast._params import Params
+from backcast._select import (
+    Consume,
+    Epoch,
+    LaneWeights,
+    Largest,
+    Priority,
+    Recency,
+    Smallest,
+)
 from backcast.finrl._sample import Sample
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -34,23 +44,20 @@ _AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
 _Nan: TypeAlias = Literal["refuse", "mask"]
 _LanePolicy: TypeAlias = Literal["block", "drop_new", "fail", "overwrite"]
 _Boundary: TypeAlias = Literal["mask", "reject", "clamp"]
-_Selector: TypeAlias = Literal[
-    "uniform",
-    "fifo",
-    "lifo",
-    "max_priority",
-    "min_priority",
-    "recency",
-    "lane_weights",
-    "lane_strata",
-    "epoch",
-    "consume",
-]
+_Select: TypeAlias = (
+    Literal["uniform", "fifo", "lifo", "lane_strata"]
+    | Priority
+    | Largest
+    | Smallest
+    | Recency
+    | LaneWeights
+    | Epoch
+    | Consume
+)
 _Missing: TypeAlias = Literal["error", "mask"]
 _History: TypeAlias = int | dict[str, int | Literal["first"] | None]
 _NoLearner: TypeAlias = Literal["wait", "pass", "error"]
 _NoWriter: TypeAlias = Literal["wait", "pass", "error"]
-_Beta: TypeAlias = float | tuple[float, int] | Callable[[int], float]
 _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
 # A Batch, or a dict of arrays: the result is the same object.
 _Out = TypeVar("_Out", bound=dict[str, Any])
@@ -159,9 +166,6 @@ class Client:
         reader_slots: int = 64,
         huge_pages: bool = True,
         limiter: RateLimiter | None = None,
-        samples_per_insert: float | None = None,
-        min_size: int | None = None,
-        error_buffer: float | tuple[float, float] | None = None,
         memfd: bool = False,
         persist: Literal["off", "periodic", "continuous", "block"] | None = None,
     ) -> ReplayBuffer: ...
@@ -211,9 +215,6 @@ class ReplayBuffer:
         reader_slots: int = 64,
         huge_pages: bool = True,
         limiter: RateLimiter | None = None,
-        samples_per_insert: float | None = None,
-        min_size: int | None = None,
-        error_buffer: float | tuple[float, float] | None = None,
         on_unlinked: _OnUnlinked = "warn",
         dir: _Path | None = None,
     ) -> ReplayBuffer: ...
@@ -222,7 +223,7 @@ class ReplayBuffer:
         name: str,
         *,
         on_unlinked: _OnUnlinked = "warn",
-        samples_per_insert: float | None = None,
+        limiter: RateLimiter | None = None,
         dir: _Path | None = None,
         store: _Path | None = None,
     ) -> ReplayBuffer: ...
@@ -327,26 +328,13 @@ class ReplayBuffer:
         gamma: float | Literal["discount"] | None = None,
         boundary: _Boundary = "mask",
         copy: bool = False,
-        priority: float | None = None,
-        beta: _Beta = 0.4,
-        eps: float = 1e-06,
-        stratified: bool = False,
-        weights: Literal["batch", "table"] = "batch",
-        table: str | None = None,
-        selector: _Selector = "uniform",
-        half_life: float | None = None,
-        lane_weights: ArrayLike | None = None,
-        max_times_sampled: int = 1,
-        shuffle: bool | None = None,
-        table_seed: int = 0,
+        select: _Select = "uniform",
         stride: int = 1,
-        episodes: Literal["padded", "ragged"] | None = None,
-        max_length: int | None = None,
+        form: WholeEpisodes | None = None,
         hindsight: Hindsight | None = None,
         transform: Callable[[Batch], Any] | None = None,
         learned: LearnedTable | str | None = None,
-        rank: int = 0,
-        world_size: int = 1,
+        share: tuple[int, int] | None = None,
         state: dict[str, Any] | None = None,
     ) -> Sampler: ...
     def transitions(self) -> TransitionOrder: ...
@@ -554,7 +542,13 @@ class TransitionRing:
     def path(self) -> str | None: ...
 
 def _restore_limiter(
-    ratio: float, min_size: int, least: float, most: float, absent: tuple[str, str], enabled: bool
+    ratio: float,
+    min_size: int,
+    least: float,
+    most: float,
+    absent: tuple[str, str],
+    enabled: bool,
+    given: tuple[bool, bool, float | None, bool, bool, bool, bool],
 ) -> RateLimiter: ...
 def _restore_tokenizer(json: str) -> TickerTokenizer: ...
 def _window_returns(
@@ -730,25 +724,15 @@ class Sampler:
     @property
     def gamma(self) -> float | Literal["discount"] | None: ...
     @property
-    def priority(self) -> float | None: ...
-    @property
-    def beta(self) -> _Beta | None: ...
-    @property
-    def selector(self) -> _Selector: ...
-    @property
-    def table(self) -> str | None: ...
+    def select(self) -> _Select: ...
     @property
     def boundary(self) -> _Boundary: ...
     @property
     def stride(self) -> int: ...
     @property
-    def rank(self) -> int: ...
+    def share(self) -> tuple[int, int]: ...
     @property
-    def world_size(self) -> int: ...
-    @property
-    def episodes(self) -> Literal["padded", "ragged"] | None: ...
-    @property
-    def max_length(self) -> int | None: ...
+    def form(self) -> WholeEpisodes | None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -11,8 +11,8 @@
 >>> returns.shape
 (32, 8)
 
-A batch of ``episodes="ragged"`` holds ``N`` transitions, one episode after the other: values and
-results are ``[N]`` then, and each episode has returns of its own.
+A batch of ``form=bc.WholeEpisodes("ragged")`` holds ``N`` transitions, one episode after the other:
+values and results are ``[N]`` then, and each episode has returns of its own.
 """
 
 from __future__ import annotations

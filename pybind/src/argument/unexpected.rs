@@ -7,6 +7,53 @@ use pyo3::types::{PyDict, PyTuple};
 use super::text::{closest, text_of};
 use crate::error::{ErrorClass, Failure};
 
+/// Keywords of options that are objects here, and of other libraries: call, keyword, and what to
+/// write instead.
+const ELSEWHERE: [(&str, &str, &str); 42] = [
+    ("sampler", "alpha", "select=bc.Priority(alpha=...)"),
+    ("sampler", "priority", "select=bc.Priority(alpha=...)"),
+    ("sampler", "prioritized", "select=bc.Priority()"),
+    ("sampler", "prioritised", "select=bc.Priority()"),
+    ("sampler", "per", "select=bc.Priority()"),
+    ("sampler", "beta", "select=bc.Priority(beta=...)"),
+    ("sampler", "eps", "select=bc.Priority(eps=...)"),
+    ("sampler", "stratified", "select=bc.Priority(stratified=True)"),
+    ("sampler", "weights", "select=bc.Priority(normalize=...)"),
+    ("sampler", "normalize", "select=bc.Priority(normalize=...)"),
+    ("sampler", "table", "a selector with a table, such as select=bc.Priority(table=...)"),
+    ("sampler", "selector", "select=..."),
+    ("sampler", "half_life", "select=bc.Recency(half_life)"),
+    ("sampler", "lane_weights", "select=bc.LaneWeights(weights)"),
+    ("sampler", "max_times_sampled", "select=bc.Consume(max_times_sampled=...)"),
+    ("sampler", "shuffle", "select=bc.Epoch(shuffle=...)"),
+    ("sampler", "table_seed", "select=bc.Epoch(seed=...)"),
+    ("sampler", "replacement", "select=bc.Epoch() to draw without replacement"),
+    ("sampler", "episodes", "form=bc.WholeEpisodes(...)"),
+    ("sampler", "max_length", "form=bc.WholeEpisodes(max_length=...)"),
+    ("sampler", "rank", "share=(rank, world_size)"),
+    ("sampler", "world_size", "share=(rank, world_size)"),
+    ("sampler", "seq_len", "history=..."),
+    ("sampler", "sequence_length", "history=..."),
+    ("sampler", "unroll_length", "history=..."),
+    ("sampler", "frame_stack", "history=..."),
+    ("sampler", "n_steps", "n_step=..."),
+    ("sampler", "batch_size", "sampler(...).sample(batch_size)"),
+    ("sample", "priority", "sampler(select=bc.Priority()) and sample of it"),
+    ("sample", "select", "sampler(select=...) and sample of it"),
+    ("sample", "seed", "sampler(seed=...) and sample of it"),
+    ("create", "samples_per_insert", "limiter=bc.RateLimiter(samples_per_insert)"),
+    ("create", "min_size", "limiter=bc.RateLimiter(min_size=...)"),
+    ("create", "error_buffer", "limiter=bc.RateLimiter(samples_per_insert, error_buffer=...)"),
+    ("create", "num_actors", "lanes=..., one for each environment"),
+    ("create", "num_envs", "lanes=..., one for each environment"),
+    ("create", "n_envs", "lanes=..., one for each environment"),
+    ("create", "max_size", "capacity=..."),
+    ("create", "buffer_size", "capacity=..."),
+    ("attach", "samples_per_insert", "limiter=bc.RateLimiter(samples_per_insert)"),
+    ("attach", "min_size", "limiter=bc.RateLimiter(min_size=...)"),
+    ("writer", "num_envs", "lanes=..., or env=env"),
+];
+
 /// Refuses arguments that a call does not have, and suggests the one that was probably meant.
 ///
 /// `extra` holds positional arguments beyond the last one, `unknown` keywords that the call does
@@ -29,6 +76,12 @@ pub(crate) fn refuse_unexpected<'py>(
     let refuse = |message| Err(Failure::new(ErrorClass::ArgumentType, message));
     if let Some(key) = unknown.and_then(|unknown| unknown.keys().into_iter().next()) {
         let key: String = key.extract()?;
+        let elsewhere = ELSEWHERE.iter().find(|(call, word, _)| *call == name && *word == key);
+        if let Some((_, _, instead)) = elsewhere {
+            return refuse(format!(
+                "{name}() has no argument `{key}`; write {instead}. It takes {signature}"
+            ));
+        }
         let hint = closest(&key, takes.all().copied())
             .map_or_else(|| "it".to_owned(), |near| format!("did you mean `{near}`? It"));
         return refuse(format!("{name}() has no argument `{key}`; {hint} takes {signature}"));

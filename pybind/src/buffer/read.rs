@@ -14,8 +14,8 @@ use crate::json;
 use crate::learned::JoinedTable;
 use crate::lease::Lease;
 use crate::sampler::{
-    BatchFunctions, Gamma, PriorityArguments, Sampler, SelectorArguments, SelectorSettings,
-    SharedSampler, WindowArguments, WindowOptions, draws_by_seed, hindsight_of,
+    BatchFunctions, Gamma, Sampler, SelectorSettings, SharedSampler, WindowArguments,
+    WindowOptions, draws_by_seed, hindsight_of,
 };
 
 impl ReplayBuffer {
@@ -76,58 +76,20 @@ impl ReplayBuffer {
     ///     overwritten are not drawn. Masks mark the rows that are there.
     /// copy : bool
     ///     Give ``obs`` and ``next_obs`` windows memory of their own, to be written to.
-    /// priority : float, optional
-    ///     Draw by priority: transition ``i`` with probability proportional to ``(p[i] + eps) **
-    ///     priority``, where ``p[i]`` was set by :meth:`Sampler.update_priorities`. 0 is uniform;
-    ///     0.6 is common. Transitions that no priority was set for have the largest that was given
-    ///     so far, at first 1.
-    /// beta : float, pair or function, default 0.4
-    ///     Exponent of the importance weights ``batch["weight"]``, 0 to 1. A pair ``(first,
-    ///     batches)`` grows linearly from ``first`` to 1 over ``batches`` batches; a function is
-    ///     called with the number of the batch.
-    /// eps : float, default 1e-6
-    ///     Number that is added to every priority.
-    /// stratified : bool, default False
-    ///     Draw one transition of each of ``B`` ranges of equal priority.
-    /// weights : {"batch", "table"}, default "batch"
-    ///     Largest weight that the others are divided by: that of the batch, or of the table.
-    /// table : str, optional
-    ///     Name of the table of priorities (``"priority"`` when left out), or of the table of
-    ///     claims of ``"epoch"`` or ``"consume"`` (the selector's word when left out). Samplers of
-    ///     one name share the table, in all processes, with equal settings.
-    /// selector : str, default "uniform"
-    ///     Rule by which the transitions of a batch are chosen. ``"uniform"``, or in proportion to
-    ///     ``priority`` where that is given; ``"fifo"`` and ``"lifo"``: the oldest or the newest
-    ///     ones, in order; ``"max_priority"`` and ``"min_priority"``: those of largest or smallest
-    ///     priority; ``"recency"``: weights that halve every ``half_life`` rows;
-    ///     ``"lane_weights"``: lanes by weight; ``"lane_strata"``: lanes in turn; ``"epoch"``:
-    ///     without replacement, pass after pass; ``"consume"``: new ones only, each at most
-    ///     ``max_times_sampled`` times. Draws of ``"consume"`` wait for new transitions.
-    /// half_life : float, optional
-    ///     Rows of a lane over which the weight of ``"recency"`` halves.
-    /// lane_weights : array_like of float, [lanes], optional
-    ///     Weights of ``"lane_weights"``, from 0 up.
-    /// max_times_sampled : int, default 1
-    ///     Passes of ``"consume"`` over the same transitions.
-    /// shuffle : bool, optional
-    ///     Order within a pass: shuffled, as ``"epoch"`` is by default, or oldest first.
-    /// table_seed : int, default 0
-    ///     Seed of the shuffled order, which all samplers of the table share.
+    /// select : str or object, default "uniform"
+    ///     Rule by which the transitions of a batch are chosen. ``"uniform"``; ``"fifo"`` and
+    ///     ``"lifo"``: the oldest or the newest ones, in order; ``"lane_strata"``: lanes in turn;
+    ///     :class:`Priority`: in proportion to priorities; :class:`Largest` and :class:`Smallest`:
+    ///     those of largest or smallest priority; :class:`Recency`: newer ones more often;
+    ///     :class:`LaneWeights`: lanes by weight; :class:`Epoch`: without replacement, pass after
+    ///     pass; :class:`Consume`: new ones only, for which draws wait.
     /// stride : int, default 1
     ///     Draw only windows that start every ``stride`` transitions of their episode, and the one
     ///     that ends with it: transition ``t`` of an episode is drawn if ``t - (H - 1)`` is a
     ///     multiple of it, or if ``t`` is the last one of an episode that ended or was cut. Gathers
     ///     by index ignore the stride.
-    /// episodes : {"padded", "ragged"}, optional
-    ///     Draw whole episodes, ``B`` of them, uniformly over the complete ones within capacity.
-    ///     ``"padded"``: every column is ``[B, L, ...]``, with ``mask`` ``[B, L]``, ``length``
-    ///     int64 ``[B]``, and ``index`` and ``age`` ``[B]`` of each first transition. Places beyond
-    ///     the end of an episode are zero; only ``obs[b, length[b]]`` is the final observation
-    ///     there, unless ``copy=True``. ``"ragged"``: every column is ``[N, ...]``, one episode
-    ///     after the other, with ``offsets`` int64 ``[B + 1]``. See Notes.
-    /// max_length : int, optional
-    ///     Transitions of the longest episode that is drawn, and ``L`` of padded arrays. When left
-    ///     out, ``L`` is that of the longest episode of the batch.
+    /// form : WholeEpisodes, optional
+    ///     Draw whole episodes in place of transitions; see :class:`WholeEpisodes`.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
@@ -140,17 +102,16 @@ impl ReplayBuffer {
     ///     history, ``[B, H]`` for the longest one, and in ``future``; beside it, with ``_set``
     ///     behind its name, whether the value was set. Values that were not set are 0. The draws do
     ///     not change.
-    /// rank : int, default 0
-    ///     Number of this learner among those that share the random draws of ``seed``, which all of
-    ///     them give.
-    /// world_size : int, default 1
-    ///     Number of learners that share the draws. Each draws every ``world_size``-th batch of
-    ///     those that one learner alone would draw, from number ``rank`` on: on the same data, all
-    ///     together draw the same rows.
+    /// share : pair of int, optional
+    ///     ``(rank, world_size)``: rank of this learner among those that share the random draws of
+    ///     ``seed``, which all of them give, and their number. Each draws every ``world_size``-th
+    ///     batch of those that one learner alone would draw, from number ``rank`` on: on the same
+    ///     data, all together draw the same rows.
     /// state : dict, optional
     ///     State that :meth:`Sampler.state` of another sampler returned. This sampler continues
     ///     with the same draws and windows. Replaces all other arguments but ``transform``,
-    ///     ``hindsight``, and a function ``beta``: no state has functions, so give them again.
+    ///     ``hindsight``, and a ``select`` with a function ``beta``: no state has functions, so
+    ///     give them again.
     ///
     /// Returns
     /// -------
@@ -175,28 +136,16 @@ impl ReplayBuffer {
     /// observation. The newest transitions of a lane are drawn as often as all others, with the
     /// shorter return that can be summed of them. Which transitions are drawn, and all other
     /// columns, do not depend on ``n_step``.
-    ///
-    /// An episode is complete if it terminated or was truncated and its first row is within
-    /// capacity. One that begins after a GAP, as the first one of every writer does, counts only
-    /// while the ring holds the end of the episode before it. Whole episodes go with ``columns``,
-    /// ``copy`` and ``transform``; a rate limiter counts each as one item. ``out`` and
-    /// :meth:`Sampler.batches` need ``episodes="padded"`` with ``max_length``, since other batches
-    /// vary in size.
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
-        gamma=None, boundary=Argument::Missing, copy=Argument::Missing, priority=None, beta=None,
-        eps=None, stratified=None, weights=None, table=None, selector=None, half_life=None,
-        lane_weights=None, max_times_sampled=None, shuffle=None, table_seed=None,
-        stride=Argument::Missing, episodes=None, max_length=None, hindsight=None, transform=None,
-        learned=None, rank=Argument::Missing, world_size=Argument::Missing, state=None
+        gamma=None, boundary=Argument::Missing, copy=Argument::Missing, select=None,
+        stride=Argument::Missing, form=None, hindsight=None, transform=None, learned=None,
+        share=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
-                             n_step=None, gamma=None, boundary='mask', copy=False, priority=None, \
-                             beta=0.4, eps=1e-06, stratified=False, weights='batch', \
-                             table=None, selector='uniform', half_life=None, lane_weights=None, \
-                             max_times_sampled=1, shuffle=None, table_seed=0, stride=1, \
-                             episodes=None, max_length=None, hindsight=None, transform=None, \
-                             learned=None, rank=0, world_size=1, state=None)")]
+                             n_step=None, gamma=None, boundary='mask', copy=False, \
+                             select='uniform', stride=1, form=None, hindsight=None, \
+                             transform=None, learned=None, share=None, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
         &self,
@@ -209,26 +158,13 @@ impl ReplayBuffer {
         gamma: Option<Argument<Gamma>>,
         boundary: Argument<String>,
         copy: Argument<bool>,
-        priority: Option<Argument<f64>>,
-        beta: Option<&Bound<'py, PyAny>>,
-        eps: Option<Argument<f64>>,
-        stratified: Option<Argument<bool>>,
-        weights: Option<Argument<String>>,
-        table: Option<Argument<String>>,
-        selector: Option<Argument<String>>,
-        half_life: Option<Argument<f64>>,
-        lane_weights: Option<&Bound<'py, PyAny>>,
-        max_times_sampled: Option<Argument<i128>>,
-        shuffle: Option<Argument<bool>>,
-        table_seed: Option<Argument<i128>>,
+        select: Option<&Bound<'py, PyAny>>,
         stride: Argument<i128>,
-        episodes: Option<Argument<String>>,
-        max_length: Option<Argument<i128>>,
+        form: Option<&Bound<'py, PyAny>>,
         hindsight: Option<&Bound<'py, PyAny>>,
         transform: Option<&Bound<'py, PyAny>>,
         learned: Option<&Bound<'py, PyAny>>,
-        rank: Argument<i128>,
-        world_size: Argument<i128>,
+        share: Option<&Bound<'py, PyAny>>,
         state: Option<&Bound<'py, PyAny>>,
     ) -> Result<Sampler, Failure> {
         let label = format!("the sampler of {}", self.ring.label());
@@ -241,27 +177,15 @@ impl ReplayBuffer {
             boundary,
             stride,
             copy,
-            episodes,
-            max_length,
-            rank,
-            world_size,
+            form,
+            share,
         };
-        let by = PriorityArguments { priority, beta, eps, stratified, weights, table };
         let hooks = BatchFunctions::new(hindsight, transform)?;
         let hindsight = hindsight.map(hindsight_of).transpose()?;
-        let select = SelectorArguments {
-            selector,
-            half_life,
-            lane_weights,
-            max_times_sampled,
-            shuffle,
-            table_seed,
-        };
         if let Some(state) = state {
             let others = [("seed", seed.is_some()), ("learned", learned.is_some())];
-            let by = by.given().into_iter().filter(|(name, _)| *name != "beta");
-            let others = others.into_iter().chain(asked.given()).chain(by);
-            if let Some((other, _)) = others.chain(select.given()).find(|(_, given)| *given) {
+            let mut others = others.into_iter().chain(asked.given());
+            if let Some((other, _)) = others.find(|(_, given)| *given) {
                 return Err(Failure::new(
                     ErrorClass::Sample,
                     format!("state is given, and {other} too; leave {other} out, the state has it"),
@@ -283,7 +207,7 @@ impl ReplayBuffer {
                 return Err(Failure::new(ErrorClass::Sample, message));
             }
             let windows = WindowOptions::of(&state);
-            let selected = SelectorSettings::saved(state.selector.clone(), beta)?;
+            let selected = SelectorSettings::saved(state.selector.clone(), select)?;
             let open =
                 |ring: &_| Sampler::open(ring, label, state.into(), windows, selected, hooks);
             return self.ask(py, open)?;
@@ -298,13 +222,13 @@ impl ReplayBuffer {
             })
             .transpose()?;
         let windows = WindowOptions::new(asked)?;
-        let selected = SelectorSettings::new(select, by)?;
+        let selected = SelectorSettings::new(select)?;
         let learners = windows.world_size();
         if seed.is_none() && learners > 1 && draws_by_seed(&selected.selector) {
             let message = format!(
-                "world_size is {learners}, and seed is left out: each rank would draw by a seed of \
-                 its own, and they would share nothing; give all ranks the same seed, such as \
-                 seed=7"
+                "share is of {learners} learners, and seed is left out: each rank would draw by a \
+                 seed of its own, and they would share nothing; give all ranks the same seed, \
+                 such as seed=7"
             );
             return Err(Failure::new(ErrorClass::Sample, message));
         }

@@ -41,9 +41,9 @@ impl ReplayBuffer {
     /// Examples
     /// --------
     /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
-    /// >>> sampler = buf.sampler(priority=0.6)
+    /// >>> sampler = buf.sampler(select=bc.Priority(0.6))
     /// >>> buf.remove_table("priority")
-    /// >>> fresh = buf.sampler(priority=0.9)  # another exponent: the table is made anew
+    /// >>> fresh = buf.sampler(select=bc.Priority(0.9))  # another alpha: the table is made anew
     #[pyo3(signature = (table=Argument::Missing, *, timeout=5.0.into(), force=false.into()))]
     #[pyo3(text_signature = "($self, table, *, timeout=5.0, force=False)")]
     fn remove_table(

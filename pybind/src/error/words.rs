@@ -46,7 +46,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 19] = [
 ];
 
 /// Remedies in the words of the core, and as Python has them. `#` is a number.
-const REMEDIES: [(&str, &str); 34] = [
+const REMEDIES: [(&str, &str); 36] = [
     ("give `final_obs`, since", "give final_obs=infos[\"final_obs\"], since"),
     (
         "give `next_obs`, the observation that the step led to,",
@@ -68,13 +68,19 @@ const REMEDIES: [(&str, &str); 34] = [
     ("drop every row so far with `clear`", "drop every row so far with clear()"),
     (
         "draw them with `sample` into a new batch, or draw padded ones with a `max_length`",
-        "call `sample(batch_size)` without `out`, or give episodes=\"padded\" with max_length",
+        "call `sample(batch_size)` without `out`, or give \
+         form=bc.WholeEpisodes(\"padded\", max_length=...)",
     ),
+    ("or leave `episodes` out", "or leave form out"),
+    ("make another one without `episodes`", "make another one without form"),
     ("0.8 for a k of 4", "0.8 for k=4"),
     ("leave the column out with `columns`", "leave the column out with columns=[...]"),
     ("such as `value` of f4", "such as learned={\"value\": \"f4\"}"),
     ("wait for it with `wait`", "wait for it with wait(1)"),
-    ("make it with priorities", "make it with priority=, such as buf.sampler(priority=0.6)"),
+    (
+        "make it with priorities",
+        "make it with select=bc.Priority(), such as buf.sampler(select=bc.Priority(alpha=0.6))",
+    ),
     ("such as absolute TD errors", "such as abs(td)"),
     ("create the ring with a column `reward` of f4", "create the ring with \"reward\": \"f4\""),
     ("create the ring with a column `discount` of f4", "create the ring with \"discount\": \"f4\""),

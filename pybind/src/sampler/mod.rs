@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod batches;
 mod draws;
 mod hooks;
+mod options;
 mod out;
 mod priority;
 pub(crate) mod returns;
@@ -14,7 +15,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{BatchesOptions, Ring, Sampler as CoreSampler, SamplerSpec};
+use backcast_core::{BatchesOptions, Ring, Sampler as CoreSampler, SamplerSpec, Selector};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -28,10 +29,9 @@ use crate::sampler::batches::{Batches, Prefetcher};
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{SamplerPlace, batch_size_of};
 pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
-pub(crate) use self::priority::PriorityArguments;
 use self::priority::{SamplerPriorities, Updated, scheduled};
-pub(crate) use self::selector::{SelectorArguments, SelectorSettings, draws_by_seed};
-use self::selector::{table_of, word_of};
+use self::selector::in_python;
+pub(crate) use self::selector::{SelectorSettings, draws_by_seed};
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
 
 /// Largest number of batches ahead that the core accepts.
@@ -46,10 +46,7 @@ const MAX_PREFETCH: u32 = 1024;
 pub(crate) struct Sampler {
     draws: Arc<SharedSampler>,
     windows: WindowOptions,
-    /// Word of the selector, as Python gives it.
-    selector: &'static str,
-    /// Table of priorities or of claims.
-    table: Option<String>,
+    selector: Selector,
     priorities: Option<SamplerPriorities>,
 }
 
@@ -63,12 +60,11 @@ impl Sampler {
         hooks: BatchFunctions,
     ) -> Result<Self, Failure> {
         let SelectorSettings { selector, priorities } = selected;
-        let (word, table) = (word_of(&selector), table_of(&selector).map(str::to_owned));
-        let spec = spec.selector(selector);
+        let spec = spec.selector(selector.clone());
         let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
         let open = |settings| SamplerPriorities::open(ring, label, settings);
         let priorities = priorities.map(open).transpose()?;
-        Ok(Self { draws: Arc::new(draws), windows, selector: word, table, priorities })
+        Ok(Self { draws: Arc::new(draws), windows, selector, priorities })
     }
 
     /// Releases the ring.
@@ -302,7 +298,7 @@ impl Sampler {
 
     /// Set the priorities of transitions that were drawn, from any process.
     ///
-    /// A transition is drawn with probability proportional to ``(priority + eps) ** exponent``,
+    /// A transition is drawn with probability proportional to ``(priority + eps) ** alpha``,
     /// which is stored as a multiple of ``2**-24`` (6e-8), and at least that. Scale priorities up
     /// if their powers are not far above it. The importance weights are computed of the stored
     /// numbers.
@@ -349,7 +345,7 @@ impl Sampler {
     /// >>> with buf.writer() as writer:
     /// ...     for t in range(10):
     /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
-    /// >>> sampler = buf.sampler(seed=7, priority=0.6, beta=0.4)
+    /// >>> sampler = buf.sampler(seed=7, select=bc.Priority(alpha=0.6, beta=0.4))
     /// >>> batch = sampler.sample(32)
     /// >>> sampler.update_priorities(batch.index, abs(batch["obs"] - 4))
     /// 0
@@ -422,7 +418,7 @@ impl Sampler {
     ///     ``{"from": age, "rows": count}`` for the ages 0, 1, 2-3, 4-7 and so on. ``priorities``:
     ///     None, or for selectors with priorities a dict of ``rows`` that have one,
     ///     ``effective_rows``, the number of rows of equal priority that would give draws of the
-    ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** exponent`` over the
+    ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** alpha`` over the
     ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
     ///     ``times_sampled``: for ``"consume"`` and ``"epoch"``, how often the transitions of the
     ///     ring were handed out by the table, to all its samplers in all processes; a list of
@@ -442,7 +438,7 @@ impl Sampler {
     /// >>> with buf.writer() as writer:
     /// ...     for t in range(10):
     /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
-    /// >>> sampler = buf.sampler(priority=1.0, eps=0.0)
+    /// >>> sampler = buf.sampler(select=bc.Priority(alpha=1.0, eps=0.0))
     /// >>> batch = sampler.sample(32)
     /// >>> dropped = sampler.update_priorities([0, 1, 2], [4.0, 4.0, 4.0])
     /// >>> stats = sampler.stats()["priorities"]
@@ -498,30 +494,11 @@ impl Sampler {
         self.windows.gamma_of(py)
     }
 
-    /// Exponent of the priorities, or None if draws are uniform.
+    /// Selector: a word, or an object such as ``Priority``.
     #[getter]
-    fn priority(&self) -> Option<f64> {
-        self.priorities.as_ref().map(|of| of.options.exponent)
-    }
-
-    /// Exponent of the importance weights as it was given, or None if draws are uniform.
-    ///
-    /// A number, a pair of the first one and the batches until it is 1, or a function.
-    #[getter]
-    fn beta<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.priorities.as_ref().map_or(Ok(None), |of| of.beta_of(py))
-    }
-
-    /// Word of the selector: "uniform" also of draws in proportion to priority.
-    #[getter]
-    fn selector(&self) -> &'static str {
-        self.selector
-    }
-
-    /// Name of the table of priorities, or of claims of "epoch" and "consume"; None without one.
-    #[getter]
-    fn table(&self) -> Option<&str> {
-        self.table.as_deref()
+    fn select<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let beta = self.priorities.as_ref().map(|of| of.beta_of(py)).transpose()?;
+        in_python(py, &self.selector, beta.flatten())
     }
 
     /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
@@ -536,28 +513,16 @@ impl Sampler {
         self.windows.stride
     }
 
-    /// Number of this learner among those that share the draws of the seed, from 0.
+    /// Rank of this learner, from 0, and the number of learners that share the draws of the seed.
     #[getter]
-    fn rank(&self) -> u32 {
-        self.windows.rank.0
+    fn share(&self) -> (u32, u32) {
+        self.windows.share
     }
 
-    /// Number of learners that share the draws of the seed.
+    /// Whole episodes, or None if transitions are drawn.
     #[getter]
-    fn world_size(&self) -> u32 {
-        self.windows.rank.1
-    }
-
-    /// Arrangement of whole episodes, "padded" or "ragged", or None if transitions are drawn.
-    #[getter]
-    fn episodes(&self) -> Option<&'static str> {
-        self.windows.episodes.map(|of| of.layout.as_str())
-    }
-
-    /// Transitions of the longest episode that is drawn, or None without a limit.
-    #[getter]
-    fn max_length(&self) -> Option<u32> {
-        self.windows.episodes.and_then(|of| of.max_length)
+    fn form<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.form_of(py)
     }
 
     /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.
@@ -580,7 +545,7 @@ impl Sampler {
         self.release(py)
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let seed = self.draws.seed;
         let state = self.draws.place.describe(|place| match place {
             SamplerPlace::Here(sampler) => {
@@ -589,10 +554,8 @@ impl Sampler {
             SamplerPlace::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
         });
         let (label, windows) = (self.draws.label(), self.windows.in_words());
-        let by = self.priority().map_or_else(String::new, |by| format!(", priority {by}"));
-        let by = format!("selector {}{by}", self.selector);
-        let table = self.table().map_or_else(String::new, |table| format!(", table {table:?}"));
-        format!("<backcast.Sampler: {label}, {windows}, {by}{table}, {state}>")
+        let select = self.select(py)?.repr()?;
+        Ok(format!("<backcast.Sampler: {label}, {windows}, select {select}, {state}>"))
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

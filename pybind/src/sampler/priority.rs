@@ -1,8 +1,6 @@
-//! Priorities of a sampler: the keywords that ask for them, and how a learner sets them.
+//! Priorities of a sampler, and how a learner sets them.
 
-use backcast_core::{
-    Beta, DType, Priorities, PriorityOptions, Ring, WeightNorm, sequence_priorities,
-};
+use backcast_core::{Beta, DType, Priorities, PriorityOptions, Ring, sequence_priorities};
 use numpy::PyArrayDyn;
 use numpy::prelude::*;
 use pyo3::prelude::*;
@@ -16,114 +14,16 @@ use crate::handle::Handle;
 /// Share of the maximum in the priority of a window (R2D2's eta).
 const ETA: f64 = 0.9;
 
-/// Keywords of prioritised draws, before they are checked.
-pub(crate) struct PriorityArguments<'a, 'py> {
-    pub(crate) priority: Option<Argument<f64>>,
-    pub(crate) beta: Option<&'a Bound<'py, PyAny>>,
-    pub(crate) eps: Option<Argument<f64>>,
-    pub(crate) stratified: Option<Argument<bool>>,
-    pub(crate) weights: Option<Argument<String>>,
-    pub(crate) table: Option<Argument<String>>,
-}
-
-/// Options of prioritised draws, as the keywords give them.
+/// Priorities that a selector needs.
 pub(crate) struct PrioritySettings {
     pub(crate) options: PriorityOptions,
     /// Function that gives beta for the number of the batch.
-    schedule: Option<Py<PyAny>>,
-}
-
-impl PriorityArguments<'_, '_> {
-    /// Returns the keywords that were given, in the order of the call.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 6] {
-        [
-            ("priority", self.priority.is_some()),
-            ("beta", self.beta.is_some()),
-            ("eps", self.eps.is_some()),
-            ("stratified", self.stratified.is_some()),
-            ("weights", self.weights.is_some()),
-            ("table", self.table.is_some()),
-        ]
-    }
-}
-
-impl PrioritySettings {
-    /// Reads the keywords. Returns `None` for uniform draws.
-    pub(crate) fn new(asked: PriorityArguments<'_, '_>) -> Result<Option<Self>, Failure> {
-        let given = asked.given();
-        let PriorityArguments { priority, beta, eps, stratified, weights, table } = asked;
-        let Some(priority) = priority else {
-            if let Some((other, _)) = given.iter().find(|(_, given)| *given) {
-                let message = format!(
-                    "{other} is given, and the sampler draws uniformly; give priority too, the \
-                     exponent, such as priority=0.6"
-                );
-                return Err(Failure::new(ErrorClass::Sample, message));
-            }
-            return Ok(None);
-        };
-        let exponent = priority.get("priority", "the exponent, a number from 0 up")?;
-        let mut options = PriorityOptions::exponent(exponent);
-        let mut schedule = None;
-        if let Some(beta) = beta {
-            let given = beta_of(beta)?;
-            if given.is_none() {
-                schedule = Some(beta.clone().unbind());
-            }
-            options = options.beta(given.unwrap_or(Beta::Function));
-        }
-        if let Some(eps) = eps {
-            options = options.eps(eps.get("eps", "a number from 0 up")?);
-        }
-        if let Some(stratified) = stratified {
-            options = options.stratified(stratified.get("stratified", "True or False")?);
-        }
-        if let Some(weights) = weights {
-            let weights = weights.get("weights", "\"batch\" or \"table\"")?;
-            let weights: Result<WeightNorm, _> = weights.parse();
-            options =
-                options.weights(weights.map_err(|error| Failure::of(ErrorClass::Sample, error))?);
-        }
-        if let Some(table) = table {
-            options = options.table(&table.get("table", "the name of a table")?);
-        }
-        Ok(Some(Self { options, schedule }))
-    }
-
-    /// Returns the settings of a saved sampler. `beta` is its function, if it has one.
-    fn saved(options: PriorityOptions, beta: Option<&Bound<'_, PyAny>>) -> Self {
-        Self { options, schedule: beta.map(|beta| beta.clone().unbind()) }
-    }
-
-    /// Returns the settings of the priorities of a state. No state has the function `beta`, so it
-    /// is given again.
-    pub(crate) fn of_state(
-        options: Option<&PriorityOptions>,
-        beta: Option<&Bound<'_, PyAny>>,
-    ) -> Result<Option<Self>, Failure> {
-        let needs_function = options.is_some_and(|options| options.beta == Beta::Function);
-        match beta {
-            Some(_) if !needs_function => {
-                let message = "state is given, and beta too; leave beta out, the state has it";
-                return Err(Failure::new(ErrorClass::Sample, message));
-            }
-            Some(beta) if !beta.is_callable() => {
-                return Err(wrong_type(beta, "beta", "the function that the state was made with"));
-            }
-            None if needs_function => {
-                let message = "the state is of a sampler whose beta is a function, which it does \
-                               not have; give beta, the function, beside state";
-                return Err(Failure::new(ErrorClass::Sample, message));
-            }
-            _ => {}
-        }
-        Ok(options.map(|options| Self::saved(options.clone(), beta)))
-    }
+    pub(super) schedule: Option<Py<PyAny>>,
 }
 
 /// Reads `beta`: a number, or a pair of a number and the batches until it is 1. Returns `None` for
 /// a function.
-fn beta_of(beta: &Bound<'_, PyAny>) -> Result<Option<Beta>, Failure> {
+pub(super) fn beta_of(beta: &Bound<'_, PyAny>) -> Result<Option<Beta>, Failure> {
     const WANTED: &str = "a number from 0 to 1, a pair (first, batches) that grows to 1, or a \
                           function of the number of the batch";
     if let Some(beta) = f64::read(beta.as_borrowed())? {

@@ -6,10 +6,11 @@ use backcast_core::{
 };
 use pyo3::Borrowed;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyString};
+use pyo3::types::{PyAny, PyDict, PyString, PyTuple};
 
 use crate::argument::{Argument, FromArgument, count, found, wrong_type};
 use crate::error::{ErrorClass, Failure};
+use crate::sampler::options::Fields;
 
 /// Word for the discounts of a column.
 const DISCOUNT: &str = "discount";
@@ -30,9 +31,9 @@ pub(crate) struct WindowOptions {
     pub(super) boundary: Boundary,
     pub(super) stride: u32,
     copy: bool,
-    pub(super) episodes: Option<WholeEpisodes>,
+    episodes: Option<WholeEpisodes>,
     /// Rank of the learner, and number of learners that share the draws.
-    pub(super) rank: (u32, u32),
+    pub(super) share: (u32, u32),
 }
 
 /// The discount of n-step returns.
@@ -64,15 +65,13 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) boundary: Argument<String>,
     pub(crate) stride: Argument<i128>,
     pub(crate) copy: Argument<bool>,
-    pub(crate) episodes: Option<Argument<String>>,
-    pub(crate) max_length: Option<Argument<i128>>,
-    pub(crate) rank: Argument<i128>,
-    pub(crate) world_size: Argument<i128>,
+    pub(crate) form: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) share: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl WindowArguments<'_, '_> {
     /// Returns the keywords, and whether each one was given.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 12] {
+    pub(crate) fn given(&self) -> [(&'static str, bool); 10] {
         [
             ("history", self.history.is_some()),
             ("columns", self.columns.is_some()),
@@ -82,10 +81,8 @@ impl WindowArguments<'_, '_> {
             ("boundary", self.boundary.is_given()),
             ("stride", self.stride.is_given()),
             ("copy", self.copy.is_given()),
-            ("episodes", self.episodes.is_some()),
-            ("max_length", self.max_length.is_some()),
-            ("rank", self.rank.is_given()),
-            ("world_size", self.world_size.is_given()),
+            ("form", self.form.is_some()),
+            ("share", self.share.is_some()),
         ]
     }
 }
@@ -109,11 +106,8 @@ impl WindowOptions {
             })?,
             stride: count(asked.stride.or(1_i64), "stride", 1, ErrorClass::Sample)?,
             copy: asked.copy.or(false).get("copy", "True or False")?,
-            episodes: episodes_of(asked.episodes, asked.max_length)?,
-            rank: (
-                count(asked.rank.or(0_i64), "rank", 0, ErrorClass::Sample)?,
-                count(asked.world_size.or(1_i64), "world_size", 1, ErrorClass::Sample)?,
-            ),
+            episodes: asked.form.map(episodes_of).transpose()?,
+            share: asked.share.map_or(Ok((0, 1)), share_of)?,
         })
     }
 
@@ -124,30 +118,48 @@ impl WindowOptions {
     ) -> Result<Self, Failure> {
         let (history, columns) = histories(history, columns)?;
         let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
-        let (future, stride, copy, episodes, rank) = (0, 1, false, None, (0, 1));
-        Ok(Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, rank })
+        let (future, stride, copy, episodes, share) = (0, 1, false, None, (0, 1));
+        Ok(Self {
+            history,
+            columns,
+            future,
+            n_step,
+            gamma,
+            boundary,
+            stride,
+            copy,
+            episodes,
+            share,
+        })
     }
 
     /// Returns the options of a saved sampler.
     pub(crate) fn of(state: &SamplerState) -> Self {
         let SamplerState { history, future, n_step, boundary, stride, copy, .. } = *state;
-        let SamplerState { episodes, rank, .. } = *state;
+        let SamplerState { episodes, rank: share, .. } = *state;
         let columns = state.columns.clone();
         let constant = state.gamma.map(Gamma::Constant);
         let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
-        Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, rank }
+        Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, share }
+    }
+
+    /// Returns the form as Python gives it.
+    pub(super) fn form_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(WholeEpisodes { layout, max_length }) = self.episodes else { return Ok(None) };
+        let class = py.import(FORMS)?.getattr("WholeEpisodes")?;
+        class.call1((layout.as_str(), max_length)).map(Some)
     }
 
     /// Returns the number of learners that share the draws of the seed.
     pub(crate) fn world_size(&self) -> u32 {
-        self.rank.1
+        self.share.1
     }
 
     /// Returns the options of a sampler of the core.
     pub(crate) fn spec(&self, seed: Option<u64>) -> SamplerSpec {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
-        let (rank, world_size) = self.rank;
+        let (rank, world_size) = self.share;
         let options = options.stride(self.stride).rank(rank, world_size);
         let options = self.episodes.map_or(options, |of| options.episodes(of));
         let options = self.history.map_or(options, |history| options.history(history));
@@ -207,31 +219,38 @@ impl WindowOptions {
     }
 }
 
-/// Reads `episodes` and `max_length`.
-fn episodes_of(
-    episodes: Option<Argument<String>>,
-    max_length: Option<Argument<i128>>,
-) -> Result<Option<WholeEpisodes>, Failure> {
-    let words = "\"padded\", \"ragged\" or None";
-    let word = episodes.map(|episodes| episodes.get("episodes", words)).transpose()?;
-    let layout = word
-        .map(|word| {
-            EpisodeLayout::named(&word).ok_or_else(|| {
-                let message = format!("episodes is {word:?}; give {words}");
-                Failure::new(ErrorClass::Sample, message)
-            })
-        })
-        .transpose()?;
-    let max_length =
-        max_length.map(|asked| count(asked, "max_length", 1, ErrorClass::Sample)).transpose()?;
-    match (layout, max_length) {
-        (None, Some(_)) => {
-            let message = "max_length is for whole episodes; give episodes=\"padded\" or \
-                           \"ragged\" too, or leave max_length out";
-            Err(Failure::new(ErrorClass::Sample, message))
-        }
-        (layout, max_length) => Ok(layout.map(|layout| WholeEpisodes { layout, max_length })),
+/// Module of the classes of forms.
+const FORMS: &str = "backcast._form";
+
+/// Reads `form`: whole episodes.
+fn episodes_of(form: &Bound<'_, PyAny>) -> Result<WholeEpisodes, Failure> {
+    let Some((_, fields)) = Fields::of(form, FORMS, &["WholeEpisodes"])? else {
+        return Err(wrong_type(form, "form", "bc.WholeEpisodes(), or None for transitions"));
+    };
+    let words = "\"padded\" or \"ragged\"";
+    let word = fields.get::<String>("layout")?.get("layout", words)?;
+    let Some(layout) = EpisodeLayout::named(&word) else {
+        let message = format!("layout is {word:?}; give {words}");
+        return Err(Failure::new(ErrorClass::Sample, message));
+    };
+    if fields.any("max_length")?.is_none() {
+        return Ok(WholeEpisodes { layout, max_length: None });
     }
+    let max_length = count(fields.get("max_length")?, "max_length", 1, ErrorClass::Sample)?;
+    Ok(WholeEpisodes { layout, max_length: Some(max_length) })
+}
+
+/// Reads `share`: the rank of a learner, and the number of learners.
+fn share_of(share: &Bound<'_, PyAny>) -> Result<(u32, u32), Failure> {
+    const WANTED: &str = "a pair (rank, world_size), such as (0, 2) and (1, 2) for two learners";
+    let pair = share.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+    let Some(pair) = pair else { return Err(wrong_type(share, "share", WANTED)) };
+    let number = |place| -> Result<Argument<i128>, Failure> {
+        let Ok(number) = pair.get_item(place)?.extract();
+        Ok(number)
+    };
+    let rank = count(number(0)?, "share[0], the rank,", 0, ErrorClass::Sample)?;
+    Ok((rank, count(number(1)?, "share[1], the world_size,", 1, ErrorClass::Sample)?))
 }
 
 /// Reads `history` and `columns`: one history for all columns, or windows by column.

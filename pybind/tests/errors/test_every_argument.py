@@ -30,14 +30,22 @@ PUBLIC += [(fleet, name) for name in ("Context", "context", "report")]
 # Settings of markets are dataclasses, whose arguments Python itself refuses.
 PUBLIC += [(sim, name) for name in ("Market", "Floor", "MarketConfig", "Population")]
 
+OPTIONS = {
+    *["Priority", "Largest", "Smallest", "Recency", "LaneWeights", "Epoch", "Consume"],
+    "WholeEpisodes",
+}
+"""Options of a sampler, which reads their fields; `test_select` tries fields of another type."""
+
 CALLED = {
     *["Schema", "PortfolioVectorEnv", "PortfolioEnv", "Collector", "FastFinRL", "VecFastFinRL"],
     *["RateLimiter", "VecReplayBuffer", "finrl.ReplayBuffer", "TickerTokenizer", "VecFinRLWrapper"],
     *["TradingVectorEnv", "TradingEnv", "Market", "Fleet", "Hindsight"],
+    *OPTIONS,
 }
 """Classes whose objects are made by calling them; the others name the call to use instead."""
 
 ANYTHING = {
+    **dict.fromkeys(OPTIONS, "is read by `sampler`"),
     "PortfolioVectorEnv.close_extras": "takes what Gymnasium's `close` was given",
     "VecFinRLWrapper.close_extras": "takes what Gymnasium's `close` was given",
     "Writer.append final_obs": "is read only where a lane ended",
@@ -213,6 +221,8 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "make": {"env_config": {"panel": panel}},
         "window": {"batch": made["batch"], "i": 0},
         "Hindsight": {"reward": lambda *_: np.zeros(4)},
+        "Recency": {"half_life": 9},
+        "LaneWeights": {"weights": [1]},
         "discounted": {"batch": made["batch"], "gamma": 0.9},
         "lambda_returns": {
             "batch": made["batch"],
@@ -244,9 +254,9 @@ PARAMETERS = list(parameters())
 
 COUNTED = {
     parameter.name
-    for call in CALLABLES.values()
+    for name, call in CALLABLES.items()
     for parameter in inspect.signature(call.found).parameters.values()
-    if parameter.annotation in ("int", "int | None")
+    if name not in OPTIONS and parameter.annotation in ("int", "int | None")
 }
 """Arguments that are whole numbers in every call that has them."""
 
@@ -298,7 +308,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         wrapper.step(np.zeros((4, 1, 2)))
         collector = envs.Collector(vector, hold(steps.writer(2, "next_step")))
         collector.reset(seed=1)
-        sampler = hold(buf.sampler(seed=1, priority=0.6))
+        sampler = hold(buf.sampler(seed=1, select=bc.Priority(alpha=0.6)))
         alone_in_market, in_markets = envs.TradingEnv(), envs.TradingVectorEnv(2)
         alone_in_market.reset(seed=1)
         in_markets.reset(seed=1)
@@ -400,7 +410,7 @@ def test_an_argument_of_another_type_is_named_with_what_to_give(
 
 
 @pytest.mark.parametrize(
-    ("name", "parameter"), [case for case in PARAMETERS if case.values[1] in COUNTED]
+    ("name", "parameter"), [case for case in TYPED if case.values[1] in COUNTED]
 )
 def test_a_bool_is_no_count(made: dict[str, Any], name: str, parameter: str) -> None:
     for flag in (True, np.True_):

@@ -168,9 +168,12 @@ TYPED: dict[str, list[str]] = {
         'pong.sampler(history=3, boundary="reject").gather([1])',
     ],
     "Priorities": [
+        "pong.sampler(priority=0.6)",
         "pong.sampler(beta=0.4)",
-        "pong.sampler(priority=-1)",
-        "pong.sampler(priority=0.6, beta=1.5)",
+        'pong.sampler(select="priority")',
+        "pong.sampler(select=bc.Priority(aplha=0.6))",
+        "pong.sampler(select=bc.Priority(alpha=-1))",
+        "pong.sampler(select=bc.Priority(alpha=0.6, beta=1.5))",
         "sampler.update_priorities([0], [1.0])",
     ],
     "Batches ahead, and memory of your own": [
@@ -203,7 +206,7 @@ TYPED: dict[str, list[str]] = {
         'bc.ReplayBuffer.create("a", columns, capacity=80, lane_policy="fail", lease_timeout=1)',
     ],
     "Rate limits": [
-        "bc.RateLimiter(8)",
+        "bc.RateLimiter(error_buffer=3)",
         "bc.RateLimiter(8, error_buffer=3)",
         "bc.RateLimiter(0, error_buffer=3)",
         "bc.RateLimiter(min_size=0)",
@@ -211,9 +214,9 @@ TYPED: dict[str, list[str]] = {
         'bc.RateLimiter(min_size=5, no_learner="go")',
         'bc.ReplayBuffer.create("a", columns, capacity=80, limiter=8)',
         'bc.ReplayBuffer.create("a", columns, capacity=80, limiter=bc.RateLimiter(min_size=80))',
-        'bc.ReplayBuffer.create("a", columns, capacity=80, samples_per_insert=0)',
+        'bc.ReplayBuffer.create("a", columns, capacity=80, samples_per_insert=8)',
         'bc.ReplayBuffer.create("a", columns, capacity=80, min_size=8)',
-        'bc.ReplayBuffer.attach("pong", samples_per_insert=8)',
+        'bc.ReplayBuffer.attach("pong", limiter=bc.RateLimiter(8))',
     ],
     "Panels": [
         'bc.Panel("prices.csv")',

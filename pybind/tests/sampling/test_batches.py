@@ -357,7 +357,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Ends what hangs.
 faulthandler.dump_traceback_later(120, exit=True)
 buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
-batches = buf.sampler(selector="consume").batches(1, prefetch=int(sys.argv[1]))
+batches = buf.sampler(select=bc.Consume()).batches(1, prefetch=int(sys.argv[1]))
 def interrupt():
     while not repr(batches).endswith("busy>"):
         os.sched_yield()

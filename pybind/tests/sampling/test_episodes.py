@@ -15,7 +15,7 @@ from counted_ring import assert_equal, filled
 from numpy.typing import NDArray
 
 ENDS = 17
-FIXED: dict[str, Any] = {"episodes": "padded", "max_length": ENDS}
+FIXED = bc.WholeEpisodes("padded", max_length=ENDS)
 
 
 def uneven(capacity: int = 2_000, episodes: int = 24) -> bc.ReplayBuffer:
@@ -39,7 +39,7 @@ def first_reward(length: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def test_padded_episodes_are_whole_masked_and_end_with_their_final_observation() -> None:
-    batch = uneven().sampler(seed=7, episodes="padded").sample(64)
+    batch = uneven().sampler(seed=7, form=bc.WholeEpisodes("padded")).sample(64)
     length, mask = batch["length"], batch["mask"]
     longest = length.max()
     assert batch["obs"].shape == batch["next_obs"].shape == mask.shape == (64, longest)
@@ -58,11 +58,12 @@ def test_padded_episodes_are_whole_masked_and_end_with_their_final_observation()
 
 
 @pytest.mark.parametrize("copy", [False, True])
-@pytest.mark.parametrize("limit", [{}, {"max_length": 30}])
+@pytest.mark.parametrize("limit", [None, 30])
 def test_only_the_final_observation_lies_beyond_the_end_of_a_padded_episode(
-    copy: bool, limit: dict[str, Any]
+    copy: bool, limit: int | None
 ) -> None:
-    batch = uneven().sampler(seed=7, episodes="padded", copy=copy, **limit).sample(64)
+    form = bc.WholeEpisodes("padded", max_length=limit)
+    batch = uneven().sampler(seed=7, form=form, copy=copy).sample(64)
     length, mask = batch["length"], batch["mask"]
     expected = np.zeros(mask.shape)
     shorter = np.flatnonzero(length < mask.shape[1])
@@ -76,8 +77,8 @@ def test_only_the_final_observation_lies_beyond_the_end_of_a_padded_episode(
 
 def test_ragged_episodes_are_the_same_ones_in_a_row() -> None:
     buf = uneven()
-    padded = buf.sampler(seed=7, episodes="padded").sample(64)
-    ragged = buf.sampler(seed=7, episodes="ragged").sample(64)
+    padded = buf.sampler(seed=7, form=bc.WholeEpisodes("padded")).sample(64)
+    ragged = buf.sampler(seed=7, form=bc.WholeEpisodes("ragged")).sample(64)
     offsets = ragged["offsets"]
     np.testing.assert_array_equal(np.diff(offsets), padded["length"])
     assert offsets[0] == 0
@@ -97,7 +98,7 @@ def test_every_episode_is_drawn_alike_and_transitions_are_not() -> None:
 
     # With 23 degrees of freedom chi-square exceeds 70 once in about 10**6 seeds.
     for seed in range(4):
-        drawn = buf.sampler(seed=seed, episodes="padded").sample(4_800)["length"]
+        drawn = buf.sampler(seed=seed, form=bc.WholeEpisodes("padded")).sample(4_800)["length"]
         assert chi_square(drawn) < 70
     # The mutant: the episodes of uniform transitions, where long ones are drawn more often.
     rewards = buf.sampler(seed=1).sample(4_800)["reward"]
@@ -106,7 +107,7 @@ def test_every_episode_is_drawn_alike_and_transitions_are_not() -> None:
 
 
 def test_returns_of_padded_episodes_are_those_of_each_one() -> None:
-    batch = uneven().sampler(seed=3, episodes="padded").sample(20)
+    batch = uneven().sampler(seed=3, form=bc.WholeEpisodes("padded")).sample(20)
     values = np.cos(batch["reward"])
     next_values = np.sin(batch["reward"])
     gae = returns_of.gae(batch, values, next_values, gamma=0.9, lam=0.8)
@@ -127,44 +128,47 @@ def test_returns_of_padded_episodes_are_those_of_each_one() -> None:
 
 def test_fixed_memory_is_filled_again_and_drawn_ahead() -> None:
     buf = filled()
-    sampler = buf.sampler(seed=5, **FIXED)
-    assert (sampler.episodes, sampler.max_length) == ("padded", ENDS)
+    sampler = buf.sampler(seed=5, form=FIXED)
+    assert sampler.form == FIXED
     drawn = [sampler.sample(6) for _ in range(4)]
     assert drawn[0]["obs"]["x"].shape == (6, ENDS, 3)
-    with buf.sampler(seed=5, **FIXED).batches(6, prefetch=2, limit=4) as ahead:
+    with buf.sampler(seed=5, form=FIXED).batches(6, prefetch=2, limit=4) as ahead:
         for one, two in zip(drawn, ahead, strict=True):
             assert_equal(one, two)
-    again = buf.sampler(seed=5, **FIXED)
+    again = buf.sampler(seed=5, form=FIXED)
     out = again.sample(6)
     assert again.sample(6, out=out) is out
     assert_equal(out, drawn[1])
-    varying = buf.sampler(seed=5, episodes="padded")
+    varying = buf.sampler(seed=5, form=bc.WholeEpisodes("padded"))
     for one in drawn:
         assert_equal(varying.sample(6), one)
     for call in (lambda: varying.sample(6, out=out), lambda: varying.batches(6)):
-        with pytest.raises(bc.SampleError, match='episodes="padded" with max_length'):
+        with pytest.raises(
+            bc.SampleError, match=r'vary in size.*WholeEpisodes\("padded", max_length'
+        ):
             call()
     varying.sample(6)  # still here
 
 
 def test_columns_copies_transforms_and_states() -> None:
     buf = filled()
-    some = buf.sampler(seed=5, episodes="ragged", columns=["action", "truncated"]).sample(5)
+    padded, ragged = bc.WholeEpisodes("padded"), bc.WholeEpisodes("ragged")
+    some = buf.sampler(seed=5, form=ragged, columns=["action", "truncated"]).sample(5)
     assert set(some) == {"action", "truncated", "index", "age", "offsets"}
-    apart = buf.sampler(seed=5, episodes="padded", copy=True).sample(5)
+    apart = buf.sampler(seed=5, form=padded, copy=True).sample(5)
     apart["next_obs"]["n"][:] = 1
-    assert_equal(apart["obs"], buf.sampler(seed=5, episodes="padded").sample(5)["obs"])
+    assert_equal(apart["obs"], buf.sampler(seed=5, form=padded).sample(5)["obs"])
 
     def total(batch: bc.Batch) -> float:
         return float(batch["reward"].sum())
 
-    summed: Any = buf.sampler(seed=5, episodes="ragged", transform=total).sample(5)
-    assert summed == float(buf.sampler(seed=5, episodes="ragged").sample(5)["reward"].sum())
-    for settings in ({"episodes": "ragged"}, {"episodes": "padded"}, FIXED):
-        first: Any = buf.sampler(seed=9, **settings)
+    summed: Any = buf.sampler(seed=5, form=ragged, transform=total).sample(5)
+    assert summed == float(buf.sampler(seed=5, form=ragged).sample(5)["reward"].sum())
+    for form in (ragged, padded, FIXED):
+        first = buf.sampler(seed=9, form=form)
         first.sample(3)
         again = buf.sampler(state=first.state())
-        assert (again.episodes, again.max_length) == (first.episodes, first.max_length)
+        assert again.form == first.form == form
         assert_equal(first.sample(3), again.sample(3))
 
 
@@ -176,29 +180,33 @@ def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
         ({"n_step": 3, "gamma": 0.9}, "an n-step return"),
         ({"boundary": "clamp"}, "boundary"),
         ({"stride": 2}, "a stride"),
-        ({"priority": 0.6}, "by priority"),
-        ({"selector": "lifo"}, "selector"),
+        ({"select": bc.Priority()}, "by priority"),
+        ({"select": "lifo"}, "selector"),
     ]
     for settings, part in refused:
-        with pytest.raises(bc.SampleError, match=f"{part}.*leave it out, or leave `episodes` out"):
-            buf.sampler(episodes="padded", **settings)
+        with pytest.raises(bc.SampleError, match=f"{part}.*leave it out, or leave `?form`? out"):
+            buf.sampler(form=bc.WholeEpisodes("padded"), **settings)
     with pytest.raises(bc.SampleError, match="max_length is 400; give 1 to 399"):
-        buf.sampler(episodes="padded", max_length=400)
-    with pytest.raises(bc.SampleError, match="max_length"):
-        buf.sampler(episodes="padded", max_length=0)
-    with pytest.raises(bc.SampleError, match='give episodes="padded" or "ragged" too'):
-        buf.sampler(max_length=4)
+        buf.sampler(form=bc.WholeEpisodes("padded", max_length=400))
+    with pytest.raises(bc.SampleError, match="max_length is 0; give a whole number from 1 up"):
+        buf.sampler(form=bc.WholeEpisodes("padded", max_length=0))
     bad: Any = "packed"
-    with pytest.raises(bc.SampleError, match='episodes is "packed"; give "padded", "ragged"'):
-        buf.sampler(episodes=bad)
-    sampler = buf.sampler(episodes="ragged")
-    with pytest.raises(bc.SampleError, match="make another one without `episodes`"):
+    with pytest.raises(bc.SampleError, match='layout is "packed"; give "padded" or "ragged"'):
+        buf.sampler(form=bc.WholeEpisodes(bad))
+    others: list[Any] = ["padded", bc.WholeEpisodes, bc.Epoch(), 3]
+    for other in others:
+        with pytest.raises(bc.ArgumentTypeError, match=r"form is .*; give bc\.WholeEpisodes\(\)"):
+            buf.sampler(form=other)
+    sampler = buf.sampler(form=bc.WholeEpisodes("ragged"))
+    with pytest.raises(
+        bc.SampleError, match=r"gathers no index; make another one without `?form`?"
+    ):
         sampler.gather(sampler.sample(2).index)
-    with pytest.raises(bc.SampleError, match="state is given, and episodes too"):
-        buf.sampler(state=sampler.state(), episodes="ragged")
+    with pytest.raises(bc.SampleError, match="state is given, and form too"):
+        buf.sampler(state=sampler.state(), form=bc.WholeEpisodes("ragged"))
     empty = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=50)
     with pytest.raises(bc.SampleError, match=r"no whole episode.*wait for writers"):
-        empty.sampler(episodes="padded").sample(2)
+        empty.sampler(form=bc.WholeEpisodes("padded")).sample(2)
     assert sampler.sample(2)["offsets"].shape == (3,)
 
 
@@ -216,14 +224,15 @@ def test_an_episode_whose_writer_went_away_is_never_drawn() -> None:
                     final_obs=4 if end else None,
                 )
             writer.append(obs=0, reward=100, terminated=False, truncated=False)
-    lengths = buf.sampler(seed=1, episodes="padded").sample(200)
+    lengths = buf.sampler(seed=1, form=bc.WholeEpisodes("padded")).sample(200)
     # Each later life begins after the GAP of one that did not end.
     assert set(lengths["reward"][lengths.mask]) == {0}
     tidy = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f8"}, capacity=500)
     for life in range(6):
         with tidy.writer() as writer:
             writer.append(obs=0, reward=life, terminated=True, truncated=False, final_obs=1)
-    assert set(tidy.sampler(seed=1, episodes="ragged").sample(200)["reward"]) == set(range(6))
+    drawn = tidy.sampler(seed=1, form=bc.WholeEpisodes("ragged")).sample(200)["reward"]
+    assert set(drawn) == set(range(6))
 
 
 WRITE = """
@@ -259,7 +268,9 @@ def test_no_episode_is_torn_while_another_process_writes(
         assert child.stdout.readline() == "ready\n"
         buf.wait(min_size=100, timeout=60)
         words: tuple[Any, ...] = ("padded", "ragged")
-        padded_sampler, ragged_sampler = (buf.sampler(seed=1, episodes=word) for word in words)
+        padded_sampler, ragged_sampler = (
+            buf.sampler(seed=1, form=bc.WholeEpisodes(word)) for word in words
+        )
         places = np.arange(ENDS)
         for _ in range(1_500):
             padded, ragged = padded_sampler.sample(32), ragged_sampler.sample(32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import backcast as bc
@@ -15,15 +16,15 @@ BATCH, COUNT = 10, 6
 SELECTORS: dict[str, dict[str, Any]] = {
     "uniform": {},
     "windows": {"history": 3, "boundary": "reject", "n_step": 2, "gamma": 0.9},
-    "priority": {"priority": 0.6, "beta": (0.4, 9)},
-    "function": {"priority": 0.6, "beta": lambda batch: min(1.0, 0.1 * batch)},
-    "max_priority": {"selector": "max_priority", "priority": 0.6},
-    "fifo": {"selector": "fifo"},
-    "recency": {"selector": "recency", "half_life": 9},
-    "lane_strata": {"selector": "lane_strata"},
-    "epoch": {"selector": "epoch", "table": "epoch"},
-    "consume": {"selector": "consume", "table": "consume"},
-    "shuffled": {"selector": "consume", "table": "shuffled", "shuffle": True},
+    "priority": {"select": bc.Priority(alpha=0.6, beta=(0.4, 9))},
+    "function": {"select": bc.Priority(alpha=0.6, beta=lambda batch: min(1.0, 0.1 * batch))},
+    "largest": {"select": bc.Largest(alpha=0.6)},
+    "fifo": {"select": "fifo"},
+    "recency": {"select": bc.Recency(9)},
+    "lane_strata": {"select": "lane_strata"},
+    "epoch": {"select": bc.Epoch(table="epoch")},
+    "consume": {"select": bc.Consume(table="consume")},
+    "shuffled": {"select": bc.Consume(shuffle=True, table="shuffled")},
 }
 WAYS = ["sample", "out", "ahead-0", "ahead-3", "cycle-0", "cycle-3"]
 
@@ -101,7 +102,11 @@ def test_a_batch_whose_transform_fails_is_drawn_again(
 ) -> None:
     if settings is SELECTORS["function"] and "-" in way:
         pytest.skip("a function beta cannot be called ahead")
-    plain = settings | ({"table": "plain"} if "table" in settings else {})
+    select: Any = settings.get("select")
+    claims = isinstance(select, bc.Epoch | bc.Consume)
+    plain: dict[str, Any] = settings | (
+        {"select": replace(select, table="plain")} if claims else {}
+    )
     buf = ring()
     with buf.sampler(seed=7, **plain) as sampler:
         expected = [sampler.sample(BATCH) for _ in range(COUNT)]
@@ -124,8 +129,8 @@ def test_a_batch_whose_transform_fails_is_drawn_again(
         np.testing.assert_array_equal(reward, batch["reward"] + 1)
         np.testing.assert_array_equal(weight, batch.get("weight", np.zeros(BATCH)))
     tables = {table["name"]: table["drawn"] for table in buf.stats()["claims"]}
-    if settings.get("selector") in ("epoch", "consume"):
-        assert tables[settings["table"]] == BATCH * COUNT
+    if claims:
+        assert tables[select.table] == BATCH * COUNT
 
 
 @pytest.mark.parametrize("way", ["ahead-0", "ahead-3", "cycle-3"])
@@ -155,8 +160,8 @@ def test_the_rate_limiter_counts_a_batch_once(way: str) -> None:
 def test_rows_that_were_claimed_for_a_failing_batch_are_kept_for_the_next_call() -> None:
     buf = ring()
     transform = Failing(wrong)
-    sampler = buf.sampler(selector="consume", transform=transform)
-    other = buf.sampler(selector="consume")
+    sampler = buf.sampler(select=bc.Consume(), transform=transform)
+    other = buf.sampler(select=bc.Consume())
     first = sampler.sample(BATCH)
     with pytest.raises(ValueError, match="is wrong"):
         sampler.sample(BATCH)

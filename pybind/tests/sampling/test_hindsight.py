@@ -183,7 +183,7 @@ def test_seeds_and_states_repeat_and_threads_draw_the_same() -> None:
 
 def test_goals_and_priorities_go_together() -> None:
     buf = ring()
-    sampler = buf.sampler(seed=1, priority=0.6, hindsight=bc.Hindsight(reward))
+    sampler = buf.sampler(seed=1, select=bc.Priority(alpha=0.6), hindsight=bc.Hindsight(reward))
     batch = sampler.sample(64)
     assert batch["weight"].shape == batch["relabelled"].shape == (64,)
     assert sampler.update_priorities(batch.index, np.ones(64)) == 0

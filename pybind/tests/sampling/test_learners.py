@@ -20,7 +20,7 @@ def ring(name: str | None = None) -> bc.ReplayBuffer:
 
 def draw(name: str, learner: int, results: Any) -> None:  # noqa: ANN401
     """Draw five batches as one of four learners, in a process of its own."""
-    sampler = bc.ReplayBuffer.attach(name).sampler(seed=7, rank=learner, world_size=4)
+    sampler = bc.ReplayBuffer.attach(name).sampler(seed=7, share=(learner, 4))
     results.put((learner, [sampler.sample(16).index.tolist() for _ in range(5)]))
 
 
@@ -47,51 +47,59 @@ def test_states_and_batches_drawn_ahead_keep_to_their_learner() -> None:
     buf = ring()
     alone = buf.sampler(seed=3)
     expected = [alone.sample(8).index.tolist() for _ in range(9)][1::3]
-    sampler = buf.sampler(seed=3, rank=1, world_size=3)
-    assert (sampler.rank, sampler.world_size) == (1, 3)
+    sampler = buf.sampler(seed=3, share=(1, 3))
+    assert sampler.share == (1, 3)
     first = next(iter(sampler.batches(8, prefetch=2)))
     assert first.index.tolist() == expected[0]
     state = sampler.state()
     assert (state["rank"], state["world_size"], state["batches"]) == (1, 3, 1)
     again = buf.sampler(state=state)
-    assert (again.rank, again.world_size) == (1, 3)
+    assert again.share == (1, 3)
+    assert alone.share == (0, 1)
     assert [again.sample(8).index.tolist() for _ in range(2)] == expected[1:]
     assert "rank" not in alone.state()
 
 
 def test_learners_that_cannot_be_are_refused() -> None:
     buf = ring()
-    mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"rank": 4, "world_size": 4}, "rank is 4 of world_size 4"),
-        ({"rank": 1}, "rank is 1 of world_size 1"),
-        ({"world_size": 0}, "world_size is 0"),
-        ({"rank": -1, "world_size": 2}, "rank is -1"),
+    mistakes = [
+        ((4, 4), "rank is 4 of world_size 4"),
+        ((1, 1), "rank is 1 of world_size 1"),
+        ((0, 0), r"share\[1\], the world_size, is 0; give a whole number from 1 up"),
+        ((-1, 2), r"share\[0\], the rank, is -1; give a whole number from 0 up"),
     ]
-    for given, part in mistakes:
+    for share, part in mistakes:
         with pytest.raises(bc.SampleError, match=part):
-            buf.sampler(seed=1, **given)
-    with pytest.raises(bc.SampleError, match="world_size too"):
-        buf.sampler(state=buf.sampler(seed=1).state(), world_size=2)
+            buf.sampler(seed=1, share=share)
+    with pytest.raises(bc.SampleError, match="state is given, and share too; leave share out"):
+        buf.sampler(state=buf.sampler(seed=1).state(), share=(0, 2))
     assert np.unique(buf.sample(4).index).size
 
 
+@pytest.mark.parametrize("share", [1, (1,), (0, 1, 2), [0, 2], "02", {0: 2}])
+def test_a_share_that_is_no_pair_is_refused(share: Any) -> None:  # noqa: ANN401
+    with pytest.raises(
+        bc.ArgumentTypeError, match=r"share is .*; give a pair \(rank, world_size\)"
+    ):
+        ring().sampler(seed=1, share=share)
+
+
+@pytest.mark.parametrize("share", [(0.5, 2), (True, 2), (0, "2"), (0, None)])
+def test_numbers_of_another_type_in_a_share_are_refused(share: Any) -> None:  # noqa: ANN401
+    with pytest.raises(bc.ArgumentTypeError, match=r"share\[[01]\], the .* is .*; give a whole"):
+        ring().sampler(seed=1, share=share)
+
+
 @pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"priority": 0.6},
-        {"selector": "recency", "half_life": 9},
-        {"selector": "lane_strata"},
-        {"selector": "lane_weights", "lane_weights": [1]},
-    ],
+    "select", ["uniform", bc.Priority(), bc.Recency(9), "lane_strata", bc.LaneWeights([1])]
 )
-def test_learners_without_a_seed_would_share_nothing(given: dict[str, Any]) -> None:
-    message = "world_size is 2, and seed is left out: .*; give all ranks the same seed, such as"
+def test_learners_without_a_seed_would_share_nothing(select: Any) -> None:  # noqa: ANN401
+    message = "share is of 2 learners, and seed is left out: .*; give all ranks the same seed, such"
     with pytest.raises(bc.SampleError, match=message):
-        ring().sampler(rank=1, world_size=2, **given)
+        ring().sampler(share=(1, 2), select=select)
 
 
-@pytest.mark.parametrize("selector", ["epoch", "consume", "fifo"])
-def test_learners_need_no_seed_for_draws_that_are_not_random(selector: Any) -> None:  # noqa: ANN401
-    sampler = ring().sampler(rank=1, world_size=2, selector=selector)
+@pytest.mark.parametrize("select", [bc.Epoch(), bc.Consume(), "fifo"])
+def test_learners_need_no_seed_for_draws_that_are_not_random(select: Any) -> None:  # noqa: ANN401
+    sampler = ring().sampler(share=(1, 2), select=select)
     assert sampler.sample(4).index.shape == (4,)

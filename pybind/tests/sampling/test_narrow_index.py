@@ -43,7 +43,7 @@ def buf() -> Iterator[bc.ReplayBuffer]:
 
 def takers(buf: bc.ReplayBuffer) -> dict[str, Call]:
     """Return every call that takes indices of rows."""
-    sampler = buf.sampler(seed=1, priority=1.0)
+    sampler = buf.sampler(seed=1, select=bc.Priority(alpha=1.0))
     table = buf.table("online", learned={"value": "f4"})
     order = buf.transitions()
 

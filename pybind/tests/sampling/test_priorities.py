@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
+from typing import Any
 
 import backcast as bc
 import numpy as np
@@ -23,7 +25,7 @@ def buf() -> bc.ReplayBuffer:
 
 
 def test_rows_are_drawn_by_priority_and_weighed(buf: bc.ReplayBuffer) -> None:
-    sampler = buf.sampler(seed=7, priority=1.0, beta=1.0, eps=0.0)
+    sampler = buf.sampler(seed=7, select=bc.Priority(alpha=1.0, beta=1.0, eps=0.0))
     index = np.arange(200)
     assert sampler.update_priorities(index, np.where(index < 100, 3.0, 1.0)) == 0
     batch = sampler.sample(100_000)
@@ -44,13 +46,14 @@ def test_beta_is_a_number_a_pair_or_a_function(buf: bc.ReplayBuffer) -> None:
         seen.append(batch)
         return 0.5 if batch < 2 else 1.0
 
-    number = buf.sampler(seed=1, priority=1.0, eps=0.0, beta=0.5)
-    pair = buf.sampler(seed=1, priority=1.0, eps=0.0, beta=(0.5, 2))
-    function = buf.sampler(seed=1, priority=1.0, eps=0.0, beta=schedule)
+    betas: list[Any] = [0.5, (0.5, 2), schedule]
+    select = [bc.Priority(alpha=1.0, beta=beta, eps=0.0) for beta in betas]
+    samplers = [buf.sampler(seed=1, select=one) for one in select]
+    number, _, function = samplers
     number.update_priorities(index, 1.0 + index)
-    assert (number.beta, pair.beta, function.beta) == (0.5, (0.5, 2), schedule)
+    assert [sampler.select for sampler in samplers] == select
     for batch in range(3):
-        drawn = [sampler.sample(50) for sampler in (number, pair, function)]
+        drawn = [sampler.sample(50) for sampler in samplers]
         assert (drawn[0].index == drawn[1].index).all()
         assert (drawn[0].index == drawn[2].index).all()
         priority = 1.0 + drawn[0].index
@@ -61,13 +64,13 @@ def test_beta_is_a_number_a_pair_or_a_function(buf: bc.ReplayBuffer) -> None:
     with pytest.raises(bc.SampleError, match="cannot call"):
         function.batches(10)
     with pytest.raises(bc.SampleError, match=r"beta is 1\.5; give 0 to 1"):
-        buf.sampler(seed=1, priority=1.0, eps=0.0, beta=lambda _: 1.5).sample(2)
+        buf.sampler(seed=1, select=bc.Priority(alpha=1.0, beta=lambda _: 1.5, eps=0.0)).sample(2)
     with pytest.raises(bc.ArgumentTypeError, match="beta returned"):
-        buf.sampler(priority=1.0, eps=0.0, beta=lambda _: "x").sample(2)  # type: ignore[arg-type, return-value]
+        buf.sampler(select=bc.Priority(alpha=1.0, beta=lambda _: "x", eps=0.0)).sample(2)  # type: ignore[arg-type, return-value]
 
 
 def test_priorities_of_windows_are_mixed(buf: bc.ReplayBuffer) -> None:
-    mixed = buf.sampler(seed=2, priority=1.0, eps=0.0, history=4)
+    mixed = buf.sampler(seed=2, select=bc.Priority(alpha=1.0, eps=0.0), history=4)
     batch = mixed.sample(8)
     td = np.arange(32.0).reshape(8, 4)
     mask = np.ones((8, 4), bool)
@@ -76,7 +79,7 @@ def test_priorities_of_windows_are_mixed(buf: bc.ReplayBuffer) -> None:
     index, td, mask = batch.index[first], td[first], mask[first]
     assert mixed.update_priorities(index, td, mask=mask, eta=0.9) == 0
     expected = 0.9 * td[:, 1:].max(axis=1) + 0.1 * td[:, 1:].mean(axis=1)
-    by_table = buf.sampler(priority=1.0, eps=0.0, beta=1.0, weights="table")
+    by_table = buf.sampler(select=bc.Priority(alpha=1.0, beta=1.0, eps=0.0, normalize="table"))
     weight = by_table.gather(index)["weight"]
     assert np.allclose(weight, min(1.0, expected.min()) / expected, rtol=1e-5)
     for wrong, message in (
@@ -90,7 +93,7 @@ def test_priorities_of_windows_are_mixed(buf: bc.ReplayBuffer) -> None:
 
 
 def test_priorities_are_set_while_batches_are_drawn_ahead(buf: bc.ReplayBuffer) -> None:
-    sampler = buf.sampler(seed=3, priority=0.6)
+    sampler = buf.sampler(seed=3, select=bc.Priority(alpha=0.6))
     with sampler.batches(64, prefetch=2, limit=20) as batches:
         dropped = [sampler.update_priorities(batch.index, batch["reward"]) for batch in batches]
     assert dropped == [0] * 20
@@ -99,12 +102,13 @@ def test_priorities_are_set_while_batches_are_drawn_ahead(buf: bc.ReplayBuffer) 
 
 
 def test_a_state_goes_on_with_the_same_draws(buf: bc.ReplayBuffer) -> None:
-    sampler = buf.sampler(seed=4, priority=0.6, beta=(0.4, 10), stratified=True, history=2)
+    select = bc.Priority(alpha=0.6, beta=(0.4, 10), stratified=True)
+    sampler = buf.sampler(seed=4, select=select, history=2)
     sampler.sample(16)
     state = json.loads(json.dumps(sampler.state()))
     again = buf.sampler(state=state)
     assert again.state() == state
-    assert (again.priority, again.beta, again.table) == (0.6, (0.4, 10), "priority")
+    assert again.select == sampler.select == select
     one, two = sampler.sample(16), again.sample(16)
     assert (one.index == two.index).all()
     assert (one["weight"] == two["weight"]).all()
@@ -116,19 +120,34 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
         return min(1.0, 0.4 + batch / 10)
 
     index = np.arange(200)
-    sampler = buf.sampler(seed=4, priority=0.6, beta=rising)
+    select = bc.Priority(alpha=0.6, beta=rising)
+    sampler = buf.sampler(seed=4, select=select)
     sampler.update_priorities(index, 1.0 + index)
     assert sampler.state()["priority"]["beta"] == "function"
     for _ in range(3):
         sampler.sample(16)
     state = json.loads(json.dumps(sampler.state()))
     assert state["priority"]["beta"] == "function"
-    with pytest.raises(bc.SampleError, match="beta is a function, which it does not have; give b"):
+    message = (
+        r"beta is a function, which it does not have; give select=bc\.Priority\(.*beside state"
+    )
+    with pytest.raises(bc.SampleError, match=message):
         buf.sampler(state=state)
-    with pytest.raises(bc.ArgumentTypeError, match=r"beta is 0\.6"):
-        buf.sampler(state=state, beta=0.6)
-    again = buf.sampler(state=state, beta=rising)
-    assert again.beta is rising
+    others: list[Any] = [
+        replace(select, beta=0.6),
+        replace(select, alpha=0.7),
+        replace(select, eps=0.0),
+        replace(select, table="other"),
+        bc.Largest(alpha=0.6),
+        "uniform",
+    ]
+    for other in others:
+        with pytest.raises(bc.SampleError, match="select is not that of the state; give the same"):
+            buf.sampler(state=state, select=other)
+    with pytest.raises(bc.ArgumentTypeError, match=r"select is 0\.6, a float; give"):
+        buf.sampler(state=state, select=0.6)  # type: ignore[arg-type]
+    again = buf.sampler(state=state, select=select)
+    assert again.select == select
     assert again.state() == state
     for batch in range(3, 8):
         one, two = sampler.sample(16), again.sample(16)
@@ -136,26 +155,26 @@ def test_a_state_asks_for_the_function_of_beta_again(buf: bc.ReplayBuffer) -> No
         assert (one["weight"] == two["weight"]).all()
         power = (1.0 + one.index + 1e-6) ** 0.6
         assert np.allclose(one["weight"], (power.min() / power) ** rising(batch), atol=1e-5)
-    named = buf.sampler(state=state, beta=rising).gather(index)["weight"]
+    named = buf.sampler(state=state, select=select).gather(index)["weight"]
     power = (1.0 + index + 1e-6) ** 0.6
     assert np.allclose(named, (power.min() / power) ** rising(3), atol=1e-5)
     # The state of a number or a pair has it.
     for beta in (0.5, (0.4, 10)):
-        plain = buf.sampler(seed=4, priority=0.6, beta=beta).state()
-        with pytest.raises(bc.SampleError, match="leave beta out, the state has it"):
-            buf.sampler(state=plain, beta=rising)
-    with pytest.raises(bc.SampleError, match="leave beta out"):
-        buf.sampler(state=buf.sampler(seed=1).state(), beta=rising)
+        plain = buf.sampler(seed=4, select=bc.Priority(alpha=0.6, beta=beta)).state()
+        with pytest.raises(bc.SampleError, match="leave select out, the state has it"):
+            buf.sampler(state=plain, select=select)
+    with pytest.raises(bc.SampleError, match="leave select out"):
+        buf.sampler(state=buf.sampler(seed=1).state(), select=select)
 
 
-def test_largest_priorities_ignore_beta(buf: bc.ReplayBuffer) -> None:
-    for beta in (0.5, lambda batch: 0.5):
-        sampler = buf.sampler(selector="max_priority", priority=0.6, beta=beta)
-        assert "weight" not in sampler.sample(8)
+def test_largest_and_smallest_priorities_have_no_weights(buf: bc.ReplayBuffer) -> None:
+    selectors: list[Any] = [bc.Largest(alpha=0.6), bc.Smallest(alpha=0.6)]
+    for select in selectors:
+        assert "weight" not in buf.sampler(select=select).sample(8)
 
 
 def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
-    sampler = buf.sampler(seed=5, priority=0.6)
+    sampler = buf.sampler(seed=5, select=bc.Priority(alpha=0.6))
     old = sampler.sample(50).index
     with buf.writer() as writer:
         for t in range(1_200):
@@ -169,32 +188,35 @@ def test_stale_rows_are_dropped_and_counted(buf: bc.ReplayBuffer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"beta": 0.4}, bc.SampleError, "beta is given"),
-        ({"table": "x"}, bc.SampleError, "table is given"),
-        ({"priority": -0.1}, bc.SampleError, "priority is -0.1"),
-        ({"priority": float("nan")}, bc.SampleError, "priority is NaN"),
-        ({"priority": "high"}, bc.ArgumentTypeError, "priority is 'high'"),
-        ({"priority": 0.6, "beta": 2}, bc.SampleError, "beta is 2"),
-        ({"priority": 0.6, "beta": "x"}, bc.ArgumentTypeError, "beta is 'x'"),
-        ({"priority": 0.6, "beta": (0.4, 0)}, bc.SampleError, "at least 1"),
-        ({"priority": 0.6, "eps": -1}, bc.SampleError, "eps is -1"),
-        ({"priority": 0.6, "weights": "all"}, bc.SampleError, "weights is `all`"),
-        ({"priority": 0.6, "table": "../x"}, bc.ArgumentError, "cannot name"),
-        ({"priority": 0.7}, bc.ExistsError, "its exponent is 0.6, but 0.7 was requested"),
-        ({"priority": 0.6, "eps": 1.0}, bc.ExistsError, "its eps is"),
+        ({"alpha": -0.1}, bc.SampleError, "alpha is -0.1"),
+        ({"alpha": float("nan")}, bc.SampleError, "alpha is NaN"),
+        ({"alpha": "high"}, bc.ArgumentTypeError, "alpha is 'high'"),
+        ({"beta": 2}, bc.SampleError, "beta is 2"),
+        ({"beta": "x"}, bc.ArgumentTypeError, "beta is 'x'"),
+        ({"beta": (0.4, 0)}, bc.SampleError, "at least 1"),
+        ({"eps": -1}, bc.SampleError, "eps is -1"),
+        ({"normalize": "all"}, bc.SampleError, "normalize is `all`"),
+        ({"table": "../x"}, bc.ArgumentError, "cannot name"),
+        ({"alpha": 0.7}, bc.ExistsError, "is 0.6, but 0.7 was requested"),
+        ({"eps": 1.0}, bc.ExistsError, "its eps is"),
     ],
 )
 def test_bad_settings_are_refused(
-    buf: bc.ReplayBuffer, arguments: dict[str, object], error: type[Exception], message: str
+    buf: bc.ReplayBuffer, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    taken = buf.sampler(priority=0.6)
-    with pytest.raises(error, match=message):
-        buf.sampler(**arguments)  # type: ignore[arg-type]
-    assert [table["name"] for table in buf.stats()["tables"]] == [taken.table]
+    taken = buf.sampler(select=bc.Priority(alpha=0.6))
+    selectors: list[Any] = [bc.Priority(**arguments)]
+    if arguments.keys() <= {"alpha", "eps", "table"}:
+        selectors += [bc.Largest(**arguments), bc.Smallest(**arguments)]
+    for select in selectors:
+        with pytest.raises(error, match=message):
+            buf.sampler(select=select)
+    assert [table["name"] for table in buf.stats()["tables"]] == ["priority"]
+    taken.close()
 
 
 def test_bad_priorities_are_refused_and_nothing_changes(buf: bc.ReplayBuffer) -> None:
-    sampler = buf.sampler(seed=6, priority=1.0, eps=0.0, weights="table")
+    sampler = buf.sampler(seed=6, select=bc.Priority(alpha=1.0, eps=0.0, normalize="table"))
     for index, priority, message in (
         ([0, 1], [1.0, -1.0], r"priority\[1\] is -1.*abs\(td\)"),
         ([0, 1], [np.nan, 1.0], r"priority\[0\] is NaN"),
@@ -205,7 +227,7 @@ def test_bad_priorities_are_refused_and_nothing_changes(buf: bc.ReplayBuffer) ->
         with pytest.raises(bc.SampleError, match=message):
             sampler.update_priorities(index, priority)
     assert (sampler.sample(100)["weight"] == 1).all()
-    with pytest.raises(bc.SampleError, match="draws uniformly"):
+    with pytest.raises(bc.SampleError, match=r"draws uniformly.*select=bc\.Priority\("):
         buf.sampler().update_priorities([0], [1.0])
     sampler.close()
     with pytest.raises(bc.ClosedError):
@@ -222,14 +244,14 @@ def test_processes_share_a_table_that_goes_with_the_ring(
     child = start(
         """
 import backcast as bc, numpy as np
-sampler = bc.ReplayBuffer.attach("shared").sampler(priority=1.0, eps=0.0)
+sampler = bc.ReplayBuffer.attach("shared").sampler(select=bc.Priority(alpha=1.0, eps=0.0))
 print(sampler.update_priorities(np.arange(59), np.full(59, 1e-6)))
 print(sampler.update_priorities([7], [1000.0]))
 """
     )
     said, complained = child.communicate(timeout=60)
     assert (said.split(), complained) == (["0", "0"], "")
-    sampler = buf.sampler(seed=8, priority=1.0, eps=0.0)
+    sampler = buf.sampler(seed=8, select=bc.Priority(alpha=1.0, eps=0.0))
     assert (sampler.sample(200).index == 7).all()
     ring = place / f"backcast-{place.stat().st_uid}" / "shared.ring"
     assert (ring / "table-priority.dat").exists()
@@ -275,7 +297,7 @@ input()
 def test_statistics_are_those_of_the_drawn_rows_and_of_the_priorities(
     buf: bc.ReplayBuffer,
 ) -> None:
-    sampler = buf.sampler(seed=7, priority=1.0, eps=0.0)
+    sampler = buf.sampler(seed=7, select=bc.Priority(alpha=1.0, eps=0.0))
     assert sampler.stats()["ages"] == []
     index = np.arange(200)
     values = 0.25 * (1 + index % 9)
@@ -317,7 +339,7 @@ def twenty_rows() -> bc.ReplayBuffer:
 
 def test_masked_places_of_windows_are_not_read_and_bad_ones_are_named_by_both_indices() -> None:
     buf = twenty_rows()
-    sampler = buf.sampler(seed=1, priority=1.0, eps=0.0, history=2)
+    sampler = buf.sampler(seed=1, select=bc.Priority(alpha=1.0, eps=0.0), history=2)
     mask = np.array([[False, True], [True, True]])
     errors = np.array([[np.nan, 2.0], [1.0, 1.0]])
     assert sampler.update_priorities([3, 4], errors, mask=mask) == 0
@@ -333,7 +355,7 @@ def test_masked_places_of_windows_are_not_read_and_bad_ones_are_named_by_both_in
 
 def test_a_window_without_a_valid_place_gets_the_priority_0() -> None:
     buf = twenty_rows()
-    sampler = buf.sampler(seed=1, priority=1.0, eps=0.0, history=2)
+    sampler = buf.sampler(seed=1, select=bc.Priority(alpha=1.0, eps=0.0), history=2)
     assert 3 in sampler.sample(1_000).index
     assert sampler.update_priorities([3], [[5.0, 5.0]], mask=[[False, False]]) == 0
     assert 3 not in sampler.sample(1_000).index
@@ -344,7 +366,7 @@ def test_no_power_is_stored_below_the_floor() -> None:
     with buf.writer() as writer:
         for t in range(11):
             writer.append(obs=t, terminated=False, truncated=False)
-    sampler = buf.sampler(seed=1, priority=2.0, eps=0.0)
+    sampler = buf.sampler(seed=1, select=bc.Priority(alpha=2.0, eps=0.0))
     priorities = np.linspace(1e-4, 1e-3, 10)
     sampler.update_priorities(np.arange(10), priorities)
     counts = np.bincount(sampler.sample(200_000).index, minlength=10) / 200_000

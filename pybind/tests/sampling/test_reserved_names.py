@@ -43,10 +43,10 @@ def hindsight() -> bc.Hindsight:
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {},
     "windows": {"history": 2, "future": 2, "n_step": 2, "gamma": 0.9},
-    "priorities": {"priority": 0.5},
+    "priorities": {"select": bc.Priority(alpha=0.5)},
     "hindsight": {"hindsight": hindsight()},
-    "padded episodes": {"episodes": "padded"},
-    "ragged episodes": {"episodes": "ragged"},
+    "padded episodes": {"form": bc.WholeEpisodes("padded")},
+    "ragged episodes": {"form": bc.WholeEpisodes("ragged")},
 }
 REFUSED = {
     "priorities": "weight",

@@ -176,8 +176,8 @@ def test_returns_of_ragged_episodes_are_those_of_padded_ones(
     gamma: float | Literal["discount"],
 ) -> None:
     buf = uneven_ring()
-    padded = buf.sampler(seed=7, episodes="padded").sample(64)
-    ragged = buf.sampler(seed=7, episodes="ragged").sample(64)
+    padded = buf.sampler(seed=7, form=bc.WholeEpisodes("padded")).sample(64)
+    ragged = buf.sampler(seed=7, form=bc.WholeEpisodes("ragged")).sample(64)
     mask = padded.mask
     assert mask is not None
     assert len(set(padded["length"])) > 3

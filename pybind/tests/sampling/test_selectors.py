@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-from typing import Any, Literal
+from typing import Any
 
 import backcast as bc
 import numpy as np
@@ -24,42 +24,42 @@ def buf() -> bc.ReplayBuffer:
 
 
 def test_orders(buf: bc.ReplayBuffer) -> None:
-    assert buf.sampler(selector="fifo").sample(4)["obs"].tolist() == [0, 0, 1, 1]
-    assert buf.sampler(selector="lifo").sample(4)["obs"].tolist() == [99, 99, 98, 98]
-    largest = buf.sampler(selector="max_priority", priority=1.0, eps=0.0)
-    index = buf.sampler(selector="fifo").sample(200).index
+    assert buf.sampler(select="fifo").sample(4)["obs"].tolist() == [0, 0, 1, 1]
+    assert buf.sampler(select="lifo").sample(4)["obs"].tolist() == [99, 99, 98, 98]
+    largest = buf.sampler(select=bc.Largest(alpha=1.0, eps=0.0))
+    index = buf.sampler(select="fifo").sample(200).index
     assert largest.update_priorities(index, 1.0 + np.arange(200) % 7) == 0
-    smallest = buf.sampler(selector="min_priority", priority=1.0, eps=0.0)
+    smallest = buf.sampler(select=bc.Smallest(alpha=1.0, eps=0.0))
     rank = {int(i): n % 7 for n, i in enumerate(index)}
     assert [rank[int(i)] for i in largest.sample(30).index] == [6] * 28 + [5] * 2
     assert [rank[int(i)] for i in smallest.sample(30).index] == [0] * 29 + [1]
     assert "weight" not in largest.sample(3)
     with pytest.raises(bc.SampleError, match="and the ring has 200"):
-        buf.sampler(selector="lifo").sample(201)
+        buf.sampler(select="lifo").sample(201)
 
 
 def test_weights(buf: bc.ReplayBuffer) -> None:
-    lanes = buf.sampler(seed=1, selector="lane_weights", lane_weights=[1, 3])
+    lanes = buf.sampler(seed=1, select=bc.LaneWeights([1, 3]))
     lane = lanes.sample(20_000).index >> 48
     # Four standard deviations.
     assert abs(lane.mean() - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 20_000)
-    strata = buf.sampler(seed=1, selector="lane_strata").sample(64).index >> 48
+    strata = buf.sampler(seed=1, select="lane_strata").sample(64).index >> 48
     assert strata.sum() == 32
-    age = buf.sampler(seed=1, selector="recency", half_life=5).sample(20_000)["obs"]
+    age = buf.sampler(seed=1, select=bc.Recency(5)).sample(20_000)["obs"]
     assert abs((age >= 95).mean() - 0.5) < 4 * 0.5 / np.sqrt(20_000)
 
 
 def test_tables(buf: bc.ReplayBuffer) -> None:
-    samplers = [buf.sampler(selector="epoch", table="e", table_seed=3) for _ in range(3)]
+    samplers = [buf.sampler(select=bc.Epoch(seed=3, table="e")) for _ in range(3)]
     drawn = np.concatenate([samplers[n % 3].sample(10).index for n in range(40)])
     assert len(np.unique(drawn[:200])) == len(np.unique(drawn[200:])) == 200
     assert (np.sort(drawn[:200]) != drawn[:200]).any()
-    queue = buf.sampler(selector="consume", max_times_sampled=2)
+    queue = buf.sampler(select=bc.Consume(max_times_sampled=2))
     rows = [queue.sample(100)["obs"] for _ in range(4)]
     assert rows[0].tolist() == rows[2].tolist() == np.repeat(np.arange(50), 2).tolist()
     with pytest.raises(bc.WaitTimeoutError, match="consume waits for 1 new"):
         queue.sample(1, timeout=0.01)
-    ahead = buf.sampler(selector="consume", table="ahead")
+    ahead = buf.sampler(select=bc.Consume(table="ahead"))
     with ahead.batches(20, prefetch=2, limit=5) as batches:
         first = [batch["obs"] for batch in batches]
     second = [ahead.sample(20)["obs"] for _ in range(5)]
@@ -69,43 +69,43 @@ def test_tables(buf: bc.ReplayBuffer) -> None:
     assert (stats["e"]["drawn"], stats["e"]["left"], stats["e"]["passes"]) == (400, 0, 2)
     assert stats["consume"]["max_times_sampled"] == 2
     with pytest.raises(bc.ExistsError, match="max_times_sampled is 2, but 3"):
-        buf.sampler(selector="consume", max_times_sampled=3)
+        buf.sampler(select=bc.Consume(max_times_sampled=3))
 
 
 @pytest.mark.parametrize(
-    ("given", "selector", "table"),
+    "select",
     [
-        ({}, "uniform", None),
-        ({"priority": 0.5}, "uniform", "priority"),
-        ({"selector": "min_priority", "priority": 0.5, "table": "mine"}, "min_priority", "mine"),
-        ({"selector": "lifo"}, "lifo", None),
-        ({"selector": "lane_weights", "lane_weights": [0.5, 2]}, "lane_weights", None),
-        ({"selector": "epoch"}, "epoch", "epoch"),
-        ({"selector": "consume", "table": "queue"}, "consume", "queue"),
+        None,
+        bc.Priority(alpha=0.5),
+        bc.Smallest(alpha=0.5, table="mine"),
+        "lifo",
+        bc.LaneWeights([0.5, 2.0]),
+        bc.Epoch(),
+        bc.Consume(table="queue"),
     ],
+    ids=str,
 )
-def test_a_sampler_shows_its_selector_and_its_table(
-    buf: bc.ReplayBuffer, given: dict[str, Any], selector: str, table: str | None
-) -> None:
-    sampler = buf.sampler(seed=5, **given)
-    for shown in (sampler, buf.sampler(state=sampler.state())):
-        assert (shown.selector, shown.table) == (selector, table)
-        assert f", selector {selector}" in repr(shown)
-        assert (f'table "{table}"' in repr(shown)) == (table is not None)
-        assert "None" not in repr(shown).replace("history None", "")
+def test_a_sampler_shows_its_selector_and_its_table(buf: bc.ReplayBuffer, select: Any) -> None:  # noqa: ANN401
+    sampler = buf.sampler(seed=5, select=select)
+    shown = repr("uniform" if select is None else select)
+    for made in (sampler, buf.sampler(state=sampler.state())):
+        assert repr(made.select) == shown
+        assert f", select {shown}, seed 5, " in repr(made)
+        assert "None" not in repr(made).replace("history None", "")
 
 
 def test_lanes_with_a_weight_that_hold_nothing_are_named() -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "i8"}, capacity=300, lanes=3)
-    sampler = buf.sampler(seed=1, selector="lane_weights", lane_weights=[0, 2, 1])
+    sampler = buf.sampler(seed=1, select=bc.LaneWeights([0, 2, 1]))
     with pytest.raises(bc.SampleError, match="the ring holds no transition yet"):
         sampler.sample(4)
     with buf.writer(1) as writer:
         for t in range(12):
             writer.append(obs=t, terminated=False, truncated=False)
         message = (
-            "lane_weights is above 0 for lanes 1, 2 only, and no transition is there; there are "
-            "some in lane 0: give one of those a weight above 0, or append to the others first"
+            "the lane weights are above 0 for lanes 1, 2 only, and no transition is there; "
+            "there are some in lane 0: give one of those a weight above 0, or append to the "
+            "others first"
         )
         with pytest.raises(bc.SampleError) as raised:
             sampler.sample(4)
@@ -117,44 +117,35 @@ def test_lanes_with_a_weight_that_hold_nothing_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"selector": "lifo"},
-        {"selector": "recency", "half_life": 7.5},
-        {"selector": "lane_weights", "lane_weights": [0.5, 2]},
-        {"selector": "lane_strata"},
-        {"selector": "max_priority", "priority": 0.5},
-    ],
+    "select",
+    ["lifo", bc.Recency(7.5), bc.LaneWeights([0.5, 2]), "lane_strata", bc.Largest(alpha=0.5)],
 )
-def test_states_continue(buf: bc.ReplayBuffer, given: dict[str, Any]) -> None:
-    sampler = buf.sampler(seed=5, **given)
+def test_states_continue(buf: bc.ReplayBuffer, select: Any) -> None:  # noqa: ANN401
+    sampler = buf.sampler(seed=5, select=select)
     sampler.sample(9)
     state = json.loads(json.dumps(sampler.state()))
     assert (buf.sampler(state=state).sample(9).index == sampler.sample(9).index).all()
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("select", "message"),
     [
-        ({"selector": "newest"}, "selector is 'newest'; give"),
-        ({"selector": "recency"}, "needs half_life"),
-        ({"selector": "recency", "half_life": -1}, "half_life is -1"),
-        ({"selector": "lane_weights"}, "needs lane_weights"),
-        ({"selector": "lane_weights", "lane_weights": [1]}, "1 lane weights for 2 lanes"),
-        ({"selector": "max_priority"}, "give priority too"),
-        ({"selector": "lifo", "priority": 0.5}, "priority is given"),
-        ({"selector": "fifo", "half_life": 3}, "half_life is given"),
-        ({"half_life": 3}, "half_life is given"),
-        ({"selector": "epoch", "max_times_sampled": 2}, "max_times_sampled is given"),
-        ({"selector": "consume", "max_times_sampled": 0}, "max_times_sampled"),
-        ({"table": "x"}, "table is given"),
+        (bc.Recency(-1), "half_life is -1"),
+        (bc.Recency(float("nan")), "half_life is NaN"),
+        (bc.LaneWeights([1]), "1 lane weights for 2 lanes"),
+        (bc.LaneWeights([1, -1]), "the weight of lane 1 is -1"),
+        (bc.LaneWeights([0, 0]), "the lane weights add up to 0"),
+        (bc.Consume(max_times_sampled=0), "max_times_sampled is 0"),
+        (bc.Consume(max_times_sampled=-1), "max_times_sampled is -1; give a whole number"),
+        (bc.Consume(max_times_sampled=2**32), "max_times_sampled is 4294967296; give a whole"),
+        (bc.Consume(seed=-1), "seed is -1; give a whole number"),
+        (bc.Epoch(seed=-1), "seed is -1; give a whole number"),
     ],
+    ids=str,
 )
-def test_bad_settings_are_refused(
-    buf: bc.ReplayBuffer, given: dict[str, Any], message: str
-) -> None:
+def test_bad_settings_are_refused(buf: bc.ReplayBuffer, select: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(bc.SampleError, match=message):
-        buf.sampler(**given)
+        buf.sampler(select=select)
     assert buf.stats()["claims"] == []
 
 
@@ -165,14 +156,22 @@ def drawn_ahead(buf: bc.ReplayBuffer, left: int) -> None:
 
 
 # The end of a pass is claimed too, and no other has begun.
-@pytest.mark.parametrize(("selector", "batches"), [("consume", 3), ("consume", 18), ("epoch", 3)])
+@pytest.mark.parametrize(
+    ("select", "batches"),
+    [
+        (bc.Consume(table="back"), 3),
+        (bc.Consume(table="back"), 18),
+        (bc.Epoch(table="back"), 3),
+    ],
+    ids=["consume-3", "consume-18", "epoch-3"],
+)
 def test_rows_claimed_ahead_go_back_at_a_close(
-    buf: bc.ReplayBuffer, selector: Literal["consume", "epoch"], batches: int
+    buf: bc.ReplayBuffer, select: bc.Consume | bc.Epoch, batches: int
 ) -> None:
     total = 200
 
     def make() -> bc.Sampler:
-        return buf.sampler(selector=selector, table="back")
+        return buf.sampler(select=select)
 
     def claimed() -> int:
         [table] = buf.stats()["claims"]
@@ -197,7 +196,7 @@ def test_rows_claimed_ahead_go_back_at_a_close(
 def test_a_close_loses_what_was_claimed_ahead_if_another_sampler_claimed_later(
     buf: bc.ReplayBuffer,
 ) -> None:
-    one, other = (buf.sampler(selector="consume") for _ in range(2))
+    one, other = (buf.sampler(select=bc.Consume()) for _ in range(2))
     with one.batches(10, prefetch=3, limit=10) as ahead:
         first = next(ahead).index.copy()
         drawn_ahead(buf, 160)
@@ -211,18 +210,18 @@ def test_a_close_loses_what_was_claimed_ahead_if_another_sampler_claimed_later(
 
 
 def test_a_close_after_a_wait_gives_back_what_the_wait_claimed(buf: bc.ReplayBuffer) -> None:
-    with buf.sampler(selector="consume") as sampler:
+    with buf.sampler(select=bc.Consume()) as sampler:
         sampler.sample(150)
         with pytest.raises(bc.WaitTimeoutError):
             sampler.sample(80, timeout=0)
-    with buf.sampler(selector="consume") as again:
+    with buf.sampler(select=bc.Consume()) as again:
         assert (
             again.sample(50, timeout=1)["obs"].tolist() == np.repeat(np.arange(75, 100), 2).tolist()
         )
 
 
 def test_a_forked_child_gives_back_nothing(buf: bc.ReplayBuffer) -> None:
-    sampler = buf.sampler(selector="consume")
+    sampler = buf.sampler(select=bc.Consume())
     ahead = sampler.batches(10, prefetch=3)
     next(ahead)
     drawn_ahead(buf, 160)

@@ -17,16 +17,16 @@ ENDS = 17
 
 @pytest.mark.parametrize("boundary", ["mask", "reject", "clamp"])
 @pytest.mark.parametrize(("history", "stride"), [(1, 4), (5, 3), (8, 8), (4, 13)])
-@pytest.mark.parametrize("priority", [None, 0.6])
+@pytest.mark.parametrize("select", ["uniform", bc.Priority(alpha=0.6)], ids=["uniform", "priority"])
 def test_windows_start_every_stride_transitions_or_end_an_episode_and_are_drawn_alike(
-    boundary: str, history: int, stride: int, priority: float | None
+    boundary: str, history: int, stride: int, select: str | bc.Priority
 ) -> None:
     buf = filled(steps=200, ends=ENDS)
     settings: dict[str, Any] = {
         "history": history,
         "stride": stride,
         "boundary": boundary,
-        "priority": priority,
+        "select": select,
     }
     sampler = buf.sampler(seed=3, **settings)
     assert sampler.stride == stride
@@ -74,5 +74,5 @@ def test_the_windows_of_r2d2_show_every_step_of_every_episode(
     assert (batch["terminated"] | batch["truncated"]).any()
     # Selectors without chance agree on the windows: here all of them, in order.
     ends = np.unique(batch.index).size
-    ordered = buf.sampler(history=windows, stride=40, boundary=boundary, selector="fifo")
+    ordered = buf.sampler(history=windows, stride=40, boundary=boundary, select="fifo")
     np.testing.assert_array_equal(ordered.sample(ends).index, np.unique(batch.index))

@@ -80,7 +80,7 @@ def test_clamped_windows_are_frame_stacks(copy: bool) -> None:
 def test_a_sampler_says_what_it_draws() -> None:
     sampler = filled().sampler(seed=1, n_step=3, gamma=0.5, boundary="clamp")
     assert (sampler.n_step, sampler.gamma, sampler.boundary) == (3, 0.5, "clamp")
-    assert "n_step 3, gamma 0.5, boundary clamp, selector uniform, seed 1" in repr(sampler)
+    assert "n_step 3, gamma 0.5, boundary clamp, select 'uniform', seed 1" in repr(sampler)
     plain = filled().sampler()
     assert (plain.n_step, plain.gamma, plain.boundary) == (None, None, "mask")
 

@@ -116,7 +116,10 @@ def test_a_state_that_is_none_is_refused(place: Path, change: dict[str, Any], wo
                 buf.sampler(state=none)
 
 
-@pytest.mark.parametrize("other", ["seed", "history", "future", "n_step", "gamma", "copy"])
+@pytest.mark.parametrize(
+    "other",
+    ["seed", "history", "future", "n_step", "gamma", "copy", "select", "form", "share", "learned"],
+)
 def test_a_state_stands_for_all_other_arguments(place: Path, other: str) -> None:
     with ring(place) as buf, buf.sampler(seed=1) as sampler:
         given: dict[str, Any] = {other: 0}

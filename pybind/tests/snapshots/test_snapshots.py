@@ -53,7 +53,7 @@ def test_priorities_and_rate_limits_come_back(place: Path, tmp_path: Path) -> No
         with buf.writer() as writer:
             for t in range(300):
                 writer.append(obs=t, reward=t, terminated=False, truncated=False)
-        sampler = buf.sampler(seed=1, priority=0.7, beta=0.5)
+        sampler = buf.sampler(seed=1, select=bc.Priority(alpha=0.7, beta=0.5))
         batch = sampler.sample(64)
         sampler.update_priorities(batch.index, np.arange(64.0))
         buf.snapshot("a", store=tmp_path, state=sampler.state())

@@ -71,7 +71,7 @@ def ring(place: Path, *, persistent: bool = False) -> Iterator[bc.ReplayBuffer]:
         with buf.writer() as w:
             for t in range(100):
                 w.append(obs=t, reward=1, next_obs=t + 1, terminated=False, truncated=False)
-        with buf.sampler(seed=1, priority=1.0) as sampler:
+        with buf.sampler(seed=1, select=bc.Priority(alpha=1.0)) as sampler:
             sampler.sample(8)
         buf.table("online", learned={"value": "f4"}).update_values([0, 1], value=[1.0, 2.0])
         yield buf
@@ -105,7 +105,8 @@ def test_rows_are_saved_without_a_table_that_stays_locked(
             values = saved.table("online").values([0, 1])
             assert (list(values["value"]), list(values["value_set"])) == ([1, 2], [True, True])
             # The table that is missing begins anew.
-            assert saved.sampler(seed=1, priority=0.5).sample(8).index.shape == (8,)
+            anew = saved.sampler(seed=1, select=bc.Priority(alpha=0.5))
+            assert anew.sample(8).index.shape == (8,)
 
 
 def test_the_command_line_says_which_table_a_snapshot_lacks(
@@ -183,7 +184,7 @@ def test_a_locked_store_is_an_error_that_names_the_holder(
 def test_priorities_are_set_within_the_timeout_or_the_holder_is_named(
     place: Path, hold: Callable[..., int]
 ) -> None:
-    with ring(place) as buf, buf.sampler(seed=2, priority=1.0) as sampler:
+    with ring(place) as buf, buf.sampler(seed=2, select=bc.Priority(alpha=1.0)) as sampler:
         pid = hold(buf)
         with pytest.raises(bc.InUseError, match=rf"locked by process {pid} .*kill -CONT"):
             sampler.update_priorities([1, 2], [5.0, 5.0], timeout=0.05)
@@ -203,13 +204,12 @@ work = {
     "update": lambda: sampler.update_priorities([1], [2.0], timeout=100_000),
     "draw": lambda: sampler.sample(4),
     "pass": lambda: sampler.sample(4),
-    "open": lambda: buf.sampler(priority=0.3, table="fresh"),
+    "open": lambda: buf.sampler(select=bc.Priority(alpha=0.3, table="fresh")),
     "snapshot": lambda: buf.snapshot("x", store=sys.argv[2], timeout=100_000),
     "remove": lambda: buf.remove_table("priority", timeout=100_000),
 }[sys.argv[1]]
-sampler = buf.sampler(selector="epoch", table="fresh") if sys.argv[1] == "pass" else (
-    buf.sampler(priority=0.7, table="fresh") if sys.argv[1] == "draw" else
-    buf.sampler(priority=1.0))
+select = {"pass": bc.Epoch(table="fresh"), "draw": bc.Priority(alpha=0.7, table="fresh")}
+sampler = buf.sampler(select=select.get(sys.argv[1], bc.Priority(alpha=1.0)))
 print("ready", flush=True)
 sys.stdin.readline()
 try:
@@ -270,7 +270,7 @@ def damage(buf: bc.ReplayBuffer, table: str) -> None:
 @pytest.mark.parametrize("table", ["priority", "online", "queue"])
 def test_rows_are_saved_without_a_damaged_table(place: Path, tmp_path: Path, table: str) -> None:
     with ring(place) as buf:
-        buf.sampler(selector="consume", table="queue").close()
+        buf.sampler(select=bc.Consume(table="queue")).close()
         damage(buf, table)
         with pytest.warns(UserWarning, match=rf"not the table `{table}`.*damaged.*--table"):
             report = buf.snapshot("a", store=tmp_path)
@@ -280,9 +280,9 @@ def test_rows_are_saved_without_a_damaged_table(place: Path, tmp_path: Path, tab
 
         # A call that opens the damaged table says how to remove it alone.
         opens: dict[str, Callable[[], Any]] = {
-            "priority": lambda: buf.sampler(priority=1.0),
+            "priority": lambda: buf.sampler(select=bc.Priority(alpha=1.0)),
             "online": lambda: buf.table("online", learned={"value": "f4"}),
-            "queue": lambda: buf.sampler(selector="consume", table="queue"),
+            "queue": lambda: buf.sampler(select=bc.Consume(table="queue")),
         }
         with pytest.raises(bc.CorruptError, match="rm NAME --table TABLE"):
             opens[table]()
@@ -298,7 +298,7 @@ def test_a_table_of_another_ring_is_left_out(place: Path, tmp_path: Path) -> Non
     with ring(place) as buf:
         assert buf.path is not None
         other = bc.ReplayBuffer.create("other", {"obs": "f4"}, capacity=100, dir=place)
-        other.sampler(priority=1.0).close()
+        other.sampler(select=bc.Priority(alpha=1.0)).close()
         assert other.path is not None
         foreign = (Path(other.path) / "table-priority.dat").read_bytes()
         other.close()
@@ -308,7 +308,7 @@ def test_a_table_of_another_ring_is_left_out(place: Path, tmp_path: Path) -> Non
 
 
 def test_a_removed_table_is_made_anew_and_its_samplers_say_so(place: Path) -> None:
-    with ring(place) as buf, buf.sampler(seed=3, priority=1.0) as old:
+    with ring(place) as buf, buf.sampler(seed=3, select=bc.Priority(alpha=1.0)) as old:
         values = buf.table("online")
         buf.remove_table("priority")
         buf.remove_table("online")
@@ -316,7 +316,7 @@ def test_a_removed_table_is_made_anew_and_its_samplers_say_so(place: Path) -> No
             old.update_priorities([1], [2.0])
         with pytest.raises(bc.NotFoundError, match="`online` was removed"):
             values.update_values([0], value=[1.0])
-        with buf.sampler(seed=3, priority=0.4) as fresh:
+        with buf.sampler(seed=3, select=bc.Priority(alpha=0.4)) as fresh:
             assert fresh.update_priorities(fresh.sample(4).index, [1.0] * 4) == 0
         with pytest.raises(bc.NotFoundError, match="no table `nothing`; it has `priority`"):
             buf.remove_table("nothing")
@@ -331,4 +331,4 @@ def test_a_locked_table_is_removed_by_force_alone(place: Path, hold: Callable[..
         assert refused.returncode == 3, refused.stderr
         buf.remove_table("priority", timeout=0, force=True)
         # The lock goes with its holder: until then, another name serves.
-        buf.sampler(seed=1, priority=0.2, table="other").close()
+        buf.sampler(seed=1, select=bc.Priority(alpha=0.2, table="other")).close()

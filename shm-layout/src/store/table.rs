@@ -389,7 +389,7 @@ fn differing(found: TableSettings, asked: TableSettings) -> String {
     if found.exponent == asked.exponent {
         format!("its eps is {}, but {} was requested", found.eps, asked.eps)
     } else {
-        format!("its exponent is {}, but {} was requested", found.exponent, asked.exponent)
+        format!("its alpha is {}, but {} was requested", found.exponent, asked.exponent)
     }
 }
 

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let ring = Ring::attach_in(&Base::at(dir), name)?;
     let mut dice: u64 = seed.parse()?;
-    let options = SamplerOptions::seeded(dice).priority(PriorityOptions::exponent(1.0).eps(0.0));
+    let options = SamplerOptions::seeded(dice).priority(PriorityOptions::alpha(1.0).eps(0.0));
     let mut sampler = ring.sampler(options)?;
     // An orphan is given another parent.
     let test = rustix::process::getppid();

@@ -406,7 +406,7 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
     let ring = growing().ring;
     let seeded = SamplerOptions::seeded(1).episodes(WholeEpisodes::padded());
     let first = ColumnWindows::default().column("reward", crate::ColumnWindow::First);
-    let (priority, goals) = (PriorityOptions::exponent(0.6), Hindsight::new(GoalStrategy::Final));
+    let (priority, goals) = (PriorityOptions::alpha(0.6), Hindsight::new(GoalStrategy::Final));
     let specs: [(SamplerSpec, &str); 10] = [
         (seeded.history(4).into(), "a history window"),
         (seeded.columns(first), "the first row"),

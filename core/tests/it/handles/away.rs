@@ -98,7 +98,7 @@ fn what_a_ring_without_its_name_cannot_do_says_why() {
         let ring = make(&base, "pong");
         fill(&ring, 20);
         lose(&base, &ring);
-        let (seeded, one) = (SamplerOptions::seeded(1), PriorityOptions::exponent(1.0));
+        let (seeded, one) = (SamplerOptions::seeded(1), PriorityOptions::alpha(1.0));
         let epoch = Selector::Table(TableOptions::epoch("epoch"));
         let values = LearnedOptions::new("online").column("value", DType::F32);
         let refusals = [

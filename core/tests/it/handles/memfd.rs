@@ -73,7 +73,7 @@ fn it_is_a_ring_like_any_other() {
 }
 
 fn by_priority() -> SamplerSpec {
-    let options = PriorityOptions::exponent(0.6).table("p");
+    let options = PriorityOptions::alpha(0.6).table("p");
     SamplerOptions::seeded(1).selector(Selector::Priority(options))
 }
 
@@ -81,7 +81,7 @@ fn by_priority() -> SamplerSpec {
 fn use_tables(ring: &Ring) -> Sampler {
     let mut sampler = ring.sampler(by_priority()).unwrap();
     let index = sampler.sample(8).unwrap().index();
-    let options = PriorityOptions::exponent(0.6).table("p");
+    let options = PriorityOptions::alpha(0.6).table("p");
     ring.priorities(&options).unwrap().update(&index, &[2.5; 8]).unwrap();
     ring.table(&TableOptions::consume("c")).unwrap();
     ring.learned(&LearnedOptions::new("l").column("value", DType::F32)).unwrap();

@@ -13,7 +13,7 @@ use crate::sampling::{Actor, End, ring};
 
 /// Leaves are priorities, and nothing is added to them.
 fn plain() -> PriorityOptions {
-    PriorityOptions::exponent(1.0).eps(0.0)
+    PriorityOptions::alpha(1.0).eps(0.0)
 }
 
 fn sampler(ring: &Ring, seed: u64, options: PriorityOptions) -> Sampler {
@@ -90,7 +90,7 @@ fn draws_follow_the_priorities_and_other_draws_do_not() {
     let (found, most) = chi_square(&mut uniform, &index, &priorities);
     assert!(found > 10.0 * most, "uniform draws pass: {found} of at most {most}");
     // A table of another exponent.
-    let half = PriorityOptions::exponent(0.5).eps(0.0).table("half");
+    let half = PriorityOptions::alpha(0.5).eps(0.0).table("half");
     ring.priorities(&half).unwrap().update(&index, &priorities).unwrap();
     for seed in 0..5 {
         let mut sampler = sampler(&ring, seed, half.clone());
@@ -133,7 +133,7 @@ fn weights_are_those_of_the_probabilities() {
     assert!(priorities.contains(&least));
     for beta in [0.0, 0.4, 1.0] {
         let mut by_batch = sampler(&ring, 2, plain().beta(beta));
-        let mut by_table = sampler(&ring, 2, plain().beta(beta).weights(WeightNorm::Table));
+        let mut by_table = sampler(&ring, 2, plain().beta(beta).normalize(WeightNorm::Table));
         for _ in 0..10 {
             let (batch, same) = (by_batch.sample(40).unwrap(), by_table.sample(40).unwrap());
             assert_eq!(batch.index(), same.index());
@@ -221,7 +221,7 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
     let ring = ring(50);
     let mut actor = Actor::of(&ring);
     actor.episode(5, End::Terminated);
-    let mut by_table = sampler(&ring, 1, plain().beta(1.0).weights(WeightNorm::Table));
+    let mut by_table = sampler(&ring, 1, plain().beta(1.0).normalize(WeightNorm::Table));
     assert!(by_table.sample(8).unwrap().index().iter().all(|index| *index < 5));
     assert_eq!(by_table.update_priorities(&[0, 1], &[4.0, 0.5]).unwrap(), 0);
     assert_eq!(weights(&mut by_table, &[0, 1, 2]), [0.125, 1.0, 0.5]);
@@ -289,7 +289,7 @@ fn bad_input_is_refused_before_anything_changes() {
     let mut uniform = ring.sampler(SamplerOptions::seeded(1)).unwrap();
     let refused = uniform.update_priorities(three, &[1.0; 3]).unwrap_err();
     assert!(matches!(refused, PriorityError::NotPrioritised), "{refused}");
-    let other = ring.priorities(&PriorityOptions::exponent(0.3).eps(0.0)).unwrap_err();
+    let other = ring.priorities(&PriorityOptions::alpha(0.3).eps(0.0)).unwrap_err();
     assert!(matches!(other, PriorityError::Segment(SegmentError::TableDiffers { .. })), "{other}");
     let empty = self::ring(10);
     let nothing = sampler(&empty, 1, plain()).sample(4).unwrap_err();
@@ -324,7 +324,7 @@ struct Compared {
 
 impl Compared {
     fn new(ring: &Ring) -> Self {
-        let options = plain().beta(1.0).weights(WeightNorm::Table);
+        let options = plain().beta(1.0).normalize(WeightNorm::Table);
         let priorities = ring.priorities(&options).unwrap();
         let sampler = sampler(ring, 1, options);
         Self { ring: ring.clone(), sampler, priorities, model: BTreeMap::new(), largest: 1 }

@@ -156,7 +156,7 @@ impl Listed {
 }
 
 fn selectors() -> Vec<Selector> {
-    let equal = || PriorityOptions::exponent(1.0).eps(0.0);
+    let equal = || PriorityOptions::alpha(1.0).eps(0.0);
     vec![
         Selector::Uniform,
         Selector::Priority(equal().beta(0.5)),

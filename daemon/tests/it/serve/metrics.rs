@@ -179,7 +179,7 @@ fn tables_are_counted_bin_by_bin() {
     }
     let is_of_table = |series: &&String| series.contains("table=");
     assert_eq!(scrape(&daemon).keys().find(is_of_table), None);
-    let by_priority = PriorityOptions::exponent(1.0).eps(0.0);
+    let by_priority = PriorityOptions::alpha(1.0).eps(0.0);
     ring.priorities(&by_priority).unwrap().update(&[3, 7], &[0.5, 0.5]).unwrap();
     for (name, batch) in [("queue", 5), ("other", 20)] {
         let table = Selector::Table(TableOptions::consume(name));

@@ -152,10 +152,10 @@ def stats(stats: Mapping[str, Any], *, axes: Sequence[Axes] | None = None) -> li
     >>> with buf.writer() as w:
     ...     for step in range(50):
     ...         at = w.append(obs=step, terminated=False, truncated=False)
-    >>> sampler = buf.sampler(seed=1, priority=0.6)
+    >>> sampler = buf.sampler(seed=1, select=bc.Priority())
     >>> batch = sampler.sample(32)
     >>> [axes.get_xlabel() for axes in plot.stats(sampler.stats())][:2]
-    ['age at the draw, newer rows', '(priority + eps) ** exponent']
+    ['age at the draw, newer rows', '(priority + eps) ** alpha']
     """
     wanted = ({"ages", "priorities", "times_sampled"}, {"ages", "slot"}, {"readers"})
     if not isinstance(stats, Mapping) or not any(stats.keys() >= keys for keys in wanted):

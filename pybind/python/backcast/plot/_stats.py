@@ -24,7 +24,7 @@ def draw(stats: Mapping[str, Any], axes: Sequence[Axes] | None) -> list[Axes]:
     _bars(ages, "age at the draw, newer rows", *_labelled(_ages(stats), whole=True))
     found = stats.get("priorities")
     histogram = [] if found is None else found["histogram"]
-    _bars(priorities, "(priority + eps) ** exponent", *_labelled(histogram, whole=False))
+    _bars(priorities, "(priority + eps) ** alpha", *_labelled(histogram, whole=False))
     counted = stats.get("times_sampled") or []
     labels = [str(entry["times"]) for entry in counted]
     _bars(times, "times sampled", labels, [entry["rows"] for entry in counted])

@@ -42,7 +42,7 @@ class Sampler:
         If it raises, the batch counts as not drawn.
     **options
         Other options of :meth:`backcast.ReplayBuffer.sampler`: ``seed``, ``history``, ``future``,
-        ``n_step``, ``gamma``, ``boundary``, ``priority``, ``state``. A function of ``hindsight``
+        ``n_step``, ``gamma``, ``boundary``, ``select``, ``state``. A function of ``hindsight``
         gets arrays, as there.
 
     Raises

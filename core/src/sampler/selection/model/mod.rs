@@ -72,7 +72,7 @@ type Units = BTreeMap<&'static str, Vec<f64>>;
 fn selectors(dice: &mut StdRng, lanes: usize) -> Vec<Selector> {
     let mut weights: Vec<f64> = (0..lanes).map(|_| f64::from(dice.random_range(0..4_u8))).collect();
     weights[0] += 1.0;
-    let by_priority = || PriorityOptions::exponent(1.0).eps(0.0);
+    let by_priority = || PriorityOptions::alpha(1.0).eps(0.0);
     let drawn = PriorityOptions { stratified: dice.random(), ..by_priority().beta(0.5) };
     let consume = TableOptions::consume("consume").max_times_sampled(dice.random_range(1..4));
     vec![

@@ -1,0 +1,182 @@
+"""Selectors: rules by which a sampler chooses what it draws, for those rules that have options.
+
+`ReplayBuffer.sampler` reads and checks the fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from backcast._calls import explained_as
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True)
+class Priority:
+    """Draw in proportion to priorities, with importance weights (Schaul et al., ICLR 2016).
+
+    Transition ``i`` is drawn with probability proportional to ``(p[i] + eps) ** alpha``, where
+    ``p[i]`` was set by :meth:`Sampler.update_priorities`. Transitions that no priority was set for
+    have the largest that was given so far, at first 1.
+
+    Parameters
+    ----------
+    alpha : float, default 0.6
+        Exponent of the priorities: 0 is uniform, 1 in proportion to them.
+    beta : float, pair or function, default 0.4
+        Exponent of the importance weights ``batch["weight"]``, 0 to 1. A pair ``(first, batches)``
+        grows linearly from ``first`` to 1 over ``batches`` batches; a function is called with the
+        number of the batch.
+    eps : float, default 1e-6
+        Number that is added to every priority.
+    stratified : bool, default False
+        Draw one transition of each of ``B`` ranges of equal priority.
+    normalize : {"batch", "table"}, default "batch"
+        Largest weight that the others are divided by: that of the batch, or of the table.
+    table : str, default "priority"
+        Name of the table. Samplers of one name share the table, in all processes, with equal
+        ``alpha`` and ``eps``.
+
+    Examples
+    --------
+    >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    >>> with buf.writer() as writer:
+    ...     for t in range(10):
+    ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    >>> sampler = buf.sampler(select=bc.Priority(alpha=0.6, beta=(0.4, 10_000)))
+    >>> batch = sampler.sample(32)
+    >>> sampler.update_priorities(batch.index, [0.5] * 32)
+    0
+    """
+
+    alpha: float = 0.6
+    beta: float | tuple[float, int] | Callable[[int], float] = 0.4
+    eps: float = 1e-6
+    stratified: bool = False
+    normalize: Literal["batch", "table"] = "batch"
+    table: str = "priority"
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Settings of a table of priorities."""
+
+    alpha: float = 0.6
+    eps: float = 1e-6
+    table: str = "priority"
+
+
+class Largest(_Ranked):
+    """Draw the ``B`` transitions of largest priority, largest first, without weights.
+
+    Parameters
+    ----------
+    alpha, eps : float, default 0.6 and 1e-6
+        Settings of the table, equal in all its samplers.
+    table : str, default "priority"
+        Name of the table of priorities.
+    """
+
+
+class Smallest(_Ranked):
+    """Draw the ``B`` transitions of smallest priority, smallest first, without weights.
+
+    Parameters
+    ----------
+    alpha, eps : float, default 0.6 and 1e-6
+        Settings of the table, equal in all its samplers.
+    table : str, default "priority"
+        Name of the table of priorities.
+    """
+
+
+@dataclass(frozen=True)
+class Recency:
+    """Draw newer transitions more often.
+
+    Parameters
+    ----------
+    half_life : float
+        Rows of a lane over which the weight of a transition halves, above 0.
+    """
+
+    half_life: float
+
+
+@dataclass(frozen=True, eq=False)
+class LaneWeights:
+    """Draw a lane in proportion to its weight, then a transition of it uniformly.
+
+    Parameters
+    ----------
+    weights : array_like of float, [lanes]
+        One weight for each lane, from 0 up. Lanes without transitions are left out.
+    """
+
+    weights: ArrayLike
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Draw without replacement: pass after pass over all that the ring holds.
+
+    All samplers of a table share its passes, in all processes: each transition of a pass goes to
+    one of them.
+
+    Parameters
+    ----------
+    shuffle : bool, default True
+        Shuffle each pass; oldest first if not.
+    seed : int, default 0
+        Seed of the shuffled order, equal in all samplers of the table.
+    table : str, default "epoch"
+        Name of the table.
+    """
+
+    shuffle: bool = True
+    seed: int = 0
+    table: str = "epoch"
+
+
+@dataclass(frozen=True)
+class Consume:
+    """Draw new transitions only, each at most ``max_times_sampled`` times: a queue.
+
+    All samplers of a table share the queue, in all processes. Draws wait for new transitions.
+
+    Parameters
+    ----------
+    max_times_sampled : int, default 1
+        Passes over the same transitions before later ones are drawn.
+    shuffle : bool, default False
+        Shuffle each pass; oldest first if not.
+    seed : int, default 0
+        Seed of the shuffled order, equal in all samplers of the table.
+    table : str, default "consume"
+        Name of the table.
+    """
+
+    max_times_sampled: int = 1
+    shuffle: bool = False
+    seed: int = 0
+    table: str = "consume"
+
+
+# Names that options have in other libraries and in papers.
+_ELSEWHERE = {
+    "priority": "alpha",
+    "exponent": "alpha",
+    "weights": "normalize",
+    "epsilon": "eps",
+    "name": "table",
+    "times": "max_times_sampled",
+}
+
+for _class in (Priority, Largest, Smallest, Recency, LaneWeights, Epoch, Consume):
+    _class.__module__ = "backcast"
+    _class.__init__ = explained_as(**_ELSEWHERE)(_class.__init__)  # type: ignore[method-assign]
