@@ -35,6 +35,15 @@ def raise_at(context: Context, step: int) -> None:
     context.wait()
 
 
+def raise_when_told(context: Context, folder: str) -> None:
+    """Raise in actor 1 when the file `go` exists: when the block of the fleet has begun."""
+    if context.rank == 1:
+        while not Path(folder, "go").exists() and not context.wait(0.01):
+            pass
+        raise ValueError("no bananas")
+    context.wait()
+
+
 def raise_in_first_lives(context: Context, lives: int) -> None:
     context.report(length=context.life)
     if context.life < lives:
@@ -69,12 +78,13 @@ def refuse_to_stop(context: Context) -> None:
     threading.Event().wait()
 
 
-def interrupt_the_parent_when_stopped(context: Context, how: str = "SIGINT") -> None:
-    if how == "raise" and context.rank == 1:
-        raise ValueError("no bananas")
+def interrupt_the_parent_when_stopped(
+    context: Context, how: str = "SIGINT", folder: str | None = None
+) -> None:
+    if folder is not None:
+        raise_when_told(context, folder)
     context.wait()
-    number = signal.SIGINT if how == "raise" else signal.Signals[how]
-    os.kill(os.getppid(), number)
+    os.kill(os.getppid(), signal.Signals[how])
 
 
 def with_a_grandchild(context: Context, folder: str) -> None:

@@ -108,10 +108,17 @@ def test_the_block_ends_while_the_guardian_is_stopped() -> None:
     assert (ran.returncode, ran.stdout) == (0, "left\n"), ran.stderr
 
 
-FAILS = "with bc.Fleet('fleet_actors:raise_at', 2, args=(3,)) as fleet:\n"
+# Actor 1 fails in the block: not before both actors have started.
+TOLD = (
+    "import pathlib, tempfile\n"
+    "folder = tempfile.TemporaryDirectory()\n"
+    "go = pathlib.Path(folder.name, 'go')\n"
+)
 CTRL_C = {
     "just after a failure, in the block": (
-        FAILS + "    try:\n"
+        TOLD + "with bc.Fleet('fleet_actors:raise_when_told', 2, args=(folder.name,)) as fleet:\n"
+        "    try:\n"
+        "        go.touch()\n"
         "        threading.Event().wait()\n"
         "    except bc.ActorError:\n"
         "        print('failed', flush=True)\n"
@@ -127,10 +134,11 @@ CTRL_C = {
         "    print('swallowed')\n"
     ),
     "while a fleet that failed unseen is stopped": (
-        "try:\n"
+        TOLD + "try:\n"
         "    with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped', 2,\n"
-        "                  args=('raise',)) as fleet:\n"
+        "                  args=('SIGINT', folder.name)) as fleet:\n"
         "        try:\n"
+        "            go.touch()\n"
         "            threading.Event().wait()\n"
         "        except bc.ActorError:\n"
         "            print('failed', flush=True)\n"
