@@ -80,31 +80,39 @@ def test_a_wait_for_parameters_says_who_publishes(place: Path, start: Start) -> 
         child.communicate()
 
 
-LONG = """
+IN_THREADS = """
+def run(wait):
+    try:
+        wait()
+    except (bc.WaitTimeoutError, bc.RateLimitTimeoutError):
+        pass
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    threads = [threading.Thread(target=run, args=[wait]) for wait in waits]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+"""
+
+LONG = (
+    """
 import threading, warnings
 import numpy as np, backcast as bc
 buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
 params = bc.Params.create(None, {"w": np.zeros(3)})
 sampler = buf.sampler(select=bc.Consume())
-waits = {
-    "rows": lambda: buf.wait(rows_published=5, timeout=10.5),
-    "size": lambda: buf.wait(5, timeout=10.5),
-    "consume": lambda: sampler.sample(4, timeout=10.5),
-    "params": lambda: params.wait(3, timeout=10.5),
-}
-def run(wait):
-    try:
-        wait()
-    except bc.WaitTimeoutError:
-        pass
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    threads = [threading.Thread(target=run, args=[wait]) for wait in waits.values()]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
+waits = [
+    lambda: buf.wait(rows_published=5, timeout=10.5),
+    lambda: buf.wait(5, timeout=10.5),
+    lambda: sampler.sample(4, timeout=10.5),
+    lambda: params.wait(3, timeout=10.5),
+]
+"""
+    + IN_THREADS
+    + """\
 assert {one.category for one in seen} == {bc.WaitWarning}, seen
 print(sorted(str(one.message).split(":")[0] for one in seen))
 """
+)
 
 
 def test_every_wait_warns_once_after_ten_seconds(start: Start) -> None:
@@ -113,7 +121,8 @@ def test_every_wait_warns_once_after_ten_seconds(start: Start) -> None:
     assert out.count("consume waits for 4 new transitions") == 1, out + err
 
 
-HELD = """
+HELD = (
+    """
 import threading, warnings
 import backcast as bc
 step = {"obs": 1.0, "terminated": False, "truncated": False}
@@ -137,18 +146,12 @@ waits = [
     lambda: next(samplers[2].batches(1, prefetch=2, timeout=10.5)),
     lambda: stalled.append(**step),
 ]
-def run(wait):
-    try:
-        wait()
-    except bc.RateLimitTimeoutError:
-        pass
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    threads = [threading.Thread(target=run, args=[wait]) for wait in waits]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
+"""
+    + IN_THREADS
+    + """\
 print(sorted(str(one.message) for one in seen if one.category is bc.WaitWarning))
 """
+)
 
 
 def test_what_a_limiter_or_a_lease_holds_back_warns_once_after_ten_seconds(start: Start) -> None:
