@@ -180,7 +180,10 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
     table = buf.table("online", learned={"a": "u4", "b": "u4"})
     sampler = buf.sampler(seed=1, learned=table)
     index = np.arange(900)
-    while first.poll() is None:
+    runs = True
+    while runs:
+        # The other process may have ended before the first turn here.
+        runs = first.poll() is None
         table.update_values(index, b=index)
         batch = sampler.sample(256)
         known = batch["a_set"]
