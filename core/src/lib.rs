@@ -78,7 +78,7 @@ pub use backcast_layout::{
 };
 pub use element::Element;
 pub use error::{
-    AppendError, BadRowIndex, BadSelector, BatchError, DropError, EpisodesError, HeldLane,
+    AppendError, BadRowIndex, BadSelector, BatchError, DropError, FormError, HeldLane,
     HindsightError, LearnedError, LeaseError, LimitError, LimitedCall, LimiterError, LimiterWait,
     LockError, ParamsError, PriorityError, ReadError, ResizeError, RestoreError, ReturnsError,
     RingError, SampleError, SchemaError, TableError, WaitError, WriterError,
@@ -112,8 +112,9 @@ pub use row_flags::{FINAL, GAP, TERMINATED, TRUNCATED};
 pub use sampler::{
     Arena, ArenaBlock, ArenaPool, Axis, BadBoundary, Batch, BatchBuffers, BatchMut, BatchPlan,
     Batches, BatchesOptions, Boundary, ColumnWindow, ColumnWindows, CounterRng, EpisodeLayout,
-    GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Sampler, SamplerOptions, SamplerSpec,
-    SamplerState, SamplerStats, Selector, TransitionOrder, View, WholeEpisodes, WindowSteps,
+    Form, GatherTarget, GoalStrategy, Goals, Hindsight, MAX_BATCH, Sampler, SamplerOptions,
+    SamplerSpec, SamplerState, SamplerStats, Selector, Sequence, TransitionOrder, View,
+    WholeEpisodes, WindowSteps,
 };
 pub use schema::{Schema, SchemaBuilder};
 pub use table::{

@@ -5,6 +5,7 @@ mod columns;
 mod draw;
 mod eligibility;
 mod episodes;
+mod form;
 mod gather;
 mod hindsight;
 mod hooks;
@@ -37,6 +38,7 @@ pub use self::columns::{ColumnWindow, ColumnWindows, SamplerSpec};
 use self::eligibility::Eligibility;
 use self::episodes::EpisodeDraws;
 pub use self::episodes::{EpisodeLayout, WholeEpisodes};
+pub use self::form::{Form, Sequence};
 pub use self::gather::GatherTarget;
 use self::gather::Scratch;
 use self::hindsight::GoalDraws;
@@ -57,7 +59,7 @@ use self::stats::AgeCounters;
 pub use self::stats::SamplerStats;
 pub use self::steps::WindowSteps;
 pub use self::transition_order::TransitionOrder;
-use self::window::{StrideRule, WindowExtent};
+use self::window::{StartRule, WindowExtent};
 use crate::error::{PriorityError, SampleError};
 use crate::limiter::draw_gate::DrawGate;
 use crate::priority::{PriorityOptions, check_beta};
@@ -90,7 +92,7 @@ pub struct Sampler {
     selection: SelectedColumns,
     rng: CounterRng,
     extent: WindowExtent,
-    rule: StrideRule,
+    rule: StartRule,
     n_step: Option<NStep>,
     batches: u64,
     /// Items of the last batch, if it can be taken back.

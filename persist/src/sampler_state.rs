@@ -3,8 +3,8 @@
 mod selector;
 
 use backcast_core::{
-    ColumnWindow, ColumnWindows, EpisodeLayout, GoalStrategy, Hindsight, LearnedOptions,
-    SamplerState, WholeEpisodes,
+    ColumnWindow, ColumnWindows, EpisodeLayout, Form, GoalStrategy, Hindsight, LearnedOptions,
+    SamplerState, Sequence, WholeEpisodes,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -52,9 +52,20 @@ struct Saved {
     /// Learned columns that batches show; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     learned: Option<SavedLearned>,
-    /// Draws of whole episodes; absent: of transitions.
+    /// Draws of whole episodes; absent: of transitions, or of sequences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     episodes: Option<SavedEpisodes>,
+    /// Draws of sequences; absent: of transitions, or of whole episodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sequence: Option<SavedSequence>,
+}
+
+/// JSON of draws of sequences.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SavedSequence {
+    length: u32,
+    stride: u32,
 }
 
 /// JSON of the learned columns of a table: name and dtype of each.
@@ -148,6 +159,13 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
     let boundary = state.boundary.as_str().to_owned();
     let priority = state.selector.priorities().map(SavedPriority::of);
     let selector = SavedSelector::of(&state.selector);
+    let (sequence, episodes) = match state.form {
+        Form::Sequence(Sequence { length, stride, .. }) => {
+            (Some(SavedSequence { length, stride }), None)
+        }
+        Form::Episodes(of) => (None, Some(SavedEpisodes::of(of))),
+        _ => (None, None),
+    };
     let saved = Saved {
         draws: if is_every(&stride) { DRAWS } else { STRIDED_DRAWS },
         seed,
@@ -164,7 +182,8 @@ pub fn sampler_state_json(state: &SamplerState) -> Value {
         world_size: state.rank.1,
         hindsight: state.hindsight.as_ref().map(SavedHindsight::of),
         learned: state.learned.as_ref().map(SavedLearned::of),
-        episodes: state.episodes.map(SavedEpisodes::of),
+        episodes,
+        sequence,
         selector,
     };
     // Numbers and strings always serialise.
@@ -191,7 +210,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
     }
     let saved = Saved::deserialize(json).map_err(|error| bad(error.to_string()))?;
     let Saved { draws, seed, batches, history, future, n_step, gamma, boundary, .. } = saved;
-    let Saved { copy, priority, stride, hindsight, learned, episodes, .. } = saved;
+    let Saved { copy, priority, stride, hindsight, learned, episodes, sequence, .. } = saved;
     let rank = (saved.rank, saved.world_size);
     let selector = saved.selector;
     if !(DRAWS..=STRIDED_DRAWS).contains(&draws) {
@@ -211,6 +230,16 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
             bad(format!("`gamma` is a number, null or \"{DISCOUNT}\", and here {given}"))
         })?),
     };
+    let form = match (episodes, sequence) {
+        (None, None) => Form::Transitions,
+        (Some(of), None) => Form::Episodes(of.options()?),
+        (None, Some(SavedSequence { length, stride })) => {
+            Form::Sequence(Sequence::new(length).stride(stride))
+        }
+        (Some(_), Some(_)) => {
+            return Err(bad("it has `episodes` and `sequence`, of which one is drawn".to_owned()));
+        }
+    };
     let boundary =
         boundary.parse().map_err(|error: backcast_core::BadBoundary| bad(error.to_string()))?;
     Ok(SamplerState {
@@ -225,7 +254,7 @@ pub fn sampler_state(json: &Value) -> Result<SamplerState, BadSamplerState> {
         boundary,
         stride,
         copy,
-        episodes: episodes.map(SavedEpisodes::options).transpose()?,
+        form,
         columns,
         selector: selector_of(selector, priority.map(SavedPriority::options).transpose()?)?,
         hindsight: hindsight.map(SavedHindsight::options).transpose()?,
@@ -346,7 +375,7 @@ mod tests {
             copy: true,
             rank: (0, 1),
             stride: 1,
-            episodes: None,
+            form: Form::Transitions,
             columns: None,
             selector: Selector::Uniform,
             hindsight: None,
@@ -391,7 +420,7 @@ mod tests {
     #[test]
     fn whole_episodes_come_back_and_are_absent_where_they_are_not_used() {
         for of in [WholeEpisodes::padded().max_length(7), WholeEpisodes::ragged()] {
-            let given = SamplerState { episodes: Some(of), ..state() };
+            let given = SamplerState { form: Form::Episodes(of), ..state() };
             let text = sampler_state_json(&given).to_string();
             assert_eq!(sampler_state(&serde_json::from_str(&text).unwrap()).unwrap(), given);
         }

@@ -113,8 +113,9 @@ pub(crate) fn save<'a>(
             lane.keep(&(*first..head.saturating_sub(1).max(*first)));
             write(&mut chunks, number, lane, rows_per_batch)?;
         }
-        let TableState { name, settings: TableSettings { exponent, eps }, largest, .. } = state;
-        let saved = SavedTable { name, exponent, eps, largest, chunks: chunks.finish()? };
+        let TableState { name, settings, largest, .. } = state;
+        let TableSettings { exponent, eps, stride } = settings;
+        let saved = SavedTable { name, exponent, eps, stride, largest, chunks: chunks.finish()? };
         files.push(saved, chunks);
     }
     Ok((files, learned))

@@ -3,7 +3,7 @@
 use backcast_layout::{SegmentError, binary_size};
 use thiserror::Error;
 
-use super::episodes::EpisodesError;
+use super::form::FormError;
 use super::hindsight::HindsightError;
 use super::learned::LearnedError;
 use super::limiter::LimitError;
@@ -416,7 +416,7 @@ pub enum SampleError {
     Priority(#[from] PriorityError),
     /// Error of drawing whole episodes.
     #[error(transparent)]
-    Episodes(#[from] EpisodesError),
+    Form(#[from] FormError),
     /// Error of relabelling goals.
     #[error(transparent)]
     Hindsight(#[from] HindsightError),

@@ -45,17 +45,20 @@ pub(super) fn is_behind<'a>(
     })
 }
 
-/// Gives leaves to new rows, with the largest value so far, and clears those of rows that the ring
-/// no longer keeps.
+/// Gives leaves to the new rows whose step is a multiple of `stride`, with the largest value so
+/// far, and clears those of rows that the ring no longer keeps.
 pub(super) fn enter<'a>(
     guard: &mut TableGuard<'_>,
     lanes: &[Arc<Lane>],
     readable: impl Iterator<Item = &'a Range<u64>>,
+    stride: u32,
     scratch: &mut EnterScratch,
 ) {
     scratch.changes.clear();
     scratch.lanes.clear();
     let mut count = 0;
+    // Almost all tables have a leaf for every transition.
+    let has_leaf = |t: u32| stride == 1 || t.is_multiple_of(stride.max(1));
     for ((lane, number), readable) in lanes.iter().zip(0..).zip(readable) {
         let (entered, expired) = guard.lane(number);
         let rows = covered(guard, readable);
@@ -73,7 +76,9 @@ pub(super) fn enter<'a>(
             let to = rows.end.min(from + HEADERS as u64);
             read_headers(lane, from..to + 1, &mut scratch.headers);
             for (pair, seq) in scratch.headers.windows(2).zip(from..to) {
-                let value = if starts_transition(pair, seq) { guard.largest() } else { 0 };
+                let starts =
+                    starts_transition(pair, seq) && pair.first().is_some_and(|row| has_leaf(row.t));
+                let value = if starts { guard.largest() } else { 0 };
                 scratch.changes.push(LeafChange { leaf: guard.leaf_of(number, seq), value });
             }
             count += to - from;

@@ -24,7 +24,7 @@ impl LeafValues {
         priorities: &[f64],
         scratch: &'a mut Vec<f64>,
     ) -> impl Iterator<Item = Option<u64>> + 'a {
-        let TableSettings { exponent, eps } = self.settings;
+        let TableSettings { exponent, eps, .. } = self.settings;
         scratch.clear();
         scratch.extend(priorities.iter().map(|priority| priority + eps));
         #[expect(clippy::float_cmp, reason = "the power of 1 is exact, and common")]
@@ -45,7 +45,7 @@ impl LeafValues {
 
     /// Returns the largest priority that has a value.
     pub(super) fn limit(self) -> f64 {
-        let TableSettings { exponent, eps } = self.settings;
+        let TableSettings { exponent, eps, .. } = self.settings;
         (real(self.most) / real(LEAF_ONE)).powf(1.0 / exponent) - eps
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn values_are_powers_in_fixed_point_and_at_least_one_unit() {
         let of = |exponent, eps, priority| {
-            value(LeafValues::new(TableSettings { exponent, eps }, 1 << 40), priority)
+            value(LeafValues::new(TableSettings { exponent, eps, stride: 1 }, 1 << 40), priority)
         };
         assert_eq!(of(1.0, 0.0, 3.0), Some(3 * LEAF_ONE));
         assert_eq!(of(0.5, 0.0, 16.0), Some(4 * LEAF_ONE));
@@ -97,7 +97,7 @@ mod tests {
         for priority in [65_536.1, f64::MAX, f64::INFINITY, f64::NAN] {
             assert_eq!(of(1.0, 0.0, priority), None, "{priority}");
         }
-        let half = LeafValues::new(TableSettings { exponent: 0.5, eps: 1e-6 }, 1 << 40);
+        let half = LeafValues::new(TableSettings { exponent: 0.5, eps: 1e-6, stride: 1 }, 1 << 40);
         let limit = half.limit();
         assert!(value(half, limit).is_some() && value(half, limit * 1.01).is_none());
     }

@@ -47,6 +47,9 @@ pub struct PriorityOptions {
     /// Whether one item is drawn from each of `B` ranges of equal total priority, which lowers the
     /// variance of a batch.
     pub stratified: bool,
+    /// Steps of an episode from one transition that has a priority to the next; 1: all have one.
+    /// Fixed when the table is created.
+    pub stride: u32,
 }
 
 /// Exponent of importance weights. With 1 they correct the bias of prioritised draws fully, with 0
@@ -154,6 +157,7 @@ impl PriorityOptions {
             beta: Beta::Constant(Self::BETA),
             normalize: WeightNorm::Batch,
             stratified: false,
+            stride: 1,
         }
     }
 
@@ -185,6 +189,15 @@ impl PriorityOptions {
         self
     }
 
+    /// Gives priorities only to transitions whose step in their episode is a multiple of `stride`.
+    /// A sampler of [sequences](crate::Sequence) sets it to their stride; a handle that sets
+    /// priorities for it needs the same.
+    #[must_use]
+    pub fn stride(mut self, stride: u32) -> Self {
+        self.stride = stride;
+        self
+    }
+
     /// Sets the name of the table (default: `"priority"`).
     #[must_use]
     pub fn table(mut self, name: &str) -> Self {
@@ -193,7 +206,7 @@ impl PriorityOptions {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        TableSettings { exponent: self.alpha, eps: self.eps }
+        TableSettings { exponent: self.alpha, eps: self.eps, stride: self.stride }
     }
 
     /// Refuses numbers out of range.
@@ -207,6 +220,9 @@ impl PriorityOptions {
         }
         if let Beta::Constant(beta) | Beta::Annealed { from: beta, .. } = self.beta {
             check_beta(beta)?;
+        }
+        if self.stride == 0 {
+            return refuse("the stride of priorities", 0.0, "a whole number from 1 up");
         }
         if let Beta::Annealed { batches: 0, .. } = self.beta {
             return refuse("the second number of beta", 0.0, "batches until beta is 1, at least 1");
@@ -240,6 +256,7 @@ mod tests {
             (good.clone().beta(1.5), ["beta is 1.5", "0 to 1"]),
             (good.clone().beta(f64::NAN), ["beta is NaN", "0 to 1"]),
             (good.clone().beta(Beta::Annealed { from: -1.0, batches: 9 }), ["-1", "0 to 1"]),
+            (good.clone().stride(0), ["stride of priorities is 0", "from 1 up"]),
             (good.beta(Beta::Annealed { from: 0.4, batches: 0 }), ["is 0", "at least 1"]),
         ] {
             let error = options.check().unwrap_err().to_string();

@@ -22,7 +22,7 @@ type Named<T> = (String, Result<T, PriorityError>);
 pub struct TableState {
     /// Name of the table.
     pub name: String,
-    /// Exponent and eps of its priorities.
+    /// Exponent, eps and stride of its priorities.
     pub settings: TableSettings,
     /// Largest leaf so far, which new rows get.
     pub largest: u64,
@@ -153,9 +153,12 @@ fn store(
         return Err(bad(format!("it has {} lanes, the ring {lanes}", state.lanes.len())));
     }
     let too_large = |leaf: u64| bad(format!("a leaf is {leaf}, the limit {most}"));
-    let TableSettings { exponent, eps } = state.settings;
+    let TableSettings { exponent, eps, stride } = state.settings;
     if [exponent, eps].iter().any(|number| !(number.is_finite() && *number >= 0.0)) {
         return Err(bad(format!("its alpha is {exponent}, its eps {eps}")));
+    }
+    if stride == 0 {
+        return Err(bad("its stride is 0".to_owned()));
     }
     if state.largest > most {
         return Err(too_large(state.largest));

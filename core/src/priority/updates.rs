@@ -33,6 +33,8 @@ pub struct Priorities {
     table: PriorityTable,
     ring: Ring,
     values: LeafValues,
+    /// Steps of an episode from one transition that has a leaf to the next.
+    stride: u32,
     scratch: Scratch,
     limits: LockLimits,
 }
@@ -68,13 +70,14 @@ impl Requested {
 
 impl Ring {
     /// Opens the table of priorities that the options name, or creates it. Fails if the
-    /// table has another exponent or eps.
+    /// table has another exponent, eps or stride.
     pub fn priorities(&self, options: &PriorityOptions) -> Result<Priorities, PriorityError> {
         options.check()?;
         let table = open(self, &options.table, options.settings())?;
         let values = LeafValues::new(table.settings(), table.most());
-        let (ring, scratch) = (self.clone(), Scratch::default());
-        Ok(Priorities { table, ring, values, scratch, limits: LockLimits::new(self.interrupt()) })
+        let (ring, stride, scratch) = (self.clone(), options.stride, Scratch::default());
+        let limits = LockLimits::new(self.interrupt());
+        Ok(Priorities { table, ring, values, stride, scratch, limits })
     }
 }
 
@@ -85,7 +88,8 @@ impl Priorities {
     }
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is
-    /// overwritten, or is no transition. Of two priorities for a row the later one counts. Waits
+    /// overwritten, is no transition, or is none that the [stride](PriorityOptions::stride) gives a
+    /// priority. Of two priorities for a row the later one counts. Waits
     /// for other processes that set priorities, which takes microseconds; at most a minute if one
     /// of them is stopped.
     pub fn update(&mut self, index: &[i64], priorities: &[f64]) -> Result<u64, PriorityError> {
@@ -115,7 +119,7 @@ impl Priorities {
             return Err(PriorityError::WrongCount { indices, priorities });
         }
         let (lanes, rows) = self.rows();
-        let Self { table, values: leaf_values, scratch, .. } = self;
+        let Self { table, values: leaf_values, scratch, stride, .. } = self;
         let Scratch { powers, values, requested, changes, entering } = scratch;
         requested.clear();
         values.clear();
@@ -134,7 +138,7 @@ impl Priorities {
         // Not under the lock, which the next process waits for.
         requested.sort_unstable();
         locked(table, limits, |guard| {
-            enter(guard, &lanes, rows.iter(), entering);
+            enter(guard, &lanes, rows.iter(), *stride, entering);
             set(guard, (index, values), requested, changes)
         })
     }
@@ -155,10 +159,10 @@ impl Priorities {
         if !self.table.is_changing() && !is_behind(&self.table, lanes, readable.clone()) {
             return Ok(());
         }
-        let Self { table, scratch: Scratch { entering, .. }, limits, .. } = self;
+        let Self { table, scratch: Scratch { entering, .. }, limits, stride, .. } = self;
         let empty = table.total() == 0;
         let limits = if empty { &*limits } else { &LockLimits::now() };
-        match locked(table, limits, |guard| enter(guard, lanes, readable, entering)) {
+        match locked(table, limits, |guard| enter(guard, lanes, readable, *stride, entering)) {
             Err(PriorityError::Lock(LockError::Busy { .. })) if !empty => Ok(()),
             entered => entered,
         }
@@ -271,7 +275,7 @@ fn set(
         };
         let (index, value) = (RowIndex(*index), *value);
         let (entered, expired) = guard.lane(index.lane());
-        // Every transition has a leaf that is not 0.
+        // Every transition with a priority has a leaf that is not 0.
         if index.0 >= 0 && (expired..entered).contains(&index.seq()) && guard.leaf(leaf) > 0 {
             changes.push(LeafChange { leaf, value });
         }

@@ -16,7 +16,8 @@ use crate::table::LearnedOptions;
 /// Part of a window that a batch shows of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnWindow {
-    /// The drawn transition alone, without a window axis: `[B, ...]`.
+    /// The drawn transition alone, without a window axis: `[B, ...]`. In sequences, all of their
+    /// transitions: `[B, L, ...]`.
     Drawn,
     /// The last `h` transitions, the drawn one included: `[B, h, ...]`.
     History(u32),
@@ -102,6 +103,12 @@ impl ColumnWindows {
         named.max_by_key(|(name, _)| name.len()).map(|(_, window)| *window).or(self.rest)
     }
 
+    /// Returns whether some column has a history of its own.
+    pub(super) fn has_history(&self) -> bool {
+        let mut windows = self.named.values().chain(&self.rest);
+        windows.any(|window| matches!(window, ColumnWindow::History(_)))
+    }
+
     /// Returns the windows of a schema's columns.
     fn select(&self, schema: &Schema) -> Result<SelectedColumns, SampleError> {
         let all = || schema.columns().iter().map(Column::name).chain(FLAGS);
@@ -157,7 +164,7 @@ impl From<SamplerState> for SamplerSpec {
             boundary: state.boundary,
             stride: state.stride,
             copy: state.copy,
-            episodes: state.episodes,
+            form: state.form,
             rank: state.rank,
         };
         let SamplerState { columns, selector, hindsight, learned, .. } = state;
@@ -261,11 +268,24 @@ impl SelectedColumns {
     /// Returns the windows that a sampler of this spec has of a schema's columns.
     pub(crate) fn of(spec: &SamplerSpec, schema: &Schema) -> Result<Self, SampleError> {
         let history = spec.options.history;
-        match (&spec.columns, history) {
+        let selection = match (&spec.columns, history) {
             (Some(_), Some(history)) => Err(SampleError::HistoryTwice { history }),
             (Some(columns), None) => columns.select(schema),
             (None, history) => Ok(Self::alike(schema, history)),
-        }
+        }?;
+        Ok(match spec.options.form.sequence() {
+            Some(sequence) => selection.over(sequence.length),
+            None => selection,
+        })
+    }
+
+    /// Gives windows of `length` transitions to the columns of which only the drawn one is shown.
+    fn over(self, length: u32) -> Self {
+        let longer = |window: Option<ColumnWindow>| match window {
+            Some(ColumnWindow::Drawn) => Some(ColumnWindow::History(length)),
+            other => other,
+        };
+        Self::new(self.windows.into_iter().map(longer).collect(), self.flags.map(longer))
     }
 
     /// Returns one window for all columns.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, BatchBuffers};
+use super::form::Sequence;
 use super::gather::BatchRequest;
 use super::options::Boundary;
 use super::plan::BatchPlan;
 use super::selection::RowSelection;
 use super::{FREQUENT, Sampler, check_arenas};
-use crate::error::SampleError;
+use crate::error::{FormError, SampleError};
 use crate::wait::WaitStart;
 
 /// Maximum attempts to begin a batch while no row has a priority.
@@ -174,6 +175,11 @@ impl Sampler {
     /// Returns the error that says why nothing can be drawn. O(rows).
     pub(super) fn nothing(&self) -> SampleError {
         let longest = self.eligibility.longest_run();
+        if let Some(Sequence { length, .. }) = self.options.form.sequence().filter(|_| longest > 0)
+        {
+            let whole = self.options.boundary == Boundary::Reject;
+            return FormError::NoSequence { length, whole, longest }.into();
+        }
         // Under `Mask` a single transition is enough. If `longest` is above 0 there, a transition
         // was published after the draws failed, and `Empty` is returned.
         let (history, future) = (self.selection.longest().unwrap_or(1), self.options.future);

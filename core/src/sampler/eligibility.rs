@@ -161,7 +161,8 @@ impl Eligibility {
         (seq..end).all(|row| {
             let header = RowHeader::read(&**lane, row);
             let goes_on = header.flags & (FINAL | if row == seq { 0 } else { GAP }) == 0;
-            header.seq == row && goes_on
+            let may_start = row != seq || self.starts.may_start(header.t.into());
+            header.seq == row && goes_on && may_start
         })
     }
 

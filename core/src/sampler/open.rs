@@ -7,6 +7,7 @@ use backcast_layout::{ClaimedReader, DType, Role, SegmentError};
 use super::columns::{SamplerSpec, SelectedColumns};
 use super::eligibility::{Eligibility, StartIndex};
 use super::episodes::{EpisodeDraws, EpisodeLayout};
+use super::form;
 use super::gather::Scratch;
 use super::hindsight::GoalDraws;
 use super::hooks::Hooks;
@@ -15,7 +16,7 @@ use super::plan::{NStep, Summed};
 use super::rng::CounterRng;
 use super::selection::RowSelection;
 use super::selector::Selector;
-use super::window::{StrideRule, WindowExtent};
+use super::window::{StartRule, WindowExtent};
 use super::{NAME_CHECKS, Sampler};
 use crate::batch_key;
 use crate::error::SampleError;
@@ -39,11 +40,17 @@ impl Sampler {
     pub(crate) fn new(ring: &Ring, spec: SamplerSpec) -> Result<Self, SampleError> {
         let selection = SelectedColumns::of(&spec, ring.schema())?;
         refuse_taken_keys(ring.schema(), &selection, &keys_of(&spec))?;
-        let episodes = EpisodeDraws::open(&spec, &selection, ring.lane_capacity())?;
+        form::check(&spec, &selection, ring.lane_capacity())?;
         let SamplerSpec { options, columns, selector, hindsight, learned } = spec;
+        let episodes = options.form.episodes().map(EpisodeDraws::new).map(Box::new);
+        let sequence = options.form.sequence();
+        let selector = sequence.map_or(selector.clone(), |of| selector.every(of.stride));
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
-        let (history, future) = (if empty { 0 } else { longest }, options.future);
+        let (history, future) = match sequence {
+            Some(sequence) => (1, sequence.length - 1),
+            None => (if empty { 0 } else { longest }, options.future),
+        };
         let n_step = options.n_step.unwrap_or(1);
         let after = u64::from(future).max(u64::from(n_step).saturating_sub(1));
         let rows = u64::from(history) + after + 1;
@@ -72,8 +79,16 @@ impl Sampler {
         if rank >= world_size {
             return Err(SampleError::BadRank { rank, world_size });
         }
-        let rule = StrideRule::new(stride, extent.back);
+        let rule = match sequence {
+            Some(sequence) => StartRule::sequences(sequence.stride, boundary),
+            // With `Reject` no window reaches beyond its episode, so its future ends with it.
+            None if boundary == Boundary::Reject => {
+                StartRule::windows(stride, extent.back, extent.ahead)
+            }
+            None => StartRule::windows(stride, extent.back, 0),
+        };
         let starts = match boundary {
+            _ if sequence.is_some() => StartIndex::new(0, extent.ahead),
             Boundary::Reject => StartIndex::new(extent.back, extent.ahead),
             Boundary::Clamp => StartIndex::of_known_history(extent.back),
             Boundary::Mask => StartIndex::new(0, 0),
@@ -136,7 +151,7 @@ impl Sampler {
 /// Returns the keys that batches of a spec have and a ring of an earlier version may have as
 /// columns. Those of learned columns are checked with their table.
 fn keys_of(spec: &SamplerSpec) -> Vec<&'static str> {
-    let episodes: &[&'static str] = match spec.options.episodes.map(|episodes| episodes.layout) {
+    let episodes: &[&'static str] = match spec.options.form.episodes().map(|of| of.layout) {
         None => &[],
         Some(EpisodeLayout::Padded) => &[batch_key::LENGTH],
         Some(EpisodeLayout::Ragged) => &[batch_key::OFFSETS],

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::episodes::WholeEpisodes;
+use super::form::{Form, Sequence};
 
 /// Treatment of windows that reach beyond the first or last transition of their episode.
 ///
@@ -73,10 +74,11 @@ pub struct SamplerOptions {
     /// Whether n-step returns take their discounts from a column.
     pub(crate) discounts: bool,
     pub(crate) boundary: Boundary,
-    /// Transitions from the start of one window to that of the next, in an episode.
+    /// Transitions from the start of one window to that of the next, in an episode; 1 but for
+    /// states of samplers that were made before sequences.
     pub(crate) stride: u32,
     pub(crate) copy: bool,
-    pub(crate) episodes: Option<WholeEpisodes>,
+    pub(crate) form: Form,
     /// Rank of the learner, and number of learners that share the draws of a seed.
     pub(crate) rank: (u32, u32),
 }
@@ -96,7 +98,7 @@ impl SamplerOptions {
             boundary: Boundary::Mask,
             stride: 1,
             copy: false,
-            episodes: None,
+            form: Form::Transitions,
             rank: (0, 1),
         }
     }
@@ -188,26 +190,6 @@ impl SamplerOptions {
         self
     }
 
-    /// Draws only windows that start every `stride` transitions of their episode, and the one that
-    /// ends with it, uniformly over them; 1 by default, which is every window.
-    ///
-    /// A window starts with the oldest transition of its longest history, and the first window of
-    /// an episode with its first transition. So transition `t` of an episode is drawn if `t -
-    /// (history - 1)` is a multiple of `stride`. The last transition of an episode is drawn too,
-    /// once it terminated, was truncated or was cut. With a history of 80 and a stride of 40 the
-    /// windows of an episode of 150 transitions end at 39, 79, 119 and 149 (Kapturowski et al.,
-    /// "Recurrent experience replay in distributed reinforcement learning", ICLR 2019, section
-    /// 2.3). Rows that are gathered by index may lie between.
-    ///
-    /// So every transition of an episode that ended lies in a window, if `stride` is at most
-    /// `history`. With [`Boundary::Reject`] the last window is the last one that lies whole in the
-    /// episode, its future included, and episodes shorter than a window have none.
-    #[must_use]
-    pub fn stride(mut self, stride: u32) -> Self {
-        self.stride = stride;
-        self
-    }
-
     /// Sets whether batches have independent arrays instead of overlapping views of one arena.
     #[must_use]
     pub fn copy(mut self, copy: bool) -> Self {
@@ -215,7 +197,40 @@ impl SamplerOptions {
         self
     }
 
-    /// Draws whole episodes, `B` of them, uniformly over the [complete](WholeEpisodes) ones.
+    /// Draws [sequences](Sequence) from a start on, uniformly over their starts or as a selector
+    /// says; replaces the form that was set before.
+    ///
+    /// ```
+    /// use backcast_core::{
+    ///     AutoresetMode, DType, Ring, RingOptions, SamplerOptions, Schema, Sequence, StepColumns,
+    ///     WriterOptions,
+    /// };
+    ///
+    /// let schema = Schema::builder().column("obs", DType::F32, &[]).build()?;
+    /// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+    /// let mut writer =
+    ///     ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))?;
+    /// for t in 0..=50_u8 {
+    ///     let obs = [f32::from(t)];
+    ///     let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+    ///     writer.append(&columns.step(&[t == 49], &[false])?)?;
+    /// }
+    /// // Starts are 0, 10, 20, 30 and 40; the sequence from 40 on has 10 transitions.
+    /// let sequences = Sequence::new(20).stride(10);
+    /// let mut sampler = ring.sampler(SamplerOptions::seeded(7).sequence(sequences))?;
+    /// let batch = sampler.sample(32)?;
+    /// assert_eq!(batch.column::<f32>("obs")?.shape(), [32, 20]);
+    /// assert_eq!(batch.column::<bool>("mask")?.shape(), [32, 20]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sequence(mut self, sequence: Sequence) -> Self {
+        self.form = Form::Sequence(sequence);
+        self
+    }
+
+    /// Draws whole episodes, `B` of them, uniformly over the [complete](WholeEpisodes) ones;
+    /// replaces the form that was set before.
     ///
     /// With [`Padded`](crate::EpisodeLayout::Padded) every column is `[B, L, ...]`, with `next_*`
     /// of the observations, `mask` `[B, L]`, `length` `[B]`, and `index` and `age` `[B]` of each
@@ -230,7 +245,7 @@ impl SamplerOptions {
     /// it, and no thread draws ahead.
     #[must_use]
     pub fn episodes(mut self, episodes: WholeEpisodes) -> Self {
-        self.episodes = Some(episodes);
+        self.form = Form::Episodes(episodes);
         self
     }
 }

@@ -195,12 +195,14 @@ impl BatchPlan {
         n_step: Option<NStep>,
         extra: ExtraColumns<'_>,
     ) -> Self {
-        let SamplerOptions { future, copy, boundary, .. } = *options;
+        let SamplerOptions { future, copy, boundary, form, .. } = *options;
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
         let (segments, learned) = (Segments::default(), 0..0);
         let plan = Self { batch, arenas, views, fields, segments, n_step, learned };
-        let repeat = boundary == Boundary::Clamp;
-        let mut builder = Builder { plan, history: None, future: future as usize, copy, repeat };
+        let forward = form.sequence().is_some();
+        let repeat = boundary == Boundary::Clamp && !forward;
+        let (history, future) = (None, future as usize);
+        let mut builder = Builder { plan, history, future, copy, repeat, forward };
         for (i, column) in schema.columns().iter().enumerate() {
             let Some(window) = selection.window(i) else { continue };
             let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
@@ -231,20 +233,13 @@ impl BatchPlan {
             };
             builder.step(name, DType::Bool, &[], Source::Flag(flag));
         }
-        if let Some(history) = selection.longest() {
-            let steps = history as usize;
-            builder.whole(
-                key::MASK,
-                DType::Bool,
-                &[],
-                Source::Mask,
-                Some(steps),
-                1 - to_i64(steps),
-                (0, 0),
-            );
+        builder.history = selection.longest();
+        if let Some(history) = builder.history {
+            let (steps, oldest) = (Some(history as usize), builder.oldest());
+            builder.whole(key::MASK, DType::Bool, &[], Source::Mask, steps, oldest, (0, 0));
         }
         if future > 0 {
-            let steps = Some(future as usize);
+            let steps = Some(future);
             builder.whole(key::FUTURE_MASK, DType::Bool, &[], Source::Mask, steps, 1, (0, 0));
         }
         builder.whole(key::INDEX, DType::I64, &[], Source::Index, None, 0, (0, 0));
@@ -409,12 +404,19 @@ struct Builder {
     copy: bool,
     /// Whether observations are repeated beyond the ends of an episode.
     repeat: bool,
+    /// Whether windows start at the drawn transition, instead of ending there.
+    forward: bool,
 }
 
 impl Builder {
-    /// Returns the number of transitions up to and including the drawn one.
+    /// Returns the number of transitions up to and including the drawn one, or those of a sequence.
     fn past(&self) -> usize {
         self.history.unwrap_or(1) as usize
+    }
+
+    /// Returns the first of these transitions, relative to the drawn one.
+    fn oldest(&self) -> i64 {
+        if self.forward { 0 } else { 1 - to_i64(self.past()) }
     }
 
     /// Returns the part of an arena with a time axis that holds the past.
@@ -451,8 +453,7 @@ impl Builder {
 
     fn obs_arenas(&mut self, column: &Column, source: Source) {
         let (name, dtype, shape) = (column.name(), column.dtype(), shape(column));
-        let (past, future) = (self.past(), self.future);
-        let oldest = 1 - to_i64(past);
+        let (past, future, oldest) = (self.past(), self.future, self.oldest());
         let next = format!("next_{name}");
         if self.copy || (self.history.is_none() && future == 0) {
             let steps = self.history.map(|h| h as usize);
@@ -478,8 +479,7 @@ impl Builder {
 
     /// Adds a step column: past and future in one arena, or in separate ones.
     fn step(&mut self, name: &str, dtype: DType, shape: &[usize], source: Source) {
-        let (past, future) = (self.past(), self.future);
-        let oldest = 1 - to_i64(past);
+        let (past, future, oldest) = (self.past(), self.future, self.oldest());
         if self.copy || future == 0 {
             let steps = self.history.map(|h| h as usize);
             self.whole(name, dtype, shape, source, steps, oldest, (0, 0));
@@ -498,7 +498,7 @@ impl Builder {
     /// Adds learned columns, with windows as those of a step column, in separate arenas.
     fn learned(&mut self, columns: &[LearnedColumn]) {
         let first = self.plan.fields.len();
-        let (steps, oldest) = (self.history.map(|h| h as usize), 1 - to_i64(self.past()));
+        let (steps, oldest) = (self.history.map(|h| h as usize), self.oldest());
         let future = (self.future > 0).then_some(("future/", Some(self.future), 1));
         for (at, LearnedColumn { name, dtype }) in columns.iter().enumerate() {
             for (prefix, steps, first) in [("", steps, oldest)].into_iter().chain(future) {

@@ -62,6 +62,16 @@ pub enum Selector {
 }
 
 impl Selector {
+    /// Gives priorities only to every `stride`-th transition of an episode, as sequences need them.
+    pub(super) fn every(self, stride: u32) -> Self {
+        match self {
+            Self::Priority(options) => Self::Priority(options.stride(stride)),
+            Self::MaxPriority(options) => Self::MaxPriority(options.stride(stride)),
+            Self::MinPriority(options) => Self::MinPriority(options.stride(stride)),
+            other => other,
+        }
+    }
+
     /// Returns the name of the selector in Python and on the command line.
     #[must_use]
     pub fn as_str(&self) -> &'static str {

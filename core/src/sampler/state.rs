@@ -1,7 +1,7 @@
 //! The state of a sampler: its position in the stream of draws, to continue in another process.
 
 use super::columns::{ColumnWindows, SamplerSpec};
-use super::episodes::WholeEpisodes;
+use super::form::Form;
 use super::hindsight::Hindsight;
 use super::options::Boundary;
 use super::selector::Selector;
@@ -50,12 +50,14 @@ pub struct SamplerState {
     pub discounts: bool,
     /// Treatment of windows that reach beyond their episode.
     pub boundary: Boundary,
-    /// Transitions from the start of one window to that of the next; 1 draws every window.
+    /// Transitions from the start of one window to that of the next; 1 draws every window. Others
+    /// are of states that were saved before there were [sequences](crate::Sequence): windows that
+    /// start every `stride` transitions of an episode, and the one that ends with it.
     pub stride: u32,
     /// Whether arrays are independent of each other.
     pub copy: bool,
-    /// Draws of whole episodes; `None`: of transitions.
-    pub episodes: Option<WholeEpisodes>,
+    /// Form of what is drawn.
+    pub form: Form,
     /// The columns of a batch and the window of each; `None`: all columns have the history window.
     pub columns: Option<ColumnWindows>,
     /// Selector of the rows. Priorities and claims of a table are data, in the table that the
@@ -82,7 +84,7 @@ impl SamplerState {
             boundary: options.boundary,
             stride: options.stride,
             copy: options.copy,
-            episodes: options.episodes,
+            form: options.form,
             columns: spec.columns,
             selector: spec.selector,
             hindsight: spec.hindsight,
@@ -97,8 +99,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        AutoresetMode, BatchesOptions, Ring, RingOptions, SamplerOptions, Schema, StepColumns,
-        WriterOptions,
+        AutoresetMode, BatchesOptions, Ring, RingOptions, SamplerOptions, Schema, Sequence,
+        StepColumns, WriterOptions,
     };
 
     fn ring() -> Ring {
@@ -122,20 +124,25 @@ mod tests {
             options,
             options.history(4).future(2).boundary(Boundary::Reject),
             options.n_step(3).gamma(0.9).boundary(Boundary::Clamp).history(2),
-            options.history(4).stride(3),
+            options.sequence(Sequence::new(4).stride(3)),
         ] {
-            let mut first = ring.sampler(options).unwrap();
-            for batches in 0..5 {
-                let state = first.state();
-                assert_eq!(state.batches, batches);
-                let mut again = ring.sampler(state.clone()).unwrap();
-                assert_eq!(again.state(), state);
-                let (expected, found) = (first.sample(50).unwrap(), again.sample(50).unwrap());
-                assert_eq!(found.index(), expected.index());
-                assert_eq!(again.sample(7).unwrap().index(), {
-                    let mut third = ring.sampler(first.state()).unwrap();
-                    third.sample(7).unwrap().index()
-                });
+            // Without sequences, also on a stride, as states had it before there were any.
+            let stride = if options.form == Form::Transitions { 3 } else { 1 };
+            let state = ring.sampler(options).unwrap().state();
+            let states = [state.clone(), SamplerState { stride, ..state }];
+            for mut first in states.map(|state| ring.sampler(state).unwrap()) {
+                for batches in 0..5 {
+                    let state = first.state();
+                    assert_eq!(state.batches, batches);
+                    let mut again = ring.sampler(state.clone()).unwrap();
+                    assert_eq!(again.state(), state);
+                    let (expected, found) = (first.sample(50).unwrap(), again.sample(50).unwrap());
+                    assert_eq!(found.index(), expected.index());
+                    assert_eq!(again.sample(7).unwrap().index(), {
+                        let mut third = ring.sampler(first.state()).unwrap();
+                        third.sample(7).unwrap().index()
+                    });
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::options::Boundary;
 use crate::row_flags::{FINAL, GAP, transition_starts};
 use crate::row_header::RowHeader;
 
@@ -47,37 +48,112 @@ impl WindowExtent {
     }
 }
 
-/// Positions of drawn transitions in their episode: every one whose step is `offset` modulo
-/// `stride`, and the last one of an episode that ended or was cut. Without the last one, the steps
-/// after the last multiple would be in no window.
+/// Which transitions of an episode may be drawn, apart from what the boundary refuses: those whose
+/// step is `offset` modulo `stride`, with exceptions at the end of the episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StrideRule {
+pub(crate) struct StartRule {
     stride: u64,
     offset: u64,
+    near_end: NearEnd,
 }
 
-impl StrideRule {
-    /// Rule that allows every transition.
-    pub(crate) const ALL: Self = Self { stride: 1, offset: 0 };
+/// Exceptions from a rule at the end of an episode that terminated, was truncated or was cut. In
+/// an episode that goes on there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NearEnd {
+    /// No exception: every transition is allowed.
+    All,
+    /// The transition with `ahead` more until the end is allowed too, at any step: windows that
+    /// look back would leave out what comes after the last multiple.
+    Window {
+        /// Transitions after the drawn one.
+        ahead: u64,
+    },
+    /// Whole sequences, and those that reach beyond the end.
+    Masked,
+    /// Whole sequences alone.
+    Whole,
+    /// Whole sequences, and the one that ends with the episode. An episode that is shorter has one
+    /// from its first transition on.
+    Moved,
+}
 
-    /// Returns the rule for windows of `back` transitions before the drawn one that start every
-    /// `stride` transitions. A stride of 0 counts as 1.
-    pub(crate) fn new(stride: u32, back: u64) -> Self {
-        let stride = u64::from(stride.max(1));
-        Self { stride, offset: back % stride }
+impl StartRule {
+    /// Rule that allows every transition.
+    pub(crate) const ALL: Self = Self { stride: 1, offset: 0, near_end: NearEnd::All };
+
+    /// Returns the rule for windows of `back` transitions before the drawn one and `ahead` after it
+    /// that start every `stride` transitions. A stride of 0 counts as 1.
+    pub(crate) fn windows(stride: u32, back: u64, ahead: u64) -> Self {
+        match u64::from(stride) {
+            0 | 1 => Self::ALL,
+            stride => Self { stride, offset: back % stride, near_end: NearEnd::Window { ahead } },
+        }
+    }
+
+    /// Returns the rule for sequences that start every `stride` transitions, at least 1.
+    pub(crate) fn sequences(stride: u32, boundary: Boundary) -> Self {
+        let near_end = match boundary {
+            Boundary::Mask => NearEnd::Masked,
+            Boundary::Reject => NearEnd::Whole,
+            Boundary::Clamp => NearEnd::Moved,
+        };
+        Self { stride: u64::from(stride.max(1)), offset: 0, near_end }
     }
 
     /// Returns whether every transition may be drawn.
     #[inline]
     pub(crate) fn is_all(self) -> bool {
-        self.stride == 1
+        self.near_end == NearEnd::All
     }
 
-    /// Returns whether the transition at step `t` of its episode may be drawn, wherever the episode
-    /// ends.
+    /// Returns the exceptions at the end of an episode.
+    pub(crate) fn near_end(self) -> NearEnd {
+        self.near_end
+    }
+
+    /// Returns whether the transition at step `t` of its episode may be drawn if its whole window
+    /// lies in the episode.
     #[inline]
     pub(crate) fn allows(self, t: u64) -> bool {
-        self.is_all() || t % self.stride == self.offset
+        self.stride == 1 || t % self.stride == self.offset
+    }
+
+    /// Returns whether rows after the transition at step `t` can allow it.
+    pub(crate) fn may_allow(self, t: u64) -> bool {
+        matches!(self.near_end, NearEnd::Window { .. } | NearEnd::Moved) || self.allows(t)
+    }
+
+    /// Returns the rows after the window of a transition that decide whether it is allowed: its
+    /// successor, and the row that says whether the episode is cut after it.
+    pub(crate) fn rows_after(self) -> u64 {
+        match self.near_end {
+            NearEnd::All | NearEnd::Masked | NearEnd::Whole => 1,
+            NearEnd::Window { .. } | NearEnd::Moved => 2,
+        }
+    }
+
+    /// Returns whether a window may be drawn. `headers` has one row more than the window, if it is
+    /// published.
+    pub(crate) fn accepts(
+        self,
+        window: Window,
+        extent: WindowExtent,
+        headers: RowHeaders<'_>,
+    ) -> bool {
+        let step = headers.step(window.seq).map_or(0, u64::from);
+        let is_whole = window.ahead == extent.ahead;
+        let ends_with_episode = || headers.ends_episode(window.seq + window.ahead);
+        match self.near_end {
+            NearEnd::All => true,
+            NearEnd::Window { ahead } => {
+                self.allows(step) || headers.ends_episode(window.seq + ahead)
+            }
+            NearEnd::Masked => self.allows(step) && (is_whole || ends_with_episode()),
+            NearEnd::Whole => self.allows(step) && is_whole,
+            NearEnd::Moved if is_whole => self.allows(step) || ends_with_episode(),
+            NearEnd::Moved => step == 0 && ends_with_episode(),
+        }
     }
 
     /// Returns the first step that may be drawn wherever the episode ends, and the transitions

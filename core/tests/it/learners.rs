@@ -2,7 +2,7 @@
 
 use backcast_core::{
     AutoresetMode, DType, PriorityOptions, Ring, RingOptions, SampleError, SamplerOptions,
-    SamplerSpec, Schema, StepColumns, WriterOptions,
+    SamplerSpec, Schema, Sequence, StepColumns, WriterOptions,
 };
 
 fn filled() -> Ring {
@@ -33,8 +33,13 @@ fn four_learners_draw_together_what_one_draws_alone() {
     priorities.update(&drawn, &values).unwrap();
     let plain = |options: SamplerOptions| SamplerSpec::from(options);
     let prioritised = |options: SamplerOptions| options.priority(PriorityOptions::alpha(0.6));
-    let windows = |options: SamplerOptions| SamplerSpec::from(options.history(5).stride(2));
-    let kinds: [&dyn Fn(SamplerOptions) -> SamplerSpec; 3] = [&plain, &prioritised, &windows];
+    let windows = |options: SamplerOptions| {
+        SamplerSpec::from(crate::strided(&ring, options.history(5), 2).unwrap())
+    };
+    let sequences =
+        |options: SamplerOptions| SamplerSpec::from(options.sequence(Sequence::new(5).stride(2)));
+    let kinds: [&dyn Fn(SamplerOptions) -> SamplerSpec; 4] =
+        [&plain, &prioritised, &windows, &sequences];
     for spec in kinds {
         let alone = batches(&ring, spec(SamplerOptions::seeded(7)), 20);
         for rank in 0..4_u32 {

@@ -26,6 +26,9 @@ pub(crate) struct SavedTable {
     pub(crate) name: String,
     pub(crate) exponent: f64,
     pub(crate) eps: f64,
+    /// Steps of an episode from one transition that has a priority to the next; absent: 1.
+    #[serde(default = "every", skip_serializing_if = "is_every")]
+    pub(crate) stride: u32,
     /// Largest leaf so far.
     pub(crate) largest: u64,
     /// Files with its leaves.
@@ -89,6 +92,16 @@ pub(crate) struct SavedLimiter {
     pub(crate) dropped_at: u64,
 }
 
+/// Returns the stride of tables that have a priority for every transition.
+fn every() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_every(stride: &u32) -> bool {
+    *stride == every()
+}
+
 fn waits() -> String {
     NoWriter::Wait.as_str().to_owned()
 }
@@ -103,7 +116,7 @@ impl SavedTable {
     }
 
     pub(crate) fn settings(&self) -> TableSettings {
-        TableSettings { exponent: self.exponent, eps: self.eps }
+        TableSettings { exponent: self.exponent, eps: self.eps, stride: self.stride }
     }
 }
 

@@ -3,7 +3,7 @@
 use backcast_core::{Beta, PriorityOptions, Selector, TableOptions};
 use serde::{Deserialize, Serialize};
 
-use super::BadSamplerState;
+use super::{BadSamplerState, every, is_every};
 
 /// JSON of a selector. The largest and the smallest priorities have their settings in `priority`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub(super) struct SavedPriority {
     beta: SavedBeta,
     weights: String,
     stratified: bool,
+    /// Steps of an episode from one transition that has a priority to the next; absent: 1.
+    #[serde(default = "every", skip_serializing_if = "is_every")]
+    stride: u32,
 }
 
 /// Beta that a function of the caller computes.
@@ -108,19 +111,20 @@ pub(super) fn selector_of(
 
 impl SavedPriority {
     pub(super) fn of(options: &PriorityOptions) -> Self {
-        let PriorityOptions { table, alpha, eps, beta, normalize, stratified } = options.clone();
+        let PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride } =
+            options.clone();
         let beta = match beta {
             Beta::Constant(beta) => SavedBeta::Constant(beta),
             Beta::Annealed { from, batches } => SavedBeta::Annealed(from, batches),
             Beta::Function => SavedBeta::Word(FUNCTION.to_owned()),
         };
         let (exponent, weights) = (alpha, normalize.as_str().to_owned());
-        Self { table, exponent, eps, beta, weights, stratified }
+        Self { table, exponent, eps, beta, weights, stratified, stride }
     }
 
     /// Returns the options. Their numbers are checked where a sampler is made of them.
     pub(super) fn options(self) -> Result<PriorityOptions, BadSamplerState> {
-        let Self { table, exponent: alpha, eps, beta, weights, stratified } = self;
+        let Self { table, exponent: alpha, eps, beta, weights, stratified, stride } = self;
         let beta = match beta {
             SavedBeta::Constant(beta) => Beta::Constant(beta),
             SavedBeta::Annealed(from, batches) => Beta::Annealed { from, batches },
@@ -135,6 +139,6 @@ impl SavedPriority {
         let bad =
             |error: backcast_core::BadWeightNorm| BadSamplerState { problem: error.to_string() };
         let normalize = weights.parse().map_err(bad)?;
-        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified })
+        Ok(PriorityOptions { table, alpha, eps, beta, normalize, stratified, stride })
     }
 }

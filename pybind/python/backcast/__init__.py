@@ -132,6 +132,7 @@ __all__ = [
     "Sampler",
     "Schema",
     "SchemaError",
+    "Sequence",
     "SimError",
     "Smallest",
     "SpaceError",
@@ -155,7 +156,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from backcast._form import WholeEpisodes
+    from backcast._form import Sequence, WholeEpisodes
     from backcast._select import (
         Consume,
         Epoch,
@@ -180,6 +181,7 @@ else:
             "Largest": "_select",
             "Priority": "_select",
             "Recency": "_select",
+            "Sequence": "_form",
             "Smallest": "_select",
             "WholeEpisodes": "_form",
         }.get(name)

@@ -3,9 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from backcast._calls import explained_as
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Draw sequences: transition ``t`` of an episode and the ``length - 1`` after it, ``L`` in all.
+
+    Every column is ``[B, L, ...]``, with ``next_*`` of the observations and ``mask`` bool
+    ``[B, L]``; ``index`` and ``age`` are those of the starts. A start is every transition whose
+    step in its episode is a multiple of ``stride``. Places after the end of an episode are zero,
+    and their mask is false; only ``obs`` right after the last transition shows its ``next_obs``,
+    unless ``copy=True``. An episode that goes on gives only sequences that are whole, so that no
+    step is masked that is still to come; one that ended or was cut gives all, so that each of its
+    steps lies in one (Kapturowski et al., "Recurrent experience replay in distributed reinforcement
+    learning", ICLR 2019, section 2.3).
+
+    ``boundary="reject"`` leaves out those that are not whole, and with them the last steps of most
+    episodes. ``boundary="clamp"`` moves the last start of an episode back, so that its sequence
+    ends with the episode; only episodes shorter than ``length`` are masked. Sequences go with every
+    selector and with ``columns``, ``learned``, ``copy``, ``share`` and ``transform``. A selector
+    with priorities has one for each start: a table of its own for each ``stride``, and no
+    ``"clamp"``. A rate limiter counts each sequence as one item.
+
+    Parameters
+    ----------
+    length : int
+        Transitions of a sequence, ``L``.
+    stride : int, optional
+        Transitions from one start to the next, at most ``length``, which is the default.
+    first : list of str, optional
+        Columns of which only the value at the start is given, ``[B, ...]``, such as the recurrent
+        state with which a sequence begins. They have no ``next_*``.
+
+    Examples
+    --------
+    >>> columns = {"obs": "f4", "lstm": ("f4", (8,))}
+    >>> buf = bc.ReplayBuffer.create(None, columns, capacity=100)
+    >>> with buf.writer() as writer:
+    ...     for t in range(50):
+    ...         at = writer.append(obs=t, lstm=[0] * 8, terminated=False, truncated=False)
+    >>> sampler = buf.sampler(seed=7, form=bc.Sequence(20, stride=10, first=["lstm"]))
+    >>> batch = sampler.sample(32)
+    >>> batch["obs"].shape, batch["lstm"].shape, batch.mask.shape
+    ((32, 20), (32, 8), (32, 20))
+    """
+
+    length: int
+    stride: int | None = None
+    first: Iterable[str] = ()
 
 
 @dataclass(frozen=True)
@@ -35,7 +86,10 @@ class WholeEpisodes:
     max_length: int | None = None
 
 
-WholeEpisodes.__module__ = "backcast"
+Sequence.__module__ = WholeEpisodes.__module__ = "backcast"
+Sequence.__init__ = explained_as(  # type: ignore[method-assign]
+    seq_len="length", sequence_length="length", period="stride"
+)(Sequence.__init__)
 WholeEpisodes.__init__ = explained_as(length="max_length")(  # type: ignore[method-assign]
     WholeEpisodes.__init__
 )

@@ -24,6 +24,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
 from backcast._batch import Batch
+from backcast._form import Sequence as SequenceForm
 from backcast._form import WholeEpisodes
 from backcast._hindsight import Hindsight
 from backcast._params import Params
@@ -329,8 +330,7 @@ class ReplayBuffer:
         boundary: _Boundary = "mask",
         copy: bool = False,
         select: _Select = "uniform",
-        stride: int = 1,
-        form: WholeEpisodes | None = None,
+        form: SequenceForm | WholeEpisodes | None = None,
         hindsight: Hindsight | None = None,
         transform: Callable[[Batch], Any] | None = None,
         learned: LearnedTable | str | None = None,
@@ -728,11 +728,9 @@ class Sampler:
     @property
     def boundary(self) -> _Boundary: ...
     @property
-    def stride(self) -> int: ...
-    @property
     def share(self) -> tuple[int, int]: ...
     @property
-    def form(self) -> WholeEpisodes | None: ...
+    def form(self) -> SequenceForm | WholeEpisodes | None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -9,7 +9,7 @@ use crate::error::{ErrorClass, Failure};
 
 /// Keywords of options that are objects here, and of other libraries: call, keyword, and what to
 /// write instead.
-const ELSEWHERE: [(&str, &str, &str); 42] = [
+const ELSEWHERE: [(&str, &str, &str); 46] = [
     ("sampler", "alpha", "select=bc.Priority(alpha=...)"),
     ("sampler", "priority", "select=bc.Priority(alpha=...)"),
     ("sampler", "prioritized", "select=bc.Priority()"),
@@ -32,9 +32,13 @@ const ELSEWHERE: [(&str, &str, &str); 42] = [
     ("sampler", "max_length", "form=bc.WholeEpisodes(max_length=...)"),
     ("sampler", "rank", "share=(rank, world_size)"),
     ("sampler", "world_size", "share=(rank, world_size)"),
-    ("sampler", "seq_len", "history=..."),
-    ("sampler", "sequence_length", "history=..."),
-    ("sampler", "unroll_length", "history=..."),
+    ("sampler", "stride", "form=bc.Sequence(length, stride=...)"),
+    ("sampler", "seq_len", "form=bc.Sequence(length)"),
+    ("sampler", "sequence_length", "form=bc.Sequence(length)"),
+    ("sampler", "sequence_stride", "form=bc.Sequence(length, stride=...)"),
+    ("sampler", "unroll_length", "form=bc.Sequence(length)"),
+    ("sampler", "slice_len", "form=bc.Sequence(length)"),
+    ("sampler", "burn_in", "form=bc.Sequence(length), and leave the first steps out of the loss"),
     ("sampler", "frame_stack", "history=..."),
     ("sampler", "n_steps", "n_step=..."),
     ("sampler", "batch_size", "sampler(...).sample(batch_size)"),

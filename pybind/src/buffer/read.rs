@@ -83,13 +83,9 @@ impl ReplayBuffer {
     ///     those of largest or smallest priority; :class:`Recency`: newer ones more often;
     ///     :class:`LaneWeights`: lanes by weight; :class:`Epoch`: without replacement, pass after
     ///     pass; :class:`Consume`: new ones only, for which draws wait.
-    /// stride : int, default 1
-    ///     Draw only windows that start every ``stride`` transitions of their episode, and the one
-    ///     that ends with it: transition ``t`` of an episode is drawn if ``t - (H - 1)`` is a
-    ///     multiple of it, or if ``t`` is the last one of an episode that ended or was cut. Gathers
-    ///     by index ignore the stride.
-    /// form : WholeEpisodes, optional
-    ///     Draw whole episodes in place of transitions; see :class:`WholeEpisodes`.
+    /// form : Sequence or WholeEpisodes, optional
+    ///     What is drawn in place of single transitions: see :class:`Sequence` and
+    ///     :class:`WholeEpisodes`.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.
@@ -139,12 +135,11 @@ impl ReplayBuffer {
     #[pyo3(signature = (
         *, seed=None, history=None, columns=None, future=Argument::Missing, n_step=None,
         gamma=None, boundary=Argument::Missing, copy=Argument::Missing, select=None,
-        stride=Argument::Missing, form=None, hindsight=None, transform=None, learned=None,
-        share=None, state=None
+        form=None, hindsight=None, transform=None, learned=None, share=None, state=None
     ))]
     #[pyo3(text_signature = "($self, *, seed=None, history=None, columns=None, future=0, \
                              n_step=None, gamma=None, boundary='mask', copy=False, \
-                             select='uniform', stride=1, form=None, hindsight=None, \
+                             select='uniform', form=None, hindsight=None, \
                              transform=None, learned=None, share=None, state=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn sampler<'py>(
@@ -159,7 +154,6 @@ impl ReplayBuffer {
         boundary: Argument<String>,
         copy: Argument<bool>,
         select: Option<&Bound<'py, PyAny>>,
-        stride: Argument<i128>,
         form: Option<&Bound<'py, PyAny>>,
         hindsight: Option<&Bound<'py, PyAny>>,
         transform: Option<&Bound<'py, PyAny>>,
@@ -175,7 +169,6 @@ impl ReplayBuffer {
             n_step,
             gamma,
             boundary,
-            stride,
             copy,
             form,
             share,

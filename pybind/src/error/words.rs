@@ -20,10 +20,10 @@ const KEYWORDS: [&str; 9] = [
 ];
 
 /// Options of which a message gives a number: `history 80` becomes `history=80`.
-const NUMBERS: [&str; 5] = ["history", "future", "n_step", "gamma", "stride"];
+const NUMBERS: [&str; 4] = ["history", "future", "n_step", "gamma"];
 
 /// Beginnings of messages that have no words of the caller outside of quotes. `#` is a number.
-const WITHOUT_CALLERS_WORDS: [&str; 19] = [
+const WITHOUT_CALLERS_WORDS: [&str; 20] = [
     "`final_obs` was given, but in autoreset_mode ",
     "`final_obs` is missing, which autoreset_mode ",
     "`next_obs` and `final_obs` are missing, of which autoreset_mode ",
@@ -35,6 +35,7 @@ const WITHOUT_CALLERS_WORDS: [&str; 19] = [
     "gamma #",
     "no window lies on the stride",
     "no window of history #",
+    "sequences do not go with ",
     "no transition has its history of #",
     "index[#] = #",
     "lane # of a writer in autoreset_mode ",
@@ -71,8 +72,8 @@ const REMEDIES: [(&str, &str); 36] = [
         "call `sample(batch_size)` without `out`, or give \
          form=bc.WholeEpisodes(\"padded\", max_length=...)",
     ),
-    ("or leave `episodes` out", "or leave form out"),
-    ("make another one without `episodes`", "make another one without form"),
+    ("or leave the form out", "or leave form out"),
+    ("make another one without the form", "make another one without form"),
     ("0.8 for a k of 4", "0.8 for k=4"),
     ("leave the column out with `columns`", "leave the column out with columns=[...]"),
     ("such as `value` of f4", "such as learned={\"value\": \"f4\"}"),

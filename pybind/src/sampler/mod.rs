@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod batches;
 mod draws;
+mod form;
 mod hooks;
 mod options;
 mod out;
@@ -15,7 +16,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use backcast_core::{BatchesOptions, Ring, Sampler as CoreSampler, SamplerSpec, Selector};
+use backcast_core::{BatchesOptions, Form, Ring, Sampler as CoreSampler, SamplerSpec, Selector};
 use backcast_persist::sampler_state_json;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
@@ -29,7 +30,7 @@ use crate::sampler::batches::{Batches, Prefetcher};
 pub(crate) use self::draws::SharedSampler;
 use self::draws::{SamplerPlace, batch_size_of};
 pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
-use self::priority::{SamplerPriorities, Updated, scheduled};
+use self::priority::{PrioritySettings, SamplerPriorities, Updated, scheduled};
 use self::selector::in_python;
 pub(crate) use self::selector::{SelectorSettings, draws_by_seed};
 pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
@@ -62,7 +63,12 @@ impl Sampler {
         let SelectorSettings { selector, priorities } = selected;
         let spec = spec.selector(selector.clone());
         let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
-        let open = |settings| SamplerPriorities::open(ring, label, settings);
+        let open = |mut settings: PrioritySettings| {
+            if let Form::Sequence(of) = windows.form() {
+                settings.options = settings.options.stride(of.stride);
+            }
+            SamplerPriorities::open(ring, label, settings)
+        };
         let priorities = priorities.map(open).transpose()?;
         Ok(Self { draws: Arc::new(draws), windows, selector, priorities })
     }
@@ -131,8 +137,8 @@ impl Sampler {
     ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
     ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
     ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
-    ///     ``offsets`` with whole episodes, see :meth:`ReplayBuffer.sampler`. Arrays
-    ///     are ``[B, ...]``, windows ``[B, H, ...]`` and ``[B, F, ...]``. The very object ``out``,
+    ///     ``offsets`` with whole episodes. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and
+    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. The very object ``out``,
     ///     where it was given. The next batch reuses the memory of one that nothing refers to.
     ///
     /// Raises
@@ -507,19 +513,13 @@ impl Sampler {
         self.windows.boundary.as_str()
     }
 
-    /// Transitions from the start of one window to that of the next, in an episode.
-    #[getter]
-    fn stride(&self) -> u32 {
-        self.windows.stride
-    }
-
     /// Rank of this learner, from 0, and the number of learners that share the draws of the seed.
     #[getter]
     fn share(&self) -> (u32, u32) {
         self.windows.share
     }
 
-    /// Whole episodes, or None if transitions are drawn.
+    /// Sequences or whole episodes, or None if transitions are drawn.
     #[getter]
     fn form<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.windows.form_of(py)

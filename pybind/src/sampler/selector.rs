@@ -132,7 +132,13 @@ impl SelectorSettings {
                 Ok(Self { selector, priorities })
             }
             Some(select) => {
-                let given = Self::new(Some(select))?;
+                let mut given = Self::new(Some(select))?;
+                if let (Selector::Priority(given), Some(saved)) =
+                    (&mut given.selector, selector.priorities())
+                {
+                    // The form of the state sets it.
+                    given.stride = saved.stride;
+                }
                 if given.selector == selector {
                     return Ok(given);
                 }

@@ -1,8 +1,7 @@
 //! Windows and returns of a sampler, as keywords of Python give them.
 
 use backcast_core::{
-    Boundary, ColumnWindow, ColumnWindows, EpisodeLayout, SamplerOptions, SamplerSpec,
-    SamplerState, WholeEpisodes,
+    Boundary, ColumnWindow, ColumnWindows, Form, SamplerOptions, SamplerSpec, SamplerState,
 };
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -10,7 +9,7 @@ use pyo3::types::{PyAny, PyDict, PyString, PyTuple};
 
 use crate::argument::{Argument, FromArgument, count, found, wrong_type};
 use crate::error::{ErrorClass, Failure};
-use crate::sampler::options::Fields;
+use crate::sampler::form;
 
 /// Word for the discounts of a column.
 const DISCOUNT: &str = "discount";
@@ -29,9 +28,8 @@ pub(crate) struct WindowOptions {
     pub(super) n_step: Option<u32>,
     pub(super) gamma: Option<Gamma>,
     pub(super) boundary: Boundary,
-    pub(super) stride: u32,
     copy: bool,
-    episodes: Option<WholeEpisodes>,
+    form: Form,
     /// Rank of the learner, and number of learners that share the draws.
     pub(super) share: (u32, u32),
 }
@@ -63,7 +61,6 @@ pub(crate) struct WindowArguments<'a, 'py> {
     pub(crate) n_step: Option<Argument<i128>>,
     pub(crate) gamma: Option<Argument<Gamma>>,
     pub(crate) boundary: Argument<String>,
-    pub(crate) stride: Argument<i128>,
     pub(crate) copy: Argument<bool>,
     pub(crate) form: Option<&'a Bound<'py, PyAny>>,
     pub(crate) share: Option<&'a Bound<'py, PyAny>>,
@@ -71,7 +68,7 @@ pub(crate) struct WindowArguments<'a, 'py> {
 
 impl WindowArguments<'_, '_> {
     /// Returns the keywords, and whether each one was given.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 10] {
+    pub(crate) fn given(&self) -> [(&'static str, bool); 9] {
         [
             ("history", self.history.is_some()),
             ("columns", self.columns.is_some()),
@@ -79,7 +76,6 @@ impl WindowArguments<'_, '_> {
             ("n_step", self.n_step.is_some()),
             ("gamma", self.gamma.is_some()),
             ("boundary", self.boundary.is_given()),
-            ("stride", self.stride.is_given()),
             ("copy", self.copy.is_given()),
             ("form", self.form.is_some()),
             ("share", self.share.is_some()),
@@ -93,6 +89,8 @@ impl WindowOptions {
         let words = "\"mask\", \"reject\" or \"clamp\"";
         let boundary = asked.boundary.or("mask").get("boundary", words)?;
         let (history, columns) = histories(asked.history, asked.columns)?;
+        let (form, first) = asked.form.map(form::read).transpose()?.unwrap_or_default();
+        let columns = form::with_first(columns, &first);
         let n_step = asked.n_step.map(|asked| count(asked, "n_step", 1, ErrorClass::Sample));
         let gamma = "a number, 0 to 1, or \"discount\" for the discounts of that column";
         Ok(Self {
@@ -104,9 +102,8 @@ impl WindowOptions {
             boundary: boundary.parse().map_err(|_| {
                 Failure::new(ErrorClass::Sample, format!("boundary is {boundary:?}; write {words}"))
             })?,
-            stride: count(asked.stride.or(1_i64), "stride", 1, ErrorClass::Sample)?,
             copy: asked.copy.or(false).get("copy", "True or False")?,
-            episodes: asked.form.map(episodes_of).transpose()?,
+            form,
             share: asked.share.map_or(Ok((0, 1)), share_of)?,
         })
     }
@@ -118,36 +115,28 @@ impl WindowOptions {
     ) -> Result<Self, Failure> {
         let (history, columns) = histories(history, columns)?;
         let (n_step, gamma, boundary) = (None, None, Boundary::Mask);
-        let (future, stride, copy, episodes, share) = (0, 1, false, None, (0, 1));
-        Ok(Self {
-            history,
-            columns,
-            future,
-            n_step,
-            gamma,
-            boundary,
-            stride,
-            copy,
-            episodes,
-            share,
-        })
+        let (future, copy, form, share) = (0, false, Form::Transitions, (0, 1));
+        Ok(Self { history, columns, future, n_step, gamma, boundary, copy, form, share })
     }
 
     /// Returns the options of a saved sampler.
     pub(crate) fn of(state: &SamplerState) -> Self {
-        let SamplerState { history, future, n_step, boundary, stride, copy, .. } = *state;
-        let SamplerState { episodes, rank: share, .. } = *state;
+        let SamplerState { history, future, n_step, boundary, copy, .. } = *state;
+        let SamplerState { form, rank: share, .. } = *state;
         let columns = state.columns.clone();
         let constant = state.gamma.map(Gamma::Constant);
         let gamma = if state.discounts { Some(Gamma::Column) } else { constant };
-        Self { history, columns, future, n_step, gamma, boundary, stride, copy, episodes, share }
+        Self { history, columns, future, n_step, gamma, boundary, copy, form, share }
     }
 
-    /// Returns the form as Python gives it.
+    /// Returns the form as Python gives it; `None` for transitions.
     pub(super) fn form_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(WholeEpisodes { layout, max_length }) = self.episodes else { return Ok(None) };
-        let class = py.import(FORMS)?.getattr("WholeEpisodes")?;
-        class.call1((layout.as_str(), max_length)).map(Some)
+        form::in_python(py, self.form, self.columns.as_ref())
+    }
+
+    /// Returns the form of what is drawn.
+    pub(crate) fn form(&self) -> Form {
+        self.form
     }
 
     /// Returns the number of learners that share the draws of the seed.
@@ -160,8 +149,12 @@ impl WindowOptions {
         let options = seed.map_or_else(SamplerOptions::from_entropy, SamplerOptions::seeded);
         let options = options.future(self.future).boundary(self.boundary).copy(self.copy);
         let (rank, world_size) = self.share;
-        let options = options.stride(self.stride).rank(rank, world_size);
-        let options = self.episodes.map_or(options, |of| options.episodes(of));
+        let options = options.rank(rank, world_size);
+        let options = match self.form {
+            Form::Sequence(of) => options.sequence(of),
+            Form::Episodes(of) => options.episodes(of),
+            _ => options,
+        };
         let options = self.history.map_or(options, |history| options.history(history));
         let options = self.n_step.map_or(options, |n| options.n_step(n));
         let options = match self.gamma {
@@ -202,7 +195,9 @@ impl WindowOptions {
 
     /// Returns the history, or the dict of windows by column, as Python gave it.
     pub(super) fn history_of<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(columns) = &self.columns else {
+        // The columns of a sequence belong to its form.
+        let by_column = self.columns.as_ref().filter(|_| !matches!(self.form, Form::Sequence(_)));
+        let Some(columns) = by_column else {
             let history = self.history.map(|history| history.into_pyobject(py)).transpose()?;
             return Ok(history.map(Bound::into_any));
         };
@@ -217,27 +212,6 @@ impl WindowOptions {
         }
         Ok(Some(windows.into_any()))
     }
-}
-
-/// Module of the classes of forms.
-const FORMS: &str = "backcast._form";
-
-/// Reads `form`: whole episodes.
-fn episodes_of(form: &Bound<'_, PyAny>) -> Result<WholeEpisodes, Failure> {
-    let Some((_, fields)) = Fields::of(form, FORMS, &["WholeEpisodes"])? else {
-        return Err(wrong_type(form, "form", "bc.WholeEpisodes(), or None for transitions"));
-    };
-    let words = "\"padded\" or \"ragged\"";
-    let word = fields.get::<String>("layout")?.get("layout", words)?;
-    let Some(layout) = EpisodeLayout::named(&word) else {
-        let message = format!("layout is {word:?}; give {words}");
-        return Err(Failure::new(ErrorClass::Sample, message));
-    };
-    if fields.any("max_length")?.is_none() {
-        return Ok(WholeEpisodes { layout, max_length: None });
-    }
-    let max_length = count(fields.get("max_length")?, "max_length", 1, ErrorClass::Sample)?;
-    Ok(WholeEpisodes { layout, max_length: Some(max_length) })
 }
 
 /// Reads `share`: the rank of a learner, and the number of learners.

@@ -179,7 +179,6 @@ def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
         ({"future": 4}, "a future window"),
         ({"n_step": 3, "gamma": 0.9}, "an n-step return"),
         ({"boundary": "clamp"}, "boundary"),
-        ({"stride": 2}, "a stride"),
         ({"select": bc.Priority()}, "by priority"),
         ({"select": "lifo"}, "selector"),
     ]

@@ -54,8 +54,10 @@ pub(crate) struct TableHeader {
     pub eps: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// Steps of an episode from one transition that has a leaf to the next. 0 counts as 1.
+    pub stride: u32,
     /// Zero.
-    pub unused: [u8; 44],
+    pub unused: [u8; 40],
     /// CRC-32 of all bytes before it.
     pub crc32: u32,
 }
@@ -106,6 +108,8 @@ pub struct TableSettings {
     pub exponent: f64,
     /// Number added to priorities before the exponent.
     pub eps: f64,
+    /// Steps of an episode from one transition that has a leaf to the next, at least 1.
+    pub stride: u32,
 }
 
 /// Counters of a table at one moment.
@@ -167,7 +171,9 @@ impl TableHeader {
             exponent: settings.exponent.to_bits(),
             eps: settings.eps.to_bits(),
             file_bytes: shape.bytes,
-            unused: [0; 44],
+            // Tables of all transitions have the bytes that they had before there were others.
+            stride: if settings.stride == 1 { 0 } else { settings.stride },
+            unused: [0; 40],
             crc32: 0,
         };
         header.crc32 = header_crc(&header);
@@ -205,15 +211,20 @@ impl TableHeader {
         let shape = TableShape::new(lanes, self.lane_leaves)
             .filter(|shape| shape.bytes == self.file_bytes)
             .ok_or_else(|| corrupt("the size that it claims is impossible"))?;
-        let settings = TableSettings {
-            exponent: f64::from_bits(self.exponent),
-            eps: f64::from_bits(self.eps),
-        };
+        let settings = self.settings();
         let usable = |value: f64| value.is_finite() && value >= 0.0;
         if !usable(settings.exponent) || !usable(settings.eps) {
             return Err(corrupt("its exponent or eps is no number from 0 up"));
         }
         Ok((shape, settings))
+    }
+}
+
+impl TableHeader {
+    /// Returns the settings, which may be damaged if the header was not checked.
+    pub(crate) fn settings(&self) -> TableSettings {
+        let (exponent, eps) = (f64::from_bits(self.exponent), f64::from_bits(self.eps));
+        TableSettings { exponent, eps, stride: self.stride.max(1) }
     }
 }
 
@@ -341,7 +352,7 @@ mod tests {
     fn a_header_that_was_changed_is_refused() {
         let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
         let shape = TableShape::new(2, 1_000).unwrap();
-        let settings = TableSettings { exponent: 0.6, eps: 1e-6 };
+        let settings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 1 };
         let header = TableHeader::new(&shape, uuid, settings);
         assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
         assert!(header.check(path, [8; 16], 2).is_err(), "another ring");

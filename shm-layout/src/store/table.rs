@@ -381,10 +381,18 @@ fn shape(lanes: u32, rows: u64) -> Result<TableShape, SegmentError> {
 fn settings_of(memory: &TableMemory) -> TableSettings {
     let header = memory.map.copy(0, size_of::<TableHeader>());
     let header: TableHeader = bytemuck::pod_read_unaligned(&header);
-    TableSettings { exponent: f64::from_bits(header.exponent), eps: f64::from_bits(header.eps) }
+    header.settings()
 }
 
 fn differing(found: TableSettings, asked: TableSettings) -> String {
+    if found.stride != asked.stride {
+        let of = |stride| match stride {
+            1 => "for every transition".to_owned(),
+            stride => format!("for one transition in {stride} of an episode"),
+        };
+        let (found, asked) = (of(found.stride), of(asked.stride));
+        return format!("it has a priority {found}, and one {asked} was requested");
+    }
     #[expect(clippy::float_cmp, reason = "settings are kept to the bit")]
     if found.exponent == asked.exponent {
         format!("its eps is {}, but {} was requested", found.eps, asked.eps)
@@ -433,7 +441,7 @@ mod tests {
     use crate::layout::lane_policy::LanePolicy;
     use crate::layout::names::{Base, Exist};
 
-    const SETTINGS: TableSettings = TableSettings { exponent: 0.6, eps: 1e-6 };
+    const SETTINGS: TableSettings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 1 };
 
     fn spec() -> RingSpec {
         RingSpec {

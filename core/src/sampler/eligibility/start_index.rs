@@ -14,7 +14,7 @@ use super::ranges::ReadableRanges;
 use crate::ring::lane_inspection::readable;
 use crate::row_flags::{FINAL, transition_starts};
 use crate::row_header::RowHeader;
-use crate::sampler::window::StrideRule;
+use crate::sampler::window::{NearEnd, StartRule};
 
 /// Rows read at a time.
 const CHUNK: u64 = 1024;
@@ -26,7 +26,7 @@ pub(crate) struct StartIndex {
     ahead: u64,
     /// Transitions required before a row whose episode's beginning was overwritten.
     kept: u64,
-    rule: StrideRule,
+    rule: StartRule,
     lanes: Vec<LaneStarts>,
     /// For each lane, the number of starts in it and in all lanes before it.
     ends: Vec<u64>,
@@ -58,7 +58,7 @@ struct LaneStarts {
 impl StartIndex {
     pub(crate) fn new(back: u64, ahead: u64) -> Self {
         let (lanes, ends) = (Vec::new(), Vec::new());
-        let rule = StrideRule::ALL;
+        let rule = StartRule::ALL;
         Self { back, ahead, kept: 0, rule, lanes, ends, headers: Vec::new() }
     }
 
@@ -68,8 +68,8 @@ impl StartIndex {
         Self { kept: back, ..Self::new(0, 0) }
     }
 
-    /// Keeps only the starts that a rule allows, and those whose window ends with its episode.
-    pub(crate) fn only(self, rule: StrideRule) -> Self {
+    /// Keeps only the starts that a rule allows.
+    pub(crate) fn only(self, rule: StartRule) -> Self {
         Self { rule, ..self }
     }
 
@@ -94,10 +94,14 @@ impl StartIndex {
         whole
     }
 
-    /// Returns the row whose header decides at last whether row `row` is a start. Its window ends
-    /// with the episode if no transition follows.
+    /// Returns the row whose header decides at last whether row `row` is a start.
     pub(crate) fn decisive(&self, row: u64) -> u64 {
-        row.saturating_add(self.ahead).saturating_add(if self.rule.is_all() { 1 } else { 2 })
+        row.saturating_add(self.ahead).saturating_add(self.rule.rows_after())
+    }
+
+    /// Returns whether rows after a transition at step `t` can make it a start.
+    pub(crate) fn may_start(&self, t: u64) -> bool {
+        self.rule.may_allow(t)
     }
 
     /// Returns the number of starts over all lanes.
@@ -227,7 +231,7 @@ struct Scanner<'a> {
     lane: &'a Lane,
     headers: &'a mut Vec<RowHeader>,
     window: (u64, u64),
-    rule: StrideRule,
+    rule: StartRule,
 }
 
 impl Scanner<'_> {
@@ -270,19 +274,13 @@ impl Scanner<'_> {
     fn take(&mut self, starts: &mut LaneStarts) {
         let (back, ahead) = self.window;
         for pair in self.headers.windows(2) {
-            let (row, episode) = (starts.scanned, pair[0].episode);
+            let (row, episode, t) = (starts.scanned, pair[0].episode, u64::from(pair[0].t));
             starts.scanned += 1;
             if !transition_starts(pair[0].flags, pair[1].flags) {
-                let run = starts.run.take().filter(|(_, of)| *of == episode);
                 // A row without a successor follows the last transition of an episode that was cut.
-                // After a FINAL row that transition was taken already.
-                if let (Some((first, _)), false) = (run, self.rule.is_all()) {
-                    let last = row.saturating_sub(1);
-                    if last >= first.saturating_add(back + ahead)
-                        && starts.ends_before(last - ahead)
-                    {
-                        starts.push(last - ahead, row.saturating_sub(pair[0].t.into()));
-                    }
+                // After a FINAL row that transition ended its run already.
+                if let Some((first, _)) = starts.run.take().filter(|(_, of)| *of == episode) {
+                    self.end(starts, first, (row.saturating_sub(1), t.saturating_sub(1)));
                 }
                 continue;
             }
@@ -291,11 +289,37 @@ impl Scanner<'_> {
                 _ => row,
             };
             starts.run = Some((first, episode));
-            let step = u64::from(pair[0].t).saturating_sub(ahead);
-            let is_last = pair[1].flags & FINAL != 0;
-            if row - first >= back + ahead && (self.rule.allows(step) || is_last) {
-                starts.push(row - ahead, row.saturating_sub(pair[0].t.into()));
+            if row - first >= back + ahead && self.rule.allows(t.saturating_sub(ahead)) {
+                starts.push(row - ahead, row.saturating_sub(t));
             }
+            if pair[1].flags & FINAL != 0 {
+                starts.run = None;
+                self.end(starts, first, (row, t));
+            }
+        }
+    }
+
+    /// Adds the starts that the end of an episode allows. `first` is the first known row of the
+    /// episode, and `last` its last transition, at step `t`.
+    fn end(&self, starts: &mut LaneStarts, first: u64, (last, t): (u64, u64)) {
+        let (back, ahead) = self.window;
+        let episode = last.saturating_sub(t);
+        let mut add = |row: u64| {
+            if row >= first && starts.ends_before(row) {
+                starts.push(row, episode);
+            }
+        };
+        match self.rule.near_end() {
+            NearEnd::All | NearEnd::Whole => {}
+            NearEnd::Window { .. } if last >= first.saturating_add(back + ahead) => {
+                add(last - ahead);
+            }
+            NearEnd::Window { .. } => {}
+            NearEnd::Masked => {
+                let late = (last + 1).saturating_sub(ahead).max(first)..=last;
+                late.filter(|row| self.rule.allows(t.saturating_sub(last - row))).for_each(add);
+            }
+            NearEnd::Moved => add(last - ahead.min(t).min(last)),
         }
     }
 }

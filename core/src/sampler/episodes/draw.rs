@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::index::EpisodeRows;
 use super::pieces::{EpisodePlaces, Piece};
 use super::{EpisodeDraws, EpisodeLayout};
-use crate::error::{EpisodesError, SampleError};
+use crate::error::{FormError, SampleError};
 use crate::index::RowIndex;
 use crate::ring::lane_inspection::MAX_RELOCATIONS;
 use crate::sampler::batch::{Batch, BatchBuffers};
@@ -36,7 +36,7 @@ impl Sampler {
 
     /// Refuses an index of rows if whole episodes are drawn.
     pub(in crate::sampler) fn refuse_named_rows(&self) -> Result<(), SampleError> {
-        if self.episodes.is_some() { Err(EpisodesError::NamedRows.into()) } else { Ok(()) }
+        if self.episodes.is_some() { Err(FormError::NamedRows.into()) } else { Ok(()) }
     }
 
     /// Returns the plan of a batch of whole episodes of equal memory.
@@ -47,7 +47,7 @@ impl Sampler {
         let options = self.episodes.as_ref()?.options();
         Some(match options.fixed_length() {
             Some(length) => Ok(self.padded_plan(batch, length as usize)),
-            None => Err(EpisodesError::VaryingSize.into()),
+            None => Err(FormError::VaryingSize.into()),
         })
     }
 
@@ -58,7 +58,7 @@ impl Sampler {
         arenas: &mut [&mut [u8]],
     ) -> Result<u64, SampleError> {
         let Some(length) = self.episodes.as_ref().and_then(|of| of.options().fixed_length()) else {
-            return Err(EpisodesError::VaryingSize.into());
+            return Err(FormError::VaryingSize.into());
         };
         let length = length as usize;
         let places = EpisodePlaces::Padded(length);
@@ -154,7 +154,7 @@ impl Sampler {
         let batch = self.batch_number();
         let Self { eligibility, episodes, rng, .. } = self;
         let Some(EpisodeDraws { options, index, .. }) = episodes.as_deref_mut() else {
-            return Err(EpisodesError::VaryingSize.into());
+            return Err(FormError::VaryingSize.into());
         };
         for _ in 0..MAX_RELOCATIONS {
             eligibility.refresh_ranges();
@@ -166,7 +166,7 @@ impl Sampler {
         let total = index.total();
         if total == 0 {
             let (max_length, rows) = (options.max_length, eligibility.ranges().readable_rows());
-            return Err(EpisodesError::NoneComplete { max_length, rows }.into());
+            return Err(FormError::NoneComplete { max_length, rows }.into());
         }
         let mut draw = |open: &mut OpenItem| loop {
             if open.attempt >= MAX_ATTEMPTS {
@@ -188,7 +188,7 @@ impl Sampler {
         length: Option<usize>,
     ) -> Result<(Batch, EpisodePlaces), SampleError> {
         let Some(EpisodeDraws { options, pool, .. }) = self.episodes.as_deref() else {
-            return Err(EpisodesError::VaryingSize.into());
+            return Err(FormError::VaryingSize.into());
         };
         let as_usize = |length: u64| usize::try_from(length).unwrap_or(usize::MAX);
         let (plan, places) = match options.layout {
@@ -201,8 +201,7 @@ impl Sampler {
                 let transitions = episodes.iter().map(|of| of.length).fold(0, u64::saturating_add);
                 if transitions > MAX_BATCH as u64 {
                     let (episodes, limit) = (episodes.len(), MAX_BATCH);
-                    let refused =
-                        EpisodesError::TooManyTransitions { episodes, transitions, limit };
+                    let refused = FormError::TooManyTransitions { episodes, transitions, limit };
                     return Err(refused.into());
                 }
                 let mut offsets = vec![0];

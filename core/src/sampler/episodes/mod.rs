@@ -10,11 +10,7 @@ mod pieces;
 use std::sync::Arc;
 
 use self::index::EpisodeIndex;
-use super::columns::{ColumnWindow, SelectedColumns};
-use super::options::Boundary;
 use super::pool::ArenaPool;
-use super::{SamplerSpec, Selector};
-use crate::error::EpisodesError;
 
 /// Arrangement of the episodes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,41 +79,6 @@ impl WholeEpisodes {
     pub(super) fn fixed_length(self) -> Option<u32> {
         self.max_length.filter(|_| self.layout == EpisodeLayout::Padded)
     }
-
-    /// Fails if another option of a sampler does not go with whole episodes, or if no lane can hold
-    /// `max_length` transitions.
-    fn check(
-        self,
-        spec: &SamplerSpec,
-        columns: &SelectedColumns,
-        lane_capacity: u64,
-    ) -> Result<(), EpisodesError> {
-        let options = &spec.options;
-        let refused = [
-            ("a history window", columns.longest().is_some()),
-            ("the first row of a window", columns.any(ColumnWindow::First)),
-            ("a future window", options.future > 0),
-            ("an n-step return", options.n_step.is_some()),
-            ("a discount", options.gamma.is_some() || options.discounts),
-            ("another boundary than \"mask\"", options.boundary != Boundary::Mask),
-            ("a stride", options.stride != 1),
-            ("hindsight", spec.hindsight.is_some()),
-            ("learned columns", spec.learned.is_some()),
-            ("draws by priority", spec.selector.priorities().is_some()),
-            ("another selector than \"uniform\"", spec.selector != Selector::Uniform),
-        ];
-        if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
-            return Err(EpisodesError::Combined { what });
-        }
-        // An episode of n transitions takes n + 1 rows.
-        let limit = lane_capacity.saturating_sub(1);
-        match self.max_length {
-            Some(asked) if asked == 0 || u64::from(asked) > limit => {
-                Err(EpisodesError::BadMaxLength { asked, limit })
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// State of a sampler that draws whole episodes.
@@ -130,16 +91,10 @@ pub(super) struct EpisodeDraws {
 }
 
 impl EpisodeDraws {
-    /// Returns the state of a sampler that was asked for whole episodes.
-    pub(super) fn open(
-        spec: &SamplerSpec,
-        columns: &SelectedColumns,
-        lane_capacity: u64,
-    ) -> Result<Option<Box<Self>>, EpisodesError> {
-        let Some(options) = spec.options.episodes else { return Ok(None) };
-        options.check(spec, columns, lane_capacity)?;
+    /// Returns the state of a sampler of whole episodes.
+    pub(super) fn new(options: WholeEpisodes) -> Self {
         let index = EpisodeIndex::new(options.max_length.map_or(u64::MAX, u64::from));
-        Ok(Some(Box::new(Self { options, index, pool: Arc::default() })))
+        Self { options, index, pool: Arc::default() }
     }
 
     pub(super) fn options(&self) -> WholeEpisodes {

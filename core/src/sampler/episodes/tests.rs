@@ -8,11 +8,11 @@ use backcast_budget::Stop;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::SampleError;
+use crate::error::{FormError, SampleError};
 use crate::{
-    AutoresetMode, Batch, BatchesOptions, ColumnWindows, DType, Discount, GoalStrategy, Hindsight,
-    LanePolicy, PriorityOptions, Ring, RingOptions, Role, RowIndex, SamplerOptions, Schema,
-    StepColumns, Writer, WriterOptions,
+    AutoresetMode, Batch, BatchesOptions, Boundary, ColumnWindows, DType, Discount, GoalStrategy,
+    Hindsight, LanePolicy, PriorityOptions, Ring, RingOptions, Role, RowIndex, SamplerOptions,
+    SamplerSpec, SamplerState, Schema, Selector, StepColumns, Writer, WriterOptions,
 };
 
 fn schema() -> Schema {
@@ -258,7 +258,7 @@ proptest! {
                 // Each episode is missed with probability (1 - 1/n)^(40 n) < 1e-17.
                 let drawn = match sampler.sample(40 * expected.len().max(1)) {
                     Ok(batch) => episodes_of(&batch, of.layout),
-                    Err(SampleError::Episodes(EpisodesError::NoneComplete { .. })) => Vec::new(),
+                    Err(SampleError::Form(FormError::NoneComplete { .. })) => Vec::new(),
                     Err(error) => return Err(TestCaseError::fail(error.to_string())),
                 };
                 prop_assert_eq!(&drawn.into_iter().collect::<HashSet<_>>(), &expected);
@@ -413,7 +413,7 @@ fn what_does_not_go_with_episodes_is_refused_with_a_remedy() {
         (seeded.future(2).into(), "a future window"),
         (seeded.n_step(3).gamma(0.9).into(), "an n-step return"),
         (seeded.boundary(Boundary::Reject).into(), "boundary"),
-        (seeded.stride(3).into(), "a stride"),
+        (SamplerState { stride: 3, ..ring.sampler(seeded).unwrap().state() }.into(), "a stride"),
         (seeded.priority(priority), "by priority"),
         (seeded.selector(Selector::Lifo), "selector"),
         (seeded.hindsight(goals), "hindsight"),
@@ -468,7 +468,7 @@ fn episodes_that_a_live_writer_overwrites_are_drawn_again() {
             for (sampler, of) in samplers.iter_mut().zip(all) {
                 match sampler.sample(24) {
                     Ok(batch) => drop(episodes_of(&batch, of.layout)),
-                    Err(SampleError::Episodes(EpisodesError::NoneComplete { .. })) => {}
+                    Err(SampleError::Form(FormError::NoneComplete { .. })) => {}
                     Err(error) => panic!("{error}"),
                 }
             }

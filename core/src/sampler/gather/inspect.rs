@@ -294,9 +294,10 @@ impl Sampler {
         if !ours || !next_is_ours() {
             return Ok(Inspection::Overtaken);
         }
-        let on_stride = |window: &Window| !drawn || self.is_on_stride(*window, with_next);
+        let may_start =
+            |window: &Window| !drawn || self.rule.accepts(*window, self.extent, with_next);
         let window = match headers.window(seq, self.extent, all_flags) {
-            Some(window) if on_stride(&window) && self.suits(window, headers) => window,
+            Some(window) if may_start(&window) && self.suits(window, headers) => window,
             refused => {
                 // The headers may belong to newer rows.
                 let (outcome, from) = match refused {
@@ -321,15 +322,6 @@ impl Sampler {
             headers: (irregular.used, count),
         });
         Ok(Inspection::Found)
-    }
-
-    /// Returns whether the stride allows a window, or its episode ends with it. `headers` has one
-    /// row more than the window, if it is published.
-    fn is_on_stride(&self, window: Window, headers: RowHeaders<'_>) -> bool {
-        let step = headers.step(window.seq).map_or(0, u64::from);
-        // With `Reject` no window reaches beyond its episode, so its future ends with the episode.
-        let ahead = if self.options.boundary == Boundary::Reject { self.extent.ahead } else { 0 };
-        self.rule.allows(step) || headers.ends_episode(window.seq + ahead)
     }
 
     /// Returns whether the boundary accepts this window.

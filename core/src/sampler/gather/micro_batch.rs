@@ -11,7 +11,7 @@ use backcast_layout::{Lane, WindowSet, WindowSlice};
 use crate::index::RowIndex;
 use crate::row_header::{ROW_HEADERS, RowHeader, WORDS};
 use crate::sampler::plan::{ColumnSegment, MICRO_BATCH, PrefetchPolicy};
-use crate::sampler::window::{StrideRule, Window, WindowExtent};
+use crate::sampler::window::{StartRule, Window, WindowExtent};
 
 /// Consecutive items of a batch, as a structure of arrays.
 #[derive(Clone, Debug)]
@@ -160,9 +160,9 @@ impl<'a> MicroBatch<'a> {
         interior & !self.irregular
     }
 
-    /// Returns a bitmask of the items whose transitions a rule allows. The bits of irregular items
-    /// are meaningless.
-    pub(super) fn allowed(&self, rule: StrideRule) -> u32 {
+    /// Returns a bitmask of the items whose transitions a rule allows, as their windows are whole.
+    /// The bits of irregular items are meaningless.
+    pub(super) fn allowed(&self, rule: StartRule) -> u32 {
         let ahead = self.extent.after_first() - self.extent.back;
         let mut allowed = 0;
         self.windows.each_last(ROW_HEADERS, |item, last: [u64; WORDS]| {

@@ -22,7 +22,8 @@ impl BatchPlan {
         let (arenas, views, fields) = (Vec::new(), Vec::new(), Vec::new());
         let segments = Segments::default();
         let plan = Self { batch, arenas, views, fields, segments, n_step: None, learned: 0..0 };
-        let mut builder = Builder { plan, history: None, future: 0, copy, repeat: false };
+        let (repeat, forward) = (false, true);
+        let mut builder = Builder { plan, history: None, future: 0, copy, repeat, forward };
         let steps = Some(length);
         for (i, column) in schema.columns().iter().enumerate() {
             if selection.window(i).is_none() {

@@ -94,9 +94,9 @@ impl Windows {
     }
 
     pub(crate) fn options(self, seed: u64) -> SamplerOptions {
-        let Self { history, future, n_step, boundary, stride, copy } = self;
+        let Self { history, future, n_step, boundary, copy, .. } = self;
         let options = SamplerOptions::seeded(seed).future(future).boundary(boundary);
-        let options = options.stride(stride).copy(copy);
+        let options = options.copy(copy);
         let options = history.map_or(options, |history| options.history(history));
         n_step.map_or(options, |(n, gamma)| options.n_step(n).gamma(gamma))
     }

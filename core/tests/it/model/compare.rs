@@ -102,8 +102,8 @@ fn refused_rows(ring: &Ring, lane: u32, oldest: u64, head: u64) {
 /// handles.
 pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
     let schema = ring.schema().clone();
-    let options = windows.options(seed);
-    let mut sampler = match play.ring.sampler(options) {
+    let state = crate::strided(&play.ring, windows.options(seed), windows.stride);
+    let mut sampler = match state.and_then(|state| play.ring.sampler(state)) {
         Ok(sampler) => sampler,
         Err(SampleError::BadWindow { rows, limit, .. }) => {
             assert!(windows.rows() > ring.lane_capacity(), "{windows:?} fits");
@@ -143,7 +143,7 @@ pub(crate) fn windows(play: &Play, ring: &Ring, windows: Windows, seed: u64) {
     }
     non_transitions(play, &mut sampler, (&transitions, &index), seed);
 
-    let mut twin = ring.sampler(options).unwrap();
+    let mut twin = ring.sampler(sampler.state()).unwrap();
     let on_stride = items.iter().filter(|item| item.is_on_stride(windows));
     let by_index: BTreeMap<i64, &Item<'_>> = on_stride.map(|item| (item.index(), item)).collect();
     for round in 0..2 {

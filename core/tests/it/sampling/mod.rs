@@ -7,6 +7,8 @@ mod ends;
 mod memory;
 mod priorities;
 mod returns;
+mod scene;
+mod sequences;
 mod strides;
 
 use backcast_core::{

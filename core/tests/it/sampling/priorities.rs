@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use backcast_core::{
     Batch, BatchesOptions, Beta, Boundary, ColumnWindow, ColumnWindows, Priorities, PriorityError,
-    PriorityOptions, Ring, RowIndex, SampleError, Sampler, SamplerOptions, SegmentError,
-    WeightNorm,
+    PriorityOptions, Ring, RowIndex, SampleError, Sampler, SamplerOptions, SamplerSpec,
+    SegmentError, WeightNorm,
 };
 use proptest::prelude::*;
 
@@ -241,8 +241,9 @@ fn new_rows_enter_at_the_largest_priority_and_the_first_at_one() {
 fn what_a_boundary_refuses_is_drawn_again_and_the_rest_keeps_its_ratios() {
     let (ring, index, priorities) = prioritised(spread);
     let seeded = SamplerOptions::seeded(3).history(3);
-    for options in [seeded.boundary(Boundary::Reject), seeded.stride(2)] {
-        let mut uniform = ring.sampler(options).unwrap();
+    let strided = SamplerSpec::from(crate::strided(&ring, seeded, 2).unwrap());
+    for options in [seeded.boundary(Boundary::Reject).into(), strided] {
+        let mut uniform = ring.sampler(options.clone()).unwrap();
         let allowed: BTreeSet<i64> =
             (0..20).flat_map(|_| uniform.sample(250).unwrap().index()).collect();
         let kept = index.iter().zip(&priorities).filter(|(index, _)| allowed.contains(index));
@@ -250,7 +251,7 @@ fn what_a_boundary_refuses_is_drawn_again_and_the_rest_keeps_its_ratios() {
         assert!((6..70).contains(&index.len()), "{}", index.len());
         // A row that is refused is drawn again from all rows, not from the rest of its share.
         for by in [plain(), plain().stratified(true)] {
-            let mut sampler = ring.sampler(options.priority(by)).unwrap();
+            let mut sampler = ring.sampler(options.clone().priority(by)).unwrap();
             let (found, most) = chi_square(&mut sampler, &index, &priorities);
             assert!(found < most, "{options:?}: {found} of at most {most}");
         }

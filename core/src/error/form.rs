@@ -1,19 +1,59 @@
-//! Errors of drawing whole episodes.
+//! Errors of drawing sequences or whole episodes.
 
 use thiserror::Error;
 
-/// Error of drawing whole episodes.
+/// Error of drawing sequences or whole episodes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum EpisodesError {
-    /// An option of single transitions and their windows.
-    #[error(
-        "whole episodes do not go with {what}, which is for single transitions; leave it out, or \
-         leave `episodes` out"
-    )]
+pub enum FormError {
+    /// An option that does not go with the form.
+    #[error("{form} do not go with {what}; leave it out, or leave the form out")]
     Combined {
+        /// Words for the form.
+        form: &'static str,
         /// The option.
         what: &'static str,
+    },
+    /// A length of 0, or one that no lane can hold.
+    #[error(
+        "a sequence has {asked} transitions; give 1 to {limit}: a lane keeps {limit} transitions \
+         and the observation after them"
+    )]
+    BadLength {
+        /// Requested transitions.
+        asked: u32,
+        /// Transitions of the longest sequence that a lane can hold.
+        limit: u64,
+    },
+    /// A stride of 0, or one that leaves transitions out.
+    #[error(
+        "the stride of sequences is {asked}; give 1 to their length, {length}: a larger one leaves \
+         transitions out"
+    )]
+    BadStride {
+        /// Requested transitions from one start to the next.
+        asked: u32,
+        /// Transitions of a sequence.
+        length: u32,
+    },
+    /// No sequence may be drawn.
+    #[error(
+        "no sequence of {length} transitions can be drawn: {}, and the longest run of transitions \
+         in the ring has {longest} now; wait for writers, or ask for shorter sequences{}",
+        if *.whole {
+            "boundary \"reject\" asks for whole ones"
+        } else {
+            "an episode that goes on has only whole ones"
+        },
+        if *.whole { ", or for boundary \"mask\"" } else { "" }
+    )]
+    NoSequence {
+        /// Requested transitions.
+        length: u32,
+        /// Whether only whole sequences were asked for.
+        whole: bool,
+        /// Length of the longest sequence of transitions in the ring.
+        longest: u64,
     },
     /// A length of 0, or one that no lane can hold.
     #[error(
@@ -47,7 +87,7 @@ pub enum EpisodesError {
     )]
     VaryingSize,
     /// Rows were named by index.
-    #[error("a sampler of whole episodes gathers no index; make another one without `episodes`")]
+    #[error("a sampler of whole episodes gathers no index; make another one without the form")]
     NamedRows,
     /// The episodes of a batch have more transitions than a batch can hold.
     #[error(

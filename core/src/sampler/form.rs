@@ -1,0 +1,156 @@
+//! The form of what is drawn: transitions, sequences, or whole episodes.
+
+use super::columns::{ColumnWindow, SamplerSpec, SelectedColumns};
+use super::episodes::WholeEpisodes;
+use super::options::Boundary;
+use super::selector::Selector;
+use crate::error::FormError;
+
+/// Form of the items of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// Single transitions, with the history and the future that were asked for.
+    #[default]
+    Transitions,
+    /// Sequences from a start on.
+    Sequence(Sequence),
+    /// Whole episodes.
+    Episodes(WholeEpisodes),
+}
+
+/// Draws of sequences: transition `t` of an episode and the `length - 1` after it, for every `t`
+/// that is a multiple of `stride`.
+///
+/// Every column is `[B, L, ...]`, with `next_*` of the observations and `mask` `[B, L]`. Places
+/// after the end of an episode are zero and their mask is false. `index` names the start. An
+/// episode that goes on gives only sequences that are whole; one that terminated, was truncated or
+/// was cut gives those that reach beyond its end too, so that each of its steps lies in a sequence
+/// (Kapturowski et al., "Recurrent experience replay in distributed reinforcement learning",
+/// ICLR 2019, section 2.3).
+///
+/// With [`Boundary::Reject`] only whole sequences are drawn, and the last steps of an episode may
+/// lie in none. With [`Boundary::Clamp`] the last start of an episode moves back, so that its
+/// sequence ends with the episode; only episodes shorter than a sequence have places that are
+/// masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Sequence {
+    /// Transitions of a sequence, `L`.
+    pub length: u32,
+    /// Transitions from one start to the next, at most `length`.
+    pub stride: u32,
+}
+
+impl Sequence {
+    /// Returns sequences of `length` transitions, one after the other.
+    #[must_use]
+    pub fn new(length: u32) -> Self {
+        Self { length, stride: length }
+    }
+
+    /// Sets the transitions from one start to the next, which lets sequences overlap.
+    #[must_use]
+    pub fn stride(mut self, stride: u32) -> Self {
+        self.stride = stride;
+        self
+    }
+
+    /// Fails if another option of a sampler does not go with sequences, or if no lane can hold one.
+    fn check(self, spec: &SamplerSpec, lane_capacity: u64) -> Result<(), FormError> {
+        let options = &spec.options;
+        let by_column = spec.columns.as_ref();
+        let priorities = spec.selector.priorities().is_some();
+        let refused = [
+            ("a history window", options.history.is_some()),
+            ("histories by column", by_column.is_some_and(|of| of.has_history())),
+            ("a future window", options.future > 0),
+            ("an n-step return", options.n_step.is_some()),
+            ("a discount", options.gamma.is_some() || options.discounts),
+            ("hindsight", spec.hindsight.is_some()),
+            (
+                "priorities and boundary \"clamp\" together, which moves starts to transitions \
+                 that have no priority,",
+                priorities && options.boundary == Boundary::Clamp,
+            ),
+        ];
+        if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
+            return Err(FormError::Combined { form: "sequences", what });
+        }
+        let Self { length, stride } = self;
+        // The observation after the last transition takes a row too.
+        let limit = lane_capacity.saturating_sub(1);
+        if length == 0 || u64::from(length) > limit {
+            return Err(FormError::BadLength { asked: length, limit });
+        }
+        if !(1..=length).contains(&stride) {
+            return Err(FormError::BadStride { asked: stride, length });
+        }
+        Ok(())
+    }
+}
+
+impl Form {
+    /// Returns the sequences, if they are drawn.
+    pub(super) fn sequence(self) -> Option<Sequence> {
+        match self {
+            Self::Sequence(of) => Some(of),
+            Self::Transitions | Self::Episodes(_) => None,
+        }
+    }
+
+    /// Returns the whole episodes, if they are drawn.
+    pub(super) fn episodes(self) -> Option<WholeEpisodes> {
+        match self {
+            Self::Episodes(of) => Some(of),
+            Self::Transitions | Self::Sequence(_) => None,
+        }
+    }
+}
+
+/// Fails if another option does not go with the form of a spec. `columns` are those that it
+/// selects.
+pub(super) fn check(
+    spec: &SamplerSpec,
+    columns: &SelectedColumns,
+    lane_capacity: u64,
+) -> Result<(), FormError> {
+    match spec.options.form {
+        Form::Transitions => Ok(()),
+        Form::Sequence(of) => of.check(spec, lane_capacity),
+        Form::Episodes(of) => check_episodes(of, spec, columns, lane_capacity),
+    }
+}
+
+fn check_episodes(
+    of: WholeEpisodes,
+    spec: &SamplerSpec,
+    columns: &SelectedColumns,
+    lane_capacity: u64,
+) -> Result<(), FormError> {
+    let options = &spec.options;
+    let refused = [
+        ("a history window", columns.longest().is_some()),
+        ("the first row of a window", columns.any(ColumnWindow::First)),
+        ("a future window", options.future > 0),
+        ("an n-step return", options.n_step.is_some()),
+        ("a discount", options.gamma.is_some() || options.discounts),
+        ("another boundary than \"mask\"", options.boundary != Boundary::Mask),
+        ("a stride", options.stride != 1),
+        ("hindsight", spec.hindsight.is_some()),
+        ("learned columns", spec.learned.is_some()),
+        ("draws by priority", spec.selector.priorities().is_some()),
+        ("another selector than \"uniform\"", spec.selector != Selector::Uniform),
+    ];
+    if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
+        return Err(FormError::Combined { form: "whole episodes", what });
+    }
+    // An episode of n transitions takes n + 1 rows.
+    let limit = lane_capacity.saturating_sub(1);
+    match of.max_length {
+        Some(asked) if asked == 0 || u64::from(asked) > limit => {
+            Err(FormError::BadMaxLength { asked, limit })
+        }
+        _ => Ok(()),
+    }
+}
