@@ -12,15 +12,15 @@ use backcast_files::Progress;
 const LANES: u32 = 4;
 /// Rows of a lane.
 const ROWS: u64 = 1_000;
-/// Elements of a row: some 218 rows are a megabyte, which is read at a time.
-const WIDE: usize = 1_200;
+/// Elements of a row, of 8 bytes: some 218 rows are a megabyte, which is read at a time.
+const WIDE: usize = 600;
 const FORMATS: [Format; 3] = [Format::Parquet, Format::Csv, Format::Minari];
 
 /// A full ring, and a writer for each of its lanes.
 fn running(base: &Base, lanes: u32) -> (Ring, Vec<Writer>) {
     let wide = u32::try_from(WIDE).unwrap();
     let schema = Schema::builder()
-        .column("obs", DType::U8, &[4 * wide])
+        .column("obs", DType::U64, &[wide])
         .column("action", DType::I32, &[])
         .column("reward", DType::F32, &[])
         .build()
@@ -37,7 +37,7 @@ fn running(base: &Base, lanes: u32) -> (Ring, Vec<Writer>) {
 
 /// Appends rows of one running episode.
 fn publish(ring: &Ring, writer: &mut Writer, rows: u64) {
-    let obs = [3_u8; 4 * WIDE];
+    let obs = [3_u64; WIDE];
     for row in 0..rows {
         let action = [i32::try_from(row % 5).unwrap()];
         let columns = StepColumns::of(ring.schema());
