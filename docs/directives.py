@@ -1,7 +1,8 @@
 """Parts of the reference that are read from the program itself when the site is built.
 
-`cli-help`: what every command of `backcast` says about itself. `every-error`: the exceptions of the
-package. After both, every public name of the package must have its place in the reference.
+`cli-help`: what every command of `backcast` says about itself. `every-error`: the exceptions and
+warnings of the package. After both, every public name of the package must have its place in the
+reference.
 """
 
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import backcast
 import backcast.envs
+import backcast.errors
 import backcast.finrl
 import backcast.fleet
 import backcast.plot
@@ -26,6 +28,7 @@ from sphinx.util.docutils import SphinxDirective
 PUBLIC = (
     backcast,
     backcast.envs,
+    backcast.errors,
     backcast.finrl,
     backcast.fleet,
     backcast.plot,
@@ -80,19 +83,14 @@ class CliHelp(SphinxDirective):
 
 
 class EveryError(SphinxDirective):
-    """Each exception that the package exports, in the order of the alphabet."""
+    """Each error and warning, in the order of the alphabet, by its shortest name."""
 
     def run(self) -> list[nodes.Node]:
         """Leave the work to autodoc."""
-        found = [getattr(backcast, name) for name in backcast.__all__]
-        errors = [
-            each
-            for each in found
-            if isinstance(each, type)
-            and issubclass(each, backcast.BackcastError)
-            and each is not backcast.BackcastError
-        ]
-        source = "\n\n".join(f".. autoexception:: backcast.{error.__name__}" for error in errors)
+        names = [name for name in backcast.errors.__all__ if name != "BackcastError"]
+        modules = ["backcast" if name in backcast.__all__ else "backcast.errors" for name in names]
+        found = zip(modules, names, strict=True)
+        source = "\n\n".join(f".. autoexception:: {module}.{name}" for module, name in found)
         return self.parse_text_to_nodes(source)
 
 

@@ -76,7 +76,7 @@ def train(hindsight: bc.Hindsight | None) -> float:
         "reward": "f4",
     }
     # An episode may begin in the cell where the last one ended: nothing to be suspicious of.
-    warnings.simplefilter("ignore", bc.WriterWarning)
+    warnings.simplefilter("ignore", bc.errors.WriterWarning)
     with bc.ReplayBuffer.create(None, columns, capacity=50_000, lanes=ENVS) as buf:
         sampler = buf.sampler(seed=1, hindsight=hindsight)
         with buf.writer(lanes=ENVS, autoreset_mode="disabled") as writer:

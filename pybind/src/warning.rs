@@ -10,7 +10,7 @@ use pyo3::types::PyType;
 /// Raises a `LeaseWarning` at the caller's line.
 pub(crate) fn warn(py: Python<'_>, message: &str) -> PyResult<()> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    warn_as(CLASS.import(py, "backcast._errors", "LeaseWarning")?, message, 1)
+    warn_as(CLASS.import(py, "backcast.errors", "LeaseWarning")?, message, 1)
 }
 
 /// Raises an `UnlinkedWarning` at the caller's line, the first time that a ring is found to have
@@ -29,7 +29,7 @@ pub(crate) fn warn_unlinked(py: Python<'_>, ring: &Ring) -> PyResult<()> {
          attach by name now do not see its rows; attach again to use the ring of that name, or \
          attach with on_unlinked=\"error\" to get an error here"
     );
-    warn_as(CLASS.import(py, "backcast._errors", "UnlinkedWarning")?, &message, 1)
+    warn_as(CLASS.import(py, "backcast.errors", "UnlinkedWarning")?, &message, 1)
 }
 
 /// Raises a warning of a class at the line `level` frames up. Control characters of quoted files

@@ -29,7 +29,7 @@ sys.modules[{library!r}] = None
 import backcast as bc
 try:
     bc.{module}
-except bc.MissingExtraError as error:
+except bc.errors.MissingExtraError as error:
     print(error)
 """
     # Where other libraries are missing too, those are named.
@@ -58,7 +58,7 @@ def test_arrays_of_a_batch_of_arrays_are_the_same_ones() -> None:
 def test_dlpack_takes_separate_arrays_and_refuses_windows_that_overlap() -> None:
     drawn = batch()
     assert np.shares_memory(np.from_dlpack(drawn.to_dlpack()["obs"]["x"]), drawn["obs"]["x"])
-    with pytest.raises(bc.SampleError, match=r"`obs/x` is a window .* copy=True"):
+    with pytest.raises(bc.errors.SampleError, match=r"`obs/x` is a window .* copy=True"):
         batch(history=3).to_dlpack()
 
 
@@ -110,5 +110,5 @@ def test_tensors_of_a_batch_need_pytorch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError:
-        with pytest.raises(bc.MissingExtraError, match=r"backcast\.torch"):
+        with pytest.raises(bc.errors.MissingExtraError, match=r"backcast\.torch"):
             batch().to_torch()

@@ -67,7 +67,7 @@ def test_every_form_of_a_number_is_stored_as_a_list_of_it_is(dtype: str, form: s
     [("i4", 1 << 31), ("u1", 256), ("u1", -1), ("i4", 1.5), ("bool", 2), ("f4", "x"), ("f4", None)],
 )
 def test_a_number_that_does_not_fit_is_refused(dtype: str, given: object) -> None:
-    with pytest.raises(bc.AppendError, match="column `x`"):
+    with pytest.raises(bc.errors.AppendError, match="column `x`"):
         stored({"x": dtype}, x=given)
 
 
@@ -106,7 +106,7 @@ def test_whole_numbers_beyond_the_column_are_named(
 ) -> None:
     with bc.ReplayBuffer.create(None, {"x": dtype}, capacity=10) as buf, buf.writer() as writer:
         ends = np.zeros(2, bool)
-        with pytest.raises(bc.AppendError, match=words):
+        with pytest.raises(bc.errors.AppendError, match=words):
             writer.extend(x=given, terminated=ends, truncated=ends)
         assert writer.rows_written == 0
 
@@ -165,9 +165,9 @@ def test_lanes_are_written_each_from_its_own_row() -> None:
         for lane in range(5):
             rows = buf.rows(lane, 0, 3)["obs"]
             assert rows.tolist() == [(obs[lane] + t).tolist() for t in range(3)]
-        with pytest.raises(bc.AppendError, match="shape"):
+        with pytest.raises(bc.errors.AppendError, match="shape"):
             writer.append(obs=obs[:4], terminated=quiet, truncated=quiet)
-        with pytest.raises(bc.AppendError, match="shape"):
+        with pytest.raises(bc.errors.AppendError, match="shape"):
             writer.append(obs=obs, terminated=quiet[:4], truncated=quiet)
 
 
@@ -247,6 +247,6 @@ def test_a_list_that_holds_itself_is_refused() -> None:
     endless.append(endless)
     columns = {"x": ("i4", (2,))}
     with bc.ReplayBuffer.create(None, columns, capacity=10) as buf, buf.writer() as writer:
-        with pytest.raises(bc.AppendError, match="NumPy makes no array of it"):
+        with pytest.raises(bc.errors.AppendError, match="NumPy makes no array of it"):
             writer.append(x=endless, terminated=False, truncated=False)
         assert writer.rows_written == 0

@@ -11,6 +11,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast.errors import AppendError, BackcastError, ExistsError, SampleError, SchemaError
 
 COLUMNS: dict[str, Any] = {
     "obs": ("f4", (2,)),
@@ -88,7 +89,7 @@ def test_many_steps_and_rows_in_place_take_bits() -> None:
 def test_a_column_of_another_type_is_another_ring(tmp_path: Path) -> None:
     with filled(tmp_path, bits(VALUES)):
         other = {**COLUMNS, "state": ("u2", (3,))}
-        with pytest.raises(bc.ExistsError, match="bfloat16"):
+        with pytest.raises(ExistsError, match="bfloat16"):
             bc.ReplayBuffer.create("walk", other, capacity=100, dir=tmp_path, exist="attach")
 
 
@@ -109,7 +110,7 @@ def test_files_keep_the_bits(tmp_path: Path) -> None:
             lines = list(csv.DictReader(file))
         found = [[float(line[f"state[{at}]"]) for at in range(3)] for line in lines]
         np.testing.assert_array_equal(bits(np.array(found, "f4")), expected)
-        with pytest.raises(bc.SchemaError, match=r"`state` has the dtype bfloat16.*export parquet"):
+        with pytest.raises(SchemaError, match=r"`state` has the dtype bfloat16.*export parquet"):
             buf.export(tmp_path / "walk-v0")
         assert not (tmp_path / "walk-v0").exists()
         buf.snapshot("now", store=tmp_path / "saved")
@@ -125,7 +126,7 @@ def test_arrays_of_two_bytes_without_a_meaning_are_refused_with_a_way_out(tmp_pa
     steps: dict[str, Any] = {"actions": np.zeros(4, "i4"), "rewards": np.zeros(4, "f4")}
     state = bits(VALUES[:4])
     np.savez(path, observations=state.view("V2"), terminals=np.zeros(4, bool), **steps)
-    with pytest.raises(bc.BackcastError, match=r"V2.*view\(\"u2\"\)"):
+    with pytest.raises(BackcastError, match=r"V2.*view\(\"u2\"\)"):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
     np.savez(path, observations=state, terminals=np.array([0, 0, 0, 1], bool), **steps)
     with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path) as buf:
@@ -147,11 +148,11 @@ def test_numbers_are_rounded_where_ml_dtypes_is_installed(tmp_path: Path) -> Non
             assert found.tobytes() == np.stack([odd.astype(bfloat16)] * 2).tobytes()
             batch = buf.sampler(seed=1).sample(4)
             assert batch["state"].dtype == bfloat16
-    with pytest.raises(bc.AppendError, match="does not fit bfloat16"):
+    with pytest.raises(AppendError, match="does not fit bfloat16"):
         filled(tmp_path, [[1.0, 3.4e38, 0.0]])
-    with pytest.raises(bc.AppendError, match=r"got <U1 values where bfloat16 is wanted; give num"):
+    with pytest.raises(AppendError, match=r"got <U1 values where bfloat16 is wanted; give num"):
         filled(tmp_path / "text", [["a", "b", "c"]])
-    with pytest.raises(bc.AppendError, match=r"got \|V2 values where bfloat16.*view\(\"u2\"\)"):
+    with pytest.raises(AppendError, match=r"got \|V2 values where bfloat16.*view\(\"u2\"\)"):
         filled(tmp_path / "void", [odd.astype(bfloat16).view("V2")])
 
 
@@ -163,7 +164,7 @@ def test_bfloat16_for_a_column_of_another_type_is_refused_with_the_conversion(co
         bc.ReplayBuffer.create(None, {"obs": (code, (2,))}, capacity=10) as buf,
         buf.writer() as writer,
     ):
-        with pytest.raises(bc.AppendError) as raised:
+        with pytest.raises(AppendError) as raised:
             writer.append(obs=given, terminated=False, truncated=False)
         said = str(raised.value)
         assert f"column `obs`: got bfloat16 values where {code} is wanted" in said
@@ -175,11 +176,11 @@ def test_bfloat16_for_a_column_of_another_type_is_refused_with_the_conversion(co
 def test_arrays_to_fill_name_bfloat16_and_what_serves_for_it(tmp_path: Path) -> None:
     with filled(tmp_path, bits(VALUES)) as buf:
         mine: dict[str, Any] = {"state": np.zeros((4, 3), "f4")}
-        with pytest.raises(bc.SampleError, match=r"is float32 \(4, 3\).*bfloat16 \(its bits as u"):
+        with pytest.raises(SampleError, match=r"is float32 \(4, 3\).*bfloat16 \(its bits as u"):
             buf.sampler(seed=3, copy=True).sample(4, out=mine)
     with (
         bc.Params.create(None, {"w": np.zeros(3, "f4"), "b": np.zeros(3, "i8")}) as params,
-        pytest.raises(bc.SchemaError, match=r"`b` is float32, not int64; give array.astype\(\"i8"),
+        pytest.raises(SchemaError, match=r"`b` is float32, not int64; give array.astype\(\"i8"),
     ):
         params.publish({"w": np.zeros(3, "f4"), "b": np.zeros(3, "f4")})
 
@@ -194,7 +195,7 @@ with bc.ReplayBuffer.create(None, {"obs": ("bfloat16", (2,))}, capacity=10) as b
         for given in ([1.0, 2.0], np.zeros(2, "f4"), [1, 2]):
             try:
                 writer.append(obs=given, terminated=False, truncated=False)
-            except bc.AppendError as error:
+            except bc.errors.AppendError as error:
                 print(error)
     rows = buf.rows(0, 0, 1)["obs"]
     print(rows.dtype, rows.tolist())

@@ -31,7 +31,7 @@ def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
             assert client.stats("pong")["rows_published"] == 5
             with client.attach("pong") as again, bc.ReplayBuffer.attach("pong", dir=place) as third:
                 assert len(again) == len(third) == len(buf) == 4
-            with pytest.raises(bc.InUseError, match="pong"):
+            with pytest.raises(bc.errors.InUseError, match="pong"):
                 client.remove("pong")
         assert client.list() == []
         client.create("kept", COLUMNS, capacity=10, persistent=True).close()
@@ -44,7 +44,9 @@ def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
 def test_rings_beyond_the_budget_are_refused_with_the_numbers(place: Path) -> None:
     with serving(place, "--budget", "1MiB"):
         client = bc.connect(place)
-        with pytest.raises(bc.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"):
+        with pytest.raises(
+            bc.errors.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"
+        ):
             client.create("big", COLUMNS, capacity="16MiB")
         assert client.list() == []
 
@@ -75,7 +77,7 @@ def test_rings_go_to_the_daemons_store_and_come_back(
             assert again.rows(0, 0, 30)["obs"][29].tolist() == [29, 29, 29]
         with pytest.raises(bc.NotFoundError, match="pong@x"):
             client.load("pong@x")
-        with pytest.raises(bc.ArgumentError, match="persist is 'always'"):
+        with pytest.raises(bc.errors.ArgumentError, match="persist is 'always'"):
             client.create("new", COLUMNS, capacity=10, persist="always")  # type: ignore[arg-type]
 
 
@@ -93,7 +95,9 @@ def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> N
             assert ratio.limiter is not None
             assert ratio.limiter.limits == bc.RateLimiter(2, min_size=1, error_buffer=1_024)
         for name in ("samples_per_insert", "min_size", "error_buffer"):
-            with pytest.raises(bc.ArgumentTypeError, match=rf"`{name}`; write limiter=bc\.RateLim"):
+            with pytest.raises(
+                bc.errors.ArgumentTypeError, match=rf"`{name}`; write limiter=bc\.RateLim"
+            ):
                 client.create("other", COLUMNS, **(how | {name: 8}))
 
 
@@ -116,9 +120,9 @@ def test_a_ring_grows_within_the_budget(place: Path) -> None:
             for _ in range(40):
                 writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
             assert (buf.capacity, len(buf)) == (6_000, 339)
-            with pytest.raises(bc.OverBudgetError, match=r"beside the old one.* --budget"):
+            with pytest.raises(bc.errors.OverBudgetError, match=r"beside the old one.* --budget"):
                 client.resize("pong", "900KiB")
-            with pytest.raises(bc.ArgumentError, match="can only grow"):
+            with pytest.raises(bc.errors.ArgumentError, match="can only grow"):
                 client.resize("pong", 10)
             assert buf.capacity == 6_000
         with pytest.raises(bc.NotFoundError, match="pong"):
@@ -156,13 +160,15 @@ sys.stdin.readline()
         assert child.stdout.readline() == "written\n"
         with client.attach("pong") as buf, bc.connect(place) as again:
             assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
-            with pytest.raises(bc.ArgumentError, match=r"daemon that keeps them.*client\.resize"):
+            with pytest.raises(
+                bc.errors.ArgumentError, match=r"daemon that keeps them.*client\.resize"
+            ):
                 buf.resize(3_000)
             again.resize("pong", 3_000, timeout=0)
             child.communicate("end\n", timeout=60)
             assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
         assert client.stats("pong")["memfd"] is True
-        with pytest.raises(bc.ArgumentError, match="memfd"):
+        with pytest.raises(bc.errors.ArgumentError, match="memfd"):
             client.create("more", COLUMNS, capacity=10, memfd="yes")  # type: ignore[arg-type]
 
 
@@ -174,16 +180,16 @@ def test_errors_are_those_of_rings(place: Path) -> None:
                 client.create("pong", COLUMNS, capacity=10)
             with pytest.raises(bc.NotFoundError, match="did you mean `pong`"):
                 client.attach("pnog")
-            with pytest.raises(bc.ArgumentError, match="a/b"):
+            with pytest.raises(bc.errors.ArgumentError, match="a/b"):
                 client.create("a/b", COLUMNS, capacity=10)
 
 
 def test_without_a_daemon_the_error_says_how_to_start_one(place: Path) -> None:
-    with pytest.raises(bc.DaemonNotRunningError, match=f"backcast serve --dir {place}"):
+    with pytest.raises(bc.errors.DaemonNotRunningError, match=f"backcast serve --dir {place}"):
         bc.connect(place)
-    with pytest.raises(bc.ArgumentError, match="either dir or socket"):
+    with pytest.raises(bc.errors.ArgumentError, match="either dir or socket"):
         bc.connect(place, socket=place / "s")
-    with pytest.raises(bc.ArgumentError, match="timeout is 0"):
+    with pytest.raises(bc.errors.ArgumentError, match="timeout is 0"):
         bc.connect(place, timeout=0)
 
 
@@ -191,7 +197,7 @@ def test_a_daemon_that_was_restarted_is_asked_again(place: Path) -> None:
     with serving(place) as first:
         client = bc.connect(place)
         assert client.ping()["pid"] == first["pid"]
-    with pytest.raises(bc.DaemonNotRunningError):
+    with pytest.raises(bc.errors.DaemonNotRunningError):
         client.ping()
     with serving(place) as second:
         assert client.ping()["pid"] == second["pid"]
@@ -207,7 +213,7 @@ def mute(tmp_path: Path) -> socket.socket:
 
 
 def test_a_silent_daemon_times_out(mute: socket.socket) -> None:
-    with mute, pytest.raises(bc.DaemonTimeoutError, match=r"silent for 0\.05 s"):
+    with mute, pytest.raises(bc.errors.DaemonTimeoutError, match=r"silent for 0\.05 s"):
         bc.connect(socket=mute.getsockname(), timeout=0.05)
 
 
@@ -224,7 +230,7 @@ def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
             asked.recv(1)
             asked.sendall(b"220 mail.example\n")
         _, printed = child.communicate(timeout=60)
-    assert "backcast.DaemonError" in printed
+    assert "backcast.errors.DaemonError" in printed
     assert "sent an invalid answer" in printed
 
 

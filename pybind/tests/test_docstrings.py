@@ -14,7 +14,7 @@ from typing import Any
 import backcast as bc
 import griffe
 import pytest
-from backcast import envs, finrl, fleet, sim
+from backcast import envs, errors, finrl, fleet, sim
 
 STUB = Path(bc.__file__).with_name("_native.pyi")
 SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
@@ -43,6 +43,7 @@ CANNOT_FAIL = {
 def public() -> Iterator[tuple[str, Any]]:
     """Give every public thing, and the members of its classes."""
     parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
+    parts += [(f"errors.{name}", getattr(errors, name)) for name in errors.__all__]
     parts += [(f"envs.{name}", getattr(envs, name)) for name in envs.__all__]
     parts += [(f"sim.{name}", getattr(sim, name)) for name in sim.__all__]
     parts += [(f"fleet.{name}", getattr(fleet, name)) for name in ("Context", "context", "report")]
@@ -160,7 +161,7 @@ def test_callables_say_what_they_raise(name: str) -> None:
         assert documented
     for item in documented:
         for error in str(item.annotation).split(","):
-            known = getattr(bc, error.strip(), None) or getattr(builtins, error.strip(), None)
+            known = getattr(errors, error.strip(), None) or getattr(builtins, error.strip(), None)
             assert isinstance(known, type), error
             assert issubclass(known, Exception)
 

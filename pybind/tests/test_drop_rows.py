@@ -52,7 +52,7 @@ def test_another_process_clears_a_ring_that_is_written_and_drawn() -> None:
         assert buf.lane_span(0) == (120, 120)
         np.testing.assert_array_equal(lease["obs"], seen)
         lease.close()
-        with pytest.raises(bc.SampleError):
+        with pytest.raises(bc.errors.SampleError):
             sampler.sample(8)
         with pytest.raises(bc.BackcastError, match="before row 120 were dropped"):
             buf.rows(0, 10, 5)
@@ -68,11 +68,11 @@ def test_only_whole_episodes_are_dropped_from_the_oldest_on() -> None:
         assert buf.drop_episode(0) == 5
         assert set(buf.rows(0, *span(buf))["episode"]) == {1, 2, 3, 4}
         for episode, words in [(3, "older=True"), (0, "1 to 4"), (9, "1 to 4")]:
-            with pytest.raises(bc.ArgumentError, match=words):
+            with pytest.raises(bc.errors.ArgumentError, match=words):
                 buf.drop_episode(0, episode)
-        with pytest.raises(bc.ArgumentError, match="not ended"):
+        with pytest.raises(bc.errors.ArgumentError, match="not ended"):
             buf.drop_episode(0, 4, older=True)
-        with pytest.raises(bc.ArgumentError, match="lanes 0 to 0"):
+        with pytest.raises(bc.errors.ArgumentError, match="lanes 0 to 0"):
             buf.drop_episode(1)
         assert buf.drop_episode(0, 2, older=True) == 10
         assert (len(buf), set(buf.rows(0, *span(buf))["episode"])) == (5, {3, 4})
@@ -93,7 +93,7 @@ def test_a_snapshot_begins_at_the_mark_and_cannot_be_cleared(tmp_path: Path) -> 
         for label in ("all", "after"):
             with bc.ReplayBuffer.open_snapshot(f"kept@{label}", store=tmp_path) as saved:
                 spans[label] = saved.lane_span(0)
-                with pytest.raises(bc.ArgumentError, match="snapshot"):
+                with pytest.raises(bc.errors.ArgumentError, match="snapshot"):
                     saved.clear()
         assert spans == {"all": (0, 18), "after": (12, 18)}
 
@@ -153,7 +153,7 @@ for drop in (b.clear, lambda: b.drop_episode(0)):
         drop()
         print(json.dumps([]))
         break
-    except bc.StorageError as error:
+    except bc.errors.StorageError as error:
         assert "ring.low" in str(error) and "may not" in str(error), error
 else:
     print(json.dumps([len(b)]))

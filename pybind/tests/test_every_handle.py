@@ -398,7 +398,7 @@ def test_a_handle_is_pickled_by_name_into_other_processes(
 def test_handles_of_one_process_name_the_alternative(
     scene: Scene, name: str, how: Callable[[Any], object]
 ) -> None:
-    with pytest.raises(bc.ArgumentTypeError) as raised:
+    with pytest.raises(bc.errors.ArgumentTypeError) as raised:
         how(scene.handles[name])
     remedy = KINDS[name].unless_pickled
     assert remedy is not None

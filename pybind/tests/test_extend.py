@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 # Random rows do not look like those of an environment.
-pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 COLUMNS = {"obs": {"x": ("f4", (3,)), "n": "i4"}, "reward": "f4"}
 Mode = Literal["next_step", "same_step", "disabled"]
@@ -166,7 +166,7 @@ def test_errors_are_raised_before_any_row_is_appended(
     values["terminated"][3, 1] = True
     values |= change
     with buf.writer(lanes=2, autoreset_mode="same_step") as writer:
-        with pytest.raises(bc.AppendError) as raised:
+        with pytest.raises(bc.errors.AppendError) as raised:
             writer.extend(**{name: value for name, value in values.items() if value is not None})
         for word in words:
             assert word in str(raised.value)
@@ -187,10 +187,10 @@ def test_a_lease_in_the_way_leaves_the_steps_before_it(
         start, _ = buf.lane_span(0)
         lease = buf.lease(0, start + 40, 4)
         before = writer.rows_written
-        with pytest.raises(bc.LeaseError, match=r"\d+ of 64 steps were appended, and then"):
+        with pytest.raises(bc.errors.LeaseError, match=r"\d+ of 64 steps were appended, and then"):
             [writer.extend(**values) for _ in range(40)]
         assert writer.rows_written > before
-        with pytest.warns(bc.LeaseWarning, match="fail 1 times"):
+        with pytest.warns(bc.errors.LeaseWarning, match="fail 1 times"):
             lease.close()
         writer.extend(**values)
 

@@ -64,7 +64,7 @@ def test_capacity_is_bytes(place: Path, capacity: str, size: int | None) -> None
         return bc.ReplayBuffer.create("c", {"x": "f8"}, capacity=capacity, dir=place)
 
     if size is None:
-        with pytest.raises(bc.ArgumentError, match="1e6 B"):
+        with pytest.raises(bc.errors.ArgumentError, match="1e6 B"):
             create()
         return
     with create() as buf:

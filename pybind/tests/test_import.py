@@ -12,13 +12,13 @@ OURS = {
     "backcast",
     "backcast._batch",
     "backcast._counts",
-    "backcast._errors",
     "backcast._hindsight",
     "backcast._native",
     "backcast._calls",
     "backcast._params",
     "backcast._params_view",
     "backcast._trees",
+    "backcast.errors",
 }
 """Every module that may be imported beyond what `import numpy` brings, and why there are no more:
 

@@ -36,7 +36,7 @@ def ring(place: Path) -> Iterator[bc.ReplayBuffer]:
 def fill(ring: bc.ReplayBuffer, rows: int) -> int:
     """Append rows, and return how many a lease made the writer drop. It says nothing of them."""
     with warnings.catch_warnings(), ring.writer() as writer:
-        warnings.filterwarnings("ignore", "lane 0 waited", bc.LeaseWarning)
+        warnings.filterwarnings("ignore", "lane 0 waited", bc.errors.LeaseWarning)
         for _ in range(rows):
             writer.append(obs=1, terminated=False, truncated=False)
         return writer.rows_dropped
@@ -57,7 +57,7 @@ def test_arrays_that_outlive_their_lease_tell_when_the_last_is_gone(ring: bc.Rep
     dropped = around(ring)
     del one
     gc.collect()
-    with pytest.warns(bc.LeaseWarning, match=f"{HELD} {dropped} times") as warned:
+    with pytest.warns(bc.errors.LeaseWarning, match=f"{HELD} {dropped} times") as warned:
         del other
     assert len(warned) == 1
     assert fill(ring, 1) == 0
@@ -69,7 +69,7 @@ def test_a_lease_reported_at_its_close_is_not_reported_again(
     lease = ring.lease(0, 0, 10)
     kept = lease["obs"]
     around(ring)
-    with pytest.warns(bc.LeaseWarning, match=HELD) as warned:
+    with pytest.warns(bc.errors.LeaseWarning, match=HELD) as warned:
         lease.close()
     assert len(warned) == 1
     around(ring)
@@ -97,7 +97,7 @@ def test_a_lease_that_is_collected_tells(ring: bc.ReplayBuffer) -> None:
     cycle = [lease]
     cycle.append(cycle)
     del lease, cycle
-    with pytest.warns(bc.LeaseWarning, match=HELD) as warned:
+    with pytest.warns(bc.errors.LeaseWarning, match=HELD) as warned:
         gc.collect()
     assert len(warned) == 1
 
@@ -114,7 +114,7 @@ def test_the_writer_goes_on_before_the_warning_is_handled(
             seen.append((ring.stats()["pins"], fill(ring, 1)))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", bc.LeaseWarning)
+        warnings.simplefilter("always", bc.errors.LeaseWarning)
         monkeypatch.setattr(warnings, "showwarning", handle)
         del lease
     assert seen == [([], 0)]
@@ -128,15 +128,15 @@ def test_a_warning_that_is_an_error_is_shown_where_it_cannot_be_raised(
     kept: Any = ring.lease(0, 0, 10)["obs"]
     around(ring)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", bc.LeaseWarning)
+        warnings.simplefilter("error", bc.errors.LeaseWarning)
         del kept
         gc.collect()
-    assert [type(one) for one in shown] == [bc.LeaseWarning]
+    assert [type(one) for one in shown] == [bc.errors.LeaseWarning]
     lease = ring.lease(0, ring.lane_span(0)[0], 10)
     around(ring)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", bc.LeaseWarning)
-        with pytest.raises(bc.LeaseWarning, match="made writers"):
+        warnings.simplefilter("error", bc.errors.LeaseWarning)
+        with pytest.raises(bc.errors.LeaseWarning, match="made writers"):
             lease.close()
     assert lease.closed
     assert len(shown) == 1
@@ -159,7 +159,7 @@ def test_an_exception_that_drops_a_lease_is_unchanged(
         return lease
 
     with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter(action, bc.LeaseWarning)
+        warnings.simplefilter(action, bc.errors.LeaseWarning)
         with pytest.raises(type(what)) as caught:
             _ = (leased(), fails(what))
     assert caught.value is what
@@ -187,7 +187,7 @@ END = """
 import os, sys, warnings
 import backcast as bc
 ring = bc.ReplayBuffer.create("told", {"obs": "f4"}, capacity=100, lane_policy="drop_new")
-warnings.filterwarnings("ignore", "lane 0 waited", bc.LeaseWarning)
+warnings.filterwarnings("ignore", "lane 0 waited", bc.errors.LeaseWarning)
 w = ring.writer()
 for _ in range(20):
     w.append(obs=1, terminated=False, truncated=False)
@@ -206,8 +206,8 @@ for _ in range(3 * ring.stats()["slots"]):
         ("del lease", 1, 0),
         ("lease.close()", 1, 0),
         ("del lease, view", 1, 0),
-        ("warnings.simplefilter('error', bc.LeaseWarning)", 1, 0),
-        ("warnings.simplefilter('ignore', bc.LeaseWarning)", 0, 0),
+        ("warnings.simplefilter('error', bc.errors.LeaseWarning)", 1, 0),
+        ("warnings.simplefilter('ignore', bc.errors.LeaseWarning)", 0, 0),
         ("os._exit(4)", 0, 4),
     ],
 )

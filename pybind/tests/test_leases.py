@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING, Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast.errors import (
+    ArgumentError,
+    BackcastError,
+    ClosedError,
+    LeaseError,
+    LeaseWarning,
+    WaitTimeoutError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +95,7 @@ def test_windows_are_one_strided_view_of_the_same_memory(ring: bc.ReplayBuffer) 
     assert np.shares_memory(windows["reward"], lease["reward"])
     assert lease.windows(100)["seq"].shape == (1, 100)
     for bad in (0, 101, -1):
-        with pytest.raises(bc.LeaseError, match=f"length is {bad}, the limits are 1 and the 100"):
+        with pytest.raises(LeaseError, match=f"length is {bad}, the limits are 1 and the 100"):
             lease.windows(bad)
 
 
@@ -114,7 +122,7 @@ def test_a_slice_of_a_slice_keeps_the_rows_frozen_when_all_else_is_gone(
         before = part.copy()
         lease.close()
         assert lease.closed
-        with pytest.raises(bc.ClosedError):
+        with pytest.raises(ClosedError):
             lease["obs"]
         del lease
         gc.collect()
@@ -124,7 +132,7 @@ def test_a_slice_of_a_slice_keeps_the_rows_frozen_when_all_else_is_gone(
             fill(writer, 3 * CAPACITY, 100)
         assert writer.rows_dropped > 0
         np.testing.assert_array_equal(part, before)
-        with pytest.warns(bc.LeaseWarning, match="made writers wait"):
+        with pytest.warns(LeaseWarning, match="made writers wait"):
             del part
         assert pins(ring) == []
         assert fill(writer, 2 * CAPACITY)[-1] > 0, "the writer goes on"
@@ -163,7 +171,7 @@ def test_a_writer_waits_then_drops_marks_a_gap_and_both_sides_are_warned(
     with ring.writer() as writer:
         fill(writer, 100)
         lease = ring.lease(0, 0, 10)
-        with pytest.warns(bc.LeaseWarning, match=rf"process {os.getpid()} .* dropped") as warned:
+        with pytest.warns(LeaseWarning, match=rf"process {os.getpid()} .* dropped") as warned:
             index = fill(writer, ring.stats()["slots"], 100)
         assert len(warned) == 1, "once per lease"
         dropped = index.count(-1)
@@ -172,7 +180,7 @@ def test_a_writer_waits_then_drops_marks_a_gap_and_both_sides_are_warned(
         assert (lane["dropped"], lane["stalls"]) == (dropped, dropped)
         assert ring.stats()["readers"][0]["stalls"] == dropped
         assert lease.stalls == dropped
-        with pytest.warns(bc.LeaseWarning, match="made writers wait"):
+        with pytest.warns(LeaseWarning, match="made writers wait"):
             lease.close()
         (at,) = fill(writer, 1, 9_999)
         last = ring.rows(0, at - 1, 2)
@@ -194,10 +202,10 @@ def test_the_final_observation_of_an_end_that_was_dropped_goes_with_it(place: Pa
         lease = ring.lease(0, 0, 5)
         for _ in range(ring.stats()["slots"] - 10):
             writer.append(**go_on)
-        with pytest.warns(bc.LeaseWarning, match="dropped its row"):
+        with pytest.warns(LeaseWarning, match="dropped its row"):
             assert writer.append(**go_on | {"terminated": True}) == [-1]
         assert writer.rows_dropped == 1
-        with pytest.warns(bc.LeaseWarning, match="made writers wait"):
+        with pytest.warns(LeaseWarning, match="made writers wait"):
             lease.close()
         assert writer.append(**go_on) == [-1]
         assert writer.rows_dropped == ring.stats()["lane_stats"][0]["dropped"] == 2
@@ -220,18 +228,18 @@ def test_a_ring_that_drops_does_not_wait_and_one_that_fails_raises(place: Path) 
             fill(writer, 100)
             lease = ring.lease(0, 0, 10)
             if policy == "drop_new":
-                with pytest.warns(bc.LeaseWarning, match="waited 0 ms"):
+                with pytest.warns(LeaseWarning, match="waited 0 ms"):
                     assert -1 in fill(writer, slots, 100)
             else:
-                with pytest.raises(bc.LeaseError, match=r"slot 0 \(process \d+\).*from 0 on"):
+                with pytest.raises(LeaseError, match=r"slot 0 \(process \d+\).*from 0 on"):
                     fill(writer, slots, 100)
                 head = ring.lane_span(0)[1]
-                with pytest.raises(bc.LeaseError):
+                with pytest.raises(LeaseError):
                     fill(writer, 1)
                 assert ring.lane_span(0)[1] == head, "nothing was appended"
                 stats = ring.stats()
                 assert (stats["lane_stats"][0]["stalls"], stats["readers"][0]["stalls"]) == (2, 2)
-            with pytest.warns(bc.LeaseWarning):
+            with pytest.warns(LeaseWarning):
                 lease.close()
             assert fill(writer, 1)[0] > 0
 
@@ -242,7 +250,7 @@ def test_a_ring_that_overwrites_grants_no_leases(place: Path) -> None:
     )
     with ring.writer() as writer:
         fill(writer, 10)
-    with pytest.raises(bc.LeaseError, match='lane_policy is "overwrite"'):
+    with pytest.raises(LeaseError, match='lane_policy is "overwrite"'):
         ring.lease(0, 0, 5)
 
 
@@ -266,7 +274,7 @@ def test_private_memory_leases_what_lies_in_one_piece() -> None:
             writer.append(obs=n, terminated=False, truncated=False)
     slots = ring.stats()["slots"]
     assert list(ring.lease(0, slots, 3)["obs"]) == [slots, slots + 1, slots + 2]
-    with pytest.raises(bc.LeaseError, match=rf"after row {slots - 1};.*give the ring a name"):
+    with pytest.raises(LeaseError, match=rf"after row {slots - 1};.*give the ring a name"):
         ring.lease(0, slots - 2, 4)
 
 
@@ -294,7 +302,7 @@ def test_a_killed_holder_stops_no_writer(place: Path, start: Callable[..., Child
         holder.communicate()
         assert pins(ring) == [], "a dead reader's pins are not shown"
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bc.LeaseWarning)
+            warnings.simplefilter("ignore", LeaseWarning)
             index = fill(writer, 3 * CAPACITY, 100)
         assert -1 not in index
         assert writer.rows_dropped == 0
@@ -330,7 +338,7 @@ def test_ctrl_c_ends_an_append_that_waits_for_a_lease(
         assert dropped == 0
         assert head <= ring.stats()["slots"]
         assert lease["obs/day"][0] == 0
-        with pytest.warns(bc.LeaseWarning, match="fail 1 times"):
+        with pytest.warns(LeaseWarning, match="fail 1 times"):
             lease.close()
 
 
@@ -358,11 +366,11 @@ def test_a_wait_is_woken_by_another_process_also_in_a_full_ring(ring: bc.ReplayB
 def test_a_wait_needs_one_thing_to_wait_for(ring: bc.ReplayBuffer) -> None:
     assert ring.wait(0) == 0
     assert ring.wait(rows_published=0) == 0
-    with pytest.raises(bc.ArgumentError, match="either min_size or rows_published"):
+    with pytest.raises(ArgumentError, match="either min_size or rows_published"):
         ring.wait()
-    with pytest.raises(bc.ArgumentError, match="either min_size or rows_published"):
+    with pytest.raises(ArgumentError, match="either min_size or rows_published"):
         ring.wait(1, rows_published=1)
-    with pytest.raises(bc.WaitTimeoutError, match=r"0 rows are published.*waited for 7"):
+    with pytest.raises(WaitTimeoutError, match=r"0 rows are published.*waited for 7"):
         ring.wait(rows_published=7, timeout=0.001)
     with pytest.raises(TimeoutError, match=r"0 transitions.*waited for 7"):
         ring.wait(7, timeout=0.001)
@@ -383,7 +391,7 @@ def test_a_forked_child_neither_uses_nor_closes_its_parents_leases(
         status = 1
         try:
             lease["obs/day"]
-        except bc.BackcastError as error:
+        except BackcastError as error:
             status = 0 if "belongs to the parent" in str(error) else 2
         del day
         lease.close()
@@ -397,15 +405,15 @@ def test_a_forked_child_neither_uses_nor_closes_its_parents_leases(
 BAD_LEASES: dict[str, tuple[tuple[Any, Any, Any], type[Exception], str]] = {
     "a lane there is not": (
         (1, 0, 5),
-        bc.LeaseError,
+        LeaseError,
         "there is no lane 1; the ring has lanes 0 to 0",
     ),
-    "a negative lane": ((-1, 0, 5), bc.LeaseError, "lane is -1"),
+    "a negative lane": ((-1, 0, 5), LeaseError, "lane is -1"),
     "a lane by name": (("left", 0, 5), TypeError, "lane is 'left'"),
-    "a negative start": ((0, -1, 5), bc.LeaseError, "start is -1"),
-    "no rows": ((0, 0, 0), bc.LeaseError, "lease of 0 rows"),
-    "more than a quarter": ((0, 0, 251), bc.LeaseError, "251 rows .* 1 and 250"),
-    "rows to come": ((0, 60, 50), bc.LeaseError, r"rows 60\.\.110 .* holds rows 0\.\.100"),
+    "a negative start": ((0, -1, 5), LeaseError, "start is -1"),
+    "no rows": ((0, 0, 0), LeaseError, "lease of 0 rows"),
+    "more than a quarter": ((0, 0, 251), LeaseError, "251 rows .* 1 and 250"),
+    "rows to come": ((0, 60, 50), LeaseError, r"rows 60\.\.110 .* holds rows 0\.\.100"),
     "a bool for a length": ((0, 0, True), TypeError, "length is True"),
 }
 
@@ -418,7 +426,7 @@ def test_a_refused_lease_says_why_and_pins_nothing(ring: bc.ReplayBuffer, name: 
     before = ring.stats()
     with pytest.raises(error, match=text) as raised:
         ring.lease(*arguments)
-    assert isinstance(raised.value, bc.BackcastError)
+    assert isinstance(raised.value, BackcastError)
     assert ring.stats() == before
     assert pins(ring) == []
 
@@ -426,7 +434,7 @@ def test_a_refused_lease_says_why_and_pins_nothing(ring: bc.ReplayBuffer, name: 
 def test_rows_that_were_overwritten_are_not_leased(ring: bc.ReplayBuffer) -> None:
     with ring.writer() as writer:
         fill(writer, 3_000)
-    with pytest.raises(bc.LeaseError, match=r"it holds rows 2000\.\.3000 now"):
+    with pytest.raises(LeaseError, match=r"it holds rows 2000\.\.3000 now"):
         ring.lease(0, 1_999, 5)
 
 
@@ -434,7 +442,7 @@ def test_all_reader_slots_taken_is_a_lease_error_that_says_so(ring: bc.ReplayBuf
     with ring.writer() as writer:
         fill(writer, 10)
     samplers = [ring.sampler(seed=seed) for seed in range(64)]
-    with pytest.raises(bc.LeaseError, match="all 64 reader slots"):
+    with pytest.raises(LeaseError, match="all 64 reader slots"):
         ring.lease(0, 0, 5)
     samplers.pop().close()
     ring.lease(0, 0, 5).close()
@@ -451,6 +459,6 @@ def test_all_reader_slots_taken_is_a_lease_error_that_says_so(ring: bc.ReplayBuf
     ],
 )
 def test_a_policy_that_cannot_be_is_refused(place: Path, given: dict[str, Any], text: str) -> None:
-    with pytest.raises(bc.ArgumentError, match=text):
+    with pytest.raises(ArgumentError, match=text):
         bc.ReplayBuffer.create("x", COLUMNS, capacity=100, dir=place, **given)
     assert bc.list(place) == []

@@ -13,6 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import backcast as bc
 import pytest
+from backcast.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    ClosedError,
+    ExistsError,
+    InUseError,
+    RateLimitError,
+    RateLimitTimeoutError,
+    SampleError,
+)
 
 if TYPE_CHECKING:
     from conftest import Child
@@ -60,7 +71,7 @@ def fill(writer: bc.Writer, transitions: int) -> None:
 def test_limits_that_can_never_be_satisfied_are_refused(
     arguments: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(bc.ArgumentError) as raised:
+    with pytest.raises(ArgumentError) as raised:
         bc.RateLimiter(**arguments)
     for word in words:
         assert word in str(raised.value)
@@ -68,11 +79,11 @@ def test_limits_that_can_never_be_satisfied_are_refused(
 
 def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path) -> None:
     limits = bc.RateLimiter(min_size=100)
-    with pytest.raises(bc.ArgumentError, match=r"min_size is 100.*at most 98 transitions"):
+    with pytest.raises(ArgumentError, match=r"min_size is 100.*at most 98 transitions"):
         bc.ReplayBuffer.create("held", COLUMNS, capacity=100, lanes=2, limiter=limits, dir=place)
     assert bc.list(dir=place) == []
     with ring(bc.RateLimiter(min_size=10)) as buf:
-        with pytest.raises(bc.ArgumentError, match=r"min_size is 300.*at most 199 transitions"):
+        with pytest.raises(ArgumentError, match=r"min_size is 300.*at most 199 transitions"):
             limiter(buf).set(bc.RateLimiter(min_size=300))
         assert limiter(buf).limits == bc.RateLimiter(min_size=10)
 
@@ -83,7 +94,7 @@ def test_a_minimum_beyond_a_resize_that_waits_names_its_lanes(place: Path) -> No
         with buf.writer() as writer:
             fill(writer, 5)
             assert buf.resize(400, timeout=0)["lanes_waiting"] == [0]
-            with pytest.raises(bc.InUseError, match=r"at most 99 .*lanes \[0\]; let their writers"):
+            with pytest.raises(InUseError, match=r"at most 99 .*lanes \[0\]; let their writers"):
                 limiter(buf).set(bc.RateLimiter(min_size=300))
             writer.append(**STEP)
         limiter(buf).set(bc.RateLimiter(min_size=300))
@@ -131,13 +142,13 @@ def test_a_ring_that_is_attached_has_the_limiter_it_was_created_with(place: Path
         with create(LIMITS) as again, bc.ReplayBuffer.attach("held", dir=place) as third:
             assert limiter(again).limits == limiter(third).limits == bc.RateLimiter(min_size=5)
         for other in [None, bc.RateLimiter(min_size=5)]:
-            with pytest.raises(bc.ExistsError, match="created with a limiter"):
+            with pytest.raises(ExistsError, match="created with a limiter"):
                 create(other)
 
 
 def test_both_sides_time_out_with_who_waits_for_what() -> None:
     with ring(LIMITS) as buf, buf.writer(timeout=0.01) as writer, buf.sampler(seed=1) as sampler:
-        with pytest.raises(bc.RateLimitTimeoutError) as raised:
+        with pytest.raises(RateLimitTimeoutError) as raised:
             sampler.sample(8, timeout=0.01)
         for word in ["a draw of 8", "needs 10 transitions, there are 0", str(os.getpid())]:
             assert word in str(raised.value)
@@ -149,9 +160,9 @@ def test_both_sides_time_out_with_who_waits_for_what() -> None:
         assert (limiter(buf).inserts, limiter(buf).samples, len(buf)) == (15, 0, 15)
         sampler.sample(4)
         writer.append(**STEP)
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             writer.extend(obs=[1] * 9, terminated=[False] * 9, truncated=[False] * 9)
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             writer.reserve()
         seen = buf.stats()["limiter"]
         assert (seen["inserts"], seen["samples"], seen["may_insert"]) == (16, 4, 0)
@@ -192,7 +203,7 @@ def test_appends_and_batches_beyond_the_band_never_hold_back_both_sides(
                         writer.append(
                             obs=obs, terminated=end, truncated=[False] * lanes, final_obs=obs
                         )
-            except bc.BackcastError as error:
+            except BackcastError as error:
                 failed.append(error)
 
         thread = threading.Thread(target=act)
@@ -211,7 +222,7 @@ def test_appends_and_batches_beyond_the_band_never_hold_back_both_sides(
 def test_a_wait_shows_what_it_has_and_gives_it_back() -> None:
     with ring(LIMITS) as buf, buf.writer() as writer, buf.sampler(seed=1) as sampler:
         fill(writer, 10)
-        with pytest.raises(bc.RateLimitTimeoutError, match=r"of 60 .*, of which it has 20,"):
+        with pytest.raises(RateLimitTimeoutError, match=r"of 60 .*, of which it has 20,"):
             sampler.sample(60, timeout=0.01)
         assert limiter(buf).samples == 0
 
@@ -228,7 +239,7 @@ def test_a_batch_that_waits_for_rows_holds_no_writer_back() -> None:
                 with buf.writer(timeout=60) as writer:
                     while not done.is_set():
                         writer.append(**STEP)
-            except bc.BackcastError as error:
+            except BackcastError as error:
                 failed.append(error)
 
         thread = threading.Thread(target=act)
@@ -237,7 +248,7 @@ def test_a_batch_that_waits_for_rows_holds_no_writer_back() -> None:
             with buf.sampler(seed=1, select=bc.Consume()) as sampler:
                 for _ in range(10):
                     sampler.sample(20, timeout=60)
-                with pytest.raises(bc.SampleError, match=r"a batch of 200 .*at most 199 at a time"):
+                with pytest.raises(SampleError, match=r"a batch of 200 .*at most 199 at a time"):
                     sampler.sample(200, timeout=60)
         finally:
             limiter(buf).disable()
@@ -254,11 +265,11 @@ def test_clear_of_a_ring_that_has_lapped_begins_anew() -> None:
             if t >= 60:
                 sampler.sample(1)
         buf.clear()
-        with pytest.raises(bc.RateLimitTimeoutError, match="needs"):
+        with pytest.raises(RateLimitTimeoutError, match="needs"):
             sampler.sample(4, timeout=0)
         for _ in range(50):
             writer.append(**STEP)
-            with pytest.raises(bc.RateLimitTimeoutError):
+            with pytest.raises(RateLimitTimeoutError):
                 sampler.sample(4, timeout=0)
         writer.append(**STEP)
         assert len(buf) == 50
@@ -269,7 +280,7 @@ def test_a_ring_that_was_cleared_owes_no_draws_of_what_is_gone() -> None:
     limits = bc.RateLimiter(2, min_size=10, error_buffer=40)
     with ring(limits) as buf, buf.writer(timeout=0) as writer:
         for inserts in (30, 60, 90):
-            with pytest.raises(bc.RateLimitTimeoutError):
+            with pytest.raises(RateLimitTimeoutError):
                 fill(writer, 200)
             assert limiter(buf).inserts == inserts
             buf.clear()
@@ -283,7 +294,7 @@ def test_min_size_is_what_the_ring_has_until_it_was_filled() -> None:
     with ring(limits) as buf, buf.writer(timeout=0) as writer, buf.sampler(seed=1) as sampler:
         for _ in range(198):
             writer.append(**end)
-            with pytest.raises(bc.RateLimitTimeoutError):
+            with pytest.raises(RateLimitTimeoutError):
                 sampler.sample(1, timeout=0)
         writer.append(**end)
         assert (len(buf), limiter(buf).inserts) == (100, 199)
@@ -298,9 +309,9 @@ def test_without_a_writer_draws_do_what_the_limiter_says() -> None:
         with buf.writer() as writer:
             fill(writer, 8)
             limiter(buf).set(limits("error"))
-            with pytest.raises(bc.RateLimitTimeoutError):
+            with pytest.raises(RateLimitTimeoutError):
                 buf.sample(9, timeout=0.01)
-        with pytest.raises(bc.RateLimitError, match=r"living writers: none.*start a writer") as no:
+        with pytest.raises(RateLimitError, match=r"living writers: none.*start a writer") as no:
             buf.sample(9, timeout=60)
         assert not isinstance(no.value, TimeoutError)
         assert (limiter(buf).samples, buf.stats()["limiter"]["has_writer"]) == (0, False)
@@ -308,7 +319,7 @@ def test_without_a_writer_draws_do_what_the_limiter_says() -> None:
         assert len(buf.sample(9, timeout=60)["obs"]) == 9
         assert limiter(buf).samples == 9
         limiter(buf).set(limits("wait"))
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             buf.sample(9, timeout=0.2)
         assert buf.stats()["limiter"]["no_writer"] == "wait"
 
@@ -319,16 +330,16 @@ def test_counts_are_reset_so_that_loaded_rows_call_for_no_draws() -> None:
         limiter(buf).disable()
         fill(writer, 150)
         limiter(buf).enable()
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             writer.append(**STEP)
         limiter(buf).reset_counts()
         assert (limiter(buf).inserts, limiter(buf).samples, limiter(buf).limits) == (10, 0, limits)
         for _ in range(10):
             writer.append(**STEP)
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             writer.append(**STEP)
         sampler.sample(160, timeout=0)
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             sampler.sample(1, timeout=0)
 
 
@@ -348,7 +359,7 @@ def test_a_ring_that_lost_a_file_is_refused(place: Path, removed: str) -> None:
         path = buf.path
         assert path is not None
         (Path(path) / removed).unlink()
-        with pytest.raises(bc.BackcastError, match=removed):
+        with pytest.raises(BackcastError, match=removed):
             bc.ReplayBuffer.attach("held", dir=place)
 
 
@@ -356,7 +367,7 @@ def test_without_a_sampler_writers_do_what_the_limiter_says() -> None:
     with ring(bc.RateLimiter.queue(2, no_learner="pass")) as buf, buf.writer() as writer:
         fill(writer, 8)
         limiter(buf).set(bc.RateLimiter.queue(2, no_learner="error"))
-        with pytest.raises(bc.RateLimitError, match=r"living samplers: none.*start a learner"):
+        with pytest.raises(RateLimitError, match=r"living samplers: none.*start a learner"):
             writer.append(**STEP)
         assert len(buf) == 8
 
@@ -368,7 +379,7 @@ def test_a_switched_off_limiter_holds_nobody_back() -> None:
         assert buf.sample(100, timeout=0)["obs"].shape == (100,)
         limiter(buf).enable()
         assert (limiter(buf).inserts, limiter(buf).samples) == (50, 100)
-        with pytest.raises(bc.RateLimitTimeoutError):
+        with pytest.raises(RateLimitTimeoutError):
             writer.append(**STEP)
 
 
@@ -406,7 +417,7 @@ def test_closing_ends_the_wait_of_another_thread(side: str) -> None:
                     writer.append(**STEP)
                 else:
                     sampler.sample(1)
-            except bc.ClosedError as error:
+            except ClosedError as error:
                 raised.append(error)
 
         thread = threading.Thread(target=wait)
@@ -467,9 +478,9 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
         )
         ways: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
         for how in ways:
-            with pytest.raises(bc.ArgumentTypeError, match="cannot be pickled or copied"):
+            with pytest.raises(ArgumentTypeError, match="cannot be pickled or copied"):
                 how(found)
-    with pytest.raises(bc.ClosedError):
+    with pytest.raises(ClosedError):
         buf.limiter  # noqa: B018 - what is tested
 
 
@@ -482,6 +493,6 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
     ],
 )
 def test_a_bad_limit_names_the_argument_that_was_given(made: Any, match: str) -> None:  # noqa: ANN401
-    with pytest.raises(bc.ArgumentError, match=match) as raised:
+    with pytest.raises(ArgumentError, match=match) as raised:
         made()
     assert "error_buffer" not in str(raised.value)

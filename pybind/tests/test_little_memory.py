@@ -35,12 +35,12 @@ def at_most(more: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("generator", ["splitmix64", "mt19937"])
 def test_as_many_portfolios_as_have_no_memory_are_refused(panel: bc.Panel, generator: str) -> None:
-    with at_most(2**28), pytest.raises(bc.EnvError, match="there is no memory for 400000"):
+    with at_most(2**28), pytest.raises(bc.errors.EnvError, match="there is no memory for 400000"):
         ff.VecFastFinRL(panel, 400_000, generator=generator, record=generator == "splitmix64")
 
 
 def test_as_many_markets_as_have_no_memory_are_refused() -> None:
-    with at_most(2**28), pytest.raises(bc.EnvError, match="100000, but memory is left for"):
+    with at_most(2**28), pytest.raises(bc.errors.EnvError, match="100000, but memory is left for"):
         TradingVectorEnv(100_000)
 
 
@@ -61,7 +61,7 @@ obs, _ = env.reset(seed=1)
 actions = np.zeros((n, 2), "f4")
 actions[:, 0] = 0.1
 days = [obs["day"][0, 0]]
-with at_most(2**24), pytest.raises(bc.EnvError, match="there is no memory for"):
+with at_most(2**24), pytest.raises(bc.errors.EnvError, match="there is no memory for"):
     for _ in range(60):
         days.append(env.step(actions)[0]["day"][0, 0])
 env.step(actions)
@@ -100,7 +100,7 @@ def test_a_panel_without_memory_for_its_second_copy_is_refused(tmp_path: Path) -
         try:
             with at_most(more):
                 bc.Panel.from_csv(path)
-        except (bc.PanelError, bc.SpaceError):
+        except (bc.errors.PanelError, bc.errors.SpaceError):
             refused += 1
     assert refused > 0
     assert bc.Panel.from_csv(path).n_days == 2_000

@@ -109,7 +109,7 @@ waits = [
 """
     + IN_THREADS
     + """\
-assert {one.category for one in seen} == {bc.WaitWarning}, seen
+assert {one.category for one in seen} == {bc.errors.WaitWarning}, seen
 print(sorted(str(one.message).split(":")[0] for one in seen))
 """
 )
@@ -149,7 +149,7 @@ waits = [
 """
     + IN_THREADS
     + """\
-print(sorted(str(one.message) for one in seen if one.category is bc.WaitWarning))
+print(sorted(str(one.message) for one in seen if one.category is bc.errors.WaitWarning))
 """
 )
 

@@ -124,9 +124,9 @@ def test_observations_of_several_columns_come_as_dicts(lanes: int) -> None:
         flat = {"image": rows(3)["obs"]["image"], "obs/speed": rows(3)["obs"]["speed"]}
         writer.append(**rows(2), next_obs=flat | {"day": np.full(lanes, 3)}, **ends)
         next_day = {"next_day": np.full(lanes, 4)}
-        with pytest.raises(bc.AppendError, match="give one of them"):
+        with pytest.raises(bc.errors.AppendError, match="give one of them"):
             writer.append(**rows(3), next_obs=rows(4), **next_day, **ends)
-        with pytest.raises(bc.AppendError, match="lacks column `obs/image`"):
+        with pytest.raises(bc.errors.AppendError, match="lacks column `obs/image`"):
             writer.append(**rows(3), next_obs={"day": np.full(lanes, 4)}, **ends)
         # Each by a name of its own.
         writer.append(**rows(3), next_obs=rows(4), **ends)
@@ -161,7 +161,7 @@ def test_names_below_those_of_observations_are_observations_and_roles_can_be_cho
     assert bc.Schema({"state": ("f4", (), "step")}).columns["state"][2] == "step"
 
 
-@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("mode", ["disabled", "next_step", "same_step"])
 def test_many_steps_at_once_are_the_same_rows(mode: Any, lanes: int) -> None:  # noqa: ANN401
@@ -190,9 +190,9 @@ def test_a_reserved_row_says_what_it_led_to() -> None:
         with writer.reserve() as row:
             row["obs"], row["reward"], row.next_obs = plain(1), 0.0, plain(2)
             assert row.next_obs.tolist() == [2, -2]
-            with pytest.raises(bc.AppendError, match="next_obs"):
+            with pytest.raises(bc.errors.AppendError, match="next_obs"):
                 row.next_obs = np.zeros(3)
-        with pytest.raises(bc.AppendError, match="lane 0 ended"), writer.reserve() as row:
+        with pytest.raises(bc.errors.AppendError, match="lane 0 ended"), writer.reserve() as row:
             row["obs"], row["reward"], row.terminated = plain(2), 0.0, True
         with writer.reserve() as row:
             row["obs"], row["reward"], row.truncated = plain(2), 0.0, True
@@ -208,12 +208,12 @@ def test_a_reserved_row_says_what_it_led_to() -> None:
 def test_next_obs_of_a_ring_without_observations_and_of_wrong_shape_is_refused() -> None:
     flags = {"terminated": False, "truncated": False}
     with ring({"action": "f4"}) as buf, buf.writer() as writer:
-        with pytest.raises(bc.AppendError, match="next_obs"):
+        with pytest.raises(bc.errors.AppendError, match="next_obs"):
             writer.append(action=1.0, next_obs=1.0, **flags)
         assert writer.rows_written == 0
     with ring(PLAIN) as buf, buf.writer() as writer:
         for wrong in (np.zeros(3), np.zeros((2, 2)), {"obz": 1}, "text"):
-            with pytest.raises(bc.AppendError, match="next_obs"):
+            with pytest.raises(bc.errors.AppendError, match="next_obs"):
                 writer.append(obs=plain(1), reward=0.0, next_obs=wrong, **flags)
         assert writer.rows_written == 0
         writer.append(obs=plain(1), reward=0.0, next_obs=None, **flags)

@@ -169,7 +169,7 @@ def windows(days: object, tokens: object, history: object = 1, future: object = 
 )
 def test_questions_that_a_panel_refuses(csv: Path, use: Any, words: list[str]) -> None:  # noqa: ANN401
     with bc.Panel.from_csv(csv) as panel:
-        with pytest.raises(bc.PanelError) as error:
+        with pytest.raises(bc.errors.PanelError) as error:
             use(panel)
         for word in words:
             assert word in str(error.value)
@@ -187,14 +187,14 @@ def test_questions_that_a_panel_refuses(csv: Path, use: Any, words: list[str]) -
 def test_a_csv_that_is_no_panel(tmp_path: Path, text: str, words: list[str]) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(text)
-    with pytest.raises(bc.PanelError) as error:
+    with pytest.raises(bc.errors.PanelError) as error:
         bc.Panel.from_csv(path)
     for word in words:
         assert word in str(error.value)
 
 
 def test_a_csv_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(bc.PanelError, match=r"nowhere\.csv"):
+    with pytest.raises(bc.errors.PanelError, match=r"nowhere\.csv"):
         bc.Panel.from_csv(tmp_path / "nowhere.csv")
     with pytest.raises(TypeError, match="str"):
         bc.Panel.from_csv(tmp_path / "nowhere.csv", macro="IDX")
@@ -206,12 +206,12 @@ def test_days_may_have_the_axis_that_environments_give_them(csv: Path) -> None:
         found = panel.windows(np.array([[4], [6]], np.int32), [1, 2], 2, 1)
         for key, values in plain.items():
             np.testing.assert_array_equal(found[key], values)
-        with pytest.raises(bc.PanelError, match="days: got shape"):
+        with pytest.raises(bc.errors.PanelError, match="days: got shape"):
             panel.windows(np.zeros((2, 2), int), [1], 1, 0)
 
 
 def test_windows_that_no_memory_holds_are_a_panel_error(csv: Path) -> None:
     with bc.Panel.from_csv(csv, macro=["IDX"]) as panel:
         days = np.zeros(1 << 22, np.int64)
-        with pytest.raises(bc.PanelError, match="no memory for an array"):
+        with pytest.raises(bc.errors.PanelError, match="no memory for an array"):
             panel.windows(days, np.ones(1 << 16, np.int32), 4000, 100)

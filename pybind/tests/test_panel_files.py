@@ -177,7 +177,7 @@ def test_codecs_and_page_versions_do_not_matter(
 def test_invalid_panels_are_refused_with_the_place(
     tmp_path: Path, content: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(bc.PanelError) as error:
+    with pytest.raises(bc.errors.PanelError) as error:
         bc.Panel.from_parquet(write(tmp_path, table(**content)))
     for word in ["prices.parquet", *words]:
         assert word in str(error.value)
@@ -185,7 +185,9 @@ def test_invalid_panels_are_refused_with_the_place(
 
 def test_a_codec_that_is_not_built_in_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, table(), compression="brotli")
-    with pytest.raises(bc.PanelError, match="BROTLI, which is not built in; write the file with"):
+    with pytest.raises(
+        bc.errors.PanelError, match="BROTLI, which is not built in; write the file with"
+    ):
         bc.Panel.from_parquet(path)
 
 
@@ -199,7 +201,7 @@ def test_a_frame_with_its_index_written_along(tmp_path: Path, fingerprint: str) 
     content = table(date=None, tic=category, __index_level_0__=stamps("ns"))
     content = content.replace_schema_metadata({"pandas": json.dumps(metadata)})
     path = write(tmp_path, content)
-    with pytest.raises(bc.PanelError, match=r'lacks "date".*__index_level_0__'):
+    with pytest.raises(bc.errors.PanelError, match=r'lacks "date".*__index_level_0__'):
         bc.Panel.from_parquet(path)
     panel = bc.Panel.from_parquet(path, columns={"__index_level_0__": "date"})
     assert panel.describe()["fingerprint"] == fingerprint
@@ -227,9 +229,9 @@ def test_renames_serve_both_formats(tmp_path: Path, format: str) -> None:
     panel = load(path, columns={**renames, "sector": None})
     assert panel.columns == [*OURS[2:], "rsi"]
     assert panel.dates == ["2024-01-02"]
-    with pytest.raises(bc.PanelError, match=r'cannot rename column "Dat".*mean "Date"'):
+    with pytest.raises(bc.errors.PanelError, match=r'cannot rename column "Dat".*mean "Date"'):
         load(path, columns={**renames, "Dat": "date"})
-    with pytest.raises(bc.PanelError, match=r'columns 1 and 2 are both called "date"'):
+    with pytest.raises(bc.errors.PanelError, match=r'columns 1 and 2 are both called "date"'):
         load(path, columns={**renames, "Symbol": "date"})
 
 
@@ -252,7 +254,7 @@ def test_a_row_with_a_nan_is_masked_where_that_is_asked_for(tmp_path: Path, form
         }
         columns |= {"volume": [0.0, 0.0, float("nan"), 0.0], "rsi": [None, 5.0, 5.0, 5.0]}
         path = write(tmp_path, pa.table({"date": days, "tic": ["A", "A", "B", "C"]} | columns))
-    with pytest.raises(bc.PanelError, match=r'(line 2|row 0 \(from 0\)), column "rsi"'):
+    with pytest.raises(bc.errors.PanelError, match=r'(line 2|row 0 \(from 0\)), column "rsi"'):
         load(path)
     panel = load(path, nan="mask")
     assert panel.tickers == ["A", "C"]
@@ -344,11 +346,11 @@ def test_the_stub_lists_the_keys_that_describe_gives(tmp_path: Path) -> None:
 def test_cells_may_be_separated_by_something_else(tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("date;tic;open;high;low;close;volume\n2024-01-02;A;1;2;1;2;10\n")
-    with pytest.raises(bc.PanelError, match=r"separated by ';'; load it with separator=';'"):
+    with pytest.raises(bc.errors.PanelError, match=r"separated by ';'; load it with separator=';'"):
         bc.Panel.from_csv(path)
     assert bc.Panel.from_csv(path, separator=";").tickers == ["A"]
     for wrong in ("", ";;", '"', "\n", "é"):
-        with pytest.raises(bc.ArgumentError, match="separator is"):
+        with pytest.raises(bc.errors.ArgumentError, match="separator is"):
             bc.Panel.from_csv(path, separator=wrong)
 
 

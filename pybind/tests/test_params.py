@@ -78,7 +78,7 @@ def test_a_view_is_read_only_and_keeps_its_version_while_an_array_of_it_lives(
     assert array.tolist() == [[1.0] * 4] * 6
     second = params.view()
     params.publish(weights(20))
-    with pytest.raises(bc.LeaseError, match="views of processes"):
+    with pytest.raises(bc.errors.LeaseError, match="views of processes"):
         params.publish(weights(21))
     assert params.stats()["refused"] == 1
     del array, view
@@ -92,7 +92,7 @@ def test_one_handle_publishes_and_the_right_passes_on(place: Path) -> None:
     first = bc.Params.create("p", {"w": np.zeros(2)}, dir=place)
     second = bc.Params.attach("p", dir=place)
     first.publish({"w": np.ones(2)})
-    with pytest.raises(bc.InUseError, match=r"another handle publishes `p` \(process \d+\)"):
+    with pytest.raises(bc.errors.InUseError, match=r"another handle publishes `p` \(process \d+\)"):
         second.publish({"w": np.ones(2)})
     first.close()
     assert second.claim() == 1
@@ -119,7 +119,7 @@ def test_arrays_that_differ_are_refused_and_change_nothing(
         for call in (params.publish, params.pull):
             if call == params.pull:
                 params.publish({"w": np.zeros(2), "b": np.zeros(1)})
-            with pytest.raises(bc.SchemaError, match=said):
+            with pytest.raises(bc.errors.SchemaError, match=said):
                 call(arrays)
         assert (params.version, params.pulled) == (1, 0)
 
@@ -129,11 +129,11 @@ def test_refused_versions_names_and_outs(place: Path) -> None:
     params = bc.Params.create("p", like, dir=place)
     params.publish(like, version=7)
     for version in (0, 7, 2**60):
-        with pytest.raises(bc.ArgumentError, match=f"version {version} is not above 7"):
+        with pytest.raises(bc.errors.ArgumentError, match=f"version {version} is not above 7"):
             params.publish(like, version=version)
     frozen = np.zeros(2)
     frozen.flags.writeable = False
-    with pytest.raises(bc.SchemaError, match="`w` is read-only"):
+    with pytest.raises(bc.errors.SchemaError, match="`w` is read-only"):
         params.pull({"w": frozen})
     with pytest.raises(bc.NotFoundError, match=r"version 3 cannot be read; versions \[7\] can"):
         params.latest(3)
@@ -143,9 +143,9 @@ def test_refused_versions_names_and_outs(place: Path) -> None:
         bc.Params.create("p", {"w": np.zeros(3)}, exist="attach", dir=place)
     with pytest.raises(bc.NotFoundError, match="no params named `q`"):
         bc.Params.attach("q", dir=place)
-    with pytest.raises(bc.SchemaError, match="0 arrays are given"):
+    with pytest.raises(bc.errors.SchemaError, match="0 arrays are given"):
         bc.Params.create("q", {}, dir=place)
-    with pytest.raises(bc.SchemaError, match="cannot both be arrays"):
+    with pytest.raises(bc.errors.SchemaError, match="cannot both be arrays"):
         bc.Params.create("q", {"a": np.zeros(1), "a/b": np.zeros(1)}, dir=place)
     with pytest.raises(bc.WaitTimeoutError, match="version 7 is the newest one"):
         params.wait(8, timeout=0.01)
@@ -188,7 +188,7 @@ def test_parameters_pickle_by_name_and_are_listed(place: Path) -> None:
     params.close()
     again.close()
     assert bc.remove("p", kind="params", dir=place)["kind"] == "params"
-    with pytest.raises(bc.ArgumentTypeError):
+    with pytest.raises(bc.errors.ArgumentTypeError):
         pickle.dumps(bc.Params.create(None, {"w": np.zeros(1)}))
 
 
@@ -215,7 +215,7 @@ def test_pytrees_are_rebuilt(place: Path) -> None:
         # A latest version counts as pulled.
         assert (params.pulled, params.pull()) == (1, None)
         assert params.publish(tree) == 2
-        with pytest.raises(bc.SchemaError, match="cannot be written to"):
+        with pytest.raises(bc.errors.SchemaError, match="cannot be written to"):
             params.pull(out=tree)
 
 

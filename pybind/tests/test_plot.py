@@ -68,7 +68,7 @@ def sampled(index: list[int], history: int | None = HISTORY, future: int = FUTUR
         buf.writer(autoreset_mode="same_step") as writer,
     ):
         # Prices go on over ends.
-        warnings.simplefilter("ignore", bc.WriterWarning)
+        warnings.simplefilter("ignore", bc.errors.WriterWarning)
         for step in range(20):
             end = step in (9, 19)
             writer.append(
@@ -232,7 +232,7 @@ def test_it_draws_where_it_is_told_and_leaves_pyplot_alone(market: dict[str, NDA
 def test_a_window_that_cannot_be_drawn_says_why(
     arguments: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(bc.ArgumentError) as error:
+    with pytest.raises(bc.errors.ArgumentError) as error:
         plot.window(sampled([7]), **arguments)
     for word in words:
         assert word in str(error.value)
@@ -241,9 +241,9 @@ def test_a_window_that_cannot_be_drawn_says_why(
 def test_market_windows_refuse_what_they_have_not(market: dict[str, NDArray[Any]]) -> None:
     wrongs: list[dict[str, Any]] = [{"i": 3}, {"i": 0, "ticker": 2}, {"i": 0, "columns": ["close"]}]
     for wrong in wrongs:
-        with pytest.raises(bc.ArgumentError):
+        with pytest.raises(bc.errors.ArgumentError):
             plot.window(market, **wrong)
-    with pytest.raises(bc.ArgumentError, match="neither a sampled batch nor market windows"):
+    with pytest.raises(bc.errors.ArgumentError, match="neither a sampled batch nor market windows"):
         plot.window({"obs": np.zeros(3)}, 0)
 
 
@@ -251,7 +251,9 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "backcast.plot._draw", raising=False)
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(bc.MissingExtraError, match=r"pip install 'backcast\[plot\]'") as error:
+    with pytest.raises(
+        bc.errors.MissingExtraError, match=r"pip install 'backcast\[plot\]'"
+    ) as error:
         plot.window({}, 0)
     assert isinstance(error.value, ImportError)
 
@@ -322,8 +324,10 @@ def test_ages_of_readers_are_drawn_one_by_one_and_together() -> None:
 def test_statistics_of_something_else_are_refused() -> None:
     refused: list[Any] = [{"ages": []}, {"slot": 0}, [], None]
     for wrong in refused:
-        with pytest.raises(bc.ArgumentTypeError, match=r"give the dict of `sampler.stats\(\)`, or"):
+        with pytest.raises(
+            bc.errors.ArgumentTypeError, match=r"give the dict of `sampler.stats\(\)`, or"
+        ):
             plot.stats(wrong)
     stats = consuming().stats()
-    with pytest.raises(bc.ArgumentTypeError, match="axes has 1 elements; give four"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="axes has 1 elements; give four"):
         plot.stats(stats, axes=[Figure().subplots()])

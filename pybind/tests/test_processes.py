@@ -114,7 +114,7 @@ def test_a_killed_writers_lanes_are_adopted(
             lanes = sorted(map(int, child.stdout.readline().split()))
             assert lanes == [0, 1]
             assert child.stdout.readline() == "writing\n"
-            with pytest.raises(bc.WriterError, match=str(child.pid)):
+            with pytest.raises(bc.errors.WriterError, match=str(child.pid)):
                 buf.writer()
             child.send_signal(signal.SIGKILL)
             child.wait()
@@ -162,13 +162,13 @@ def test_a_forked_child_keeps_no_lane_or_is_named(
         # The child has to run before it lets go of anything.
         child = int(min(parent.stdout.readline() for _ in range(2)))
         try:
-            with pytest.raises(bc.WriterError, match=f"2 are held by process {parent.pid};"):
+            with pytest.raises(bc.errors.WriterError, match=f"2 are held by process {parent.pid};"):
                 buf.writer()
             parent.kill()
             parent.wait()
             if call:
                 forked = rf"held by process {child} \(forked from {parent.pid}, which has ended\)"
-                with pytest.raises(bc.WriterError, match=forked):
+                with pytest.raises(bc.errors.WriterError, match=forked):
                     buf.writer()
                 lanes = buf.stats()["lane_stats"]
                 assert [(lane["held"], lane["pid"]) for lane in lanes] == [(True, child)] * 2

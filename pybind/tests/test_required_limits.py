@@ -81,7 +81,7 @@ def test_without_an_error_buffer_there_is_room_for_some_batches() -> None:
 def test_a_ratio_that_cannot_be_kept_is_refused_before_there_is_a_ring(
     place: Path, arguments: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(bc.ArgumentError) as raised:
+    with pytest.raises(bc.errors.ArgumentError) as raised:
         bc.ReplayBuffer.create("ratio", COLUMNS, capacity=200, dir=place, **arguments)
     for word in words:
         assert word in str(raised.value)
@@ -102,10 +102,10 @@ def test_an_attach_that_relies_on_another_ratio_is_refused(place: Path) -> None:
         attach("first", limiter=bc.RateLimiter(1), dir=place)
     with (
         ring_at(place, "without"),
-        pytest.raises(bc.ArgumentError, match="created without a rate limiter"),
+        pytest.raises(bc.errors.ArgumentError, match="created without a rate limiter"),
     ):
         attach("without", limiter=bc.RateLimiter(4), dir=place)
-    with pytest.raises(bc.ArgumentError, match="is a snapshot, to which no process appends"):
+    with pytest.raises(bc.errors.ArgumentError, match="is a snapshot, to which no process appends"):
         attach("four@label", limiter=bc.RateLimiter(4), dir=place)
 
 
@@ -147,7 +147,7 @@ def test_an_attach_compares_the_limits_that_were_given(place: Path) -> None:
         with pytest.raises(bc.ExistsError, match="enabled is"):
             attach(bc.RateLimiter(8, enabled=True))
         with pytest.raises(
-            bc.ArgumentTypeError, match=r"limiter is 8; give a backcast\.RateLimiter"
+            bc.errors.ArgumentTypeError, match=r"limiter is 8; give a backcast\.RateLimiter"
         ):
             attach(8)  # type: ignore[arg-type]
         assert limiter(buf).limits != limits, "an attach changes nothing"

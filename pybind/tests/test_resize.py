@@ -69,11 +69,11 @@ def test_views_of_a_lease_stay(place: Path) -> None:
 @pytest.mark.parametrize(
     ("capacity", "kind", "says"),
     [
-        (999, bc.ArgumentError, "can only grow"),
-        (1, bc.ArgumentError, "can only grow"),
-        ("9TiB", bc.SpaceError, "not enough space"),
-        (0, bc.ArgumentError, "at least 1"),
-        ("much", bc.ArgumentError, "much"),
+        (999, bc.errors.ArgumentError, "can only grow"),
+        (1, bc.errors.ArgumentError, "can only grow"),
+        ("9TiB", bc.errors.SpaceError, "not enough space"),
+        (0, bc.errors.ArgumentError, "at least 1"),
+        ("much", bc.errors.ArgumentError, "much"),
     ],
 )
 def test_impossible_sizes_are_refused(
@@ -88,14 +88,14 @@ def test_impossible_sizes_are_refused(
 def test_private_buffers_and_snapshots_keep_their_size(place: Path, tmp_path: Path) -> None:
     with (
         bc.ReplayBuffer.create(None, COLUMNS, capacity=10) as buf,
-        pytest.raises(bc.ArgumentError, match="on the heap"),
+        pytest.raises(bc.errors.ArgumentError, match="on the heap"),
     ):
         buf.resize(20)
     with bc.ReplayBuffer.create("grows", COLUMNS, capacity=10, dir=place) as buf:
         buf.snapshot("a", store=tmp_path)
         with (
             bc.ReplayBuffer.open_snapshot("grows@a", store=tmp_path, dir=place) as snapshot,
-            pytest.raises(bc.ArgumentError, match="a snapshot cannot be resized"),
+            pytest.raises(bc.errors.ArgumentError, match="a snapshot cannot be resized"),
         ):
             snapshot.resize(20)
 

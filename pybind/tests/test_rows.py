@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 # Random rows do not look like those of an environment.
-pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 TERMINATED, TRUNCATED, FINAL, GAP = 1, 2, 4, 8
 Mode = Literal["next_step", "same_step", "disabled"]

@@ -117,7 +117,7 @@ def add(stored: Any, model: Model, walk: Walk) -> None:  # noqa: ANN401
     model.add(obs, following, action, reward, terminated, truncated)
 
 
-@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 @pytest.mark.parametrize("frames", [None, 3], ids=["", "frames"])
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("ends", [0.0, 0.2, 0.6, 1.0])
@@ -135,7 +135,7 @@ def test_every_place_of_many_laps_is_kept_whatever_the_episodes(
         assert stored.ring.stats()["rows_published"] == 2 * model.added * lanes
 
 
-@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 @pytest.mark.parametrize("ends", [0.0, 0.3, 1.0])
 def test_places_outlast_saves_loads_and_cuts_beyond_the_first_lap(
     parts: tuple[Any, Any], ends: float

@@ -150,7 +150,7 @@ def test_nested_samples_come_out_of_the_ring_as_they_went_in(mode: Any) -> None:
     ids=str,
 )
 def test_spaces_without_a_column_are_refused_by_path(space: Any, words: list[str]) -> None:  # noqa: ANN401
-    with pytest.raises(bc.SchemaError) as error:
+    with pytest.raises(bc.errors.SchemaError) as error:
         bc.Schema.from_spaces(space, spaces.Discrete(2))
     for word in words:
         assert word in str(error.value)
@@ -164,23 +164,23 @@ def test_flattened_spaces_are_accepted() -> None:
 def test_arguments_that_are_missing_misspelt_or_of_another_type_are_refused() -> None:
     one = spaces.Discrete(2)
     make: Any = bc.Schema.from_spaces
-    with pytest.raises(bc.ArgumentTypeError, match="action_space is missing"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="action_space is missing"):
         make(one)
-    with pytest.raises(bc.ArgumentTypeError, match="did you mean `reward`"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="did you mean `reward`"):
         make(one, one, rewards="f8")
-    with pytest.raises(bc.ArgumentTypeError, match="extra is 3; give a dict"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="extra is 3; give a dict"):
         make(one, one, extra=3)
 
 
 def test_a_column_is_not_described_twice() -> None:
     one = spaces.Discrete(2)
-    with pytest.raises(bc.SchemaError, match="'reward'"):
+    with pytest.raises(bc.errors.SchemaError, match="'reward'"):
         bc.Schema.from_spaces(one, one, extra={"reward": "f8"})
-    with pytest.raises(bc.SchemaError, match="next_x"):
+    with pytest.raises(bc.errors.SchemaError, match="next_x"):
         bc.Schema.from_spaces(one, one, extra={"next_x": "f8"})
 
 
 def test_without_gymnasium_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(bc.MissingExtraError, match=r"pip install 'backcast\[gymnasium\]'"):
+    with pytest.raises(bc.errors.MissingExtraError, match=r"pip install 'backcast\[gymnasium\]'"):
         bc.Schema.from_spaces(spaces.Discrete(2), spaces.Discrete(2))

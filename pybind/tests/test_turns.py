@@ -22,7 +22,7 @@ import backcast as bc
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Ends what hangs.
 faulthandler.dump_traceback_later(120, exit=True)
-warnings.simplefilter("ignore", bc.LeaseWarning)
+warnings.simplefilter("ignore", bc.errors.LeaseWarning)
 buf = bc.ReplayBuffer.create("turns", {"obs": "f4"}, capacity=100, lease_timeout=3_600)
 w = buf.writer()
 step = {"obs": 1.0, "terminated": False, "truncated": False}

@@ -64,7 +64,9 @@ def test_each_handle_warns_once(place: Path, lose: Callable[[Path], None]) -> No
             lambda: waiting.wait(5, timeout=0),
         ]
         for act in acts:
-            with pytest.warns(bc.UnlinkedWarning, match=r"ring 'pong' was removed .*attach again"):
+            with pytest.warns(
+                bc.errors.UnlinkedWarning, match=r"ring 'pong' was removed .*attach again"
+            ):
                 act()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -90,13 +92,13 @@ def test_an_append_in_one_call_and_one_in_place_warn_too(
         first, second = (bc.ReplayBuffer.attach("pong", dir=place) for _ in range(2))
         extending, reserving = first.writer(), second.writer(autoreset_mode="next_step")
         lose(place)
-        with pytest.warns(bc.UnlinkedWarning):
+        with pytest.warns(bc.errors.UnlinkedWarning):
             extending.extend(
                 x=np.zeros((3, 1)),
                 terminated=np.zeros((3, 1), "?"),
                 truncated=np.zeros((3, 1), "?"),
             )
-        with pytest.warns(bc.UnlinkedWarning), reserving.reserve() as row:
+        with pytest.warns(bc.errors.UnlinkedWarning), reserving.reserve() as row:
             row["x"] = 1.0
         for handle in (extending, reserving, first, second):
             handle.close()
@@ -143,7 +145,7 @@ def test_a_wait_warns_while_it_lasts_and_once(
             # An error, which ends the wait: an outcome that is known long before the timeout.
             warnings.simplefilter("error")
             thread.start()
-            with pytest.raises(bc.UnlinkedWarning, match=r"ring 'pong' was removed"):
+            with pytest.raises(bc.errors.UnlinkedWarning, match=r"ring 'pong' was removed"):
                 call()
             thread.join()
             with pytest.raises(bc.WaitTimeoutError):
@@ -213,7 +215,7 @@ def test_the_choice_is_pickled_and_copied(place: Path) -> None:
 
 def test_the_choice_is_one_of_three_words(place: Path) -> None:
     with pytest.raises(
-        bc.ArgumentError, match=r"on_unlinked is 'raise'; give \"warn\", \"error\" or"
+        bc.errors.ArgumentError, match=r"on_unlinked is 'raise'; give \"warn\", \"error\" or"
     ):
         create(place, on_unlinked="raise")
 
@@ -221,14 +223,14 @@ def test_the_choice_is_one_of_three_words(place: Path) -> None:
 ACTOR = """
 import sys, warnings
 import backcast as bc
-warnings.simplefilter("error", bc.UnlinkedWarning)
+warnings.simplefilter("error", bc.errors.UnlinkedWarning)
 with bc.ReplayBuffer.attach("pong").writer() as writer:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
         for step in range(1000):
             writer.append(x=step, terminated=False, truncated=False)
-    except bc.UnlinkedWarning as warning:
+    except bc.errors.UnlinkedWarning as warning:
         print("told at", step, flush=True)
 """
 
@@ -274,7 +276,7 @@ def test_what_a_lost_name_forbids_says_why(place: Path, lose: Callable[[Path], N
             lambda: buf.resize(500),
         ]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", bc.UnlinkedWarning)
+            warnings.simplefilter("ignore", bc.errors.UnlinkedWarning)
             for call in calls:
                 with pytest.raises(bc.NotFoundError, match="`pong` was removed or replaced"):
                     call()

@@ -151,7 +151,7 @@ class Short(Feed):
 ARRAYS = ["actions", "rewards", "dones", "timeouts", "observations", "next_observations"]
 
 
-@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 @pytest.mark.parametrize("limits", [True, False], ids=["limits", "no-limits"])
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("length", [1, 2, 5, 1_000])
@@ -180,7 +180,7 @@ def test_a_buffer_that_goes_round_holds_what_theirs_holds_whatever_the_episodes(
         assert_same_samples(*both_sampled(one, other))
 
 
-@pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+@pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 def test_the_numbers_of_their_memory_saving_form_are_drawn_too() -> None:
     saving = {"optimize_memory_usage": True, "handle_timeout_termination": False}
     one, other = pair(BOX, DISCRETE, 2, size=40, **saving)
@@ -201,14 +201,14 @@ def test_a_capacity_that_cannot_hold_the_steps_is_refused(place: Path) -> None:
     make = {"device": "cpu", "n_envs": 2, "sampling": "sb3", "dir": place}
     for capacity, rows in [(100, 50), (198, 99)]:
         wanted = rf"{rows} rows a lane, but 50 transitions take up to 100.*at least 200"
-        with pytest.raises(bc.ArgumentError, match=wanted):
+        with pytest.raises(bc.errors.ArgumentError, match=wanted):
             ours.ReplayBuffer(100, BOX, DISCRETE, capacity=capacity, **make)
-    with pytest.raises(bc.ArgumentError, match="at least 400000 rows"):
+    with pytest.raises(bc.errors.ArgumentError, match="at least 400000 rows"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, capacity="1MiB", name="bytes", **make)
     assert bc.list(dir=place) == []
     sized = {"name": "small", "capacity": "1MiB"}
     small = ours.ReplayBuffer(200_000, BOX, DISCRETE, **(make | sized | {"sampling": "ring"}))
-    with pytest.raises(bc.ArgumentError, match="at least 400000 rows"):
+    with pytest.raises(bc.errors.ArgumentError, match="at least 400000 rows"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, **make, **sized)
     assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
     for exist in ("error", "replace"):
@@ -230,7 +230,9 @@ def test_hindsight_refuses_a_capacity_that_cannot_hold_the_steps(place: Path) ->
     goals = spaces.Dict({key: BOX for key in ("observation", "achieved_goal", "desired_goal")})
     make = {"device": "cpu", "env": None, "dir": place}
     for size, capacity in [(100, 198), (200_000, "1MiB")]:
-        with pytest.raises(bc.ArgumentError, match=r"rows a lane, but .* transitions take up to"):
+        with pytest.raises(
+            bc.errors.ArgumentError, match=r"rows a lane, but .* transitions take up to"
+        ):
             ours.HerReplayBuffer(size, goals, DISCRETE, capacity=capacity, **make)
     ours.HerReplayBuffer(100, goals, DISCRETE, capacity=200, **make)
 
@@ -478,9 +480,9 @@ def test_changes_of_stored_rows_are_refused() -> None:
         lambda: buffer.dones.__setitem__(0, True),
         lambda: buffer.dones.__setitem__(2, False),
     ):
-        with pytest.raises(bc.ArgumentError, match="written once"):
+        with pytest.raises(bc.errors.ArgumentError, match="written once"):
             poke()
-    with pytest.raises(bc.ArgumentError, match="forgets only"):
+    with pytest.raises(bc.errors.ArgumentError, match="forgets only"):
         buffer.reset()
     buffer.dones[2] = True
     assert len(buffer.ring) == 6
@@ -497,10 +499,10 @@ def test_wrong_steps_are_refused_before_anything_is_stored() -> None:
         ((obs[:1], following, action, reward, done, infos), "obs has shape"),
         ((obs, following, action[:1], reward, done, infos), "action has shape"),
     ]:
-        with pytest.raises(bc.ArgumentError, match=message):
+        with pytest.raises(bc.errors.ArgumentError, match=message):
             buffer.add(*step)
     assert (buffer.pos, buffer.size(), buffer.ring.stats()["rows_published"]) == (0, 0, 0)
-    with pytest.raises(bc.SampleError, match="nothing was added"):
+    with pytest.raises(bc.errors.SampleError, match="nothing was added"):
         buffer.sample(4)
 
 
@@ -514,14 +516,14 @@ def test_wrong_steps_are_refused_before_anything_is_stored() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(bc.ArgumentError, match=message):
+    with pytest.raises(bc.errors.ArgumentError, match=message):
         ours.ReplayBuffer(100, BOX, DISCRETE, n_envs=2, **more)
 
 
 def test_spaces_go_to_the_class_that_serves_them() -> None:
-    with pytest.raises(bc.ArgumentError, match=r"use backcast.sb3.DictReplayBuffer"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"use backcast.sb3.DictReplayBuffer"):
         ours.ReplayBuffer(100, DICT, DISCRETE)
-    with pytest.raises(bc.ArgumentError, match=r"use backcast.sb3.ReplayBuffer"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"use backcast.sb3.ReplayBuffer"):
         ours.DictReplayBuffer(100, BOX, DISCRETE)
-    with pytest.raises(bc.ArgumentError, match="n-step returns over Dict"):
+    with pytest.raises(bc.errors.ArgumentError, match="n-step returns over Dict"):
         ours.NStepReplayBuffer(100, DICT, DISCRETE)

@@ -102,20 +102,20 @@ def test_our_vector_environment_trains_sac_and_hands_on_its_own_arrays(prices: P
 
 def test_environments_that_would_be_stored_wrong_are_refused(prices: Path) -> None:
     options = {"obs": "flat", "panel_options": {"macro": ["IDX"]}}
-    with pytest.raises(bc.ArgumentError, match="SAME_STEP"):
+    with pytest.raises(bc.errors.ArgumentError, match="SAME_STEP"):
         ours.VecEnv(PortfolioVectorEnv(prices, 2, **options))
-    with pytest.raises(bc.ArgumentError, match="copy=True"):
+    with pytest.raises(bc.errors.ArgumentError, match="copy=True"):
         ours.VecEnv(
             PortfolioVectorEnv(prices, 2, autoreset_mode="same_step", copy=False, **options)
         )
-    with pytest.raises(bc.ArgumentTypeError, match="VectorEnv"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="VectorEnv"):
         ours.VecEnv(gym.make("CartPole-v1"))
     env = ours.VecEnv(PortfolioVectorEnv(prices, 2, autoreset_mode="same_step", **options))
-    with pytest.raises(bc.ArgumentError, match="no sub-environments"):
+    with pytest.raises(bc.errors.ArgumentError, match="no sub-environments"):
         env.env_method("compute_reward")
-    with pytest.raises(bc.ArgumentError, match="cannot be set"):
+    with pytest.raises(bc.errors.ArgumentError, match="cannot be set"):
         env.set_attr("hmax", 3)
-    with pytest.raises(bc.EnvError, match="step_async"):
+    with pytest.raises(bc.errors.EnvError, match="step_async"):
         env.step_wait()
 
 

@@ -191,25 +191,25 @@ def test_dlpack_takes_what_is_contiguous_and_says_what_to_do_about_the_rest() ->
     for batch in (buf.sample(4), buf.sample(4, history=3, copy=True)):
         for key, array in leaves(batch.to_dlpack()).items():
             assert np.array_equal(torch.from_dlpack(array).numpy(), leaves(batch)[key])
-    with pytest.raises(bc.SampleError, match=r"`obs/image` is a window .* copy=True"):
+    with pytest.raises(bc.errors.SampleError, match=r"`obs/image` is a window .* copy=True"):
         buf.sample(4, history=3).to_dlpack()
 
 
 def test_wrong_arguments_of_a_sampler_are_refused() -> None:
     buf = filled()
-    with pytest.raises(bc.ArgumentTypeError, match=r"give a backcast.ReplayBuffer"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"give a backcast.ReplayBuffer"):
         ours.Sampler(buf.sampler())
-    with pytest.raises(bc.ArgumentTypeError, match="contiguous="):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="contiguous="):
         ours.Sampler(buf, copy=True)
-    with pytest.raises(bc.ArgumentTypeError, match="histroy"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="histroy"):
         ours.Sampler(buf, histroy=3)
-    with pytest.raises(bc.ArgumentError, match="batch_size is 0"):
+    with pytest.raises(bc.errors.ArgumentError, match="batch_size is 0"):
         ours.Sampler(buf).batches(0)
     for wrong in ({"contiguous": 1}, {"float_obs": None}, {"transform": 3}, {"device": 1.5}):
         (name,) = wrong
-        with pytest.raises(bc.ArgumentTypeError, match=f"{name} is .*; give"):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=f"{name} is .*; give"):
             ours.Sampler(buf, **wrong)
-    with pytest.raises(bc.SampleError, match=r"select=bc\.Priority\("):
+    with pytest.raises(bc.errors.SampleError, match=r"select=bc\.Priority\("):
         ours.Sampler(buf).update_priorities(torch.tensor([0]), torch.tensor([1.0]))
 
 
@@ -223,9 +223,9 @@ def test_an_index_of_a_narrow_tensor_is_refused() -> None:
         list(index.int()),
         [0, index.int()[1]],
     ):
-        with pytest.raises(bc.SampleError, match=r"index: got (int|float)\d+ values"):
+        with pytest.raises(bc.errors.SampleError, match=r"index: got (int|float)\d+ values"):
             sampler.gather(narrow)
-        with pytest.raises(bc.SampleError, match=r"index: got (int|float)\d+ values"):
+        with pytest.raises(bc.errors.SampleError, match=r"index: got (int|float)\d+ values"):
             sampler.update_priorities(narrow, torch.ones(len(narrow)))
     assert torch.equal(sampler.gather(list(index)).index, index)
 
@@ -316,7 +316,7 @@ def test_a_transform_gets_tensors_and_its_result_is_handed_out() -> None:
 def test_a_batch_whose_transform_fails_is_drawn_again() -> None:
     buf = filled()
     expected = ours.Sampler(buf, seed=7).sample(8).index
-    for result, error in [(ValueError("no"), ValueError), (None, bc.SampleError)]:
+    for result, error in [(ValueError("no"), ValueError), (None, bc.errors.SampleError)]:
         fails = [True]
 
         def transform(batch: bc.Batch, fails: list[bool] = fails, result: Any = result) -> Any:
@@ -348,16 +348,18 @@ def test_a_device_that_is_not_here_is_refused_when_the_sampler_is_made(
     device: Any, why: str
 ) -> None:
     buf = filled()
-    with pytest.raises(bc.ArgumentError, match=f'^device is {why}.*; give "cpu"'):
+    with pytest.raises(bc.errors.ArgumentError, match=f'^device is {why}.*; give "cpu"'):
         ours.Sampler(buf, device=device)
-    with pytest.raises(bc.ArgumentError, match=f"^device is {why}"):
+    with pytest.raises(bc.errors.ArgumentError, match=f"^device is {why}"):
         buf.sample(4).to_torch(device)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_gpu_that_is_not_there_is_counted() -> None:
     for device in ("cuda", torch.device("cuda")):
-        with pytest.raises(bc.ArgumentError, match="'cuda', and PyTorch finds 0 CUDA devices"):
+        with pytest.raises(
+            bc.errors.ArgumentError, match="'cuda', and PyTorch finds 0 CUDA devices"
+        ):
             ours.Sampler(filled(), device=device)
 
 

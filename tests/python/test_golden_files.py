@@ -67,7 +67,7 @@ def test_a_store_is_listed_and_goes_on(files: Path, tmp_path: Path) -> None:
         before = buf.lane_span(0)[1]
         with warnings.catch_warnings(), buf.writer(1, autoreset_mode="next_step") as writer:
             # Its steps after ends have rewards, as the files have.
-            warnings.simplefilter("ignore", bc.WriterWarning)
+            warnings.simplefilter("ignore", bc.errors.WriterWarning)
             play(writer, {"obs": ("f4", (3,)), "action": "u1", "reward": "f4"}, 10, seed=1)
         assert buf.snapshot("three", store=store)["rows"] == before + 10
         rows = buf.rows(0, before, 10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from backcast._errors import ArgumentError, ArgumentTypeError
+from backcast.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode

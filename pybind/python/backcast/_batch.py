@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backcast._errors import ColumnError, SampleError
+from backcast.errors import ColumnError, SampleError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from backcast._errors import ArgumentTypeError
+from backcast.errors import ArgumentTypeError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -28,11 +28,11 @@ def explained(method: Method) -> Method:
 def explained_as(**elsewhere: str) -> Callable[[Method], Method]:
     """Explain as `explained` does, with names that arguments have in other libraries.
 
-    >>> @explained_as(num_steps="n")
-    ... def walk(n): ...
-    >>> walk(num_steps=3)
+    >>> @explained_as(steps="n")
+    ... def run(n): ...
+    >>> run(steps=3)
     Traceback (most recent call last):
-    backcast.ArgumentTypeError: walk() has no argument `num_steps`; did you mean `n`? It takes (n)
+    backcast.errors.ArgumentTypeError: run() has no argument `steps`; did you mean `n`? It takes (n)
     """
     return lambda method: _explained(method, elsewhere)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backcast._errors import ArgumentTypeError, BackcastError
+from backcast.errors import ArgumentTypeError, BackcastError
 
 _MOST = 2**32 - 1
 """Largest count of the native calls."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from backcast._calls import explained
 from backcast._counts import number_of
-from backcast._errors import ArgumentError, ArgumentTypeError, SampleError
+from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

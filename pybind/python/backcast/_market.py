@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from backcast import ArgumentError, ArgumentTypeError, BackcastError, Panel
+from backcast import Panel
 from backcast._calls import levels_up
+from backcast.errors import ArgumentError, ArgumentTypeError, BackcastError
 
 if TYPE_CHECKING:
     from backcast._native import PortfolioBatch

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from backcast import _trees
 from backcast._calls import explained
-from backcast._errors import SchemaError
 from backcast._native import FlatParams, _load_params, _saved_arrays
 from backcast._params_view import ParamsHandle, ParamsView
+from backcast.errors import SchemaError
 
 __all__ = ["Params", "ParamsView"]
 

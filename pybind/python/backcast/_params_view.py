@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from backcast import _trees
 from backcast._calls import explained
-from backcast._errors import ArgumentTypeError
 from backcast._native import FlatParamsView
+from backcast.errors import ArgumentTypeError
 
 __all__ = ["ParamsHandle", "ParamsView"]
 

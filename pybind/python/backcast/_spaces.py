@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backcast._errors import MissingExtraError, SchemaError
+from backcast.errors import MissingExtraError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

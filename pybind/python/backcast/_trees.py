@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from backcast._errors import SchemaError
+from backcast.errors import SchemaError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

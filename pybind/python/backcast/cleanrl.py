@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 import backcast as bc
-from backcast import ArgumentError
 from backcast._autoreset import lanes_and_mode, word_of
-from backcast._errors import MissingExtraError
+from backcast.errors import ArgumentError, MissingExtraError
 
 try:
     import torch

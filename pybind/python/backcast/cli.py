@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
-from backcast._errors import ArgumentTypeError
 from backcast._native import cli_main
+from backcast.errors import ArgumentTypeError
 
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a command that Ctrl-C ended, as shells report it."""

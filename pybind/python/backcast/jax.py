@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from backcast._batch import Batch
-from backcast._errors import MissingExtraError
+from backcast.errors import MissingExtraError
 
 try:
     from jax import tree_util

@@ -24,8 +24,8 @@ import numpy as np
 
 from backcast._calls import explained
 from backcast._counts import number_of
-from backcast._errors import ArgumentTypeError, SampleError
 from backcast._native import _window_returns
+from backcast.errors import ArgumentTypeError, SampleError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -58,9 +58,9 @@ impl ReplayBuffer {
     ///     created without a limiter never gets one.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
-    ///     replaced while they use it. ``"warn"``: one :class:`UnlinkedWarning`. ``"error"``: a
-    ///     :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays usable for its
-    ///     holders, but no other process can attach to it.
+    ///     replaced while they use it. ``"warn"``: one :class:`errors.UnlinkedWarning`.
+    ///     ``"error"``: a :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays
+    ///     usable for its holders, but no other process can attach to it.
     /// dir : path, optional
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
     ///
@@ -163,9 +163,9 @@ impl ReplayBuffer {
     ///     that open it; the first one reads it from disk. See :meth:`open_snapshot`.
     /// on_unlinked : {"warn", "error", "ignore"}, default "warn"
     ///     Policy of this buffer's writers, samplers and waits once the ring was removed or
-    ///     replaced while they use it. ``"warn"``: one :class:`UnlinkedWarning`. ``"error"``: a
-    ///     :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays usable for its
-    ///     holders, but no other process can attach to it.
+    ///     replaced while they use it. ``"warn"``: one :class:`errors.UnlinkedWarning`.
+    ///     ``"error"``: a :class:`NotFoundError` each time. ``"ignore"``: nothing. The ring stays
+    ///     usable for its holders, but no other process can attach to it.
     /// limiter : RateLimiter, optional
     ///     Limits that this process relies on: refuses a ring without a limiter, or with other
     ///     limits than the arguments that were given to ``RateLimiter``. Changes nothing.

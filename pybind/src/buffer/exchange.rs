@@ -43,7 +43,7 @@ fn format_of(
 /// Warns, at the caller's line, of rows that are missing from a file.
 fn warn(py: Python<'_>, rows: u64, path: &Path) -> PyResult<()> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = CLASS.import(py, "backcast._errors", "LappedWarning")?;
+    let class = CLASS.import(py, "backcast.errors", "LappedWarning")?;
     let message = format!(
         "{rows} rows are missing from {}: writers overwrote them before they were read; export a \
          snapshot, or create the ring with a larger capacity",
@@ -58,11 +58,11 @@ impl ReplayBuffer {
     /// Write the rows that are readable at the start of the call to a Parquet, CSV or Minari file.
     ///
     /// Writers continue meanwhile. Rows that they overwrite before they are read are missing from
-    /// the file: at most as many as they published during the call. :class:`LappedWarning` reports
-    /// their number. The file appears complete or not at all. Needs memory for about a hundred
-    /// megabytes of rows. Releases the interpreter; Ctrl-C stops it and leaves nothing. A killed
-    /// export leaves a folder ``path.backcast-partial``, which the next export to the path or
-    /// ``backcast gc`` removes.
+    /// the file: at most as many as they published during the call.
+    /// :class:`errors.LappedWarning` reports their number. The file appears complete or not at all.
+    /// Needs memory for about a hundred megabytes of rows. Releases the interpreter; Ctrl-C stops
+    /// it and leaves nothing. A killed export leaves a folder ``path.backcast-partial``, which the
+    /// next export to the path or ``backcast gc`` removes.
     ///
     /// Parameters
     /// ----------

@@ -55,7 +55,7 @@ impl From<ClientError> for Failure {
 /// --------
 /// >>> try:
 /// ...     client = bc.connect(socket="no-such-socket")
-/// ... except bc.DaemonNotRunningError:
+/// ... except bc.errors.DaemonNotRunningError:
 /// ...     print("start one: backcast serve")
 /// start one: backcast serve
 #[pyclass(module = "backcast", name = "Client", frozen)]

@@ -15,7 +15,7 @@ use pyo3::types::PyType;
 
 pub(crate) use self::words::in_python;
 
-/// Exception class of `backcast._errors`. The classes are written in Python because each has two
+/// Exception class of `backcast.errors`. The classes are written in Python because each has two
 /// bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
@@ -83,7 +83,7 @@ impl ErrorClass {
     fn class(self, py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
         static LOADED: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
         let classes = LOADED.get_or_try_init(py, || {
-            let module = py.import("backcast._errors")?;
+            let module = py.import("backcast.errors")?;
             CLASSES
                 .iter()
                 .map(|name| Ok(module.getattr(*name)?.cast_into::<PyType>()?.unbind()))

@@ -46,7 +46,7 @@ pub(crate) fn interrupt_or(
 pub(crate) fn listen(py: Python<'_>, report: Option<&str>) -> PyResult<()> {
     if let Some(text) = report {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        warn_as(CLASS.import(py, "backcast._errors", "WaitWarning")?, text, 1)?;
+        warn_as(CLASS.import(py, "backcast.errors", "WaitWarning")?, text, 1)?;
     }
     py.check_signals()
 }

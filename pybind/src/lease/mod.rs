@@ -37,7 +37,7 @@ impl LeaseHold {
 /// removed; a slice of one keeps all rows pinned. Once closed, the lease ends when its last array
 /// is gone. A writer that would overwrite the rows follows the ring's ``lane_policy``, so close
 /// leases soon and copy what you want to keep. The holder of a lease that blocked a writer gets one
-/// :class:`LeaseWarning`, from :meth:`close` or when the last array is gone.
+/// :class:`errors.LeaseWarning`, from :meth:`close` or when the last array is gone.
 ///
 /// Column names are keys: ``lease["obs"]`` is an array ``[length, ...]``, or a dict of arrays where
 /// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are included.

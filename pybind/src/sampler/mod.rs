@@ -327,7 +327,8 @@ impl Sampler {
     ///     Share of the maximum, 0 to 1.
     /// timeout : float, default 60
     ///     Seconds to wait for another process that sets priorities, which takes microseconds. One
-    ///     that is stopped keeps the table locked: after 10 s a :class:`WaitWarning` names it.
+    ///     that is stopped keeps the table locked: after 10 s a :class:`errors.WaitWarning` names
+    ///     it.
     ///
     /// Returns
     /// -------

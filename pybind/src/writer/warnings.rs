@@ -26,7 +26,7 @@ impl Writer {
         }
         if let Some(warning) = warning {
             static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-            let class = CLASS.import(py, "backcast._errors", "WriterWarning")?;
+            let class = CLASS.import(py, "backcast.errors", "WriterWarning")?;
             warn_as(class, &in_python(&warning.to_string()), 1)?;
         }
         if let Some(stall) = stall {

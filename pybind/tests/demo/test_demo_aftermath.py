@@ -46,7 +46,7 @@ class LaneByHand:
     def rows(self, lane: int, start: int, length: int) -> Rows:
         assert lane == 0
         if start < self.oldest:
-            raise bc.SampleError("overwritten")
+            raise bc.errors.SampleError("overwritten")
         chosen = slice(start, start + length)
         flat = {k: v[chosen] for k, v in self.columns.items() if isinstance(v, np.ndarray)}
         return flat | {"portfolio": {k: v[chosen] for k, v in self.columns["portfolio"].items()}}

@@ -83,7 +83,7 @@ def test_an_inner_reset_is_reported_by_the_next_step(kind: str) -> None:
     collector.reset()
     collector.run(act, 2)
     (env.envs[1] if kind == "vector" else env.unwrapped).reset()
-    with pytest.raises(bc.EnvError, match="reset"):
+    with pytest.raises(bc.errors.EnvError, match="reset"):
         collector.step(act(collector.obs))
     collector.reset()
     collector.run(act, 2)

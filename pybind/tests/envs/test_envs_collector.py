@@ -317,7 +317,7 @@ def test_a_wrong_column_is_refused_before_the_step() -> None:
             {"obs": 1, "log_prob": [0.0] * LANES},
         ]
         for columns in given:
-            with pytest.raises((bc.AppendError, bc.ArgumentError)):
+            with pytest.raises((bc.errors.AppendError, bc.errors.ArgumentError)):
                 collector.step([0] * LANES, **columns)
         assert same(collector.obs, seen)
         assert writer.rows_written == 0
@@ -372,7 +372,7 @@ def test_observations_of_an_unknown_space_are_judged_when_they_come() -> None:
                 collector.run(at_walk, 5)
                 assert collector.transitions == 5
             else:
-                with pytest.raises(bc.AppendError, match="obs"):
+                with pytest.raises(bc.errors.AppendError, match="obs"):
                     collector.run(at_walk, 5)
 
 
@@ -444,7 +444,7 @@ def test_finish_gives_the_newest_transitions_their_successor_once(
     rows = collector.writer.rows_written
     collector.finish()
     assert (len(buf), collector.writer.rows_written) == (collector.transitions, rows)
-    with pytest.raises(bc.EnvError, match="call reset first"):
+    with pytest.raises(bc.errors.EnvError, match="call reset first"):
         collector.step([0] * LANES)
     # What follows is a new beginning: no transition leads into it.
     collector.run(at_walk, 2)
@@ -485,7 +485,7 @@ def test_after_a_failed_step_only_a_reset_goes_on() -> None:
         with pytest.raises(RuntimeError, match="lost"):
             collector.run(at_walk, 1)
         env.fault = False
-        with pytest.raises(bc.EnvError, match="call reset first"):
+        with pytest.raises(bc.errors.EnvError, match="call reset first"):
             collector.step([0] * LANES)
         collector.reset(seed=60)
         collector.run(at_walk, 15)
@@ -501,7 +501,7 @@ def test_a_refused_action_changes_nothing(panel: bc.Panel) -> None:
         collector = Collector(env, writer)
         collector.reset(seed=2)
         collector.step(np.zeros((LANES, 2)))
-        with pytest.raises(bc.EnvError, match="NaN"):
+        with pytest.raises(bc.errors.EnvError, match="NaN"):
             collector.step(np.full((LANES, 2), np.nan))
         assert writer.rows_written == LANES
         collector.step(np.zeros((LANES, 2)))
@@ -511,9 +511,9 @@ def test_a_refused_action_changes_nothing(panel: bc.Panel) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"seed": -1}, bc.EnvError),
-        ({"seed": 1.5}, bc.ArgumentTypeError),
-        ({"options": {"reset_mask": [True] * LANES}}, bc.ArgumentTypeError),
+        ({"seed": -1}, bc.errors.EnvError),
+        ({"seed": 1.5}, bc.errors.ArgumentTypeError),
+        ({"options": {"reset_mask": [True] * LANES}}, bc.errors.ArgumentTypeError),
     ],
 )
 def test_a_refused_reset_changes_nothing(
@@ -535,25 +535,25 @@ def test_mismatched_rings_and_environments_are_refused(panel: bc.Panel) -> None:
     with ring(env, 4) as buf:
         with (
             buf.writer(2, "next_step") as writer,
-            pytest.raises(bc.ArgumentError, match=r'"next_step".*"same_step".*lanes=2'),
+            pytest.raises(bc.errors.ArgumentError, match=r'"next_step".*"same_step".*lanes=2'),
         ):
             Collector(env, writer)
         with (
             buf.writer(3, "same_step") as writer,
-            pytest.raises(bc.ArgumentError, match=r"lanes are 3.* 2;.*lanes=2"),
+            pytest.raises(bc.errors.ArgumentError, match=r"lanes are 3.* 2;.*lanes=2"),
         ):
             Collector(env, writer)
         with buf.writer(1, "next_step") as writer:
-            with pytest.raises(bc.ArgumentError, match=r'resets as "disabled"'):
+            with pytest.raises(bc.errors.ArgumentError, match=r'resets as "disabled"'):
                 Collector(PortfolioEnv(panel), writer)
-            with pytest.raises(bc.ArgumentError, match=r"env is 3; give"):
+            with pytest.raises(bc.errors.ArgumentError, match=r"env is 3; give"):
                 Collector(3, writer)  # type: ignore[arg-type]
         with buf.writer(2, "same_step") as writer:
             env.metadata = {}
-            with pytest.raises(bc.ArgumentError, match="autoreset_mode"):
+            with pytest.raises(bc.errors.ArgumentError, match="autoreset_mode"):
                 Collector(env, writer)
             collector = Collector(PortfolioVectorEnv(panel, 2, autoreset_mode="same_step"), writer)
-            with pytest.raises(bc.EnvError, match="without a mask"):
+            with pytest.raises(bc.errors.EnvError, match="without a mask"):
                 collector.reset(options={"reset_mask": np.array([True, False])})
 
 

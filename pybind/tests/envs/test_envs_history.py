@@ -107,9 +107,9 @@ def test_a_view_is_what_it_was_until_the_next_step_or_reset(
         kept = {key: (obs[key], obs[key].copy()) for key in ("history", "history_mask")}
         with pytest.raises(ValueError, match="read-only"):
             obs["history"][...] = 0
-        with pytest.raises(bc.EnvError, match="lie in"):
+        with pytest.raises(bc.errors.EnvError, match="lie in"):
             env.step(np.full((3, 3), 2.0))
-        with pytest.raises(bc.EnvError, match="start_day"):
+        with pytest.raises(bc.errors.EnvError, match="start_day"):
             env.reset(options={"start_day": DAYS})
         env.metrics_so_far()
         if step % 40 == 0:
@@ -177,7 +177,7 @@ def test_without_descriptors_the_error_recommends_copies(market: bc.Panel) -> No
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, limits[1]))
     try:
-        with pytest.raises(bc.EnvError, match=r"6 days of history.*open files.*copy=True"):
+        with pytest.raises(bc.errors.EnvError, match=r"6 days of history.*open files.*copy=True"):
             env.reset(seed=1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

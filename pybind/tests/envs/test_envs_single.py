@@ -90,7 +90,7 @@ def test_after_an_end_only_a_reset_goes_on(panel: bc.Panel) -> None:
     env.reset(seed=1)
     assert env.step(np.zeros(2))[3] is True
     # It has no modes, masks or numbers.
-    with pytest.raises(bc.EnvError, match=r"^the episode has ended; call reset\(\)$"):
+    with pytest.raises(bc.errors.EnvError, match=r"^the episode has ended; call reset\(\)$"):
         env.step(np.zeros(2))
     assert env.reset(options={"start_day": 7})[0]["day"] == 7
 
@@ -111,7 +111,7 @@ def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: 
     env = PortfolioEnv(panel)
     env.reset(seed=1)
     twin = copy.deepcopy(env)
-    with pytest.raises((bc.EnvError, bc.ArgumentTypeError)) as error:
+    with pytest.raises((bc.errors.EnvError, bc.errors.ArgumentTypeError)) as error:
         call(env)
     for word in words:
         assert word in str(error.value)
@@ -129,7 +129,9 @@ def test_calls_that_cannot_be_change_nothing(panel: bc.Panel, call: Any, words: 
 )
 def test_before_the_first_reset_there_is_nothing_to_say(panel: bc.Panel, call: Any) -> None:  # noqa: ANN401
     env = PortfolioEnv(panel, record=True)
-    with pytest.raises(bc.EnvError, match=r"^the environment was never reset; call reset first$"):
+    with pytest.raises(
+        bc.errors.EnvError, match=r"^the environment was never reset; call reset first$"
+    ):
         call(env)
 
 

@@ -109,15 +109,15 @@ def test_a_start_needs_one_listed_ticker_and_a_price_for_shares_given(universe: 
     env = PortfolioEnv(universe, tickers=["GONE", "LATE"])
     for day in (LAST, FIRST):
         env.reset(options={"start_day": day})
-    with pytest.raises(bc.EnvError, match="none of the 2"):
+    with pytest.raises(bc.errors.EnvError, match="none of the 2"):
         env.reset(options={"start_day": 50})
     given = PortfolioEnv(universe, initial_shares={"LATE": 5})
     assert all(given.reset(seed=seed)[0]["day"] >= FIRST for seed in range(20))
-    with pytest.raises(bc.EnvError, match='"LATE", which has rows from day 70'):
+    with pytest.raises(bc.errors.EnvError, match='"LATE", which has rows from day 70'):
         given.reset(options={"start_day": 5})
 
 
 def test_a_start_before_the_lag_says_which_argument_allows_it(universe: Path) -> None:
-    with pytest.raises(bc.EnvError, match="indicator_lag=0"):
+    with pytest.raises(bc.errors.EnvError, match="indicator_lag=0"):
         PortfolioEnv(universe).reset(options={"start_day": 0})
     PortfolioEnv(universe, indicator_lag=0).reset(options={"start_day": 0})

@@ -116,7 +116,7 @@ def test_reused_arrays_that_were_locked_are_refused_before_the_step(panel: bc.Pa
     obs, _ = env.reset(seed=1)
     day = int(obs["day"][0, 0])
     obs["cash"].flags.writeable = False
-    with pytest.raises(bc.EnvError, match="copy=True"):
+    with pytest.raises(bc.errors.EnvError, match="copy=True"):
         env.step(np.ones((1, 2)))
     obs["cash"].flags.writeable = True
     assert env.step(np.ones((1, 2)))[0]["day"].tolist() == [[day + 1]]
@@ -127,7 +127,7 @@ def test_reused_arrays_that_were_resized_are_refused_before_the_step(panel: bc.P
     obs, _ = env.reset(seed=1)
     day = obs["day"].tolist()
     obs["cash"].resize(1, refcheck=False)
-    with pytest.raises(bc.EnvError, match=r"another size or layout now.*copy=True"):
+    with pytest.raises(bc.errors.EnvError, match=r"another size or layout now.*copy=True"):
         env.step(np.ones((2, 2)))
     obs["cash"].resize(2, refcheck=False)
     obs["cash"].shape = (1, 2)  # As long as it was: filled all the same.
@@ -149,7 +149,7 @@ def test_only_one_thread_at_a_time_writes_to_reused_arrays(panel: bc.Panel) -> N
                 break
             try:
                 env.step(actions)
-            except bc.EnvError as refused:
+            except bc.errors.EnvError as refused:
                 refusals.append(str(refused))
                 seen.set()
         return refusals
@@ -296,7 +296,7 @@ def test_a_reset_mask_resets_only_the_chosen(panel: bc.Panel) -> None:
     env.step(np.ones((3, 2)))
     obs, _, _, truncated, _ = env.step(np.ones((3, 2)))
     assert truncated.all()
-    with pytest.raises(bc.EnvError, match="environment 0 has ended"):
+    with pytest.raises(bc.errors.EnvError, match="environment 0 has ended"):
         env.step(np.ones((3, 2)))
     again, _ = env.reset(options={"reset_mask": np.array([True, False, True])})
     assert (again["shares"][1] == obs["shares"][1]).all()
@@ -317,7 +317,7 @@ def test_a_pickle_is_a_new_environment_with_the_same_settings(panel_file: Path) 
     twin = pickle.loads(pickle.dumps(env))
     assert twin.spec == env.spec
     assert twin.metadata == env.metadata
-    with pytest.raises(bc.EnvError, match="reset"):
+    with pytest.raises(bc.errors.EnvError, match="reset"):
         twin.step(np.ones((2, 3)))
     assert same(twin.reset(seed=4), env.reset(seed=4))
     actions = np.ones((2, 3))
@@ -395,7 +395,7 @@ def test_a_deep_copy_goes_on_as_the_original_would(panel: bc.Panel, reused: bool
 def test_settings_that_cannot_be(
     panel: bc.Panel, settings: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(bc.EnvError) as error:
+    with pytest.raises(bc.errors.EnvError) as error:
         PortfolioVectorEnv(panel, settings.pop("num_envs", 2), **settings)
     for word in words:
         assert word in str(error.value)
@@ -416,20 +416,20 @@ def test_settings_that_cannot_be(
 def test_settings_of_another_type(
     panel: bc.Panel, settings: dict[str, Any], words: list[str]
 ) -> None:
-    with pytest.raises(bc.ArgumentTypeError) as error:
+    with pytest.raises(bc.errors.ArgumentTypeError) as error:
         PortfolioVectorEnv(panel, settings.pop("num_envs", 2), **settings)
     for word in words:
         assert word in str(error.value)
 
 
 def test_panels_that_cannot_be(panel: bc.Panel, tmp_path: Path) -> None:
-    with pytest.raises(bc.ArgumentError, match=r"panel_options .*open already"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"panel_options .*open already"):
         PortfolioVectorEnv(panel, panel_options={"macro": ["IDX"]})
-    with pytest.raises(bc.ArgumentError, match=r"panel is 7; give a backcast\.Panel"):
+    with pytest.raises(bc.errors.ArgumentError, match=r"panel is 7; give a backcast\.Panel"):
         PortfolioVectorEnv(7)  # type: ignore[arg-type]
     with pytest.raises(bc.NotFoundError, match="nobody"):
         PortfolioVectorEnv("nobody", panel_options={"dir": tmp_path})
-    with pytest.raises(bc.PanelError, match=r"none\.csv"):
+    with pytest.raises(bc.errors.PanelError, match=r"none\.csv"):
         PortfolioVectorEnv(tmp_path / "none.csv")
     panel.close()
     with pytest.raises(bc.ClosedError):
@@ -439,10 +439,10 @@ def test_panels_that_cannot_be(panel: bc.Panel, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
-        ({"start_day": 99}, bc.EnvError, ["start_day", "99"]),
-        ({"start_day": [5, -1]}, bc.EnvError, ["environment 1", "-1"]),
-        ({"start_day": [5]}, bc.EnvError, ["start_day", "(1,)", "(2,)"]),
-        ({"start_day": 2.5}, bc.EnvError, ["start_day", "float64"]),
+        ({"start_day": 99}, bc.errors.EnvError, ["start_day", "99"]),
+        ({"start_day": [5, -1]}, bc.errors.EnvError, ["environment 1", "-1"]),
+        ({"start_day": [5]}, bc.errors.EnvError, ["start_day", "(1,)", "(2,)"]),
+        ({"start_day": 2.5}, bc.errors.EnvError, ["start_day", "float64"]),
         (
             {"reset_mask": [True, False]},
             TypeError,
@@ -451,7 +451,7 @@ def test_panels_that_cannot_be(panel: bc.Panel, tmp_path: Path) -> None:
         ({"reset_mask": np.array([0, 1])}, TypeError, ["an array of int64", "2 booleans"]),
         ({"reset_mask": np.array([True])}, ValueError, ["reset_mask", "(1,)", "(2,)"]),
         ({"reset_mask": np.zeros(2, bool)}, ValueError, ["none of the 2"]),
-        ({"start": 3}, bc.EnvError, ["'start'", "start_day", "reset_mask"]),
+        ({"start": 3}, bc.errors.EnvError, ["'start'", "start_day", "reset_mask"]),
     ],
     ids=str,
 )
@@ -489,11 +489,11 @@ def test_actions_that_cannot_be_change_nothing(
     words: list[str],
 ) -> None:
     env = PortfolioVectorEnv(panel, 2)
-    with pytest.raises(bc.EnvError, match="reset"):
+    with pytest.raises(bc.errors.EnvError, match="reset"):
         env.step(np.zeros((2, 2)))
     env.reset(seed=1)
     twin = copy.deepcopy(env)
-    with pytest.raises(bc.EnvError) as error:
+    with pytest.raises(bc.errors.EnvError) as error:
         env.step(actions)
     for word in words:
         assert word in str(error.value)
@@ -503,8 +503,11 @@ def test_actions_that_cannot_be_change_nothing(
 @pytest.mark.parametrize(
     ("seed", "error"),
     [
-        *((seed, bc.EnvError) for seed in (-1, [1], [1, -1], 2**64, np.array([1, 2, 3]))),
-        *((seed, bc.ArgumentTypeError) for seed in (1.5, "7", True, np.True_, [1, 2.5], {1: 2})),
+        *((seed, bc.errors.EnvError) for seed in (-1, [1], [1, -1], 2**64, np.array([1, 2, 3]))),
+        *(
+            (seed, bc.errors.ArgumentTypeError)
+            for seed in (1.5, "7", True, np.True_, [1, 2.5], {1: 2})
+        ),
     ],
 )
 def test_seeds_that_cannot_be(panel: bc.Panel, seed: Any, error: type[Exception]) -> None:  # noqa: ANN401

@@ -369,7 +369,9 @@ def test_an_environment_that_another_one_holds_keeps_its_own_limit() -> None:
 def test_a_limit_that_is_none_is_refused_alike(task: Task, limit: Any) -> None:  # noqa: ANN401
     messages = []
     for make in (gym.make, gym.make_vec):
-        with pytest.raises((bc.EnvError, bc.ArgumentTypeError), match="max_episode_steps") as error:
+        with pytest.raises(
+            (bc.errors.EnvError, bc.errors.ArgumentTypeError), match="max_episode_steps"
+        ) as error:
             make(task.id, max_episode_steps=limit, **task.settings)
         messages.append(str(error.value).partition(" was raised from")[0])
     assert messages[0] == messages[1]

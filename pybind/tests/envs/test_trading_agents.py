@@ -22,7 +22,7 @@ sys.modules["pettingzoo"] = None
 import backcast as bc, backcast.envs
 try:
     backcast.envs.parallel_trading_env(2)
-except bc.MissingExtraError as error:
+except bc.errors.MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -100,11 +100,11 @@ def test_each_agent_writes_to_a_lane_of_its_own() -> None:
 )
 def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None:
     market, twin = (SharedMarket({"a": {}, "b": {}}, SHORT) for _ in range(2))
-    with pytest.raises(bc.EnvError, match="never reset"):
+    with pytest.raises(bc.errors.EnvError, match="never reset"):
         market.step({"a": 1, "b": 1})
     market.reset(seed=1)
     twin.reset(seed=1)
-    with pytest.raises(bc.EnvError, match=words):
+    with pytest.raises(bc.errors.EnvError, match=words):
         market.step(actions)
     good = {"a": 2, "b": 0}
     assert str(market.step(good)) == str(twin.step(good))
@@ -113,12 +113,16 @@ def test_bad_actions_change_nothing(actions: dict[str, Any], words: str) -> None
 @pytest.mark.parametrize(
     ("made", "error", "words"),
     [
-        ({"agents": 0}, bc.EnvError, "agents is 0; give a whole number from 1 to 1024"),
-        ({"agents": {}}, bc.EnvError, "agents is empty"),
-        ({"agents": "two"}, bc.ArgumentTypeError, "give a number of agents"),
-        ({"agents": {"a": {"order_sise": 3}}}, bc.ArgumentTypeError, "did you mean `order_size`"),
-        ({"preset": "stresed"}, bc.EnvError, "stresed"),
-        ({"frame_skp": 2}, bc.ArgumentTypeError, "did you mean `frame_skip`"),
+        ({"agents": 0}, bc.errors.EnvError, "agents is 0; give a whole number from 1 to 1024"),
+        ({"agents": {}}, bc.errors.EnvError, "agents is empty"),
+        ({"agents": "two"}, bc.errors.ArgumentTypeError, "give a number of agents"),
+        (
+            {"agents": {"a": {"order_sise": 3}}},
+            bc.errors.ArgumentTypeError,
+            "did you mean `order_size`",
+        ),
+        ({"preset": "stresed"}, bc.errors.EnvError, "stresed"),
+        ({"frame_skp": 2}, bc.errors.ArgumentTypeError, "did you mean `frame_skip`"),
     ],
     ids=["none", "empty", "text", "typo of an agent", "no preset", "typo"],
 )
@@ -130,14 +134,14 @@ def test_bad_settings_are_refused(made: dict[str, Any], error: type, words: str)
 
 
 def test_settings_name_the_agent_that_they_are_of() -> None:
-    with pytest.raises(bc.EnvError, match="agent 'b': order_size is 0"):
+    with pytest.raises(bc.errors.EnvError, match="agent 'b': order_size is 0"):
         SharedMarket({"a": {}, "b": {"order_size": 0}}, SHORT)
-    with pytest.raises(bc.EnvError, match="agent 'b': `order_size` is 2000"):
+    with pytest.raises(bc.errors.EnvError, match="agent 'b': `order_size` is 2000"):
         SharedMarket({"a": {}, "b": {"order_size": 2_000}}, SHORT)
 
 
 def test_a_reset_ignores_options_of_others_and_refuses_misspelt_ones() -> None:
     market = SharedMarket({"a": {}}, SHORT)
     assert str(market.reset(seed=1, options={"options": 1})) == str(market.reset(seed=1))
-    with pytest.raises(bc.EnvError, match='did you mean "episode_seed"'):
+    with pytest.raises(bc.errors.EnvError, match='did you mean "episode_seed"'):
         market.reset(options={"episode_sed": 1})

@@ -68,7 +68,7 @@ def test_rows_are_written_in_place_and_windows_work_over_them(place: Path) -> No
 def test_arrays_that_cannot_be_filled_are_refused() -> None:
     envs = TradingVectorEnv(2, **SHORT)
     rows = [np.zeros(51, "f4"), np.zeros(51, "f4")]
-    with pytest.raises(bc.EnvError, match="never reset"):
+    with pytest.raises(bc.errors.EnvError, match="never reset"):
         envs.observe_into(rows)
     envs.reset(seed=1)
     envs.observe_into(rows)
@@ -80,7 +80,9 @@ def test_arrays_that_cannot_be_filled_are_refused() -> None:
         ([rows[0], rows[0]], r"out\[1\] shares memory"),
         ([rows[0], np.zeros(102, "f4")[::2]], r"out\[1\] is not C-contiguous"),
     ]:
-        with pytest.raises(bc.EnvError, match=words):
+        with pytest.raises(bc.errors.EnvError, match=words):
             envs.observe_into(bad)
-    with pytest.raises(bc.ArgumentTypeError, match=r"out\[0\] .*float32 array of shape \(51,\)"):
+    with pytest.raises(
+        bc.errors.ArgumentTypeError, match=r"out\[0\] .*float32 array of shape \(51,\)"
+    ):
         envs.observe_into([np.zeros(51), rows[1]])  # type: ignore[list-item]

@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from backcast import EnvError
 from backcast.envs import TradingEnv, TradingVectorEnv
+from backcast.errors import EnvError
 
 SHORT: dict[str, Any] = {"warmup_ticks": 40, "max_ticks": 400}
 BUY, SELL = [52, 199, 123], [239, 83, 80]

@@ -136,7 +136,7 @@ def test_what_a_factory_raises_itself_is_not_explained_away() -> None:
 def test_a_reward_that_is_no_number_is_refused(reward: Any, words: list[str]) -> None:  # noqa: ANN401
     env = TradingEnv(reward=reward, **SHORT)
     env.reset(seed=1)
-    with pytest.raises(bc.ArgumentTypeError) as error:
+    with pytest.raises(bc.errors.ArgumentTypeError) as error:
         env.step(1)
     for word in words:
         assert word in str(error.value)

@@ -190,11 +190,11 @@ def outcome(loop: str, mode: Mode) -> str:
         try:
             with buf.writer(lanes=lanes, autoreset_mode=mode) as writer:
                 run(writer)
-        except bc.AppendError:
+        except bc.errors.AppendError:
             assert not wrong_rows(buf), "nothing wrong before the error"
             return "error"
         if told:
-            assert {warning.category for warning in told} == {bc.WriterWarning}
+            assert {warning.category for warning in told} == {bc.errors.WriterWarning}
             assert len(told) == 1, "once"
             assert buf.stats()["suspect_resets"] > 0
             return "warning"
@@ -226,13 +226,13 @@ def test_the_default_writer_of_one_lane_is_one_of_them(loop: str) -> None:
             run(writer)
             assert wrong_rows(buf) == []
         else:
-            with pytest.warns(bc.WriterWarning, match="next_step"):
+            with pytest.warns(bc.errors.WriterWarning, match="next_step"):
                 run(writer)
 
 
 def test_several_lanes_want_their_mode_said() -> None:
     with ring(2) as buf:
-        with pytest.raises(bc.WriterError, match="2 lanes") as refused:
+        with pytest.raises(bc.errors.WriterError, match="2 lanes") as refused:
             buf.writer(2)
         for word in [*MODES, "env=env"]:
             assert word in str(refused.value)
@@ -256,10 +256,12 @@ def test_a_writer_takes_lanes_and_mode_from_an_environment(env: Any, lanes: int,
             assert (len(writer.lanes), writer.autoreset_mode) == (lanes, mode)
         with buf.writer(lanes, mode, env=env) as writer:  # type: ignore[arg-type]
             assert writer.autoreset_mode == mode
-        with pytest.raises(bc.WriterError, match=r"lanes is \d, but env has"):
+        with pytest.raises(bc.errors.WriterError, match=r"lanes is \d, but env has"):
             buf.writer(3 - lanes, env=env)
         other = "same_step" if mode != "same_step" else "disabled"
-        with pytest.raises(bc.WriterError, match=f"autoreset_mode is '{other}', but env has"):
+        with pytest.raises(
+            bc.errors.WriterError, match=f"autoreset_mode is '{other}', but env has"
+        ):
             buf.writer(autoreset_mode=other, env=env)  # type: ignore[arg-type]
 
 
@@ -273,7 +275,7 @@ class Unsaid(SyncVectorEnv):
 
 @pytest.mark.parametrize("env", [Unsaid(), "CartPole-v1", object(), np.zeros(3)])
 def test_other_objects_than_environments_are_refused_with_the_choices(env: Any) -> None:  # noqa: ANN401
-    with ring(1) as buf, pytest.raises(bc.ArgumentError) as refused:
+    with ring(1) as buf, pytest.raises(bc.errors.ArgumentError) as refused:
         buf.writer(env=env)
     for word in MODES:
         assert word in str(refused.value)
@@ -291,7 +293,7 @@ def test_both_remedies_are_named_where_an_end_lacks_its_observation() -> None:
             for call in (writer.append, writer.extend):
                 rows = row if call == writer.append else {k: [v] for k, v in row.items()}
                 ends: Any = True if call == writer.append else [True]
-                with pytest.raises(bc.AppendError, match="lane 0 ended") as refused:
+                with pytest.raises(bc.errors.AppendError, match="lane 0 ended") as refused:
                     call(**rows, terminated=ends)
                 for remedy in remedies:
                     assert remedy in str(refused.value)

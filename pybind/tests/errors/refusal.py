@@ -16,42 +16,43 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast import errors
 from backcast.envs import Collector, PortfolioVectorEnv
 
 COLUMNS: dict[str, Any] = {"obs": {"x": ("f4", (3,)), "y": "i4"}, "action": "u1"}
 
 BUILTINS: dict[type[bc.BackcastError], type[Exception]] = {
-    bc.ArgumentError: ValueError,
-    bc.ArgumentTypeError: TypeError,
-    bc.SchemaError: ValueError,
-    bc.NotFoundError: FileNotFoundError,
-    bc.ExistsError: FileExistsError,
-    bc.InUseError: OSError,
-    bc.SpaceError: OSError,
-    bc.StorageError: OSError,
-    bc.CorruptError: ValueError,
-    bc.WriterError: RuntimeError,
-    bc.AppendError: ValueError,
-    bc.SampleError: ValueError,
-    bc.LappedError: bc.SampleError,
-    bc.LeaseError: ValueError,
-    bc.RateLimitError: RuntimeError,
-    bc.RateLimitTimeoutError: TimeoutError,
-    bc.MissingExtraError: ImportError,
-    bc.FleetError: RuntimeError,
-    bc.ActorError: bc.FleetError,
-    bc.ActorTimeoutError: TimeoutError,
-    bc.RestartLimitError: bc.FleetError,
-    bc.WaitTimeoutError: TimeoutError,
-    bc.PanelError: ValueError,
-    bc.EnvError: ValueError,
-    bc.SimError: ValueError,
-    bc.ClosedError: ValueError,
-    bc.ColumnError: KeyError,
-    bc.DaemonError: OSError,
-    bc.DaemonNotRunningError: ConnectionError,
-    bc.DaemonTimeoutError: TimeoutError,
-    bc.OverBudgetError: bc.DaemonError,
+    errors.ArgumentError: ValueError,
+    errors.ArgumentTypeError: TypeError,
+    errors.SchemaError: ValueError,
+    errors.NotFoundError: FileNotFoundError,
+    errors.ExistsError: FileExistsError,
+    errors.InUseError: OSError,
+    errors.SpaceError: OSError,
+    errors.StorageError: OSError,
+    errors.CorruptError: ValueError,
+    errors.WriterError: RuntimeError,
+    errors.AppendError: ValueError,
+    errors.SampleError: ValueError,
+    errors.LappedError: errors.SampleError,
+    errors.LeaseError: ValueError,
+    errors.RateLimitError: RuntimeError,
+    errors.RateLimitTimeoutError: TimeoutError,
+    errors.MissingExtraError: ImportError,
+    errors.FleetError: RuntimeError,
+    errors.ActorError: errors.FleetError,
+    errors.ActorTimeoutError: TimeoutError,
+    errors.RestartLimitError: errors.FleetError,
+    errors.WaitTimeoutError: TimeoutError,
+    errors.PanelError: ValueError,
+    errors.EnvError: ValueError,
+    errors.SimError: ValueError,
+    errors.ClosedError: ValueError,
+    errors.ColumnError: KeyError,
+    errors.DaemonError: OSError,
+    errors.DaemonNotRunningError: ConnectionError,
+    errors.DaemonTimeoutError: TimeoutError,
+    errors.OverBudgetError: errors.DaemonError,
 }
 """Builtin base of each error, for code that does not import Backcast."""
 
@@ -119,7 +120,7 @@ class World:
         self.sampler = held.enter_context(self.pong.sampler(seed=7))
         # A buffer makes its own sampler at its first draw, which takes a reader's slot.
         self.pong.sample(1)
-        with pytest.raises(bc.SampleError):
+        with pytest.raises(bc.errors.SampleError):
             self.empty.sample(1)
 
     def keep(self, thing: Any) -> Any:  # noqa: ANN401 - any handle

@@ -22,14 +22,14 @@ def test_a_folder_stays_as_it_is(name: str, tmp_path: Path) -> None:
 def test_a_file_stays_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path in (f"{name}.csv", str(tmp_path / name / "x.csv")):
-        with pytest.raises(bc.PanelError) as raised:
+        with pytest.raises(bc.errors.PanelError) as raised:
             bc.Panel.from_csv(path)
         assert path in str(raised.value)
 
 
 @pytest.mark.parametrize("name", LIKE_OPTIONS)
 def test_a_column_stays_as_it_is(name: str) -> None:
-    with pytest.raises(bc.SchemaError) as raised:
+    with pytest.raises(bc.errors.SchemaError) as raised:
         bc.ReplayBuffer.create(None, {name: "f4"}, capacity=10)
     assert f"`{name}`" in str(raised.value)
 

@@ -108,7 +108,7 @@ def test_errors_about_a_hostile_manifest_are_printable(
         lambda: bc.snapshots(store=store),
         lambda: bc.verify_snapshot("walk@a", store=store),
     ):
-        with pytest.raises(bc.CorruptError) as raised:
+        with pytest.raises(bc.errors.CorruptError) as raised:
             call()
         assert "[31mred" in str(raised.value)
         assert printable(str(raised.value))

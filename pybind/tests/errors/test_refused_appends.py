@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import backcast as bc
 import numpy as np
+from backcast.errors import AppendError, ArgumentTypeError
 from refusal import Row, World, check, table, world_at
 
 GOOD: dict[str, Any] = {
@@ -29,7 +29,7 @@ def row(case: str, changes: dict[str, Any], *words: str, same_step: bool = True)
         step = {key: value for key, value in step.items() if value is not ...}
         (world.same_step if same_step else world.next_step).append(**step)
 
-    return Row(case, do, bc.AppendError, words)
+    return Row(case, do, AppendError, words)
 
 
 def obs(**changes: object) -> dict[str, Any]:
@@ -146,25 +146,25 @@ def test_steps_that_do_not_fit_change_nothing(place: Path, tmp_path: Path, row: 
         Row(
             "by position",
             lambda w: w.next_step.append(1, 2),  # type: ignore[call-arg]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             ("no arguments by position, got 2", "by name", "terminated"),
         ),
         Row(
             "restart of other lanes",
             lambda w: w.same_step.restart([True]),
-            bc.AppendError,
+            AppendError,
             ("lanes", "(1,)", "(2,)", "2 lanes first"),
         ),
         Row(
             "restart by number",
             lambda w: w.same_step.restart([0, 1]),
-            bc.AppendError,
+            AppendError,
             ("lanes", "int64", "booleans"),
         ),
         Row(
             "restart misspelt",
             lambda w: w.same_step.restart(lane=[True]),  # type: ignore[call-arg]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             ("'lane'", "did you mean 'lanes'?"),
         ),
     ]

@@ -8,18 +8,19 @@ from typing import Any
 
 import backcast as bc
 import numpy as np
+from backcast.errors import ArgumentTypeError, BackcastError, SampleError
 from numpy.typing import NDArray
 from refusal import Row, check, table, world_at
 
 
-def row(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], *words: str) -> Row:
+def row(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
     """Ask the sampler something that its types would not allow either."""
     return Row(case, lambda world: do(world.sampler), error, words)
 
 
 def into(case: str, out: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
     """Give it memory for two transitions."""
-    return row(case, lambda s: s.sample(2, out=out), bc.SampleError, *words)
+    return row(case, lambda s: s.sample(2, out=out), SampleError, *words)
 
 
 def other(**settings: Any) -> bc.Batch:  # noqa: ANN401
@@ -54,29 +55,27 @@ SHARED = np.zeros(6, "i8")
         into("a slip", {"acton": np.zeros(2, "u1")}, "'acton'", "leave it out", "action"),
         into("a slip below", {"obs": {"z": np.zeros(2)}}, "'obs/z'", "leave it out", "obs/x"),
         into("no dict below", {"obs": np.zeros((2, 3), "f4")}, "out['obs']", "give a dict"),
-        row(
-            "no dict", lambda s: s.sample(2, out=[]), bc.ArgumentTypeError, "out is", "give a Batch"
-        ),
-        row("too many ahead", lambda s: s.batches(2, 1025), bc.SampleError, "1025", "0 to 1024"),
-        row("less than none", lambda s: s.batches(2, prefetch=-1), bc.SampleError, "-1", "0 to"),
-        row("a third", lambda s: s.batches(2, 2, 9), bc.ArgumentTypeError, "limit", "by name"),
-        row("half", lambda s: s.batches(2, 0.5), bc.ArgumentTypeError, "0.5, a float", "prefetch"),
-        row("nothing ahead", lambda s: s.batches(0), bc.SampleError, "batch_size is 0", "from 1"),
-        row("no size", lambda s: s.batches(), bc.ArgumentTypeError, "batch_size is missing"),
-        row("limit", lambda s: s.batches(2, limit=-1), bc.SampleError, "limit is -1", "from 0"),
-        row("reuse", lambda s: s.batches(2, reuse=3), bc.ArgumentTypeError, "reuse", "True or"),
-        row("called", lambda s: bc.Batches(s), bc.ArgumentTypeError, "buf.sampler(", "batches("),
+        row("no dict", lambda s: s.sample(2, out=[]), ArgumentTypeError, "out is", "give a Batch"),
+        row("too many ahead", lambda s: s.batches(2, 1025), SampleError, "1025", "0 to 1024"),
+        row("less than none", lambda s: s.batches(2, prefetch=-1), SampleError, "-1", "0 to"),
+        row("a third", lambda s: s.batches(2, 2, 9), ArgumentTypeError, "limit", "by name"),
+        row("half", lambda s: s.batches(2, 0.5), ArgumentTypeError, "0.5, a float", "prefetch"),
+        row("nothing ahead", lambda s: s.batches(0), SampleError, "batch_size is 0", "from 1"),
+        row("no size", lambda s: s.batches(), ArgumentTypeError, "batch_size is missing"),
+        row("limit", lambda s: s.batches(2, limit=-1), SampleError, "limit is -1", "from 0"),
+        row("reuse", lambda s: s.batches(2, reuse=3), ArgumentTypeError, "reuse", "True or"),
+        row("called", lambda s: bc.Batches(s), ArgumentTypeError, "buf.sampler(", "batches("),
         Row(
             "gather of fewer",
             lambda w: w.sampler.gather([100], out=w.kept[-1]),
-            bc.SampleError,
+            SampleError,
             ("'obs/x'", "f4 [2, 3]", "f4 [1, 3]", "equal settings"),
             lambda w: w.kept.append(w.sampler.sample(2)),
         ),
         Row(
             "a cut window",
             lambda w: w.kept[-1].gather([70]),
-            bc.SampleError,
+            SampleError,
             ("index[0]", "row 70", "boundary='reject'"),
             lambda w: w.keep(w.pong.sampler(seed=1, history=3, boundary="reject")),
         ),

@@ -10,13 +10,23 @@ import backcast as bc
 import numpy as np
 from backcast import envs
 from backcast.envs import Collector, PortfolioEnv, PortfolioVectorEnv
+from backcast.errors import (
+    AppendError,
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    EnvError,
+    NotFoundError,
+    PanelError,
+    SchemaError,
+)
 from gymnasium import spaces
 from refusal import Row, World, check, table, world_at
 
 BIT = spaces.Discrete(2)
 
 
-def make(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *words: str) -> Row:
+def make(case: str, changes: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
     """Make a vector environment with some arguments changed."""
 
     def do(world: World) -> object:
@@ -26,27 +36,25 @@ def make(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *wor
     return Row(case, do, error, words)
 
 
-def reset(case: str, given: dict[str, Any], error: type[bc.BackcastError], *words: str) -> Row:
+def reset(case: str, given: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
     """Reset an environment of two portfolios."""
     return Row(case, lambda world: world.env.reset(**given), error, words)
 
 
 def step(case: str, actions: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
     """Step an environment of two portfolios and one ticker."""
-    return Row(case, lambda world: world.env.step(actions), bc.EnvError, words)
+    return Row(case, lambda world: world.env.step(actions), EnvError, words)
 
 
 def columns(case: str, given: Any, *words: str, **named: Any) -> Row:  # noqa: ANN401
     """Derive columns from an observation space."""
-    return Row(
-        case, lambda world: bc.Schema.from_spaces(given, BIT, **named), bc.SchemaError, words
-    )
+    return Row(case, lambda world: bc.Schema.from_spaces(given, BIT, **named), SchemaError, words)
 
 
 def collect(
     case: str,
     do: Callable[[Any, World], object],
-    error: type[bc.BackcastError],
+    error: type[BackcastError],
     *words: str,
 ) -> Row:
     """Ask a collector, which has been reset, for something."""
@@ -66,7 +74,7 @@ def match(case: str, schema: Callable[[dict[str, Any]], object], *words: str, **
         given = dict(world.collector.writer.schema.columns)
         return Collector(world.env, writer_of(world, schema(given), **writer))
 
-    return Row(case, do, bc.ArgumentError, words)
+    return Row(case, do, ArgumentError, words)
 
 
 def without(name: str) -> Callable[[dict[str, Any]], object]:
@@ -82,56 +90,54 @@ def ended(world: World) -> None:
 
 @table(
     [
-        make("no panel", {"panel": None}, bc.ArgumentTypeError, "panel is None", "CSV"),
-        make("no file", {"panel": "/none.csv"}, bc.PanelError, "/none.csv", "check the path"),
-        make("no such panel", {"panel": "none"}, bc.NotFoundError, "'none'", "backcast ls"),
-        make("misspelt", {"n_envs": 2}, bc.ArgumentTypeError, "'n_envs'", "mean 'num_envs'?"),
-        make("no portfolio", {"num_envs": 0}, bc.EnvError, "num_envs is 0", "from 1 up"),
-        make("half a portfolio", {"num_envs": 2.5}, bc.ArgumentTypeError, "2.5, a float", "whole"),
-        make("history", {"history": 10**9}, bc.EnvError, "'history' is 1000000000 days", "has 10"),
-        make("too many", {"num_envs": 10**9}, bc.EnvError, "1000000000", "1 to 19", "gibibyte"),
+        make("no panel", {"panel": None}, ArgumentTypeError, "panel is None", "CSV"),
+        make("no file", {"panel": "/none.csv"}, PanelError, "/none.csv", "check the path"),
+        make("no such panel", {"panel": "none"}, NotFoundError, "'none'", "backcast ls"),
+        make("misspelt", {"n_envs": 2}, ArgumentTypeError, "'n_envs'", "mean 'num_envs'?"),
+        make("no portfolio", {"num_envs": 0}, EnvError, "num_envs is 0", "from 1 up"),
+        make("half a portfolio", {"num_envs": 2.5}, ArgumentTypeError, "2.5, a float", "whole"),
+        make("history", {"history": 10**9}, EnvError, "'history' is 1000000000 days", "has 10"),
+        make("too many", {"num_envs": 10**9}, EnvError, "1000000000", "1 to 19", "gibibyte"),
         make(
             "too much history",
             {"num_envs": 10**5, "history": 4_000},
-            bc.EnvError,
+            EnvError,
             "'history' is 4000 days",
             "100000 portfolio(s)",
             "gibibyte",
             "make at most",
         ),
-        make("form", {"obs": "box"}, bc.EnvError, "obs is 'box'", "'dict' or 'flat'"),
-        make("copy", {"copy": "no"}, bc.ArgumentTypeError, "copy is 'no'", "False to reuse"),
-        make(
-            "mode", {"autoreset_mode": "next"}, bc.EnvError, "'next'", "'next_step'", "'disabled'"
-        ),
-        make("render", {"render_mode": "human"}, bc.EnvError, "'human'", "'rgb_array'"),
-        make("a ticker alone", {"tickers": "AAA"}, bc.ArgumentTypeError, "'AAA', a str", "names"),
-        make("ticker", {"tickers": ["AAB"]}, bc.EnvError, "'AAB'", "name some of those"),
-        make("macro ticker", {"tickers": ["VIX"]}, bc.EnvError, "'VIX'", "leave it out"),
-        make("ticker twice", {"tickers": ["AAA"] * 2}, bc.EnvError, "0 and 1 of 'tickers'", "one"),
+        make("form", {"obs": "box"}, EnvError, "obs is 'box'", "'dict' or 'flat'"),
+        make("copy", {"copy": "no"}, ArgumentTypeError, "copy is 'no'", "False to reuse"),
+        make("mode", {"autoreset_mode": "next"}, EnvError, "'next'", "'next_step'", "'disabled'"),
+        make("render", {"render_mode": "human"}, EnvError, "'human'", "'rgb_array'"),
+        make("a ticker alone", {"tickers": "AAA"}, ArgumentTypeError, "'AAA', a str", "names"),
+        make("ticker", {"tickers": ["AAB"]}, EnvError, "'AAB'", "name some of those"),
+        make("macro ticker", {"tickers": ["VIX"]}, EnvError, "'VIX'", "leave it out"),
+        make("ticker twice", {"tickers": ["AAA"] * 2}, EnvError, "0 and 1 of 'tickers'", "one"),
         make(
             "macro ticker twice",
             {"macro_tickers": ["VIX"] * 2},
-            bc.EnvError,
+            EnvError,
             "0 and 1 of 'macro_tickers'",
             "keep one",
         ),
-        make("days", {"days": 5}, bc.ArgumentTypeError, "days is 5", "two whole numbers"),
-        make("days of nobody", {"days": (0, 99)}, bc.EnvError, "0..99", "0..10"),
-        make("days in bool", {"days": (True, 9)}, bc.ArgumentTypeError, "True, a bool", "whole"),
-        make("half a day", {"days": (1, 9.5)}, bc.ArgumentTypeError, "end of days is 9.5", "whole"),
-        make("lag", {"indicator_lag": 30}, bc.EnvError, "day 30", "lower 'indicator_lag'"),
-        make("shares", {"hmax": 2**31}, bc.EnvError, "hmax is 2147483648", "to 2147483647"),
-        make("fee", {"buy_cost_pct": 2.0}, bc.EnvError, "'buy_cost_pct' is 2", "0.01"),
+        make("days", {"days": 5}, ArgumentTypeError, "days is 5", "two whole numbers"),
+        make("days of nobody", {"days": (0, 99)}, EnvError, "0..99", "0..10"),
+        make("days in bool", {"days": (True, 9)}, ArgumentTypeError, "True, a bool", "whole"),
+        make("half a day", {"days": (1, 9.5)}, ArgumentTypeError, "end of days is 9.5", "whole"),
+        make("lag", {"indicator_lag": 30}, EnvError, "day 30", "lower 'indicator_lag'"),
+        make("shares", {"hmax": 2**31}, EnvError, "hmax is 2147483648", "to 2147483647"),
+        make("fee", {"buy_cost_pct": 2.0}, EnvError, "'buy_cost_pct' is 2", "0.01"),
         *(
-            make(f"{name} {flag!r}", {name: flag}, bc.ArgumentTypeError, f"{name} is", "give")
+            make(f"{name} {flag!r}", {name: flag}, ArgumentTypeError, f"{name} is", "give")
             for name in ["initial_amount", "failure_threshold", "buy_cost_pct", "fixed_fee"]
             for flag in [True, np.True_]
         ),
         make(
             "tolerance in an array of bool",
             {"stop_loss_tolerance": np.array(True)},
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "stop_loss_tolerance is array(True)",
             "give a fraction",
         ),
@@ -139,7 +145,7 @@ def ended(world: World) -> None:
             make(
                 f"fees of {fees}",
                 {"ticker_costs": {"AAA": fees}},
-                bc.ArgumentTypeError,
+                ArgumentTypeError,
                 f"fee of 'AAA' for {what}, in ticker_costs, is",
                 "give a fraction",
             )
@@ -154,61 +160,61 @@ def ended(world: World) -> None:
                 "give a whole number from 0 up",
             )
             for shares, error in [
-                (True, bc.ArgumentTypeError),
-                (2.5, bc.ArgumentTypeError),
-                (-1, bc.EnvError),
+                (True, ArgumentTypeError),
+                (2.5, ArgumentTypeError),
+                (-1, EnvError),
             ]
         ),
-        make("money", {"initial_amount": 9.0}, bc.EnvError, "25000", "'initial_amount'"),
-        make("panel_options", {"panel_options": 3}, bc.ArgumentTypeError, "is 3", "'macro'"),
-        make("open already", {"panel_options": {"macro": []}}, bc.ArgumentError, "where it is"),
+        make("money", {"initial_amount": 9.0}, EnvError, "25000", "'initial_amount'"),
+        make("panel_options", {"panel_options": 3}, ArgumentTypeError, "is 3", "'macro'"),
+        make("open already", {"panel_options": {"macro": []}}, ArgumentError, "where it is"),
         Row(
             "one portfolio, by position",
             lambda world: PortfolioEnv(world.panel, 2),  # type: ignore[call-arg, arg-type]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             ("PortfolioEnv() takes 1 argument by position, got 2", "by name: obs"),
         ),
         Row(
             "nothing",
             lambda world: PortfolioEnv(),  # type: ignore[call-arg]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             ("panel is missing", "PortfolioEnv() takes (panel"),
         ),
         Row(
             "a configuration that is none",
             lambda world: envs.make(world.panel),  # type: ignore[arg-type]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             ("env_config is <backcast.Panel", "'panel': "),
         ),
-        reset("seed", {"seed": -1}, bc.EnvError, "seed is -1", "from 0 to 18446744073709551615"),
-        reset("large seed", {"seed": 2**64}, bc.EnvError, f"seed is {2**64}", f"to {2**64 - 1}"),
-        reset("half a seed", {"seed": 1.5}, bc.ArgumentTypeError, "seed is 1.5, a float", "whole"),
-        reset("seed is a bool", {"seed": True}, bc.ArgumentTypeError, "True, a bool", "whole"),
-        reset("a seed of two", {"seed": [1, -1]}, bc.EnvError, "seed[1] is -1", "or None"),
-        reset("half of two", {"seed": [None, 1.5]}, bc.ArgumentTypeError, "seed[1] is 1.5", "give"),
-        reset("bools for seeds", {"seed": [1, True]}, bc.ArgumentTypeError, "[1] is True", "give"),
-        reset("seeds", {"seed": [1]}, bc.EnvError, "length 1", "2 environments", "entry for each"),
-        reset("seeds misspelt", {"seeds": 1}, bc.ArgumentTypeError, "'seeds'", "mean 'seed'?"),
-        reset("options", {"options": 1}, bc.ArgumentTypeError, "options is 1", "'start_day'"),
-        reset("option", {"options": {"day": 1}}, bc.EnvError, "'day'", "'reset_mask'"),
+        reset("seed", {"seed": -1}, EnvError, "seed is -1", "from 0 to 18446744073709551615"),
+        reset("large seed", {"seed": 2**64}, EnvError, f"seed is {2**64}", f"to {2**64 - 1}"),
+        reset("half a seed", {"seed": 1.5}, ArgumentTypeError, "seed is 1.5, a float", "whole"),
+        reset("seed is a bool", {"seed": True}, ArgumentTypeError, "True, a bool", "whole"),
+        reset("a seed of two", {"seed": [1, -1]}, EnvError, "seed[1] is -1", "or None"),
+        reset("half of two", {"seed": [None, 1.5]}, ArgumentTypeError, "seed[1] is 1.5", "give"),
+        reset("bools for seeds", {"seed": [1, True]}, ArgumentTypeError, "[1] is True", "give"),
+        reset("seeds", {"seed": [1]}, EnvError, "length 1", "2 environments", "entry for each"),
+        reset("seeds misspelt", {"seeds": 1}, ArgumentTypeError, "'seeds'", "mean 'seed'?"),
+        reset("options", {"options": 1}, ArgumentTypeError, "options is 1", "'start_day'"),
+        reset("option", {"options": {"day": 1}}, EnvError, "'day'", "'reset_mask'"),
         reset(
             "mask is a list",
             {"options": {"reset_mask": [True, False]}},
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "[True, False], a list",
             "2 booleans",
         ),
         reset(
             "mask of three",
             {"options": {"reset_mask": np.ones(3, bool)}},
-            bc.EnvError,
+            EnvError,
             "(3,)",
             "give (2,)",
         ),
         reset(
             "mask of nobody",
             {"options": {"reset_mask": np.zeros(2, bool)}},
-            bc.EnvError,
+            EnvError,
             "none of the 2",
             "at least one",
         ),
@@ -217,11 +223,11 @@ def ended(world: World) -> None:
             lambda it: PortfolioVectorEnv(it.panel, 2).reset(
                 options={"reset_mask": np.array([True, False])}
             ),
-            bc.EnvError,
+            EnvError,
             ("leaves out environment 1", "all of them first"),
         ),
-        reset("start", {"options": {"start_day": 9}}, bc.EnvError, "is 9", "lie in 1 to 8"),
-        reset("starts", {"options": {"start_day": [1] * 3}}, bc.EnvError, "(3,)", "give (2,)"),
+        reset("start", {"options": {"start_day": 9}}, EnvError, "is 9", "lie in 1 to 8"),
+        reset("starts", {"options": {"start_day": [1] * 3}}, EnvError, "(3,)", "give (2,)"),
         step(
             "masked",
             np.ma.array([[0.5], [1]], mask=[[False], [True]]),
@@ -237,13 +243,13 @@ def ended(world: World) -> None:
         Row(
             "step before reset",
             lambda world: PortfolioVectorEnv(world.panel, 2).step([[0], [0]]),
-            bc.EnvError,
+            EnvError,
             ("environment 0 was never reset", "call reset"),
         ),
         Row(
             "step after the end",
             lambda world: world.env.step([[0], [0]]),
-            bc.EnvError,
+            EnvError,
             ("environment 1 has ended", "reset it"),
             ended,
         ),
@@ -270,7 +276,7 @@ def test_environments_refuse(place: Path, tmp_path: Path, row: Row) -> None:
         Row(
             "no action space",
             lambda world: bc.Schema.from_spaces(BIT),  # type: ignore[call-arg]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             ("action_space is missing", "gymnasium.Space"),
         ),
     ]
@@ -296,7 +302,7 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
         collect(
             "the ring itself",
             lambda _, world: Collector(world.env, world.pong),  # type: ignore[arg-type]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "no backcast.Writer",
             "buf.writer(env=env)",
             "lanes=2, autoreset_mode='disabled'",
@@ -304,21 +310,21 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
         collect(
             "no environment",
             lambda it, _: Collector("CartPole-v1", it.writer),  # type: ignore[arg-type]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "'CartPole-v1'",
             "gymnasium.Env",
         ),
         collect(
             "no writer",
             lambda it, _: Collector(it.env),  # type: ignore[call-arg]
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "writer is missing",
             "(env, writer)",
         ),
         collect(
             "step before reset",
             lambda it, _: Collector(it.env, it.writer).step([[0], [0]]),
-            bc.EnvError,
+            EnvError,
             "no observation",
             "call reset first",
         ),
@@ -327,63 +333,63 @@ def test_spaces_that_make_no_columns(place: Path, tmp_path: Path, row: Row) -> N
             lambda it, _: Collector(it.env, it.writer).reset(
                 options={"reset_mask": np.array([True, False])}
             ),
-            bc.EnvError,
+            EnvError,
             "reset_mask",
             "all of them first",
         ),
         collect(
             "action",
             lambda it, _: it.step([[2], [0]], value=[0, 0]),
-            bc.EnvError,
+            EnvError,
             "is 2",
             "[-1, 1]",
         ),
         collect(
             "a column of the environment",
             lambda it, _: it.step([[0], [0]], obs=[0, 0], value=[0, 0]),
-            bc.ArgumentError,
+            ArgumentError,
             "step() was given obs",
             "wrapper",
         ),
         collect(
             "a column misspelt",
             lambda it, _: it.step([[0], [0]], values=[0, 0]),
-            bc.AppendError,
+            AppendError,
             "'values'",
             "did you mean 'value'?",
         ),
         collect(
             "a column of nobody",
             lambda it, _: it.step([[0], [0]], log_prob=[0, 0], value=[0, 0]),
-            bc.AppendError,
+            AppendError,
             "no column 'log_prob'",
             "extra={'log_prob': 'f4'}",
         ),
         collect(
             "a column left out",
             lambda it, _: it.step([[0], [0]]),
-            bc.AppendError,
+            AppendError,
             "'value' is missing",
             "value=...",
         ),
         collect(
             "policy and steps swapped",
             lambda it, _: it.run(5, lambda obs: obs),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "policy is 5",
             "a function",
         ),
         collect(
             "steps",
             lambda it, _: it.run(lambda obs: obs, -1),
-            bc.ArgumentError,
+            ArgumentError,
             "steps is -1",
             "from 0 up",
         ),
         collect(
             "half a step",
             lambda it, _: it.run(lambda obs: obs, 2.5),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "steps is 2.5",
             "whole number",
         ),

@@ -6,6 +6,7 @@ from typing import Any
 
 import backcast as bc
 import pytest
+from backcast.errors import AppendError, ArgumentError, ArgumentTypeError
 
 METHODS = {
     "buffer": ("close", "stats", "unlink"),
@@ -35,7 +36,7 @@ def test_a_method_without_arguments_says_so(kind: str, name: str, named: bool) -
             handle = writer.reserve() if kind == "row" else handles[kind]
             arguments: tuple[int, ...] = () if named else (3,)
             names = {"x": 3} if named else {}
-            with pytest.raises(bc.ArgumentTypeError, match=rf"^{name}\(\) .*takes \(\)"):
+            with pytest.raises(ArgumentTypeError, match=rf"^{name}\(\) .*takes \(\)"):
                 getattr(handle, name)(*arguments, **names)
             assert "closed" not in repr(handle)
             lease.close()
@@ -46,17 +47,17 @@ def test_all_missing_arguments_of_an_append_are_named_at_once() -> None:
         call: Any = writer
         for name in ("append", "extend"):
             lacks = f"missing: obs, terminated, truncated; {name} takes obs, "
-            with pytest.raises(bc.AppendError, match=lacks):
+            with pytest.raises(AppendError, match=lacks):
                 getattr(call, name)()
-            with pytest.raises(bc.AppendError, match=f"missing: obs, truncated; {name} takes"):
+            with pytest.raises(AppendError, match=f"missing: obs, truncated; {name} takes"):
                 getattr(call, name)(terminated=[False])
-            with pytest.raises(bc.AppendError, match=f"{name} takes obs"):
+            with pytest.raises(AppendError, match=f"{name} takes obs"):
                 getattr(call, name)(whatever_it_is=1)
 
 
 def test_a_wait_says_its_upper_limits() -> None:
     with bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100) as buf:
-        with pytest.raises(bc.ArgumentError, match=r"the limit is 2\*\*64 seconds"):
+        with pytest.raises(ArgumentError, match=r"the limit is 2\*\*64 seconds"):
             buf.wait(1, timeout=1e300)
-        with pytest.raises(bc.ArgumentError, match=r"rows from 0 to 2\*\*64 - 1"):
+        with pytest.raises(ArgumentError, match=r"rows from 0 to 2\*\*64 - 1"):
             buf.wait(rows_published=2**64)

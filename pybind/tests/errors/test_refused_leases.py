@@ -10,18 +10,28 @@ from typing import Any
 
 import backcast as bc
 import pytest
+from backcast.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    ClosedError,
+    ColumnError,
+    ExistsError,
+    LeaseError,
+    LeaseWarning,
+)
 from refusal import COLUMNS, Row, World, check, table, world_at
 
 MOST_HOLDS = 1024
 """Leases that one handle may hold."""
 
 
-def ask(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], *words: str) -> Row:
+def ask(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
     """Ask `pong` for a lease that its types would not allow either."""
     return Row(case, lambda world: do(world.pong), error, words)
 
 
-def use(case: str, do: Callable[[Any], object], error: type[bc.BackcastError], *words: str) -> Row:
+def use(case: str, do: Callable[[Any], object], error: type[BackcastError], *words: str) -> Row:
     """Do something to a lease of ten rows of lane 0."""
 
     def given(world: World) -> None:
@@ -37,12 +47,12 @@ def closed(case: str, do: Callable[[Any], object]) -> Row:
     def given(world: World) -> None:
         world.keep(world.pong.lease(0, 80, 10)).close()
 
-    return Row(case, lambda world: do(world.kept[0]), bc.ClosedError, words, given)
+    return Row(case, lambda world: do(world.kept[0]), ClosedError, words, given)
 
 
 def ring(case: str, given: Callable[[World], object], *words: str) -> Row:
     """Ask another ring for its first row."""
-    return Row(case, lambda world: world.kept[0].lease(0, 0, 1), bc.LeaseError, words, given)
+    return Row(case, lambda world: world.kept[0].lease(0, 0, 1), LeaseError, words, given)
 
 
 def overwriting(world: World) -> None:
@@ -73,39 +83,37 @@ COLUMNS_OF_IT = ("seq, episode, t, flags, obs/x, obs/y, action",)
 
 @table(
     [
-        ask("lane", lambda b: b.lease(4, 0, 1), bc.LeaseError, "no lane 4", "0 to 3"),
-        ask("lane -1", lambda b: b.lease(-1, 0, 1), bc.LeaseError, "lane is -1", "from 0"),
-        ask("lane 2**40", lambda b: b.lease(2**40, 0, 1), bc.LeaseError, str(2**40), "from 0"),
-        ask("lane by name", lambda b: b.lease("a", 0, 1), bc.ArgumentTypeError, "'a', a str"),
-        ask("no lane", lambda b: b.lease(), bc.ArgumentTypeError, "lane is missing", "give"),
-        ask("start -1", lambda b: b.lease(0, -1, 1), bc.LeaseError, "start is -1", "from 0"),
-        ask("start 1.5", lambda b: b.lease(0, 80.5, 1), bc.ArgumentTypeError, "80.5, a float"),
-        ask("no start", lambda b: b.lease(0), bc.ArgumentTypeError, "start is missing", "from 0"),
-        ask("no length", lambda b: b.lease(0, 80), bc.ArgumentTypeError, "length is missing", "1"),
-        ask("bool length", lambda b: b.lease(0, 80, True), bc.ArgumentTypeError, "True, a bool"),
-        ask("length -1", lambda b: b.lease(0, 80, -1), bc.LeaseError, "length is -1", "from 1"),
-        ask("nothing", lambda b: b.lease(0, 80, 0), bc.LeaseError, "0 rows", "1 and 12"),
+        ask("lane", lambda b: b.lease(4, 0, 1), LeaseError, "no lane 4", "0 to 3"),
+        ask("lane -1", lambda b: b.lease(-1, 0, 1), LeaseError, "lane is -1", "from 0"),
+        ask("lane 2**40", lambda b: b.lease(2**40, 0, 1), LeaseError, str(2**40), "from 0"),
+        ask("lane by name", lambda b: b.lease("a", 0, 1), ArgumentTypeError, "'a', a str"),
+        ask("no lane", lambda b: b.lease(), ArgumentTypeError, "lane is missing", "give"),
+        ask("start -1", lambda b: b.lease(0, -1, 1), LeaseError, "start is -1", "from 0"),
+        ask("start 1.5", lambda b: b.lease(0, 80.5, 1), ArgumentTypeError, "80.5, a float"),
+        ask("no start", lambda b: b.lease(0), ArgumentTypeError, "start is missing", "from 0"),
+        ask("no length", lambda b: b.lease(0, 80), ArgumentTypeError, "length is missing", "1"),
+        ask("bool length", lambda b: b.lease(0, 80, True), ArgumentTypeError, "True, a bool"),
+        ask("length -1", lambda b: b.lease(0, 80, -1), LeaseError, "length is -1", "from 1"),
+        ask("nothing", lambda b: b.lease(0, 80, 0), LeaseError, "0 rows", "1 and 12"),
         ask(
             "more than a quarter",
             lambda b: b.lease(0, 80, 13),
-            bc.LeaseError,
+            LeaseError,
             "13 rows",
             "12",
             "quarter of the 50",
             "larger capacity",
         ),
-        ask("old rows", lambda b: b.lease(0, 69, 2), bc.LeaseError, "69..71", "70..120", "some of"),
-        ask("to come", lambda b: b.lease(0, 119, 2), bc.LeaseError, "119..121", "70..120", "lease"),
-        ask("beyond", lambda b: b.lease(0, 2**63, 9), bc.LeaseError, str(2**63), "70..120"),
-        ask(
-            "empty lane", lambda b: b.lease(3, 0, 1), bc.LeaseError, "lane 3", "no row yet", "wait"
-        ),
-        ask("misspelt", lambda b: b.lease(0, strat=80), bc.ArgumentTypeError, "'start'?", NAMED),
-        ask("a fourth", lambda b: b.lease(0, 80, 1, 2), bc.ArgumentTypeError, "got 4", NAMED),
+        ask("old rows", lambda b: b.lease(0, 69, 2), LeaseError, "69..71", "70..120", "some of"),
+        ask("to come", lambda b: b.lease(0, 119, 2), LeaseError, "119..121", "70..120", "lease"),
+        ask("beyond", lambda b: b.lease(0, 2**63, 9), LeaseError, str(2**63), "70..120"),
+        ask("empty lane", lambda b: b.lease(3, 0, 1), LeaseError, "lane 3", "no row yet", "wait"),
+        ask("misspelt", lambda b: b.lease(0, strat=80), ArgumentTypeError, "'start'?", NAMED),
+        ask("a fourth", lambda b: b.lease(0, 80, 1, 2), ArgumentTypeError, "got 4", NAMED),
         ask(
             "calling the class",
             lambda b: bc.Lease(b),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "buf.lease(lane, start",
         ),
         ring("overwriting", overwriting, "'overwrite'", "copy rows with 'rows'", "'block'"),
@@ -113,7 +121,7 @@ COLUMNS_OF_IT = ("seq, episode, t, flags, obs/x, obs/y, action",)
         Row(
             "one too many",
             lambda w: w.pong.lease(0, 80, 1),
-            bc.LeaseError,
+            LeaseError,
             ("1024 leases", "limit is 1024", "close some"),
             all_held,
         ),
@@ -126,19 +134,19 @@ def test_rows_that_cannot_be_leased(place: Path, tmp_path: Path, row: Row) -> No
 
 @table(
     [
-        use("column", lambda r: r["reward"], bc.ColumnError, "'reward'", *COLUMNS_OF_IT),
-        use("misspelt", lambda r: r["actoin"], bc.ColumnError, "did you mean 'action'?"),
-        use("without its group", lambda r: r["y"], bc.ColumnError, "did you mean 'obs/y'?"),
-        use("inside of one", lambda r: r["action/x"], bc.ColumnError, "'action/x'", "has seq"),
-        use("half a name", lambda r: r["obs/"], bc.ColumnError, "'obs/'", *COLUMNS_OF_IT),
-        use("a row", lambda r: r[3], bc.ArgumentTypeError, "name is 3", "a column"),
-        use("window of 0", lambda r: r.windows(0), bc.LeaseError, "length is 0", "1 and the 10"),
-        use("long window", lambda r: r.windows(11), bc.LeaseError, "is 11", "10 rows", "shorter"),
-        use("no window", lambda r: r.windows(), bc.ArgumentTypeError, "length is missing", "1 up"),
-        use("window 2.5", lambda r: r.windows(2.5), bc.ArgumentTypeError, "2.5, a float", "1 up"),
-        use("H", lambda r: r.windows(H=2), bc.ArgumentTypeError, "no argument 'H'", "(length)"),
-        use("pickle", pickle.dumps, bc.ArgumentTypeError, "pickled or copied", "other process"),
-        use("copy", copy.copy, bc.ArgumentTypeError, "pickled or copied", "copy the arrays"),
+        use("column", lambda r: r["reward"], ColumnError, "'reward'", *COLUMNS_OF_IT),
+        use("misspelt", lambda r: r["actoin"], ColumnError, "did you mean 'action'?"),
+        use("without its group", lambda r: r["y"], ColumnError, "did you mean 'obs/y'?"),
+        use("inside of one", lambda r: r["action/x"], ColumnError, "'action/x'", "has seq"),
+        use("half a name", lambda r: r["obs/"], ColumnError, "'obs/'", *COLUMNS_OF_IT),
+        use("a row", lambda r: r[3], ArgumentTypeError, "name is 3", "a column"),
+        use("window of 0", lambda r: r.windows(0), LeaseError, "length is 0", "1 and the 10"),
+        use("long window", lambda r: r.windows(11), LeaseError, "is 11", "10 rows", "shorter"),
+        use("no window", lambda r: r.windows(), ArgumentTypeError, "length is missing", "1 up"),
+        use("window 2.5", lambda r: r.windows(2.5), ArgumentTypeError, "2.5, a float", "1 up"),
+        use("H", lambda r: r.windows(H=2), ArgumentTypeError, "no argument 'H'", "(length)"),
+        use("pickle", pickle.dumps, ArgumentTypeError, "pickled or copied", "other process"),
+        use("copy", copy.copy, ArgumentTypeError, "pickled or copied", "copy the arrays"),
         closed("a closed one's rows", lambda r: r["action"]),
         closed("a closed one's windows", lambda r: r.windows(2)),
         closed("a closed one's stalls", lambda r: r.stalls),
@@ -149,34 +157,34 @@ def test_leases_refuse(place: Path, tmp_path: Path, row: Row) -> None:
         check(world, row)
 
 
-def policy(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *words: str) -> Row:
+def policy(case: str, changes: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
     """Try to make a ring of some lane policy."""
     return Row(case, lambda world: world.create(**changes), error, words)
 
 
 @table(
     [
-        policy("policy", {"lane_policy": "wait"}, bc.ArgumentError, "'wait'", "'drop_new'"),
-        policy("policy 1", {"lane_policy": 1}, bc.ArgumentTypeError, "lane_policy is 1", "'fail'"),
-        policy("timeout -1", {"lease_timeout": -1}, bc.ArgumentError, "-1", "from 0"),
-        policy("timeout nan", {"lease_timeout": float("nan")}, bc.ArgumentError, "NaN", "from 0"),
-        policy("two hours", {"lease_timeout": 7200}, bc.ArgumentError, "7200", "3600", "fewer"),
-        policy("timeout text", {"lease_timeout": "1"}, bc.ArgumentTypeError, "'1', a str", "secon"),
+        policy("policy", {"lane_policy": "wait"}, ArgumentError, "'wait'", "'drop_new'"),
+        policy("policy 1", {"lane_policy": 1}, ArgumentTypeError, "lane_policy is 1", "'fail'"),
+        policy("timeout -1", {"lease_timeout": -1}, ArgumentError, "-1", "from 0"),
+        policy("timeout nan", {"lease_timeout": float("nan")}, ArgumentError, "NaN", "from 0"),
+        policy("two hours", {"lease_timeout": 7200}, ArgumentError, "7200", "3600", "fewer"),
+        policy("timeout text", {"lease_timeout": "1"}, ArgumentTypeError, "'1', a str", "secon"),
         policy(
             "timeout of one that fails",
             {"lane_policy": "fail", "lease_timeout": 1},
-            bc.ArgumentError,
+            ArgumentError,
             "lease_timeout is 1",
             "'fail' never waits",
             "leave it out",
         ),
-        policy("slots 0", {"reader_slots": 0}, bc.ArgumentError, "reader_slots is 0", "1 to 1024"),
-        policy("slots 2000", {"reader_slots": 2000}, bc.ArgumentError, "2000", "1 to 1024"),
-        policy("slots", {"reader_slots": 1.5}, bc.ArgumentTypeError, "1.5, a float", "1 to 1024"),
+        policy("slots 0", {"reader_slots": 0}, ArgumentError, "reader_slots is 0", "1 to 1024"),
+        policy("slots 2000", {"reader_slots": 2000}, ArgumentError, "2000", "1 to 1024"),
+        policy("slots", {"reader_slots": 1.5}, ArgumentTypeError, "1.5, a float", "1 to 1024"),
         policy(
             "another policy under a name",
             {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "lane_policy": "fail"},
-            bc.ExistsError,
+            ExistsError,
             "'empty'",
             "block",
             "fail",
@@ -185,7 +193,7 @@ def policy(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *w
         policy(
             "more reader slots under a name",
             {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "reader_slots": 9},
-            bc.ExistsError,
+            ExistsError,
             "'empty'",
             "9",
             "64",
@@ -212,11 +220,11 @@ def test_an_append_that_a_lease_refuses_appends_nothing(place: Path) -> None:
             for _ in range(room):
                 writer.append(**step)
             before = (made.lane_span(0), len(made), writer.rows_written, writer.rows_dropped)
-            with pytest.raises(bc.LeaseError) as raised:
+            with pytest.raises(LeaseError) as raised:
                 writer.append(**step)
             after = (made.lane_span(0), len(made), writer.rows_written, writer.rows_dropped)
             assert after == before
-            with pytest.warns(bc.LeaseWarning, match="rows 0..10"):
+            with pytest.warns(LeaseWarning, match="rows 0..10"):
                 lease.close()
             assert writer.append(**step)[0] == before[0][1], "the writer goes on where it stopped"
     message = str(raised.value)

@@ -9,11 +9,20 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    ClosedError,
+    LappedError,
+    SampleError,
+    WaitTimeoutError,
+)
 from refusal import Row, World, check, table, world_at
 
 
 def row(
-    case: str, do: Callable[[Any, World], object], error: type[bc.BackcastError], *words: str
+    case: str, do: Callable[[Any, World], object], error: type[BackcastError], *words: str
 ) -> Row:
     """Ask `pong` something that its types would not allow either."""
     return Row(case, lambda world: do(world.pong, world), error, words)
@@ -24,143 +33,123 @@ SAMPLE = "batch_size, history=None, future=0"
 
 @table(
     [
-        row("batch of nothing", lambda b, w: b.sample(0), bc.SampleError, "is 0", "from 1"),
-        row("negative batch", lambda b, w: b.sample(-1), bc.SampleError, "is -1", "from 1"),
-        row("huge batch", lambda b, w: b.sample(2**40), bc.SampleError, str(2**40), "16777216"),
-        row(
-            "float batch", lambda b, w: b.sample(1.5), bc.ArgumentTypeError, "1.5, a float", "from"
-        ),
-        row(
-            "bool batch", lambda b, w: b.sample(True), bc.ArgumentTypeError, "True, a bool", "from"
-        ),
-        row("text batch", lambda b, w: b.sample("4"), bc.ArgumentTypeError, "'4', a str", "from"),
-        row("no batch", lambda b, w: b.sample(), bc.ArgumentTypeError, "batch_size is missing"),
-        row("misspelt", lambda b, w: b.sample(batchsize=1), bc.ArgumentTypeError, "'batch_size'?"),
-        row("unknown", lambda b, w: b.sample(4, seed=1), bc.ArgumentTypeError, "'seed'", SAMPLE),
-        row("history of nothing", lambda b, w: b.sample(4, 0), bc.SampleError, "history is 0", "1"),
-        row(
-            "long history", lambda b, w: b.sample(4, 60), bc.SampleError, "60", "61", "50", "larger"
-        ),
-        row("float history", lambda b, w: b.sample(4, 2.5), bc.ArgumentTypeError, "2.5", "history"),
-        row("future", lambda b, w: b.sample(4, future=-1), bc.SampleError, "future is -1", "0"),
-        row("copy", lambda b, w: b.sample(4, copy="deep"), bc.ArgumentTypeError, "'deep'", "True"),
-        row("an empty ring", lambda b, w: w.empty.sample(1), bc.SampleError, "no transition yet"),
+        row("batch of nothing", lambda b, w: b.sample(0), SampleError, "is 0", "from 1"),
+        row("negative batch", lambda b, w: b.sample(-1), SampleError, "is -1", "from 1"),
+        row("huge batch", lambda b, w: b.sample(2**40), SampleError, str(2**40), "16777216"),
+        row("float batch", lambda b, w: b.sample(1.5), ArgumentTypeError, "1.5, a float", "from"),
+        row("bool batch", lambda b, w: b.sample(True), ArgumentTypeError, "True, a bool", "from"),
+        row("text batch", lambda b, w: b.sample("4"), ArgumentTypeError, "'4', a str", "from"),
+        row("no batch", lambda b, w: b.sample(), ArgumentTypeError, "batch_size is missing"),
+        row("misspelt", lambda b, w: b.sample(batchsize=1), ArgumentTypeError, "'batch_size'?"),
+        row("unknown", lambda b, w: b.sample(4, seed=1), ArgumentTypeError, "'seed'", SAMPLE),
+        row("history of nothing", lambda b, w: b.sample(4, 0), SampleError, "history is 0", "1"),
+        row("long history", lambda b, w: b.sample(4, 60), SampleError, "60", "61", "50", "larger"),
+        row("float history", lambda b, w: b.sample(4, 2.5), ArgumentTypeError, "2.5", "history"),
+        row("future", lambda b, w: b.sample(4, future=-1), SampleError, "future is -1", "0"),
+        row("copy", lambda b, w: b.sample(4, copy="deep"), ArgumentTypeError, "'deep'", "True"),
+        row("an empty ring", lambda b, w: w.empty.sample(1), SampleError, "no transition yet"),
         row(
             "both windows",
             lambda b, w: b.sampler(history=30, future=30),
-            bc.SampleError,
+            SampleError,
             "61",
             "50",
         ),
-        row("n of nothing", lambda b, w: b.sampler(n_step=0, gamma=1), bc.SampleError, "is 0", "1"),
-        row("no gamma", lambda b, w: b.sampler(n_step=3), bc.SampleError, "n_step=3", "give gamma"),
-        row("large gamma", lambda b, w: b.sampler(n_step=3, gamma=2), bc.SampleError, "is 2", "1"),
-        row("text gamma", lambda b, w: b.sampler(gamma="1"), bc.ArgumentTypeError, "'1'", "number"),
-        row("lone gamma", lambda b, w: b.sampler(gamma=0.9), bc.SampleError, "0.9", "n_step too"),
-        row("no boundary", lambda b, w: b.sampler(boundary="cut"), bc.SampleError, "cut", "clamp"),
-        row("negative seed", lambda b, w: b.sampler(seed=-1), bc.SampleError, "-1", "from 0"),
-        row("huge seed", lambda b, w: b.sampler(seed=2**64), bc.SampleError, str(2**64 - 1)),
-        row("float seed", lambda b, w: b.sampler(seed=0.5), bc.ArgumentTypeError, "0.5", "from 0"),
-        row("bool seed", lambda b, w: b.sampler(seed=True), bc.ArgumentTypeError, "True", "from 0"),
-        row("seed by position", lambda b, w: b.sampler(7), bc.ArgumentTypeError, "by name: seed"),
-        row("sampler misspelt", lambda b, w: b.sampler(sed=7), bc.ArgumentTypeError, "'seed'?"),
-        row("sampler's class", lambda b, w: bc.Sampler(b), bc.ArgumentTypeError, "sampler(seed"),
-        row("sampler's batch", lambda b, w: w.sampler.sample(0), bc.SampleError, "is 0", "from 1"),
-        row("lapped", lambda b, w: b.gather([100, 0]), bc.LappedError, "index[1]", "70", "larger"),
-        row(
-            "newest row", lambda b, w: b.gather([119]), bc.SampleError, "index[0]", "119", "gather"
-        ),
-        row("empty lane", lambda b, w: b.gather([1 << 48]), bc.SampleError, "lane 1", "published"),
-        row("no such lane", lambda b, w: b.gather([7 << 48]), bc.SampleError, "lane 7", "fewer"),
-        row("negative index", lambda b, w: b.gather([-1]), bc.SampleError, "-1", "dropped"),
+        row("n of nothing", lambda b, w: b.sampler(n_step=0, gamma=1), SampleError, "is 0", "1"),
+        row("no gamma", lambda b, w: b.sampler(n_step=3), SampleError, "n_step=3", "give gamma"),
+        row("large gamma", lambda b, w: b.sampler(n_step=3, gamma=2), SampleError, "is 2", "1"),
+        row("text gamma", lambda b, w: b.sampler(gamma="1"), ArgumentTypeError, "'1'", "number"),
+        row("lone gamma", lambda b, w: b.sampler(gamma=0.9), SampleError, "0.9", "n_step too"),
+        row("no boundary", lambda b, w: b.sampler(boundary="cut"), SampleError, "cut", "clamp"),
+        row("negative seed", lambda b, w: b.sampler(seed=-1), SampleError, "-1", "from 0"),
+        row("huge seed", lambda b, w: b.sampler(seed=2**64), SampleError, str(2**64 - 1)),
+        row("float seed", lambda b, w: b.sampler(seed=0.5), ArgumentTypeError, "0.5", "from 0"),
+        row("bool seed", lambda b, w: b.sampler(seed=True), ArgumentTypeError, "True", "from 0"),
+        row("seed by position", lambda b, w: b.sampler(7), ArgumentTypeError, "by name: seed"),
+        row("sampler misspelt", lambda b, w: b.sampler(sed=7), ArgumentTypeError, "'seed'?"),
+        row("sampler's class", lambda b, w: bc.Sampler(b), ArgumentTypeError, "sampler(seed"),
+        row("sampler's batch", lambda b, w: w.sampler.sample(0), SampleError, "is 0", "from 1"),
+        row("lapped", lambda b, w: b.gather([100, 0]), LappedError, "index[1]", "70", "larger"),
+        row("newest row", lambda b, w: b.gather([119]), SampleError, "index[0]", "119", "gather"),
+        row("empty lane", lambda b, w: b.gather([1 << 48]), SampleError, "lane 1", "published"),
+        row("no such lane", lambda b, w: b.gather([7 << 48]), SampleError, "lane 7", "fewer"),
+        row("negative index", lambda b, w: b.gather([-1]), SampleError, "-1", "dropped"),
         row(
             "no such choice",
             lambda b, w: b.gather([100], missing="drop"),
-            bc.ArgumentError,
+            ArgumentError,
             "missing is 'drop'",
             "mask",
         ),
-        row("float index", lambda b, w: b.gather([0.5]), bc.SampleError, "float64", "i8"),
+        row("float index", lambda b, w: b.gather([0.5]), SampleError, "float64", "i8"),
         row(
             "bool mask for an index",
             lambda b, w: b.gather([True]),
-            bc.SampleError,
+            SampleError,
             "mask of bools",
             "np.flatnonzero",
         ),
         row(
             "bool among indices",
             lambda b, w: b.gather([100, True]),
-            bc.SampleError,
+            SampleError,
             "index: got True",
             "whole numbers only",
         ),
         row(
             "NumPy's bool among indices",
             lambda b, w: w.sampler.gather([np.int64(100), np.False_]),
-            bc.SampleError,
+            SampleError,
             "index: got False",
             "whole numbers only",
         ),
-        row(
-            "no index", lambda b, w: b.gather([]), bc.SampleError, "index names 0", "1 to 16777216"
-        ),
+        row("no index", lambda b, w: b.gather([]), SampleError, "index names 0", "1 to 16777216"),
         row(
             "no index to fill with",
             lambda b, w: b.gather([], out={}),
-            bc.SampleError,
+            SampleError,
             "index names 0",
             "from 1",
         ),
-        row("index left out", lambda b, w: b.gather(), bc.ArgumentTypeError, "index is missing"),
+        row("index left out", lambda b, w: b.gather(), ArgumentTypeError, "index is missing"),
         row(
             "index misspelt",
             lambda b, w: b.gather(idx=[1]),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "'idx'",
             "(index, out=None, *, history=None, columns=None, missing='error')",
         ),
-        row("old rows", lambda b, w: b.rows(0, 60, 20), bc.SampleError, "60..80", "70..120", "ask"),
-        row("rows to come", lambda b, w: b.rows(0, 110, 11), bc.SampleError, "121", "120", "ask"),
-        row("rows of no lane", lambda b, w: b.rows(9, 0, 1), bc.SampleError, "lane 9", "0 to 3"),
-        row("rows from below", lambda b, w: b.rows(0, -1, 1), bc.SampleError, "-1", "begin at 0"),
-        row("rows of lane -1", lambda b, w: b.rows(-1, 0, 1), bc.SampleError, "-1", "from 0"),
-        row("fewer than no rows", lambda b, w: b.rows(0, 70, -1), bc.SampleError, "-1", "from 0"),
-        row(
-            "rows by float", lambda b, w: b.rows(0, 70.0, 1), bc.ArgumentTypeError, "70.0, a float"
-        ),
-        row("span of no lane", lambda b, w: b.lane_span(9), bc.SampleError, "lane 9", "0 to 3"),
-        row("span of a name", lambda b, w: b.lane_span("a"), bc.ArgumentTypeError, "'a', a str"),
-        row("wait for -1", lambda b, w: b.wait(-1), bc.ArgumentError, "-1", "from 0"),
-        row(
-            "wait by float", lambda b, w: b.wait(1.5), bc.ArgumentTypeError, "1.5, a float", "from"
-        ),
+        row("old rows", lambda b, w: b.rows(0, 60, 20), SampleError, "60..80", "70..120", "ask"),
+        row("rows to come", lambda b, w: b.rows(0, 110, 11), SampleError, "121", "120", "ask"),
+        row("rows of no lane", lambda b, w: b.rows(9, 0, 1), SampleError, "lane 9", "0 to 3"),
+        row("rows from below", lambda b, w: b.rows(0, -1, 1), SampleError, "-1", "begin at 0"),
+        row("rows of lane -1", lambda b, w: b.rows(-1, 0, 1), SampleError, "-1", "from 0"),
+        row("fewer than no rows", lambda b, w: b.rows(0, 70, -1), SampleError, "-1", "from 0"),
+        row("rows by float", lambda b, w: b.rows(0, 70.0, 1), ArgumentTypeError, "70.0, a float"),
+        row("span of no lane", lambda b, w: b.lane_span(9), SampleError, "lane 9", "0 to 3"),
+        row("span of a name", lambda b, w: b.lane_span("a"), ArgumentTypeError, "'a', a str"),
+        row("wait for -1", lambda b, w: b.wait(-1), ArgumentError, "-1", "from 0"),
+        row("wait by float", lambda b, w: b.wait(1.5), ArgumentTypeError, "1.5, a float", "from"),
         row(
             "wait for a bool",
             lambda b, w: b.wait(1, timeout=np.True_),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "timeout is np.True_",
             "give seconds",
         ),
         row(
             "discount in bool",
             lambda b, w: b.sampler(n_step=2, gamma=np.True_),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "gamma is np.True_",
             "give",
         ),
-        row("wait until -1", lambda b, w: b.wait(1, timeout=-1), bc.ArgumentError, "-1", "None"),
-        row(
-            "wait until nan", lambda b, w: b.wait(1, float("nan")), bc.ArgumentError, "NaN", "None"
-        ),
-        row(
-            "wait in words", lambda b, w: b.wait(1, "1 s"), bc.ArgumentTypeError, "'1 s'", "seconds"
-        ),
-        row("wait in ms", lambda b, w: b.wait(1, timeout_ms=5), bc.ArgumentTypeError, "'timeout'?"),
-        row("too short", lambda b, w: b.wait(60, 0.01), bc.WaitTimeoutError, "60", "49", "stat"),
-        row(
-            "wait for ever", lambda b, w: b.wait(10**6), bc.ArgumentError, "1000000", "200", "fewer"
-        ),
+        row("wait until -1", lambda b, w: b.wait(1, timeout=-1), ArgumentError, "-1", "None"),
+        row("wait until nan", lambda b, w: b.wait(1, float("nan")), ArgumentError, "NaN", "None"),
+        row("wait in words", lambda b, w: b.wait(1, "1 s"), ArgumentTypeError, "'1 s'", "seconds"),
+        row("wait in ms", lambda b, w: b.wait(1, timeout_ms=5), ArgumentTypeError, "'timeout'?"),
+        row("too short", lambda b, w: b.wait(60, 0.01), WaitTimeoutError, "60", "49", "stat"),
+        row("wait for ever", lambda b, w: b.wait(10**6), ArgumentError, "1000000", "200", "fewer"),
     ]
 )
 def test_questions_that_cannot_be_answered(place: Path, tmp_path: Path, row: Row) -> None:
@@ -205,5 +194,5 @@ def test_a_closed_handle_says_so_closes_again_and_shows_itself(
             pass
         handle.close()
         assert repr(handle).endswith("closed>")
-        with pytest.raises(bc.ClosedError, match="is closed; "):
+        with pytest.raises(ClosedError, match="is closed; "):
             use(handle)

@@ -11,6 +11,18 @@ from typing import Any
 
 import backcast as bc
 import pytest
+from backcast.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    CorruptError,
+    ExistsError,
+    InUseError,
+    NotFoundError,
+    SpaceError,
+    StorageError,
+    WriterError,
+)
 from refusal import COLUMNS, Row, World, check, table, world_at
 
 ANY: Any = bc
@@ -22,14 +34,12 @@ def untyped(thing: object) -> Any:  # noqa: ANN401 - that is the point
     return thing
 
 
-def create(case: str, changes: dict[str, Any], error: type[bc.BackcastError], *words: str) -> Row:
+def create(case: str, changes: dict[str, Any], error: type[BackcastError], *words: str) -> Row:
     """Try to make a ring with some arguments changed."""
     return Row(case, lambda world: world.create(**changes), error, words)
 
 
-def call(
-    case: str, do: Callable[[World], object], error: type[bc.BackcastError], *words: str
-) -> Row:
+def call(case: str, do: Callable[[World], object], error: type[BackcastError], *words: str) -> Row:
     """Try anything else."""
     return Row(case, do, error, words)
 
@@ -54,85 +64,75 @@ MISSPELT = "did you mean 'capacity'?"
 
 @table(
     [
-        create("slash", {"name": "a/b"}, bc.ArgumentError, "'a/b'", "A-Z"),
-        create("blank", {"name": "a b"}, bc.ArgumentError, "'a b'", "A-Z"),
-        create("empty name", {"name": ""}, bc.ArgumentError, "empty", "1 to 100"),
-        create("long name", {"name": "x" * 300}, bc.ArgumentError, "too long", "1 to 100"),
-        create("hidden name", {"name": ".a"}, bc.ArgumentError, "'.a'", "dot"),
-        create("number as name", {"name": 7}, bc.ArgumentTypeError, "name is 7", "None"),
-        create("path as name", {"name": Path("a")}, bc.ArgumentTypeError, "'a'", "a name"),
-        create("no rows", {"capacity": 0}, bc.ArgumentError, "capacity is 0", "at least 1"),
-        create("negative rows", {"capacity": -5}, bc.ArgumentError, "-5", "at least 1"),
-        create("capacity in words", {"capacity": "8 gigs"}, bc.ArgumentError, "8 gigs", "8GiB"),
-        create("small unit", {"capacity": "8gb"}, bc.ArgumentError, "'8gb'", "8GB"),
-        create("unit alone", {"capacity": "GiB"}, bc.ArgumentError, "'GiB'", "8GiB"),
-        create("negative bytes", {"capacity": "-1GiB"}, bc.ArgumentError, "'-1GiB'", "8GiB"),
-        create(
-            "float capacity", {"capacity": 1e6}, bc.ArgumentTypeError, "1000000.0, a float", "int"
-        ),
-        create("bool capacity", {"capacity": True}, bc.ArgumentTypeError, "True, a bool", "int"),
-        create("no capacity", {"capacity": None}, bc.ArgumentTypeError, "missing", "'8GiB'"),
-        create("huge capacity", {"capacity": 2**62}, bc.ArgumentError, str(2**62), "'capacity'"),
-        create("beyond 64 bits", {"capacity": 2**70}, bc.ArgumentError, str(2**70), str(2**64 - 1)),
-        create("no space", {"capacity": "20TiB"}, bc.SpaceError, "available", "lower the capacity"),
-        create("too few bytes", {"capacity": "100B"}, bc.ArgumentError, "100", "at least"),
-        create("no lanes", {"lanes": 0}, bc.ArgumentError, "lanes is 0", "1 to 4096"),
-        create("negative lanes", {"lanes": -1}, bc.ArgumentError, "lanes is -1", "1 to 4096"),
-        create("too many lanes", {"lanes": 5000}, bc.ArgumentError, "5000", "4096"),
-        create("float lanes", {"lanes": 2.0}, bc.ArgumentTypeError, "2.0, a float", "1 to 4096"),
-        create("bool lanes", {"lanes": True}, bc.ArgumentTypeError, "True, a bool", "1 to 4096"),
-        create("text lanes", {"lanes": "4"}, bc.ArgumentTypeError, "'4', a str", "1 to 4096"),
-        create("exist", {"exist": "maybe"}, bc.ArgumentError, "'maybe'", "'attach'"),
-        create("exist in bool", {"exist": True}, bc.ArgumentTypeError, "True, a bool", "'attach'"),
-        create("huge", {"huge_pages": "no"}, bc.ArgumentTypeError, "huge_pages is 'no'", "True or"),
-        create("persistent", {"persistent": "no"}, bc.ArgumentTypeError, "'no', a str", "True or"),
-        create("dir", {"dir": 5}, bc.ArgumentTypeError, "dir is 5", "a path"),
-        create("dir is a file", {"dir": __file__}, bc.StorageError, "test_refused_rings.py"),
-        create("columns", {"schema": [("x", "f4")]}, bc.ArgumentTypeError, "a list", "dict of"),
-        create(
-            "misspelt", {"capcity": 100}, bc.ArgumentTypeError, "'capcity'", MISSPELT, "lanes=1"
-        ),
-        create("unknown", {"prefetch": 1}, bc.ArgumentTypeError, "'prefetch'", "it takes (name"),
+        create("slash", {"name": "a/b"}, ArgumentError, "'a/b'", "A-Z"),
+        create("blank", {"name": "a b"}, ArgumentError, "'a b'", "A-Z"),
+        create("empty name", {"name": ""}, ArgumentError, "empty", "1 to 100"),
+        create("long name", {"name": "x" * 300}, ArgumentError, "too long", "1 to 100"),
+        create("hidden name", {"name": ".a"}, ArgumentError, "'.a'", "dot"),
+        create("number as name", {"name": 7}, ArgumentTypeError, "name is 7", "None"),
+        create("path as name", {"name": Path("a")}, ArgumentTypeError, "'a'", "a name"),
+        create("no rows", {"capacity": 0}, ArgumentError, "capacity is 0", "at least 1"),
+        create("negative rows", {"capacity": -5}, ArgumentError, "-5", "at least 1"),
+        create("capacity in words", {"capacity": "8 gigs"}, ArgumentError, "8 gigs", "8GiB"),
+        create("small unit", {"capacity": "8gb"}, ArgumentError, "'8gb'", "8GB"),
+        create("unit alone", {"capacity": "GiB"}, ArgumentError, "'GiB'", "8GiB"),
+        create("negative bytes", {"capacity": "-1GiB"}, ArgumentError, "'-1GiB'", "8GiB"),
+        create("float capacity", {"capacity": 1e6}, ArgumentTypeError, "1000000.0, a float", "int"),
+        create("bool capacity", {"capacity": True}, ArgumentTypeError, "True, a bool", "int"),
+        create("no capacity", {"capacity": None}, ArgumentTypeError, "missing", "'8GiB'"),
+        create("huge capacity", {"capacity": 2**62}, ArgumentError, str(2**62), "'capacity'"),
+        create("beyond 64 bits", {"capacity": 2**70}, ArgumentError, str(2**70), str(2**64 - 1)),
+        create("no space", {"capacity": "20TiB"}, SpaceError, "available", "lower the capacity"),
+        create("too few bytes", {"capacity": "100B"}, ArgumentError, "100", "at least"),
+        create("no lanes", {"lanes": 0}, ArgumentError, "lanes is 0", "1 to 4096"),
+        create("negative lanes", {"lanes": -1}, ArgumentError, "lanes is -1", "1 to 4096"),
+        create("too many lanes", {"lanes": 5000}, ArgumentError, "5000", "4096"),
+        create("float lanes", {"lanes": 2.0}, ArgumentTypeError, "2.0, a float", "1 to 4096"),
+        create("bool lanes", {"lanes": True}, ArgumentTypeError, "True, a bool", "1 to 4096"),
+        create("text lanes", {"lanes": "4"}, ArgumentTypeError, "'4', a str", "1 to 4096"),
+        create("exist", {"exist": "maybe"}, ArgumentError, "'maybe'", "'attach'"),
+        create("exist in bool", {"exist": True}, ArgumentTypeError, "True, a bool", "'attach'"),
+        create("huge", {"huge_pages": "no"}, ArgumentTypeError, "huge_pages is 'no'", "True or"),
+        create("persistent", {"persistent": "no"}, ArgumentTypeError, "'no', a str", "True or"),
+        create("dir", {"dir": 5}, ArgumentTypeError, "dir is 5", "a path"),
+        create("dir is a file", {"dir": __file__}, StorageError, "test_refused_rings.py"),
+        create("columns", {"schema": [("x", "f4")]}, ArgumentTypeError, "a list", "dict of"),
+        create("misspelt", {"capcity": 100}, ArgumentTypeError, "'capcity'", MISSPELT, "lanes=1"),
+        create("unknown", {"prefetch": 1}, ArgumentTypeError, "'prefetch'", "it takes (name"),
         call(
             "capacity by position",
             lambda w: ANY.ReplayBuffer.create("new", COLUMNS, 100),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "2 arguments by position, got 3",
             "by name: capacity",
         ),
         call(
             "no schema",
             lambda w: ANY.ReplayBuffer.create("new", capacity=100),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "schema is missing",
             "a dict of columns",
         ),
-        call(
-            "no name", lambda w: ANY.ReplayBuffer.create(), bc.ArgumentTypeError, "name is missing"
-        ),
+        call("no name", lambda w: ANY.ReplayBuffer.create(), ArgumentTypeError, "name is missing"),
         call(
             "calling the class",
             lambda w: ANY.ReplayBuffer("new", COLUMNS, capacity=100),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "ReplayBuffer.create(name, schema, capacity=...)",
         ),
-        create(
-            "taken", {"name": "pong"}, bc.ExistsError, "'pong'", "live process", "exist='attach'"
-        ),
-        create(
-            "kept", {"name": "kept"}, bc.ExistsError, "'kept'", "persistent", "backcast rm kept"
-        ),
+        create("taken", {"name": "pong"}, ExistsError, "'pong'", "live process", "exist='attach'"),
+        create("kept", {"name": "kept"}, ExistsError, "'kept'", "persistent", "backcast rm kept"),
         create(
             "another schema",
             {"name": "pong", "schema": {"y": "f4"}, "exist": "attach"},
-            bc.ExistsError,
+            ExistsError,
             "differs",
             "choose another name",
         ),
         create(
             "persistent where it is not",
             {"name": "empty", "schema": {"x": "f4"}, "exist": "attach", "persistent": True},
-            bc.ExistsError,
+            ExistsError,
             "'empty'",
             "it is not persistent, but a persistent one was requested",
             "choose another name",
@@ -140,14 +140,14 @@ MISSPELT = "did you mean 'capacity'?"
         create(
             "private and persistent",
             {"name": None, "schema": {"x": "f4"}, "persistent": True},
-            bc.ArgumentError,
+            ArgumentError,
             "persistent is True",
             "give it a name",
         ),
         create(
             "another capacity",
             {"name": "empty", "schema": {"x": "f4"}, "capacity": 999, "exist": "attach"},
-            bc.ExistsError,
+            ExistsError,
             "999",
             "10",
         ),
@@ -163,7 +163,7 @@ def test_rings_that_cannot_be_made(place: Path, tmp_path: Path, row: Row) -> Non
         call(
             "attach to nobody",
             lambda w: bc.ReplayBuffer.attach("zebra", dir=w.place),
-            bc.NotFoundError,
+            NotFoundError,
             "'zebra'",
             "backcast ls",
             "BACKCAST_DIR",
@@ -171,53 +171,51 @@ def test_rings_that_cannot_be_made(place: Path, tmp_path: Path, row: Row) -> Non
         call(
             "attach to a typo",
             lambda w: bc.ReplayBuffer.attach("pnog", dir=w.place),
-            bc.NotFoundError,
+            NotFoundError,
             "'pnog'",
             "did you mean 'pong'?",
         ),
-        call(
-            "attach to nothing", lambda w: ANY.ReplayBuffer.attach(), bc.ArgumentTypeError, "name"
-        ),
+        call("attach to nothing", lambda w: ANY.ReplayBuffer.attach(), ArgumentTypeError, "name"),
         call(
             "attach elsewhere",
             lambda w: ANY.ReplayBuffer.attach("pong", directory=w.place),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "'directory'",
             "(name, *, on_unlinked='warn', limiter=None, dir=None, store=None)",
         ),
         Row(
             "other bytes",
             attach_kept,
-            bc.CorruptError,
+            CorruptError,
             ("ring.ctl", "backcast rm"),
             damage(lambda old: b"x" * len(old)),
         ),
-        Row("no bytes", attach_kept, bc.CorruptError, ("ring.ctl", "rm"), damage(lambda old: b"")),
+        Row("no bytes", attach_kept, CorruptError, ("ring.ctl", "rm"), damage(lambda old: b"")),
         Row(
             "half the bytes",
             attach_kept,
-            bc.CorruptError,
+            CorruptError,
             ("ring.ctl", "backcast rm"),
             damage(lambda old: old[: len(old) // 2]),
         ),
         Row(
             "another layout version",
             attach_kept,
-            bc.CorruptError,
+            CorruptError,
             ("version 99", "same Backcast version"),
             damage(lambda old: old[:8] + b"\x63\0\0\0" + old[12:]),
         ),
         call(
             "remove nobody",
             lambda w: bc.remove("kep", dir=w.place),
-            bc.NotFoundError,
+            NotFoundError,
             "'kep'",
             "did you mean 'kept'?",
         ),
         call(
             "remove what is held",
             lambda w: bc.remove("pong", dir=w.place),
-            bc.InUseError,
+            InUseError,
             "'pong'",
             "live process",
             "force",
@@ -225,28 +223,26 @@ def test_rings_that_cannot_be_made(place: Path, tmp_path: Path, row: Row) -> Non
         call(
             "remove another kind",
             lambda w: ANY.remove("pong", "table", dir=w.place),
-            bc.ArgumentError,
+            ArgumentError,
             "'table'",
             "'panel'",
         ),
         call(
             "remove by force of text",
             lambda w: ANY.remove("pong", force="yes", dir=w.place),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "'yes', a str",
             "True or False",
         ),
-        call("list a number", lambda w: ANY.list(3), bc.ArgumentTypeError, "dir is 3", "a path"),
+        call("list a number", lambda w: ANY.list(3), ArgumentTypeError, "dir is 3", "a path"),
         call(
             "list two places",
             lambda w: ANY.list(w.place, w.place),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "1 argument by position, got 2",
             "(dir=None)",
         ),
-        call(
-            "gc by name", lambda w: ANY.gc(name="a"), bc.ArgumentTypeError, "'name'", "(dir=None)"
-        ),
+        call("gc by name", lambda w: ANY.gc(name="a"), ArgumentTypeError, "'name'", "(dir=None)"),
     ]
 )
 def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> None:
@@ -256,11 +252,11 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
 
 @table(
     [
-        call("no lanes", lambda w: w.pong.writer(0), bc.WriterError, "lanes is 0", "1 to 4096"),
+        call("no lanes", lambda w: w.pong.writer(0), WriterError, "lanes is 0", "1 to 4096"),
         call(
             "too many",
             lambda w: w.pong.writer(5),
-            bc.WriterError,
+            WriterError,
             "asked for 5",
             "4",
             "lanes=5",
@@ -268,7 +264,7 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
         call(
             "taken",
             lambda w: w.pong.writer(2, "disabled"),
-            bc.WriterError,
+            WriterError,
             "only 1 of 4 are free",
             str(os.getpid()),
             "stop a holder",
@@ -276,7 +272,7 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
         call(
             "no mode",
             lambda w: w.pong.writer(2),
-            bc.WriterError,
+            WriterError,
             "2 lanes",
             "'next_step'",
             "'same_step'",
@@ -286,27 +282,25 @@ def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> Non
         call(
             "mode",
             lambda w: untyped(w.pong).writer(1, "auto"),
-            bc.WriterError,
+            WriterError,
             "'auto'",
             "'same_step'",
         ),
         call(
             "mode and no lanes",
             lambda w: untyped(w.pong).writer("same_step"),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "'same_step', a str",
             "1 to 4096",
         ),
         call(
             "misspelt",
             lambda w: untyped(w.pong).writer(autoreset="same_step"),
-            bc.ArgumentTypeError,
+            ArgumentTypeError,
             "'autoreset'",
             "autoreset_mode=None",
         ),
-        call(
-            "calling the class", lambda w: ANY.Writer(w.pong), bc.ArgumentTypeError, "writer(lanes"
-        ),
+        call("calling the class", lambda w: ANY.Writer(w.pong), ArgumentTypeError, "writer(lanes"),
     ]
 )
 def test_writers_that_cannot_be_had(place: Path, tmp_path: Path, row: Row) -> None:
@@ -319,7 +313,7 @@ def test_a_private_ring_cannot_be_pickled_but_copied(how: str) -> None:
 
     with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
         if how == "pickled":
-            with pytest.raises(bc.ArgumentTypeError, match=r"private .* create it with a name"):
+            with pytest.raises(ArgumentTypeError, match=r"private .* create it with a name"):
                 pickle.dumps(buf)
         else:
             with buf.writer() as writer, copy.deepcopy(buf) as again, copy.copy(buf) as third:

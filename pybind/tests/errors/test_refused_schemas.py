@@ -7,17 +7,18 @@ from typing import Any
 
 import backcast as bc
 import numpy as np
+from backcast.errors import ArgumentTypeError, SchemaError
 from refusal import Row, check, table, world_at
 
 
 def row(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
     """Try columns."""
-    return Row(case, lambda world: bc.Schema(columns), bc.SchemaError, words)
+    return Row(case, lambda world: bc.Schema(columns), SchemaError, words)
 
 
 def wrong(case: str, columns: Any, *words: str) -> Row:  # noqa: ANN401 - anything is tried
     """Try an object that is not a dict of columns."""
-    return Row(case, lambda world: bc.Schema(columns), bc.ArgumentTypeError, words)
+    return Row(case, lambda world: bc.Schema(columns), ArgumentTypeError, words)
 
 
 @table(

@@ -13,6 +13,7 @@ from typing import Any
 
 import backcast as bc
 import numpy as np
+from backcast import errors
 from backcast.envs import Collector, PortfolioEnv, PortfolioVectorEnv
 from gymnasium import spaces
 from refusal import prices
@@ -22,7 +23,8 @@ TOP = """\
 
 Every error is a `backcast.BackcastError` and also the builtin that a Python user expects. It says
 what was refused, the value, the limit and what to do, and it comes before anything has changed.
-This page is printed by a test that types all of it, so it is what you will see.
+Catch one as `bc.errors.SampleError`: all of them are in `backcast.errors`, warnings too. This page
+is printed by a test that types all of it, so it is what you will see.
 
 | class | is also | when |
 | --- | --- | --- |
@@ -367,7 +369,7 @@ class Newcomer:
         try:
             answer = eval(code, self.names)
         except bc.BackcastError as error:
-            said = f"backcast.{type(error).__name__}: {error}"
+            said = f"backcast.errors.{type(error).__name__}: {error}"
         else:
             raise AssertionError(f"{code} was done: {answer!r}")
         return f">>> {code}\n{self.everywhere(said)}"
@@ -406,9 +408,9 @@ class Newcomer:
 def tree() -> str:
     """Every class, the builtin that it also is, and its summary."""
     lines = []
-    for name in sorted(bc.__all__):
-        thing = getattr(bc, name)
-        if isinstance(thing, type) and issubclass(thing, bc.BackcastError):
+    for name in errors.__all__:
+        thing = getattr(errors, name)
+        if issubclass(thing, bc.BackcastError):
             bases = ", ".join(f"`{base.__name__}`" for base in thing.__bases__)
             lines.append(f"| `{name}` | {bases} | {(thing.__doc__ or '').splitlines()[0]} |\n")
     return "".join(lines)

@@ -41,7 +41,7 @@ with bc.ReplayBuffer.create("walk", columns, capacity=4_000, dir=rings) as buf:
     }.items():
         try:
             write()
-        except bc.SpaceError as error:
+        except bc.errors.SpaceError as error:
             print(name, "No space left" in str(error) or "no space left" in str(error))
         left = [path for path in disk.rglob("*") if path.is_file() and path.stat().st_size > 4096]
         assert not left, left

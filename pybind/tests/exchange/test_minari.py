@@ -140,14 +140,16 @@ def test_infos_that_no_column_can_hold_are_refused_and_left_out_by_name(tmp_path
     infos = {"goal": ["left"] * 4, "energy": np.arange(4.0)}
     one = episode(0, 3, observations=seen(3), actions=np.zeros(3), infos=infos)
     folder = dataset(tmp_path / "theirs", SPACES, [one])
-    with pytest.raises(bc.ArgumentError, match=r"`infos/goal` .*leave_out=\[\"infos/goal\"\]"):
+    with pytest.raises(
+        bc.errors.ArgumentError, match=r"`infos/goal` .*leave_out=\[\"infos/goal\"\]"
+    ):
         bc.ReplayBuffer.from_file(folder, "theirs", "minari", dir=tmp_path)
     assert bc.list(dir=tmp_path) == []
     with bc.ReplayBuffer.from_file(
         folder, "theirs", "minari", dir=tmp_path, leave_out=["infos/goal"]
     ) as ring:
         assert list(ring.rows(0, 0, 4)["infos"]) == ["energy"]
-    with pytest.raises(bc.ArgumentError, match="cannot leave out `infos/gaol`"):
+    with pytest.raises(bc.errors.ArgumentError, match="cannot leave out `infos/gaol`"):
         bc.ReplayBuffer.from_file(
             folder, "more", "minari", dir=tmp_path, leave_out=["infos/goal", "infos/gaol"]
         )
@@ -167,9 +169,9 @@ def test_hdf5_is_recognised_and_the_way_out_is_said(tmp_path: Path) -> None:
     words = (folder / "metadata.json").read_text()
     (folder / "metadata.json").write_text(words.replace('"parquet"', '"hdf5"'))
     way_out = r"stored as \"hdf5\", Minari's default.*data_format=\"parquet\""
-    with pytest.raises(bc.ArgumentError, match=way_out):
+    with pytest.raises(bc.errors.ArgumentError, match=way_out):
         bc.ReplayBuffer.from_file(folder, "theirs", "minari", dir=tmp_path)
     lone = tmp_path / "main_data.hdf5"
     lone.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
-    with pytest.raises(bc.ArgumentError, match=way_out):
+    with pytest.raises(bc.errors.ArgumentError, match=way_out):
         bc.ReplayBuffer.from_file(lone, "theirs", "minari", dir=tmp_path)

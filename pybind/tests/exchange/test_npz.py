@@ -36,7 +36,7 @@ def test_a_file_like_d4rl_s_is_taken_once_what_is_no_step_is_left_out(tmp_path: 
     np.savez(path, **steps)
     left_out: list[str] = []
     for name in ("infos/goal", "metadata/algorithm", "metadata/weights"):
-        with pytest.raises(bc.ArgumentError, match=rf"`{name}` .*leave_out=\[\"{name}\"\]"):
+        with pytest.raises(bc.errors.ArgumentError, match=rf"`{name}` .*leave_out=\[\"{name}\"\]"):
             bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=left_out)
         assert bc.list(dir=tmp_path) == []
         left_out.append(name)
@@ -80,16 +80,18 @@ def test_the_command_line_leaves_out_the_same(tmp_path: Path) -> None:
 def test_names_to_leave_out_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "steps.npz"
     np.savez(path, observations=np.zeros(3))
-    with pytest.raises(bc.ArgumentError, match=r"`obz`, which .*steps\.npz does not have: .*obs"):
+    with pytest.raises(
+        bc.errors.ArgumentError, match=r"`obz`, which .*steps\.npz does not have: .*obs"
+    ):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=["obz"])
     lone: Any = "observations"
     with pytest.raises(
-        bc.ArgumentTypeError, match="leave_out is 'observations', a str; give a sequence"
+        bc.errors.ArgumentTypeError, match="leave_out is 'observations', a str; give a sequence"
     ):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=lone)
     with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path) as ring:
         ring.export(tmp_path / "steps.parquet")
-    with pytest.raises(bc.ArgumentError, match="import it without leaving anything out"):
+    with pytest.raises(bc.errors.ArgumentError, match="import it without leaving anything out"):
         bc.ReplayBuffer.from_file(tmp_path / "steps.parquet", "x", dir=tmp_path, leave_out=["obs"])
 
 
@@ -97,14 +99,14 @@ def test_no_control_character_of_a_file_reaches_a_message(tmp_path: Path) -> Non
     path = tmp_path / "steps.npz"
     arrays: dict[str, Any] = {"a\x1b[31mb": np.array(["x"])}
     np.savez(path, **arrays)
-    with pytest.raises(bc.ArgumentError, match=r"a.\[31mb") as refused:
+    with pytest.raises(bc.errors.ArgumentError, match=r"a.\[31mb") as refused:
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
     assert str(refused.value).replace("\n", "").isprintable()
     header = "{'descr': '\x1b]0;title\x07<f4', 'fortran_order': False, 'shape': (1,), }"
     lead = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("obs.npy", lead + bytes(4))
-    with pytest.raises(bc.ArgumentError, match="title") as refused:
+    with pytest.raises(bc.errors.ArgumentError, match="title") as refused:
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
     assert str(refused.value).isprintable()
 

@@ -66,7 +66,9 @@ def test_rows_that_are_missing_are_counted_and_warned_of(
             publish(writer, 1_000)
             published += 1_000
 
-    with pytest.warns(bc.LappedWarning, match=rf"rows are missing from .*{name}: .* snapshot"):
+    with pytest.warns(
+        bc.errors.LappedWarning, match=rf"rows are missing from .*{name}: .* snapshot"
+    ):
         report = buf.export(tmp_path / name, progress=step)
     rows, missing = report["rows"], report["rows_lapped"]
     assert rows is not None

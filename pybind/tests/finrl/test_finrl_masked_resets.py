@@ -60,10 +60,10 @@ def test_indices_begin_where_requested(path: Path) -> None:
         ({"reset_mask": np.ones(4, bool)}, "options has 'reset_mask'; reset_indices knows"),
     ]
     for options, says in refused:
-        with pytest.raises(bc.EnvError, match=says):
+        with pytest.raises(bc.errors.EnvError, match=says):
             env.reset_indices([3, 0], options=options)
         assert [row["day"] for row in env.get_state()] == [9, 23, 24, 7]
-    with pytest.raises(bc.EnvError, match="no portfolio was reset yet"):
+    with pytest.raises(bc.errors.EnvError, match="no portfolio was reset yet"):
         vec(path).reset_indices([0])
 
 

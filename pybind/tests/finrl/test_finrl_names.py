@@ -134,11 +134,11 @@ def test_tickers_that_are_called_as_parts_of_a_window_are_refused_there(
     buffer = ff.VecReplayBuffer(env, 10)
     buffer.add(state, np.zeros((4, 2)), after["reward"], after, after["done"])
     says = f"a ticker is called '{name}', as a part of the window is; leave it out, and take its"
-    with pytest.raises(bc.EnvError, match=says):
+    with pytest.raises(bc.errors.EnvError, match=says):
         env.get_market_window_numpy(["AAA", name], 9, 2, 1)
-    with pytest.raises(bc.EnvError, match=says):
+    with pytest.raises(bc.errors.EnvError, match=says):
         env.get_market_window_numpy([9, 9], [["AAA"], [name]], 2, 1)
-    with pytest.raises(bc.SampleError, match=says):
+    with pytest.raises(bc.errors.SampleError, match=says):
         buffer.get_market_data(0, 2, 1)
     assert list(env.get_market_window_numpy(["AAA"], 9, 2)) == [
         *["AAA", "indicator_names", "h", "future"]
@@ -163,7 +163,7 @@ def test_a_reset_that_names_tickers_is_taken_where_they_are_drawn(path: Path) ->
     rows = vec(path, 2, shuffle_tickers=True)
     state = rows.reset([["CCC", "AAA"], []], seed=4)
     assert state["tickers"][0] == ["CCC", "AAA"]
-    with pytest.raises(bc.EnvError, match="ticker_list is empty; name at least one"):
+    with pytest.raises(bc.errors.EnvError, match="ticker_list is empty; name at least one"):
         ff.FastFinRL(path, num_tickers=2).reset([])
 
 
@@ -177,7 +177,7 @@ def test_a_state_shows_the_seed_of_the_next_random_numbers(path: Path) -> None:
     env.reset(["AAA", "BBB"])
     again = ff.FastFinRL(path, macro_tickers=["VIX"])
     same(again.reset(["BBB"], seed=drawn), env.reset(["BBB"], seed=drawn))
-    with pytest.raises(bc.EnvError, match="seed is -2"):
+    with pytest.raises(bc.errors.EnvError, match="seed is -2"):
         env.reset(seed=-2)
     assert env.reset()["seed"] == drawn
 

@@ -197,7 +197,7 @@ def test_a_refused_batch_does_not_move_the_draws(
         out = asked.sample(30, indices=np.arange(30), layout="batched", copy=True)
         out[1].flags.writeable = False
         given = {"batch_size": 30, "layout": "batched", "copy": True, "out": out}
-    with pytest.raises(bc.SampleError, match=says):
+    with pytest.raises(bc.errors.SampleError, match=says):
         asked.sample(**given)
     assert asked.sample_indices(20) == other.sample_indices(20)
 
@@ -212,7 +212,7 @@ def test_a_batch_without_memory_does_not_move_the_draws(path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**24, before[1]))
     try:
-        with pytest.raises(bc.SampleError, match="there is no memory for an array"):
+        with pytest.raises(bc.errors.SampleError, match="there is no memory for an array"):
             asked.sample(400, 2_000, 2_000)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)

@@ -154,10 +154,10 @@ def test_defect_16_actions_of_every_rank_are_stored_whole_or_refused(path: Path)
     buffer.add(actions=strided, **given)
     np.testing.assert_array_equal(buffer.sample(indices=[2, 3])[1], strided)
     for wrong in (actions[0], actions[..., 0], actions.ravel(), actions[:, :3], actions[:1], 1.0):
-        with pytest.raises(bc.AppendError, match=r"actions: got shape .*; give \(2, 4, 2\)"):
+        with pytest.raises(bc.errors.AppendError, match=r"actions: got shape .*; give \(2, 4, 2\)"):
             buffer.add(actions=wrong, **given)
     assert buffer.size() == 4
-    with pytest.raises(bc.ArgumentError, match="capacity is 0; give"):
+    with pytest.raises(bc.errors.ArgumentError, match="capacity is 0; give"):
         ff.VecReplayBuffer(env, 0)
 
 
@@ -198,7 +198,9 @@ def test_defect_18_what_was_gotten_outlives_clearing_and_overwriting(path: Path)
     buffer.clear()
     filled(env, 40, capacity=6)
     assert (kept.env_id, kept.state_day, list(kept.tickers), list(kept.action)) == before
-    with pytest.raises(bc.SampleError, match="index 0 names no transition: the buffer is empty"):
+    with pytest.raises(
+        bc.errors.SampleError, match="index 0 names no transition: the buffer is empty"
+    ):
         buffer.get(0)
 
 
@@ -207,7 +209,7 @@ def test_defect_18_portfolios_of_another_width_are_refused(path: Path) -> None:
     buffer = filled(env, 3)
     state = env.reset([["AAA", "BBB"]] * 2, seed=1)
     after = env.step(np.zeros((2, 2)))
-    with pytest.raises(bc.AppendError, match=r"shares.*: got shape \(2, 2\); give \(2, 4\)"):
+    with pytest.raises(bc.errors.AppendError, match=r"shares.*: got shape \(2, 2\); give \(2, 4\)"):
         buffer.add(state, np.zeros((2, 2)), after["reward"], after, after["done"])
     assert buffer.size() == 6
 
@@ -221,11 +223,11 @@ def test_defect_19_files_are_not_trusted(path: Path, tmp_path: Path) -> None:
     for at in range(0, len(whole), 13):
         for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :]):
             saved.write_bytes(damaged)
-            with pytest.raises(bc.CorruptError):
+            with pytest.raises(bc.errors.CorruptError):
                 buffer.load(saved)
     for foreign in (b"date,tic\n", b"\xff" * 4_096, whole + whole):
         saved.write_bytes(foreign)
-        with pytest.raises(bc.CorruptError):
+        with pytest.raises(bc.errors.CorruptError):
             buffer.load(saved)
     assert [buffer.get(at) for at in range(10)] == kept
 

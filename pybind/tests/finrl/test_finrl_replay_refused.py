@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import backcast as bc
 import backcast.finrl as ff
 import numpy as np
 import pytest
+from backcast.errors import (
+    AppendError,
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    ClosedError,
+    SampleError,
+    SchemaError,
+)
 from finrl_buffers import collect, filled, vec, with_gaps
 from finrl_market import market
 
@@ -70,7 +78,7 @@ def test_invalid_transitions_are_refused_and_not_added(
         "next_states": after,
         "dones": np.zeros(4, bool),
     }
-    with pytest.raises(bc.AppendError, match=message):
+    with pytest.raises(AppendError, match=message):
         buffer.add(**(given | change))
     assert buffer.size() == 80
 
@@ -109,7 +117,7 @@ def test_states_that_are_not_the_markets_are_refused(
     if key == "tickers":
         # Both states are of the same ones.
         after |= {key: value}
-    with pytest.raises(bc.AppendError, match=message):
+    with pytest.raises(AppendError, match=message):
         buffer.add(state | {key: value}, np.zeros((4, 2)), np.zeros(4), after, np.zeros(4, bool))
     assert buffer.size() == 80
 
@@ -117,31 +125,31 @@ def test_states_that_are_not_the_markets_are_refused(
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda b: b.sample(0), bc.SampleError, "batch_size is 0; give"),
-        (lambda b: b.sample(-3), bc.SampleError, "batch_size is -3; give"),
-        (lambda b: b.sample("4"), bc.ArgumentError, "batch_size is '4'"),
-        (lambda b: b.sample(4, -1), bc.SampleError, "history_length is -1; give"),
-        (lambda b: b.sample(4, 0, 2.5), bc.ArgumentError, "future_length is 2.5"),
+        (lambda b: b.sample(0), SampleError, "batch_size is 0; give"),
+        (lambda b: b.sample(-3), SampleError, "batch_size is -3; give"),
+        (lambda b: b.sample("4"), ArgumentError, "batch_size is '4'"),
+        (lambda b: b.sample(4, -1), SampleError, "history_length is -1; give"),
+        (lambda b: b.sample(4, 0, 2.5), ArgumentError, "future_length is 2.5"),
         (
             lambda b: b.sample(4, 2**31),
-            bc.SampleError,
+            SampleError,
             f"the window is {2**31 + 1} days, of a panel",
         ),
-        (lambda b: b.sample(4, layout="flat"), bc.ArgumentError, "layout is 'flat'; give"),
-        (lambda b: b.sample(4, copy=1), bc.ArgumentError, "copy is 1; give"),
-        (lambda b: b.sample(indices=[80]), bc.SampleError, "index 80 is outside the 80"),
-        (lambda b: b.sample(indices=[-1]), bc.SampleError, "index -1 is outside"),
-        (lambda b: b.sample(indices=[0.5]), bc.SampleError, "indices: got float64"),
-        (lambda b: b.sample(out={}), bc.ArgumentError, "out is {}, a dict; give what sample"),
-        (lambda b: b.sample_indices(0), bc.SampleError, "batch_size is 0"),
-        (lambda b: b.get(80), bc.SampleError, "index 80 is outside the 80 transitions stored"),
-        (lambda b: b.get(10**30), bc.SampleError, f"index {10**30} is outside the 80 .* 0 to 79"),
-        (lambda b: b.get("x"), bc.ArgumentError, "index is 'x'"),
-        (lambda b: b.save(""), bc.ArgumentError, "path is ''; give the path of a file"),
-        (lambda b: b.load(""), bc.ArgumentError, "path is ''; give the path of a file"),
-        (lambda b: b.get_market_data(0, -1, 0), bc.SampleError, "h is -1; give"),
-        (lambda b: b.get_market_data(0, 1, 0, 1), bc.ArgumentError, "next_state is 1; give"),
-        (lambda b: b.get(indx=1), bc.ArgumentError, r"did you mean `index`\?"),
+        (lambda b: b.sample(4, layout="flat"), ArgumentError, "layout is 'flat'; give"),
+        (lambda b: b.sample(4, copy=1), ArgumentError, "copy is 1; give"),
+        (lambda b: b.sample(indices=[80]), SampleError, "index 80 is outside the 80"),
+        (lambda b: b.sample(indices=[-1]), SampleError, "index -1 is outside"),
+        (lambda b: b.sample(indices=[0.5]), SampleError, "indices: got float64"),
+        (lambda b: b.sample(out={}), ArgumentError, "out is {}, a dict; give what sample"),
+        (lambda b: b.sample_indices(0), SampleError, "batch_size is 0"),
+        (lambda b: b.get(80), SampleError, "index 80 is outside the 80 transitions stored"),
+        (lambda b: b.get(10**30), SampleError, f"index {10**30} is outside the 80 .* 0 to 79"),
+        (lambda b: b.get("x"), ArgumentError, "index is 'x'"),
+        (lambda b: b.save(""), ArgumentError, "path is ''; give the path of a file"),
+        (lambda b: b.load(""), ArgumentError, "path is ''; give the path of a file"),
+        (lambda b: b.get_market_data(0, -1, 0), SampleError, "h is -1; give"),
+        (lambda b: b.get_market_data(0, 1, 0, 1), ArgumentError, "next_state is 1; give"),
+        (lambda b: b.get(indx=1), ArgumentError, r"did you mean `index`\?"),
     ],
 )
 def test_bad_requests_name_value_and_remedy(
@@ -176,9 +184,9 @@ def test_bad_requests_name_value_and_remedy(
 def test_buffers_that_cannot_be_are_refused(
     env: ff.VecFastFinRL, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(bc.BackcastError, match=message):
+    with pytest.raises(BackcastError, match=message):
         ff.VecReplayBuffer(env, **settings)
-    with pytest.raises(bc.ArgumentError, match="env is a dict and has no panel; give a FastFinRL"):
+    with pytest.raises(ArgumentError, match="env is a dict and has no panel; give a FastFinRL"):
         ff.VecReplayBuffer({})
 
 
@@ -186,12 +194,12 @@ def test_a_refused_first_addition_leaves_the_sizes(env: ff.VecFastFinRL) -> None
     buffer = ff.VecReplayBuffer(env, 20)
     state = env.reset([["AAA", "BBB", "DDD"]] * 4, seed=1)
     after = env.step(np.zeros((4, 3)))
-    with pytest.raises(bc.AppendError, match="action of environment 0 is NaN"):
+    with pytest.raises(AppendError, match="action of environment 0 is NaN"):
         buffer.add(state, np.full((4, 3), np.nan), np.zeros((4, 5)), after, after["done"])
-    with pytest.raises(bc.AppendError, match=r"rewards: got shape \(3, 5\); give \(4, 5\)"):
+    with pytest.raises(AppendError, match=r"rewards: got shape \(3, 5\); give \(4, 5\)"):
         buffer.add(state, np.zeros((4, 3)), np.zeros((3, 5)), after, after["done"])
     flat = state | {"shares": np.zeros(4, int)}
-    with pytest.raises(bc.AppendError, match=r"'shares'\]: got shape \(4,\); give \(4, 2\)"):
+    with pytest.raises(AppendError, match=r"'shares'\]: got shape \(4,\); give \(4, 2\)"):
         buffer.add(flat, np.zeros((4, 3)), np.zeros(4), after, after["done"])
     assert (buffer.action_shape, buffer.n_objectives, buffer.size()) == ((2,), 1, 0)
     buffer.add(state, np.zeros((4, 3)), np.zeros((4, 5)), after, after["done"])
@@ -204,7 +212,7 @@ def test_a_refused_file_leaves_the_sizes(env: ff.VecFastFinRL, tmp_path: Path) -
     after = env.step(np.zeros((4, 3)))
     saved.add(state, np.zeros((4, 3)), np.zeros(4), after, after["done"])
     saved.save(tmp_path / "saved")
-    with pytest.raises(bc.SchemaError, match="2 adding processes and capacity 21"):
+    with pytest.raises(SchemaError, match="2 adding processes and capacity 21"):
         buffer.load(tmp_path / "saved")
     assert (buffer.action_shape, buffer.size()) == ((2,), 0)
 
@@ -213,7 +221,7 @@ def test_a_ticker_called_as_a_part_of_the_batch_needs_the_other_layout(tmp_path:
     env = vec(market(20, ["AAA", "macro"]).write(tmp_path / "odd.csv"), macro_tickers=[])
     buffer = ff.VecReplayBuffer(env, 20)
     collect(env, buffer, 3)
-    with pytest.raises(bc.SampleError, match=r"called 'macro'.*; give layout='batched'"):
+    with pytest.raises(SampleError, match=r"called 'macro'.*; give layout='batched'"):
         buffer.sample(2)
     assert buffer.sample(2, 1, layout="batched")[0]["ohlcv"].shape == (2, 2, 1, 5)
 
@@ -222,7 +230,7 @@ def test_an_empty_buffer_has_no_index(env: ff.VecFastFinRL) -> None:
     buffer = ff.VecReplayBuffer(env, 20)
     calls: list[Any] = [lambda: buffer.get(0), lambda: buffer.sample(indices=[0])]
     for call in calls:
-        with pytest.raises(bc.SampleError) as raised:
+        with pytest.raises(SampleError) as raised:
             call()
         says = "index 0 names no transition: the buffer is empty; add transitions first"
         assert str(raised.value) == says
@@ -236,7 +244,7 @@ def test_a_closed_buffer_says_so_and_shows_what_it_was(buffer: ff.VecReplayBuffe
     buffer.close()
     calls: list[Any] = [buffer.sample, buffer.size, buffer.clear, lambda: buffer.get(0)]
     for call in calls:
-        with pytest.raises(bc.ClosedError, match="a private buffer is closed; attach or make it"):
+        with pytest.raises(ClosedError, match="a private buffer is closed; attach or make it"):
             call()
     assert repr(buffer) == "<backcast.finrl.VecReplayBuffer: a private buffer, closed>"
 
@@ -245,19 +253,15 @@ def test_misspelt_arguments_are_named_as_the_user_wrote_the_call(
     buffer: ff.VecReplayBuffer, tmp_path: Path
 ) -> None:
     unchecked: Any = buffer
-    with pytest.raises(bc.ArgumentTypeError, match=r"sample\(\) has no argument `batch`; did you"):
+    with pytest.raises(ArgumentTypeError, match=r"sample\(\) has no argument `batch`; did you"):
         unchecked.sample(batch=3)
-    with pytest.raises(
-        bc.ArgumentTypeError, match=r"add\(\) has no argument `state`; did you mean"
-    ):
+    with pytest.raises(ArgumentTypeError, match=r"add\(\) has no argument `state`; did you mean"):
         unchecked.add(state={})
     for name in ("size", "capacity", "clear", "close", "unlink"):
-        with pytest.raises(
-            bc.ArgumentTypeError, match=rf"{name}\(\) takes no arguments by position"
-        ):
+        with pytest.raises(ArgumentTypeError, match=rf"{name}\(\) takes no arguments by position"):
             getattr(unchecked, name)(1)
-        with pytest.raises(bc.ArgumentTypeError, match=rf"{name}\(\) has no argument `all`"):
+        with pytest.raises(ArgumentTypeError, match=rf"{name}\(\) has no argument `all`"):
             getattr(unchecked, name)(all=True)
     assert buffer.size() == 80
-    with pytest.raises(bc.ArgumentTypeError, match=r"`batchsize`; did you .* It takes \(name, env"):
+    with pytest.raises(ArgumentTypeError, match=r"`batchsize`; did you .* It takes \(name, env"):
         type(unchecked).attach("x", batchsize=3, dir=tmp_path)

@@ -59,10 +59,10 @@ def test_other_processes_attach_to_buffer_and_market_by_name(path: Path, tmp_pat
             assert buffer.size() == 34
             assert [buffer.get(i).action for i in range(24, 34)] == [[0.75, 0.75]] * 10
             assert buffer.sample(34, 3)[0]["AAA"]["ohlcv"].any()
-            with pytest.raises(bc.InUseError, match=rf"held by process {child.pid}; have"):
+            with pytest.raises(bc.errors.InUseError, match=rf"held by process {child.pid}; have"):
                 buffer.clear()
             third = ff.VecReplayBuffer.attach("moves", env, dir=home)
-            with pytest.raises(bc.WriterError, match=f"{child.pid}"):
+            with pytest.raises(bc.errors.WriterError, match=f"{child.pid}"):
                 collect(env, third, 1)
             assert third.size() == 34
             child.stdin.write("\n")
@@ -146,7 +146,7 @@ def test_a_batch_is_of_one_buffer_though_another_thread_makes_it_one_of_other_si
                 s, action, reward, *_ = batch
                 assert action.shape[1:] == s["action_shape"] == s["tokens"].shape[1:]
                 assert reward.shape[1] == {2: 1, 4: 3}[action.shape[1]]
-            except bc.SampleError:
+            except bc.errors.SampleError:
                 # Between clearing and adding there is nothing to draw.
                 pass
             except BaseException as error:
@@ -238,10 +238,13 @@ def test_a_buffer_with_names_pickles_as_them(path: Path, tmp_path: Path, joined:
 def test_a_buffer_without_a_name_or_on_such_a_market_does_not_pickle(
     env: ff.VecFastFinRL, path: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(bc.ArgumentTypeError, match="a buffer without a name is private"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="a buffer without a name is private"):
         pickle.dumps(ff.VecReplayBuffer(env, 100))
     named = ff.VecReplayBuffer(env, 100, name="moves", dir=tmp_path)
-    with named, pytest.raises(bc.ArgumentTypeError, match="the buffer's panel without a name"):
+    with (
+        named,
+        pytest.raises(bc.errors.ArgumentTypeError, match="the buffer's panel without a name"),
+    ):
         pickle.dumps(named)
 
 
@@ -273,7 +276,7 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
             # The adder lives: neither call may take its place, and a refused one changes nothing.
             says = rf"1 of its places for adders held by process {child.pid}; have"
             for refused in (learner.clear, lambda: learner.load(tmp_path / "saved")):
-                with pytest.raises(bc.InUseError, match=says):
+                with pytest.raises(bc.errors.InUseError, match=says):
                     refused()
             assert learner.size() == kept + 10
             child.stdin.write("\n")
@@ -284,5 +287,7 @@ def test_clearing_or_loading_claims_no_lane(path: Path, tmp_path: Path, first: s
         # Who adds keeps its place when it clears.
         collect(env, learner, 1)
         learner.clear()
-        with pytest.raises(bc.WriterError, match=r"all 1 held by process .* larger n_adders"):
+        with pytest.raises(
+            bc.errors.WriterError, match=r"all 1 held by process .* larger n_adders"
+        ):
             collect(vec(panel), ff.VecReplayBuffer.attach("moves", dir=home), 1)

@@ -67,7 +67,7 @@ def test_a_refused_reset_leaves_the_streams_where_they_were(path: Path) -> None:
     env, other = vec(path, 2), vec(path, 2)
     for each in (env, other):
         each.reset(LISTS[:2], seed=7)
-    with pytest.raises(bc.EnvError, match="start_day"):
+    with pytest.raises(bc.errors.EnvError, match="start_day"):
         env.reset(LISTS[:2], options={"start_day": 10_000})
     assert env.reset(LISTS[:2])["day"].tolist() == other.reset(LISTS[:2])["day"].tolist()
 
@@ -77,7 +77,7 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
     path = market(50, LISTED, late={"CCC": 30}).write(tmp_path / "late.csv")
     env = ff.FastFinRL(path, num_tickers=2, shuffle_tickers=True)
     with pytest.raises(
-        bc.EnvError, match=r"`shifted_start` is 39, but .* on days 1 to 39 .* less$"
+        bc.errors.EnvError, match=r"`shifted_start` is 39, but .* on days 1 to 39 .* less$"
     ):
         env.reset(seed=1, shifted_start=39)
     for shift in (5, 20, 38):
@@ -92,7 +92,9 @@ def test_a_shifted_start_holds_for_tickers_that_are_drawn(tmp_path: Path) -> Non
     twin = copy.deepcopy(env)
     for shift in (39, 5_000):
         for seed in (None, *range(8)):
-            with pytest.raises(bc.EnvError, match=f"is {shift}, .* 1 to 39 .* shift by less"):
+            with pytest.raises(
+                bc.errors.EnvError, match=f"is {shift}, .* 1 to 39 .* shift by less"
+            ):
                 env.reset(seed=seed, shifted_start=shift)
     assert (env.get_state(), env.get_tickers()) == (twin.get_state(), twin.get_tickers())
     assert env.reset() == twin.reset(), "nothing has changed"

@@ -89,7 +89,7 @@ def test_errors_use_the_names_of_the_single_environment(
     for name, value in changed.items():
         state_like = isinstance(value, dict) and value
         given[name] = flat | {"tickers": ["BBB", "AAA"]} | value if state_like else value
-    with pytest.raises(bc.AppendError, match=says):
+    with pytest.raises(bc.errors.AppendError, match=says):
         buffer.add(**given)
     assert buffer.size() == 1
 
@@ -98,5 +98,7 @@ def test_a_single_environments_buffer_is_made_as_that_of_many(path: Path) -> Non
     one, many = (inspect.signature(made) for made in (ff.ReplayBuffer, ff.VecReplayBuffer))
     assert one == many
     loose: Any = ff.ReplayBuffer
-    with pytest.raises(bc.ArgumentTypeError, match=r"^ReplayBuffer\(\) has no argument `capacty`"):
+    with pytest.raises(
+        bc.errors.ArgumentTypeError, match=r"^ReplayBuffer\(\) has no argument `capacty`"
+    ):
         loose(ff.FastFinRL(path), capacty=50)

@@ -122,7 +122,7 @@ def test_joined_and_unpickled_buffers_show_no_later_days(panel: bc.Panel, tmp_pa
                 assert futures(again).all()
         with ff.VecReplayBuffer.attach("moves", vec(panel), dir=tmp_path) as tested:
             assert futures(tested).all()
-        for wrong, error in [(-1, bc.SampleError), ("x", bc.ArgumentTypeError)]:
+        for wrong, error in [(-1, bc.errors.SampleError), ("x", bc.errors.ArgumentTypeError)]:
             with pytest.raises(error, match="end is"):
                 ff.VecReplayBuffer.attach("moves", dir=tmp_path, end=wrong)  # type: ignore[arg-type]
 
@@ -151,7 +151,7 @@ def test_a_state_of_one_portfolio_and_the_next_of_another_are_refused(panel: bc.
     given = (np.zeros((4, 2)), after["reward"])
     swapped = [list(names) for names in after["tickers"]]
     swapped[2] = swapped[2][::-1]
-    with pytest.raises(bc.AppendError) as refused:
+    with pytest.raises(bc.errors.AppendError) as refused:
         buffer.add(state, *given, after | {"tickers": swapped}, after["done"])
     first, second = swapped[2]
     assert str(refused.value) == (
@@ -160,14 +160,14 @@ def test_a_state_of_one_portfolio_and_the_next_of_another_are_refused(panel: bc.
         "reset (final_obs)"
     )
     tokens = np.array([[panel.tickers.index(name) + 1 for name in row] for row in after["tickers"]])
-    with pytest.raises(bc.AppendError, match="next_states of environment 0 holds"):
+    with pytest.raises(bc.errors.AppendError, match="next_states of environment 0 holds"):
         buffer.add(state, *given, after | {"tokens": tokens[:, ::-1]}, after["done"])
     rows = [
         {key: after[key][at] for key in ("day", "cash", "shares", "avg_buy_price")}
         | {"tickers": swapped[at], "terminal": False}
         for at in range(4)
     ]
-    with pytest.raises(bc.AppendError, match="next_states of environment 2 holds"):
+    with pytest.raises(bc.errors.AppendError, match="next_states of environment 2 holds"):
         buffer.add(state, *given, rows, after["done"])
     assert buffer.size() == 12
     # Equal lists of other objects, equal tokens, and none at all are fine.
@@ -187,7 +187,7 @@ def test_one_state_and_the_next_of_other_tickers_are_refused(panel: bc.Panel) ->
     env.reset(["BBB", "AAA"], seed=1)
     after = env.step([0.0, 0.0])
     with pytest.raises(
-        bc.AppendError, match=r"next_state holds \['BBB', 'AAA'\] and state \['AAA'"
+        bc.errors.AppendError, match=r"next_state holds \['BBB', 'AAA'\] and state \['AAA'"
     ):
         buffer.add(state, [0.0, 0.0], 0.0, after, False)
     assert buffer.size() == 0
@@ -204,12 +204,14 @@ def test_a_buffer_without_a_name_takes_its_sizes_again_once_it_is_cleared(
     state = wide.reset(seed=1)
     after = wide.step(np.zeros((4, 3)))
     added = (state, np.zeros((4, 3)), after["reward"], after, after["done"])
-    with pytest.raises(bc.AppendError, match=r"shares'\]: got shape \(4, 3\); give \(4, 2\)"):
+    with pytest.raises(
+        bc.errors.AppendError, match=r"shares'\]: got shape \(4, 3\); give \(4, 2\)"
+    ):
         buffer.add(*added)
     buffer.clear()
     buffer.add(*added)
     assert buffer.size() == 4
-    with pytest.raises(bc.SchemaError):
+    with pytest.raises(bc.errors.SchemaError):
         buffer.load(tmp_path / "two.buffer")
     assert buffer.size() == 4
     buffer.clear()

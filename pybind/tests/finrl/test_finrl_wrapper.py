@@ -48,7 +48,7 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
     assert not masks[..., :-30].any()
     for days in (most + 1, 10**9):
         says = f"history_length is {days} days, of a panel that has 40; give at most {most}"
-        with pytest.raises(bc.EnvError, match=says):
+        with pytest.raises(bc.errors.EnvError, match=says):
             ff.VecFinRLWrapper(path, 50, history_length=days)
     # The windows of the environment and of the buffer have the same limit, the day itself included.
     state = wrapper.env.reset(seed=1)
@@ -56,14 +56,14 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
     buffer = ff.VecReplayBuffer(wrapper.env, 50)
     buffer.add(state, np.zeros((1, 3)), [0.0], after, [False])
     windows: list[tuple[Any, type[bc.BackcastError]]] = [
-        (lambda h, f: wrapper.env.get_market_window_numpy(["AAA"], 5, h, f), bc.EnvError),
-        (lambda h, f: buffer.get_market_data(0, h, f), bc.SampleError),
+        (lambda h, f: wrapper.env.get_market_window_numpy(["AAA"], 5, h, f), bc.errors.EnvError),
+        (lambda h, f: buffer.get_market_data(0, h, f), bc.errors.SampleError),
     ]
     masks = buffer.sample(1, most - 3, 2)[5]
     assert masks["AAA"].shape == (1, most - 3)
     for h, future in [(most - 2, 2), (10**9, 0), (0, 10**9)]:
         with pytest.raises(
-            bc.SampleError, match=f"the window is {h + 1 + future} .*at most {most}"
+            bc.errors.SampleError, match=f"the window is {h + 1 + future} .*at most {most}"
         ):
             buffer.sample(1, h, future)
     for window, error in windows:
@@ -73,8 +73,8 @@ def test_a_history_beyond_the_market_is_masked_and_of_many_times_it_a_slip(tmp_p
                 window(h, future)
     # What these ask refuses the same windows.
     rows: list[tuple[Any, type[bc.BackcastError]]] = [
-        (wrapper.env._rows, bc.EnvError),
-        (buffer._ring.rows, bc.SampleError),
+        (wrapper.env._rows, bc.errors.EnvError),
+        (buffer._ring.rows, bc.errors.SampleError),
     ]
     for read, error in rows:
         assert read(["AAA"], 0, most)[0].shape[1] == most
@@ -98,7 +98,7 @@ def test_a_threshold_above_the_start_is_said_once_and_played(path: Path, mode: s
         if mode == "next_step":
             assert not envs.step(still)[2].any()
         if mode == "disabled":
-            with pytest.raises(bc.EnvError, match=r"environment 0 has ended; .* reset it"):
+            with pytest.raises(bc.errors.EnvError, match=r"environment 0 has ended; .* reset it"):
                 envs.step(still)
             envs.reset()
     assert envs.buffer.size() == 3 * 4
@@ -176,7 +176,7 @@ def test_observations_are_of_their_spaces(path: Path, mode: str, shuffle: bool) 
                 assert last in envs.single_observation_space
                 assert last["hist"]["past"]["masks"].shape == (4, 5)
         if mode == "disabled" and done.any():
-            with pytest.raises(bc.EnvError, match="reset"):
+            with pytest.raises(bc.errors.EnvError, match="reset"):
                 envs.step(actions)
             obs, _ = envs.reset(options={"reset_mask": done})
     assert ends > 5
@@ -304,7 +304,7 @@ def test_nothing_is_added_unless_asked_for(path: Path) -> None:
     envs.reset(seed=1)
     envs.step(envs.sample_actions())
     assert envs.buffer.size() == 0
-    with pytest.raises(bc.SampleError, match="the buffer is empty"):
+    with pytest.raises(bc.errors.SampleError, match="the buffer is empty"):
         envs.sample_buffer()
 
 
@@ -368,7 +368,7 @@ def test_a_refused_action_changes_neither_market_nor_buffer(
     odd = still.copy()
     odd[1, 2, number] = value
     for _ in range(2):
-        with pytest.raises(bc.EnvError, match="environment 1"):
+        with pytest.raises(bc.errors.EnvError, match="environment 1"):
             wrapper.step(odd)
     wrapper.step(still)
     stored = [wrapper.buffer.get(at) for at in range(wrapper.buffer.size())]
@@ -382,8 +382,8 @@ def test_a_step_that_the_buffer_cannot_take_is_lost_alone(path: Path) -> None:
     still = np.zeros((1, 4, 2))
     wrapper.step(still)
     add = wrapper.buffer.add
-    wrapper.buffer.add = lambda *_: (_ for _ in ()).throw(bc.AppendError("no"))  # type: ignore[method-assign]
-    with pytest.raises(bc.AppendError):
+    wrapper.buffer.add = lambda *_: (_ for _ in ()).throw(bc.errors.AppendError("no"))  # type: ignore[method-assign]
+    with pytest.raises(bc.errors.AppendError):
         wrapper.step(still)
     wrapper.buffer.add = add  # type: ignore[method-assign]
     wrapper.step(still)

@@ -82,9 +82,11 @@ def test_stepping_the_environment_itself_leaves_buffer_and_wrapper_right(path: P
     assert wrapper.buffer.get(5).tickers == ["BBB", "DDD"]
     for lists in ([["BBB", "DDD"]] * 2, [["BBB"]] * 3):
         says = rf"has {len(lists)} lists of {len(lists[0])}; .*: give 3 lists of 2"
-        with pytest.raises(bc.EnvError, match=says):
+        with pytest.raises(bc.errors.EnvError, match=says):
             wrapper.env.reset(lists)
-    with pytest.raises(bc.EnvError, match=r"set_auto_reset\(False\): .*; make the wrapper with"):
+    with pytest.raises(
+        bc.errors.EnvError, match=r"set_auto_reset\(False\): .*; make the wrapper with"
+    ):
         wrapper.env.set_auto_reset(False)
     assert wrapper.env.auto_reset()
     assert not made(path, auto_reset=False).env.auto_reset()
@@ -113,7 +115,7 @@ def test_changes_by_the_caller_are_neither_stored_nor_reported(path: Path) -> No
 def test_pictures_and_records_are_the_wrappers_too(path: Path) -> None:
     wrapper = made(path, render_mode="rgb_array")
     assert wrapper.metadata["render_modes"] == ["rgb_array"]
-    with pytest.raises(bc.EnvError, match="never reset; call reset first"):
+    with pytest.raises(bc.errors.EnvError, match="never reset; call reset first"):
         wrapper.render()
     wrapper.reset(seed=1)
     wrapper.step(wrapper.sample_actions())
@@ -123,11 +125,11 @@ def test_pictures_and_records_are_the_wrappers_too(path: Path) -> None:
     plain, single = made(path), ff.FastFinRL(path)
     asked: list[Any] = [plain.metrics_so_far, plain.env.metrics_so_far, single.metrics_so_far]
     for ask in [*asked, single.history, lambda: made(path, record=True).history(0)]:
-        with pytest.raises(bc.EnvError, match="never reset; call reset first"):
+        with pytest.raises(bc.errors.EnvError, match="never reset; call reset first"):
             ask()
     plain.reset(seed=1)
     assert plain.render() is None
-    with pytest.raises(bc.EnvError, match="keeps no history; make it with record=True"):
+    with pytest.raises(bc.errors.EnvError, match="keeps no history; make it with record=True"):
         plain.history(0)
     refused: list[tuple[dict[str, Any], str]] = [
         ({"render_mode": "human"}, "render_mode is 'human'; write \"rgb_array\""),
@@ -170,7 +172,7 @@ def test_actions_that_are_ignored_are_not_looked_at(path: Path, number: int) -> 
     same(wrapper.step(odd)[:4], other.step(still)[:4])
     odd = still.copy()
     odd[0, 1, number] = np.nan
-    with pytest.raises(bc.EnvError, match="environment 0"):
+    with pytest.raises(bc.errors.EnvError, match="environment 0"):
         wrapper.step(odd)
     assert wrapper.buffer.size() == other.buffer.size() == 7
 

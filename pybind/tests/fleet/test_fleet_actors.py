@@ -159,7 +159,9 @@ def test_exceptions_are_followed_by_restarts_if_that_is_wanted() -> None:
 
 def test_without_restarts_a_death_ends_the_fleet() -> None:
     with (
-        pytest.raises(bc.ActorError, match=r"actor 0 \(.*\) was killed by SIGKILL; .*restart="),
+        pytest.raises(
+            bc.errors.ActorError, match=r"actor 0 \(.*\) was killed by SIGKILL; .*restart="
+        ),
         bc.Fleet(actors.die_in_first_lives, args=(1,), restart="never") as fleet,
     ):
         fleet.wait(WATCHDOG_S)
@@ -168,7 +170,7 @@ def test_without_restarts_a_death_ends_the_fleet() -> None:
 def test_five_deaths_within_a_minute_end_the_fleet() -> None:
     words = r"actor 0 \(.*\) died 5 times within 60 s, .* killed by SIGKILL; .*max_deaths="
     with (
-        pytest.raises(bc.RestartLimitError, match=words),
+        pytest.raises(bc.errors.RestartLimitError, match=words),
         bc.Fleet(actors.die_in_first_lives, args=(9,)) as fleet,
     ):
         fleet.wait(WATCHDOG_S)
@@ -183,7 +185,7 @@ def test_restarts_wait_longer_with_every_death_of_the_last_minute() -> None:
 
 def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:
     with (
-        pytest.raises(bc.ActorError) as raised,
+        pytest.raises(bc.errors.ActorError) as raised,
         bc.Fleet(actors.raise_at, 2, args=(10_000,)),
     ):
         # Waits for ever, as a draw does that no actor allows any more.
@@ -201,9 +203,9 @@ def test_an_exception_interrupts_the_learner_and_has_the_traceback() -> None:
 
 def test_a_failure_that_was_swallowed_is_raised_at_the_end() -> None:
     with (
-        pytest.raises(bc.ActorError, match="no bananas"),
+        pytest.raises(bc.errors.ActorError, match="no bananas"),
         bc.Fleet(actors.raise_at, 2, args=(3,)),
-        suppress(bc.FleetError),
+        suppress(bc.errors.FleetError),
     ):
         threading.Event().wait()
 
@@ -221,7 +223,7 @@ def test_a_fleet_works_in_another_thread_too() -> None:
     thread = threading.Thread(target=learn)
     thread.start()
     thread.join()
-    assert [type(error) for error in caught] == [bc.ActorError]
+    assert [type(error) for error in caught] == [bc.errors.ActorError]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_fleet_works_in_another_thread_too() -> None:
 )
 def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  # noqa: ANN401
     with (
-        pytest.raises(bc.ActorError, match=rf"actor 0 .*{status}; "),
+        pytest.raises(bc.errors.ActorError, match=rf"actor 0 .*{status}; "),
         bc.Fleet(actor, args=(status,)) as fleet,
     ):
         fleet.wait(WATCHDOG_S)
@@ -240,7 +242,9 @@ def test_an_exit_status_is_like_an_exception(actor: Any, status: int) -> None:  
 def test_the_error_of_a_command_has_its_last_output(capfd: pytest.CaptureFixture[str]) -> None:
     command = ["/bin/sh", "-c", "echo out of bananas >&2; exit 3"]
     with (
-        pytest.raises(bc.ActorError, match=r"actor 0 \(sh\) ended with status 3; ") as raised,
+        pytest.raises(
+            bc.errors.ActorError, match=r"actor 0 \(sh\) ended with status 3; "
+        ) as raised,
         bc.Fleet(command) as fleet,
     ):
         fleet.wait(WATCHDOG_S)
@@ -270,5 +274,5 @@ def test_signal_handlers_return() -> None:
 
 
 def test_report_outside_of_a_fleet_is_refused() -> None:
-    with pytest.raises(bc.FleetError, match=r"no actor of a fleet.*BACKCAST_FLEET_RING.*; "):
+    with pytest.raises(bc.errors.FleetError, match=r"no actor of a fleet.*BACKCAST_FLEET_RING.*; "):
         fleet_module.report(return_=1.0)

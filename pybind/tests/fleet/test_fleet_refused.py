@@ -59,7 +59,7 @@ def test_a_fleet_is_refused_before_a_process_starts(
     given: dict[str, Any], builtin: type[Exception], words: list[str], place: Path
 ) -> None:
     arguments = {"actor": actors.until_stopped} | given
-    with pytest.raises(bc.ArgumentError) as raised:
+    with pytest.raises(bc.errors.ArgumentError) as raised:
         bc.Fleet(**arguments)
     assert isinstance(raised.value, builtin)
     message = str(raised.value)
@@ -85,7 +85,7 @@ FAILS: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize(("actor", "words"), FAILS.values(), ids=FAILS)
 def test_a_failing_import_is_raised_when_the_block_is_entered(actor: Any, words: list[str]) -> None:  # noqa: ANN401
-    with pytest.raises(bc.ActorError) as raised, bc.Fleet(actor, restart="always"):
+    with pytest.raises(bc.errors.ActorError) as raised, bc.Fleet(actor, restart="always"):
         pytest.fail("it started")
     for word in words:
         assert word in str(raised.value)
@@ -94,7 +94,9 @@ def test_a_failing_import_is_raised_when_the_block_is_entered(actor: Any, words:
 
 def test_an_actor_that_never_starts_is_named() -> None:
     with (
-        pytest.raises(bc.ActorTimeoutError, match=r"actor 0 \(hanging_import:act\).*0\.2 s.*; "),
+        pytest.raises(
+            bc.errors.ActorTimeoutError, match=r"actor 0 \(hanging_import:act\).*0\.2 s.*; "
+        ),
         bc.Fleet("hanging_import:act", start_timeout=0.2),
     ):
         pytest.fail("it started")
@@ -111,13 +113,13 @@ def test_a_taken_name_is_refused() -> None:
 
 def test_a_fleet_is_used_inside_of_its_block() -> None:
     fleet = bc.Fleet(actors.until_stopped)
-    with pytest.raises(bc.FleetError, match=r"does not run; .*with bc\.Fleet"):
+    with pytest.raises(bc.errors.FleetError, match=r"does not run; .*with bc\.Fleet"):
         fleet.stats()
     with fleet:
         pass
-    with pytest.raises(bc.FleetError, match="does not run; "):
+    with pytest.raises(bc.errors.FleetError, match="does not run; "):
         fleet.update()
-    with pytest.raises(bc.FleetError, match="started before; make another"), fleet:
+    with pytest.raises(bc.errors.FleetError, match="started before; make another"), fleet:
         pytest.fail("it started")
 
 
@@ -133,7 +135,7 @@ def test_statistics_outlive_the_block() -> None:
 
 
 def test_statistics_outlive_a_failure() -> None:
-    with pytest.raises(bc.ActorError), bc.Fleet(actors.raise_at, 2, args=(3,)) as fleet:
+    with pytest.raises(bc.errors.ActorError), bc.Fleet(actors.raise_at, 2, args=(3,)) as fleet:
         threading.Event().wait()
     assert [actor["state"] for actor in fleet.stats()["actors"]] == ["stopped"] * 2
 
@@ -154,7 +156,7 @@ def test_actors_without_a_lane_are_told_of_at_entry() -> None:
     with bc.ReplayBuffer.create("walk", {"obs": "f4"}, capacity=100) as buf:
         fleet = bc.Fleet(actors.until_stopped, 4, buffer=buf)
         words = r"ring walk has 1 lane for 4 actors.*lanes=4"
-        with pytest.warns(bc.WriterWarning, match=words) as told, fleet:
+        with pytest.warns(bc.errors.WriterWarning, match=words) as told, fleet:
             pass
         assert told[0].filename == __file__
         with bc.Fleet(actors.until_stopped, 1, buffer=buf):
@@ -167,7 +169,7 @@ WORDS = {"num_actors": "n", "n_workers": "n", "num_processes": "n", "target": "a
 @pytest.mark.parametrize(("given", "ours"), WORDS.items())
 def test_words_of_other_libraries_get_ours_back(given: str, ours: str | None) -> None:
     arguments: dict[str, Any] = {"actor": actors.until_stopped, given: 2}
-    with pytest.raises(bc.ArgumentTypeError, match=f"no argument `{given}`; ") as raised:
+    with pytest.raises(bc.errors.ArgumentTypeError, match=f"no argument `{given}`; ") as raised:
         bc.Fleet(**arguments)
     assert ours is None or f"did you mean `{ours}`?" in str(raised.value)
 
@@ -181,7 +183,7 @@ REPORTS = {
 
 @pytest.mark.parametrize(("given", "words"), REPORTS.values(), ids=REPORTS)
 def test_returns_that_no_mean_could_have_are_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(bc.ArgumentError, match=f"{words}, so .*; correct it"):
+    with pytest.raises(bc.errors.ArgumentError, match=f"{words}, so .*; correct it"):
         bc.fleet.report(**given)
 
 
@@ -191,7 +193,7 @@ def test_a_wait_takes_any_time_but_nan() -> None:
     context = bc.fleet.Context(Identity("reports", 0, 1, 7, 0), event)
     assert context.wait(float("inf"))
     assert context.wait(1e300)
-    with pytest.raises(bc.ArgumentError, match="timeout is nan; "):
+    with pytest.raises(bc.errors.ArgumentError, match="timeout is nan; "):
         context.wait(float("nan"))
 
 

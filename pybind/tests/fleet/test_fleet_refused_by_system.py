@@ -36,7 +36,7 @@ def fails(fleet, body=lambda: None):
     try:
         with fleet:
             body()
-    except bc.FleetError as error:
+    except bc.errors.FleetError as error:
         print(error)
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)

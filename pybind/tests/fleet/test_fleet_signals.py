@@ -120,7 +120,7 @@ CTRL_C = {
         "    try:\n"
         "        go.touch()\n"
         "        threading.Event().wait()\n"
-        "    except bc.ActorError:\n"
+        "    except bc.errors.ActorError:\n"
         "        print('failed', flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "        print('swallowed')\n"
@@ -129,8 +129,8 @@ CTRL_C = {
         "try:\n"
         "    with bc.Fleet('fleet_actors:interrupt_the_parent_when_stopped') as fleet:\n"
         "        print('failed', flush=True)\n"
-        "        raise bc.FleetError('of the program')\n"
-        "except bc.FleetError:\n"
+        "        raise bc.errors.FleetError('of the program')\n"
+        "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
     ),
     "while a fleet that failed unseen is stopped": (
@@ -140,9 +140,9 @@ CTRL_C = {
         "        try:\n"
         "            go.touch()\n"
         "            threading.Event().wait()\n"
-        "        except bc.ActorError:\n"
+        "        except bc.errors.ActorError:\n"
         "            print('failed', flush=True)\n"
-        "except bc.FleetError:\n"
+        "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
     ),
     "while actors start": (
@@ -150,7 +150,7 @@ CTRL_C = {
         "try:\n"
         "    with bc.Fleet('interrupting_import:act', start_timeout=1.0) as fleet:\n"
         "        print('swallowed')\n"
-        "except bc.FleetError:\n"
+        "except bc.errors.FleetError:\n"
         "    print('swallowed')\n"
     ),
 }
@@ -228,7 +228,7 @@ def test_a_signal_stops_both_of_two_fleets() -> None:
 
 def test_a_failure_of_an_outer_fleet_leaves_an_inner_one() -> None:
     with (
-        pytest.raises(bc.ActorError, match="no bananas"),
+        pytest.raises(bc.errors.ActorError, match="no bananas"),
         bc.Fleet(actors.raise_at, 2, args=(3,)),
         bc.Fleet(actors.until_stopped),
     ):
@@ -241,7 +241,9 @@ def test_processes_that_cannot_be_killed_end_the_wait(monkeypatch: pytest.Monkey
     monkeypatch.setattr(_supervisor, "_KILLED_S", 0.1)
     fleet = bc.Fleet(actors.refuse_to_stop, stop_timeout=0.1)
     with (
-        pytest.raises(bc.FleetError, match=r"actor 0 \(process \d+\).* still runs 0\.1 s.*; "),
+        pytest.raises(
+            bc.errors.FleetError, match=r"actor 0 \(process \d+\).* still runs 0\.1 s.*; "
+        ),
         fleet,
     ):
         pass

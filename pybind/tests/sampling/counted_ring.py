@@ -24,7 +24,7 @@ def write(buf: bc.ReplayBuffer, steps: int, ends: int = 17) -> None:
     """Append steps; observation ``n`` counts them."""
     with warnings.catch_warnings(), buf.writer(autoreset_mode="same_step") as writer:
         # Observations count on over ends, which no environment's do.
-        warnings.simplefilter("ignore", bc.WriterWarning)
+        warnings.simplefilter("ignore", bc.errors.WriterWarning)
         for step in range(steps):
             over, odd = step % ends == ends - 1, step // ends % 2 == 1
             obs = {"x": [step, step + 0.25, step + 0.5], "n": step}

@@ -76,7 +76,7 @@ def test_memory_of_an_iterator_is_not_filled_by_others() -> None:
     sampler = buf.sampler(seed=3)
     batches = sampler.batches(8, reuse=True)
     batch = next(batches)
-    with pytest.raises(bc.SampleError, match="by an iterator of reused batches"):
+    with pytest.raises(bc.errors.SampleError, match="by an iterator of reused batches"):
         buf.sampler(seed=4).sample(8, out=batch)
     batches.close()
     buf.sampler(seed=4).sample(8, out=batch)
@@ -89,7 +89,9 @@ def test_the_sampler_belongs_to_its_iterator_until_that_is_closed() -> None:
     batches = sampler.batches(8)
     assert_equal(next(batches), plain.sample(8))
     for call in (lambda: sampler.sample(8), lambda: sampler.batches(8)):
-        with pytest.raises(bc.SampleError, match="draws ahead for an iterator; close that first"):
+        with pytest.raises(
+            bc.errors.SampleError, match="draws ahead for an iterator; close that first"
+        ):
             call()
     assert sampler.sampled >= 8
     assert sampler.lapped == 0
@@ -136,10 +138,10 @@ def test_an_empty_ring_is_refused_at_next_and_drawn_from_once_it_is_filled() -> 
         for reuse in (False, True):
             with sampler.batches(8, prefetch=prefetch, reuse=reuse) as batches:
                 for _ in range(3):
-                    with pytest.raises(bc.SampleError, match="holds no transition yet"):
+                    with pytest.raises(bc.errors.SampleError, match="holds no transition yet"):
                         next(batches)
     batches = sampler.batches(8, prefetch=2)
-    with pytest.raises(bc.SampleError, match="holds no transition yet"):
+    with pytest.raises(bc.errors.SampleError, match="holds no transition yet"):
         next(batches)
     write(buf, 50)
     for _ in range(3):
@@ -269,7 +271,7 @@ def test_an_iterator_goes_on_with_the_ring_that_it_began_with(how: str, tmp_path
         bc.remove("pong", force=True, dir=tmp_path)
     else:
         make(20)
-    with nullcontext() if how == "closed" else pytest.warns(bc.UnlinkedWarning) as told:
+    with nullcontext() if how == "closed" else pytest.warns(bc.errors.UnlinkedWarning) as told:
         for _ in range(10):
             assert_equal(next(batches), plain.sample(16))
     batches.close()

@@ -107,20 +107,20 @@ def test_returns_are_discounted_by_a_column(buf: bc.ReplayBuffer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "part"),
     [
-        ({"history": {"obs": 0}}, bc.SampleError, r"history\[\"obs\"\] is 0"),
+        ({"history": {"obs": 0}}, bc.errors.SampleError, r"history\[\"obs\"\] is 0"),
         ({"history": {"obs": 2.5}}, TypeError, r"history\[\"obs\"\] is 2.5"),
         ({"history": {"obs": "last"}}, TypeError, '"first"'),
         ({"history": {3: 2}}, TypeError, "a key of history is 3"),
-        ({"history": {"speed": 2}}, bc.SampleError, "`speed`"),
-        ({"history": {}}, bc.SampleError, "no column"),
-        ({"history": {"obs": 500}}, bc.SampleError, "500"),
+        ({"history": {"speed": 2}}, bc.errors.SampleError, "`speed`"),
+        ({"history": {}}, bc.errors.SampleError, "no column"),
+        ({"history": {"obs": 500}}, bc.errors.SampleError, "500"),
         ({"history": "obs"}, TypeError, "history is 'obs'"),
         ({"columns": "obs"}, TypeError, "list of names"),
         ({"columns": [1]}, TypeError, "list of names"),
-        ({"columns": []}, bc.SampleError, "no column"),
-        ({"columns": ["next_obs"]}, bc.SampleError, "`next_obs`"),
-        ({"columns": ["obs"], "history": {"obs": 2}}, bc.SampleError, "leave columns out"),
-        ({"gamma": "discount"}, bc.SampleError, "give n_step"),
+        ({"columns": []}, bc.errors.SampleError, "no column"),
+        ({"columns": ["next_obs"]}, bc.errors.SampleError, "`next_obs`"),
+        ({"columns": ["obs"], "history": {"obs": 2}}, bc.errors.SampleError, "leave columns out"),
+        ({"gamma": "discount"}, bc.errors.SampleError, "give n_step"),
         ({"gamma": "reward", "n_step": 2}, TypeError, '"discount"'),
     ],
 )
@@ -134,5 +134,5 @@ def test_windows_that_cannot_be_are_refused(
 
 def test_discounts_of_a_ring_without_them_are_refused() -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=50)
-    with pytest.raises(bc.SampleError, match="`discount`"):
+    with pytest.raises(bc.errors.SampleError, match="`discount`"):
         buf.sampler(n_step=2, gamma="discount")

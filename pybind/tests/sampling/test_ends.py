@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 # Random rows do not look like those of an environment.
-pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 GOES, TERMINATES, TRUNCATES = (False, False), (True, False), (False, True)
 COLUMNS = {"obs": "f8", "reward": "f8"}
@@ -101,7 +101,7 @@ def test_drawing_goes_on_when_the_ring_is_exactly_full() -> None:
         for step in range(1, 30):
             a.step()
             if step < 2:
-                with pytest.raises(bc.SampleError, match="no transition yet"):
+                with pytest.raises(bc.errors.SampleError, match="no transition yet"):
                     sampler.sample(64)
                 continue
             drawn = sorted(set(sampler.sample(64).index.tolist()))
@@ -144,7 +144,7 @@ def test_frame_stacks_never_begin_in_the_middle_of_an_episode() -> None:
         drawn = sampler.sample(300)
         assert sorted(set(drawn.index.tolist())) == list(range(13, 29))
         same(drawn["obs"], drawn["obs"][:, -1:] + np.arange(-3, 1))
-        with pytest.raises(bc.SampleError, match="beginning of its history was overwritten"):
+        with pytest.raises(bc.errors.SampleError, match="beginning of its history was overwritten"):
             sampler.gather([12])
         a.episode(2, TERMINATES)
         a.episode(12)
@@ -163,7 +163,7 @@ def test_a_ring_without_a_known_history_says_so() -> None:
         a.episode(2, TERMINATES)
         a.episode(1)
         with pytest.raises(
-            bc.SampleError, match=r"no transition has its history of 5: .*overwritten"
+            bc.errors.SampleError, match=r"no transition has its history of 5: .*overwritten"
         ):
             sampler.sample(1)
 
@@ -175,7 +175,7 @@ def test_a_return_ends_with_its_episode_and_bootstraps_only_where_that_was_trunc
         sampler = a.buf.sampler(seed=1, n_step=3, gamma=0.5)
         batch = sampler.gather([0, 1, 2, 3, 5, 6, 7, 8])
         for final in (4, 9):
-            with pytest.raises(bc.SampleError, match="it is a FINAL row"):
+            with pytest.raises(bc.errors.SampleError, match="it is a FINAL row"):
                 sampler.gather([final])
     r = np.arange(11) / 10
     same(
@@ -218,7 +218,7 @@ def test_a_return_stops_where_a_writer_died(how: str) -> None:
             a.episode(3)
         sampler = a.buf.sampler(seed=1, history=2, future=2, n_step=3, gamma=0.5)
         batch = sampler.gather([0, 1, 3])
-        with pytest.raises(bc.SampleError, match="the row after it is a GAP"):
+        with pytest.raises(bc.errors.SampleError, match="the row after it is a GAP"):
             sampler.gather([2])
     same(batch["n_discount"], [0.25, 0.5, 0.25])
     same(batch["n_next_obs"], [3, 3, 3])  # the new writer's count begins anew

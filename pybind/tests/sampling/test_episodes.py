@@ -11,6 +11,7 @@ import backcast as bc
 import numpy as np
 import pytest
 from backcast import returns as returns_of
+from backcast.errors import ArgumentTypeError, SampleError
 from counted_ring import assert_equal, filled
 from numpy.typing import NDArray
 
@@ -143,9 +144,7 @@ def test_fixed_memory_is_filled_again_and_drawn_ahead() -> None:
     for one in drawn:
         assert_equal(varying.sample(6), one)
     for call in (lambda: varying.sample(6, out=out), lambda: varying.batches(6)):
-        with pytest.raises(
-            bc.SampleError, match=r'vary in size.*WholeEpisodes\("padded", max_length'
-        ):
+        with pytest.raises(SampleError, match=r'vary in size.*WholeEpisodes\("padded", max_length'):
             call()
     varying.sample(6)  # still here
 
@@ -183,28 +182,26 @@ def test_what_does_not_go_with_episodes_is_refused_with_a_remedy() -> None:
         ({"select": "lifo"}, "selector"),
     ]
     for settings, part in refused:
-        with pytest.raises(bc.SampleError, match=f"{part}.*leave it out, or leave `?form`? out"):
+        with pytest.raises(SampleError, match=f"{part}.*leave it out, or leave `?form`? out"):
             buf.sampler(form=bc.WholeEpisodes("padded"), **settings)
-    with pytest.raises(bc.SampleError, match="max_length is 400; give 1 to 399"):
+    with pytest.raises(SampleError, match="max_length is 400; give 1 to 399"):
         buf.sampler(form=bc.WholeEpisodes("padded", max_length=400))
-    with pytest.raises(bc.SampleError, match="max_length is 0; give a whole number from 1 up"):
+    with pytest.raises(SampleError, match="max_length is 0; give a whole number from 1 up"):
         buf.sampler(form=bc.WholeEpisodes("padded", max_length=0))
     bad: Any = "packed"
-    with pytest.raises(bc.SampleError, match='layout is "packed"; give "padded" or "ragged"'):
+    with pytest.raises(SampleError, match='layout is "packed"; give "padded" or "ragged"'):
         buf.sampler(form=bc.WholeEpisodes(bad))
     others: list[Any] = ["padded", bc.WholeEpisodes, bc.Epoch(), 3]
     for other in others:
-        with pytest.raises(bc.ArgumentTypeError, match=r"form is .*; give bc\.WholeEpisodes\(\)"):
+        with pytest.raises(ArgumentTypeError, match=r"form is .*; give bc\.WholeEpisodes\(\)"):
             buf.sampler(form=other)
     sampler = buf.sampler(form=bc.WholeEpisodes("ragged"))
-    with pytest.raises(
-        bc.SampleError, match=r"gathers no index; make another one without `?form`?"
-    ):
+    with pytest.raises(SampleError, match=r"gathers no index; make another one without `?form`?"):
         sampler.gather(sampler.sample(2).index)
-    with pytest.raises(bc.SampleError, match="state is given, and form too"):
+    with pytest.raises(SampleError, match="state is given, and form too"):
         buf.sampler(state=sampler.state(), form=bc.WholeEpisodes("ragged"))
     empty = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=50)
-    with pytest.raises(bc.SampleError, match=r"no whole episode.*wait for writers"):
+    with pytest.raises(SampleError, match=r"no whole episode.*wait for writers"):
         empty.sampler(form=bc.WholeEpisodes("padded")).sample(2)
     assert sampler.sample(2)["offsets"].shape == (3,)
 

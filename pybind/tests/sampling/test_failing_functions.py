@@ -87,7 +87,7 @@ def indices(next_batch: Callable[[], bc.Batch]) -> Iterator[tuple[Any, Any, Any]
             batch = next_batch()
         except StopIteration:
             return
-        except (ValueError, KeyboardInterrupt, bc.SampleError):
+        except (ValueError, KeyboardInterrupt, bc.errors.SampleError):
             yield None
         else:
             weight = batch.get("weight", np.zeros(BATCH))

@@ -98,7 +98,7 @@ def test_a_batch_without_missing_ones_has_no_found(buf: bc.ReplayBuffer) -> None
 )
 def test_the_error_says_why(buf: bc.ReplayBuffer, index: int, why: str) -> None:
     fill(buf)
-    with pytest.raises(bc.SampleError, match=why):
+    with pytest.raises(bc.errors.SampleError, match=why):
         buf.gather([40, index])
 
 
@@ -109,14 +109,18 @@ def test_rows_without_a_successor_say_so(buf: bc.ReplayBuffer) -> None:
                 writer.restart()
             obs = {"x": step, "image": np.zeros((2, 2), "u1")}
             writer.append(obs=obs, action=step, terminated=step == 3, truncated=False)
-    with pytest.raises(bc.SampleError, match="it is a FINAL row, which holds the last observation"):
+    with pytest.raises(
+        bc.errors.SampleError, match="it is a FINAL row, which holds the last observation"
+    ):
         buf.gather([4])
-    with pytest.raises(bc.SampleError, match=r"its episode was broken off there .* GAP"):
+    with pytest.raises(bc.errors.SampleError, match=r"its episode was broken off there .* GAP"):
         buf.gather([7])
 
 
 def test_missing_is_one_of_two_words(buf: bc.ReplayBuffer) -> None:
-    with pytest.raises(bc.ArgumentError, match='missing is \'drop\'; give "error" or "mask"'):
+    with pytest.raises(
+        bc.errors.ArgumentError, match='missing is \'drop\'; give "error" or "mask"'
+    ):
         buf.gather([1], missing="drop")  # type: ignore[call-overload]
 
 
@@ -124,5 +128,7 @@ def test_more_indices_than_a_batch_can_have_are_refused_before_they_are_copied(
     buf: bc.ReplayBuffer,
 ) -> None:
     endless = np.broadcast_to(np.int64(3), (1 << 24, 4))
-    with pytest.raises(bc.SampleError, match="names 67108864 transitions; give from 1 to 16777216"):
+    with pytest.raises(
+        bc.errors.SampleError, match="names 67108864 transitions; give from 1 to 16777216"
+    ):
         buf.gather(endless)

@@ -174,7 +174,7 @@ def test_seeds_and_states_repeat_and_threads_draw_the_same() -> None:
     again.sample(64)
     rest = buf.sampler(state=again.state(), hindsight=hindsight).sample(64)
     np.testing.assert_array_equal(rest["obs"]["desired_goal"], expected[1]["obs"]["desired_goal"])
-    with pytest.raises(bc.SampleError, match="give hindsight with the same settings"):
+    with pytest.raises(bc.errors.SampleError, match="give hindsight with the same settings"):
         buf.sampler(state=again.state())
     gathered = again.gather(expected[0].index)
     assert not gathered["relabelled"].any()
@@ -227,7 +227,9 @@ def test_bad_arguments_of_hindsight_are_refused(arguments: dict[str, Any], match
 
 
 def test_a_misspelt_argument_of_hindsight_is_named() -> None:
-    with pytest.raises(bc.ArgumentTypeError, match="no argument `starategy`; did you mean `strat"):
+    with pytest.raises(
+        bc.errors.ArgumentTypeError, match="no argument `starategy`; did you mean `strat"
+    ):
         made({"reward": reward, "starategy": "future"})
 
 
@@ -243,7 +245,7 @@ def test_a_misspelt_argument_of_hindsight_is_named() -> None:
 )
 def test_rewards_that_cannot_be_stored_are_refused(returned: Any, match: str) -> None:  # noqa: ANN401
     sampler = ring().sampler(seed=1, hindsight=bc.Hindsight(lambda *_: returned))
-    with pytest.raises(bc.SampleError, match=match):
+    with pytest.raises(bc.errors.SampleError, match=match):
         sampler.sample(8)
 
 
@@ -263,7 +265,7 @@ def test_infinite_rewards_and_those_of_other_rows_are_no_overflow() -> None:
 def test_rewards_of_another_shape_are_refused() -> None:
     sampler = ring().sampler(seed=1, hindsight=bc.Hindsight(lambda *_: np.zeros(3)))
     with pytest.raises(
-        bc.SampleError, match=r"reward returned \(3,\), .* \(8,\); return one number"
+        bc.errors.SampleError, match=r"reward returned \(3,\), .* \(8,\); return one number"
     ):
         sampler.sample(8)
 
@@ -289,5 +291,5 @@ def test_a_transform_sees_every_batch_in_the_callers_thread() -> None:
     assert threads == {threading.get_ident()}
     total: Any = buf.sampler(seed=3, transform=lambda batch: batch["reward"].sum()).sample(4)
     assert total == -4
-    with pytest.raises(bc.SampleError, match="transform returned None; return the batch"):
+    with pytest.raises(bc.errors.SampleError, match="transform returned None; return the batch"):
         buf.sampler(seed=3, transform=lambda batch: None).sample(4)

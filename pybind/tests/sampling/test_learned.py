@@ -105,7 +105,7 @@ def test_batches_drawn_ahead_and_saved_samplers_join_values() -> None:
 )
 def test_columns_that_cannot_be_are_refused(learned: dict[str, Any], part: str) -> None:
     buf = ring(3)
-    with pytest.raises(bc.SampleError, match="learned column") as raised:
+    with pytest.raises(bc.errors.SampleError, match="learned column") as raised:
         buf.table("online", learned=learned)
     assert part in str(raised.value)
     assert buf.stats()["learned"] == []
@@ -127,12 +127,12 @@ def test_other_columns_and_wrong_values_are_refused_before_anything_changes() ->
         ({}, "no values"),
     ]
     for given, part in mistakes:
-        with pytest.raises(bc.SampleError) as raised:
+        with pytest.raises(bc.errors.SampleError) as raised:
             table.update_values([1, 2], **given)
         assert part in str(raised.value)
-    with pytest.raises(bc.SampleError, match="not published yet"):
+    with pytest.raises(bc.errors.SampleError, match="not published yet"):
         table.update_values([1, 50], value=[1, 2])
-    with pytest.raises(bc.ArgumentTypeError, match=r"value=\.\.\."):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"value=\.\.\."):
         table.update_values([1], [2.0])  # type: ignore[call-arg]
     assert not table.values(np.arange(49))["value_set"].any()
     table.close()
@@ -202,8 +202,10 @@ def test_two_processes_set_values_at_once(place: Path, start: Callable[..., Chil
 def test_learned_columns_with_a_shape_are_refused_as_what_they_are() -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
     for dtype in (("f4", (2,)), ("f4",)):
-        with pytest.raises(bc.SchemaError, match="is a tuple, and a learned column holds one num"):
+        with pytest.raises(
+            bc.errors.SchemaError, match="is a tuple, and a learned column holds one num"
+        ):
             buf.table("v", learned={"v": dtype})
-    with pytest.raises(bc.SchemaError, match="'flaot32' is not a dtype") as raised:
+    with pytest.raises(bc.errors.SchemaError, match="'flaot32' is not a dtype") as raised:
         buf.table("v", learned={"v": "flaot32"})
     assert "tuple" not in str(raised.value)

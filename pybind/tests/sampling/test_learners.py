@@ -69,9 +69,11 @@ def test_learners_that_cannot_be_are_refused() -> None:
         ((-1, 2), r"share\[0\], the rank, is -1; give a whole number from 0 up"),
     ]
     for share, part in mistakes:
-        with pytest.raises(bc.SampleError, match=part):
+        with pytest.raises(bc.errors.SampleError, match=part):
             buf.sampler(seed=1, share=share)
-    with pytest.raises(bc.SampleError, match="state is given, and share too; leave share out"):
+    with pytest.raises(
+        bc.errors.SampleError, match="state is given, and share too; leave share out"
+    ):
         buf.sampler(state=buf.sampler(seed=1).state(), share=(0, 2))
     assert np.unique(buf.sample(4).index).size
 
@@ -79,14 +81,16 @@ def test_learners_that_cannot_be_are_refused() -> None:
 @pytest.mark.parametrize("share", [1, (1,), (0, 1, 2), [0, 2], "02", {0: 2}])
 def test_a_share_that_is_no_pair_is_refused(share: Any) -> None:  # noqa: ANN401
     with pytest.raises(
-        bc.ArgumentTypeError, match=r"share is .*; give a pair \(rank, world_size\)"
+        bc.errors.ArgumentTypeError, match=r"share is .*; give a pair \(rank, world_size\)"
     ):
         ring().sampler(seed=1, share=share)
 
 
 @pytest.mark.parametrize("share", [(0.5, 2), (True, 2), (0, "2"), (0, None)])
 def test_numbers_of_another_type_in_a_share_are_refused(share: Any) -> None:  # noqa: ANN401
-    with pytest.raises(bc.ArgumentTypeError, match=r"share\[[01]\], the .* is .*; give a whole"):
+    with pytest.raises(
+        bc.errors.ArgumentTypeError, match=r"share\[[01]\], the .* is .*; give a whole"
+    ):
         ring().sampler(seed=1, share=share)
 
 
@@ -95,7 +99,7 @@ def test_numbers_of_another_type_in_a_share_are_refused(share: Any) -> None:  # 
 )
 def test_learners_without_a_seed_would_share_nothing(select: Any) -> None:  # noqa: ANN401
     message = "share is of 2 learners, and seed is left out: .*; give all ranks the same seed, such"
-    with pytest.raises(bc.SampleError, match=message):
+    with pytest.raises(bc.errors.SampleError, match=message):
         ring().sampler(share=(1, 2), select=select)
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 # Random rows do not look like those of an environment.
-pytestmark = pytest.mark.filterwarnings("ignore::backcast.WriterWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::backcast.errors.WriterWarning")
 
 # How a step ends, lane by lane; None lets the writer die between two rows.
 GOES, TERMINATES, TRUNCATES, BOTH = range(4)
@@ -108,7 +108,7 @@ def check(play: Play, asked: Windows) -> None:
     assert len(play.buf) == len(every)
     arguments: dict[str, Any] = dict(vars(asked), seed=3)
     if asked.rows > play.lanes[0].capacity:
-        with pytest.raises(bc.SampleError, match="rows"):
+        with pytest.raises(bc.errors.SampleError, match="rows"):
             play.buf.sampler(**arguments)
         return
     sampler = play.buf.sampler(**arguments)
@@ -116,10 +116,10 @@ def check(play: Play, asked: Windows) -> None:
     why = "beginning of its history was overwritten" if asked.boundary == "clamp" else "lie whole"
     for item in every:
         if item not in whole:
-            with pytest.raises(bc.SampleError, match=why):
+            with pytest.raises(bc.errors.SampleError, match=why):
                 sampler.gather([item.index])
     if not whole:
-        with pytest.raises(bc.SampleError, match=r"no (transition|window)"):
+        with pytest.raises(bc.errors.SampleError, match=r"no (transition|window)"):
             sampler.sample(8)
         return
     compare(sampler.gather([item.index for item in whole]), whole, asked)

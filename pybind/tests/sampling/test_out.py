@@ -77,7 +77,7 @@ def test_a_batch_that_does_not_fit_is_refused_and_left_alone(
     buf = filled()
     out = buf.sampler(seed=1, **settings).sample(size)
     before = copy.deepcopy(out)
-    with pytest.raises(bc.SampleError, match=message):
+    with pytest.raises(bc.errors.SampleError, match=message):
         buf.sampler(seed=2).sample(8, out=out)
     assert_equal(out, before)
 
@@ -198,7 +198,7 @@ def test_a_batch_whose_arrays_were_changed_is_refused_and_left_alone(name: str) 
     out = buf.sampler(seed=1, **settings).sample(8)
     reward = out["reward"].copy()
     change(out)
-    with pytest.raises(bc.SampleError, match=message):
+    with pytest.raises(bc.errors.SampleError, match=message):
         buf.sampler(seed=2, **settings).sample(8, out=out)
     np.testing.assert_array_equal(out["reward"], reward)
 
@@ -230,7 +230,7 @@ def test_arrays_that_share_memory_are_refused() -> None:
     buf = filled()
     out = own(buf, 8)
     out["obs"]["x"] = out["next_obs"]["x"]
-    with pytest.raises(bc.SampleError, match="shares memory with another"):
+    with pytest.raises(bc.errors.SampleError, match="shares memory with another"):
         buf.sampler(seed=1).sample(8, out=out)
     # Nothing stays reserved after a refusal.
     out["obs"]["x"] = out["next_obs"]["x"].copy()
@@ -239,7 +239,7 @@ def test_arrays_that_share_memory_are_refused() -> None:
 
 def test_separate_arrays_cannot_take_overlapping_windows() -> None:
     buf = filled()
-    with pytest.raises(bc.SampleError, match="copy=True"):
+    with pytest.raises(bc.errors.SampleError, match="copy=True"):
         buf.sampler(seed=1, history=3).sample(8, out={})
 
 
@@ -249,7 +249,7 @@ def test_a_batch_pickles_and_copies_as_its_arrays() -> None:
     for other in (pickle.loads(pickle.dumps(batch)), copy.copy(batch), copy.deepcopy(batch)):
         assert type(other) is bc.Batch
         assert_equal(other, batch)
-        with pytest.raises(bc.SampleError, match="copy=True"):
+        with pytest.raises(bc.errors.SampleError, match="copy=True"):
             sampler.sample(8, out=other)  # it has arrays, and no memory of a sampler's
 
 
@@ -301,7 +301,7 @@ def test_threads_that_share_a_batch_are_refused_or_take_turns() -> None:
         for _ in range(50):
             try:
                 sampler.sample(2_000, out=out)
-            except bc.SampleError as error:
+            except bc.errors.SampleError as error:
                 refused.append(str(error))
 
     threads = [threading.Thread(target=fill, args=(seed,)) for seed in range(3)]
@@ -327,7 +327,7 @@ def test_gather_leaves_the_callers_index_as_it_was() -> None:
 def test_memory_of_a_failed_draw_can_be_filled_later() -> None:
     buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=50)
     out = own(filled(), 8)
-    with pytest.raises(bc.SampleError, match="holds no transition yet"):
+    with pytest.raises(bc.errors.SampleError, match="holds no transition yet"):
         buf.sampler(seed=1).sample(8, out=out)
     write(buf, 20)
     buf.sampler(seed=1).sample(8, out=out)

@@ -59,21 +59,23 @@ REFUSED = {
 @pytest.mark.parametrize("name", [*FIRST, *LATER, *PREFIXED])
 def test_a_new_ring_has_no_such_column(name: str) -> None:
     for columns in ({name: "f4"}, {name: {"x": "f4"}}, {"obs": "f4", name: ("u1", (3,))}):
-        with pytest.raises(bc.SchemaError, match=f"`{name}(/x)?` is reserved.*another name"):
+        with pytest.raises(bc.errors.SchemaError, match=f"`{name}(/x)?` is reserved.*another name"):
             bc.ReplayBuffer.create(None, columns, capacity=10)
-        with pytest.raises(bc.SchemaError, match=f"`{name}(/x)?` is reserved"):
+        with pytest.raises(bc.errors.SchemaError, match=f"`{name}(/x)?` is reserved"):
             bc.Schema(columns)
 
 
 @pytest.mark.parametrize("name", [*FIRST, *LATER, *PREFIXED])
 def test_a_learned_column_has_no_such_name(name: str) -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=10)
-    with pytest.raises(bc.SampleError, match=f"`{name}` is a key of every ring; choose another"):
+    with pytest.raises(
+        bc.errors.SampleError, match=f"`{name}` is a key of every ring; choose another"
+    ):
         buf.table("online", learned={name: "f4"})
 
 
 def test_the_error_and_the_page_list_every_name() -> None:
-    with pytest.raises(bc.SchemaError) as raised:
+    with pytest.raises(bc.errors.SchemaError) as raised:
         bc.Schema({"seq": "f4"})
     listed = re.search(r"batches use (.*) and all names", str(raised.value))
     assert listed is not None
@@ -135,7 +137,7 @@ def test_a_form_with_such_a_key_is_refused_until_the_column_is_left_out(
     older: bc.ReplayBuffer, form: str
 ) -> None:
     key = REFUSED[form]
-    with pytest.raises(bc.SampleError, match=rf"column `{key}`.*leave the column out"):
+    with pytest.raises(bc.errors.SampleError, match=rf"column `{key}`.*leave the column out"):
         older.sampler(seed=1, **FORMS[form])
     others = [name for name in LATER if name != key]
     batch = older.sampler(seed=1, columns=["obs", "reward", *others], **FORMS[form]).sample(2)
@@ -149,12 +151,12 @@ def test_a_masked_gather_of_an_older_ring_is_refused_while_it_shows_found(
     index = older.sample(4).index
     out = older.gather(index)
     for into in (None, out):
-        with pytest.raises(bc.SampleError, match=r"column `found`.*leave the column out"):
+        with pytest.raises(bc.errors.SampleError, match=r"column `found`.*leave the column out"):
             older.gather(index, into, missing="mask")
     assert older.gather(index, columns=["reward"], missing="mask")["found"].all()
 
 
 def test_a_learned_column_of_an_older_ring_has_another_name(older: bc.ReplayBuffer) -> None:
     for name in LATER:
-        with pytest.raises(bc.SampleError, match=f"`{name}` is a key of every ring"):
+        with pytest.raises(bc.errors.SampleError, match=f"`{name}` is a key of every ring"):
             older.table("online", learned={name: "f4"})

@@ -139,13 +139,13 @@ def test_bad_arguments_of_returns_are_refused(change: dict[str, Any], match: str
     batch = ring().sampler(seed=1, history=4).sample(8)
     good = {"values": np.zeros((8, 4)), "next_values": np.zeros((8, 4)), "gamma": 0.9, "lam": 0.5}
     arguments: dict[str, Any] = good | change
-    with pytest.raises(bc.SampleError, match=match):
+    with pytest.raises(bc.errors.SampleError, match=match):
         returns_of.gae(batch, **arguments)
 
 
 def test_rewards_with_another_window_than_the_mask_are_refused() -> None:
     batch = ring().sampler(seed=1, history={"obs": 6, "*": None}).sample(8)
-    with pytest.raises(bc.SampleError, match="give `reward` the longest window"):
+    with pytest.raises(bc.errors.SampleError, match="give `reward` the longest window"):
         returns_of.discounted(batch, gamma=0.9)
 
 
@@ -199,7 +199,7 @@ def test_returns_of_ragged_episodes_are_those_of_padded_ones(
     # The last transition of an episode ends its trace whatever the flags of the batch say.
     ragged["truncated"][:] = False
     np.testing.assert_array_equal(returns_of.discounted(ragged, gamma=gamma), sums)
-    with pytest.raises(bc.SampleError, match=r"next_values is \(64, 7\), and the rewards"):
+    with pytest.raises(bc.errors.SampleError, match=r"next_values is \(64, 7\), and the rewards"):
         returns_of.discounted(ragged, np.zeros((64, 7)), gamma=gamma)
 
 

@@ -204,7 +204,7 @@ def test_a_field_of_another_type_is_named_with_what_to_give(option: Any, field: 
 def test_a_word_that_is_no_selector_is_answered_with_one(word: str, instead: str) -> None:
     other: Any = word
     message = re.escape(f"select is '{word}'; give {instead}")
-    with filled() as buf, pytest.raises(bc.SampleError, match=message):
+    with filled() as buf, pytest.raises(bc.errors.SampleError, match=message):
         buf.sampler(select=other)
 
 
@@ -215,7 +215,7 @@ def test_a_word_that_is_no_selector_is_answered_with_one(word: str, instead: str
 )
 def test_an_object_that_is_no_selector_is_refused(other: Any) -> None:  # noqa: ANN401
     message = r'^select is .*; give "uniform", .*bc\.Epoch'
-    with filled() as buf, pytest.raises(bc.ArgumentTypeError, match=message):
+    with filled() as buf, pytest.raises(bc.errors.ArgumentTypeError, match=message):
         buf.sampler(select=other)
 
 
@@ -239,7 +239,7 @@ def test_an_object_that_is_no_selector_is_refused(other: Any) -> None:  # noqa: 
     ],
 )
 def test_a_field_that_an_option_does_not_have_is_refused(made: Any, message: str) -> None:  # noqa: ANN401
-    with pytest.raises(bc.ArgumentTypeError, match=re.escape(message)):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=re.escape(message)):
         made()
 
 
@@ -268,7 +268,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 def test_every_keyword_of_other_libraries_and_of_objects_is_answered(
     call: str, keyword: str, instead: str
 ) -> None:
-    with filled() as buf, pytest.raises(bc.ArgumentTypeError) as raised:
+    with filled() as buf, pytest.raises(bc.errors.ArgumentTypeError) as raised:
         CALLS[call](buf, **{keyword: 1})
     message = str(raised.value)
     assert f"{call}() has no argument `{keyword}`; write {instead}. It takes (" in message

@@ -34,7 +34,7 @@ def test_orders(buf: bc.ReplayBuffer) -> None:
     assert [rank[int(i)] for i in largest.sample(30).index] == [6] * 28 + [5] * 2
     assert [rank[int(i)] for i in smallest.sample(30).index] == [0] * 29 + [1]
     assert "weight" not in largest.sample(3)
-    with pytest.raises(bc.SampleError, match="and the ring has 200"):
+    with pytest.raises(bc.errors.SampleError, match="and the ring has 200"):
         buf.sampler(select="lifo").sample(201)
 
 
@@ -97,7 +97,7 @@ def test_a_sampler_shows_its_selector_and_its_table(buf: bc.ReplayBuffer, select
 def test_lanes_with_a_weight_that_hold_nothing_are_named() -> None:
     buf = bc.ReplayBuffer.create(None, {"obs": "i8"}, capacity=300, lanes=3)
     sampler = buf.sampler(seed=1, select=bc.LaneWeights([0, 2, 1]))
-    with pytest.raises(bc.SampleError, match="the ring holds no transition yet"):
+    with pytest.raises(bc.errors.SampleError, match="the ring holds no transition yet"):
         sampler.sample(4)
     with buf.writer(1) as writer:
         for t in range(12):
@@ -107,7 +107,7 @@ def test_lanes_with_a_weight_that_hold_nothing_are_named() -> None:
             "there are some in lane 0: give one of those a weight above 0, or append to the "
             "others first"
         )
-        with pytest.raises(bc.SampleError) as raised:
+        with pytest.raises(bc.errors.SampleError) as raised:
             sampler.sample(4)
         assert str(raised.value) == message
         with buf.writer(1) as other:
@@ -144,7 +144,7 @@ def test_states_continue(buf: bc.ReplayBuffer, select: Any) -> None:  # noqa: AN
     ids=str,
 )
 def test_bad_settings_are_refused(buf: bc.ReplayBuffer, select: Any, message: str) -> None:  # noqa: ANN401
-    with pytest.raises(bc.SampleError, match=message):
+    with pytest.raises(bc.errors.SampleError, match=message):
         buf.sampler(select=select)
     assert buf.stats()["claims"] == []
 

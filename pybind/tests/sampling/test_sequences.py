@@ -50,7 +50,7 @@ def test_sequences_start_every_stride_transitions_and_are_drawn_alike(
     assert sampler.form == bc.Sequence(length, stride or length, [])
     expected = starts_of(200, ENDS, form, boundary)
     if not expected:
-        with pytest.raises(bc.SampleError, match=f"no sequence of {length} transitions"):
+        with pytest.raises(bc.errors.SampleError, match=f"no sequence of {length} transitions"):
             sampler.sample(4)
         return
     batch = sampler.sample(4_000)
@@ -158,7 +158,7 @@ def test_priorities_are_those_of_the_starts() -> None:
 )
 def test_what_does_not_go_with_sequences_is_refused(settings: dict[str, Any], words: str) -> None:
     buf = filled(steps=60, ends=ENDS)
-    with pytest.raises(bc.SampleError) as refused:
+    with pytest.raises(bc.errors.SampleError) as refused:
         buf.sampler(**{"form": bc.Sequence(8), **settings})
     assert words in str(refused.value)
 
@@ -170,11 +170,11 @@ def test_types_of_fields_are_refused_with_what_they_take() -> None:
         (bc.Sequence(8, first="lstm"), "first is a str; give a list of names"),
         (80, "give bc.Sequence"),
     ):
-        with pytest.raises(bc.ArgumentTypeError, match=words):
+        with pytest.raises(bc.errors.ArgumentTypeError, match=words):
             buf.sampler(form=form)  # type: ignore[arg-type]
-    with pytest.raises(bc.ArgumentTypeError, match="did you mean `length`"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match="did you mean `length`"):
         bc.Sequence(seq_len=8)  # type: ignore[call-arg]
-    with pytest.raises(bc.ArgumentTypeError, match=r"write form=bc\.Sequence"):
+    with pytest.raises(bc.errors.ArgumentTypeError, match=r"write form=bc\.Sequence"):
         buf.sampler(history=8, stride=4)  # type: ignore[call-arg]
     assert dataclasses.replace(bc.Sequence(8), stride=4) == bc.Sequence(8, 4)
 

@@ -54,7 +54,7 @@ def test_a_population_scales() -> None:
     assert sum(counts) + half.executor.count == 50
     config = sim.MarketConfig(population=half)
     sim.Market(config).step(100)
-    with pytest.raises(bc.SimError, match="total is 0"):
+    with pytest.raises(bc.errors.SimError, match="total is 0"):
         population.scaled(0)
 
 
@@ -88,16 +88,16 @@ def test_a_bad_configuration_gives_one_clear_error_before_anything_runs(
     config: Any,  # noqa: ANN401
     words: list[str],
 ) -> None:
-    with pytest.raises(bc.SimError) as error:
+    with pytest.raises(bc.errors.SimError) as error:
         sim.Market(config)
     for word in words:
         assert word in str(error.value)
-    with pytest.raises(bc.EnvError) as refused:
+    with pytest.raises(bc.errors.EnvError) as refused:
         TradingEnv(**({"preset": config} if isinstance(config, str) else {"market": config}))
     for word in words:
         assert word in str(refused.value)
     if isinstance(config, sim.MarketConfig):
-        with pytest.raises(bc.SimError):
+        with pytest.raises(bc.errors.SimError):
             config.check()
 
 
@@ -114,7 +114,7 @@ def test_a_bad_configuration_gives_one_clear_error_before_anything_runs(
     ],
 )
 def test_a_value_of_another_type_is_named_with_what_to_give(made: Any, words: list[str]) -> None:  # noqa: ANN401
-    with pytest.raises(bc.ArgumentTypeError) as error:
+    with pytest.raises(bc.errors.ArgumentTypeError) as error:
         made()
     for word in words:
         assert word in str(error.value)

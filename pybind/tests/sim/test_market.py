@@ -177,7 +177,7 @@ def test_an_agent_is_told_to_use_its_floor() -> None:
             holder["market"].quotes()
 
     holder["market"] = sim.Market(seed=1, agents=[Reaching()])
-    with pytest.raises(bc.SimError, match="uses the floor that act"):
+    with pytest.raises(bc.errors.SimError, match="uses the floor that act"):
         holder["market"].step()
     with pytest.raises(bc.ClosedError, match="the turn is over"):
         holder["floor"].mid()
@@ -223,7 +223,7 @@ def test_a_forked_child_goes_on_with_its_copy() -> None:
 def test_calls_that_cannot_be_change_nothing(call: Any, words: list[str]) -> None:  # noqa: ANN401
     market = sim.Market(seed=1)
     before = market.state_hash()
-    with pytest.raises(bc.SimError) as error:
+    with pytest.raises(bc.errors.SimError) as error:
         call(market)
     for word in words:
         assert word in str(error.value)

@@ -106,13 +106,15 @@ def test_a_training_continues_after_a_full_restart(
 )
 def test_a_state_that_is_none_is_refused(place: Path, change: dict[str, Any], words: str) -> None:
     with ring(place) as buf, buf.sampler(seed=1) as sampler:
-        with pytest.raises(bc.SampleError, match=words):
+        with pytest.raises(bc.errors.SampleError, match=words):
             buf.sampler(state=sampler.state() | change)
-        with pytest.raises(bc.SampleError, match="missing field"):
+        with pytest.raises(bc.errors.SampleError, match="missing field"):
             buf.sampler(state={})
         none: Any
         for none in ("x", 7, [1]):
-            with pytest.raises(bc.SampleError, match="is not a sampler's: it is no dict; pass"):
+            with pytest.raises(
+                bc.errors.SampleError, match="is not a sampler's: it is no dict; pass"
+            ):
                 buf.sampler(state=none)
 
 
@@ -123,7 +125,7 @@ def test_a_state_that_is_none_is_refused(place: Path, change: dict[str, Any], wo
 def test_a_state_stands_for_all_other_arguments(place: Path, other: str) -> None:
     with ring(place) as buf, buf.sampler(seed=1) as sampler:
         given: dict[str, Any] = {other: 0}
-        with pytest.raises(bc.SampleError, match=f"{other} too; leave {other} out"):
+        with pytest.raises(bc.errors.SampleError, match=f"{other} too; leave {other} out"):
             buf.sampler(state=sampler.state(), **given)
 
 

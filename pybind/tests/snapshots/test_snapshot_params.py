@@ -63,7 +63,7 @@ def test_a_taken_name_is_refused_or_replaced(place: Path, tmp_path: Path) -> Non
         with pytest.raises(bc.ExistsError, match="policy"):
             bc.Params.load("walk", "policy", store=tmp_path, dir=place)
         exist: Any = "attach"
-        with pytest.raises(bc.ArgumentError, match=r"call Params\.attach"):
+        with pytest.raises(bc.errors.ArgumentError, match=r"call Params\.attach"):
             bc.Params.load("walk", "policy", store=tmp_path, dir=place, exist=exist)
         how: dict[str, Any] = {"exist": "replace", "persistent": True}
         bc.Params.load("walk", "policy", store=tmp_path, dir=place, **how).close()
@@ -76,11 +76,15 @@ def test_a_taken_name_is_refused_or_replaced(place: Path, tmp_path: Path) -> Non
 def test_refusals_say_what_there_is(place: Path, tmp_path: Path) -> None:
     with ring(place) as buf, policy(place) as params, bc.Params.create(None, weights(0)) as private:
         refused: list[tuple[Any, type[Exception], str]] = [
-            (private, bc.ArgumentError, "have no name"),
-            ([params, params], bc.ArgumentError, "`policy` are given twice"),
+            (private, bc.errors.ArgumentError, "have no name"),
+            ([params, params], bc.errors.ArgumentError, "`policy` are given twice"),
             ("polcy", bc.NotFoundError, "did you mean"),
-            (7, bc.ArgumentTypeError, "params is 7; give a Params or its name"),
-            ([params, None], bc.ArgumentTypeError, "params is None; give a Params or its name"),
+            (7, bc.errors.ArgumentTypeError, "params is 7; give a Params or its name"),
+            (
+                [params, None],
+                bc.errors.ArgumentTypeError,
+                "params is None; give a Params or its name",
+            ),
         ]
         for given, error, text in refused:
             with pytest.raises(error, match=text):
@@ -90,7 +94,7 @@ def test_refusals_say_what_there_is(place: Path, tmp_path: Path) -> None:
     with pytest.raises(bc.NotFoundError, match="no parameters `target`; it has `policy`"):
         bc.Params.load("walk", "target", store=tmp_path, dir=place)
     like = {"w": np.zeros(3)}
-    with pytest.raises(bc.SchemaError, match="like lacks `body/weight`; saved parameters"):
+    with pytest.raises(bc.errors.SchemaError, match="like lacks `body/weight`; saved parameters"):
         bc.Params.load("walk", "policy", like=like, store=tmp_path, dir=place, persistent=True)
     assert bc.list(dir=place) == []
 
@@ -107,7 +111,7 @@ def test_a_damaged_file_makes_no_parameters(place: Path, tmp_path: Path, how: st
         file.unlink()
     else:
         file.write_bytes(good[:-1] if how == "cut" else good[:at] + b"\1" + good[at + 1 :])
-    with pytest.raises(bc.CorruptError, match=f"`walk@a` is damaged: {file}"):
+    with pytest.raises(bc.errors.CorruptError, match=f"`walk@a` is damaged: {file}"):
         bc.Params.load("walk", "policy", store=tmp_path, dir=place)
     assert bc.list(dir=place) == []
     assert not bc.verify_snapshot("walk", store=tmp_path)["whole"]

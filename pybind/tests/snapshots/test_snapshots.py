@@ -15,6 +15,16 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
+from backcast.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackcastError,
+    CorruptError,
+    ExistsError,
+    NotFoundError,
+    StorageError,
+    WriterError,
+)
 from saved_ring import append, content, ring
 
 
@@ -119,7 +129,7 @@ def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_pat
     with ring(place, 20) as buf, buf.writer(2, "next_step") as writer:
         buf.snapshot("latest", store=tmp_path)
         append(writer, 5, seed=2)
-        with pytest.raises(bc.ExistsError, match="`walk@latest` exists"):
+        with pytest.raises(ExistsError, match="`walk@latest` exists"):
             buf.snapshot("latest", store=tmp_path)
         assert buf.snapshot("latest", store=tmp_path, replace=True)["rows"] == 50
         assert [one["rows"] for one in bc.snapshots("walk", store=tmp_path)] == [50]
@@ -136,7 +146,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
             assert repr(opened).startswith("<backcast.ReplayBuffer: snapshot 'walk@a', ")
             assert opened.is_snapshot
             assert opened.saved_state == {"step": 7}
-            with pytest.raises(bc.WriterError, match="is a snapshot, which is read-only"):
+            with pytest.raises(WriterError, match="is a snapshot, which is read-only"):
                 opened.writer()
             with opened.lease(0, 0, 100) as rows:
                 np.testing.assert_array_equal(rows["reward"], opened.rows(0, 0, 100)["reward"])
@@ -166,7 +176,7 @@ def test_a_snapshot_that_left_the_store_is_still_joined_by_who_can_see_it(
             bc.remove_snapshot("walk@a", store=tmp_path)
             with bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place) as other:
                 assert content(other) == content(opened)
-        with pytest.raises(bc.NotFoundError, match="walk@a"):
+        with pytest.raises(NotFoundError, match="walk@a"):
             bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place)
 
 
@@ -184,7 +194,7 @@ def test_the_store_is_where_the_environment_says(
     assert bc.verify_snapshot("walk@a")["snapshots"] == ["walk@a"]
     for name in ["BACKCAST_STORE", "XDG_DATA_HOME", "HOME"]:
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(bc.ArgumentError, match="set BACKCAST_STORE"):
+    with pytest.raises(ArgumentError, match="set BACKCAST_STORE"):
         bc.snapshots()
 
 
@@ -284,7 +294,7 @@ def circle() -> dict[str, Any]:
 def test_a_state_that_json_lacks_is_refused_and_nothing_is_saved(
     place: Path, tmp_path: Path, state: object, words: str
 ) -> None:
-    with ring(place, 5) as buf, pytest.raises(bc.ArgumentError, match=words):
+    with ring(place, 5) as buf, pytest.raises(ArgumentError, match=words):
         buf.snapshot("a", store=tmp_path / "store", state=state)
     assert not (tmp_path / "store").exists()
 
@@ -446,7 +456,7 @@ def test_a_damaged_file_makes_no_ring_and_is_named(place: Path, tmp_path: Path, 
         lambda: bc.ReplayBuffer.attach("walk@a", store=tmp_path, dir=place),
     ]
     for call in calls:
-        with pytest.raises(bc.CorruptError, match=rf"`walk@a` is damaged: .*{path.name}.*; load"):
+        with pytest.raises(CorruptError, match=rf"`walk@a` is damaged: .*{path.name}.*; load"):
             call()
     assert bc.list(dir=place) == []
     found = bc.verify_snapshot("walk@a", store=tmp_path)
@@ -472,7 +482,7 @@ def test_a_damaged_manifest_warns_and_the_other_one_is_used(place: Path, tmp_pat
         assert len(bc.snapshots(store=tmp_path)) == 2
     for manifest in (tmp_path / "walk").glob("manifest-*"):
         manifest.write_bytes(b"x")
-    with pytest.raises(bc.CorruptError, match=r"no manifest of .* can be used"):
+    with pytest.raises(CorruptError, match=r"no manifest of .* can be used"):
         bc.snapshots(store=tmp_path)
 
 
@@ -484,7 +494,7 @@ def test_a_name_that_another_snapshot_still_has_in_memory_is_refused(
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place):
             append(writer, 5, seed=2)
             buf.snapshot("latest", store=tmp_path, replace=True)
-            with pytest.raises(bc.ExistsError, match="another snapshot named `walk@latest`"):
+            with pytest.raises(ExistsError, match="another snapshot named `walk@latest`"):
                 bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place)
         with bc.ReplayBuffer.open_snapshot("walk@latest", store=tmp_path, dir=place) as opened:
             assert content(opened) == content(buf)
@@ -494,7 +504,7 @@ def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, plac
     with bc.ReplayBuffer.create(None, {"x": "f4"}, capacity=10) as buf:
         with buf.writer() as writer:
             writer.append(x=1, terminated=False, truncated=False)
-        with pytest.raises(bc.ArgumentError, match="the ring has no name; name it"):
+        with pytest.raises(ArgumentError, match="the ring has no name; name it"):
             buf.snapshot("a", store=tmp_path)
         buf.snapshot("a", store=tmp_path, name="mine")
         with bc.ReplayBuffer.load("mine", store=tmp_path, dir=place) as again:
@@ -507,7 +517,7 @@ def test_a_private_ring_is_saved_under_a_name_that_is_given(tmp_path: Path, plac
 def test_the_persistent_ring_of_a_snapshot_outlives_its_handle(place: Path, tmp_path: Path) -> None:
     with ring(place, 10) as buf:
         buf.snapshot("a", store=tmp_path)
-        with pytest.raises(bc.ExistsError, match=r"walk.*choose another name, use exist=\"repl"):
+        with pytest.raises(ExistsError, match=r"walk.*choose another name, use exist=\"repl"):
             bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place)
         replaced = bc.ReplayBuffer.load(
             "walk@a", store=tmp_path, dir=place, exist="replace", persistent=True
@@ -535,40 +545,40 @@ def loading(**changes: object) -> Callable[[bc.ReplayBuffer, Path, Path], object
 @pytest.mark.parametrize(
     ("do", "error", "words"),
     [
-        (refused(label="a/b"), bc.ArgumentError, r"label `a/b` is refused.*; use 1 to 100"),
-        (refused(label=""), bc.ArgumentError, r"label `` is refused: it is empty; use"),
-        (refused(label="live"), bc.ArgumentError, r"label `live` is reserved for automatic"),
-        (refused(label="before"), bc.ArgumentError, r"label `before` is reserved"),
-        (refused(label="evicted"), bc.ArgumentError, r"label `evicted` is reserved"),
+        (refused(label="a/b"), ArgumentError, r"label `a/b` is refused.*; use 1 to 100"),
+        (refused(label=""), ArgumentError, r"label `` is refused: it is empty; use"),
+        (refused(label="live"), ArgumentError, r"label `live` is reserved for automatic"),
+        (refused(label="before"), ArgumentError, r"label `before` is reserved"),
+        (refused(label="evicted"), ArgumentError, r"label `evicted` is reserved"),
         (
             refused(label="auto-1"),
-            bc.ArgumentError,
+            ArgumentError,
             r"label `auto-1` is reserved.*; choose another",
         ),
-        (refused(label="s"), bc.ExistsError, r"replace it with `--replace` \(in Python, `replace"),
-        (refused(label=7), bc.ArgumentTypeError, r"label is 7; give a label"),
-        (refused(name="a@b"), bc.ArgumentError, r"name `a@b` is refused"),
-        (refused(store=3), bc.ArgumentTypeError, r"store is 3; give a path"),
-        (refused(replace="no"), bc.ArgumentTypeError, r"replace is 'no', a str; give True"),
-        (refused(timeout=-1.0), bc.ArgumentError, r"timeout is -1; give seconds"),
-        (refused(progress=3), bc.ArgumentTypeError, r"progress is 3; give a function of two"),
-        (refused(store="/dev/null/x"), bc.StorageError, r"cannot create /dev/null"),
+        (refused(label="s"), ExistsError, r"replace it with `--replace` \(in Python, `replace"),
+        (refused(label=7), ArgumentTypeError, r"label is 7; give a label"),
+        (refused(name="a@b"), ArgumentError, r"name `a@b` is refused"),
+        (refused(store=3), ArgumentTypeError, r"store is 3; give a path"),
+        (refused(replace="no"), ArgumentTypeError, r"replace is 'no', a str; give True"),
+        (refused(timeout=-1.0), ArgumentError, r"timeout is -1; give seconds"),
+        (refused(progress=3), ArgumentTypeError, r"progress is 3; give a function of two"),
+        (refused(store="/dev/null/x"), StorageError, r"cannot create /dev/null"),
         (
             loading(snapshot="walk@t"),
-            bc.NotFoundError,
+            NotFoundError,
             r"`walk@t` is not in the store.*`backcast ls`",
         ),
-        (loading(snapshot="walk@epoch"), bc.NotFoundError, r"did you mean `walk@epoch-1`\?"),
-        (loading(snapshot="wolk"), bc.NotFoundError, r"did you mean `walk`\?"),
-        (loading(snapshot=".."), bc.ArgumentError, r"snapshot is '\.\.'; give \"NAME@LABEL\""),
-        (loading(snapshot=5), bc.ArgumentTypeError, r"snapshot is 5; give \"NAME@LABEL\""),
-        (loading(snapshot="/x/walk@s"), bc.ArgumentError, r"'/x/walk@s', a path, and store is"),
-        (loading(name=5), bc.ArgumentTypeError, r"name is 5; give a name for the ring"),
-        (loading(exist="attach"), bc.ArgumentError, r"exist is 'attach'.*; give \"error\" or"),
-        (loading(exist="x"), bc.ArgumentError, r"exist is 'x'; give"),
+        (loading(snapshot="walk@epoch"), NotFoundError, r"did you mean `walk@epoch-1`\?"),
+        (loading(snapshot="wolk"), NotFoundError, r"did you mean `walk`\?"),
+        (loading(snapshot=".."), ArgumentError, r"snapshot is '\.\.'; give \"NAME@LABEL\""),
+        (loading(snapshot=5), ArgumentTypeError, r"snapshot is 5; give \"NAME@LABEL\""),
+        (loading(snapshot="/x/walk@s"), ArgumentError, r"'/x/walk@s', a path, and store is"),
+        (loading(name=5), ArgumentTypeError, r"name is 5; give a name for the ring"),
+        (loading(exist="attach"), ArgumentError, r"exist is 'attach'.*; give \"error\" or"),
+        (loading(exist="x"), ArgumentError, r"exist is 'x'; give"),
         (
             lambda buf, store, place: bc.ReplayBuffer.attach("walk", store=store, dir=place),
-            bc.ArgumentError,
+            ArgumentError,
             r"store is given, but 'walk' is a ring in memory; leave it out",
         ),
     ],
@@ -577,7 +587,7 @@ def test_refusals_say_why_and_change_nothing(
     place: Path,
     tmp_path: Path,
     do: Callable[[bc.ReplayBuffer, Path, Path], object],
-    error: type[bc.BackcastError],
+    error: type[BackcastError],
     words: str,
 ) -> None:
     with ring(place, 10) as buf:

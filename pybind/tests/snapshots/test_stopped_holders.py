@@ -176,7 +176,7 @@ def test_a_locked_store_is_an_error_that_names_the_holder(
     with ring(place) as buf:
         buf.snapshot("a", store=tmp_path)
         pid = stopped(start(STORE_HOLDER, str(tmp_path / "held" / "store.lck")))
-        with pytest.raises(bc.InUseError, match=rf"process {pid} .*stopped"):
+        with pytest.raises(bc.errors.InUseError, match=rf"process {pid} .*stopped"):
             buf.snapshot("b", store=tmp_path, timeout=0.05)
         assert [s["label"] for s in bc.snapshots("held", store=tmp_path)] == ["a"]
 
@@ -186,7 +186,7 @@ def test_priorities_are_set_within_the_timeout_or_the_holder_is_named(
 ) -> None:
     with ring(place) as buf, buf.sampler(seed=2, select=bc.Priority(alpha=1.0)) as sampler:
         pid = hold(buf)
-        with pytest.raises(bc.InUseError, match=rf"locked by process {pid} .*kill -CONT"):
+        with pytest.raises(bc.errors.InUseError, match=rf"locked by process {pid} .*kill -CONT"):
             sampler.update_priorities([1, 2], [5.0, 5.0], timeout=0.05)
         # Draws go on.
         assert sampler.sample(8).index.shape == (8,)
@@ -284,7 +284,7 @@ def test_rows_are_saved_without_a_damaged_table(place: Path, tmp_path: Path, tab
             "online": lambda: buf.table("online", learned={"value": "f4"}),
             "queue": lambda: buf.sampler(select=bc.Consume(table="queue")),
         }
-        with pytest.raises(bc.CorruptError, match="rm NAME --table TABLE"):
+        with pytest.raises(bc.errors.CorruptError, match="rm NAME --table TABLE"):
             opens[table]()
         removed = run(place, "--json", "rm", "held", "--table", table)
         assert json.loads(removed.stdout)["name"] == f"held/{table}"
@@ -325,7 +325,7 @@ def test_a_removed_table_is_made_anew_and_its_samplers_say_so(place: Path) -> No
 def test_a_locked_table_is_removed_by_force_alone(place: Path, hold: Callable[..., int]) -> None:
     with ring(place) as buf:
         pid = hold(buf)
-        with pytest.raises(bc.InUseError, match=f"process {pid} "):
+        with pytest.raises(bc.errors.InUseError, match=f"process {pid} "):
             buf.remove_table("priority", timeout=0)
         refused = run(place, "rm", "held", "--table", "online2")
         assert refused.returncode == 3, refused.stderr

@@ -87,7 +87,7 @@ class Aftermath:
     def _begins_anew(self, ring: bc.ReplayBuffer, lane: int, head: int) -> bool:
         try:
             first = ring.rows(lane, head, 1)
-        except (bc.LappedError, bc.SampleError):
+        except (bc.LappedError, bc.errors.SampleError):
             # The successor has overwritten the whole lane: check its newest row instead.
             _, newest = ring.lane_span(lane)
             rows = ring.rows(lane, newest - 1, 1)

@@ -13,8 +13,8 @@ It needs Gymnasium (``pip install backcast[gymnasium]``); ``import backcast`` al
 :func:`parallel_trading_env`, several agents in one market, needs PettingZoo as well.
 """
 
-from backcast._errors import MissingExtraError
 from backcast._native import EpisodeState, RewardInput
+from backcast.errors import MissingExtraError
 
 try:
     from backcast.envs._agents import parallel_trading_env

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from backcast import ArgumentTypeError, EnvError, MissingExtraError
 from backcast._calls import explained
 from backcast._native import SharedMarket
 from backcast.envs._trading import check_render_mode
 from backcast.envs._trading_settings import AgentSettings, TradingSettings, checked
+from backcast.errors import ArgumentTypeError, EnvError, MissingExtraError
 
 if TYPE_CHECKING:
     from backcast.envs._parallel import ParallelTradingEnv

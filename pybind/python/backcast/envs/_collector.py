@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from backcast import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast._calls import explained
 from backcast._counts import whole_of
 from backcast.envs._fitting import (
@@ -23,6 +22,7 @@ from backcast.envs._fitting import (
 from backcast.envs._parts import named, objects, row_of, share
 from backcast.envs._portfolio import word_of
 from backcast.envs._watch import Watch
+from backcast.errors import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,8 +67,8 @@ class Collector:
     A step takes the environment's own time and one append. Observations are copied only where an
     episode begins and if the environment reuses its arrays (``copy=False``); do not write to those
     returned. After an error in mid-step the row is missing, so the next call must be :meth:`reset`.
-    An :class:`backcast.EnvError` or :class:`backcast.ArgumentTypeError` of the environment changes
-    nothing.
+    An :class:`backcast.errors.EnvError` or :class:`backcast.errors.ArgumentTypeError` of the
+    environment changes nothing.
 
     Examples
     --------

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from backcast import AppendError, ArgumentError, ArgumentTypeError, Schema, SchemaError, Writer
+from backcast import Schema, Writer
 from backcast._autoreset import lanes_and_mode
 from backcast.envs._portfolio import mode_of, word_of
+from backcast.errors import AppendError, ArgumentError, ArgumentTypeError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

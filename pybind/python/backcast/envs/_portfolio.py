@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from backcast import EnvError, MissingExtraError
 from backcast._market import warn_of_prices
 from backcast._native import PortfolioBatch
+from backcast.errors import EnvError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,11 +7,11 @@ from typing import Any
 
 from gymnasium.envs.registration import register, registry
 
-from backcast import ArgumentTypeError
 from backcast._calls import explained
 from backcast.envs._single import PortfolioEnv
 from backcast.envs._trading_env import TradingEnv, TradingVectorEnv
 from backcast.envs._vector import PortfolioVectorEnv
+from backcast.errors import ArgumentTypeError
 
 PORTFOLIO = "backcast/Portfolio-v0"
 TRADING = "backcast/Trading-v0"

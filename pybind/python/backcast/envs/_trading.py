@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from backcast import EnvError
 from backcast._calls import explained
 from backcast._copies import deep_copy
 from backcast._native import TradingBatch
+from backcast.errors import EnvError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

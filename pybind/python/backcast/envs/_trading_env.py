@@ -10,7 +10,6 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from backcast import ArgumentTypeError
 from backcast._calls import explained
 from backcast.envs._limit import step_limit
 from backcast.envs._portfolio import mode_of, word_of
@@ -22,6 +21,7 @@ from backcast.envs._trading import (
     trading_batch,
 )
 from backcast.envs._trading_settings import TradingSettings, checked
+from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from backcast import ArgumentTypeError
+from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from backcast.envs import RewardInput

@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from backcast import ArgumentTypeError
 from backcast._calls import explained
 from backcast._copies import deep_copy
 from backcast._market import PanelLike, open_panel
@@ -28,6 +27,7 @@ from backcast.envs._portfolio import (
     picture,
     portfolios,
 )
+from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

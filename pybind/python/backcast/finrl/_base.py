@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, over
 
 import numpy as np
 
-from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained, levels_up
 from backcast._copies import deep_copy
 from backcast._counts import count_of, whole_of
 from backcast._market import warn_of_prices
 from backcast._native import PortfolioBatch
+from backcast.errors import ArgumentTypeError, EnvError
 from backcast.finrl._rules import (
     check_window,
     columns_of,

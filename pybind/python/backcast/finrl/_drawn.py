@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from backcast import ArgumentTypeError, SampleError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
+from backcast.errors import ArgumentTypeError, SampleError
 from backcast.finrl._rules import check_window, refuse_parts
 from backcast.finrl._stored import StoredTransitions
 from backcast.finrl._transition import VecStoredTransition

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backcast import AppendError
+from backcast.errors import AppendError
 from backcast.finrl._rules import refuse_masked
 
 FIELDS = ("day", "cash", "shares", "avg_buy_price")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from backcast import AppendError, ArgumentTypeError, Panel, SampleError
+from backcast import Panel
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TransitionRing
+from backcast.errors import AppendError, ArgumentTypeError, SampleError
 from backcast.finrl._drawn import DrawnTransitions
 from backcast.finrl._records import FLAGS, as_arrays
 from backcast.finrl._rules import names_of

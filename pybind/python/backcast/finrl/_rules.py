@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from backcast import ArgumentTypeError, BackcastError, EnvError, Panel
+from backcast import Panel
 from backcast._counts import whole_of
 from backcast._market import PanelLike, is_file, open_panel
+from backcast.errors import ArgumentTypeError, BackcastError, EnvError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

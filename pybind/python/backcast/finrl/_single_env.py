@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backcast import EnvError
 from backcast._calls import explained
 from backcast._copies import rebuilding
 from backcast._counts import count_of
 from backcast._native import PortfolioBatch
+from backcast.errors import EnvError
 from backcast.finrl._base import FinRLEnv
 from backcast.finrl._rules import State, names_of, options_of, seed_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backcast import ArgumentTypeError
+from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from backcast import ArgumentTypeError
 from backcast._calls import explained
+from backcast.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     import os

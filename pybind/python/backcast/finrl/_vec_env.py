@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from backcast import ArgumentTypeError, EnvError
 from backcast._calls import explained
 from backcast._copies import deep_copy, rebuilding
 from backcast._counts import count_of, whole_of
 from backcast._native import PortfolioBatch
+from backcast.errors import ArgumentTypeError, EnvError
 from backcast.finrl._rules import (
     flag_of,
     names_of,

@@ -11,11 +11,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from backcast import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast._calls import explained
 from backcast._counts import count_of
 from backcast._native import TickerTokenizer
 from backcast.envs._portfolio import check_render_mode, mode_of, word_of
+from backcast.errors import ArgumentError, ArgumentTypeError, ClosedError, EnvError
 from backcast.finrl._nested import (
     History,  # noqa: F401 - observations that were pickled look for it here
     NestedObservations,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import spawn
 from typing import TYPE_CHECKING, Any
 
-from backcast._errors import ArgumentError, ArgumentTypeError, FleetError
+from backcast.errors import ArgumentError, ArgumentTypeError, FleetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

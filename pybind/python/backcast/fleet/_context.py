@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import backcast as bc
 from backcast._calls import explained
-from backcast._errors import ArgumentError, ArgumentTypeError
+from backcast.errors import ArgumentError, ArgumentTypeError
 from backcast.fleet._environment import Identity
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backcast._errors import FleetError
+from backcast.errors import FleetError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

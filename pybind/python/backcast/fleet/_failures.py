@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from backcast._errors import ActorError, ActorTimeoutError, FleetError, RestartLimitError
+from backcast.errors import ActorError, ActorTimeoutError, FleetError, RestartLimitError
 from backcast.fleet._restarts import WINDOW_S
 
 if TYPE_CHECKING:

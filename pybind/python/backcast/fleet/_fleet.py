@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import backcast as bc
 from backcast._calls import explained, explained_as
 from backcast._counts import count_of, whole_of
-from backcast._errors import (
+from backcast.errors import (
     ActorTimeoutError,
     ArgumentError,
     ArgumentTypeError,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backcast as bc
-from backcast._errors import LappedError, SampleError
+from backcast.errors import LappedError, SampleError
 from backcast.fleet._context import NOTHING
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
-    from backcast._errors import FleetError
+    from backcast.errors import FleetError
 
 _REPEAT_S = 0.05
 _FAILED = signal.SIGURG

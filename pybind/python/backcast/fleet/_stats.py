@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from backcast._errors import ClosedError
+from backcast.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from backcast._errors import FleetError
+from backcast.errors import FleetError
 from backcast.fleet import _failures
 from backcast.fleet._environment import Identity, seed_of
 from backcast.fleet._guard import Guard

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from backcast._calls import explained
 from backcast._counts import whole_of
-from backcast._errors import ArgumentTypeError, MissingExtraError
+from backcast.errors import ArgumentTypeError, MissingExtraError
 from backcast.plot._read import market_window, replay_window
 
 if TYPE_CHECKING:

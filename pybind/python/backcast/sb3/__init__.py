@@ -10,7 +10,7 @@ This module needs Stable-Baselines3 2.7 or later (``pip install 'backcast[sb3]'`
 ``import backcast`` alone does not.
 """
 
-from backcast._errors import MissingExtraError
+from backcast.errors import MissingExtraError
 
 try:
     from backcast.sb3._buffers import (

@@ -10,8 +10,8 @@ from stable_baselines3.common import buffers as sb3
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.her import HerReplayBuffer as Sb3HerReplayBuffer
 
-from backcast import ArgumentError
 from backcast._counts import count_of
+from backcast.errors import ArgumentError
 from backcast.sb3._on_ring import OnRing, Sampling
 
 if TYPE_CHECKING:

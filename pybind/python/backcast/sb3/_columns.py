@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from gymnasium import spaces
 
-from backcast import ArgumentError, ArgumentTypeError, Schema
+from backcast import Schema
 from backcast._spaces import columns
+from backcast.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

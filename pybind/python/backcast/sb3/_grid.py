@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from backcast import ArgumentError, LappedError
+from backcast.errors import ArgumentError, LappedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from stable_baselines3.common import buffers as sb3
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 import backcast as bc
-from backcast import ArgumentError, ArgumentTypeError, SampleError
+from backcast.errors import ArgumentError, ArgumentTypeError, SampleError
 from backcast.sb3._columns import Frames, Padding, schema_of
 from backcast.sb3._grid import Column, Grid, refuse_writes
 from backcast.sb3._stored import ROWS_FOR_LOADS, Rows, Stored, rows_of

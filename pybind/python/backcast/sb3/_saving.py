@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backcast import BackcastError, ExistsError, ReplayBuffer
+from backcast import ReplayBuffer
+from backcast.errors import BackcastError, ExistsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backcast import ArgumentError, WriterError
+from backcast.errors import ArgumentError, WriterError
 from backcast.sb3._saving import forget, is_private, loaded, saved
 
 if TYPE_CHECKING:

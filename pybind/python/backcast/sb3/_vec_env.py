@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.vec_env import base_vec_env
 
-from backcast import ArgumentError, ArgumentTypeError, EnvError
+from backcast.errors import ArgumentError, ArgumentTypeError, EnvError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
 from backcast._calls import explained
-from backcast._errors import ArgumentTypeError, SimError
 from backcast._native import market_preset
+from backcast.errors import ArgumentTypeError, SimError
 
 
 @functools.cache

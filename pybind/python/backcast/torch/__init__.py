@@ -3,7 +3,7 @@
 This module needs PyTorch (``pip install 'backcast[torch]'``); ``import backcast`` alone does not.
 """
 
-from backcast._errors import MissingExtraError
+from backcast.errors import MissingExtraError
 
 try:
     from backcast.torch._pytree import register

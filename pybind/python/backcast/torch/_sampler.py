@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.utils.data import IterableDataset
 
-from backcast import ArgumentError, ArgumentTypeError, Batch, ReplayBuffer
+from backcast import Batch, ReplayBuffer
 from backcast._calls import explained
 from backcast._counts import count_of
+from backcast.errors import ArgumentError, ArgumentTypeError
 from backcast.torch._conversion import Conversion
 from backcast.torch._tensors import array_of, device_of
 

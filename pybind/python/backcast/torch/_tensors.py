@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from backcast._errors import ArgumentError, ArgumentTypeError
+from backcast.errors import ArgumentError, ArgumentTypeError
 
 
 def device_of(device: torch.device | str | int | None) -> torch.device:

@@ -1,6 +1,46 @@
-"""Exceptions: each class is a BackcastError and the builtin that fits the mistake."""
+"""Errors and warnings. Each error is a BackcastError and the builtin that fits the mistake."""
 
 from __future__ import annotations
+
+__all__ = [
+    "ActorError",
+    "ActorTimeoutError",
+    "AppendError",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "BackcastError",
+    "ClosedError",
+    "ColumnError",
+    "CorruptError",
+    "DaemonError",
+    "DaemonNotRunningError",
+    "DaemonTimeoutError",
+    "EnvError",
+    "ExistsError",
+    "FleetError",
+    "InUseError",
+    "LappedError",
+    "LappedWarning",
+    "LeaseError",
+    "LeaseWarning",
+    "MissingExtraError",
+    "NotFoundError",
+    "OverBudgetError",
+    "PanelError",
+    "RateLimitError",
+    "RateLimitTimeoutError",
+    "RestartLimitError",
+    "SampleError",
+    "SchemaError",
+    "SimError",
+    "SpaceError",
+    "StorageError",
+    "UnlinkedWarning",
+    "WaitTimeoutError",
+    "WaitWarning",
+    "WriterError",
+    "WriterWarning",
+]
 
 
 class BackcastError(Exception):
@@ -157,26 +197,3 @@ class ActorTimeoutError(FleetError, TimeoutError):
 
 class RestartLimitError(FleetError):
     """An actor of a fleet died too often within a minute."""
-
-
-# Tracebacks and pickles name the package as the module of these classes.
-for _error in [
-    BackcastError,
-    *BackcastError.__subclasses__(),
-    *DaemonError.__subclasses__(),
-    *FleetError.__subclasses__(),
-    ArgumentTypeError,
-    LappedError,
-    RateLimitTimeoutError,
-]:
-    _error.__module__ = "backcast"
-for _warning in [
-    LappedWarning,
-    LeaseWarning,
-    UnlinkedWarning,
-    WaitWarning,
-    WriterWarning,
-]:
-    _warning.__module__ = "backcast"
-del _warning
-del _error
