@@ -18,6 +18,7 @@ import backcast.fleet
 import backcast.plot
 import backcast.returns
 import backcast.sim
+import backcast.types
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -34,6 +35,7 @@ PUBLIC = (
     backcast.plot,
     backcast.returns,
     backcast.sim,
+    backcast.types,
 )
 LOGGER = logging.getLogger(__name__)
 COMMAND = re.compile(r"^  (?P<name>[a-z][a-z-]*) ", re.M)

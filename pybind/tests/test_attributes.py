@@ -24,7 +24,7 @@ def buf() -> Iterator[Any]:
         yield made
 
 
-@pytest.mark.parametrize("part", ["plot", "envs", "sim"])
+@pytest.mark.parametrize("part", ["plot", "envs", "sim", "types"])
 def test_parts_are_imported_when_they_are_asked_for(part: str) -> None:
     code = (
         "import sys, backcast as bc\n"

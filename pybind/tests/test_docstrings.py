@@ -9,12 +9,13 @@ import inspect
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import backcast as bc
 import griffe
 import pytest
-from backcast import envs, errors, finrl, fleet, sim
+from backcast import envs, errors, finrl, fleet, sim, types
 
 STUB = Path(bc.__file__).with_name("_native.pyi")
 SECTIONS = {"Parameters", "Returns", "Yields", "Raises", "Warns", "Notes", "Examples", "Attributes"}
@@ -43,6 +44,7 @@ CANNOT_FAIL = {
 def public() -> Iterator[tuple[str, Any]]:
     """Give every public thing, and the members of its classes."""
     parts = [(name, getattr(bc, name)) for name in bc.__all__ if name != "__version__"]
+    parts += [(name, getattr(types, name)) for name in types.__all__]
     parts += [(f"errors.{name}", getattr(errors, name)) for name in errors.__all__]
     parts += [(f"envs.{name}", getattr(envs, name)) for name in envs.__all__]
     parts += [(f"sim.{name}", getattr(sim, name)) for name in sim.__all__]
@@ -176,9 +178,10 @@ def test_examples_run(name: str) -> None:
     assert runner.summarize().failed == 0
 
 
-def test_the_package_shows_a_first_example_that_runs() -> None:
-    runner = doctest.DocTestRunner()
-    runner.run(doctest.DocTestParser().get_doctest(bc.__doc__ or "", {}, "backcast", None, None))
+@pytest.mark.parametrize("module", [bc, types], ids=lambda module: module.__name__)
+def test_the_package_shows_a_first_example_that_runs(module: ModuleType) -> None:
+    runner, name = doctest.DocTestRunner(), module.__name__
+    runner.run(doctest.DocTestParser().get_doctest(module.__doc__ or "", {}, name, None, None))
     assert runner.summarize().failed == 0
     examples = [name for name, thing in THINGS.items() if ">>>" in (thing.__doc__ or "")]
     assert len(examples) >= 10, examples

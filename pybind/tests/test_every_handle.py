@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import envs
+from backcast import envs, types
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -112,7 +112,7 @@ KINDS: dict[str, Kind] = {
         "call `sampler` again for another",
         "pickle the ReplayBuffer and make a sampler of the same seed from it",
     ),
-    "LearnedTable": Kind(
+    "types.LearnedTable": Kind(
         lambda buf, panel: buf.table("online", learned={"value": "f4"}),
         r"the table 'online' of ring 'walk', value f4; \d+ values set",
         {
@@ -123,7 +123,7 @@ KINDS: dict[str, Kind] = {
         "call `table` again for another",
         "pickle the ReplayBuffer and call `table` there",
     ),
-    "TransitionOrder": Kind(
+    "types.TransitionOrder": Kind(
         lambda buf, panel: buf.transitions(),
         r"the order of transitions of ring 'walk', 39 transitions",
         {
@@ -135,14 +135,14 @@ KINDS: dict[str, Kind] = {
         "call `transitions` again for another",
         "pickle the ReplayBuffer and call `transitions` there",
     ),
-    "Batches": Kind(
+    "types.Batches": Kind(
         lambda buf, panel: buf.sampler(seed=8).batches(4),
         r"the iterator of the sampler of ring 'walk', \d+ transitions drawn",
         {"next": next},
         "call `batches` again for another",
         "pickle the ReplayBuffer instead",
     ),
-    "Lease": Kind(
+    "types.Lease": Kind(
         lambda buf, panel: buf.lease(0, 10, 20),
         r"the lease of rows 10\.\.30 of lane 0 of ring 'walk', 20 rows of 6 columns",
         {
@@ -182,7 +182,7 @@ KINDS: dict[str, Kind] = {
         },
         "attach or create them again",
     ),
-    "ParamsView": Kind(
+    "types.ParamsView": Kind(
         lambda buf, panel: params_of(buf).view(),
         r"the view of version 1 of parameters 'policy', 1 arrays",
         {"arrays": lambda v: v.arrays, "an array": lambda v: v["w"]},
@@ -265,6 +265,7 @@ def scene(place: Path, tmp_path: Path) -> Iterator[Scene]:
 
 def test_the_table_has_every_public_class_that_holds_something() -> None:
     public = {name for name in bc.__all__ if hasattr(getattr(bc, name), "close")}
+    public |= {f"types.{name}" for name in types.__all__ if hasattr(getattr(types, name), "close")}
     public |= {f"envs.{name}" for name in envs.__all__ if hasattr(getattr(envs, name), "close")}
     # A client holds nothing: its tests are with the daemon's.
     assert public - {"Client"} == set(KINDS)

@@ -153,7 +153,7 @@ def test_an_exception_that_drops_a_lease_is_unchanged(
 ) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
-    def leased() -> bc.Lease:
+    def leased() -> bc.types.Lease:
         lease = ring.lease(0, 0, 10)
         around(ring)
         return lease

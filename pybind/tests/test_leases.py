@@ -261,7 +261,7 @@ def test_a_lease_neither_pickles_nor_copies_and_is_not_made_by_hand(ring: bc.Rep
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(lease)
     with pytest.raises(TypeError, match=r"buf\.lease"):
-        bc.Lease()
+        bc.types.Lease()
     assert "rows 0..5 of lane 0" in repr(lease)
     lease.close()
     assert "closed" in repr(lease)

@@ -38,7 +38,7 @@ def ring(limits: bc.RateLimiter, **more: Any) -> bc.ReplayBuffer:  # noqa: ANN40
     return bc.ReplayBuffer.create(None, COLUMNS, capacity=200, limiter=limits, **more)
 
 
-def limiter(buf: bc.ReplayBuffer) -> bc.Limiter:
+def limiter(buf: bc.ReplayBuffer) -> bc.types.Limiter:
     """Give the limiter of a ring that has one."""
     found = buf.limiter
     assert found is not None
@@ -473,8 +473,8 @@ def test_a_limiter_is_of_its_process_and_its_ring() -> None:
     with ring(LIMITS) as buf:
         found = limiter(buf)
         assert repr(found) == (
-            "<backcast.Limiter: the limiter of a private ring, min_size 10, samples_per_insert 4, "
-            "error band 20 to 60; 0 inserts, 0 samples>"
+            "<backcast.types.Limiter: the limiter of a private ring, min_size 10, "
+            "samples_per_insert 4, error band 20 to 60; 0 inserts, 0 samples>"
         )
         ways: list[Callable[[object], object]] = [pickle.dumps, copy.copy, copy.deepcopy]
         for how in ways:

@@ -17,7 +17,7 @@ COLUMNS: dict[str, Any] = {"obs": "f4"}
 LIMITS = bc.RateLimiter(samples_per_insert=4, min_size=10, error_buffer=20)
 
 
-def limiter(buf: bc.ReplayBuffer) -> bc.Limiter:
+def limiter(buf: bc.ReplayBuffer) -> bc.types.Limiter:
     """Give the limiter of a ring that has one."""
     found = buf.limiter
     assert found is not None

@@ -40,7 +40,7 @@ def buf(request: pytest.FixtureRequest, place: Path) -> Iterator[bc.ReplayBuffer
         yield made
 
 
-def fill(row: bc.ReservedRow, step: int) -> None:
+def fill(row: bc.types.ReservedRow, step: int) -> None:
     """Write every column, each in another way."""
     row["obs"]["image"][:3] = step % 256
     row["obs/image"][3:] = step % 256
@@ -108,7 +108,7 @@ def test_it_is_the_rings_memory(place: Path) -> None:
             fill(row, 1)
 
 
-def kept_ways(row: bc.ReservedRow) -> dict[str, Any]:
+def kept_ways(row: bc.types.ReservedRow) -> dict[str, Any]:
     """Keep a column's memory in every way that NumPy and Python have."""
     image = row["obs/image"]
     return {

@@ -17,18 +17,12 @@ from typing import TYPE_CHECKING
 from backcast._batch import Batch
 from backcast._hindsight import Hindsight
 from backcast._native import (
-    Batches,
     Client,
-    LearnedTable,
-    Lease,
-    Limiter,
     Panel,
     RateLimiter,
     ReplayBuffer,
-    ReservedRow,
     Sampler,
     Schema,
-    TransitionOrder,
     Writer,
     __version__,
     connect,
@@ -39,7 +33,7 @@ from backcast._native import (
     snapshots,
     verify_snapshot,
 )
-from backcast._params import Params, ParamsView
+from backcast._params import Params
 from backcast.errors import (
     BackcastError,
     ClosedError,
@@ -53,7 +47,6 @@ from backcast.errors import (
 __all__ = [
     "BackcastError",
     "Batch",
-    "Batches",
     "Client",
     "ClosedError",
     "Consume",
@@ -64,24 +57,18 @@ __all__ = [
     "LaneWeights",
     "LappedError",
     "Largest",
-    "LearnedTable",
-    "Lease",
-    "Limiter",
     "NotFoundError",
     "Panel",
     "Params",
-    "ParamsView",
     "Priority",
     "RateLimitTimeoutError",
     "RateLimiter",
     "Recency",
     "ReplayBuffer",
-    "ReservedRow",
     "Sampler",
     "Schema",
     "Sequence",
     "Smallest",
-    "TransitionOrder",
     "WaitTimeoutError",
     "WholeEpisodes",
     "Writer",
@@ -96,6 +83,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from backcast import types as types
     from backcast._form import Sequence, WholeEpisodes
     from backcast._select import (
         Consume,
@@ -138,6 +126,7 @@ else:
             "sb3",
             "sim",
             "torch",
+            "types",
         }:
             instead = import_module(f"{__name__}._elsewhere").ELSEWHERE.get(name)
             hint = f"; write {instead}" if instead else ""

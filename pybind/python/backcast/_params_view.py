@@ -50,9 +50,9 @@ class ParamsHandle:
 class ParamsView(ParamsHandle):
     """A version of parameters in place: read-only arrays that no publisher overwrites.
 
-    :meth:`Params.view` returns one. A view is a context manager. Keys are the names at the top;
-    values are arrays or dicts of such. The arrays stay valid after :meth:`close`, and the version
-    stays pinned until the last of them is gone.
+    :meth:`backcast.Params.view` returns one. A view is a context manager. Keys are the names at the
+    top; values are arrays or dicts of such. The arrays stay valid after :meth:`close`, and the
+    version stays pinned until the last of them is gone.
     """
 
     _native: FlatParamsView
@@ -81,3 +81,6 @@ class ParamsView(ParamsHandle):
 
     def __reduce__(self) -> NoReturn:
         self._native.__reduce__()
+
+
+ParamsView.__module__ = "backcast.types"

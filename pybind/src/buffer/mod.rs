@@ -251,7 +251,7 @@ impl ReplayBuffer {
     /// --------
     /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
     /// >>> buf.table("online", learned={"value": "f4"})
-    /// <backcast.LearnedTable: the table 'online' of a private ring, value f4; 0 values set>
+    /// <backcast.types.LearnedTable: the table 'online' of a private ring, value f4; 0 values set>
     /// >>> buf.table("online").columns
     /// {'value': 'f4'}
     #[pyo3(signature = (name=Argument::Missing, *, learned=None))]

@@ -1,4 +1,4 @@
-//! `backcast.LearnedTable`: values that learners attach to the rows of a ring.
+//! `backcast.types.LearnedTable`: values that learners attach to the rows of a ring.
 
 use backcast_core::{DType, LearnedOptions, LearnedValues, Ring};
 use backcast_pybind_macros::exact_arguments;
@@ -17,10 +17,11 @@ const INDEX: &str = "what a batch has as its index, or append returned";
 
 /// Columns of values that learners attach to the rows of a ring, such as value estimates.
 ///
-/// Made by :meth:`ReplayBuffer.table`; a context manager. The values live in shared memory, beside
-/// the ring: every process that opens the table sees them, and any may set them, without a lock. A
-/// value and its row's generation are one word. So a process that is killed leaves the old value or
-/// the new one, and a value is never taken for that of a newer row. Writers never change them.
+/// Made by :meth:`backcast.ReplayBuffer.table`; a context manager. The values live in shared
+/// memory, beside the ring: every process that opens the table sees them, and any may set them,
+/// without a lock. A value and its row's generation are one word. So a process that is killed
+/// leaves the old value or the new one, and a value is never taken for that of a newer row. Writers
+/// never change them.
 ///
 /// ``buf.sampler(learned=table)`` joins them to every batch.
 ///
@@ -37,7 +38,7 @@ const INDEX: &str = "what a batch has as its index, or append returned";
 /// >>> joined = buf.sampler(learned=table).gather(batch.index)
 /// >>> bool((joined["value"] == joined["obs"] / 2).all()), bool(joined["visits_set"].any())
 /// (True, False)
-#[pyclass(module = "backcast", name = "LearnedTable", frozen)]
+#[pyclass(module = "backcast.types", name = "LearnedTable", frozen)]
 pub(crate) struct LearnedTable {
     handle: Handle<LearnedValues>,
     options: LearnedOptions,
@@ -155,7 +156,8 @@ impl LearnedTable {
     /// Parameters
     /// ----------
     /// index : array_like of int64, any shape
-    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` returned them.
+    ///     Indices as in :attr:`backcast.Batch.index`, or as :meth:`backcast.Writer.append`
+    ///     returned them.
     /// **values : array_like
     ///     One value for each index, by column. Of two for one row the later one counts.
     ///
@@ -222,7 +224,7 @@ impl LearnedTable {
     /// Parameters
     /// ----------
     /// index : array_like of int64, any shape
-    ///     Indices as in :attr:`Batch.index`; ``B`` is their number, in C order.
+    ///     Indices as in :attr:`backcast.Batch.index`; ``B`` is their number, in C order.
     ///
     /// Returns
     /// -------
@@ -325,7 +327,7 @@ impl LearnedTable {
                 table.counters().updated
             )
         });
-        format!("<backcast.LearnedTable: {}, {state}>", self.handle.label())
+        format!("<backcast.types.LearnedTable: {}, {state}>", self.handle.label())
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `backcast.Lease`: rows of a lane in place, as read-only arrays that keep writers out.
+//! `backcast.types.Lease`: rows of a lane in place, as read-only arrays that keep writers out.
 
 pub(crate) mod tracked;
 
@@ -20,7 +20,7 @@ use crate::lease::tracked::TrackedLease;
 use crate::warning::warn;
 
 /// Base object of a lease's arrays. A slice of a slice keeps it, and with it the rows.
-#[pyclass(module = "backcast", name = "LeaseHold", frozen)]
+#[pyclass(module = "backcast._native", name = "LeaseHold", frozen)]
 pub(crate) struct LeaseHold(Handle<Arc<TrackedLease>>);
 
 #[pymethods]
@@ -32,12 +32,13 @@ impl LeaseHold {
 
 /// Consecutive rows of one lane, read in place without a copy.
 ///
-/// Made by :meth:`ReplayBuffer.lease`; a context manager. While it or any array from it lives, no
-/// writer overwrites the rows. The arrays are read-only and stay valid when the ring is closed or
-/// removed; a slice of one keeps all rows pinned. Once closed, the lease ends when its last array
-/// is gone. A writer that would overwrite the rows follows the ring's ``lane_policy``, so close
-/// leases soon and copy what you want to keep. The holder of a lease that blocked a writer gets one
-/// :class:`errors.LeaseWarning`, from :meth:`close` or when the last array is gone.
+/// Made by :meth:`backcast.ReplayBuffer.lease`; a context manager. While it or any array from it
+/// lives, no writer overwrites the rows. The arrays are read-only and stay valid when the ring is
+/// closed or removed; a slice of one keeps all rows pinned. Once closed, the lease ends when its
+/// last array is gone. A writer that would overwrite the rows follows the ring's ``lane_policy``,
+/// so close leases soon and copy what you want to keep. The holder of a lease that blocked a writer
+/// gets one :class:`backcast.errors.LeaseWarning`, from :meth:`close` or when the last array is
+/// gone.
 ///
 /// Column names are keys: ``lease["obs"]`` is an array ``[length, ...]``, or a dict of arrays where
 /// names hold a ``/``. The built-in columns ``seq``, ``episode``, ``t`` and ``flags`` are included.
@@ -51,7 +52,7 @@ impl LeaseHold {
 /// >>> with buf.lease(lane=0, start=10, length=50) as rows:
 /// ...     rows["obs"].shape, rows.windows(20)["obs"].shape, float(rows["reward"].mean())
 /// ((50, 3), (31, 20, 3), 34.5)
-#[pyclass(module = "backcast", name = "Lease", frozen)]
+#[pyclass(module = "backcast.types", name = "Lease", frozen)]
 pub(crate) struct Lease {
     hold: Handle<Arc<TrackedLease>>,
     columns: Vec<Column>,
@@ -325,6 +326,6 @@ impl Lease {
         let columns = self.columns.len();
         let state =
             self.hold.describe(|lease| format!("{} rows of {columns} columns", lease.len()));
-        format!("<backcast.Lease: {}, {state}>", self.hold.label())
+        format!("<backcast.types.Lease: {}, {state}>", self.hold.label())
     }
 }

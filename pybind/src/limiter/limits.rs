@@ -23,8 +23,8 @@ const MOST: u64 = (1 << 48) - 1;
 /// is admitted whole when one more transition is allowed; a batch takes its items as they are
 /// allowed. So one side can always continue, with batches and appends of any size.
 ///
-/// Give it to :meth:`ReplayBuffer.create` or to :meth:`Limiter.set`. :meth:`ReplayBuffer.attach`
-/// compares the arguments that were given with the limits of the ring.
+/// Give it to :meth:`ReplayBuffer.create` or to :meth:`types.Limiter.set`.
+/// :meth:`ReplayBuffer.attach` compares the arguments that were given with the limits of the ring.
 ///
 /// Parameters
 /// ----------

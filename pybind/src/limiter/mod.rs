@@ -1,4 +1,4 @@
-//! `backcast.Limiter`: the rate limiter of a ring. `backcast.RateLimiter`: its limits.
+//! `backcast.types.Limiter`: the rate limiter of a ring. `backcast.RateLimiter`: its limits.
 
 mod limits;
 mod stats;
@@ -16,8 +16,8 @@ use crate::handle::Handle;
 
 /// Rate limiter of a ring, which all its processes share.
 ///
-/// Found at :attr:`ReplayBuffer.limiter`. What is set here is in force for every process at its
-/// next append or draw, and processes that wait decide anew.
+/// Found at :attr:`backcast.ReplayBuffer.limiter`. What is set here is in force for every process
+/// at its next append or draw, and processes that wait decide anew.
 ///
 /// Examples
 /// --------
@@ -27,7 +27,7 @@ use crate::handle::Handle;
 /// >>> buf.limiter.disable()
 /// >>> buf.limiter.enabled, buf.limiter.limits.min_size
 /// (False, 10)
-#[pyclass(module = "backcast", name = "Limiter", frozen)]
+#[pyclass(module = "backcast.types", name = "Limiter", frozen)]
 pub(crate) struct Limiter {
     handle: Handle<CoreLimiter>,
 }
@@ -143,7 +143,7 @@ impl Limiter {
                 limiter.limits().map_or_else(|e| e.to_string(), |limits| limits.to_string());
             format!("{limits}; {} inserts, {} samples", counts.inserts, counts.samples)
         });
-        printable(&format!("<backcast.Limiter: {}, {state}>", self.handle.label()))
+        printable(&format!("<backcast.types.Limiter: {}, {state}>", self.handle.label()))
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

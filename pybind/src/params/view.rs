@@ -95,7 +95,7 @@ impl FlatParamsView {
 
     fn __repr__(&self) -> String {
         let state = self.view.describe(|view| format!("{} arrays", view.arrays().len()));
-        format!("<backcast.FlatParamsView: {}, {state}>", self.view.label())
+        format!("<backcast.types.FlatParamsView: {}, {state}>", self.view.label())
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

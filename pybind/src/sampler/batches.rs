@@ -1,4 +1,4 @@
-//! `backcast.Batches`: an iterator over batches that a thread draws ahead.
+//! `backcast.types.Batches`: an iterator over batches that a thread draws ahead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,9 +125,9 @@ impl Prefetcher {
 
 /// An iterator over a sampler's batches, which a thread draws ahead.
 ///
-/// Made by :meth:`Sampler.batches`; a context manager. It ends at its limit; closing or dropping it
-/// stops the thread and gives the sampler back. In a forked child it is void.
-#[pyclass(module = "backcast", name = "Batches", frozen)]
+/// Made by :meth:`backcast.Sampler.batches`; a context manager. It ends at its limit; closing or
+/// dropping it stops the thread and gives the sampler back. In a forked child it is void.
+#[pyclass(module = "backcast.types", name = "Batches", frozen)]
 pub(crate) struct Batches {
     ahead: Arc<Handle<Prefetcher>>,
     draws: Arc<SharedSampler>,
@@ -286,7 +286,7 @@ impl Batches {
 
     fn __repr__(&self) -> String {
         let state = self.ahead.describe(|ahead| format!("{} transitions drawn", ahead.sampled()));
-        format!("<backcast.Batches: {}, {state}>", self.ahead.label())
+        format!("<backcast.types.Batches: {}, {state}>", self.ahead.label())
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `backcast.TransitionOrder`: the transitions of a ring, numbered without gaps.
+//! `backcast.types.TransitionOrder`: the transitions of a ring, numbered without gaps.
 
 use backcast_core::{Ring, TransitionOrder as CoreOrder};
 use backcast_pybind_macros::exact_arguments;
@@ -16,11 +16,11 @@ const MISSING: i64 = -1;
 
 /// The transitions that a ring holds at one moment, numbered from 0 without gaps.
 ///
-/// Made by :meth:`ReplayBuffer.transitions`; a context manager. Numbers go lane by lane, oldest
-/// first, which is the order of :attr:`Batch.index`. In a ring of one lane, number ``i`` is the
-/// ``i``-th oldest transition. FINAL rows, rows before a gap, and the newest row of each lane have
-/// no number, since no transition starts there. ``len`` is the number of transitions. Numbers
-/// change only with :meth:`refresh`.
+/// Made by :meth:`backcast.ReplayBuffer.transitions`; a context manager. Numbers go lane by lane,
+/// oldest first, which is the order of :attr:`backcast.Batch.index`. In a ring of one lane, number
+/// ``i`` is the ``i``-th oldest transition. FINAL rows, rows before a gap, and the newest row of
+/// each lane have no number, since no transition starts there. ``len`` is the number of
+/// transitions. Numbers change only with :meth:`refresh`.
 ///
 /// Examples
 /// --------
@@ -31,7 +31,7 @@ const MISSING: i64 = -1;
 /// >>> order = buf.transitions()  # row 3 is the FINAL row of the first episode
 /// >>> len(order), order.index_at([0, 2, 3]), order.position_of([4])
 /// (4, array([0, 2, 4]), array([3]))
-#[pyclass(module = "backcast", name = "TransitionOrder", frozen)]
+#[pyclass(module = "backcast.types", name = "TransitionOrder", frozen)]
 pub(crate) struct TransitionOrder {
     handle: Handle<CoreOrder>,
 }
@@ -122,7 +122,7 @@ impl TransitionOrder {
     /// Returns
     /// -------
     /// ndarray of int64, [B]
-    ///     Indices for :meth:`ReplayBuffer.gather`. O(log lanes + log episodes) for each.
+    ///     Indices for :meth:`backcast.ReplayBuffer.gather`. O(log lanes + log episodes) for each.
     ///
     /// Raises
     /// ------
@@ -151,7 +151,7 @@ impl TransitionOrder {
     /// Parameters
     /// ----------
     /// index : array_like of int64, any shape
-    ///     Indices as in :attr:`Batch.index`; ``B`` is their count, in C order.
+    ///     Indices as in :attr:`backcast.Batch.index`; ``B`` is their count, in C order.
     /// missing : {"error", "mask"}, default "error"
     ///     Policy for transitions that are not there: overwritten, not complete yet, or none at all
     ///     as FINAL rows; ``"mask"`` gives -1 for them.
@@ -212,7 +212,7 @@ impl TransitionOrder {
 
     fn __repr__(&self) -> String {
         let state = self.handle.describe(|order| format!("{} transitions", order.len()));
-        format!("<backcast.TransitionOrder: {}, {state}>", self.handle.label())
+        format!("<backcast.types.TransitionOrder: {}, {state}>", self.handle.label())
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {

@@ -12,7 +12,7 @@ from typing import Any
 import backcast as bc
 import numpy as np
 import pytest
-from backcast import cli, envs, finrl, fleet, plot, returns, sim
+from backcast import cli, envs, finrl, fleet, plot, returns, sim, types
 from backcast.fleet._environment import Identity
 from daemons import serving
 from refusal import prices
@@ -22,6 +22,7 @@ COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 WEIGHTS = {"w": np.zeros(3, "f4")}
 
 PUBLIC = [(bc, name) for name in bc.__all__ if name != "__version__"]
+PUBLIC += [(types, name) for name in types.__all__]
 PUBLIC += [(envs, name) for name in envs.__all__] + [(plot, name) for name in plot.__all__]
 # Those of many first: single ones build upon them.
 PUBLIC += [(finrl, name) for name in sorted(finrl.__all__, reverse=True)]

@@ -64,7 +64,7 @@ SHARED = np.zeros(6, "i8")
         row("no size", lambda s: s.batches(), ArgumentTypeError, "batch_size is missing"),
         row("limit", lambda s: s.batches(2, limit=-1), SampleError, "limit is -1", "from 0"),
         row("reuse", lambda s: s.batches(2, reuse=3), ArgumentTypeError, "reuse", "True or"),
-        row("called", lambda s: bc.Batches(s), ArgumentTypeError, "buf.sampler(", "batches("),
+        row("called", lambda s: bc.types.Batches(s), ArgumentTypeError, "buf.sampler(", "batches("),
         Row(
             "gather of fewer",
             lambda w: w.sampler.gather([100], out=w.kept[-1]),

@@ -112,7 +112,7 @@ COLUMNS_OF_IT = ("seq, episode, t, flags, obs/x, obs/y, action",)
         ask("a fourth", lambda b: b.lease(0, 80, 1, 2), ArgumentTypeError, "got 4", NAMED),
         ask(
             "calling the class",
-            lambda b: bc.Lease(b),
+            lambda b: bc.types.Lease(b),
             ArgumentTypeError,
             "buf.lease(lane, start",
         ),

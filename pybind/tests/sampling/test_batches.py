@@ -162,7 +162,7 @@ def test_bad_numbers_are_refused_before_anything_starts() -> None:
     assert list(sampler.batches(8, limit=0)) == []
     sampler.sample(8)
     with pytest.raises(bc.BackcastError, match="not made by calling"):
-        bc.Batches()
+        bc.types.Batches()
 
 
 def test_two_threads_share_the_batches_of_an_iterator() -> None:

@@ -29,10 +29,10 @@ pub(crate) struct RowMemory {
 
 /// The next row of a writer, to be written in place.
 ///
-/// Made by :meth:`Writer.reserve`; a context manager. Its items are writable arrays, which are the
-/// ring's own memory: values written into them are not copied. Leaving the block publishes the row,
-/// an exception discards it. Then the arrays are read-only. An array that the caller kept, and
-/// every view of it, is moved to private memory, so that it cannot reach the ring.
+/// Made by :meth:`backcast.Writer.reserve`; a context manager. Its items are writable arrays, which
+/// are the ring's own memory: values written into them are not copied. Leaving the block publishes
+/// the row, an exception discards it. Then the arrays are read-only. An array that the caller kept,
+/// and every view of it, is moved to private memory, so that it cannot reach the ring.
 ///
 /// Examples
 /// --------
@@ -45,7 +45,7 @@ pub(crate) struct RowMemory {
 /// ...         row.terminated, row.next_obs = True, [4, 5, 6]
 /// >>> row.index, buf.rows(0, 0, 1)["obs"]
 /// (0, array([[1., 2., 3.]], dtype=float32))
-#[pyclass(module = "backcast", name = "ReservedRow", frozen)]
+#[pyclass(module = "backcast.types", name = "ReservedRow", frozen)]
 pub(crate) struct ReservedRow {
     writer: Py<Writer>,
     open: Arc<Opened>,
@@ -300,9 +300,9 @@ impl ReservedRow {
 
     /// Write a whole column: ``row["reward"] = 1.0``.
     ///
-    /// Values become the column's dtype as :meth:`Writer.append` makes them, or are refused; a
-    /// single number is written to all elements. NumPy casts values that are written into an array
-    /// (``row["obs"][:] = ...``) by its own rules.
+    /// Values become the column's dtype as :meth:`backcast.Writer.append` makes them, or are
+    /// refused; a single number is written to all elements. NumPy casts values that are written
+    /// into an array (``row["obs"][:] = ...``) by its own rules.
     ///
     /// Raises
     /// ------
@@ -405,7 +405,7 @@ impl ReservedRow {
         })
     }
 
-    /// Next observation, as :meth:`Writer.append` takes it; to be set. None until then.
+    /// Next observation, as :meth:`backcast.Writer.append` takes it; to be set. None until then.
     #[getter]
     fn next_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
         self.with_open(|open| Ok(open.next_obs.as_ref().map(|next| next.given.clone_ref(py))))
@@ -422,7 +422,7 @@ impl ReservedRow {
 
     /// The last observation of an episode that ends with this row; to be set.
     ///
-    /// As :meth:`Writer.append` takes it. None until then.
+    /// As :meth:`backcast.Writer.append` takes it. None until then.
     #[getter]
     fn final_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
         self.with_open(|open| Ok(open.final_obs.as_ref().map(|last| last.given.clone_ref(py))))
@@ -443,7 +443,7 @@ impl ReservedRow {
         self.with_open(|open| Ok(open.is_final))
     }
 
-    /// Index of the row, as from :meth:`Writer.append`; None before it is published.
+    /// Index of the row, as from :meth:`backcast.Writer.append`; None before it is published.
     #[getter]
     fn index(&self) -> Option<i64> {
         *self.index.lock().unwrap_or_else(PoisonError::into_inner)
@@ -515,7 +515,7 @@ impl ReservedRow {
             (true, Some(index)) => format!("published as {index}"),
             (true, None) => "discarded".to_owned(),
         };
-        format!("<backcast.ReservedRow: of {}, {state}>", self.writer.get().handle.label())
+        format!("<backcast.types.ReservedRow: of {}, {state}>", self.writer.get().handle.label())
     }
 
     fn __reduce__(&self) -> Result<(), Failure> {
