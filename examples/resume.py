@@ -42,7 +42,7 @@ def collect(writer: bc.Writer, number: int, version: int) -> None:
 
 def opened(store: str) -> tuple[bc.ReplayBuffer, bc.Sampler, bc.Params, int]:
     """Load the newest snapshot, or begin; return ring, sampler, weights and the next round."""
-    if bc.snapshots(store=store):
+    if bc.list_snapshots(store=store):
         buf = bc.ReplayBuffer.load("resume", store=store)
         state = buf.saved_state
         params = bc.Params.load("resume", "weights", store=store)
@@ -61,7 +61,7 @@ def learn(store: str, log: str) -> None:
     with buf, params, open(log, "a") as lines:
         limiter = buf.limiter
         for number in range(first, ROUNDS):
-            if number > first or not bc.snapshots(store=store):
+            if number > first or not bc.list_snapshots(store=store):
                 with buf.writer() as writer:
                     collect(writer, number, params.version)
                 state = {"sampler": sampler.state(), "round": number}
@@ -97,7 +97,7 @@ def main() -> int:
         os.kill(learner.pid, signal.SIGKILL)
         learner.wait()
         before = lines_of(log)
-        left = [one["name"] for one in bc.gc()]
+        left = [one["name"] for one in bc.collect_garbage()]
         subprocess.run(command, check=True)
         after = lines_of(log)[len(before) :]
         known = {(number, update): rest for number, update, *rest in before}

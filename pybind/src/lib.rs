@@ -64,7 +64,7 @@ mod _native {
     #[pymodule_export]
     use super::cli::cli_main;
     #[pymodule_export]
-    use super::client::{Client, connect};
+    use super::client::Client;
     #[pymodule_export]
     use super::learned::LearnedTable;
     #[pymodule_export]
@@ -72,7 +72,7 @@ mod _native {
     #[pymodule_export]
     use super::limiter::{_restore_limiter, Limiter, RateLimiter};
     #[pymodule_export]
-    use super::objects::{collect_objects, list_objects, remove_object};
+    use super::objects::{collect_garbage, list_objects, remove_object};
     #[pymodule_export]
     use super::panel::{_attach_panel, Panel, WindowMemory};
     #[pymodule_export]
@@ -96,7 +96,7 @@ mod _native {
     #[pymodule_export]
     use super::simulation::config::{check_market, market_preset, scaled_population};
     #[pymodule_export]
-    use super::snapshots::{remove_snapshot, snapshots, verify_snapshot};
+    use super::snapshots::{list_snapshots, remove_snapshot, verify_snapshot};
     #[pymodule_export]
     use super::tokenizer::{_restore_tokenizer, TickerTokenizer};
     #[pymodule_export]

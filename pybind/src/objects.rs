@@ -31,9 +31,7 @@ use crate::location::{base_of, kind_of, name_of};
 ///     If the directory cannot be read. One that does not exist holds nothing.
 #[exact_arguments]
 #[pyfunction]
-#[pyo3(
-    name = "list", signature = (dir=None), text_signature = "(dir=None)"
-)]
+#[pyo3(signature = (dir=None), text_signature = "(dir=None)")]
 pub(crate) fn list_objects<'py>(
     py: Python<'py>,
     dir: Option<Argument<PathBuf>>,
@@ -62,7 +60,7 @@ pub(crate) fn list_objects<'py>(
 /// Returns
 /// -------
 /// dict
-///     The removed object, as in :func:`list`.
+///     The removed object, as in :func:`list_objects`.
 ///
 /// Raises
 /// ------
@@ -73,7 +71,6 @@ pub(crate) fn list_objects<'py>(
 #[exact_arguments]
 #[pyfunction]
 #[pyo3(
-    name = "remove",
     signature = (name=Argument::Missing, kind="ring".into(), force=false.into(), dir=None),
     text_signature = "(name, kind='ring', force=False, dir=None)"
 )]
@@ -101,7 +98,7 @@ pub(crate) fn remove_object<'py>(
 /// Returns
 /// -------
 /// list of dict
-///     Removed objects, as in :func:`list`.
+///     Removed objects, as in :func:`list_objects`.
 ///
 /// Raises
 /// ------
@@ -109,8 +106,8 @@ pub(crate) fn remove_object<'py>(
 ///     If the directory cannot be read or written.
 #[exact_arguments]
 #[pyfunction]
-#[pyo3(name = "gc", signature = (dir=None), text_signature = "(dir=None)")]
-pub(crate) fn collect_objects<'py>(
+#[pyo3(signature = (dir=None), text_signature = "(dir=None)")]
+pub(crate) fn collect_garbage<'py>(
     py: Python<'py>,
     dir: Option<Argument<PathBuf>>,
 ) -> Result<Bound<'py, PyList>, Failure> {

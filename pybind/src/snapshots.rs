@@ -84,7 +84,7 @@ pub(crate) fn warn_of_left_out(py: Python<'_>, left_out: &[LeftOutTable]) -> Res
 #[pyfunction]
 #[pyo3(signature = (name=None, *, store=None))]
 #[pyo3(text_signature = "(name=None, *, store=None)")]
-pub(crate) fn snapshots<'py>(
+pub(crate) fn list_snapshots<'py>(
     py: Python<'py>,
     name: Option<Argument<String>>,
     store: Option<Argument<PathBuf>>,

@@ -52,7 +52,7 @@ def place() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="backcast-test-", dir=parent))
     yield path
     gc.collect()
-    left = [entry["name"] for entry in bc.list(dir=path)]
+    left = [entry["name"] for entry in bc.list_objects(dir=path)]
     left += [str(file) for file in path.rglob("*") if file.is_file() and file.stat().st_size]
     shutil.rmtree(path)
     assert not left, f"left in shared memory: {left}"

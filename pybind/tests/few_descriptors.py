@@ -120,7 +120,7 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     saved: dict[str, Any] = {"store": store, "dir": place}
     yield (
         "list",
-        lambda: [(found["kind"], found["name"], found["held"]) for found in bc.list(place)],
+        lambda: [(found["kind"], found["name"], found["held"]) for found in bc.list_objects(place)],
     )
     yield "stats", lambda: sorted(table["name"] for table in buf.stats()["tables"])
     yield "attach", lambda: closed(bc.ReplayBuffer.attach("walk", dir=place))
@@ -153,8 +153,8 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         "from_file npz",
         lambda: closed(bc.ReplayBuffer.from_file(files / "in.npz", "in", dir=place)),
     )
-    yield "snapshots", lambda: [found["snapshot"] for found in bc.snapshots(store=store)]
-    yield "snapshots of a name", lambda: len(bc.snapshots("walk", store=store))
+    yield "snapshots", lambda: [found["snapshot"] for found in bc.list_snapshots(store=store)]
+    yield "snapshots of a name", lambda: len(bc.list_snapshots("walk", store=store))
     yield "verify_snapshot", lambda: bc.verify_snapshot("walk@one", store=store)
     yield "load", lambda: tables(bc.ReplayBuffer.load("walk@one", name="in", **saved))
     yield "open_snapshot", lambda: closed(bc.ReplayBuffer.open_snapshot("walk@one", **saved))
@@ -166,8 +166,8 @@ def calls(place: Path, files: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     yield "remove_snapshot", lambda: bc.remove_snapshot("walk@one", store=store)["removed"]
     remnant(place)
-    yield "gc", lambda: [Path(found["path"]).name for found in bc.gc(place)]
-    yield "remove", lambda: bc.remove("walk", force=True, dir=place)["name"]
+    yield "gc", lambda: [Path(found["path"]).name for found in bc.collect_garbage(place)]
+    yield "remove", lambda: bc.remove_object("walk", force=True, dir=place)["name"]
     handles: list[_Closes] = [panel, params, buf]
     for handle in handles:
         handle.close()

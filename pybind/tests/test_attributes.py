@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any
 
 import backcast as bc
 import pytest
-from backcast._elsewhere import ELSEWHERE
 
 
 @pytest.fixture
@@ -38,14 +36,6 @@ def test_parts_are_imported_when_they_are_asked_for(part: str) -> None:
 def test_a_module_has_no_other_attributes() -> None:
     with pytest.raises(AttributeError, match=r"module 'backcast' has no attribute 'replay'$"):
         bc.replay  # type: ignore[attr-defined]  # noqa: B018 - the attribute is asked for
-
-
-@pytest.mark.parametrize(("name", "instead"), ELSEWHERE.items())
-def test_a_name_that_is_elsewhere_is_answered_with_what_to_write(name: str, instead: str) -> None:
-    answer = re.escape(f"module 'backcast' has no attribute {name!r}; write {instead}")
-    with pytest.raises(AttributeError, match=f"{answer}$"):
-        getattr(bc, name)
-    assert callable(eval(instead, {"bc": bc}))
 
 
 @pytest.mark.parametrize("name", ["append", "add", "extend", "push", "put", "insert", "store"])

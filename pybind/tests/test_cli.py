@@ -34,7 +34,7 @@ def test_python_attaches_what_it_made(place: Path) -> None:
     with bc.ReplayBuffer.attach("tool", dir=place) as buf:
         assert buf.schema == bc.Schema({"x": "f4"})
     assert run("--dir", str(place), "rm", "tool").returncode == 0
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 def test_exit_statuses_are_those_of_the_tool(place: Path) -> None:
@@ -53,18 +53,18 @@ def test_the_bench_starts_its_second_process_with_this_interpreter(place: Path) 
     rates = {row["what"]: row["rate_per_s"] for row in json.loads(done.stdout)["measured"]}
     assert len(rates) == 5
     assert rates["publish beside a learner"] > 0
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 def test_a_bench_that_ctrl_c_ends_leaves_nothing(place: Path) -> None:
     command = [sys.executable, "-m", "backcast", "--dir", str(place), "bench", "--seconds", "600"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        while not [one for one in bc.list(dir=place) if one["name"].startswith("bench-")]:
+        while not [one for one in bc.list_objects(dir=place) if one["name"].startswith("bench-")]:
             assert child.poll() is None
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=120)
     assert (child.returncode, out) == (cli.INTERRUPTED, b"")
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
 
 def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
-    with serving(place, "--budget", "64MiB") as ready, bc.connect(place) as client:
+    with serving(place, "--budget", "64MiB") as ready, bc.Client.connect(place) as client:
         said = client.ping()
         assert said["pid"] == ready["pid"]
         assert (said["budget_bytes"], said["used_bytes"]) == (64 << 20, 0)
@@ -27,28 +28,28 @@ def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
             with buf.writer() as writer:
                 for _ in range(5):
                     writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
-            assert [entry["name"] for entry in client.list()] == ["pong"]
+            assert [entry["name"] for entry in client.list_objects()] == ["pong"]
             assert client.stats("pong")["rows_published"] == 5
             with client.attach("pong") as again, bc.ReplayBuffer.attach("pong", dir=place) as third:
                 assert len(again) == len(third) == len(buf) == 4
             with pytest.raises(bc.errors.InUseError, match="pong"):
-                client.remove("pong")
-        assert client.list() == []
+                client.remove_object("pong")
+        assert client.list_objects() == []
         client.create("kept", COLUMNS, capacity=10, persistent=True).close()
-        assert client.gc() == []
-        assert client.remove("kept", "ring")["name"] == "kept"
+        assert client.collect_garbage() == []
+        assert client.remove_object("kept", "ring")["name"] == "kept"
     with pytest.raises(bc.ClosedError, match="connect again"):
         client.ping()
 
 
 def test_rings_beyond_the_budget_are_refused_with_the_numbers(place: Path) -> None:
     with serving(place, "--budget", "1MiB"):
-        client = bc.connect(place)
+        client = bc.Client.connect(place)
         with pytest.raises(
             bc.errors.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"
         ):
             client.create("big", COLUMNS, capacity="16MiB")
-        assert client.list() == []
+        assert client.list_objects() == []
 
 
 def test_rings_go_to_the_daemons_store_and_come_back(
@@ -56,27 +57,27 @@ def test_rings_go_to_the_daemons_store_and_come_back(
 ) -> None:
     monkeypatch.setenv("BACKCAST_STORE", str(tmp_path / "store"))
     flags = ("--interval", "100ms", "--persist-flush", "50ms", "--budget", "64MiB")
-    with serving(place, *flags) as _, bc.connect(place) as client:
+    with serving(place, *flags) as _, bc.Client.connect(place) as client:
         with client.create("pong", COLUMNS, capacity=100, persist="continuous") as buf:
             with buf.writer() as writer:
                 for t in range(30):
                     writer.append(obs=[t, t, t], reward=t, terminated=False, truncated=False)
-            saved = client.save("pong", "mine")
+            saved = client.save_snapshot("pong", "mine")
             assert (saved["name"], saved["rows"]) == ("pong@mine", 30)
             with pytest.raises(bc.ExistsError, match="pong@mine"):
-                client.save("pong", "mine")
-            assert client.save("pong", "mine", replace=True)["written_rows"] == 0
-            with client.load("pong@mine", "again") as again:
+                client.save_snapshot("pong", "mine")
+            assert client.save_snapshot("pong", "mine", replace=True)["written_rows"] == 0
+            with client.load_snapshot("pong@mine", "again") as again:
                 assert again.rows(0, 0, 30)["reward"].tolist() == list(range(30))
             while client.stats("pong")["persist"]["persisted_rows"] < 30:
                 pass
-        names = [snapshot["name"] for snapshot in client.snapshots("pong")]
+        names = [snapshot["name"] for snapshot in client.list_snapshots("pong")]
         assert sorted(names) == ["pong@live", "pong@mine"]
-        assert client.snapshots("nobody") == []
-        with client.load("pong@live", exist="replace") as again:
+        assert client.list_snapshots("nobody") == []
+        with client.load_snapshot("pong@live", exist="replace") as again:
             assert again.rows(0, 0, 30)["obs"][29].tolist() == [29, 29, 29]
         with pytest.raises(bc.NotFoundError, match="pong@x"):
-            client.load("pong@x")
+            client.load_snapshot("pong@x")
         with pytest.raises(bc.errors.ArgumentError, match="persist is 'always'"):
             client.create("new", COLUMNS, capacity=10, persist="always")  # type: ignore[arg-type]
 
@@ -85,7 +86,7 @@ def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> N
     limits = bc.RateLimiter(samples_per_insert=2, min_size=3, error_buffer=9, no_learner="pass")
     with (
         serving(place),
-        bc.connect(place) as client,
+        bc.Client.connect(place) as client,
         client.create("held", COLUMNS, capacity=100, limiter=limits) as buf,
     ):
         assert buf.limiter is not None
@@ -104,13 +105,13 @@ def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> N
 def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:
     with (
         serving(place, "--budget", "1MiB", "--when-full", "shrink"),
-        bc.connect(place).create("big", COLUMNS, capacity=1_000_000) as buf,
+        bc.Client.connect(place).create("big", COLUMNS, capacity=1_000_000) as buf,
     ):
         assert 1_000 < buf.capacity < 1_000_000
 
 
 def test_a_ring_grows_within_the_budget(place: Path) -> None:
-    with serving(place, "--budget", "1MiB"), bc.connect(place) as client:
+    with serving(place, "--budget", "1MiB"), bc.Client.connect(place) as client:
         with client.create("pong", COLUMNS, capacity=2_000) as buf, buf.writer() as writer:
             for _ in range(300):
                 writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
@@ -144,7 +145,7 @@ with buf.writer() as writer:
 print("written", flush=True)
 sys.stdin.readline()
 """
-    with serving(place, "--budget", "64MiB") as ready, bc.connect(place) as client:
+    with serving(place, "--budget", "64MiB") as ready, bc.Client.connect(place) as client:
         made = client.create("pong", COLUMNS, capacity=1_000, memfd=True, persistent=True)
         lane = Path(made.path or "") / "lane-0000.dat"
         _, _, pid, descriptor = lane.readlink().name.split(":")
@@ -158,7 +159,7 @@ sys.stdin.readline()
         child = start(other, str(place))
         assert child.stdout is not None
         assert child.stdout.readline() == "written\n"
-        with client.attach("pong") as buf, bc.connect(place) as again:
+        with client.attach("pong") as buf, bc.Client.connect(place) as again:
             assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
             with pytest.raises(
                 bc.errors.ArgumentError, match=r"daemon that keeps them.*client\.resize"
@@ -174,7 +175,7 @@ sys.stdin.readline()
 
 def test_errors_are_those_of_rings(place: Path) -> None:
     with serving(place):
-        client = bc.connect(place)
+        client = bc.Client.connect(place)
         with client.create("pong", COLUMNS, capacity=10):
             with pytest.raises(bc.ExistsError, match="already exists"):
                 client.create("pong", COLUMNS, capacity=10)
@@ -184,18 +185,39 @@ def test_errors_are_those_of_rings(place: Path) -> None:
                 client.create("a/b", COLUMNS, capacity=10)
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("gc", "client.collect_garbage()"),
+        ("list", "client.list_objects()"),
+        ("load", "client.load_snapshot(...)"),
+        ("remove", "client.remove_object(...)"),
+        ("save", "client.save_snapshot(...)"),
+        ("snapshots", "client.list_snapshots()"),
+    ],
+)
+def test_a_client_says_what_to_write_instead(place: Path, name: str, instead: str) -> None:
+    with serving(place):
+        client = bc.Client.connect(place)
+        answer = re.escape(f"'Client' object has no attribute '{name}'; write {instead}")
+        with pytest.raises(AttributeError, match=f"{answer}$"):
+            getattr(client, name)
+        with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+            _ = client.nothing  # type: ignore[attr-defined]
+
+
 def test_without_a_daemon_the_error_says_how_to_start_one(place: Path) -> None:
     with pytest.raises(bc.errors.DaemonNotRunningError, match=f"backcast serve --dir {place}"):
-        bc.connect(place)
+        bc.Client.connect(place)
     with pytest.raises(bc.errors.ArgumentError, match="either dir or socket"):
-        bc.connect(place, socket=place / "s")
+        bc.Client.connect(place, socket=place / "s")
     with pytest.raises(bc.errors.ArgumentError, match="timeout is 0"):
-        bc.connect(place, timeout=0)
+        bc.Client.connect(place, timeout=0)
 
 
 def test_a_daemon_that_was_restarted_is_asked_again(place: Path) -> None:
     with serving(place) as first:
-        client = bc.connect(place)
+        client = bc.Client.connect(place)
         assert client.ping()["pid"] == first["pid"]
     with pytest.raises(bc.errors.DaemonNotRunningError):
         client.ping()
@@ -214,11 +236,11 @@ def mute(tmp_path: Path) -> socket.socket:
 
 def test_a_silent_daemon_times_out(mute: socket.socket) -> None:
     with mute, pytest.raises(bc.errors.DaemonTimeoutError, match=r"silent for 0\.05 s"):
-        bc.connect(socket=mute.getsockname(), timeout=0.05)
+        bc.Client.connect(socket=mute.getsockname(), timeout=0.05)
 
 
 def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
-    code = f"import backcast as bc; bc.connect(socket={mute.getsockname()!r}, timeout=60)"
+    code = f"import backcast as bc; bc.Client.connect(socket={mute.getsockname()!r}, timeout=60)"
     with mute:
         child = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -237,7 +259,7 @@ def test_an_answer_that_is_none_is_an_error(mute: socket.socket) -> None:
 def test_ctrl_c_ends_the_wait(
     mute: socket.socket, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    code = "import sys, backcast as bc; bc.connect(socket=sys.argv[1], timeout=600)"
+    code = "import sys, backcast as bc; bc.Client.connect(socket=sys.argv[1], timeout=600)"
     child = start(code, mute.getsockname())
     with mute:
         asked, _ = mute.accept()

@@ -103,13 +103,13 @@ def test_a_panel_of_a_daemon_thread_is_gone(
     program: Callable[[str], str], place: Path, panel_file: Path
 ) -> None:
     program(f"run(keep, bc.Panel.from_csv({str(panel_file)!r}, macro=['IDX'], name='m'))")
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 def test_what_other_processes_hold_stays(program: Callable[[str], str], place: Path) -> None:
     with bc.ReplayBuffer.create("r2", {"obs": "f4"}, capacity=100, dir=place) as buf:
         program("run(keep, bc.ReplayBuffer.attach('r2'))")
-        assert [one["name"] for one in bc.list(dir=place)] == ["r2"]
+        assert [one["name"] for one in bc.list_objects(dir=place)] == ["r2"]
         assert len(bc.ReplayBuffer.attach("r2", dir=place)) == len(buf) == 0
 
 
@@ -128,13 +128,13 @@ def test_a_waiting_observation_of_a_daemon_thread_is_stored(
     with bc.ReplayBuffer.attach("kept", dir=place) as buf:
         assert len(buf) == 3
         assert buf.gather([2])["next_obs"].tolist() == [3]
-    bc.remove("kept", dir=place)
+    bc.remove_object("kept", dir=place)
 
 
 def test_what_is_persistent_stays(program: Callable[[str], str], place: Path) -> None:
     program("run(keep, bc.ReplayBuffer.create('kept', columns, capacity=100, persistent=True))")
-    assert [(one["name"], one["held"]) for one in bc.list(dir=place)] == [("kept", False)]
-    bc.remove("kept", dir=place)
+    assert [(one["name"], one["held"]) for one in bc.list_objects(dir=place)] == [("kept", False)]
+    bc.remove_object("kept", dir=place)
 
 
 def test_a_forked_child_leaves_its_parent_alone(program: Callable[[str], str]) -> None:
@@ -144,7 +144,7 @@ def test_a_forked_child_leaves_its_parent_alone(program: Callable[[str], str]) -
         "pid = os.fork()\n"
         "if pid == 0: sys.exit(0)\n"
         "assert os.waitpid(pid, 0)[1] == 0\n"
-        "print(len(bc.ReplayBuffer.attach('r')), bc.list()[0]['held'])"
+        "print(len(bc.ReplayBuffer.attach('r')), bc.list_objects()[0]['held'])"
     )
     assert out.startswith("19 True\n")
 
@@ -162,4 +162,4 @@ def test_a_thread_that_is_no_daemon_finishes_its_appends(
     )
     with bc.ReplayBuffer.attach("kept", dir=place) as buf:
         assert len(buf) == 19_999
-    bc.remove("kept", dir=place)
+    bc.remove_object("kept", dir=place)

@@ -110,13 +110,13 @@ def test_exist_attaches_or_replaces(place: Path) -> None:
 
 def test_a_persistent_ring_outlives_its_holders(place: Path) -> None:
     bc.ReplayBuffer.create("p", {"x": "f4"}, capacity=10, persistent=True, dir=place).close()
-    [entry] = bc.list(dir=place)
+    [entry] = bc.list_objects(dir=place)
     assert (entry["name"], entry["kind"], entry["persistent"]) == ("p", "ring", True)
     assert (entry["held"], entry["building"]) == (False, False)
-    assert bc.gc(dir=place) == []
+    assert bc.collect_garbage(dir=place) == []
     with bc.ReplayBuffer.attach("p", dir=place) as buf:
         buf.unlink()
-        assert bc.list(dir=place) == []
+        assert bc.list_objects(dir=place) == []
 
 
 def test_writers_and_samplers_hold_the_ring_on_their_own(place: Path) -> None:
@@ -128,7 +128,7 @@ def test_writers_and_samplers_hold_the_ring_on_their_own(place: Path) -> None:
     assert set(sampler.sample(50)["x"].tolist()) == {0, 1}
     del writer, sampler
     gc.collect()
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 def test_sampling_every_way_keeps_few_reader_slots(place: Path) -> None:

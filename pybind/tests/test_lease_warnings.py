@@ -218,7 +218,7 @@ def test_an_unclosed_lease_warns_at_the_end_of_the_interpreter(
     _, err = child.communicate()
     assert (err.count("made writers wait, drop rows or fail"), child.returncode) == (told, status)
     # One that ends so cleans nothing up.
-    assert len(bc.gc(dir=place)) == (status == 4)
+    assert len(bc.collect_garbage(dir=place)) == (status == 4)
 
 
 FORK = """

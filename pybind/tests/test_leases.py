@@ -461,4 +461,4 @@ def test_all_reader_slots_taken_is_a_lease_error_that_says_so(ring: bc.ReplayBuf
 def test_a_policy_that_cannot_be_is_refused(place: Path, given: dict[str, Any], text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         bc.ReplayBuffer.create("x", COLUMNS, capacity=100, dir=place, **given)
-    assert bc.list(place) == []
+    assert bc.list_objects(place) == []

@@ -81,7 +81,7 @@ def test_a_minimum_beyond_the_ring_is_refused_before_there_is_a_ring(place: Path
     limits = bc.RateLimiter(min_size=100)
     with pytest.raises(ArgumentError, match=r"min_size is 100.*at most 98 transitions"):
         bc.ReplayBuffer.create("held", COLUMNS, capacity=100, lanes=2, limiter=limits, dir=place)
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
     with ring(bc.RateLimiter(min_size=10)) as buf:
         with pytest.raises(ArgumentError, match=r"min_size is 300.*at most 199 transitions"):
             limiter(buf).set(bc.RateLimiter(min_size=300))

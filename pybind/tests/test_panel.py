@@ -136,8 +136,8 @@ def test_a_shared_panel_is_one_for_all_and_goes_with_its_last_holder(
         with pytest.raises(bc.ExistsError, match="m"):
             bc.Panel.from_csv(csv, name="m", macro=["IDX"], dir=place)
         bc.Panel.from_csv(csv, name="m", macro=["IDX"], exist="attach", dir=place).close()
-        assert [entry["kind"] for entry in bc.list(dir=place)] == ["panel"]
-    assert bc.list(dir=place) == []
+        assert [entry["kind"] for entry in bc.list_objects(dir=place)] == ["panel"]
+    assert bc.list_objects(dir=place) == []
 
 
 def test_a_persistent_panel_stays_until_it_is_unlinked(csv: Path, place: Path) -> None:

@@ -183,11 +183,11 @@ def test_parameters_pickle_by_name_and_are_listed(place: Path) -> None:
     again = pickle.loads(pickle.dumps(params))
     assert again.pull() == 1
     assert int(again.arrays["heads"][1][0, 0]) == 5
-    (listed,) = bc.list(dir=place)
+    (listed,) = bc.list_objects(dir=place)
     assert (listed["name"], listed["kind"], listed["persistent"]) == ("p", "params", True)
     params.close()
     again.close()
-    assert bc.remove("p", kind="params", dir=place)["kind"] == "params"
+    assert bc.remove_object("p", kind="params", dir=place)["kind"] == "params"
     with pytest.raises(bc.errors.ArgumentTypeError):
         pickle.dumps(bc.Params.create(None, {"w": np.zeros(1)}))
 

@@ -192,10 +192,10 @@ def test_the_last_process_to_leave_takes_the_ring_along(
     child.stdout.readline()
     assert child.stdout.readline() == "writing\n"
     buf.close()
-    assert [entry["held"] for entry in bc.list()] == [True]
+    assert [entry["held"] for entry in bc.list_objects()] == [True]
     out, err = child.communicate()
     assert (child.returncode, out, err) == (0, "", "")
-    assert bc.list() == []
+    assert bc.list_objects() == []
 
 
 def test_rings_of_a_dead_process_are_garbage(
@@ -210,11 +210,11 @@ def test_rings_of_a_dead_process_are_garbage(
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "made\n"
-    assert bc.gc() == []
+    assert bc.collect_garbage() == []
     child.kill()
     child.wait()
-    assert [entry["name"] for entry in bc.gc()] == ["lost"]
-    assert bc.remove("keep")["persistent"] is True
+    assert [entry["name"] for entry in bc.collect_garbage()] == ["lost"]
+    assert bc.remove_object("keep")["persistent"] is True
 
 
 def test_a_wait_ends_when_the_buffer_is_closed(place: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_wait_ends_when_the_buffer_is_closed(place: Path) -> None:
     with pytest.raises(bc.ClosedError):
         buf.wait(50, timeout=60)
     thread.join()
-    assert bc.list(place) == []
+    assert bc.list_objects(place) == []
 
 
 def test_a_wait_lets_other_threads_work(place: Path) -> None:
@@ -315,9 +315,9 @@ def test_holders_are_those_of_the_kernels_locks(start: Callable[..., Child], pla
     child = start(f"import backcast as bc; {code}")
     assert child.stdout is not None
     child.stdout.readline()
-    [listed] = bc.list(dir=place)
+    [listed] = bc.list_objects(dir=place)
     assert listed["holders"] == sorted([os.getpid(), child.pid])
     child.kill()
     child.wait()
-    assert bc.list(dir=place)[0]["holders"] == [os.getpid()]
+    assert bc.list_objects(dir=place)[0]["holders"] == [os.getpid()]
     buf.close()

@@ -85,7 +85,7 @@ def test_a_ratio_that_cannot_be_kept_is_refused_before_there_is_a_ring(
         bc.ReplayBuffer.create("ratio", COLUMNS, capacity=200, dir=place, **arguments)
     for word in words:
         assert word in str(raised.value)
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 def test_an_attach_that_relies_on_another_ratio_is_refused(place: Path) -> None:

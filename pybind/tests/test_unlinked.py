@@ -28,7 +28,7 @@ def replace(place: Path) -> None:
 
 
 def remove(place: Path) -> None:
-    bc.remove("pong", force=True, dir=place)
+    bc.remove_object("pong", force=True, dir=place)
 
 
 def unlink(place: Path) -> None:

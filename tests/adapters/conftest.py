@@ -47,6 +47,6 @@ def place() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="backcast-test-", dir=shared if shared.is_dir() else None))
     yield path
     gc.collect()
-    left = [entry["name"] for entry in bc.list(dir=path)]
+    left = [entry["name"] for entry in bc.list_objects(dir=path)]
     shutil.rmtree(path)
     assert not left, f"left in shared memory: {left}"

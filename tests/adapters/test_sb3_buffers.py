@@ -205,21 +205,21 @@ def test_a_capacity_that_cannot_hold_the_steps_is_refused(place: Path) -> None:
             ours.ReplayBuffer(100, BOX, DISCRETE, capacity=capacity, **make)
     with pytest.raises(bc.errors.ArgumentError, match="at least 400000 rows"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, capacity="1MiB", name="bytes", **make)
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
     sized = {"name": "small", "capacity": "1MiB"}
     small = ours.ReplayBuffer(200_000, BOX, DISCRETE, **(make | sized | {"sampling": "ring"}))
     with pytest.raises(bc.errors.ArgumentError, match="at least 400000 rows"):
         ours.ReplayBuffer(200_000, BOX, DISCRETE, **make, **sized)
-    assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
+    assert [entry["name"] for entry in bc.list_objects(dir=place)] == ["small"]
     for exist in ("error", "replace"):
         with pytest.raises(bc.BackcastError):
             ours.ReplayBuffer(200_000, BOX, DISCRETE, exist=exist, **make, **sized)
         # The ring of that name stays as it is.
-        assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
+        assert [entry["name"] for entry in bc.list_objects(dir=place)] == ["small"]
         assert bc.ReplayBuffer.attach("small", dir=place).capacity == small.ring.capacity
     enough = sized | {"capacity": "1MiB", "exist": "replace"}
     replaced = ours.ReplayBuffer(100, BOX, DISCRETE, **make, **enough)
-    assert [entry["name"] for entry in bc.list(dir=place)] == ["small"]
+    assert [entry["name"] for entry in bc.list_objects(dir=place)] == ["small"]
     assert bc.ReplayBuffer.attach("small", dir=place).path == replaced.ring.path
     small.ring.close()
     replaced.ring.unlink()

@@ -91,5 +91,5 @@ def test_a_learner_trains_while_an_actor_is_killed_and_started_again(
     lanes = [lane["generation"] for lane in ring.stats()["lane_stats"]]
     assert sorted(lanes) == [1, 3, 3]
     assert len(ring) > 2000
-    assert bc.list(dir=place)[0]["name"] == "shared"
+    assert bc.list_objects(dir=place)[0]["name"] == "shared"
     ring.unlink()

@@ -196,18 +196,18 @@ def write_kept(folder: Path, place: Path) -> None:
     """Have a daemon follow a ring to its store, and save it by name."""
     store = folder / "daemon-store"
     flags = ("--interval", "100ms", "--persist-flush", "50ms", "--persist-store", str(store))
-    with serving(place, *flags), bc.connect(place) as client:
+    with serving(place, *flags), bc.Client.connect(place) as client:
         with client.create(
             "kept", PLAIN, capacity=100, lanes=2, persist="continuous", persistent=True
         ) as buf:
             with buf.writer(2, autoreset_mode="same_step") as writer:
                 play(writer, PLAIN, 40, seed=7)
-            client.save("kept", "mine")
+            client.save_snapshot("kept", "mine")
             keep(folder, "kept", content(buf))
             rows = client.stats("kept")["rows_published"]
         while client.stats("kept")["persist"]["persisted_rows"] < rows:
             pass
-    bc.remove("kept", force=True, dir=place)
+    bc.remove_object("kept", force=True, dir=place)
 
 
 def write_steps(folder: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_snapshot_is_loaded_opened_and_whole(files: Path, tmp_path: Path, snap
 
 def test_a_store_is_listed_and_goes_on(files: Path, tmp_path: Path) -> None:
     store = files / "store"
-    found = {one["snapshot"]: one["rows"] for one in bc.snapshots(store=store)}
+    found = {one["snapshot"]: one["rows"] for one in bc.list_snapshots(store=store)}
     assert found == {
         one: sum(head - first for key, (first, head) in spans(expected(files, name)))
         for one, name in SNAPSHOTS.items()

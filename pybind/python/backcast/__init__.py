@@ -25,12 +25,11 @@ from backcast._native import (
     Schema,
     Writer,
     __version__,
-    connect,
-    gc,
-    list,
-    remove,
+    collect_garbage,
+    list_objects,
+    list_snapshots,
+    remove_object,
     remove_snapshot,
-    snapshots,
     verify_snapshot,
 )
 from backcast._params import Params
@@ -73,12 +72,11 @@ __all__ = [
     "WholeEpisodes",
     "Writer",
     "__version__",
-    "connect",
-    "gc",
-    "list",
-    "remove",
+    "collect_garbage",
+    "list_objects",
+    "list_snapshots",
+    "remove_object",
     "remove_snapshot",
-    "snapshots",
     "verify_snapshot",
 ]
 

@@ -150,7 +150,7 @@ impl ReplayBuffer {
     ///
     /// The ring gets its name when it is complete; an error leaves no ring. Releases the
     /// interpreter; Ctrl-C stops it and leaves nothing. A killed import leaves an unnamed ring,
-    /// which :func:`gc` removes. :attr:`imported` reports what was read.
+    /// which :func:`collect_garbage` removes. :attr:`imported` reports what was read.
     ///
     /// Parameters
     /// ----------

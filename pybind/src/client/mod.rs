@@ -1,4 +1,4 @@
-//! `backcast.connect` and `backcast.Client`: requests to the daemon.
+//! `backcast.Client`: requests to the daemon.
 
 mod objects;
 mod rings;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backcast_daemon::{Client as CoreClient, ClientError, Code};
 use backcast_pybind_macros::exact_arguments;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 use serde::Serialize;
@@ -17,6 +18,16 @@ use serde::Serialize;
 use crate::argument::{Argument, no_constructor, seconds_of};
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::location::base_of;
+
+/// Attributes that a client does not have, and what to write instead.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("gc", "client.collect_garbage()"),
+    ("list", "client.list_objects()"),
+    ("load", "client.load_snapshot(...)"),
+    ("remove", "client.remove_object(...)"),
+    ("save", "client.save_snapshot(...)"),
+    ("snapshots", "client.list_snapshots()"),
+];
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
@@ -45,8 +56,8 @@ impl From<ClientError> for Failure {
 
 /// Client of the daemon that manages the rings of a directory.
 ///
-/// :func:`backcast.connect` returns it. Each call opens a connection of its own, so the daemon may
-/// be restarted between calls. The client holds nothing between calls. It is a context manager.
+/// :meth:`connect` returns it. Each call opens a connection of its own, so the daemon may be
+/// restarted between calls. The client holds nothing between calls. It is a context manager.
 ///
 /// A ring that it returns is an ordinary ring, which needs neither the client nor the daemon
 /// afterwards.
@@ -54,7 +65,7 @@ impl From<ClientError> for Failure {
 /// Examples
 /// --------
 /// >>> try:
-/// ...     client = bc.connect(socket="no-such-socket")
+/// ...     client = bc.Client.connect(socket="no-such-socket")
 /// ... except bc.errors.DaemonNotRunningError:
 /// ...     print("start one: backcast serve")
 /// start one: backcast serve
@@ -62,59 +73,6 @@ impl From<ClientError> for Failure {
 pub(crate) struct Client {
     asking: CoreClient,
     closed: AtomicBool,
-}
-
-/// Connect to the daemon of a directory.
-///
-/// Parameters
-/// ----------
-/// dir : path, optional
-///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
-/// timeout : float, default 5.0
-///     Seconds that the daemon may be silent. While it makes a large ring, it reports progress.
-/// socket : path, optional
-///     The daemon's socket, for processes that do not see the directory, such as in a container.
-///
-/// Returns
-/// -------
-/// Client
-///     Holds nothing, so it need not be closed.
-///
-/// Raises
-/// ------
-/// DaemonNotRunningError
-///     If no daemon runs; the message tells how to start one.
-/// DaemonTimeoutError
-///     If it stays silent.
-/// DaemonError
-///     If it belongs to another user or has another protocol version.
-#[exact_arguments]
-#[pyfunction]
-#[pyo3(signature = (dir=None, timeout=5.0_f64.into(), socket=None))]
-#[pyo3(text_signature = "(dir=None, timeout=5.0, socket=None)")]
-pub(crate) fn connect(
-    py: Python<'_>,
-    dir: Option<Argument<PathBuf>>,
-    timeout: Argument<f64>,
-    socket: Option<Argument<PathBuf>>,
-) -> Result<Client, Failure> {
-    let socket = socket.map(|socket| socket.get("socket", "a path")).transpose()?;
-    let timeout = seconds_of("timeout", timeout)?;
-    if timeout.is_zero() {
-        return Err(bad_argument("timeout is 0; give seconds above 0, or the daemon has no time"));
-    }
-    let asking = match (socket, dir) {
-        (Some(_), Some(_)) => {
-            return Err(bad_argument(
-                "connect takes either dir or socket, got both; give one of them",
-            ));
-        }
-        (Some(socket), None) => CoreClient::at(&socket),
-        (None, dir) => CoreClient::of(&base_of(dir)?),
-    };
-    let client = Client { asking: asking.timeout(timeout), closed: AtomicBool::new(false) };
-    client.ask(py, CoreClient::ping)?;
-    Ok(client)
 }
 
 impl Client {
@@ -163,7 +121,61 @@ impl Client {
     #[new]
     #[pyo3(signature = (*_given, **_named))]
     fn new(_given: &Bound<'_, PyAny>, _named: Option<&Bound<'_, PyDict>>) -> Result<Self, Failure> {
-        Err(no_constructor("Client", "call backcast.connect"))
+        Err(no_constructor("Client", "call Client.connect()"))
+    }
+
+    /// Connect to the daemon of a directory.
+    ///
+    /// Parameters
+    /// ----------
+    /// dir : path, optional
+    ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+    /// timeout : float, default 5.0
+    ///     Seconds that the daemon may be silent. While it makes a large ring, it reports progress.
+    /// socket : path, optional
+    ///     The daemon's socket, for processes that do not see the directory, such as in a
+    ///     container.
+    ///
+    /// Returns
+    /// -------
+    /// Client
+    ///     Holds nothing, so it need not be closed.
+    ///
+    /// Raises
+    /// ------
+    /// DaemonNotRunningError
+    ///     If no daemon runs; the message tells how to start one.
+    /// DaemonTimeoutError
+    ///     If it stays silent.
+    /// DaemonError
+    ///     If it belongs to another user or has another protocol version.
+    #[staticmethod]
+    #[pyo3(signature = (dir=None, timeout=5.0_f64.into(), socket=None))]
+    #[pyo3(text_signature = "(dir=None, timeout=5.0, socket=None)")]
+    fn connect(
+        py: Python<'_>,
+        dir: Option<Argument<PathBuf>>,
+        timeout: Argument<f64>,
+        socket: Option<Argument<PathBuf>>,
+    ) -> Result<Self, Failure> {
+        let socket = socket.map(|socket| socket.get("socket", "a path")).transpose()?;
+        let timeout = seconds_of("timeout", timeout)?;
+        if timeout.is_zero() {
+            let text = "timeout is 0; give seconds above 0, or the daemon has no time";
+            return Err(bad_argument(text));
+        }
+        let asking = match (socket, dir) {
+            (Some(_), Some(_)) => {
+                return Err(bad_argument(
+                    "connect takes either dir or socket, got both; give one of them",
+                ));
+            }
+            (Some(socket), None) => CoreClient::at(&socket),
+            (None, dir) => CoreClient::of(&base_of(dir)?),
+        };
+        let client = Self { asking: asking.timeout(timeout), closed: AtomicBool::new(false) };
+        client.ask(py, CoreClient::ping)?;
+        Ok(client)
     }
 
     /// Return the daemon's report about itself.
@@ -214,5 +226,14 @@ impl Client {
     fn __repr__(&self) -> String {
         let state = if self.closed() { "closed, " } else { "" };
         format!("<backcast.Client: {state}{}>", self.asking.socket().display())
+    }
+
+    /// Refuses unknown attributes, and says what to write for those in [`ELSEWHERE`].
+    #[expect(clippy::unused_self, reason = "what Python calls")]
+    fn __getattr__(&self, name: &str) -> PyResult<()> {
+        let instead = ELSEWHERE.iter().find(|(attribute, _)| *attribute == name);
+        let hint = instead.map(|(_, write)| format!("; write {write}")).unwrap_or_default();
+        let message = format!("'Client' object has no attribute '{name}'{hint}");
+        Err(PyAttributeError::new_err(message))
     }
 }

@@ -25,7 +25,7 @@ impl Client {
     /// DaemonNotRunningError
     ///     If the daemon has ended.
     #[pyo3(signature = (), text_signature = "($self)")]
-    fn list<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+    fn list_objects<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::list)
     }
 
@@ -79,7 +79,7 @@ impl Client {
     ///     If a live process holds it.
     #[pyo3(signature = (name=Argument::Missing, kind=None, force=false.into()))]
     #[pyo3(text_signature = "($self, name, kind=None, force=False)")]
-    fn remove<'py>(
+    fn remove_object<'py>(
         &self,
         py: Python<'py>,
         name: Argument<String>,
@@ -104,7 +104,7 @@ impl Client {
     /// DaemonNotRunningError
     ///     If the daemon has ended.
     #[pyo3(signature = (), text_signature = "($self)")]
-    fn gc<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+    fn collect_garbage<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         self.answer(py, CoreClient::gc)
     }
 }

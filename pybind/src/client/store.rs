@@ -42,7 +42,7 @@ impl Client {
     ///     If the disk is full. Earlier snapshots are not touched.
     #[pyo3(signature = (name=Argument::Missing, label=None, replace=false.into()))]
     #[pyo3(text_signature = "($self, name, label=None, replace=False)")]
-    fn save<'py>(
+    fn save_snapshot<'py>(
         &self,
         py: Python<'py>,
         name: Argument<String>,
@@ -86,7 +86,7 @@ impl Client {
     ))]
     #[pyo3(text_signature = "($self, snapshot, name=None, exist='error', persistent=False)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
-    fn load(
+    fn load_snapshot(
         &self,
         py: Python<'_>,
         snapshot: Argument<String>,
@@ -126,7 +126,7 @@ impl Client {
     /// DaemonNotRunningError
     ///     If the daemon has ended.
     #[pyo3(signature = (name=None), text_signature = "($self, name=None)")]
-    fn snapshots<'py>(
+    fn list_snapshots<'py>(
         &self,
         py: Python<'py>,
         name: Option<Argument<String>>,

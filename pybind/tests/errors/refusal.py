@@ -107,7 +107,7 @@ class World:
         first.close()
         self.empty = held.enter_context(self.create("empty", {"x": "f4"}, capacity=10))
         self.create("kept", {"x": "f4"}, capacity=10, persistent=True).close()
-        held.callback(bc.remove, "kept", dir=place)
+        held.callback(bc.remove_object, "kept", dir=place)
         self.csv = files / "prices.csv"
         self.csv.write_text(prices())
         self.panel = held.enter_context(bc.Panel.from_csv(self.csv, macro=["VIX"]))

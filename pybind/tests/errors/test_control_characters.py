@@ -105,7 +105,7 @@ def test_errors_about_a_hostile_manifest_are_printable(
     store = tmp_path / "store"
     for call in (
         lambda: bc.ReplayBuffer.load("walk@a", "again", store=store, dir=place),
-        lambda: bc.snapshots(store=store),
+        lambda: bc.list_snapshots(store=store),
         lambda: bc.verify_snapshot("walk@a", store=store),
     ):
         with pytest.raises(bc.errors.CorruptError) as raised:
@@ -115,7 +115,7 @@ def test_errors_about_a_hostile_manifest_are_printable(
     # One that is whole is used, and a warning tells of the other.
     write_manifest(folder / "manifest-1", 2)
     with pytest.warns(UserWarning, match=r"\[31mred") as warned:
-        bc.snapshots(store=store)
+        bc.list_snapshots(store=store)
     assert all(printable(str(one.message)) for one in warned)
 
 

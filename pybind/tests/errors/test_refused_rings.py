@@ -207,14 +207,14 @@ def test_rings_that_cannot_be_made(place: Path, tmp_path: Path, row: Row) -> Non
         ),
         call(
             "remove nobody",
-            lambda w: bc.remove("kep", dir=w.place),
+            lambda w: bc.remove_object("kep", dir=w.place),
             NotFoundError,
             "'kep'",
             "did you mean 'kept'?",
         ),
         call(
             "remove what is held",
-            lambda w: bc.remove("pong", dir=w.place),
+            lambda w: bc.remove_object("pong", dir=w.place),
             InUseError,
             "'pong'",
             "live process",

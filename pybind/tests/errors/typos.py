@@ -87,8 +87,8 @@ TYPED: dict[str, list[str]] = {
     "Joining and removing": [
         'bc.ReplayBuffer.attach("breakout")',
         'bc.ReplayBuffer.attach("pnog")',
-        'bc.remove("pong")',
-        'bc.remove("pong", kind="buffer")',
+        'bc.remove_object("pong")',
+        'bc.remove_object("pong", kind="buffer")',
     ],
     "Snapshots": [
         'pong.snapshot("epoch 1")',

@@ -247,7 +247,7 @@ def test_failed_imports_leave_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> N
     path = tmp_path / "walk.parquet"
     buf.export(path)
     whole = path.read_bytes()
-    rings = len(bc.list(dir=tmp_path))
+    rings = len(bc.list_objects(dir=tmp_path))
     for bytes_, error in [
         (whole[:-10], CorruptError),
         (b"", CorruptError),
@@ -271,7 +271,7 @@ def test_failed_imports_leave_no_ring(buf: bc.ReplayBuffer, tmp_path: Path) -> N
     pq.write_table(plain, tmp_path / "plain.parquet")
     with pytest.raises(CorruptError, match="was not exported from a ring"):
         bc.ReplayBuffer.from_file(tmp_path / "plain.parquet", "new", dir=tmp_path)
-    assert len(bc.list(dir=tmp_path)) == rings
+    assert len(bc.list_objects(dir=tmp_path)) == rings
 
 
 KILLED = """
@@ -345,7 +345,7 @@ def test_a_table_that_changed_on_disk_is_refused_by_its_row_group(tmp_path: Path
                 path.write_bytes(changed)
                 with pytest.raises(CorruptError, match=rf"wide\.parquet .* row group {group}: "):
                     bc.ReplayBuffer.from_file(path, "new", dir=tmp_path)
-        assert [entry["name"] for entry in bc.list(dir=tmp_path)] == ["wide"]
+        assert [entry["name"] for entry in bc.list_objects(dir=tmp_path)] == ["wide"]
         path.write_bytes(whole)
         with bc.ReplayBuffer.from_file(path, "new", dir=tmp_path) as again:
             assert again.lane_span(0) == wide.lane_span(0)
@@ -391,10 +391,10 @@ def test_a_killed_import_is_collected_and_can_be_repeated(name: str, tmp_path: P
             [sys.executable, "-c", KILLED_IMPORT, str(tmp_path), str(path)], check=False
         )
         assert killed.returncode == -signal.SIGKILL
-        left = [entry for entry in bc.list(dir=tmp_path) if entry["building"]]
+        left = [entry for entry in bc.list_objects(dir=tmp_path) if entry["building"]]
         assert [entry["held"] for entry in left] == [False]
-        bc.gc(dir=tmp_path)
-        assert [entry["name"] for entry in bc.list(dir=tmp_path)] == ["wide"]
+        bc.collect_garbage(dir=tmp_path)
+        assert [entry["name"] for entry in bc.list_objects(dir=tmp_path)] == ["wide"]
         with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path) as again:
             read = again.imported
             assert read == report_of(rows=20_005, episodes=5 if name == "wide" else None)
@@ -428,7 +428,7 @@ def test_a_stopped_import_leaves_nothing(tmp_path: Path) -> None:
         wide.export(path)
         with pytest.raises(ValueError, match="enough"):
             bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=stopped)
-        assert [entry["name"] for entry in bc.list(dir=tmp_path)] == ["wide"]
+        assert [entry["name"] for entry in bc.list_objects(dir=tmp_path)] == ["wide"]
         with bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, capacity=30_000) as again:
             told = report_of(rows=20_005)
             assert again.imported == told
@@ -541,8 +541,8 @@ def test_an_import_stopped_by_its_progress_leaves_nothing(tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=stop)
-    assert bc.list(dir=tmp_path) == []
-    assert bc.gc(dir=tmp_path) == []
+    assert bc.list_objects(dir=tmp_path) == []
+    assert bc.collect_garbage(dir=tmp_path) == []
 
 
 def test_of_two_imports_to_a_name_the_first_to_end_has_it(
@@ -560,7 +560,7 @@ def test_of_two_imports_to_a_name_the_first_to_end_has_it(
         bc.ReplayBuffer.from_file(path, "in", dir=tmp_path, progress=second)
     with rings[0] as ring:
         assert len(ring) == len(buf)
-    assert [entry["name"] for entry in bc.list(dir=tmp_path)] == ["walk"]
+    assert [entry["name"] for entry in bc.list_objects(dir=tmp_path)] == ["walk"]
 
 
 def test_a_file_is_not_joined_to_a_ring_that_is_there(buf: bc.ReplayBuffer, tmp_path: Path) -> None:
@@ -573,4 +573,4 @@ def test_a_file_is_not_joined_to_a_ring_that_is_there(buf: bc.ReplayBuffer, tmp_
         bc.ReplayBuffer.from_file(path, "walk", dir=tmp_path)
     with pytest.raises(ArgumentError, match="was not read from the file"):
         bc.ReplayBuffer.from_file(path, "other", exist=join, dir=tmp_path)
-    assert [found["name"] for found in bc.list(tmp_path)] == ["walk"]
+    assert [found["name"] for found in bc.list_objects(tmp_path)] == ["walk"]

@@ -144,7 +144,7 @@ def test_infos_that_no_column_can_hold_are_refused_and_left_out_by_name(tmp_path
         bc.errors.ArgumentError, match=r"`infos/goal` .*leave_out=\[\"infos/goal\"\]"
     ):
         bc.ReplayBuffer.from_file(folder, "theirs", "minari", dir=tmp_path)
-    assert bc.list(dir=tmp_path) == []
+    assert bc.list_objects(dir=tmp_path) == []
     with bc.ReplayBuffer.from_file(
         folder, "theirs", "minari", dir=tmp_path, leave_out=["infos/goal"]
     ) as ring:

@@ -38,7 +38,7 @@ def test_a_file_like_d4rl_s_is_taken_once_what_is_no_step_is_left_out(tmp_path: 
     for name in ("infos/goal", "metadata/algorithm", "metadata/weights"):
         with pytest.raises(bc.errors.ArgumentError, match=rf"`{name}` .*leave_out=\[\"{name}\"\]"):
             bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=left_out)
-        assert bc.list(dir=tmp_path) == []
+        assert bc.list_objects(dir=tmp_path) == []
         left_out.append(name)
     with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=left_out) as ring:
         assert ring.imported is not None
@@ -117,6 +117,6 @@ def test_an_array_with_a_name_of_batches_is_left_out(tmp_path: Path) -> None:
     remedy = r"`weight` is reserved.*, or leave it out with .*leave_out=\[\"weight\"\]"
     with pytest.raises(bc.BackcastError, match=remedy):
         bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path)
-    assert bc.list(dir=tmp_path) == []
+    assert bc.list_objects(dir=tmp_path) == []
     with bc.ReplayBuffer.from_file(path, "steps", dir=tmp_path, leave_out=["weight"]) as ring:
         assert sorted(ring.schema.columns) == ["obs", "reward"]

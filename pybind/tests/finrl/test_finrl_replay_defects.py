@@ -296,7 +296,7 @@ def test_defect_27_a_transition_of_ten_tickers_takes_less_than_300_bytes(tmp_pat
     buffer = ff.VecReplayBuffer(env, 50_000)
     assert buffer.transition_bytes <= 300
     shared = ff.VecReplayBuffer(env, 50_000, name="ten", dir=tmp_path)
-    [ring] = bc.list(tmp_path)
+    [ring] = bc.list_objects(tmp_path)
     assert ring["bytes"] / 50_000 <= 300
     saved = filled(env, 50)
     saved.save(tmp_path / "saved")

@@ -72,7 +72,7 @@ def test_other_processes_attach_to_buffer_and_market_by_name(path: Path, tmp_pat
         assert buffer.size() == 8
         for made in (third, buffer):
             made.close()
-        assert [found["name"] for found in bc.list(home)] == ["prices"]
+        assert [found["name"] for found in bc.list_objects(home)] == ["prices"]
 
 
 def test_a_killed_adder_leaves_its_transitions_and_its_place(path: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_top_shows_the_statistics_of_a_fleet() -> None:
     assert (shown["name"], shown["buffer"], shown["n"]) == ("reports", "walk", 2)
     for name in ("running", "restarts", "episodes", "return_mean", "policy_version"):
         assert shown[name] == stats[name], name
-    assert bc.list() == [one for one in bc.list() if one["name"] == "walk"]
+    assert bc.list_objects() == [one for one in bc.list_objects() if one["name"] == "walk"]
     buf.close()
 
 

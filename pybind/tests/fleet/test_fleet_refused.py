@@ -67,7 +67,7 @@ def test_a_fleet_is_refused_before_a_process_starts(
         assert word in message
     assert "; " in message
     assert "\n" not in message
-    assert not bc.list(dir=place)
+    assert not bc.list_objects(dir=place)
 
 
 FAILS: dict[str, tuple[Any, list[str]]] = {

@@ -137,4 +137,4 @@ def test_a_block_whose_supervisor_is_refused_leaves_no_ring(
     monkeypatch.setattr(_fleet, "Supervisor", refuse)
     with pytest.raises(OSError, match="Too many"), bc.Fleet(actors.until_stopped):
         pytest.fail("it started")
-    assert not bc.list(dir=place)
+    assert not bc.list_objects(dir=place)

@@ -268,7 +268,7 @@ def test_an_iterator_goes_on_with_the_ring_that_it_began_with(how: str, tmp_path
     if how == "closed":
         buf.close()
     elif how == "removed":
-        bc.remove("pong", force=True, dir=tmp_path)
+        bc.remove_object("pong", force=True, dir=tmp_path)
     else:
         make(20)
     with nullcontext() if how == "closed" else pytest.warns(bc.errors.UnlinkedWarning) as told:

@@ -28,7 +28,7 @@ def saved(place: Path, tmp_path: Path) -> tuple[dict[str, np.ndarray[Any, Any]],
         buf.snapshot("a", store=tmp_path)
         append(writer, 40, seed=3)
         buf.snapshot("b", store=tmp_path)
-        listed = bc.snapshots("walk", store=tmp_path)
+        listed = bc.list_snapshots("walk", store=tmp_path)
         return rows_of(buf), listed[-1]["files"]
 
 

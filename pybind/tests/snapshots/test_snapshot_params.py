@@ -34,7 +34,7 @@ def test_version_and_arrays_come_back(place: Path, tmp_path: Path) -> None:
         buf.snapshot("d", store=tmp_path, params=())
         assert target.version == 0
     assert saved["files_written"] == 2
-    listed = [one["params"] for one in bc.snapshots(store=tmp_path)]
+    listed = [one["params"] for one in bc.list_snapshots(store=tmp_path)]
     assert listed == [{"policy": 70, "target": 0}, {"policy": 71}, {"target": 0}, {}]
 
     like = weights(0)
@@ -89,14 +89,14 @@ def test_refusals_say_what_there_is(place: Path, tmp_path: Path) -> None:
         for given, error, text in refused:
             with pytest.raises(error, match=text):
                 buf.snapshot("a", store=tmp_path, params=given)
-        assert bc.snapshots(store=tmp_path) == []
+        assert bc.list_snapshots(store=tmp_path) == []
         buf.snapshot("a", store=tmp_path, params=params)
     with pytest.raises(bc.NotFoundError, match="no parameters `target`; it has `policy`"):
         bc.Params.load("walk", "target", store=tmp_path, dir=place)
     like = {"w": np.zeros(3)}
     with pytest.raises(bc.errors.SchemaError, match="like lacks `body/weight`; saved parameters"):
         bc.Params.load("walk", "policy", like=like, store=tmp_path, dir=place, persistent=True)
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "missing"])
@@ -104,7 +104,7 @@ def test_a_damaged_file_makes_no_parameters(place: Path, tmp_path: Path, how: st
     with ring(place) as buf, policy(place) as params:
         params.publish(weights(7))
         buf.snapshot("a", store=tmp_path, params=params)
-    file = Path(bc.snapshots(store=tmp_path)[0]["files"][-1])
+    file = Path(bc.list_snapshots(store=tmp_path)[0]["files"][-1])
     good = file.read_bytes()
     at = good.index(np.full(6, 7, "f4").tobytes())
     if how == "missing":
@@ -113,7 +113,7 @@ def test_a_damaged_file_makes_no_parameters(place: Path, tmp_path: Path, how: st
         file.write_bytes(good[:-1] if how == "cut" else good[:at] + b"\1" + good[at + 1 :])
     with pytest.raises(bc.errors.CorruptError, match=f"`walk@a` is damaged: {file}"):
         bc.Params.load("walk", "policy", store=tmp_path, dir=place)
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
     assert not bc.verify_snapshot("walk", store=tmp_path)["whole"]
     bc.ReplayBuffer.load("walk", store=tmp_path, dir=place).close()  # its rows are whole
 

@@ -72,7 +72,7 @@ def test_processes_that_open_a_snapshot_share_one_copy(
         lines = [child.stdout.readline().split(" ", 1) for child in children]
         assert {index.strip() for _, index in lines} == {expected}
         assert len({path for path, _ in lines}) == 1
-        held = [one for one in bc.list(dir=place) if one["name"] == "walk@a"]
+        held = [one for one in bc.list_objects(dir=place) if one["name"] == "walk@a"]
         assert len(held) == 1
         # One that is killed takes nothing along, and the last one's end ends the copy.
         children[0].kill()
@@ -82,9 +82,9 @@ def test_processes_that_open_a_snapshot_share_one_copy(
         for child in children[1:]:
             child.communicate(timeout=60)
             assert child.returncode == 0
-        assert [one["name"] for one in bc.list(dir=place) if one["held"]] == ["walk"]
-        bc.gc(dir=place)
-        assert [one["name"] for one in bc.list(dir=place)] == ["walk"]
+        assert [one["name"] for one in bc.list_objects(dir=place) if one["held"]] == ["walk"]
+        bc.collect_garbage(dir=place)
+        assert [one["name"] for one in bc.list_objects(dir=place)] == ["walk"]
 
 
 KILLED = """
@@ -115,7 +115,7 @@ def test_a_process_killed_while_it_saves_leaves_what_was_saved_before(
         child = start(KILLED, str(tmp_path))
         child.communicate(timeout=120)
         assert child.returncode == -signal.SIGKILL
-        assert [one["snapshot"] for one in bc.snapshots(store=tmp_path)] == ["wide@a"]
+        assert [one["snapshot"] for one in bc.list_snapshots(store=tmp_path)] == ["wide@a"]
         assert bc.verify_snapshot("wide", store=tmp_path)["whole"]
         assert buf.snapshot("b", store=tmp_path)["rows"] == 155
         assert not [*tmp_path.rglob("*.tmp")]

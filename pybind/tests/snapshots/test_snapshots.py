@@ -68,7 +68,7 @@ def test_priorities_and_rate_limits_come_back(place: Path, tmp_path: Path) -> No
         sampler.update_priorities(batch.index, np.arange(64.0))
         buf.snapshot("a", store=tmp_path, state=sampler.state())
         seen = buf.stats()["limiter"]
-        [saved] = bc.snapshots("aim", store=tmp_path)
+        [saved] = bc.list_snapshots("aim", store=tmp_path)
         with bc.ReplayBuffer.load("aim@a", "again", store=tmp_path, dir=place) as again:
             counted = again.stats()["limiter"]
             assert {k: counted[k] for k in ("inserts", "samples")} == {
@@ -108,21 +108,21 @@ def test_rows_of_earlier_snapshots_are_not_written_again(place: Path, tmp_path: 
         assert first["rows_written"] == 200
         assert (second["rows"], second["rows_written"]) == (206, 6)
         assert (third["rows_written"], third["bytes_written"], third["files_written"]) == (0, 0, 0)
-        listed = bc.snapshots(store=tmp_path)
+        listed = bc.list_snapshots(store=tmp_path)
         assert [one["snapshot"] for one in listed] == ["walk@a", "walk@b", "walk@c"]
         assert [one["rows"] for one in listed] == [200, 206, 206]
         assert listed[1]["lanes"] == [(0, 103), (0, 103)]
         assert listed[0]["columns"] == buf.stats()["columns"]
         assert all(Path(file).is_file() for one in listed for file in one["files"])
-        assert bc.snapshots("walk", store=tmp_path) == listed
-        assert bc.snapshots("other", store=tmp_path) == []
+        assert bc.list_snapshots("walk", store=tmp_path) == listed
+        assert bc.list_snapshots("other", store=tmp_path) == []
         assert bc.verify_snapshot("walk", store=tmp_path)["whole"]
         gone = bc.remove_snapshot("walk@a", store=tmp_path)
         assert gone == {"removed": ["walk@a"], "bytes_freed": 0}, "all of it is in the others"
         with bc.ReplayBuffer.open_snapshot("walk@c", store=tmp_path, dir=place) as last:
             assert {**content(last), "lane_capacity": 200} == content(buf)
         assert bc.remove_snapshot("walk", store=tmp_path)["bytes_freed"] > 0
-        assert bc.snapshots(store=tmp_path) == []
+        assert bc.list_snapshots(store=tmp_path) == []
 
 
 def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_label_is_replaced_when_the_new_snapshot_is_whole(place: Path, tmp_pat
         with pytest.raises(ExistsError, match="`walk@latest` exists"):
             buf.snapshot("latest", store=tmp_path)
         assert buf.snapshot("latest", store=tmp_path, replace=True)["rows"] == 50
-        assert [one["rows"] for one in bc.snapshots("walk", store=tmp_path)] == [50]
+        assert [one["rows"] for one in bc.list_snapshots("walk", store=tmp_path)] == [50]
 
 
 def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_an_open_snapshot_is_read_only_and_stays_as_it_was(place: Path, tmp_path
                     assert (other.path, other.saved_state) == (opened.path, {"step": 7})
                     assert content(other) == before
             pickled = pickle.dumps(opened)
-        assert not [one for one in bc.list(dir=place) if one["held"] and "@" in one["name"]]
+        assert not [one for one in bc.list_objects(dir=place) if one["held"] and "@" in one["name"]]
         with pickle.loads(pickled) as reopened:
             assert content(reopened) == before
 
@@ -188,14 +188,14 @@ def test_the_store_is_where_the_environment_says(
     with ring(place, 10) as buf:
         buf.snapshot("a")
     assert (tmp_path / "kept" / "walk" / "manifest-0").is_file()
-    assert bc.snapshots()[0]["snapshot"] == "walk@a"
+    assert bc.list_snapshots()[0]["snapshot"] == "walk@a"
     with bc.ReplayBuffer.attach("walk@a") as opened:
         assert len(opened) > 0
     assert bc.verify_snapshot("walk@a")["snapshots"] == ["walk@a"]
     for name in ["BACKCAST_STORE", "XDG_DATA_HOME", "HOME"]:
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ArgumentError, match="set BACKCAST_STORE"):
-        bc.snapshots()
+        bc.list_snapshots()
 
 
 STATES: dict[str, Any] = {
@@ -232,7 +232,7 @@ def test_the_state_comes_back_to_the_bit(place: Path, tmp_path: Path, state: obj
         buf.snapshot("a", store=tmp_path, state=state)
     with bc.ReplayBuffer.load("walk@a", store=tmp_path, dir=place) as again:
         assert shown(again.saved_state) == shown(state)
-    assert shown(bc.snapshots(store=tmp_path)[0]["state"]) == shown(state)
+    assert shown(bc.list_snapshots(store=tmp_path)[0]["state"]) == shown(state)
 
 
 def shown(state: object) -> str:
@@ -250,7 +250,7 @@ def test_a_generator_goes_on_from_where_it_was_saved(place: Path, tmp_path: Path
     with ring(place, 5) as buf:
         buf.snapshot("a", store=tmp_path, state={"draw": draw.bit_generator.state})
     again = np.random.default_rng()
-    again.bit_generator.state = bc.snapshots(store=tmp_path)[0]["state"]["draw"]
+    again.bit_generator.state = bc.list_snapshots(store=tmp_path)[0]["state"]["draw"]
     assert np.array_equal(again.normal(size=100), draw.normal(size=100))
 
 
@@ -260,14 +260,15 @@ def test_floats_of_any_size_come_back_to_the_bit(place: Path, tmp_path: Path) ->
     state = numbers[np.isfinite(numbers)].tolist()
     with ring(place, 5) as buf:
         buf.snapshot("a", store=tmp_path, state=state)
-    assert bc.snapshots(store=tmp_path)[0]["state"] == state
+    assert bc.list_snapshots(store=tmp_path)[0]["state"] == state
 
 
 def test_numbers_of_numpy_are_taken_as_pythons(place: Path, tmp_path: Path) -> None:
     state = {"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True), "d": (np.uint8(1), "x")}
     with ring(place, 5) as buf:
         buf.snapshot("a", store=tmp_path, state=state)
-    assert bc.snapshots(store=tmp_path)[0]["state"] == {"a": 3, "b": 0.5, "c": True, "d": [1, "x"]}
+    [saved] = bc.list_snapshots(store=tmp_path)
+    assert saved["state"] == {"a": 3, "b": 0.5, "c": True, "d": [1, "x"]}
 
 
 def circle() -> dict[str, Any]:
@@ -312,7 +313,7 @@ def test_progress_is_reported_and_its_exceptions_leave_no_files(
 
     with pytest.raises(KeyboardInterrupt):
         wide.snapshot("a", store=tmp_path, progress=stop)
-    assert bc.snapshots(store=tmp_path) == []
+    assert bc.list_snapshots(store=tmp_path) == []
     assert not [*tmp_path.rglob("*.arrow*")]
     wide.snapshot("a", store=tmp_path, progress=tell)
     assert len(told) > 2
@@ -339,7 +340,7 @@ def test_progress_is_reported_and_its_exceptions_leave_no_files(
         told.clear()
         with pytest.raises(KeyboardInterrupt):
             call(stop)
-    assert [one["name"] for one in bc.list(dir=place)] == ["wide"]
+    assert [one["name"] for one in bc.list_objects(dir=place)] == ["wide"]
 
 
 def test_progress_ends_at_the_total(place: Path, tmp_path: Path) -> None:
@@ -383,7 +384,7 @@ try:
     if call == "save": buf.snapshot("b", store=store, progress=progress)
     else: bc.ReplayBuffer.load("wide@a", "copy", store=store, progress=progress)
 except KeyboardInterrupt:
-    print("interrupted", [one["name"] for one in bc.list()])
+    print("interrupted", [one["name"] for one in bc.list_objects()])
 """
 
 
@@ -396,7 +397,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(
     child = start(INTERRUPTED, "wide", str(tmp_path), call)
     out, error = child.communicate(timeout=120)
     assert out.strip() == "interrupted ['wide']", error
-    assert len(bc.snapshots(store=tmp_path)) == (call == "load")
+    assert len(bc.list_snapshots(store=tmp_path)) == (call == "load")
 
 
 @pytest.mark.parametrize("call", ["save", "load", "open", "verify"])
@@ -458,7 +459,7 @@ def test_a_damaged_file_makes_no_ring_and_is_named(place: Path, tmp_path: Path, 
     for call in calls:
         with pytest.raises(CorruptError, match=rf"`walk@a` is damaged: .*{path.name}.*; load"):
             call()
-    assert bc.list(dir=place) == []
+    assert bc.list_objects(dir=place) == []
     found = bc.verify_snapshot("walk@a", store=tmp_path)
     assert not found["whole"]
     assert all(path.name in damage for damage in found["damages"])
@@ -475,15 +476,15 @@ def test_a_damaged_manifest_warns_and_the_other_one_is_used(place: Path, tmp_pat
     shutil.copy(newest, tmp_path / "kept")
     newest.write_bytes(newest.read_bytes()[:-5])
     with pytest.warns(UserWarning, match=f"{newest.name}.*the other manifest is used"):
-        assert [one["label"] for one in bc.snapshots(store=tmp_path)] == ["a"]
+        assert [one["label"] for one in bc.list_snapshots(store=tmp_path)] == ["a"]
     shutil.copy(tmp_path / "kept", newest)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(bc.snapshots(store=tmp_path)) == 2
+        assert len(bc.list_snapshots(store=tmp_path)) == 2
     for manifest in (tmp_path / "walk").glob("manifest-*"):
         manifest.write_bytes(b"x")
     with pytest.raises(CorruptError, match=r"no manifest of .* can be used"):
-        bc.snapshots(store=tmp_path)
+        bc.list_snapshots(store=tmp_path)
 
 
 def test_a_name_that_another_snapshot_still_has_in_memory_is_refused(
@@ -598,7 +599,7 @@ def test_refusals_say_why_and_change_nothing(
             do(buf, tmp_path, place)
         assert type(raised.value) is error
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-        assert [one["name"] for one in bc.list(dir=place)] == ["walk"]
+        assert [one["name"] for one in bc.list_objects(dir=place)] == ["walk"]
 
 
 def test_signals_are_looked_at_by_the_main_thread_alone(
@@ -619,4 +620,4 @@ def test_signals_are_looked_at_by_the_main_thread_alone(
     with pytest.raises(KeyboardInterrupt):
         thread.join(60)
     thread.join(60)
-    assert bc.snapshots(store=tmp_path)[0]["rows"] == 150
+    assert bc.list_snapshots(store=tmp_path)[0]["rows"] == 150

@@ -178,7 +178,7 @@ def test_a_locked_store_is_an_error_that_names_the_holder(
         pid = stopped(start(STORE_HOLDER, str(tmp_path / "held" / "store.lck")))
         with pytest.raises(bc.errors.InUseError, match=rf"process {pid} .*stopped"):
             buf.snapshot("b", store=tmp_path, timeout=0.05)
-        assert [s["label"] for s in bc.snapshots("held", store=tmp_path)] == ["a"]
+        assert [s["label"] for s in bc.list_snapshots("held", store=tmp_path)] == ["a"]
 
 
 def test_priorities_are_set_within_the_timeout_or_the_holder_is_named(
@@ -252,7 +252,7 @@ def test_a_daemon_saves_without_a_locked_table_says_so_and_ends(
             [text] = report["persist"]["left_out"]
             assert "`priority`" in text
             assert f"process {pid} " in text
-        [saved] = bc.snapshots("held", store=tmp_path)[-1:]
+        [saved] = bc.list_snapshots("held", store=tmp_path)[-1:]
         assert saved["rows"] == 101
         buf.unlink()
 

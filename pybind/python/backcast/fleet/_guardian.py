@@ -96,13 +96,13 @@ def guard(parent: int, known: bytes, source: int) -> None:
 
 
 def collect(settings: dict[str, Any]) -> None:
-    """Remove rings that no process holds any more, as the next `create` or `gc` would."""
+    """Remove rings that no process holds any more, as `collect_garbage` would."""
     sys.path[:] = settings.get("path", sys.path)
-    from backcast import gc
+    from backcast import collect_garbage
 
     for folder in settings.get("folders", []):
         with suppress(Exception):
-            gc(dir=folder)
+            collect_garbage(dir=folder)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def loaded(
             if _holds_rows(name, folder):
                 raise ExistsError(
                     f"the saved buffer's ring is called {name!r}, and a ring of that name holds "
-                    "rows; remove it first (backcast.remove), or keep it and give the learner a "
-                    "new buffer that attaches to it"
+                    "rows; remove it first (backcast.remove_object), or keep it and give the "
+                    "learner a new buffer that attaches to it"
                 ) from error
             return ReplayBuffer.load(
                 snapshot, name, store=store, exist="replace", persistent=persistent, dir=folder
