@@ -7,12 +7,12 @@
 //!
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
-//! 3. `array`, `callback`, `json`, `location`, `picture`, `progress`
-//! 4. `schema`, `learned`, `lease`, `limiter`, `params`, then `sampler`, `panel`, `tokenizer`,
-//!    `objects`, `contract`, `simulation`
+//! 3. `array`, `callback`, `capacity`, `json`, `location`, `picture`, `progress`
+//! 4. `schema`, `client`, `learned`, `lease`, `limiter`, `params`, then `sampler`, `panel`,
+//!    `tokenizer`, `objects`, `contract`, `simulation`
 //! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
 //! 6. `buffer`
-//! 7. `client`, `cli`
+//! 7. `cli`
 #![expect(
     clippy::doc_markdown,
     clippy::doc_link_with_quotes,
@@ -23,6 +23,7 @@ mod argument;
 mod array;
 mod buffer;
 mod callback;
+mod capacity;
 mod cli;
 mod client;
 mod contract;
@@ -64,7 +65,7 @@ mod _native {
     #[pymodule_export]
     use super::cli::cli_main;
     #[pymodule_export]
-    use super::client::Client;
+    use super::client::{Client, DaemonOptions};
     #[pymodule_export]
     use super::learned::LearnedTable;
     #[pymodule_export]

@@ -19,23 +19,34 @@ from daemons import serving
 COLUMNS = {"obs": ("f4", (3,)), "reward": "f4"}
 
 
+def create(name: str | None, **changes: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried
+    """Make a ring of ten rows, with some arguments changed."""
+    arguments: dict[str, Any] = {"capacity": 10} | changes
+    return bc.ReplayBuffer.create(name, COLUMNS, **arguments)
+
+
+def attach(name: str, **arguments: Any) -> bc.ReplayBuffer:  # noqa: ANN401 - anything is tried
+    return bc.ReplayBuffer.attach(name, **arguments)
+
+
 def test_rings_are_made_joined_shown_and_removed(place: Path) -> None:
     with serving(place, "--budget", "64MiB") as ready, bc.Client.connect(place) as client:
         said = client.ping()
         assert said["pid"] == ready["pid"]
         assert (said["budget_bytes"], said["used_bytes"]) == (64 << 20, 0)
-        with client.create("pong", COLUMNS, capacity=1_000, lanes=2) as buf:
+        with create("pong", capacity=1_000, lanes=2, daemon=client) as buf:
             with buf.writer() as writer:
                 for _ in range(5):
                     writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
             assert [entry["name"] for entry in client.list_objects()] == ["pong"]
             assert client.stats("pong")["rows_published"] == 5
-            with client.attach("pong") as again, bc.ReplayBuffer.attach("pong", dir=place) as third:
+            through, beside = {"daemon": client}, {"dir": place}
+            with attach("pong", **through) as again, attach("pong", **beside) as third:
                 assert len(again) == len(third) == len(buf) == 4
             with pytest.raises(bc.errors.InUseError, match="pong"):
                 client.remove_object("pong")
         assert client.list_objects() == []
-        client.create("kept", COLUMNS, capacity=10, persistent=True).close()
+        create("kept", persistent=True, daemon=client).close()
         assert client.collect_garbage() == []
         assert client.remove_object("kept", "ring")["name"] == "kept"
     with pytest.raises(bc.ClosedError, match="connect again"):
@@ -48,7 +59,7 @@ def test_rings_beyond_the_budget_are_refused_with_the_numbers(place: Path) -> No
         with pytest.raises(
             bc.errors.OverBudgetError, match=r"`big` needs .* budget of 1 MiB .*--budget"
         ):
-            client.create("big", COLUMNS, capacity="16MiB")
+            create("big", capacity="16MiB", daemon=client)
         assert client.list_objects() == []
 
 
@@ -58,7 +69,8 @@ def test_rings_go_to_the_daemons_store_and_come_back(
     monkeypatch.setenv("BACKCAST_STORE", str(tmp_path / "store"))
     flags = ("--interval", "100ms", "--persist-flush", "50ms", "--budget", "64MiB")
     with serving(place, *flags) as _, bc.Client.connect(place) as client:
-        with client.create("pong", COLUMNS, capacity=100, persist="continuous") as buf:
+        saving = client.options(persist="continuous")
+        with create("pong", capacity=100, daemon=saving) as buf:
             with buf.writer() as writer:
                 for t in range(30):
                     writer.append(obs=[t, t, t], reward=t, terminated=False, truncated=False)
@@ -79,7 +91,7 @@ def test_rings_go_to_the_daemons_store_and_come_back(
         with pytest.raises(bc.NotFoundError, match="pong@x"):
             client.load_snapshot("pong@x")
         with pytest.raises(bc.errors.ArgumentError, match="persist is 'always'"):
-            client.create("new", COLUMNS, capacity=10, persist="always")  # type: ignore[arg-type]
+            client.options(persist="always")  # type: ignore[arg-type]
 
 
 def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> None:
@@ -87,32 +99,30 @@ def test_a_ring_of_a_daemon_has_the_limiter_that_was_asked_for(place: Path) -> N
     with (
         serving(place),
         bc.Client.connect(place) as client,
-        client.create("held", COLUMNS, capacity=100, limiter=limits) as buf,
+        create("held", capacity=100, limiter=limits, daemon=client) as buf,
     ):
         assert buf.limiter is not None
         assert buf.limiter.limits == limits
-        how: dict[str, Any] = {"capacity": 100}
-        with client.create("ratio", COLUMNS, limiter=bc.RateLimiter(2), **how) as ratio:
+        with attach("held", limiter=bc.RateLimiter(2), daemon=client) as again:
+            assert len(again) == 0
+        with pytest.raises(bc.ExistsError, match="samples_per_insert"):
+            attach("held", limiter=bc.RateLimiter(9), daemon=client)
+        with create("ratio", limiter=bc.RateLimiter(2), daemon=client) as ratio:
             assert ratio.limiter is not None
             assert ratio.limiter.limits == bc.RateLimiter(2, min_size=1, error_buffer=1_024)
-        for name in ("samples_per_insert", "min_size", "error_buffer"):
-            with pytest.raises(
-                bc.errors.ArgumentTypeError, match=rf"`{name}`; write limiter=bc\.RateLim"
-            ):
-                client.create("other", COLUMNS, **(how | {name: 8}))
 
 
 def test_a_daemon_that_shrinks_gives_what_is_left(place: Path) -> None:
     with (
         serving(place, "--budget", "1MiB", "--when-full", "shrink"),
-        bc.Client.connect(place).create("big", COLUMNS, capacity=1_000_000) as buf,
+        create("big", capacity=1_000_000, daemon=bc.Client.connect(place)) as buf,
     ):
         assert 1_000 < buf.capacity < 1_000_000
 
 
 def test_a_ring_grows_within_the_budget(place: Path) -> None:
     with serving(place, "--budget", "1MiB"), bc.Client.connect(place) as client:
-        with client.create("pong", COLUMNS, capacity=2_000) as buf, buf.writer() as writer:
+        with create("pong", capacity=2_000, daemon=client) as buf, buf.writer() as writer:
             for _ in range(300):
                 writer.append(obs=[1, 2, 3], reward=1, terminated=False, truncated=False)
             grown = client.resize("pong", 6_000, timeout=0)
@@ -146,7 +156,8 @@ print("written", flush=True)
 sys.stdin.readline()
 """
     with serving(place, "--budget", "64MiB") as ready, bc.Client.connect(place) as client:
-        made = client.create("pong", COLUMNS, capacity=1_000, memfd=True, persistent=True)
+        sealed = client.options(memfd=True)
+        made = create("pong", capacity=1_000, persistent=True, daemon=sealed)
         lane = Path(made.path or "") / "lane-0000.dat"
         _, _, pid, descriptor = lane.readlink().name.split(":")
         assert int(pid) == ready["pid"]
@@ -159,7 +170,7 @@ sys.stdin.readline()
         child = start(other, str(place))
         assert child.stdout is not None
         assert child.stdout.readline() == "written\n"
-        with client.attach("pong") as buf, bc.Client.connect(place) as again:
+        with attach("pong", daemon=client) as buf, bc.Client.connect(place) as again:
             assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
             with pytest.raises(
                 bc.errors.ArgumentError, match=r"daemon that keeps them.*client\.resize"
@@ -170,38 +181,98 @@ sys.stdin.readline()
             assert buf.rows(0, 0, 5)["reward"].tolist() == [0, 1, 2, 3, 4]
         assert client.stats("pong")["memfd"] is True
         with pytest.raises(bc.errors.ArgumentError, match="memfd"):
-            client.create("more", COLUMNS, capacity=10, memfd="yes")  # type: ignore[arg-type]
+            client.options(memfd="yes")  # type: ignore[arg-type]
 
 
 def test_errors_are_those_of_rings(place: Path) -> None:
     with serving(place):
         client = bc.Client.connect(place)
-        with client.create("pong", COLUMNS, capacity=10):
+        with create("pong", daemon=client):
             with pytest.raises(bc.ExistsError, match="already exists"):
-                client.create("pong", COLUMNS, capacity=10)
+                create("pong", daemon=client)
             with pytest.raises(bc.NotFoundError, match="did you mean `pong`"):
-                client.attach("pnog")
+                attach("pnog", daemon=client)
             with pytest.raises(bc.errors.ArgumentError, match="a/b"):
-                client.create("a/b", COLUMNS, capacity=10)
+                create("a/b", daemon=client)
+
+
+def test_the_options_of_a_daemon_are_a_value(place: Path) -> None:
+    with serving(place):
+        client, same = bc.Client.connect(place), bc.Client.connect(place)
+        options = client.options(memfd=True, persist="block")
+        assert (options.client is client, options.memfd, options.persist) == (True, True, "block")
+        assert client.options().persist is None
+        assert options == same.options(memfd=True, persist="block") != client.options(memfd=True)
+        shown = f"memfd=True, persist='block', daemon at {client.socket}"
+        assert repr(options) == f"<backcast.types.DaemonOptions: {shown}>"
+        with pytest.raises(bc.errors.ArgumentTypeError, match=r"call client\.options\("):
+            bc.types.DaemonOptions()
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"),
+    ("call", "message"),
     [
-        ("gc", "client.collect_garbage()"),
-        ("list", "client.list_objects()"),
-        ("load", "client.load_snapshot(...)"),
-        ("remove", "client.remove_object(...)"),
-        ("save", "client.save_snapshot(...)"),
-        ("snapshots", "client.list_snapshots()"),
+        (
+            lambda place, client: create("new", dir=place, daemon=client),
+            "dir and daemon are both given, but the rings of a daemon are in its own directory; "
+            "give one of them",
+        ),
+        (
+            lambda place, client: attach("pong", dir=place, daemon=client.options()),
+            "dir and daemon are both given",
+        ),
+        (
+            lambda place, client: attach("pong", store=place, daemon=client),
+            "store and daemon are both given, but a daemon has a store of its own; leave store out",
+        ),
+        (
+            lambda place, client: attach("pong", daemon=client.options(persist="block")),
+            "daemon has memfd or persist, which are options of a new ring; give the Client itself",
+        ),
+        (
+            lambda place, client: create(None, daemon=client),
+            "name is None, but a daemon has no private rings; give a name",
+        ),
+        (
+            lambda place, client: create("new", daemon=str(place)),
+            "give a Client, as Client.connect() returns it, or client.options(...)",
+        ),
+        (
+            lambda place, client: create("new", daemon=client, memfd=True),
+            "has no argument `memfd`; write daemon=client.options(memfd=...)",
+        ),
     ],
 )
-def test_a_client_says_what_to_write_instead(place: Path, name: str, instead: str) -> None:
+def test_what_does_not_go_with_a_daemon_is_refused(
+    place: Path, call: Callable[[Path, Any], object], message: str
+) -> None:
     with serving(place):
         client = bc.Client.connect(place)
-        answer = re.escape(f"'Client' object has no attribute '{name}'; write {instead}")
-        with pytest.raises(AttributeError, match=f"{answer}$"):
-            getattr(client, name)
+        with create("pong", daemon=client):
+            with pytest.raises(bc.errors.ArgumentError, match=re.escape(message)):
+                call(place, client)
+            assert [one["name"] for one in client.list_objects()] == ["pong"]
+
+
+INSTEAD = {
+    "attach": "bc.ReplayBuffer.attach(name, daemon=client)",
+    "create": "bc.ReplayBuffer.create(..., daemon=client)",
+    "gc": "client.collect_garbage()",
+    "list": "client.list_objects()",
+    "load": "client.load_snapshot(...)",
+    "remove": "client.remove_object(...)",
+    "save": "client.save_snapshot(...)",
+    "snapshots": "client.list_snapshots()",
+}
+
+
+def test_a_client_says_what_to_write_for_names_that_are_elsewhere(place: Path) -> None:
+    with serving(place):
+        client = bc.Client.connect(place)
+        for name, instead in INSTEAD.items():
+            answer = re.escape(f"'Client' object has no attribute '{name}'; write {instead}")
+            with pytest.raises(AttributeError, match=f"{answer}$"):
+                getattr(client, name)
         with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
             _ = client.nothing  # type: ignore[attr-defined]
 

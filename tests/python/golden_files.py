@@ -197,9 +197,9 @@ def write_kept(folder: Path, place: Path) -> None:
     store = folder / "daemon-store"
     flags = ("--interval", "100ms", "--persist-flush", "50ms", "--persist-store", str(store))
     with serving(place, *flags), bc.Client.connect(place) as client:
-        with client.create(
-            "kept", PLAIN, capacity=100, lanes=2, persist="continuous", persistent=True
-        ) as buf:
+        saving = client.options(persist="continuous")
+        how: dict[str, Any] = {"capacity": 100, "lanes": 2, "persistent": True}
+        with bc.ReplayBuffer.create("kept", PLAIN, daemon=saving, **how) as buf:
             with buf.writer(2, autoreset_mode="same_step") as writer:
                 play(writer, PLAIN, 40, seed=7)
             client.save_snapshot("kept", "mine")

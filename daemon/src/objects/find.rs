@@ -41,9 +41,9 @@ pub(crate) enum FindError {
     Orphaned { kind: Kind, name: String },
     #[error(
         "ring `{name}` is not in memory: a daemon evicted it to make room, and its rows are in {}; \
-         attaching through the daemon restores it \
-         (`backcast.Client.connect().attach(\"{name}\")`), and so does `backcast load \
-         {spec}{option}`; `backcast stat {spec}{option}` shows its state",
+         attaching through the daemon restores it (in Python `ReplayBuffer.attach(\"{name}\", \
+         daemon=Client.connect())`), and so does `backcast load {spec}{option}`; `backcast stat \
+         {spec}{option}` shows its state",
         store.display(),
         spec = evicted::spec(name)
     )]

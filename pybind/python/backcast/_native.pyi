@@ -59,6 +59,7 @@ _History: TypeAlias = int | dict[str, int | Literal["first"] | None]
 _NoLearner: TypeAlias = Literal["wait", "pass", "error"]
 _NoWriter: TypeAlias = Literal["wait", "pass", "error"]
 _OnUnlinked: TypeAlias = Literal["warn", "error", "ignore"]
+_Persist: TypeAlias = Literal["off", "periodic", "continuous", "block"]
 # A Batch, or a dict of arrays: the result is the same object.
 _Out = TypeVar("_Out", bound=dict[str, Any])
 _Role: TypeAlias = Literal["obs", "step"]
@@ -155,23 +156,7 @@ class Client:
     @property
     def closed(self) -> bool: ...
     def ping(self) -> dict[str, Any]: ...
-    def create(
-        self,
-        name: str,
-        schema: Schema | _Columns,
-        *,
-        capacity: int | str,
-        lanes: int = 1,
-        exist: _Exist = "error",
-        persistent: bool = False,
-        lane_policy: _LanePolicy = "block",
-        lease_timeout: float | None = None,
-        reader_slots: int = 64,
-        huge_pages: bool = True,
-        limiter: RateLimiter | None = None,
-        memfd: bool = False,
-        persist: Literal["off", "periodic", "continuous", "block"] | None = None,
-    ) -> ReplayBuffer: ...
+    def options(self, *, memfd: bool = False, persist: _Persist | None = None) -> DaemonOptions: ...
     def resize(
         self, name: str, capacity: int | str, *, timeout: float = 10.0
     ) -> dict[str, Any]: ...
@@ -186,7 +171,6 @@ class Client:
         persistent: bool = False,
     ) -> ReplayBuffer: ...
     def list_snapshots(self, name: str | None = None) -> _Objects: ...
-    def attach(self, name: str) -> ReplayBuffer: ...
     def list_objects(self) -> _Objects: ...
     def stats(self, name: str) -> dict[str, Any]: ...
     def remove_object(
@@ -199,6 +183,19 @@ class Client:
         self,
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
+
+@final
+class DaemonOptions:
+    # Objects are made by other calls, which the error names.
+    def __new__(cls, *_given: Never, **_named: Never) -> Self: ...
+    @property
+    def client(self) -> Client: ...
+    @property
+    def memfd(self) -> bool: ...
+    @property
+    def persist(self) -> _Persist | None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
 
 @final
 class ReplayBuffer:
@@ -220,6 +217,7 @@ class ReplayBuffer:
         limiter: RateLimiter | None = None,
         on_unlinked: _OnUnlinked = "warn",
         dir: _Path | None = None,
+        daemon: Client | DaemonOptions | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod
     def attach(
@@ -229,6 +227,7 @@ class ReplayBuffer:
         limiter: RateLimiter | None = None,
         dir: _Path | None = None,
         store: _Path | None = None,
+        daemon: Client | DaemonOptions | None = None,
     ) -> ReplayBuffer: ...
     @staticmethod
     def load(

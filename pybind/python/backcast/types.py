@@ -10,6 +10,7 @@
 
 from backcast._native import (
     Batches,
+    DaemonOptions,
     LearnedTable,
     Lease,
     Limiter,
@@ -20,6 +21,7 @@ from backcast._params_view import ParamsView
 
 __all__ = [
     "Batches",
+    "DaemonOptions",
     "LearnedTable",
     "Lease",
     "Limiter",

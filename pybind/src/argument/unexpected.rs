@@ -9,7 +9,7 @@ use crate::error::{ErrorClass, Failure};
 
 /// Keywords of options that are objects here, and of other libraries: call, keyword, and what to
 /// write instead.
-const ELSEWHERE: [(&str, &str, &str); 46] = [
+const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("sampler", "alpha", "select=bc.Priority(alpha=...)"),
     ("sampler", "priority", "select=bc.Priority(alpha=...)"),
     ("sampler", "prioritized", "select=bc.Priority()"),
@@ -48,6 +48,8 @@ const ELSEWHERE: [(&str, &str, &str); 46] = [
     ("create", "samples_per_insert", "limiter=bc.RateLimiter(samples_per_insert)"),
     ("create", "min_size", "limiter=bc.RateLimiter(min_size=...)"),
     ("create", "error_buffer", "limiter=bc.RateLimiter(samples_per_insert, error_buffer=...)"),
+    ("create", "memfd", "daemon=client.options(memfd=...)"),
+    ("create", "persist", "daemon=client.options(persist=...)"),
     ("create", "num_actors", "lanes=..., one for each environment"),
     ("create", "num_envs", "lanes=..., one for each environment"),
     ("create", "n_envs", "lanes=..., one for each environment"),

@@ -7,9 +7,10 @@ use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
+use super::daemon::daemon_of;
 use super::{ReplayBuffer, label};
 use crate::argument::{Argument, count_in, seconds_of};
-use crate::buffer::capacity;
+use crate::capacity;
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::limiter::RateLimiter;
 use crate::location::{base_at, base_of, exist_of, name_of, on_unlinked_of, persistent_of};
@@ -63,6 +64,10 @@ impl ReplayBuffer {
     ///     usable for its holders, but no other process can attach to it.
     /// dir : path, optional
     ///     Base directory; by default ``BACKCAST_DIR``, else ``/dev/shm``.
+    /// daemon : Client or DaemonOptions, optional
+    ///     Daemon that makes the ring within its budget, in place of ``dir``: a client, or
+    ///     :meth:`Client.options` of one. With ``--when-full shrink`` it may grant less: see
+    ///     :attr:`capacity`. When left out, no daemon is asked.
     ///
     /// Returns
     /// -------
@@ -81,6 +86,11 @@ impl ReplayBuffer {
     ///     If there is not enough memory; nothing is left behind.
     /// StorageError
     ///     If the directory cannot be used, or its owner or mode make it unsafe.
+    /// OverBudgetError
+    ///     If the ring does not fit the daemon's budget; the message has the numbers and the
+    ///     largest rings.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
     ///
     /// Warns
     /// -----
@@ -99,12 +109,12 @@ impl ReplayBuffer {
         name=Some(Argument::Missing), schema=None, *, capacity=None, lanes=1_i64.into(),
         exist="error".into(), persistent=false.into(), lane_policy="block".into(),
         lease_timeout=None, reader_slots=64_i64.into(), huge_pages=true.into(),
-        limiter=None, on_unlinked="warn".into(), dir=None
+        limiter=None, on_unlinked="warn".into(), dir=None, daemon=None
     ))]
     #[pyo3(text_signature = "(name, schema, *, capacity, lanes=1, exist='error', \
                              persistent=False, lane_policy='block', \
                              lease_timeout=None, reader_slots=64, huge_pages=True, \
-                             limiter=None, on_unlinked='warn', dir=None)")]
+                             limiter=None, on_unlinked='warn', dir=None, daemon=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn create<'py>(
         py: Python<'py>,
@@ -121,7 +131,9 @@ impl ReplayBuffer {
         limiter: Option<&Bound<'py, PyAny>>,
         on_unlinked: Argument<String>,
         dir: Option<Argument<PathBuf>>,
+        daemon: Option<&Bound<'py, PyAny>>,
     ) -> Result<Self, Failure> {
+        let daemon = daemon_of(daemon, dir.as_ref())?;
         let wanted = "a name for other processes to attach to, or None for private memory";
         let name = name.map(|name| name.get("name", wanted)).transpose()?;
         let persistent = persistent_of(persistent, name.is_some(), "ring")?;
@@ -145,10 +157,17 @@ impl ReplayBuffer {
             Some(limits) => options.limiter(limits),
             None => options,
         };
-        let ring = py.detach(|| match &name {
-            Some(name) => Ring::create(name, &schema, options),
-            None => Ring::heap(&schema, options),
-        })?;
+        let ring = match (daemon, &name) {
+            (Some(daemon), Some(name)) => daemon.create(py, name, &schema, options)?,
+            (Some(_), None) => {
+                return Err(bad_argument(
+                    "name is None, but a daemon has no private rings; give a name, or leave \
+                     daemon out",
+                ));
+            }
+            (None, Some(name)) => py.detach(|| Ring::create(name, &schema, options))?,
+            (None, None) => py.detach(|| Ring::heap(&schema, options))?,
+        };
         capacity::warn_if_wasteful(py, &ring, &label(name.as_deref()))?;
         Ok(Self::of(ring.on_unlinked(on_unlinked)))
     }
@@ -174,6 +193,10 @@ impl ReplayBuffer {
     /// store : path, optional
     ///     Directory of snapshots; by default ``BACKCAST_STORE``, else
     ///     ``~/.local/share/backcast``.
+    /// daemon : Client or DaemonOptions, optional
+    ///     Daemon that hands the ring over as a descriptor, in place of ``dir``. This process
+    ///     needs no access to the ring's directory, as in a container that has only the socket. An
+    ///     evicted ring is loaded again. Options of a new ring are refused.
     ///
     /// Returns
     /// -------
@@ -191,11 +214,15 @@ impl ReplayBuffer {
     ///     a snapshot.
     /// CorruptError
     ///     If the files are not a valid ring of this version, or a snapshot is damaged.
+    /// DaemonError
+    ///     If the daemon cannot be reached, or refuses.
     #[staticmethod]
     #[pyo3(signature = (
-        name=Argument::Missing, *, on_unlinked="warn".into(), limiter=None, dir=None, store=None
+        name=Argument::Missing, *, on_unlinked="warn".into(), limiter=None, dir=None, store=None,
+        daemon=None
     ))]
-    #[pyo3(text_signature = "(name, *, on_unlinked='warn', limiter=None, dir=None, store=None)")]
+    #[pyo3(text_signature = "(name, *, on_unlinked='warn', limiter=None, dir=None, store=None, \
+                             daemon=None)")]
     #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
     fn attach(
         py: Python<'_>,
@@ -204,11 +231,19 @@ impl ReplayBuffer {
         limiter: Option<&Bound<'_, PyAny>>,
         dir: Option<Argument<PathBuf>>,
         store: Option<Argument<PathBuf>>,
+        daemon: Option<&Bound<'_, PyAny>>,
     ) -> Result<Self, Failure> {
+        let daemon = daemon_of(daemon, dir.as_ref())?;
         let (name, base) = (name_of(name)?, base_of(dir)?);
         let on_unlinked = on_unlinked_of(on_unlinked)?;
         let required = limiter.map(RateLimiter::required).transpose()?;
-        if name.contains('@') {
+        if daemon.is_some() && store.is_some() {
+            return Err(bad_argument(
+                "store and daemon are both given, but a daemon has a store of its own; leave store \
+                 out, or call client.load_snapshot(...)",
+            ));
+        }
+        if daemon.is_none() && name.contains('@') {
             if required.is_some() {
                 return Err(bad_argument(format!(
                     "limiter is given, but '{name}' is a snapshot, to which no process appends; \
@@ -223,7 +258,10 @@ impl ReplayBuffer {
                  snapshot, '{name}@LABEL'"
             )));
         }
-        let ring = py.detach(|| Ring::attach_in(&base, &name))?;
+        let ring = match daemon {
+            Some(daemon) => daemon.attach(py, &name)?,
+            None => py.detach(|| Ring::attach_in(&base, &name))?,
+        };
         if let Some(required) = required {
             ring.limiter().ok_or(LimiterError::NoLimiter)?.require(&required)?;
         }
@@ -232,7 +270,7 @@ impl ReplayBuffer {
 }
 
 /// Reads the `lane_policy` and `lease_timeout` arguments.
-pub(crate) fn policy(
+fn policy(
     given: Argument<String>,
     timeout: Option<Argument<f64>>,
 ) -> Result<LanePolicy, Failure> {
@@ -256,6 +294,7 @@ pub(crate) fn policy(
     }
     Ok(LanePolicy::Block(timeout))
 }
+
 /// Attaches to the ring of a pickled buffer.
 #[pyfunction]
 #[pyo3(signature = (name, dir=None, on_unlinked="warn".to_owned()))]

@@ -1,7 +1,7 @@
 //! `backcast.ReplayBuffer`: a named ring that writers and learners of any process share.
 
-pub(crate) mod capacity;
 mod create;
+mod daemon;
 mod drop_rows;
 mod exchange;
 mod inspect;
@@ -22,7 +22,7 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
-pub(crate) use self::create::{_attach_buffer, policy};
+pub(crate) use self::create::_attach_buffer;
 use self::snapshot::Saved;
 pub(crate) use self::snapshot::{_load_params, _open_snapshot, _saved_arrays};
 use crate::argument::{

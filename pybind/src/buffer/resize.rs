@@ -10,7 +10,7 @@ use pyo3::types::{PyAny, PyDict};
 
 use super::ReplayBuffer;
 use crate::argument::{Argument, seconds_of};
-use crate::buffer::capacity;
+use crate::capacity;
 use crate::error::Failure;
 use crate::progress::ProgressReporter;
 

@@ -1,7 +1,8 @@
 //! `backcast.Client`: requests to the daemon.
 
 mod objects;
-mod rings;
+mod options;
+mod resize;
 mod store;
 
 use std::path::PathBuf;
@@ -15,12 +16,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 use serde::Serialize;
 
+pub(crate) use self::options::DaemonOptions;
 use crate::argument::{Argument, no_constructor, seconds_of};
 use crate::error::{ErrorClass, Failure, bad_argument};
 use crate::location::base_of;
 
 /// Attributes that a client does not have, and what to write instead.
-const ELSEWHERE: [(&str, &str); 6] = [
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("attach", "bc.ReplayBuffer.attach(name, daemon=client)"),
+    ("create", "bc.ReplayBuffer.create(..., daemon=client)"),
     ("gc", "client.collect_garbage()"),
     ("list", "client.list_objects()"),
     ("load", "client.load_snapshot(...)"),
@@ -56,11 +60,12 @@ impl From<ClientError> for Failure {
 
 /// Client of the daemon that manages the rings of a directory.
 ///
-/// :meth:`connect` returns it. Each call opens a connection of its own, so the daemon may be
-/// restarted between calls. The client holds nothing between calls. It is a context manager.
-///
-/// A ring that it returns is an ordinary ring, which needs neither the client nor the daemon
+/// :meth:`connect` returns it. :meth:`ReplayBuffer.create` and :meth:`ReplayBuffer.attach` take it
+/// as ``daemon``. Such a ring is an ordinary ring, which needs neither the client nor the daemon
 /// afterwards.
+///
+/// Each call opens a connection of its own, so the daemon may be restarted between calls. The
+/// client holds nothing between calls. It is a context manager.
 ///
 /// Examples
 /// --------
@@ -77,7 +82,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Sends a request with the interpreter released. Ctrl-C ends the wait.
-    fn ask<T: Send>(
+    pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,
         question: impl FnOnce(&CoreClient) -> Result<T, ClientError> + Send,
@@ -209,7 +214,7 @@ impl Client {
 
     /// Close the client, so that later requests fail.
     ///
-    /// Rings that it created or attached to stay open.
+    /// Rings that were created or attached to through it stay open.
     fn close(&self) {
         self.closed.store(true, Relaxed);
     }
@@ -228,7 +233,7 @@ impl Client {
         format!("<backcast.Client: {state}{}>", self.asking.socket().display())
     }
 
-    /// Refuses unknown attributes, and says what to write for those in [`ELSEWHERE`].
+    /// Refuses unknown attributes, with a hint for names of methods that are elsewhere.
     #[expect(clippy::unused_self, reason = "what Python calls")]
     fn __getattr__(&self, name: &str) -> PyResult<()> {
         let instead = ELSEWHERE.iter().find(|(attribute, _)| *attribute == name);

@@ -1,16 +1,13 @@
-//! Snapshots in the daemon's store: saving, loading and listing.
+//! Snapshots in the daemon's store: saving and listing.
 
-use backcast_core::Exist;
-use backcast_daemon::Client as CoreClient;
 use backcast_pybind_macros::exact_arguments;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
 use super::Client;
 use crate::argument::Argument;
-use crate::buffer::ReplayBuffer;
-use crate::error::{Failure, bad_argument};
-use crate::location::{exist_of, name_of};
+use crate::error::Failure;
+use crate::location::name_of;
 
 #[exact_arguments]
 #[pymethods]
@@ -53,59 +50,6 @@ impl Client {
         let label = label.map(|label| label.get("label", "a str, or None")).transpose()?;
         let replace = replace.get("replace", "True or False")?;
         self.answer(py, |asking| asking.save(&name, label.as_deref(), replace))
-    }
-
-    /// Load a snapshot from the daemon's store as a ring, within its budget.
-    ///
-    /// Parameters
-    /// ----------
-    /// snapshot : str
-    ///     ``"pong@epoch-10"``, or ``"pong"`` for the newest of that name.
-    /// name : str, optional
-    ///     Name of the ring, instead of the saved one.
-    /// exist : {"error", "replace"}, default "error"
-    ///     Policy when the name is taken. The old ring stays until the new one is complete.
-    /// persistent : bool, default False
-    ///     Keep the ring when no process holds it.
-    ///
-    /// Returns
-    /// -------
-    /// ReplayBuffer
-    ///     The ring, held by this process.
-    ///
-    /// Raises
-    /// ------
-    /// NotFoundError
-    ///     If there is no such snapshot.
-    /// CorruptError
-    ///     If the snapshot is damaged. No ring is made.
-    /// OverBudgetError
-    ///     If the ring exceeds the budget.
-    #[pyo3(signature = (
-        snapshot=Argument::Missing, name=None, exist="error".into(), persistent=false.into()
-    ))]
-    #[pyo3(text_signature = "($self, snapshot, name=None, exist='error', persistent=False)")]
-    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
-    fn load_snapshot(
-        &self,
-        py: Python<'_>,
-        snapshot: Argument<String>,
-        name: Option<Argument<String>>,
-        exist: Argument<String>,
-        persistent: Argument<bool>,
-    ) -> Result<ReplayBuffer, Failure> {
-        let snapshot = snapshot.get("snapshot", "a snapshot, such as \"pong@epoch-10\"")?;
-        let name = name.map(|name| name.get("name", "a name, a str, or None")).transpose()?;
-        let exist = match exist_of(exist)? {
-            Exist::Attach => {
-                return Err(bad_argument("exist is 'attach'; give \"error\" or \"replace\""));
-            }
-            exist => exist,
-        };
-        let persistent = persistent.get("persistent", "True or False")?;
-        let load = |asking: &CoreClient| asking.load(&snapshot, name.as_deref(), exist, persistent);
-        let (ring, _) = self.ask(py, load)?;
-        Ok(ReplayBuffer::of(ring))
     }
 
     /// List the snapshots in the daemon's store.

@@ -151,8 +151,6 @@ def good(name: str, made: dict[str, Any]) -> dict[str, Any]:
         "Sampler.batches": {"batch_size": 2},
         "Sampler.update_priorities": {"index": [3], "priority": [1.0]},
         "Lease.windows": {"length": 2},
-        "Client.create": {"name": "asked", "schema": COLUMNS, "capacity": 10},
-        "Client.attach": {"name": "walk"},
         "Client.resize": {"name": "nobody", "capacity": 10},
         "Client.save_snapshot": {"name": "nobody"},
         "Client.load_snapshot": {"snapshot": "nobody"},

@@ -181,7 +181,7 @@ def test_rings_that_cannot_be_made(place: Path, tmp_path: Path, row: Row) -> Non
             lambda w: ANY.ReplayBuffer.attach("pong", directory=w.place),
             ArgumentTypeError,
             "'directory'",
-            "(name, *, on_unlinked='warn', limiter=None, dir=None, store=None)",
+            "(name, *, on_unlinked='warn', limiter=None, dir=None, store=None, daemon=None)",
         ),
         Row(
             "other bytes",
