@@ -228,6 +228,7 @@ lint-rust: $(STAMP)/venv
 	cargo fmt --manifest-path benches/iceoryx2/Cargo.toml --check
 	cargo clippy -p backcast-layout --all-targets --locked -- -D warnings
 	cargo clippy --workspace --exclude backcast-layout --all-targets --locked -- -D warnings
+	cargo clippy -p backcast-pybind -p backcast-daemon --no-default-features --lib --locked -- -D warnings
 	$(CARGO_DOC)
 
 # For maintainers: platforms that are only checked (rustup target add $(ELSEWHERE)). Nothing is

@@ -7,49 +7,34 @@
 //!
 //! 1. `error`, `fastcall`, `warning`
 //! 2. `argument`, `handle`
-//! 3. `array`, `callback`, `capacity`, `json`, `location`, `picture`, `progress`
-//! 4. `schema`, `client`, `learned`, `lease`, `limiter`, `params`, then `sampler`, `panel`,
-//!    `tokenizer`, `objects`, `contract`, `simulation`
-//! 5. `writer`, `snapshots`, `portfolio`, `trading`, `transitions`
-//! 6. `buffer`
-//! 7. `cli`
+//! 3. `array`, `capacity`, `json`, `location`, `progress`
+//! 4. `replay`: rings and what belongs to them
+//! 5. `markets`: panels, environments and simulated markets, behind the feature of that name
+//! 6. `cli`
 #![expect(
     clippy::doc_markdown,
     clippy::doc_link_with_quotes,
     reason = "docs of exported items are numpydoc, for Python's help()"
 )]
+#![cfg_attr(
+    not(feature = "markets"),
+    allow(dead_code, reason = "the markets use more of the modules that both halves share")
+)]
 
 mod argument;
 mod array;
-mod buffer;
-mod callback;
 mod capacity;
 mod cli;
-mod client;
-mod contract;
 mod error;
 mod fastcall;
 mod handle;
 mod json;
-mod learned;
-mod lease;
-mod limiter;
 mod location;
-mod objects;
-mod panel;
-mod params;
-mod picture;
-mod portfolio;
+#[cfg(feature = "markets")]
+mod markets;
 mod progress;
-mod sampler;
-mod schema;
-mod simulation;
-mod snapshots;
-mod tokenizer;
-mod trading;
-mod transitions;
+mod replay;
 mod warning;
-mod writer;
 
 /// Rust side of the package `backcast`.
 // Array pools rely on reference counts, and handles on the interpreter's lock. A free-threaded
@@ -59,59 +44,69 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::buffer::{
+    use super::cli::cli_main;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::panel::{_attach_panel, Panel, WindowMemory};
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::portfolio::PortfolioBatch;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::simulation::Market;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::simulation::agent::Floor;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::simulation::config::{check_market, market_preset, scaled_population};
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::tokenizer::{_restore_tokenizer, TickerTokenizer};
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::trading::TradingBatch;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::trading::reward::{EpisodeState, RewardInput};
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::trading::shared::SharedMarket;
+    #[cfg(feature = "markets")]
+    #[pymodule_export]
+    use super::markets::transitions::TransitionRing;
+    #[pymodule_export]
+    use super::replay::buffer::{
         _attach_buffer, _load_params, _open_snapshot, _saved_arrays, ReplayBuffer,
     };
     #[pymodule_export]
-    use super::cli::cli_main;
+    use super::replay::client::{Client, DaemonOptions};
     #[pymodule_export]
-    use super::client::{Client, DaemonOptions};
+    use super::replay::learned::LearnedTable;
     #[pymodule_export]
-    use super::learned::LearnedTable;
+    use super::replay::lease::{Lease, LeaseHold};
     #[pymodule_export]
-    use super::lease::{Lease, LeaseHold};
+    use super::replay::limiter::{_restore_limiter, Limiter, RateLimiter};
     #[pymodule_export]
-    use super::limiter::{_restore_limiter, Limiter, RateLimiter};
+    use super::replay::objects::{collect_garbage, list_objects, remove_object};
     #[pymodule_export]
-    use super::objects::{collect_garbage, list_objects, remove_object};
+    use super::replay::params::{_attach_params, FlatParams, FlatParamsView, PinHold};
     #[pymodule_export]
-    use super::panel::{_attach_panel, Panel, WindowMemory};
+    use super::replay::sampler::Sampler;
     #[pymodule_export]
-    use super::params::{_attach_params, FlatParams, FlatParamsView, PinHold};
+    use super::replay::sampler::batches::Batches;
     #[pymodule_export]
-    use super::portfolio::PortfolioBatch;
+    use super::replay::sampler::returns::_window_returns;
     #[pymodule_export]
-    use super::sampler::Sampler;
+    use super::replay::sampler::transition_order::TransitionOrder;
     #[pymodule_export]
-    use super::sampler::batches::Batches;
+    use super::replay::schema::Schema;
     #[pymodule_export]
-    use super::sampler::returns::_window_returns;
+    use super::replay::snapshots::{list_snapshots, remove_snapshot, verify_snapshot};
     #[pymodule_export]
-    use super::sampler::transition_order::TransitionOrder;
+    use super::replay::writer::Writer;
     #[pymodule_export]
-    use super::schema::Schema;
-    #[pymodule_export]
-    use super::simulation::Market;
-    #[pymodule_export]
-    use super::simulation::agent::Floor;
-    #[pymodule_export]
-    use super::simulation::config::{check_market, market_preset, scaled_population};
-    #[pymodule_export]
-    use super::snapshots::{list_snapshots, remove_snapshot, verify_snapshot};
-    #[pymodule_export]
-    use super::tokenizer::{_restore_tokenizer, TickerTokenizer};
-    #[pymodule_export]
-    use super::trading::TradingBatch;
-    #[pymodule_export]
-    use super::trading::reward::{EpisodeState, RewardInput};
-    #[pymodule_export]
-    use super::trading::shared::SharedMarket;
-    #[pymodule_export]
-    use super::transitions::TransitionRing;
-    #[pymodule_export]
-    use super::writer::Writer;
-    #[pymodule_export]
-    use super::writer::reserved_row::{ReservedRow, RowMemory};
+    use super::replay::writer::reserved_row::{ReservedRow, RowMemory};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
@@ -119,9 +114,9 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        super::fastcall::install::<super::writer::append::Append>(module.py())?;
-        super::fastcall::install::<super::writer::extend::Extend>(module.py())?;
-        super::writer::exit::finish_at_exit(module.py())?;
-        super::lease::tracked::warn_at_exit(module.py())
+        super::fastcall::install::<super::replay::writer::append::Append>(module.py())?;
+        super::fastcall::install::<super::replay::writer::extend::Extend>(module.py())?;
+        super::replay::writer::exit::finish_at_exit(module.py())?;
+        super::replay::lease::tracked::warn_at_exit(module.py())
     }
 }

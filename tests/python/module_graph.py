@@ -22,10 +22,10 @@ _PATH = re.compile(r"\b(crate|super|self)\s*((?:::\s*\w+\s*)*)(::\s*\{)?")
 _EXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
 
 
-def workspace() -> Graph:
+def workspace(*, optional: bool = True) -> Graph:
     """Return the folders of the workspace's crates, each with those that it depends on.
 
-    Dependencies of tests and benchmarks do not count.
+    Dependencies of tests and benchmarks do not count, and optional ones only if asked for.
     """
     command = ["cargo", "metadata", "--no-deps", "--locked", "--offline", "--format-version", "1"]
     output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -38,7 +38,9 @@ def workspace() -> Graph:
         folder[package["name"]]: {
             folder[dependency["name"]]
             for dependency in package["dependencies"]
-            if dependency["kind"] != "dev" and dependency["name"] in folder
+            if dependency["kind"] != "dev"
+            and dependency["name"] in folder
+            and (optional or not dependency["optional"])
         }
         for package in packages
     }
@@ -104,17 +106,17 @@ def leaves(tree: str) -> list[list[str]]:
     return found
 
 
-def modules(crate: Path) -> Graph:
+def modules(crate: Path, *below: str) -> Graph:
     """Return the top-level modules of a crate, each with those whose items it names.
 
     A file names what stands after `crate::` and `super::`. A name that `lib.rs` exports stands for
-    the module that it comes from.
+    the module that it comes from. With `below`, the modules of that folder of the crate.
     """
-    source = crate / "src"
+    source = crate.joinpath("src", *below)
     files = [path for path in source.rglob("*.rs") if "bin" not in path.relative_to(source).parts]
     texts = {path: code(path.read_text()) for path in files}
     names = {path.relative_to(source).parts[0].removesuffix(".rs") for path in files}
-    top = names - {"lib", "main"}
+    top = names - {"lib", "main", "mod"}
     exports: dict[str, str] = {}
     for tree in _EXPORT.findall(texts.get(source / "lib.rs", "")):
         for segments in leaves(tree):
@@ -123,21 +125,24 @@ def modules(crate: Path) -> Graph:
                 exports[from_root[-1]] = from_root[0]
     graph: Graph = {name: set() for name in top}
     for path, text in texts.items():
-        own = list(path.relative_to(source).with_suffix("").parts)
+        own = [*below, *path.relative_to(source).with_suffix("").parts]
         if own[-1] == "mod":
             own.pop()
-        if own[0] not in top:
+        depth = len(below)
+        if len(own) == depth or own[depth] not in top:
             continue
         for named in _named(text, own):
-            target = named if named in top else exports.get(named)
-            if target and target != own[0]:
-                graph[own[0]].add(target)
+            if tuple(named[:depth]) != below or len(named) == depth:
+                continue
+            target = named[depth] if named[depth] in top else exports.get(named[depth])
+            if target and target != own[depth]:
+                graph[own[depth]].add(target)
     return graph
 
 
-def _named(text: str, own: list[str]) -> set[str]:
-    """Return the modules that a file names directly below the crate's root."""
-    found: set[str] = set()
+def _named(text: str, own: list[str]) -> list[list[str]]:
+    """Return the paths that a file names, from the crate's root."""
+    found: list[list[str]] = []
     for match in _PATH.finditer(text):
         root, segments = match[1], re.findall(r"\w+", match[2])
         if root == "crate":
@@ -155,7 +160,7 @@ def _named(text: str, own: list[str]) -> set[str]:
                 depth += {"{": 1, "}": -1}.get(text[end], 0)
                 end += 1
             paths = [segments + path for path in leaves("{" + text[match.end() : end])]
-        found |= {(base + path)[0] for path in paths if base + path}
+        found += [base + path for path in paths if base + path]
     return found
 
 

@@ -10,6 +10,8 @@ import pytest
 from module_graph import ROOT, circles, code, files_with_unsafe, leaves, modules, workspace
 
 PAGE = ROOT / "docs" / "architecture.md"
+# Crates of neither half.
+APART = {"benches", "fuzz", "tests"}
 CRATES = sorted(path.parents[1].relative_to(ROOT).as_posix() for path in ROOT.glob("*/src/lib.rs"))
 
 
@@ -55,12 +57,13 @@ def ladders() -> dict[str, list[list[str]]]:
 
 
 def test_every_crate_has_a_ladder_but_those_of_tests() -> None:
-    assert set(CRATES) - set(ladders()) == {"benches", "fuzz", "tests"}
+    assert set(CRATES) - set(ladders()) == APART
 
 
-@pytest.mark.parametrize("crate", CRATES)
+@pytest.mark.parametrize("crate", sorted({*CRATES, *ladders()}))
 def test_modules_are_a_ladder(crate: str) -> None:
-    graph = modules(ROOT / crate)
+    name, *below = crate.split("/")
+    graph = modules(ROOT / name, *below)
     assert circles(graph) == []
     if not (rungs := ladders().get(crate)):
         return
@@ -70,6 +73,51 @@ def test_modules_are_a_ladder(crate: str) -> None:
         for name in used:
             arrow = f"{crate}: `{user}` uses `{name}`, which does not stand below it"
             assert height[name] < height[user], arrow
+
+
+def halves() -> dict[str, tuple[set[str], list[str]]]:
+    """Return the crates and folders of each half."""
+    return {
+        half: (set(names(crates)), names(folders))
+        for half, crates, folders in table("### Two halves")
+    }
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not on the path")
+def test_crates_of_the_replay_half_need_none_of_the_markets() -> None:
+    graph = workspace(optional=False)
+    (replay, _), (markets, _) = halves()["replay"], halves()["markets"]
+    assert {*replay, *markets, "pybind"} >= {crate for crate in CRATES if crate not in APART}
+    for crate in {*replay, "pybind"}:
+        assert graph[crate] & markets == set(), f"{crate} needs crates of markets"
+
+
+def test_no_module_outside_of_markets_names_them() -> None:
+    for crate, *below in (("pybind",), ("daemon", "cli")):
+        graph = modules(ROOT / crate, *below)
+        assert {"markets", "replay"} <= set(graph)
+        assert {user for user, used in graph.items() if "markets" in used} == set()
+
+
+def test_python_modules_of_the_replay_half_import_no_markets() -> None:
+    package = ROOT / "pybind/python/backcast"
+    folders = [
+        name.removeprefix("backcast/") for name in halves()["markets"][1] if "src" not in name
+    ]
+    assert all((package / name).exists() for name in folders)
+    markets = "|".join(name.removesuffix(".py") for name in folders)
+    named = re.compile(
+        rf"^ *(?:from backcast\.(?:{markets})\b|from backcast import .*\b(?:{markets})\b"
+        rf"|import backcast\.(?:{markets})\b)",
+        re.MULTILINE,
+    )
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[0] not in {*folders, "demo"}
+        and named.search(path.read_text())
+    }
+    assert users == set()
 
 
 def test_core_hands_on_what_the_page_lists() -> None:

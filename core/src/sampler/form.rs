@@ -1,6 +1,6 @@
 //! The form of what is drawn: transitions, sequences, or whole episodes.
 
-use super::columns::{ColumnWindow, SamplerSpec, SelectedColumns};
+use super::columns::{ColumnWindow, ColumnWindows, SamplerSpec, SelectedColumns};
 use super::episodes::WholeEpisodes;
 use super::options::Boundary;
 use super::selector::Selector;
@@ -63,7 +63,7 @@ impl Sequence {
         let priorities = spec.selector.priorities().is_some();
         let refused = [
             ("a history window", options.history.is_some()),
-            ("histories by column", by_column.is_some_and(|of| of.has_history())),
+            ("histories by column", by_column.is_some_and(ColumnWindows::has_history)),
             ("a future window", options.future > 0),
             ("an n-step return", options.n_step.is_some()),
             ("a discount", options.gamma.is_some() || options.discounts),

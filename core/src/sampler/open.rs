@@ -63,7 +63,7 @@ impl Sampler {
             let limit = ring.lane_capacity();
             return Err(SampleError::BadWindow { history, future, n_step, rows, limit });
         }
-        let SamplerOptions { gamma, discounts, n_step, boundary, stride, .. } = options;
+        let SamplerOptions { gamma, discounts, n_step, boundary, .. } = options;
         let usable = gamma.is_none_or(|gamma| (0.0..=1.0).contains(&gamma));
         let given = u32::from(gamma.is_some()) + u32::from(discounts);
         if given != u32::from(n_step.is_some()) || !usable {
@@ -72,28 +72,14 @@ impl Sampler {
         let steps = n_step.unwrap_or(0).into();
         let extent = WindowExtent { back: u64::from(history) - 1, ahead: future.into(), steps };
         let n_step = n_step.map(|_| summed(ring.schema(), discounts, extent)).transpose()?;
-        if stride == 0 {
+        if options.stride == 0 {
             return Err(SampleError::BadStride);
         }
         let (rank, world_size) = options.rank;
         if rank >= world_size {
             return Err(SampleError::BadRank { rank, world_size });
         }
-        let rule = match sequence {
-            Some(sequence) => StartRule::sequences(sequence.stride, boundary),
-            // With `Reject` no window reaches beyond its episode, so its future ends with it.
-            None if boundary == Boundary::Reject => {
-                StartRule::windows(stride, extent.back, extent.ahead)
-            }
-            None => StartRule::windows(stride, extent.back, 0),
-        };
-        let starts = match boundary {
-            _ if sequence.is_some() => StartIndex::new(0, extent.ahead),
-            Boundary::Reject => StartIndex::new(extent.back, extent.ahead),
-            Boundary::Clamp => StartIndex::of_known_history(extent.back),
-            Boundary::Mask => StartIndex::new(0, 0),
-        };
-        let starts = starts.only(rule);
+        let (rule, starts) = starts_of(&options, extent);
         let goals = hindsight.map(|of| {
             let columns = of.check(ring.schema(), &selection, options.n_step)?;
             Ok::<_, SampleError>(Box::new(GoalDraws::new(of, columns)))
@@ -146,6 +132,26 @@ impl Sampler {
             name_check: NAME_CHECKS,
         })
     }
+}
+
+/// Returns which transitions may be drawn, and their index.
+fn starts_of(options: &SamplerOptions, extent: WindowExtent) -> (StartRule, StartIndex) {
+    let SamplerOptions { boundary, stride, form, .. } = *options;
+    let WindowExtent { back, ahead, .. } = extent;
+    let (rule, starts) = match (form.sequence(), boundary) {
+        (Some(sequence), _) => {
+            (StartRule::sequences(sequence.stride, boundary), StartIndex::new(0, ahead))
+        }
+        // No window reaches beyond its episode, so its future ends with it.
+        (None, Boundary::Reject) => {
+            (StartRule::windows(stride, back, ahead), StartIndex::new(back, ahead))
+        }
+        (None, Boundary::Clamp) => {
+            (StartRule::windows(stride, back, 0), StartIndex::of_known_history(back))
+        }
+        (None, Boundary::Mask) => (StartRule::windows(stride, back, 0), StartIndex::new(0, 0)),
+    };
+    (rule, starts.only(rule))
 }
 
 /// Returns the keys that batches of a spec have and a ring of an earlier version may have as

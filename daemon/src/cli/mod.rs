@@ -1,40 +1,17 @@
 //! The command line: parses arguments and runs a command. Each command owns its errors.
 
 mod args;
-mod bench;
-mod clear;
 mod column_table;
 mod completions;
 mod console;
-mod create;
 mod demo;
-mod doctor;
-mod export;
-mod format_arg;
-mod gc;
-mod import;
-mod limiter;
-mod load;
-mod ls;
 mod man;
-mod open_error;
+#[cfg(feature = "markets")]
+mod markets;
 mod outcome;
-mod panel;
-mod params_report;
-mod preset_arg;
-mod record;
-mod resize;
-mod ring_errors;
-mod rm;
-mod save;
-mod serve;
+mod replay;
 mod signals;
-mod sim;
-mod snapshots;
-mod stat;
 mod terminal;
-mod top;
-mod verify;
 mod watch;
 
 use std::ffi::OsString;
@@ -49,7 +26,13 @@ use thiserror::Error;
 use self::console::Console;
 pub use self::console::Stream;
 pub use self::demo::{DemoCall, DemoLauncher};
+#[cfg(feature = "markets")]
+use self::markets::{panel, record, sim};
 use self::outcome::{CommandError, Exit, Fails};
+use self::replay::{
+    bench, clear, create, doctor, export, gc, import, limiter, load, ls, resize, rm, save, serve,
+    stat, top, verify,
+};
 
 /// Create, list, inspect, save, serve and remove experience rings in shared memory.
 #[derive(Debug, Parser)]
@@ -92,8 +75,11 @@ enum Command {
     Limiter(limiter::Args),
     Clear(clear::Args),
     Gc(gc::Args),
+    #[cfg(feature = "markets")]
     Panel(panel::Args),
+    #[cfg(feature = "markets")]
     Record(record::Args),
+    #[cfg(feature = "markets")]
     Sim(sim::Args),
     Doctor(doctor::Args),
     Serve(serve::Args),
@@ -276,6 +262,7 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
     match &cli.command {
         Command::Completions(args) => return completions::run(args, Cli::command(), console),
         Command::Man(args) => return man::run(args, Cli::command(), console),
+        #[cfg(feature = "markets")]
         Command::Sim(args) => return sim::run(args, console),
         _ => {}
     }
@@ -303,12 +290,16 @@ fn answer(cli: Cli, console: &mut Console<'_>, host: Host<'_>) -> Result<Exit, C
         Command::Limiter(args) => limiter::run(args, &base, console),
         Command::Clear(args) => clear::run(args, &base, console),
         Command::Gc(args) => gc::run(args, &base, console),
+        #[cfg(feature = "markets")]
         Command::Panel(args) => panel::run(args, &base, console),
+        #[cfg(feature = "markets")]
         Command::Record(args) => record::run(args, &base, console),
         Command::Serve(args) => serve::run(args, &base, console),
         Command::Doctor(args) => Ok(doctor::run(args, &base, console)),
         Command::Bench(args) => bench::run(args, &base, console, &itself),
-        Command::Demo(_) | Command::Completions(_) | Command::Man(_) | Command::Sim(_) => {
+        #[cfg(feature = "markets")]
+        Command::Sim(_) => unreachable!("answered above"),
+        Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("answered above")
         }
     }

@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     NoSuchObject,
     /// The exported file lacks rows of the ring.
     RowsMissing,
-    /// A signal stopped the command. [`Watch`](super::watch::Watch) knows which.
+    /// A signal stopped the command. [`Watch`](crate::cli::watch::Watch) knows which.
     Interrupted,
     /// Status of another program, or 128 plus a signal's number.
     Status(u8),

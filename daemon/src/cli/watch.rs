@@ -29,6 +29,23 @@ impl Watch {
         Ok(Self { bar, signals })
     }
 
+    /// Shows progress in bytes. The work calls it repeatedly, and ends on `Break`.
+    pub(crate) fn step(&self, progress: &Progress) -> ControlFlow<()> {
+        if self.bar.length().is_none() && progress.total_bytes > 0 {
+            self.bar.set_length(progress.total_bytes);
+        }
+        self.bar.set_position(progress.bytes);
+        self.bar.tick();
+        if self.signals.status().is_some() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Work of markets, which is counted in steps.
+#[cfg(feature = "markets")]
+impl Watch {
     /// Starts a watch over work that is counted in steps.
     pub(crate) fn start_counting(verb: &'static str) -> io::Result<Self> {
         let watch = Self::start(verb)?;
@@ -50,19 +67,6 @@ impl Watch {
         } else {
             ControlFlow::Continue(())
         }
-    }
-
-    /// Shows progress in bytes. The work calls it repeatedly, and ends on `Break`.
-    pub(crate) fn step(&self, progress: &Progress) -> ControlFlow<()> {
-        if self.bar.length().is_none() && progress.total_bytes > 0 {
-            self.bar.set_length(progress.total_bytes);
-        }
-        self.bar.set_position(progress.bytes);
-        self.bar.tick();
-        if self.signals.status().is_some() {
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
     }
 }
 

@@ -1,4 +1,5 @@
 //! Errors of requests to the daemon.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::io;
 use std::path::PathBuf;

@@ -6,11 +6,13 @@ use backcast_core::{
     Base, IoCause, Kind, ObjectInfo, Observed, Params, ParamsError, ParamsStats, RingError,
     RingStats, SegmentError,
 };
-use backcast_market::{Panel, PanelError};
+#[cfg(feature = "markets")]
+use backcast_market::PanelError;
 use backcast_persist::StoreError;
 use serde::Serialize;
 
 use super::fleet::FleetReport;
+use super::panel_facts::PanelFacts;
 use super::persist::PersistReport;
 use super::table_distributions::{TableDistributions, TableScan};
 
@@ -60,7 +62,7 @@ impl Display for ObjectState {
 /// Content of an object.
 pub(crate) enum Content {
     Ring(Box<RingStats>),
-    Panel(Panel),
+    Panel(Box<PanelFacts>),
     Params(Box<ParamsStats>),
     /// Obstacle to opening the object, and the error.
     Unopenable(Obstacle, String),
@@ -154,9 +156,9 @@ impl Entry {
                         Ok(Content::Ring(Box::new(ring.ring().whole_stats()?)))
                     })
                     .map_err(|error| unopenable(&error)),
-                Kind::Panel => Panel::attach_in(base, &info.name)
-                    .map(Content::Panel)
-                    .map_err(|error| unopenable(&error)),
+                Kind::Panel => {
+                    PanelFacts::read(base, &info.name).map(|facts| Content::Panel(Box::new(facts)))
+                }
                 Kind::Params => Params::observe(base, &info.name)
                     .map(|params| Content::Params(Box::new(params.stats())))
                     .map_err(|error| unopenable(&error)),
@@ -174,7 +176,7 @@ impl Entry {
 }
 
 /// Error of opening an object of a kind.
-trait OpenFailure: Display {
+pub(super) trait OpenFailure: Display {
     /// Returns the error of its files, if it is about them.
     fn segment(&self) -> Option<&SegmentError>;
 }
@@ -191,6 +193,7 @@ impl OpenFailure for ParamsError {
     }
 }
 
+#[cfg(feature = "markets")]
 impl OpenFailure for PanelError {
     fn segment(&self) -> Option<&SegmentError> {
         if let Self::Segment(error) = self { Some(error) } else { None }
@@ -198,7 +201,7 @@ impl OpenFailure for PanelError {
 }
 
 /// Returns what keeps an object from being opened, and the error.
-fn unopenable(error: &impl OpenFailure) -> (Obstacle, String) {
+pub(super) fn unopenable(error: &impl OpenFailure) -> (Obstacle, String) {
     let obstacle = error.segment().map_or(Obstacle::Damaged, Obstacle::of_segment);
     (obstacle, error.to_string())
 }
@@ -207,7 +210,7 @@ fn unopenable(error: &impl OpenFailure) -> (Obstacle, String) {
 pub(crate) fn obstacle(base: &Base, info: &ObjectInfo) -> Option<(Obstacle, String)> {
     let opened = match info.kind {
         Kind::Ring => Observed::open(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
-        Kind::Panel => Panel::attach_in(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
+        Kind::Panel => PanelFacts::read(base, &info.name).map(drop),
         Kind::Params => Params::observe(base, &info.name).map(drop).map_err(|e| unopenable(&e)),
     };
     opened.err()

@@ -55,8 +55,8 @@ impl From<Entry> for Listed {
                 listed.transitions = Some(stats.transitions);
             }
             Content::Panel(panel) => {
-                listed.days = Some(panel.days());
-                listed.tickers = Some(panel.tickers().len());
+                listed.days = Some(panel.days);
+                listed.tickers = Some(panel.tickers.len());
             }
             Content::Params(stats) => listed.version = Some(stats.version),
             Content::Unopenable(_, why) => listed.error = Some(why),

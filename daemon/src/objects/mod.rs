@@ -8,6 +8,7 @@ pub(crate) mod geometry;
 pub(crate) mod holders;
 pub(crate) mod listed;
 pub(crate) mod numbered;
+pub(crate) mod panel_facts;
 pub(crate) mod persist;
 pub(crate) mod reader_ages;
 pub(crate) mod ring_report;

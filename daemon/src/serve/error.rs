@@ -1,4 +1,5 @@
 //! Errors of starting a daemon.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,15 +1,12 @@
 //! Exception classes of the typed errors of Rust: one `From` per enum.
 
 use backcast_core::{
-    AppendError, IoCause, LearnedError, LeaseError, LimitError, LimiterError, LockError,
-    ParamsError, PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError,
-    SampleError, SchemaError, SegmentError, TableError, WaitError, WriterError,
+    AppendError, LearnedError, LeaseError, LimitError, LimiterError, LockError, ParamsError,
+    PriorityError, ReadError, ReaderPinsError, ResizeError, RestoreError, RingError, SampleError,
+    SchemaError, SegmentError, TableError, WaitError, WriterError,
 };
-use backcast_gym::{PortfolioError, TradingError};
-use backcast_market::{PanelError, WindowError};
-use backcast_sim::ConfigError;
 
-use super::{ErrorClass, Failure, class_of_io};
+use super::{ErrorClass, Failure};
 
 impl From<SegmentError> for Failure {
     fn from(error: SegmentError) -> Self {
@@ -256,41 +253,5 @@ impl From<WaitError> for Failure {
             _ => ErrorClass::Base,
         };
         Self::of(class, error)
-    }
-}
-
-impl From<PanelError> for Failure {
-    fn from(error: PanelError) -> Self {
-        match error {
-            PanelError::Segment(error) => error.into(),
-            PanelError::Read { ref source, .. } if !IoCause::of(source).is_of_path() => {
-                Self::of(class_of_io(source), error)
-            }
-            error => Self::of(ErrorClass::Panel, error),
-        }
-    }
-}
-
-impl From<WindowError> for Failure {
-    fn from(error: WindowError) -> Self {
-        Self::of(ErrorClass::Panel, error)
-    }
-}
-
-impl From<PortfolioError> for Failure {
-    fn from(error: PortfolioError) -> Self {
-        Self::of(ErrorClass::Env, error)
-    }
-}
-
-impl From<TradingError> for Failure {
-    fn from(error: TradingError) -> Self {
-        Self::of(ErrorClass::Env, error)
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::of(ErrorClass::Sim, error)
     }
 }

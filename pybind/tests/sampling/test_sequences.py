@@ -102,11 +102,12 @@ def test_columns_learned_values_copies_and_threads_go_with_sequences() -> None:
     plain = buf.sampler(seed=1, form=form)
     apart = buf.sampler(seed=1, form=form, copy=True).sample(32)
     shared = plain.sample(32)
-    assert apart["obs"].flags.writeable
-    assert not shared["obs"].flags.writeable
-    np.testing.assert_array_equal(apart["obs"][apart.mask], shared["obs"][shared.mask])
-    np.testing.assert_array_equal(apart["next_obs"], shared["next_obs"])
-    assert not apart["obs"][~apart.mask].any()
+    own, seen = apart["obs"]["x"], shared["obs"]["x"]
+    assert own.flags.writeable
+    assert not seen.flags.writeable
+    np.testing.assert_array_equal(own[apart.mask], seen[shared.mask])
+    np.testing.assert_array_equal(apart["next_obs"]["x"], shared["next_obs"]["x"])
+    assert not own[~apart.mask].any()
     rewarded = buf.sampler(seed=1, form=bc.Sequence(6, stride=3)).sample(32)
     sums = bc.returns.discounted(rewarded, gamma=1.0)
     np.testing.assert_allclose(sums[:, 0], rewarded["reward"].sum(axis=1), rtol=1e-6)
@@ -167,7 +168,7 @@ def test_types_of_fields_are_refused_with_what_they_take() -> None:
     buf = filled(steps=60, ends=ENDS)
     for form, words in (
         (bc.Sequence("8"), "length"),  # type: ignore[arg-type]
-        (bc.Sequence(8, first="lstm"), "first is a str; give a list of names"),
+        (bc.Sequence(8, first="lstm"), "first is 'lstm', a str; give a list of names"),
         (80, "give bc.Sequence"),
     ):
         with pytest.raises(bc.errors.ArgumentTypeError, match=words):

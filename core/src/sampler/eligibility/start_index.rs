@@ -311,10 +311,11 @@ impl Scanner<'_> {
         };
         match self.rule.near_end() {
             NearEnd::All | NearEnd::Whole => {}
-            NearEnd::Window { .. } if last >= first.saturating_add(back + ahead) => {
-                add(last - ahead);
+            NearEnd::Window { .. } => {
+                if last >= first.saturating_add(back + ahead) {
+                    add(last - ahead);
+                }
             }
-            NearEnd::Window { .. } => {}
             NearEnd::Masked => {
                 let late = (last + 1).saturating_sub(ahead).max(first)..=last;
                 late.filter(|row| self.rule.allows(t.saturating_sub(last - row))).for_each(add);

@@ -1,0 +1,298 @@
+//! Errors of rings and panels, with the remedies that can be typed and their exit statuses.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use backcast_core::{
+    Kind, OTHER_VERSION, ParamsError, ResizeError, RestoreError, RingError, SchemaError,
+    SegmentError,
+};
+use thiserror::Error;
+
+use crate::cli::outcome::{CommandError, Exit, Fails, Interrupted};
+use crate::client::ClientError;
+use crate::objects::find::FindError;
+use crate::protocol::{Code, NameTaken};
+use crate::text::units;
+
+/// Option that replaces an object.
+pub(super) const EXIST_REPLACE: &str = "--exist replace";
+/// Remedy of a command that takes the name as an argument.
+pub(crate) const OTHER_NAME: &str = "choose another name, ";
+
+/// Errors whose remedy is an option of the command line.
+#[derive(Debug, Error)]
+enum TypedRemedy {
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); give --exist attach to join it, \
+         --exist replace to start over, or run `backcast rm {name}` first"
+    )]
+    Taken { kind: Kind, name: String, state: Cow<'static, str> },
+    /// The name is taken, and attaching is not a remedy.
+    #[error(
+        "a {kind} named `{name}` already exists ({state}); {rename}give {replace} to start over, \
+         or run `backcast rm {name}` first"
+    )]
+    NotAttachable {
+        kind: Kind,
+        name: String,
+        state: Cow<'static, str>,
+        /// How to give another name, with a comma. Empty if the command has no way to.
+        rename: &'static str,
+        /// Option that replaces the object.
+        replace: &'static str,
+    },
+    #[error(
+        "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
+         choose another name, or give --exist replace"
+    )]
+    Different { kind: Kind, name: String, what: String },
+    #[error(
+        "not enough space in {}: {}; {}free space (`backcast gc`, `backcast rm NAME`), or choose \
+         another directory with --dir or BACKCAST_DIR",
+        dir.display(),
+        shortage(*asked_bytes, *available_bytes, limit),
+        less.map(|less| format!("{less}, ")).unwrap_or_default()
+    )]
+    NoSpace {
+        dir: PathBuf,
+        limit: &'static str,
+        asked_bytes: u64,
+        available_bytes: u64,
+        /// Advice to ask for less, if the command has options for it.
+        less: Option<&'static str>,
+    },
+    #[error(
+        "{} is not safe to use: {reason}; have its owner remove it, or choose another directory \
+         with --dir or BACKCAST_DIR",
+        path.display()
+    )]
+    Unsafe { path: PathBuf, reason: String },
+}
+
+impl Fails for TypedRemedy {
+    fn exit(&self) -> Exit {
+        Exit::FoundProblems
+    }
+}
+
+/// Describes the shortage, with the numbers if it is one of bytes.
+fn shortage(asked: u64, available: u64, limit: &str) -> String {
+    if asked == 0 {
+        return limit.to_owned();
+    }
+    format!("{} asked for, {} available ({limit})", units::bytes(asked), units::bytes(available))
+}
+
+/// An error of a segment whose own message is printed.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainSegment(SegmentError);
+
+impl Fails for PlainSegment {
+    fn exit(&self) -> Exit {
+        exit_of(&self.0)
+    }
+}
+
+/// Returns the exit status of an error of a segment.
+pub(crate) fn exit_of(error: &SegmentError) -> Exit {
+    match error {
+        SegmentError::NotFound { .. }
+        | SegmentError::MemoryGone { .. }
+        | SegmentError::NoTable { .. } => Exit::NoSuchObject,
+        SegmentError::BadName { .. }
+        | SegmentError::Limit { .. }
+        | SegmentError::NotLarger { .. }
+        | SegmentError::FixedSize { .. }
+        | SegmentError::NotItsKeeper { .. } => Exit::WrongUsage,
+        _ => Exit::FoundProblems,
+    }
+}
+
+impl From<SegmentError> for CommandError {
+    fn from(error: SegmentError) -> Self {
+        match error {
+            SegmentError::AlreadyExists { kind, name, state } if state == OTHER_VERSION => {
+                let (state, rename, replace) = (state.into(), OTHER_NAME, EXIST_REPLACE);
+                TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into()
+            }
+            SegmentError::AlreadyExists { kind, name, state } => {
+                TypedRemedy::Taken { kind, name, state: state.into() }.into()
+            }
+            SegmentError::Different { kind, name, what } => {
+                TypedRemedy::Different { kind, name, what }.into()
+            }
+            SegmentError::NotFound { kind, name, base, other, near } => {
+                let what = kind.as_str();
+                FindError::NotFound { what, name, dir: base, other, suggestion: near }.into()
+            }
+            error @ SegmentError::NoSpace { .. } => {
+                of_space(error, Some("give a smaller --capacity"))
+            }
+            SegmentError::Permission { path, reason } => {
+                TypedRemedy::Unsafe { path, reason }.into()
+            }
+            error => PlainSegment(error).into(),
+        }
+    }
+}
+
+/// Converts an error of a command whose options `less` ask for less space. Any other error than
+/// lack of space is converted as always.
+fn of_space(error: SegmentError, less: Option<&'static str>) -> CommandError {
+    match error {
+        SegmentError::NoSpace { path, asked, available, limit } => {
+            let dir = path.parent().map_or_else(|| path.clone(), Path::to_path_buf);
+            let (asked_bytes, available_bytes) = (asked, available);
+            TypedRemedy::NoSpace { dir, limit, asked_bytes, available_bytes, less }.into()
+        }
+        error => error.into(),
+    }
+}
+
+/// An error of a ring other than of its files.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainRing(RingError);
+
+impl Fails for PlainRing {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            RingError::Segment(error) => exit_of(error),
+            RingError::Limiter(error) => error.exit(),
+            RingError::Schema(_) | RingError::TooSmall { .. } => Exit::WrongUsage,
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<RingError> for CommandError {
+    fn from(error: RingError) -> Self {
+        match error {
+            RingError::Segment(error) => error.into(),
+            error => PlainRing(error).into(),
+        }
+    }
+}
+
+/// Options of a command that fills a new ring, for the remedies of its errors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MakingOptions {
+    /// Advice to ask for less space, if the command has options for it.
+    pub(crate) less: Option<&'static str>,
+    /// How to give another name, with a comma. Empty if the command has no way to.
+    pub(crate) rename: &'static str,
+    /// Option that replaces the ring of that name.
+    pub(crate) replace: &'static str,
+}
+
+/// Converts the error of filling a new ring. Returns an error unchanged that gets no other remedy
+/// on the command line.
+pub(crate) fn of_restore(
+    error: RestoreError,
+    MakingOptions { less, rename, replace }: MakingOptions,
+) -> Result<CommandError, RestoreError> {
+    match error {
+        RestoreError::Ring(RingError::Segment(error)) => Ok(of_space(error, less)),
+        RestoreError::Ring(error) => Ok(error.into()),
+        RestoreError::Taken { kind, name, state } => {
+            let state = state.into();
+            Ok(TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into())
+        }
+        error => Err(error),
+    }
+}
+
+impl From<ResizeError> for CommandError {
+    fn from(error: ResizeError) -> Self {
+        match error {
+            ResizeError::Ring(error) => error.into(),
+            // Interrupted before any lane was relocated: the ring is unchanged.
+            _ => Interrupted.into(),
+        }
+    }
+}
+
+impl Fails for SchemaError {
+    fn exit(&self) -> Exit {
+        Exit::WrongUsage
+    }
+}
+
+/// An error of a look-up by name.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainFind(FindError);
+
+impl Fails for PlainFind {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            FindError::NotFound { .. }
+            | FindError::Evicted { .. }
+            | FindError::MemoryGone { .. } => Exit::NoSuchObject,
+            FindError::Ambiguous { .. } => Exit::WrongUsage,
+            FindError::Orphaned { .. }
+            | FindError::Segment(_)
+            | FindError::Ring(_)
+            | FindError::Params(_) => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<FindError> for CommandError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Segment(error) | FindError::Params(ParamsError::Segment(error)) => {
+                error.into()
+            }
+            FindError::Ring(error) => error.into(),
+            error => PlainFind(error).into(),
+        }
+    }
+}
+
+/// Error of a request to the daemon whose own message is printed.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct PlainClient(ClientError);
+
+impl Fails for PlainClient {
+    fn exit(&self) -> Exit {
+        match &self.0 {
+            ClientError::Refused { code: Code::NotFound, .. } => Exit::NoSuchObject,
+            ClientError::Refused { code: Code::BadArgument | Code::Schema, .. } => Exit::WrongUsage,
+            _ => Exit::FoundProblems,
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Ring(error) => error.into(),
+            // The daemon's messages are for programs. These errors get remedies that a user can
+            // type.
+            ClientError::NameTaken { message, taken } => {
+                let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == taken.kind);
+                match (kind, taken) {
+                    (Some(kind), NameTaken { name, state: Some(state), difference: None, .. })
+                        if state == OTHER_VERSION =>
+                    {
+                        let (state, rename, replace) = (state.into(), OTHER_NAME, EXIST_REPLACE);
+                        TypedRemedy::NotAttachable { kind, name, state, rename, replace }.into()
+                    }
+                    (Some(kind), NameTaken { name, state: Some(state), difference: None, .. }) => {
+                        TypedRemedy::Taken { kind, name, state: state.into() }.into()
+                    }
+                    (Some(kind), NameTaken { name, difference: Some(what), .. }) => {
+                        TypedRemedy::Different { kind, name, what }.into()
+                    }
+                    // A newer daemon sent a kind or fields that this version does not know.
+                    (_, taken) => PlainClient(ClientError::NameTaken { message, taken }).into(),
+                }
+            }
+            error => PlainClient(error).into(),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What lists and reports show of a panel.
+
+use backcast_core::Base;
+#[cfg(feature = "markets")]
+use backcast_market::Panel;
+
+use super::catalogue::Obstacle;
+
+/// Sizes and names of a panel. Builds without markets make none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PanelFacts {
+    pub(crate) days: usize,
+    pub(crate) first_date: Option<String>,
+    pub(crate) last_date: Option<String>,
+    pub(crate) tickers: Vec<String>,
+    pub(crate) macro_tickers: Vec<String>,
+    pub(crate) columns: Vec<String>,
+}
+
+impl PanelFacts {
+    /// Reads a panel of a directory, or returns what keeps it from being opened.
+    #[cfg(feature = "markets")]
+    pub(crate) fn read(base: &Base, name: &str) -> Result<Self, (Obstacle, String)> {
+        let panel =
+            Panel::attach_in(base, name).map_err(|error| super::catalogue::unopenable(&error))?;
+        let tickers = panel.tickers();
+        let macros = (0..tickers.len()).filter(|&ticker| panel.is_macro(ticker));
+        Ok(Self {
+            days: panel.days(),
+            first_date: panel.dates().first().cloned(),
+            last_date: panel.dates().last().cloned(),
+            tickers: tickers.to_vec(),
+            macro_tickers: macros.filter_map(|ticker| tickers.get(ticker).cloned()).collect(),
+            columns: panel.columns().to_vec(),
+        })
+    }
+
+    /// Reads a panel of a directory: a build without markets cannot.
+    #[cfg(not(feature = "markets"))]
+    pub(crate) fn read(_base: &Base, _name: &str) -> Result<Self, (Obstacle, String)> {
+        Err((Obstacle::Unknown, "this Backcast was built without markets".to_owned()))
+    }
+}

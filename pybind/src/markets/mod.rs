@@ -1,0 +1,12 @@
+//! Classes of panels, environments and simulated markets.
+
+mod callback;
+mod contract;
+mod error;
+pub(crate) mod panel;
+mod picture;
+pub(crate) mod portfolio;
+pub(crate) mod simulation;
+pub(crate) mod tokenizer;
+pub(crate) mod trading;
+pub(crate) mod transitions;

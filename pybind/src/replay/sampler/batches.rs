@@ -1,0 +1,309 @@
+//! `backcast.types.Batches`: an iterator over batches that a thread draws ahead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use backcast_core::{
+    Batch as CoreBatch, Batches as CoreBatches, BatchesOptions, Ring, SampleError,
+    Sampler as CoreSampler, SamplerState, SamplerStats,
+};
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use crate::argument::no_constructor;
+use crate::array::view::LentArrays;
+use crate::error::{ErrorClass, Failure, on_drop, signals};
+use crate::handle::Handle;
+use crate::replay::sampler::SharedSampler;
+use crate::replay::sampler::batch::{memory_of, to_python};
+use crate::warning::warn_unlinked;
+
+/// Interval between two checks for signals.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Sampler that draws ahead.
+pub(crate) enum Prefetcher {
+    /// Draws into new memory.
+    Fresh(CoreBatches<CoreBatch>),
+    /// Draws into a few batches in turn; holds the one that the caller has.
+    Cycle(CoreBatches<LentArrays>, Option<LentArrays>),
+}
+
+/// Batch that the thread has drawn.
+enum Drawn {
+    Fresh(Box<CoreBatch>),
+    /// Number of the batch that was filled.
+    Again(usize),
+}
+
+impl Prefetcher {
+    fn poll(&mut self) -> Poll<Option<Result<Drawn, SampleError>>> {
+        match self {
+            Self::Fresh(batches) => batches
+                .next_within(WAIT)
+                .map(|next| next.map(|drawn| drawn.map(|batch| Drawn::Fresh(Box::new(batch))))),
+            Self::Cycle(batches, held) => {
+                if let Some(over) = held.take() {
+                    batches.refill(over);
+                }
+                batches.next_within(WAIT).map(|next| {
+                    next.map(|drawn| drawn.map(|lent| Drawn::Again(held.insert(lent).number)))
+                })
+            }
+        }
+    }
+
+    fn next_batch(&self) -> u64 {
+        match self {
+            Self::Fresh(batches) => batches.next_batch(),
+            Self::Cycle(batches, _) => batches.next_batch(),
+        }
+    }
+
+    /// Takes back a batch that was returned last.
+    fn take_back(&mut self, number: u64) -> bool {
+        match self {
+            Self::Fresh(batches) => batches.take_back(number),
+            Self::Cycle(batches, _) => batches.take_back(number),
+        }
+    }
+
+    pub(crate) fn sampled(&self) -> u64 {
+        match self {
+            Self::Fresh(batches) => batches.sampled(),
+            Self::Cycle(batches, _) => batches.sampled(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Result<SamplerStats, SampleError> {
+        match self {
+            Self::Fresh(batches) => batches.stats(),
+            Self::Cycle(batches, _) => batches.stats(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> SamplerState {
+        match self {
+            Self::Fresh(batches) => batches.state(),
+            Self::Cycle(batches, _) => batches.state(),
+        }
+    }
+
+    pub(crate) fn lapped(&self) -> u64 {
+        match self {
+            Self::Fresh(batches) => batches.lapped(),
+            Self::Cycle(batches, _) => batches.lapped(),
+        }
+    }
+
+    /// Returns the report of a wait of more than 10 s, once.
+    fn take_report(&self) -> Option<String> {
+        match self {
+            Self::Fresh(batches) => batches.take_report(),
+            Self::Cycle(batches, _) => batches.take_report(),
+        }
+    }
+
+    fn ring(&self) -> &Ring {
+        match self {
+            Self::Fresh(batches) => batches.ring(),
+            Self::Cycle(batches, _) => batches.ring(),
+        }
+    }
+
+    /// Stops the thread. Releases the arrays with the interpreter held.
+    pub(crate) fn stop(self, py: Python<'_>) -> CoreSampler {
+        match self {
+            Self::Fresh(batches) => py.detach(|| batches.into_sampler()),
+            Self::Cycle(batches, _held) => py.detach(|| batches.into_parts()).0,
+        }
+    }
+}
+
+/// An iterator over a sampler's batches, which a thread draws ahead.
+///
+/// Made by :meth:`backcast.Sampler.batches`; a context manager. It ends at its limit; closing or
+/// dropping it stops the thread and gives the sampler back. In a forked child it is void.
+#[pyclass(module = "backcast.types", name = "Batches", frozen)]
+pub(crate) struct Batches {
+    ahead: Arc<Handle<Prefetcher>>,
+    draws: Arc<SharedSampler>,
+    /// Batches that are filled in turn.
+    cycle: Vec<Py<PyDict>>,
+    /// Set at the end of the iterator, before it is closed.
+    ended: AtomicBool,
+}
+
+impl Batches {
+    /// Starts drawing ahead, into `memory` batches in turn if that is given.
+    pub(crate) fn new(
+        py: Python<'_>,
+        draws: &Arc<SharedSampler>,
+        batch: usize,
+        options: BatchesOptions,
+        memory: Option<usize>,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let cycle = draws.blanks(py, batch, memory.unwrap_or(0))?;
+        let mut lent = Vec::new();
+        for (number, blank) in cycle.iter().enumerate() {
+            if let Some(memory) = memory_of(blank.as_any())? {
+                let mut memory = memory.get().lend(py)?;
+                memory.number = number;
+                lent.push(memory);
+            }
+        }
+        let ahead = py.detach(|| {
+            draws.lend(|mut sampler| {
+                sampler.set_timeout(timeout);
+                Ok(match memory {
+                    None => Prefetcher::Fresh(sampler.batches(batch, options)?),
+                    Some(_) => Prefetcher::Cycle(sampler.batches_over(batch, lent, options)?, None),
+                })
+            })
+        })?;
+        let cycle = cycle.into_iter().map(Bound::unbind).collect();
+        Ok(Self { ahead, draws: Arc::clone(draws), cycle, ended: AtomicBool::new(false) })
+    }
+
+    /// Passes what was drawn to the caller's functions, and warns of a ring that lost its name.
+    fn received<'py>(
+        &self,
+        py: Python<'py>,
+        drawn: Drawn,
+        unlinked: Option<&Ring>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, ring)?;
+        }
+        let batch = match drawn {
+            Drawn::Fresh(batch) => to_python(py, *batch)?,
+            Drawn::Again(number) => {
+                let batch = self.cycle[number].bind(py).clone();
+                if let Some(memory) = memory_of(batch.as_any())? {
+                    memory.get().restore(&batch)?;
+                }
+                batch
+            }
+        };
+        self.draws.hooks.apply(batch, true)
+    }
+
+    /// Takes back a batch that the caller did not get. Does nothing if this was closed, or has
+    /// returned another batch meanwhile.
+    fn take_back(&self, number: u64) {
+        let _ = self.ahead.with_uninterrupted(|ahead| Ok(ahead.take_back(number)));
+    }
+
+    /// Stops the thread and gives the sampler back.
+    fn finish(&self, py: Python<'_>) -> Result<(), Failure> {
+        let ahead = py.detach(|| self.ahead.take())?;
+        self.give_back(py, ahead);
+        Ok(())
+    }
+
+    fn give_back(&self, py: Python<'_>, ahead: Option<Prefetcher>) {
+        if let Some(ahead) = ahead {
+            let sampler = ahead.stop(py);
+            py.detach(|| self.draws.take_back(sampler));
+        }
+    }
+}
+
+#[exact_arguments]
+#[pymethods]
+impl Batches {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(no_constructor("Batches", "call buf.sampler(...).batches(batch_size, prefetch=2)"))
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        loop {
+            let look = |ahead: &mut Prefetcher| {
+                let number = ahead.next_batch();
+                let looked = ahead.poll();
+                let report = if looked.is_pending() { ahead.take_report() } else { None };
+                let ring = ahead.ring();
+                Ok((looked, number, report, ring.take_unlinked().then(|| ring.clone())))
+            };
+            let (looked, number, report, unlinked) = match py.detach(|| self.ahead.with(look)) {
+                // The iterator has ended, perhaps in another thread, which closed it.
+                Err(_) if self.ended.load(Ordering::Relaxed) => return Ok(None),
+                looked => looked?,
+            };
+            if let Poll::Ready(Some(Ok(drawn))) = looked {
+                let received = self.received(py, drawn, unlinked.as_ref());
+                if received.is_err() {
+                    py.detach(|| self.take_back(number));
+                }
+                return received.map(Some);
+            }
+            if let Some(ring) = unlinked {
+                warn_unlinked(py, &ring)?;
+            }
+            match looked {
+                Poll::Pending => signals::listen(py, report.as_deref())?,
+                Poll::Ready(None) => {
+                    self.ended.store(true, Ordering::Relaxed);
+                    self.finish(py)?;
+                    return Ok(None);
+                }
+                Poll::Ready(Some(Err(error))) => return Err(error.into()),
+                Poll::Ready(Some(Ok(_))) => {}
+            }
+        }
+    }
+
+    /// Stop the thread after its current batch, and give the sampler back.
+    ///
+    /// Batches that were returned stay; those drawn ahead are drawn again by the next call. Closing
+    /// again does nothing.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.finish(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.finish(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = self.ahead.describe(|ahead| format!("{} transitions drawn", ahead.sampled()));
+        format!("<backcast.types.Batches: {}, {state}>", self.ahead.label())
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        let label = self.ahead.label();
+        Err(Failure::new(
+            ErrorClass::ArgumentType,
+            format!("{label} cannot be pickled or copied; pickle the ReplayBuffer instead"),
+        ))
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        // Skipped at interpreter shutdown, when the threads end with the process.
+        on_drop(|py| {
+            let ahead = py.detach(|| self.ahead.take_uninterrupted());
+            self.give_back(py, ahead);
+        });
+    }
+}

@@ -1,0 +1,328 @@
+//! Core sampler that the threads of a process share: draws, loans to an iterator, `out=`.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use backcast_core::{BatchPlan, MAX_BATCH, Ring, Sampler as CoreSampler, SamplerSpec};
+use numpy::PyArray1;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict};
+
+use crate::argument::{Argument, count_in, required};
+use crate::array::convert;
+use crate::error::{ErrorClass, Failure, bad_argument};
+use crate::handle::{Closing, Handle};
+use crate::replay::sampler::batch::to_python;
+use crate::replay::sampler::batches::Prefetcher;
+use crate::replay::sampler::hooks::BatchFunctions;
+use crate::replay::sampler::out::Out;
+use crate::warning::warn_unlinked;
+
+/// Place of a core sampler.
+pub(super) enum SamplerPlace {
+    Here(Box<CoreSampler>),
+    /// The sampler is lent to the iterator that draws ahead.
+    Prefetcher(Weak<Handle<Prefetcher>>),
+}
+
+/// Core sampler behind a handle, for `Sampler` and for the buffer's own draws.
+pub(crate) struct SharedSampler {
+    pub(super) place: Handle<SamplerPlace>,
+    pub(super) seed: u64,
+    /// Functions that every batch passes through.
+    pub(super) hooks: BatchFunctions,
+}
+
+impl SharedSampler {
+    /// Makes a sampler of `ring`. Its waits end when it is closed.
+    pub(crate) fn new(
+        ring: &Ring,
+        label: String,
+        spec: SamplerSpec,
+        hooks: BatchFunctions,
+    ) -> Result<Self, Failure> {
+        let closing = Closing::of(label);
+        let interrupt = closing.interrupt_on(ring);
+        // Rewards of relabelled goals are computed by a function of Python.
+        let sampler = ring.clone().interrupted_by(interrupt).sampler(spec)?.rewards_by_caller();
+        let seed = sampler.seed();
+        Ok(Self {
+            hooks,
+            place: Handle::closed_by(
+                closing,
+                "call `sampler` again for another",
+                SamplerPlace::Here(Box::new(sampler)),
+            ),
+            seed,
+        })
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        self.place.label()
+    }
+
+    /// Runs `work` on the sampler, exclusively. Call it detached.
+    pub(super) fn with<R>(
+        &self,
+        work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.place.with(|place| match place {
+            SamplerPlace::Here(sampler) => work(sampler),
+            SamplerPlace::Prefetcher(_) => Err(self.lent()),
+        })
+    }
+
+    fn lent(&self) -> Failure {
+        Failure::new(
+            ErrorClass::Sample,
+            format!(
+                "{} draws ahead for an iterator; close that first, or make another sampler",
+                self.label()
+            ),
+        )
+    }
+
+    pub(crate) fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Argument<i128>,
+        out: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Duration>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let batch = batch_size_of(batch_size)?;
+        let mut number = None;
+        let drawn = if let Some(out) = out {
+            let filled = self.fill(
+                py,
+                out,
+                |sampler| Ok(sampler.plan(batch)?),
+                |sampler, plan, arenas| {
+                    sampler.set_timeout(timeout);
+                    let next = sampler.next_batch();
+                    sampler.sample_into(plan, arenas)?;
+                    number = Some(next);
+                    Ok(())
+                },
+            );
+            filled.map(|(batch, ())| batch)
+        } else {
+            let drawn = self.drawn(py, |sampler| {
+                sampler.set_timeout(timeout);
+                let next = sampler.next_batch();
+                let drawn = sampler.sample(batch)?;
+                number = Some(next);
+                Ok(drawn)
+            });
+            drawn.and_then(|drawn| Ok(to_python(py, drawn)?))
+        };
+        let done = drawn.and_then(|drawn| self.hooks.apply(drawn, true));
+        if let (Err(_), Some(number)) = (&done, number) {
+            py.detach(|| self.take_back_batch(number));
+        }
+        done
+    }
+
+    /// Takes back a batch that the caller did not get. Does nothing if the sampler was closed, lent
+    /// or used for another draw meanwhile.
+    fn take_back_batch(&self, number: u64) {
+        let _ = self.place.with_uninterrupted(|place| {
+            if let SamplerPlace::Here(sampler) = place {
+                sampler.take_back(number);
+            }
+            Ok(())
+        });
+    }
+
+    /// Draws with the interpreter released, and warns if the ring was found to have lost its name.
+    fn drawn<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut CoreSampler) -> Result<R, Failure> + Send,
+    ) -> Result<R, Failure> {
+        let (drawn, unlinked) = py.detach(|| {
+            self.with(|sampler| {
+                let drawn = work(sampler)?;
+                let ring = sampler.ring();
+                Ok((drawn, ring.take_unlinked().then(|| ring.clone())))
+            })
+        })?;
+        if let Some(ring) = unlinked {
+            warn_unlinked(py, &ring)?;
+        }
+        Ok(drawn)
+    }
+
+    pub(crate) fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        missing: Argument<String>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        const CHOICE: &str = "\"error\" or \"mask\"";
+        let missing = missing.get("missing", CHOICE)?;
+        let index = required(index, "index", "what a batch has as its index, or append returned")?;
+        let index = convert::row_indices(index)?;
+        let gathered = match missing.as_str() {
+            "error" => self.gather_all(py, &index, out)?,
+            "mask" => self.gather_present(py, &index, out)?,
+            _ => return Err(bad_argument(format!("missing is '{missing}'; give {CHOICE}"))),
+        };
+        self.hooks.apply(gathered, false)
+    }
+
+    fn gather_all<'py>(
+        &self,
+        py: Python<'py>,
+        index: &[i64],
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let Some(out) = out else {
+            let drawn = self.drawn(py, |sampler| Ok(sampler.gather(index)?))?;
+            return Ok(to_python(py, drawn)?);
+        };
+        let (batch, ()) = self.fill(
+            py,
+            out,
+            |sampler| Ok(sampler.plan_of(index)?),
+            |sampler, plan, arenas| Ok(sampler.gather_into(index, plan, arenas)?),
+        )?;
+        Ok(batch)
+    }
+
+    /// Gathers the transitions that the ring holds, with `found` beside them.
+    fn gather_present<'py>(
+        &self,
+        py: Python<'py>,
+        index: &[i64],
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> Result<Bound<'py, PyDict>, Failure> {
+        let (batch, found) = if let Some(out) = out {
+            self.fill(
+                py,
+                out,
+                |sampler| Ok(sampler.plan_of(index)?),
+                |sampler, plan, arenas| Ok(sampler.gather_present_into(index, plan, arenas)?),
+            )?
+        } else {
+            let (drawn, found) = self.drawn(py, |sampler| Ok(sampler.gather_present(index)?))?;
+            (to_python(py, drawn)?, found)
+        };
+        batch.set_item(intern!(py, "found"), PyArray1::from_vec(py, found))?;
+        Ok(batch)
+    }
+
+    fn fill<'py, R: Send, F>(
+        &self,
+        py: Python<'py>,
+        out: &Bound<'py, PyAny>,
+        plan: impl Fn(&mut CoreSampler) -> Result<Arc<BatchPlan>, Failure> + Sync,
+        read: F,
+    ) -> Result<(Bound<'py, PyDict>, R), Failure>
+    where
+        F: FnOnce(&mut CoreSampler, &BatchPlan, &mut [&mut [u8]]) -> Result<R, Failure> + Send,
+    {
+        // A plan is found quickly, so the interpreter is kept unless the sampler is in use.
+        let at_once = self.place.try_with(|place| match place {
+            SamplerPlace::Here(sampler) => Some(plan(sampler)),
+            SamplerPlace::Prefetcher(_) => None,
+        });
+        let plan = match at_once.flatten() {
+            Some(plan) => plan?,
+            None => py.detach(|| self.with(&plan))?,
+        };
+        let mut out = Out::of(out, &plan)?;
+        let read = {
+            let mut arenas = out.buffers();
+            self.drawn(py, |sampler| read(sampler, &plan, &mut arenas))?
+        };
+        Ok((out.finish()?, read))
+    }
+
+    /// Allocates batches that are to be filled in turn.
+    pub(crate) fn blanks<'py>(
+        &self,
+        py: Python<'py>,
+        batch: usize,
+        count: usize,
+    ) -> Result<Vec<Bound<'py, PyDict>>, Failure> {
+        let blanks = py.detach(|| {
+            self.with(|sampler| {
+                Ok((0..count).map(|_| sampler.blank(batch)).collect::<Result<Vec<_>, _>>()?)
+            })
+        })?;
+        Ok(blanks.into_iter().map(|blank| to_python(py, blank)).collect::<PyResult<_>>()?)
+    }
+
+    /// Lends the sampler to the iterator that `make` returns.
+    pub(crate) fn lend(
+        &self,
+        make: impl FnOnce(CoreSampler) -> Result<Prefetcher, Failure>,
+    ) -> Result<Arc<Handle<Prefetcher>>, Failure> {
+        self.place.with(|place| {
+            if let SamplerPlace::Prefetcher(_) = place {
+                return Err(self.lent());
+            }
+            let SamplerPlace::Here(sampler) =
+                std::mem::replace(place, SamplerPlace::Prefetcher(Weak::new()))
+            else {
+                return Err(self.lent());
+            };
+            let label = format!("the iterator of {}", self.label());
+            let ahead =
+                Arc::new(Handle::new(label, "call `batches` again for another", make(*sampler)?));
+            *place = SamplerPlace::Prefetcher(Arc::downgrade(&ahead));
+            Ok(ahead)
+        })
+    }
+
+    /// Takes the sampler back from its iterator. Drops it if this was closed meanwhile.
+    pub(crate) fn take_back(&self, sampler: CoreSampler) {
+        let _ = self.place.with_uninterrupted(|place| {
+            *place = SamplerPlace::Here(Box::new(sampler));
+            Ok(())
+        });
+    }
+
+    /// Calls `here` on the sampler, or `ahead` on the iterator that has it.
+    pub(super) fn asked<R>(
+        &self,
+        here: impl FnOnce(&CoreSampler) -> R,
+        ahead: impl FnOnce(&Prefetcher) -> R,
+    ) -> Result<R, Failure> {
+        let place = self.place.with(|place| {
+            Ok(match place {
+                SamplerPlace::Here(sampler) => Ok(here(sampler)),
+                SamplerPlace::Prefetcher(iterator) => Err(iterator.upgrade()),
+            })
+        })?;
+        match place {
+            Ok(said) => Ok(said),
+            Err(Some(iterator)) => iterator.with(|iterator| Ok(ahead(iterator))),
+            Err(None) => Err(self.lent()),
+        }
+    }
+
+    /// Releases the ring, and ends the iterator that draws ahead.
+    pub(crate) fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        let ahead = py.detach(|| {
+            Ok::<_, Failure>(match self.place.take()? {
+                // Both are closed in one step, because a closed sampler has no iterator.
+                Some(SamplerPlace::Prefetcher(iterator)) => {
+                    iterator.upgrade().and_then(|it| it.take_uninterrupted())
+                }
+                Some(SamplerPlace::Here(_)) | None => None,
+            })
+        })?;
+        if let Some(ahead) = ahead {
+            drop(ahead.stop(py));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn batch_size_of(batch_size: Argument<i128>) -> Result<usize, Failure> {
+    let most = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
+    Ok(count_in(batch_size, "batch_size", 1..=most, ErrorClass::Sample)? as usize)
+}

@@ -1,0 +1,91 @@
+//! The form of what a sampler draws, as an object of Python.
+
+use backcast_core::{ColumnWindow, ColumnWindows, EpisodeLayout, Form, Sequence, WholeEpisodes};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyString};
+
+use crate::argument::{count, found, wrong_type};
+use crate::error::{ErrorClass, Failure};
+use crate::replay::sampler::options::Fields;
+
+/// Module of the classes of forms.
+const MODULE: &str = "backcast._form";
+
+/// Reads `form`, and the columns of which a sequence shows the first value alone.
+pub(super) fn read(form: &Bound<'_, PyAny>) -> Result<(Form, Vec<String>), Failure> {
+    match Fields::of(form, MODULE, &["Sequence", "WholeEpisodes"])? {
+        Some(("Sequence", fields)) => {
+            let first = fields.any("first")?;
+            let names = if first.is_instance_of::<PyString>() {
+                None
+            } else {
+                found(form.py(), first.extract::<Vec<String>>())?
+            };
+            let Some(names) = names else {
+                return Err(wrong_type(&first, "first", "a list of names of columns"));
+            };
+            Ok((Form::Sequence(sequence_of(&fields)?), names))
+        }
+        Some((_, fields)) => Ok((Form::Episodes(episodes_of(&fields)?), Vec::new())),
+        None => {
+            let wanted = "bc.Sequence(80), bc.WholeEpisodes(), or None for transitions";
+            Err(wrong_type(form, "form", wanted))
+        }
+    }
+}
+
+fn sequence_of(fields: &Fields<'_, '_>) -> Result<Sequence, Failure> {
+    let length = count(fields.get("length")?, "length", 1, ErrorClass::Sample)?;
+    let sequence = Sequence::new(length);
+    if fields.any("stride")?.is_none() {
+        return Ok(sequence);
+    }
+    Ok(sequence.stride(count(fields.get("stride")?, "stride", 1, ErrorClass::Sample)?))
+}
+
+fn episodes_of(fields: &Fields<'_, '_>) -> Result<WholeEpisodes, Failure> {
+    let words = "\"padded\" or \"ragged\"";
+    let word = fields.get::<String>("layout")?.get("layout", words)?;
+    let Some(layout) = EpisodeLayout::named(&word) else {
+        let message = format!("layout is {word:?}; give {words}");
+        return Err(Failure::new(ErrorClass::Sample, message));
+    };
+    if fields.any("max_length")?.is_none() {
+        return Ok(WholeEpisodes { layout, max_length: None });
+    }
+    let max_length = count(fields.get("max_length")?, "max_length", 1, ErrorClass::Sample)?;
+    Ok(WholeEpisodes { layout, max_length: Some(max_length) })
+}
+
+/// Adds columns of which the first value alone is shown.
+pub(super) fn with_first(
+    columns: Option<ColumnWindows>,
+    first: &[String],
+) -> Option<ColumnWindows> {
+    if first.is_empty() {
+        return columns;
+    }
+    let columns = columns.unwrap_or_else(|| ColumnWindows::default().rest(ColumnWindow::Drawn));
+    Some(first.iter().fold(columns, |of, name| of.column(name, ColumnWindow::First)))
+}
+
+/// Returns a form as Python gives it; `None` for transitions.
+pub(super) fn in_python<'py>(
+    py: Python<'py>,
+    form: Form,
+    columns: Option<&ColumnWindows>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let module = py.import(MODULE)?;
+    match form {
+        Form::Sequence(Sequence { length, stride, .. }) => {
+            let named = columns.into_iter().flat_map(ColumnWindows::named);
+            let first = named.filter(|(_, window)| *window == ColumnWindow::First);
+            let first: Vec<&str> = first.map(|(name, _)| name).collect();
+            module.getattr("Sequence")?.call1((length, stride, first)).map(Some)
+        }
+        Form::Episodes(WholeEpisodes { layout, max_length }) => {
+            module.getattr("WholeEpisodes")?.call1((layout.as_str(), max_length)).map(Some)
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,572 @@
+//! `backcast.Sampler`: draws and gathers transitions into NumPy arrays.
+
+pub(crate) mod batch;
+pub(crate) mod batches;
+mod draws;
+mod form;
+mod hooks;
+mod options;
+mod out;
+mod priority;
+pub(crate) mod returns;
+mod selector;
+pub(crate) mod stats;
+pub(crate) mod transition_order;
+mod windows;
+
+use std::sync::Arc;
+
+use backcast_core::{BatchesOptions, Form, Ring, Sampler as CoreSampler, SamplerSpec, Selector};
+use backcast_persist::sampler_state_json;
+use backcast_pybind_macros::exact_arguments;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyTuple};
+
+use crate::argument::{Argument, count, count_in, no_constructor, required, timeout_of};
+use crate::error::{ErrorClass, Failure};
+use crate::json;
+use crate::replay::sampler::batches::{Batches, Prefetcher};
+
+pub(crate) use self::draws::SharedSampler;
+use self::draws::{SamplerPlace, batch_size_of};
+pub(crate) use self::hooks::{BatchFunctions, hindsight_of};
+use self::priority::{PrioritySettings, SamplerPriorities, Updated, scheduled};
+use self::selector::in_python;
+pub(crate) use self::selector::{SelectorSettings, draws_by_seed};
+pub(crate) use self::windows::{Gamma, WindowArguments, WindowOptions};
+
+/// Largest number of batches ahead that the core accepts.
+const MAX_PREFETCH: u32 = 1024;
+
+/// Draws transitions uniformly or by priority, each with the windows around it.
+///
+/// Made by :meth:`ReplayBuffer.sampler`; a context manager. A seeded sampler draws the same
+/// transitions from the same data in any process, in Rust and in Python. A sampler serves one call
+/// at a time; give every thread its own.
+#[pyclass(module = "backcast", name = "Sampler", frozen)]
+pub(crate) struct Sampler {
+    draws: Arc<SharedSampler>,
+    windows: WindowOptions,
+    selector: Selector,
+    priorities: Option<SamplerPriorities>,
+}
+
+impl Sampler {
+    pub(crate) fn open(
+        ring: &Ring,
+        label: String,
+        spec: SamplerSpec,
+        windows: WindowOptions,
+        selected: SelectorSettings,
+        hooks: BatchFunctions,
+    ) -> Result<Self, Failure> {
+        let SelectorSettings { selector, priorities } = selected;
+        let spec = spec.selector(selector.clone());
+        let draws = SharedSampler::new(ring, label.clone(), spec, hooks)?;
+        let open = |mut settings: PrioritySettings| {
+            if let Form::Sequence(of) = windows.form() {
+                settings.options = settings.options.stride(of.stride);
+            }
+            SamplerPriorities::open(ring, label, settings)
+        };
+        let priorities = priorities.map(open).transpose()?;
+        Ok(Self { draws: Arc::new(draws), windows, selector, priorities })
+    }
+
+    /// Releases the ring.
+    fn release(&self, py: Python<'_>) -> Result<(), Failure> {
+        if let Some(priorities) = &self.priorities {
+            priorities.close(py)?;
+        }
+        self.draws.close(py)
+    }
+
+    /// Sets beta to the result of its function for the next batch, if it is a function.
+    fn follow_schedule(&self, py: Python<'_>) -> Result<(), Failure> {
+        let schedule = self.priorities.as_ref().and_then(|of| of.schedule.as_ref());
+        let Some(schedule) = schedule else { return Ok(()) };
+        let next = |sampler: &mut CoreSampler| Ok(sampler.next_batch());
+        let batch = py.detach(|| self.draws.with(next))?;
+        let beta = scheduled(schedule.bind(py), batch)?;
+        py.detach(|| self.draws.with(|sampler| Ok(sampler.set_beta(beta)?)))
+    }
+}
+
+#[exact_arguments]
+#[pymethods]
+impl Sampler {
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn of_nothing(
+        _given: &Bound<'_, PyTuple>,
+        _named: Option<&Bound<'_, PyDict>>,
+    ) -> Result<Self, Failure> {
+        Err(no_constructor("Sampler", "call buf.sampler(seed=..., history=..., future=...)"))
+    }
+
+    /// Draw transitions, uniformly over all that the ring holds or by priority.
+    ///
+    /// One gather, with the interpreter released, never blocking a writer; rows that are
+    /// overwritten meanwhile are drawn again and counted in :attr:`lapped`. If ``transform`` or the
+    /// reward function of ``hindsight`` raises, or Ctrl-C interrupts it, the next call draws the
+    /// same batch again: the same transitions from the same data, and with ``"epoch"`` and
+    /// ``"consume"`` those that were claimed.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions to draw, ``B``; at least 1.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory. A Batch of a sampler with equal windows, columns
+    ///     and batch size: its arrays, and all views of them that were kept, show the new draw; an
+    ///     array that was put in the place of one is filled if it is like it. Or a dict of
+    ///     C-contiguous, writable arrays with exactly the dtypes and shapes of a batch, such as
+    ///     ``tensor.numpy()`` of a torch tensor; keys that it lacks are added. A dict needs a
+    ///     sampler whose arrays are separate: one without windows, or with ``copy=True``. Another
+    ///     thread that reads the arrays meanwhile sees a mixture of old and new values, and so does
+    ///     the caller after an error.
+    /// timeout : float, optional
+    ///     Seconds to wait for the ring's limiter, and with the selector ``"consume"`` for new
+    ///     transitions; without end when left out. Draws that need the lock of a table wait as
+    ///     long for it, at least 0.1 s, or a minute.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///     Every column, ``next_*`` of the observation columns, ``terminated``, ``truncated``,
+    ///     ``index``, ``age``; ``mask`` with a history window; ``future`` and ``future_mask`` with
+    ///     a future one; ``n_reward``, ``n_discount`` and ``n_next_*`` with n-step returns;
+    ///     ``weight``, float32, the importance weights of draws by priority; ``length`` or
+    ///     ``offsets`` with whole episodes. Arrays are ``[B, ...]``, windows ``[B, H, ...]`` and
+    ///     ``[B, F, ...]``, sequences ``[B, L, ...]``. The very object ``out``,
+    ///     where it was given. The next batch reuses the memory of one that nothing refers to.
+    ///
+    /// Raises
+    /// ------
+    /// RateLimitTimeoutError
+    ///     If the limiter held the draw back for ``timeout`` seconds; it says what each side waits
+    ///     for.
+    /// RateLimitError
+    ///     If no writer lives, and the limiter has ``no_writer="error"``. With ``"consume"`` and
+    ///     too few new transitions, also with ``no_writer="pass"``.
+    /// InUseError
+    ///     If another process has the lock of a table too long.
+    /// WaitTimeoutError
+    ///     If ``"consume"`` found fewer than ``batch_size`` new transitions in ``timeout`` seconds.
+    /// SampleError
+    ///     If the ring holds no transition yet, or with ``boundary="reject"`` no whole window, or
+    ///     ``out`` does not fit; the first key that differs is named.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, reward=1, terminated=False, truncated=False)
+    /// >>> batch = buf.sampler(seed=7, history=4, future=2).sample(32)
+    /// >>> batch["obs"].shape, batch.mask.shape, batch.future_mask.shape
+    /// ((32, 4), (32, 4), (32, 2))
+    #[pyo3(signature = (batch_size=Argument::Missing, out=None, *, timeout=None))]
+    #[pyo3(text_signature = "($self, batch_size, out=None, *, timeout=None)")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        batch_size: Argument<i128>,
+        out: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Argument<f64>>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        self.follow_schedule(py)?;
+        self.draws.sample(py, batch_size, out, timeout_of(timeout)?)
+    }
+
+    /// Draw batches ahead, in a separate thread, while the learner computes.
+    ///
+    /// The batches are the same, in the same order, as those of repeated calls of :meth:`sample` on
+    /// the same data, at any depth. On a ring that is being written, each was drawn up to
+    /// ``prefetch`` batches before it is returned: :attr:`Batch.age` is the age at the draw.
+    ///
+    /// The thread starts at the first ``next``, which raises the same errors as :meth:`sample`;
+    /// after an error, also one of ``transform`` or of the rewards of ``hindsight``, ``next`` draws
+    /// that batch again. Until the iterator is closed or has ended, the sampler belongs to it; then
+    /// the sampler continues with the batch after the last one returned. ``"epoch"`` and
+    /// ``"consume"`` claim what is drawn ahead: the sampler draws it after the iterator, and
+    /// :meth:`close` gives back what it can.
+    ///
+    /// Parameters
+    /// ----------
+    /// batch_size : int
+    ///     Transitions per batch, ``B``; at least 1.
+    /// prefetch : int
+    ///     Batches drawn ahead, 0 to 1024; 0 draws in ``next``, without a thread.
+    /// limit : int, optional
+    ///     Batches after which the iterator ends; endless when left out.
+    /// reuse : bool
+    ///     Reuse the memory of ``prefetch + 1`` batches. A batch is then valid only until the next
+    ///     one is requested: arrays and views that are kept show later draws. By default every
+    ///     batch has its own memory.
+    /// timeout : float, optional
+    ///     Seconds that each batch waits for the ring's limiter, and with the selector
+    ///     ``"consume"`` for new transitions; without end when left out. ``next`` raises the errors
+    ///     of :meth:`sample` after them.
+    ///
+    /// Returns
+    /// -------
+    /// Batches
+    ///     An iterator and context manager with ``close()``, which stops the thread.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a number is out of range, or another iterator of this sampler is open.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4", "reward": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, reward=1, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7, n_step=3, gamma=0.99)
+    /// >>> [batch.age.shape for batch in sampler.batches(32, prefetch=2, limit=3)]
+    /// [(32,), (32,), (32,)]
+    #[pyo3(signature = (
+        batch_size=Argument::Missing, prefetch=2_i64.into(), *, limit=None, reuse=false.into(),
+        timeout=None
+    ))]
+    #[pyo3(text_signature = "($self, batch_size, prefetch=2, *, limit=None, reuse=False, \
+                             timeout=None)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn batches(
+        &self,
+        py: Python<'_>,
+        batch_size: Argument<i128>,
+        prefetch: Argument<i128>,
+        limit: Option<Argument<i128>>,
+        reuse: Argument<bool>,
+        timeout: Option<Argument<f64>>,
+    ) -> Result<Batches, Failure> {
+        let timeout = timeout_of(timeout)?;
+        let batch = batch_size_of(batch_size)?;
+        let prefetch =
+            count_in(prefetch, "prefetch", 0..=MAX_PREFETCH, ErrorClass::Sample)? as usize;
+        let options = BatchesOptions::prefetch(prefetch);
+        let limit = limit.map(|limit| count(limit, "limit", 0, ErrorClass::Sample)).transpose()?;
+        let options = limit.map_or(options, |limit| options.limit(limit.into()));
+        let reuse = reuse.get("reuse", "True or False")?;
+        if self.priorities.as_ref().is_some_and(|of| of.schedule.is_some()) {
+            let message = "beta is a function, which the thread that draws ahead cannot call; give \
+                           beta=(first, batches) to the sampler, or call `sample`";
+            return Err(Failure::new(ErrorClass::Sample, message));
+        }
+        // Refuses what cannot be drawn ahead before the sampler is lent.
+        py.detach(|| self.draws.with(|sampler| Ok(sampler.plan(batch)?)))?;
+        let memory = reuse.then_some(prefetch + 1);
+        Batches::new(py, &self.draws, batch, options, memory, timeout)
+    }
+
+    /// Fetch the transitions of an earlier batch again.
+    ///
+    /// Parameters
+    /// ----------
+    /// index : array_like of int64, any shape
+    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` and :meth:`Writer.extend`
+    ///     returned them; ``B`` is their number, in C order.
+    /// out : Batch or dict of ndarray, optional
+    ///     Memory to fill in place of new memory, as in :meth:`sample`.
+    /// missing : {"error", "mask"}, default "error"
+    ///     Policy for missing transitions: overwritten, dropped, or not yet complete. The newest
+    ///     row of a lane is not complete, since it has no successor. ``"mask"`` adds ``found``,
+    ///     bool ``[B]``; a missing transition keeps its ``index``, and its other values are zero.
+    ///
+    /// Returns
+    /// -------
+    /// Batch
+    ///     Batch as from :meth:`sample`, in the order of ``index``.
+    ///
+    /// Raises
+    /// ------
+    /// LappedError
+    ///     If a row was overwritten or dropped since, unless ``missing="mask"``.
+    /// SampleError
+    ///     If an index names no transition, or one whose window the boundary refuses, unless
+    ///     ``missing="mask"``; or ``out`` does not fit.
+    #[pyo3(signature = (index=None, out=None, *, missing="error".into()))]
+    #[pyo3(text_signature = "($self, index, out=None, *, missing='error')")]
+    fn gather<'py>(
+        &self,
+        py: Python<'py>,
+        index: Option<&Bound<'py, PyAny>>,
+        out: Option<&Bound<'py, PyAny>>,
+        missing: Argument<String>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        self.follow_schedule(py)?;
+        self.draws.gather(py, index, out, missing)
+    }
+
+    /// Set the priorities of transitions that were drawn, from any process.
+    ///
+    /// A transition is drawn with probability proportional to ``(priority + eps) ** alpha``,
+    /// which is stored as a multiple of ``2**-24`` (6e-8), and at least that. Scale priorities up
+    /// if their powers are not far above it. The importance weights are computed of the stored
+    /// numbers.
+    /// Works while an iterator of this sampler draws ahead; batches that were drawn already keep
+    /// the old priorities.
+    ///
+    /// Parameters
+    /// ----------
+    /// index : array_like of int64, [B]
+    ///     Indices as in :attr:`Batch.index`, or as :meth:`Writer.append` returned them.
+    /// priority : array_like of float, [B] or [B, H]
+    ///     Finite numbers from 0 up, such as absolute TD errors. Of two for one row the later one
+    ///     counts. With ``[B, H]``, the errors of a window each: the row of the index gets ``eta *
+    ///     max + (1 - eta) * mean`` of them (R2D2).
+    /// mask : array_like of bool, [B, H], optional
+    ///     Places of the windows that count, such as :attr:`Batch.mask`; errors at other places are
+    ///     not read. A window without any such place gets the priority 0: it is one that
+    ///     ``gather(missing="mask")`` did not find.
+    /// eta : float, default 0.9
+    ///     Share of the maximum, 0 to 1.
+    /// timeout : float, default 60
+    ///     Seconds to wait for another process that sets priorities, which takes microseconds. One
+    ///     that is stopped keeps the table locked: after 10 s a :class:`errors.WaitWarning` names
+    ///     it.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     Number of priorities that were dropped, because their row is overwritten or is no
+    ///     transition.
+    ///
+    /// Raises
+    /// ------
+    /// SampleError
+    ///     If a priority is negative, no number, or too large; if an index is of another ring; or
+    ///     if the sampler draws uniformly. Nothing was changed then.
+    /// InUseError
+    ///     If another process kept the table locked for ``timeout`` seconds.
+    /// NotFoundError
+    ///     If the table was removed (:meth:`ReplayBuffer.remove_table`).
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7, select=bc.Priority(alpha=0.6, beta=0.4))
+    /// >>> batch = sampler.sample(32)
+    /// >>> sampler.update_priorities(batch.index, abs(batch["obs"] - 4))
+    /// 0
+    #[pyo3(signature = (index=None, priority=None, *, mask=None, eta=None, timeout=60.0.into()))]
+    #[pyo3(text_signature = "($self, index, priority, *, mask=None, eta=0.9, timeout=60.0)")]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of the Python call")]
+    fn update_priorities<'py>(
+        &self,
+        py: Python<'py>,
+        index: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        mask: Option<&Bound<'py, PyAny>>,
+        eta: Option<Argument<f64>>,
+        timeout: Argument<f64>,
+    ) -> Result<u64, Failure> {
+        let index = required(index, "index", "what a batch has as its index, or append returned")?;
+        let priority = required(priority, "priority", "one number for each index")?;
+        let Some(priorities) = &self.priorities else {
+            return Err(backcast_core::PriorityError::NotPrioritised.into());
+        };
+        priorities.update(py, Updated { index, priority, mask, eta, timeout })
+    }
+
+    /// Return the state of the sampler, to be saved and continued.
+    ///
+    /// ``buf.sampler(state=...)`` draws what this sampler would draw next, in any process and from
+    /// Rust too, from the same data. Batches that an iterator drew ahead and did not return yet are
+    /// still to come. What ``"epoch"`` and ``"consume"`` have claimed stays with this sampler, and
+    /// is no part of the state: close this sampler first, and the next one starts there. Functions
+    /// are no part either: ``transform``, those of ``hindsight``, and a function ``beta`` are given
+    /// again. Save it with the data: ``buf.snapshot("epoch-10", state={"sampler":
+    /// sampler.state()})``.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     Numbers, words and None, as JSON has them.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the sampler was closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> buf = bc.ReplayBuffer.create(None, {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(seed=7)
+    /// >>> batch = sampler.sample(32)
+    /// >>> again = buf.sampler(state=sampler.state())
+    /// >>> bool((again.sample(32).index == sampler.sample(32).index).all())
+    /// True
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn state<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        let state = py.detach(|| self.draws.asked(CoreSampler::state, Prefetcher::state))?;
+        Ok(json::to_python(py, &sampler_state_json(&state))?)
+    }
+
+    /// Return totals, the ages of drawn transitions, and the distribution of priorities.
+    ///
+    /// Costs a pass over all rows with a table, and is cheap without.
+    ///
+    /// Returns
+    /// -------
+    /// dict
+    ///     ``sampled`` and ``lapped`` as the properties. ``ages``: of every 64th batch, drawn
+    ///     transitions by their age at the draw, in newer rows of the same lane; a list of
+    ///     ``{"from": age, "rows": count}`` for the ages 0, 1, 2-3, 4-7 and so on. ``priorities``:
+    ///     None, or for selectors with priorities a dict of ``rows`` that have one,
+    ///     ``effective_rows``, the number of rows of equal priority that would give draws of the
+    ///     same diversity (Kish 1965: the squared sum of ``(priority + eps) ** alpha`` over the
+    ///     sum of squares), and ``histogram``, rows by that power, ``from`` up to twice ``from``.
+    ///     ``times_sampled``: for ``"consume"`` and ``"epoch"``, how often the transitions of the
+    ///     ring were handed out by the table, to all its samplers in all processes; a list of
+    ///     ``{"times": times, "rows": count}``, exact, of the current pass for ``"epoch"``. None
+    ///     for other selectors, which count nothing for a row. :func:`backcast.plot.stats` draws
+    ///     all of them.
+    ///
+    /// Raises
+    /// ------
+    /// ClosedError
+    ///     If the sampler is closed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import backcast as bc
+    /// >>> buf = bc.ReplayBuffer.create("stats-demo", {"obs": "f4"}, capacity=100)
+    /// >>> with buf.writer() as writer:
+    /// ...     for t in range(10):
+    /// ...         at = writer.append(obs=t, terminated=False, truncated=False)
+    /// >>> sampler = buf.sampler(select=bc.Priority(alpha=1.0, eps=0.0))
+    /// >>> batch = sampler.sample(32)
+    /// >>> dropped = sampler.update_priorities([0, 1, 2], [4.0, 4.0, 4.0])
+    /// >>> stats = sampler.stats()["priorities"]
+    /// >>> stats["rows"], round(stats["effective_rows"], 6)
+    /// (9, 6.0)
+    /// >>> stats["histogram"]
+    /// [{'from': 1.0, 'rows': 6}, {'from': 2.0, 'rows': 0}, {'from': 4.0, 'rows': 3}]
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let found = py.detach(|| self.draws.asked(CoreSampler::stats, Prefetcher::stats))??;
+        Ok(stats::as_dict(py, &found)?)
+    }
+
+    /// Draws that were repeated because a writer overwrote the row during the copy.
+    #[getter]
+    fn lapped(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.draws.asked(CoreSampler::lapped, Prefetcher::lapped))
+    }
+
+    /// Transitions drawn so far, including those drawn ahead, and those of a draw that is repeated.
+    #[getter]
+    fn sampled(&self, py: Python<'_>) -> Result<u64, Failure> {
+        py.detach(|| self.draws.asked(CoreSampler::sampled, Prefetcher::sampled))
+    }
+
+    /// The seed, also of a sampler that was not given one.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.draws.seed
+    }
+
+    /// Length of the history window, ``H``, or None; a dict of windows by column, if given so.
+    #[getter]
+    fn history<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.history_of(py)
+    }
+
+    /// Length of the future window, ``F``, or 0.
+    #[getter]
+    fn future(&self) -> u32 {
+        self.windows.future
+    }
+
+    /// Transitions of n-step returns, or None.
+    #[getter]
+    fn n_step(&self) -> Option<u32> {
+        self.windows.n_step
+    }
+
+    /// Discount of n-step returns, "discount" for those of the column, or None.
+    #[getter]
+    fn gamma<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.gamma_of(py)
+    }
+
+    /// Selector: a word, or an object such as ``Priority``.
+    #[getter]
+    fn select<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let beta = self.priorities.as_ref().map(|of| of.beta_of(py)).transpose()?;
+        in_python(py, &self.selector, beta.flatten())
+    }
+
+    /// Rule for windows beyond their episode: "mask", "reject" or "clamp".
+    #[getter]
+    fn boundary(&self) -> &'static str {
+        self.windows.boundary.as_str()
+    }
+
+    /// Rank of this learner, from 0, and the number of learners that share the draws of the seed.
+    #[getter]
+    fn share(&self) -> (u32, u32) {
+        self.windows.share
+    }
+
+    /// Sequences or whole episodes, or None if transitions are drawn.
+    #[getter]
+    fn form<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.windows.form_of(py)
+    }
+
+    /// Release the ring, and end an iterator that draws ahead. Closing again does nothing.
+    ///
+    /// ``"epoch"`` and ``"consume"``: transitions that were claimed and not returned go back to the
+    /// table, for the next sampler, unless another sampler has claimed later ones or a pass has
+    /// begun since. Then no sampler draws them in this pass. To lose none, draw them from this
+    /// sampler first, or use ``prefetch=0``.
+    #[pyo3(signature = (), text_signature = "($self)")]
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        self.release(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        self.release(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let seed = self.draws.seed;
+        let state = self.draws.place.describe(|place| match place {
+            SamplerPlace::Here(sampler) => {
+                format!("seed {seed}, {} transitions drawn", sampler.sampled())
+            }
+            SamplerPlace::Prefetcher(_) => format!("seed {seed}, drawing ahead"),
+        });
+        let (label, windows) = (self.draws.label(), self.windows.in_words());
+        let select = self.select(py)?.repr()?;
+        Ok(format!("<backcast.Sampler: {label}, {windows}, select {select}, {state}>"))
+    }
+
+    fn __reduce__(&self) -> Result<(), Failure> {
+        Err(Failure::new(
+            ErrorClass::ArgumentType,
+            format!(
+                "{} cannot be pickled or copied; pickle the ReplayBuffer and make a sampler of \
+                 the same seed from it",
+                self.draws.label()
+            ),
+        ))
+    }
+}
