@@ -42,26 +42,17 @@ pub struct ColumnDescription {
 /// A description of an impossible ring.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum BadDescription {
     /// The columns are invalid.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The lane policy is invalid.
     #[error("its lane policy is `{policy}` with {timeout_ms} ms, which is not valid")]
-    Policy {
-        /// Name of the policy that was given.
-        policy: String,
-        /// Time-out given, in milliseconds.
-        timeout_ms: u64,
-    },
+    Policy { policy: String, timeout_ms: u64 },
     /// The number of rows overflows.
     #[error("its {lanes} lanes of {lane_capacity} rows are too many")]
-    Capacity {
-        /// Number of lanes given.
-        lanes: u32,
-        /// Rows of each lane.
-        lane_capacity: u64,
-    },
+    Capacity { lanes: u32, lane_capacity: u64 },
 }
 
 impl RingDescription {

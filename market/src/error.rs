@@ -1,4 +1,5 @@
 //! Errors of loading, sharing, attaching and reading panels.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::{
     io,
@@ -23,7 +24,6 @@ pub enum PanelError {
     Read {
         /// The requested file.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// The path is a folder instead of a file.
@@ -39,26 +39,17 @@ pub enum PanelError {
     },
     /// The reader passed to `from_reader` failed.
     #[error("cannot read the stream: {source}")]
-    Stream {
-        /// Error of the reader.
-        source: io::Error,
-    },
+    Stream { source: io::Error },
     /// A file that cannot be loaded as a panel.
     #[error("{}{problem}", prefix(path.as_deref()))]
     Load {
         /// The file; `None` for a stream.
         path: Option<PathBuf>,
-        /// Problem, and where in the file it is.
         problem: Box<PanelLoadError>,
     },
     /// A segment whose description does not describe a panel.
     #[error("panel {name:?} is damaged: {problem}; remove it and load it again")]
-    Damaged {
-        /// The panel's name; empty for one in private memory.
-        name: String,
-        /// Problem.
-        problem: String,
-    },
+    Damaged { name: String, problem: String },
     /// Error of the panel's segment.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -74,70 +65,29 @@ pub enum WindowError {
          its \
          edges, their own day may not"
     )]
-    BadDay {
-        /// Position in `days`.
-        position: usize,
-        /// The requested day.
-        day: i64,
-        /// The panel's last day.
-        last: usize,
-    },
+    BadDay { position: usize, day: i64, last: usize },
     /// A token that names no ticker of this panel.
     #[error(
         "tokens[{position}] is {token}, but the panel has tokens 0 (<CASH>) to {last}; `tokens` \
          of this panel gives them by name"
     )]
-    BadToken {
-        /// Position in `tokens`.
-        position: usize,
-        /// The requested token.
-        token: i64,
-        /// The panel's last token.
-        last: usize,
-    },
+    BadToken { position: usize, token: i64, last: usize },
     /// A slice of the wrong length.
     #[error("`{what}` holds {found} elements, but must hold {expected} for the shape {shape:?}")]
-    BadLength {
-        /// Name of the argument.
-        what: &'static str,
-        /// Shape of the argument.
-        shape: Vec<usize>,
-        /// Number of elements of that shape.
-        expected: usize,
-        /// Number of elements given.
-        found: usize,
-    },
+    BadLength { what: &'static str, shape: Vec<usize>, expected: usize, found: usize },
     /// A window that is many times longer than the panel.
     #[error(
         "`{what}` is {days} days, of a panel that has {panel_days}; give at most {limit}: what \
          lies beyond the \
          panel is masked"
     )]
-    TooLong {
-        /// Name of the argument.
-        what: &'static str,
-        /// Requested number of days.
-        days: usize,
-        /// Number of days of the panel.
-        panel_days: usize,
-        /// Maximum number of days.
-        limit: usize,
-    },
+    TooLong { what: &'static str, days: usize, panel_days: usize, limit: usize },
     /// Windows larger than the address space.
     #[error(
         "{batch} samples x {tokens} tokens x {days} days x {columns} columns cannot be addressed; \
          ask for shorter windows or smaller batches"
     )]
-    TooLarge {
-        /// Samples, `B`.
-        batch: usize,
-        /// Tokens per sample, `T`.
-        tokens: usize,
-        /// Days of a window: history, the day itself and the future; saturating.
-        days: usize,
-        /// Columns of the panel, `C`.
-        columns: usize,
-    },
+    TooLarge { batch: usize, tokens: usize, days: usize, columns: usize },
 }
 
 impl PanelError {

@@ -1,4 +1,5 @@
 //! Errors of loading a file: problem, place and remedy.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::fmt::{self, Display};
 
@@ -180,21 +181,13 @@ pub enum PanelLoadError {
     },
     /// The CSV parser failed.
     #[error("line {line}: not readable as CSV: {message}")]
-    Syntax {
-        /// Line of the record.
-        line: u64,
-        /// Message of the parser.
-        message: String,
-    },
+    Syntax { line: u64, message: String },
     /// The cells have another separator than the expected one.
     #[error(
         "the header is one cell with {found:?} in it: the cells of this file are separated by \
          {found:?}; load it with the separator {found:?}"
     )]
-    Separator {
-        /// Probable separator.
-        found: char,
-    },
+    Separator { found: char },
     /// The file has a header row of fields and one of tickers.
     #[error(
         "the file has two header rows, fields {} and tickers {}, as yfinance writes it: a panel \
@@ -212,46 +205,22 @@ pub enum PanelLoadError {
     },
     /// Bytes that are not UTF-8 text.
     #[error("line {line}, column {column}: not UTF-8 text; save the file as UTF-8")]
-    NotUtf8 {
-        /// Line of the record.
-        line: u64,
-        /// Column, counted from 1.
-        column: usize,
-    },
+    NotUtf8 { line: u64, column: usize },
     /// A damaged part of a Parquet file.
     #[error("{part} is damaged: {message}; write or copy the file again")]
-    Damaged {
-        /// Part of the file.
-        part: FilePart,
-        /// Problem.
-        message: String,
-    },
+    Damaged { part: FilePart, message: String },
     /// A column is compressed with a codec that is not built in.
     #[error(
         "column {column:?} is compressed with {codec}, which is not built in; write the file with \
          zstd, snappy, lz4, gzip or no compression"
     )]
-    Codec {
-        /// Name of the column.
-        column: String,
-        /// The codec's name.
-        codec: String,
-    },
+    Codec { column: String, codec: String },
     /// The file claims to unpack to far more than it can hold.
     #[error(
         "{rows} rows x {columns} columns unpack to {bytes} bytes, and a file of this size may have \
          {limit}; write it again, or split it"
     )]
-    Bomb {
-        /// Rows that the file claims.
-        rows: u64,
-        /// Columns that would be read.
-        columns: usize,
-        /// Unpacked bytes that the file claims.
-        bytes: u64,
-        /// Maximum unpacked bytes of a file of its size.
-        limit: u64,
-    },
+    Bomb { rows: u64, columns: usize, bytes: u64, limit: u64 },
     /// No header, or a header and no rows.
     #[error("no data row{}; a panel needs one, and a CSV a header before it", masked_rows(*masked))]
     NoRows {
@@ -283,11 +252,8 @@ pub enum PanelLoadError {
         quoted(found)
     )]
     DuplicateColumn {
-        /// The name, after renaming.
         name: String,
-        /// The first one's position, from 1.
         first: usize,
-        /// The second one's position, from 1.
         second: usize,
         /// The file's columns.
         found: Vec<String>,
@@ -299,7 +265,6 @@ pub enum PanelLoadError {
         did_you_mean(std::slice::from_ref(theirs), std::slice::from_ref(closest))
     )]
     UnknownRename {
-        /// The name that the file lacks.
         theirs: String,
         /// The most similar of the file's columns, if one is similar.
         closest: Option<String>,
@@ -309,9 +274,7 @@ pub enum PanelLoadError {
     /// A column whose type does not fit its role.
     #[error("column {column:?} holds {found}; {}", role.wanted())]
     ColumnType {
-        /// Name of the column.
         column: String,
-        /// Type of the column.
         found: String,
         /// Role of the column.
         role: ColumnRole,
@@ -321,27 +284,13 @@ pub enum PanelLoadError {
         "column {column:?} is in the time zone {zone:?}, which this machine's time zone database \
          does not know; drop the zone (the local day stays), or install the database"
     )]
-    UnknownZone {
-        /// Name of the column.
-        column: String,
-        /// Name of the zone.
-        zone: String,
-    },
+    UnknownZone { column: String, zone: String },
     /// A record with more or fewer cells than the header.
     #[error(
         "line {line}, column {column:?}: {found} cells where the header has {expected}; \
          look for a missing cell, a stray separator or an unclosed quote"
     )]
-    Ragged {
-        /// Line of the record.
-        line: u64,
-        /// Name of the first column without a cell, or of the last one when there are too many.
-        column: String,
-        /// Number of cells of the header.
-        expected: usize,
-        /// Number of cells of the record.
-        found: usize,
-    },
+    Ragged { line: u64, column: String, expected: usize, found: usize },
     /// A cell of a numeric column holds no usable number.
     #[error(
         "{place}, column {column:?}: {text:?} {}; {}{}",
@@ -350,11 +299,8 @@ pub enum PanelLoadError {
         problem.hint(column, text)
     )]
     BadNumber {
-        /// Place of the row.
         place: RowPlace,
-        /// Name of the column.
         column: String,
-        /// The cell.
         text: String,
         /// Problem.
         problem: NumberProblem,
@@ -366,11 +312,8 @@ pub enum PanelLoadError {
         ShownNumber(*value)
     )]
     PriceNotPositive {
-        /// Place of the row.
         place: RowPlace,
-        /// Name of the column.
         column: String,
-        /// The ticker.
         ticker: String,
         /// The price.
         value: f64,
@@ -384,16 +327,7 @@ pub enum PanelLoadError {
          declare {ticker:?} a macro ticker if it is not traded",
         f32::from_bits(1)
     )]
-    PriceTooSmall {
-        /// Place of the row.
-        place: RowPlace,
-        /// Name of the column.
-        column: String,
-        /// The ticker.
-        ticker: String,
-        /// The price.
-        value: f64,
-    },
+    PriceTooSmall { place: RowPlace, column: String, ticker: String, value: f64 },
     /// A high below its low.
     #[error(
         "{place}, column {column:?}: high {} of {ticker:?} is below its low {}; correct or \
@@ -402,11 +336,8 @@ pub enum PanelLoadError {
         ShownNumber(*low)
     )]
     HighBelowLow {
-        /// Place of the row.
         place: RowPlace,
-        /// Name of the column of highs.
         column: String,
-        /// The ticker.
         ticker: String,
         /// The high.
         high: f64,
@@ -421,11 +352,8 @@ pub enum PanelLoadError {
         ShownNumber(*value)
     )]
     NegativeVolume {
-        /// Place of the row.
         place: RowPlace,
-        /// Name of the column.
         column: String,
-        /// The ticker.
         ticker: String,
         /// The volume.
         value: f64,
@@ -436,26 +364,12 @@ pub enum PanelLoadError {
          write YYYY-MM-DD{}",
         date_hint(text)
     )]
-    BadDate {
-        /// Place of the row.
-        place: RowPlace,
-        /// Name of the column.
-        column: String,
-        /// The cell.
-        text: String,
-    },
+    BadDate { place: RowPlace, column: String, text: String },
     /// A ticker that is empty or the reserved word `<CASH>`.
     #[error(
         "{place}, column {column:?}: {text:?} cannot be a ticker; give the row a name of its own"
     )]
-    BadTicker {
-        /// Place of the row.
-        place: RowPlace,
-        /// Name of the column.
-        column: String,
-        /// The cell.
-        text: String,
-    },
+    BadTicker { place: RowPlace, column: String, text: String },
     /// Two rows of one ticker on one day.
     #[error(
         "{first} and {second}, columns {:?} and {:?}: both hold {ticker:?} on {date}; keep one of \
@@ -468,13 +382,9 @@ pub enum PanelLoadError {
     DuplicateRow {
         /// Names of the columns of days and tickers.
         columns: Box<[String; 2]>,
-        /// The ticker.
         ticker: String,
-        /// The day.
         date: String,
-        /// Place of the first row.
         first: RowPlace,
-        /// Place of the second row.
         second: RowPlace,
     },
     /// Macro tickers without a row.
@@ -495,13 +405,9 @@ pub enum PanelLoadError {
          of {rows} rows; split the file, or drop columns or rare tickers"
     )]
     TooLarge {
-        /// Number of tickers in the data.
         tickers: usize,
-        /// Number of distinct dates in the data.
         days: usize,
-        /// Number of value columns.
         columns: usize,
-        /// Number of rows in the data.
         rows: usize,
         /// Maximum number of values of a panel with `rows` rows. If memory does not suffice, the
         /// number of values loaded so far.

@@ -34,47 +34,25 @@ pub struct TickerDays<'a> {
 /// Rows that a panel file cannot take, or a file that cannot be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum PanelWriteError {
     /// Another number of columns than the file has.
     #[error(
         "`{ticker}` has {given} columns, but the file has {expected}; give one vector for each"
     )]
-    ColumnCount {
-        /// Ticker of the rows.
-        ticker: String,
-        /// Number of columns given.
-        given: usize,
-        /// Number of columns of the file, without date and ticker.
-        expected: usize,
-    },
+    ColumnCount { ticker: String, given: usize, expected: usize },
     /// Columns of different lengths.
     #[error(
         "column {column} of `{ticker}` has {given} days, but its first column has {expected}; \
          give one value a day"
     )]
-    UnequalLengths {
-        /// Ticker of the rows.
-        ticker: String,
-        /// Number of the column, from 0.
-        column: usize,
-        /// Number of days given.
-        given: usize,
-        /// Number of days of the first column.
-        expected: usize,
-    },
+    UnequalLengths { ticker: String, column: usize, given: usize, expected: usize },
     /// Days beyond the calendar of a panel.
     #[error(
         "`{ticker}` has {days} days from day {first_day} since 1970 on, which leaves the years 1 \
          to 9999; give fewer days or an earlier first one"
     )]
-    DaysOutOfRange {
-        /// Ticker of the rows.
-        ticker: String,
-        /// First day, in days since 1970-01-01.
-        first_day: i32,
-        /// Number of days.
-        days: usize,
-    },
+    DaysOutOfRange { ticker: String, first_day: i32, days: usize },
     /// The file cannot be written.
     #[error("cannot write the panel file: {0}")]
     Io(#[from] io::Error),

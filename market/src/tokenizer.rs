@@ -25,6 +25,7 @@ pub enum UnknownTicker {
 /// Error of encoding or decoding. Except for [`Full`](Self::Full), the vocabulary is unchanged.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum TokenError {
     /// A name that is new to a frozen tokenizer.
     #[error(
@@ -33,51 +34,25 @@ pub enum TokenError {
          make it with unknown \"unk\"",
         near.as_ref().map_or_else(String::new, |near| format!(", did you mean {near:?}?"))
     )]
-    UnknownName {
-        /// The name.
-        name: String,
-        /// Number of known tickers.
-        known: usize,
-        /// The most similar known name.
-        near: Option<String>,
-    },
+    UnknownName { name: String, known: usize, near: Option<String> },
     /// A token without a name.
     #[error("token {token} has no name; this tokenizer has tokens 0 (<CASH>) to {last}")]
-    UnknownToken {
-        /// The token, which may exceed 32 bits.
-        token: i128,
-        /// The largest token.
-        last: u32,
-    },
+    UnknownToken { token: i128, last: u32 },
     /// An empty name.
     #[error("ticker {position} has an empty name; leave it out")]
-    EmptyName {
-        /// Position among the names.
-        position: usize,
-    },
+    EmptyName { position: usize },
     /// A name that is listed twice.
     #[error("ticker {name:?} is named twice; name each once")]
-    Repeated {
-        /// The name.
-        name: String,
-    },
+    Repeated { name: String },
     /// A reserved name, which belongs to a token that is no ticker.
     #[error("{name:?} is no ticker: it is the name of {meaning}; {}", match *name {
         CASH => "leave it out",
         _ => "leave it out, it has a token when a tokenizer made with unknown \"unk\" is frozen",
     })]
-    Reserved {
-        /// [`CASH`] or [`UNK`].
-        name: &'static str,
-        /// Meaning of the name.
-        meaning: &'static str,
-    },
+    Reserved { name: &'static str, meaning: &'static str },
     /// More names than a vocabulary can hold. The names that fit were added.
     #[error("a vocabulary holds {limit} names at most; use several tokenizers")]
-    Full {
-        /// Maximum names.
-        limit: usize,
-    },
+    Full { limit: usize },
 }
 
 /// Maximum number of names in a vocabulary: tokens are int32.

@@ -21,6 +21,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Error of saving or loading a tokenizer. File and tokenizer are unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum TokenFileError {
     /// A system call failed.
     #[error(
@@ -29,11 +30,9 @@ pub enum TokenFileError {
         IoCause::of(source).remedy_or("check the path and its folder")
     )]
     Io {
-        /// `read` or `write`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// The file is not a saved tokenizer.
@@ -44,7 +43,6 @@ pub enum TokenFileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Problem.
         problem: String,
     },
 }

@@ -1,4 +1,5 @@
 //! Errors: one enum per operation, and one that all share.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,16 +21,7 @@ pub enum StoreError {
         "{what} `{name}` is refused: {reason}; use 1 to {limit} of A-Z a-z 0-9 _ - . and no dot in \
          front, as in `pong` or `pong@epoch-10`"
     )]
-    BadName {
-        /// `"name"` or `"label"`.
-        what: &'static str,
-        /// Name given.
-        name: String,
-        /// Rule broken.
-        reason: &'static str,
-        /// Maximum bytes.
-        limit: usize,
-    },
+    BadName { what: &'static str, name: String, reason: &'static str, limit: usize },
     /// No such ring or snapshot was saved.
     #[error(
         "{what} `{name}` is not in the store {}{}",
@@ -37,9 +29,7 @@ pub enum StoreError {
         hint(suggestion.as_deref())
     )]
     NotFound {
-        /// `"ring"` or `"snapshot"`.
         what: &'static str,
-        /// Name asked for.
         name: String,
         /// Directory of the store.
         store: PathBuf,
@@ -55,9 +45,7 @@ pub enum StoreError {
     Busy {
         /// The directory.
         path: PathBuf,
-        /// Process that has the directory locked, if it is known.
         holder: String,
-        /// Milliseconds waited.
         waited_ms: u128,
     },
     /// The disk is full.
@@ -67,7 +55,6 @@ pub enum StoreError {
         path.display()
     )]
     NoSpace {
-        /// Operation that failed.
         operation: &'static str,
         /// File of the operation.
         path: PathBuf,
@@ -75,11 +62,9 @@ pub enum StoreError {
     /// The system refused an operation, which says nothing about the content of the file.
     #[error("cannot {operation} {}: {source}; {}", path.display(), remedy(source))]
     Io {
-        /// Operation that failed.
         operation: &'static str,
         /// File of the operation.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// A manifest cannot be read. It may be the newer one, so it is not overwritten.
@@ -91,7 +76,6 @@ pub enum StoreError {
     Unreadable {
         /// The manifest.
         path: PathBuf,
-        /// Error of the system.
         problem: String,
     },
     /// No manifest is valid.
@@ -115,9 +99,7 @@ pub enum StoreError {
     OtherVersion {
         /// The manifest.
         path: PathBuf,
-        /// Version found.
         found: u64,
-        /// Version known.
         known: u64,
     },
     /// No directory was given and there is no default.
@@ -140,21 +122,13 @@ pub enum SaveError {
         "`{name}@{label}` exists; choose another label, replace it with `--replace` (in Python, \
          `replace=True`), or remove it with `backcast rm {name}@{label}`"
     )]
-    LabelTaken {
-        /// Name of the ring.
-        name: String,
-        /// The label.
-        label: String,
-    },
+    LabelTaken { name: String, label: String },
     /// The label is reserved for automatic snapshots.
     #[error(
         "the label `{label}` is reserved for automatic snapshots (live, before, evicted and \
          auto-…); choose another one"
     )]
-    LabelReserved {
-        /// The label.
-        label: String,
-    },
+    LabelReserved { label: String },
     /// The mode is off.
     #[error("persist mode `off` follows no ring; use periodic, continuous or block")]
     NotFollowed,
@@ -166,14 +140,7 @@ pub enum SaveError {
     NoName,
     /// Rows cannot be read although no writer laps them.
     #[error("row {seq} of lane {lane} cannot be read: {problem}; create the ring again")]
-    Unreadable {
-        /// Lane of the row.
-        lane: u32,
-        /// First row that cannot be read.
-        seq: u64,
-        /// Error of the read.
-        problem: String,
-    },
+    Unreadable { lane: u32, seq: u64, problem: String },
     /// Error of reading a table of priorities or claims, or of listing the tables.
     #[error(transparent)]
     Table(#[from] PriorityError),
@@ -194,40 +161,22 @@ pub enum SaveError {
     NamelessParams,
     /// Parameters are given twice.
     #[error("the parameters `{name}` are given twice; give each once")]
-    ParamsTwice {
-        /// Name of the parameters.
-        name: String,
-    },
+    ParamsTwice { name: String },
     /// An array of the parameters does not fit a file.
     #[error(
         "array `{array}` of the parameters `{name}` has more elements than the limit of {} in a \
          file; split it",
         i32::MAX
     )]
-    ArrayTooLarge {
-        /// Name of the parameters.
-        name: String,
-        /// Name of the array.
-        array: String,
-    },
+    ArrayTooLarge { name: String, array: String },
     /// The state is too large for a manifest.
     #[error(
         "the state has {bytes} bytes as JSON, the limit is {limit}; save it in a file of its own"
     )]
-    StateTooLarge {
-        /// Bytes of the state.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
+    StateTooLarge { bytes: usize, limit: usize },
     /// The state is nested too deeply.
     #[error("the state is {depth} levels deep, the limit is {limit}; save flatter data")]
-    StateTooDeep {
-        /// Levels of the state.
-        depth: usize,
-        /// The limit.
-        limit: usize,
-    },
+    StateTooDeep { depth: usize, limit: usize },
     /// The store has a ring of the same identity with other columns or lanes.
     #[error(
         "the store has rows of this ring, but with other columns or lanes: {} or the ring was \
@@ -255,12 +204,7 @@ pub enum LoadError {
         "`{snapshot}` is damaged: {damage}; load another snapshot (`backcast ls` lists them), or \
          restore the file from a backup"
     )]
-    Damaged {
-        /// The snapshot, as `name@label`.
-        snapshot: String,
-        /// Damage found.
-        damage: Damage,
-    },
+    Damaged { snapshot: String, damage: Damage },
     /// Error of creating the ring.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -273,9 +217,7 @@ pub enum LoadError {
     /// The snapshot has no such parameters.
     #[error("the snapshot `{snapshot}` has no parameters `{name}`; {}", saved_params(known))]
     NoParams {
-        /// The snapshot.
         snapshot: String,
-        /// Name asked for.
         name: String,
         /// Names of its parameters.
         known: Vec<String>,
@@ -288,10 +230,7 @@ pub enum LoadError {
         "shared memory has another snapshot named `{name}`, which a process has open; close it, or \
          load this one under another name"
     )]
-    OtherSnapshot {
-        /// `name@label`.
-        name: String,
-    },
+    OtherSnapshot { name: String },
     /// The caller stopped the operation.
     #[error("the load was stopped; no ring was made")]
     Cancelled,

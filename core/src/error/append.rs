@@ -12,24 +12,13 @@ use crate::autoreset::AutoresetMode;
 pub enum AppendError {
     /// Steps of one call were appended before one of them failed.
     #[error("{appended} of {asked} steps were appended, and then: {source}")]
-    After {
-        /// Steps that stay.
-        appended: usize,
-        /// Steps of the call.
-        asked: usize,
-        /// Error of the next step.
-        source: Box<AppendError>,
-    },
+    After { appended: usize, asked: usize, source: Box<AppendError> },
     /// A column of the schema is not in the step.
     #[error("column `{name}` is missing from the step; give every column of the schema")]
-    MissingColumn {
-        /// Column.
-        name: String,
-    },
+    MissingColumn { name: String },
     /// The step has a column that the schema lacks.
     #[error("the schema has no column `{name}`; the step takes {}", known.join(", "))]
     UnknownColumn {
-        /// Column.
         name: String,
         /// Columns that the step may have.
         known: Vec<String>,
@@ -39,73 +28,34 @@ pub enum AppendError {
         "the step was made for another schema: its column {at} is {step}, that of the ring is \
          {ring}; make the step with the schema of the writer"
     )]
-    OtherSchema {
-        /// First column that differs, from 0.
-        at: usize,
-        /// The step's column, in words.
-        step: String,
-        /// The ring's column, in words.
-        ring: String,
-    },
+    OtherSchema { at: usize, step: String, ring: String },
     /// The step has another number of columns than the schema.
     #[error("the step has {got} columns, the schema has {expected}; give each once, in order")]
-    WrongColumnCount {
-        /// Columns given.
-        got: usize,
-        /// Columns of the schema.
-        expected: usize,
-    },
+    WrongColumnCount { got: usize, expected: usize },
     /// An observation has another number of columns than the schema has of role obs.
     #[error(
         "`{name}` has {got} columns, the schema has {expected} of role obs; give each of those \
          once, in order"
     )]
-    WrongObsCount {
-        /// `next_obs` or `final_obs`.
-        name: &'static str,
-        /// Columns given.
-        got: usize,
-        /// Columns of role obs.
-        expected: usize,
-    },
+    WrongObsCount { name: &'static str, got: usize, expected: usize },
     /// A column of another element type. Python's writer converts, or refuses, before it gets here.
     #[error("column `{name}` holds {expected}, the step gives {got}; convert it first")]
-    WrongDType {
-        /// Column.
-        name: String,
-        /// The schema's type.
-        expected: DType,
-        /// The step's type.
-        got: DType,
-    },
+    WrongDType { name: String, expected: DType, got: DType },
     /// A row reserved by a writer of several lanes.
     #[error(
         "a row is reserved by a writer of 1 lane, this one has {lanes}; make a writer of 1 lane, \
          or append"
     )]
-    NotReservable {
-        /// Lanes of the writer.
-        lanes: usize,
-    },
+    NotReservable { lanes: usize },
     /// A column of the reserved row was not written.
     #[error("column `{name}` of the reserved row was not written; write every column, or append")]
-    NotWritten {
-        /// Column.
-        name: String,
-    },
+    NotWritten { name: String },
     /// Elements beyond the end of a column of the reserved row.
     #[error(
         "{values} elements from element {at} on do not fit a column of {items}; write fewer, or \
          begin earlier"
     )]
-    BeyondColumn {
-        /// First element.
-        at: usize,
-        /// Elements given.
-        values: usize,
-        /// Elements of the column.
-        items: usize,
-    },
+    BeyondColumn { at: usize, values: usize, items: usize },
     /// A column of another size.
     #[error(
         "column `{name}` needs {expected} bytes ({}{lanes} lanes × {width} bytes a row), the step \
@@ -113,17 +63,12 @@ pub enum AppendError {
         steps_before(*steps, " steps × ")
     )]
     WrongSize {
-        /// Column.
         name: String,
-        /// Bytes needed.
         expected: usize,
-        /// Bytes given.
         got: usize,
         /// Steps of the call.
         steps: usize,
-        /// Lanes of the writer.
         lanes: usize,
-        /// Bytes of a row.
         width: usize,
     },
     /// A flag array of another length.
@@ -132,19 +77,15 @@ pub enum AppendError {
         steps_before(*steps, " steps of ")
     )]
     WrongFlags {
-        /// `terminated`, `truncated` or `lanes`.
         name: &'static str,
-        /// Flags given.
         got: usize,
         /// Steps of the call.
         steps: usize,
-        /// Lanes of the writer.
         lanes: usize,
     },
     /// A lane ended and its final observation is missing.
     #[error("lane {lane} ended, but {}", missing_final(*mode))]
     MissingFinalObs {
-        /// First lane that ended, as a position in the writer's lanes.
         lane: usize,
         /// The writer's mode.
         mode: AutoresetMode,
@@ -157,47 +98,27 @@ pub enum AppendError {
     UnexpectedFinalObs,
     /// The lane has had 2^48 rows.
     #[error("lane {lane} has had {rows} rows, the limit; create a new ring")]
-    LaneWornOut {
-        /// Position in the writer's lanes.
-        lane: usize,
-        /// Rows published.
-        rows: u64,
-    },
+    LaneWornOut { lane: usize, rows: u64 },
     /// A lease blocks the row, and the ring's lane policy is to fail.
     #[error(
         "lane {lane} cannot take a row: reader slot {slot} (process {pid}) has leased its rows \
          from {start} on, and lane_policy is \"fail\"; close the lease, or create the ring with \
          lane_policy \"block\""
     )]
-    Leased {
-        /// The lane.
-        lane: u32,
-        /// Reader slot of the lease's holder.
-        slot: u32,
-        /// Process that claims to hold it.
-        pid: u64,
-        /// First row leased.
-        start: u64,
-    },
+    Leased { lane: u32, slot: u32, pid: u64, start: u64 },
     /// The ring was removed or replaced, and its handle refuses further use.
     #[error(
         "ring `{ring}` was removed or replaced: a process that attaches by name would not see \
          these rows, and none was appended; attach again and create another writer, or attach with \
          on_unlinked \"warn\""
     )]
-    Unlinked {
-        /// The name that the ring had.
-        ring: String,
-    },
+    Unlinked { ring: String },
     /// Error of the rate limiter.
     #[error(transparent)]
     Limited(#[from] LimitError),
     /// The caller interrupted the wait for a lease.
     #[error("the append was interrupted while it waited {waited_ms} ms for a lease; append again")]
-    Interrupted {
-        /// Milliseconds waited.
-        waited_ms: u128,
-    },
+    Interrupted { waited_ms: u128 },
     /// The call would have to wait, for a lease or the rate limiter.
     #[error(
         "a lease or the rate limiter holds the call back; try again, or make the call that waits: \

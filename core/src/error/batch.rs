@@ -10,19 +10,11 @@ pub enum BatchError {
     /// The batch has no column of that key.
     #[error("the batch has no column `{key}`; it has {}", known.join(", "))]
     UnknownKey {
-        /// Requested key.
         key: String,
         /// Keys of the batch.
         known: Vec<String>,
     },
     /// The column has another element type.
     #[error("column `{key}` holds {holds}, not {asked}; ask for {holds} and convert it")]
-    WrongDType {
-        /// Requested key.
-        key: String,
-        /// Element type of the column.
-        holds: DType,
-        /// Requested type.
-        asked: DType,
-    },
+    WrongDType { key: String, holds: DType, asked: DType },
 }

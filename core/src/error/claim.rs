@@ -52,54 +52,29 @@ pub enum WriterError {
          default), \"same_step\" (the step that ends resets) or \"disabled\" (the caller resets, \
          or next_obs holds the final observation, as in SB3)"
     )]
-    ModeNotSaid {
-        /// Requested lanes.
-        lanes: u32,
-    },
+    ModeNotSaid { lanes: u32 },
     /// A snapshot, which has no writers.
     #[error(
         "{name} is a snapshot, which is read-only; load it under another name, and write to that \
          ring"
     )]
-    Snapshot {
-        /// The ring's name.
-        name: String,
-    },
+    Snapshot { name: String },
     /// More lanes than the ring has.
     #[error(
         "asked for {asked} lanes, the ring has {lanes}; create it with {asked} lanes or more \
          (one per sub-environment over all workers)"
     )]
-    TooManyLanes {
-        /// Requested lanes.
-        asked: u32,
-        /// Lanes of the ring.
-        lanes: u32,
-    },
+    TooManyLanes { asked: u32, lanes: u32 },
     /// Too few lanes are free.
     #[error(
         "asked for {asked} lane(s), only {free} of {lanes} are free; {}; \
          stop a holder (the kernel frees its lanes at once), or create the ring with more lanes",
         holders(.held)
     )]
-    LanesTaken {
-        /// Requested lanes.
-        asked: u32,
-        /// Lanes without a writer.
-        free: u32,
-        /// Lanes of the ring.
-        lanes: u32,
-        /// Holders of the other lanes.
-        held: Vec<HeldLane>,
-    },
+    LanesTaken { asked: u32, free: u32, lanes: u32, held: Vec<HeldLane> },
     /// Only damaged lanes were left.
     #[error("lane {lane} cannot be adopted: {source}")]
-    Damaged {
-        /// The lane.
-        lane: u32,
-        /// Counters of the lane.
-        source: ImpossibleCounters,
-    },
+    Damaged { lane: u32, source: ImpossibleCounters },
     /// Error of the lane's files.
     #[error(transparent)]
     Segment(#[from] SegmentError),

@@ -16,7 +16,6 @@ pub enum DropError {
     /// A lane that the ring lacks.
     #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
     NoSuchLane {
-        /// Requested lane.
         lane: u32,
         /// Lanes of the ring.
         lanes: u32,
@@ -26,51 +25,25 @@ pub enum DropError {
         "lane {lane} holds no row of episode {episode}, {}; the column `episode` has their numbers",
         held(*.kept)
     )]
-    NoSuchEpisode {
-        /// The lane.
-        lane: u32,
-        /// Requested episode; 0 if the oldest was requested.
-        episode: u64,
-        /// Oldest and newest episode of the lane, unless it is empty.
-        kept: Option<(u64, u64)>,
-    },
+    NoSuchEpisode { lane: u32, episode: u64, kept: Option<(u64, u64)> },
     /// An episode with older ones before it.
     #[error(
         "episode {episode} of lane {lane} has older ones before it, from episode {oldest} on, and \
          rows are dropped from the oldest on; drop those first, or drop them too with `older`"
     )]
-    NotOldest {
-        /// The lane.
-        lane: u32,
-        /// Requested episode.
-        episode: u64,
-        /// Oldest episode of the lane.
-        oldest: u64,
-    },
+    NotOldest { lane: u32, episode: u64, oldest: u64 },
     /// An episode that its writer continues.
     #[error(
         "episode {episode} of lane {lane} has not ended at its row {newest}, and its later rows \
          would stay; wait until it ends, or drop every row so far with `clear`"
     )]
-    Unfinished {
-        /// The lane.
-        lane: u32,
-        /// Requested episode.
-        episode: u64,
-        /// Newest row of the lane.
-        newest: u64,
-    },
+    Unfinished { lane: u32, episode: u64, newest: u64 },
     /// A writer overwrote the rows during every attempt to find the episode.
     #[error(
         "a writer overwrote lane {lane} during {attempts} attempts to find the end of the episode; \
          try again, or create the ring with a larger capacity"
     )]
-    Outrun {
-        /// The lane.
-        lane: u32,
-        /// Attempts made.
-        attempts: u32,
-    },
+    Outrun { lane: u32, attempts: u32 },
     /// A file of marks that this process may not write.
     #[error(
         "this process may not write {}, so it may not drop rows: {source}; run it as the owner of \
@@ -80,7 +53,6 @@ pub enum DropError {
     Denied {
         /// The file.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// The file of the marks.

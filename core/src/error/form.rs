@@ -8,34 +8,19 @@ use thiserror::Error;
 pub enum FormError {
     /// An option that does not go with the form.
     #[error("{form} do not go with {what}; leave it out, or leave the form out")]
-    Combined {
-        /// Words for the form.
-        form: &'static str,
-        /// The option.
-        what: &'static str,
-    },
+    Combined { form: &'static str, what: &'static str },
     /// A length of 0, or one that no lane can hold.
     #[error(
         "a sequence has {asked} transitions; give 1 to {limit}: a lane keeps {limit} transitions \
          and the observation after them"
     )]
-    BadLength {
-        /// Requested transitions.
-        asked: u32,
-        /// Transitions of the longest sequence that a lane can hold.
-        limit: u64,
-    },
+    BadLength { asked: u32, limit: u64 },
     /// A stride of 0, or one that leaves transitions out.
     #[error(
         "the stride of sequences is {asked}; give 1 to their length, {length}: a larger one leaves \
          transitions out"
     )]
-    BadStride {
-        /// Requested transitions from one start to the next.
-        asked: u32,
-        /// Transitions of a sequence.
-        length: u32,
-    },
+    BadStride { asked: u32, length: u32 },
     /// No sequence may be drawn.
     #[error(
         "no sequence of {length} transitions can be drawn: {}, and the longest run of transitions \
@@ -47,25 +32,13 @@ pub enum FormError {
         },
         if *.whole { ", or for boundary \"mask\"" } else { "" }
     )]
-    NoSequence {
-        /// Requested transitions.
-        length: u32,
-        /// Whether only whole sequences were asked for.
-        whole: bool,
-        /// Length of the longest sequence of transitions in the ring.
-        longest: u64,
-    },
+    NoSequence { length: u32, whole: bool, longest: u64 },
     /// A length of 0, or one that no lane can hold.
     #[error(
         "max_length is {asked}; give 1 to {limit}: a lane keeps {limit} transitions of an episode \
          and its final observation"
     )]
-    BadMaxLength {
-        /// Requested transitions.
-        asked: u32,
-        /// Transitions of the longest episode that a lane can hold.
-        limit: u64,
-    },
+    BadMaxLength { asked: u32, limit: u64 },
     /// No episode is complete.
     #[error(
         "the {rows} rows of the ring hold no whole episode{}; an episode is whole when it \
@@ -74,12 +47,7 @@ pub enum FormError {
         .max_length.map_or_else(String::new, |most| format!(" of at most {most} transitions")),
         if .max_length.is_some() { ", raise max_length" } else { "" }
     )]
-    NoneComplete {
-        /// Transitions of the longest episode that is drawn, if there is a limit.
-        max_length: Option<u32>,
-        /// Rows readable over all lanes.
-        rows: u64,
-    },
+    NoneComplete { max_length: Option<u32>, rows: u64 },
     /// Memory was asked for before the lengths of the episodes are known.
     #[error(
         "batches of whole episodes vary in size, so there is no memory to fill or to draw ahead \
@@ -94,12 +62,5 @@ pub enum FormError {
         "{episodes} episodes have {transitions} transitions together, and a batch at most {limit}; \
          draw fewer at a time, or give max_length"
     )]
-    TooManyTransitions {
-        /// Requested episodes.
-        episodes: usize,
-        /// Their transitions.
-        transitions: u64,
-        /// Largest batch.
-        limit: usize,
-    },
+    TooManyTransitions { episodes: usize, transitions: u64, limit: usize },
 }

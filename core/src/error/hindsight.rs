@@ -22,68 +22,38 @@ pub enum HindsightError {
          holds it",
         .known.join(", ")
     )]
-    NoColumn {
-        /// `achieved` or `desired`.
-        what: &'static str,
-        /// Name that was given.
-        name: String,
-        /// The ring's columns.
-        known: Vec<String>,
-    },
+    NoColumn { what: &'static str, name: String, known: Vec<String> },
     /// A goal column that is no observation, so that there is none after the transition.
     #[error(
         "the {what} column `{name}` is no observation, so a transition has none after it; create \
          the ring with role \"obs\" for it, or name it `obs/{name}`"
     )]
-    NotObserved {
-        /// `achieved` or `desired`.
-        what: &'static str,
-        /// Name of the column.
-        name: String,
-    },
+    NotObserved { what: &'static str, name: String },
     /// Achieved and desired goals of different types.
     #[error(
         "`{achieved}` is {achieved_type} and `{desired}` is {desired_type}; an achieved goal is \
          stored as the desired one, so give both the same dtype and shape"
     )]
-    Differ {
-        /// Column of the achieved goals.
-        achieved: String,
-        /// Its dtype and shape.
-        achieved_type: String,
-        /// Column of the desired goals.
-        desired: String,
-        /// Its dtype and shape.
-        desired_type: String,
-    },
+    Differ { achieved: String, achieved_type: String, desired: String, desired_type: String },
     /// A column that batches do not show, or with another window than the rewards have.
     #[error(
         "`{name}` is left out of the batch, or has another window than `reward`; give `reward` and \
          both goal columns the same window"
     )]
-    OtherWindow {
-        /// Name of the column.
-        name: String,
-    },
+    OtherWindow { name: String },
     /// The rewards cannot be replaced.
     #[error(
         "hindsight replaces the column `reward`, one f4 or f8 a row; {found}; create the ring with \
          a column `reward` of f4"
     )]
-    BadReward {
-        /// Column that the schema has instead.
-        found: String,
-    },
+    BadReward { found: String },
     /// n-step returns of stored rewards.
     #[error(
         "n_step {n_step} sums the rewards of the stored goals; leave n_step out, and sum the \
          rewards of a window with future {}",
         .n_step.saturating_sub(1)
     )]
-    WithNStep {
-        /// Requested transitions of an n-step return.
-        n_step: u32,
-    },
+    WithNStep { n_step: u32 },
     /// No function computes the rewards of new goals.
     #[error(
         "the sampler relabels goals in hindsight and has no reward function; give one with \

@@ -15,31 +15,16 @@ pub enum LearnedError {
         "the table `{table}` is to have {columns} learned columns; give 1 to \
          {MAX_LEARNED_COLUMNS}, such as `value` of f4"
     )]
-    BadCount {
-        /// Name of the table.
-        table: String,
-        /// Columns given.
-        columns: usize,
-    },
+    BadCount { table: String, columns: usize },
     /// A column that no table can have.
     #[error("the learned column `{column}` cannot be: {problem}")]
-    BadColumn {
-        /// Name of the column.
-        column: String,
-        /// Problem, the limit and the remedy.
-        problem: String,
-    },
+    BadColumn { column: String, problem: String },
     /// A column whose key in batches is that of something else.
     #[error(
         "the learned column `{column}` has the keys `{column}` and `{column}_set` in batches, and \
          {taken}; choose another name"
     )]
-    Taken {
-        /// Name of the column.
-        column: String,
-        /// The key, and what has it.
-        taken: String,
-    },
+    Taken { column: String, taken: String },
     /// No such table.
     #[error(
         "the ring has no table `{table}` of learned columns, {}; create it with its columns, such \
@@ -47,7 +32,6 @@ pub enum LearnedError {
         others(known)
     )]
     NoTable {
-        /// Name of the table.
         table: String,
         /// Names of the tables of learned columns.
         known: Vec<String>,
@@ -55,9 +39,7 @@ pub enum LearnedError {
     /// No such column.
     #[error("the table `{table}` has no column `{column}`; it has {}", known.join(", "))]
     UnknownColumn {
-        /// Name of the table.
         table: String,
-        /// Name given.
         column: String,
         /// Names of its columns.
         known: Vec<String>,
@@ -66,24 +48,10 @@ pub enum LearnedError {
     #[error(
         "the learned column `{column}` holds {holds}, and the values are {given}; convert them"
     )]
-    WrongDType {
-        /// Name of the column.
-        column: String,
-        /// Element type of the column.
-        holds: DType,
-        /// Element type given.
-        given: DType,
-    },
+    WrongDType { column: String, holds: DType, given: DType },
     /// The number of values differs from the number of indices.
     #[error("{values} values of `{column}` for {indices} indices; give one for each index")]
-    WrongCount {
-        /// Name of the column.
-        column: String,
-        /// Indices given.
-        indices: usize,
-        /// Values given.
-        values: usize,
-    },
+    WrongCount { column: String, indices: usize, values: usize },
     /// An index that no batch of the ring can contain.
     #[error(transparent)]
     BadIndex(#[from] BadRowIndex),

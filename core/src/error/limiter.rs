@@ -14,10 +14,7 @@ pub enum LimiterError {
         "samples_per_insert is {samples_per_insert}; give the items to be drawn for each \
          transition, a finite number above 0"
     )]
-    BadRatio {
-        /// Requested samples per insert.
-        samples_per_insert: f64,
-    },
+    BadRatio { samples_per_insert: f64 },
     /// Draws that may begin without any transition.
     #[error("min_size is 0; give at least 1, the transitions before the first draw")]
     NoMinSize,
@@ -27,12 +24,7 @@ pub enum LimiterError {
          each lane has no successor), so no draw would ever be allowed; give at most that, or \
          create the ring with a larger capacity"
     )]
-    MinSizeBeyondCapacity {
-        /// Requested transitions.
-        min_size: u64,
-        /// Maximum transitions that the ring can hold.
-        most: u64,
-    },
+    MinSizeBeyondCapacity { min_size: u64, most: u64 },
     /// More transitions than the ring can hold before a resize is finished.
     #[error(
         "min_size is {min_size}, and the ring holds at most {most} transitions until a resize to \
@@ -40,27 +32,13 @@ pub enum LimiterError {
          them and resize again to the same size, and set the limits then, or give at most {most} \
          now"
     )]
-    MinSizeBeforeResize {
-        /// Requested transitions.
-        min_size: u64,
-        /// Maximum transitions that the ring can hold now.
-        most: u64,
-        /// Maximum transitions that it can hold after the resize.
-        after: u64,
-        /// Lanes that still have to be relocated.
-        lanes: Vec<u32>,
-    },
+    MinSizeBeforeResize { min_size: u64, most: u64, after: u64, lanes: Vec<u32> },
     /// An invalid error band.
     #[error(
         "the error band is {min_diff} to {max_diff}; give its lower end first, or one number of 0 \
          or more as error_buffer"
     )]
-    BadBand {
-        /// Smallest difference.
-        min_diff: f64,
-        /// Largest difference.
-        max_diff: f64,
-    },
+    BadBand { min_diff: f64, max_diff: f64 },
     /// An error band in which both sides may wait for each other.
     #[error(
         "the error band {min_diff} to {max_diff} is {} wide, and with samples_per_insert \
@@ -69,30 +47,14 @@ pub enum LimiterError {
         max_diff - min_diff,
         least / 2.0
     )]
-    NarrowBand {
-        /// Smallest difference.
-        min_diff: f64,
-        /// Largest difference.
-        max_diff: f64,
-        /// Minimum width of the band.
-        least: f64,
-        /// Samples per insert.
-        samples_per_insert: f64,
-    },
+    NarrowBand { min_diff: f64, max_diff: f64, least: f64, samples_per_insert: f64 },
     /// An error band above the difference at which draws begin.
     #[error(
         "the error band begins at {min_diff}, above min_size {min_size} × samples_per_insert = \
          {first}: no draw would be allowed when the first ones should; give a lower end of at \
          most {first}"
     )]
-    BandAboveMinSize {
-        /// Smallest difference.
-        min_diff: f64,
-        /// Difference when draws begin.
-        first: f64,
-        /// Transitions before the first draw.
-        min_size: u64,
-    },
+    BandAboveMinSize { min_diff: f64, first: f64, min_size: u64 },
     /// A ring that was created without a limiter.
     #[error(
         "the ring was created without a rate limiter, and its processes do not look for one; \
@@ -104,25 +66,13 @@ pub enum LimiterError {
         "{what} is {wanted}, and the ring's limiter has {found}; give that, leave {what} out to \
          take what the ring has, or change it for all processes"
     )]
-    OtherLimit {
-        /// Name of the limit.
-        what: &'static str,
-        /// Value that was asked for.
-        wanted: String,
-        /// Value of the ring.
-        found: String,
-    },
+    OtherLimit { what: &'static str, wanted: String, found: String },
     /// A limiter of a minimum size alone, where a process that attaches relies on a ratio.
     #[error(
         "samples_per_insert is {wanted}, and the ring's limiter has no ratio ({found}); leave \
          samples_per_insert out to take what the ring has, or set one for all processes"
     )]
-    NoRatio {
-        /// Samples per insert that were asked for.
-        wanted: f64,
-        /// The limits of the ring, in words.
-        found: String,
-    },
+    NoRatio { wanted: f64, found: String },
     /// Invalid stored limits.
     #[error("the limits in `ring.lim` are damaged; set them again")]
     Damaged,
@@ -234,10 +184,7 @@ pub enum LimitError {
     Damaged,
     /// The caller interrupted the wait.
     #[error("the wait for the rate limiter was interrupted after {waited_ms} ms; call again")]
-    Interrupted {
-        /// Time waited.
-        waited_ms: u128,
-    },
+    Interrupted { waited_ms: u128 },
     /// The call would have to wait, which it must not. Appends fail with
     /// [`AppendError::WouldWait`](crate::AppendError::WouldWait) then.
     #[error("the rate limiter holds the call back; call again, or make the call that waits")]

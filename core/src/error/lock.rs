@@ -12,25 +12,11 @@ pub enum LockError {
          microseconds; let that process continue (`kill -CONT PID` if it is stopped), or end it: \
          its change is finished by the next one"
     )]
-    Busy {
-        /// Name of the table.
-        table: String,
-        /// Process that holds the lock, if it is known.
-        holder: String,
-        /// Seconds waited.
-        waited_s: f64,
-    },
+    Busy { table: String, holder: String, waited_s: f64 },
     /// The caller interrupted the wait.
     #[error(
         "the wait for the table `{table}`, which is locked by {holder}, was interrupted after \
          {waited_s:.1} s; call again"
     )]
-    Interrupted {
-        /// Name of the table.
-        table: String,
-        /// Process that holds the lock, if it is known.
-        holder: String,
-        /// Seconds waited.
-        waited_s: f64,
-    },
+    Interrupted { table: String, holder: String, waited_s: f64 },
 }

@@ -1,4 +1,5 @@
 //! Errors: one enum per operation, the operations of one thing in one file.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 mod append;
 mod batch;

@@ -23,105 +23,52 @@ pub enum ParamsError {
          passes on when it is closed or its process ends",
         holders(.pids)
     )]
-    OtherPublisher {
-        /// Name of the parameters.
-        name: String,
-        /// Processes that hold the right, where the system reports them.
-        pids: Vec<u32>,
-    },
+    OtherPublisher { name: String, pids: Vec<u32> },
     /// The version does not rise.
     #[error(
         "version {version} is not above {newest}, the newest one; give a version from {} to \
          {limit}, or leave it out to count on", .newest + 1
     )]
-    OldVersion {
-        /// Requested version.
-        version: u64,
-        /// Newest version; 0 if none is published.
-        newest: u64,
-        /// Largest version.
-        limit: u64,
-    },
+    OldVersion { version: u64, newest: u64, limit: u64 },
     /// Views hold every slot that could be written.
     #[error(
         "version {version} was not published: views of processes {pids:?} hold all {spare} spare \
          slots; close views sooner, or create the parameters with more spare_slots"
     )]
-    AllPinned {
-        /// Requested version.
-        version: u64,
-        /// Process ids of the views' handles.
-        pids: Vec<u64>,
-        /// Spare slots.
-        spare: u32,
-    },
+    AllPinned { version: u64, pids: Vec<u64>, spare: u32 },
     /// The publisher reused the slot during every copy.
     #[error(
         "no copy of version {version} was whole after {attempts} attempts: versions are published \
          faster than this process copies one; publish less often, or create the parameters with \
          more spare_slots"
     )]
-    Overtaken {
-        /// Version of the last attempt.
-        version: u64,
-        /// Copies made.
-        attempts: u32,
-    },
+    Overtaken { version: u64, attempts: u32 },
     /// The version is not in memory.
     #[error(
         "version {version} cannot be read; versions {readable:?} can; keep more with versions_kept"
     )]
-    NoVersion {
-        /// Requested version.
-        version: u64,
-        /// Versions that can be read, oldest first.
-        readable: Vec<u64>,
-    },
+    NoVersion { version: u64, readable: Vec<u64> },
     /// No version is published yet.
     #[error("no version of {name} is published yet; publish one, or wait for it with `wait`")]
-    Nothing {
-        /// Name of the parameters.
-        name: String,
-    },
+    Nothing { name: String },
     /// The arrays were made for parameters of other arrays.
     #[error(
         "the arrays were made for other parameters: their array {at} is {given}, that of these \
          parameters is {params}; make them with `arrays` of these parameters"
     )]
-    OtherArrays {
-        /// First array that differs, from 0.
-        at: usize,
-        /// The given array, in words.
-        given: String,
-        /// The array of the parameters, in words.
-        params: String,
-    },
+    OtherArrays { at: usize, given: String, params: String },
     /// The number of arrays of a call differs.
     #[error("{given} arrays are given, but the parameters have {arrays}; give each one")]
-    ArrayCount {
-        /// Arrays given.
-        given: usize,
-        /// Arrays of the parameters.
-        arrays: usize,
-    },
+    ArrayCount { given: usize, arrays: usize },
     /// The bytes of an array differ.
     #[error("array `{array}` has {bytes} bytes, but {given} are given; give its shape and dtype")]
-    ArrayBytes {
-        /// Name of the array.
-        array: String,
-        /// Bytes of the array.
-        bytes: usize,
-        /// Bytes given.
-        given: usize,
-    },
+    ArrayBytes { array: String, bytes: usize, given: usize },
     /// There is no array of that name and type.
     #[error(
         "there is no array `{array}` of {dtype}; the parameters have {}", known.join(", ")
     )]
     NoArray {
-        /// Requested name.
         array: String,
-        /// Requested element type.
         dtype: &'static str,
         /// Names and element types of the arrays.
         known: Vec<String>,
@@ -131,22 +78,10 @@ pub enum ParamsError {
         "all {slots} reader slots are taken by handles with views; close some, or create the \
          parameters with more reader_slots"
     )]
-    NoReaderSlot {
-        /// Reader slots.
-        slots: u32,
-    },
+    NoReaderSlot { slots: u32 },
     /// The time-out has passed.
     #[error("version {newest} is the newest one after {waited_ms} ms, waited for {want}: {reason}")]
-    TimedOut {
-        /// Version waited for.
-        want: u64,
-        /// Newest version.
-        newest: u64,
-        /// Milliseconds waited.
-        waited_ms: u128,
-        /// The publisher.
-        reason: String,
-    },
+    TimedOut { want: u64, newest: u64, waited_ms: u128, reason: String },
     /// The parameters were removed or replaced.
     #[error(
         "the parameters waited for were removed or replaced: their publisher may fill others of \

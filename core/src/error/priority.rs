@@ -13,11 +13,9 @@ pub enum PriorityError {
     /// A setting out of range.
     #[error("{what} is {}; give {wanted}", ShownNumber(*value))]
     BadOption {
-        /// Name of the setting.
         what: &'static str,
         /// Value of the setting.
         value: f64,
-        /// Allowed range.
         wanted: &'static str,
     },
     /// A uniform sampler has no priorities.
@@ -31,19 +29,13 @@ pub enum PriorityError {
     NoBeta,
     /// The number of priorities differs from the number of indices.
     #[error("{priorities} priorities for {indices} indices; give one for each index")]
-    WrongCount {
-        /// Indices given.
-        indices: usize,
-        /// Priorities given.
-        priorities: usize,
-    },
+    WrongCount { indices: usize, priorities: usize },
     /// A priority that is negative or not a number.
     #[error(
         "priority[{position}] is {}; give finite numbers from 0 up, such as absolute TD errors",
         ShownNumber(*value)
     )]
     BadPriority {
-        /// Position in the caller's array.
         position: usize,
         /// The priority.
         value: f64,
@@ -55,9 +47,7 @@ pub enum PriorityError {
         ShownNumber(*value)
     )]
     BadPlace {
-        /// Position of the window in the caller's array.
         window: usize,
-        /// Place in the window.
         place: usize,
         /// The TD error.
         value: f64,
@@ -70,7 +60,6 @@ pub enum PriorityError {
         ShownNumber(*limit)
     )]
     TooLarge {
-        /// Position in the caller's array.
         position: usize,
         /// The priority.
         value: f64,
@@ -85,14 +74,7 @@ pub enum PriorityError {
         "{places} TD errors at {steps} places a window, with a mask of {mask}, are no windows; \
          give td and mask of one shape, [B, H]"
     )]
-    BadSequences {
-        /// TD errors given.
-        places: usize,
-        /// Places of a window.
-        steps: usize,
-        /// Places of the mask.
-        mask: usize,
-    },
+    BadSequences { places: usize, steps: usize, mask: usize },
     /// Another process holds the table's lock.
     #[error(transparent)]
     Lock(#[from] LockError),

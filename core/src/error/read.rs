@@ -16,7 +16,6 @@ pub enum LeaseError {
     /// The ring has fewer lanes.
     #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
     NoSuchLane {
-        /// Requested lane.
         lane: u64,
         /// Lanes of the ring.
         lanes: u32,
@@ -27,25 +26,15 @@ pub enum LeaseError {
          {lane_capacity} rows of a lane); lease fewer rows, or create the ring with a larger \
          capacity"
     )]
-    BadLength {
-        /// Requested rows.
-        asked: u64,
-        /// Maximum rows of a lease.
-        limit: u64,
-        /// Rows of a lane.
-        lane_capacity: u64,
-    },
+    BadLength { asked: u64, limit: u64, lane_capacity: u64 },
     /// Rows that are not published yet, or that were overwritten or dropped.
     #[error(
         "rows {from}..{to} of lane {lane} are not readable: it {}",
         holds(*oldest, *head, "lease")
     )]
     NotReadable {
-        /// Lane.
         lane: u32,
-        /// First requested row.
         from: u64,
-        /// One past the last requested row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -57,25 +46,13 @@ pub enum LeaseError {
         "rows {from}..{to} of lane {lane} run over the end of a ring in private memory after row \
          {split}; lease up to there, or give the ring a name"
     )]
-    Wraps {
-        /// Lane.
-        lane: u32,
-        /// First requested row.
-        from: u64,
-        /// One past the last requested row.
-        to: u64,
-        /// Last row of the first piece.
-        split: u64,
-    },
+    Wraps { lane: u32, from: u64, to: u64, split: u64 },
     /// Every reader slot is taken.
     #[error(
         "all {slots} reader slots of the ring are taken; close a sampler or lease in some process, \
          or create the ring with more `reader_slots`"
     )]
-    NoSlot {
-        /// Reader slots of the ring.
-        slots: u32,
-    },
+    NoSlot { slots: u32 },
     /// The writer overwrote the rows first, or the handle holds too many leases.
     #[error(transparent)]
     Pins(#[from] ReaderPinsError),
@@ -84,14 +61,7 @@ pub enum LeaseError {
         "row {seq} of lane {lane} is damaged: its sequence number is {found}; create the ring \
          again"
     )]
-    Damaged {
-        /// Lane.
-        lane: u32,
-        /// Requested row.
-        seq: u64,
-        /// Sequence number in its `seq` column.
-        found: u64,
-    },
+    Damaged { lane: u32, seq: u64, found: u64 },
     /// Error of the reader's slot.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -107,16 +77,10 @@ pub enum ReadError {
          `lease`",
         binary_size(*.bytes as u64)
     )]
-    TooLarge {
-        /// Requested rows.
-        rows: usize,
-        /// Bytes of their columns, saturated.
-        bytes: usize,
-    },
+    TooLarge { rows: usize, bytes: usize },
     /// The ring has fewer lanes.
     #[error("there is no lane {lane}; the ring has lanes 0 to {}", lanes.saturating_sub(1))]
     NoSuchLane {
-        /// Requested lane.
         lane: u64,
         /// Lanes of the ring.
         lanes: u32,
@@ -127,11 +91,8 @@ pub enum ReadError {
         holds(*oldest, *head, "ask for")
     )]
     NotReadable {
-        /// Lane.
         lane: u32,
-        /// First requested row.
         from: u64,
-        /// One past the last requested row.
         to: u64,
         /// Oldest row readable.
         oldest: u64,
@@ -143,35 +104,16 @@ pub enum ReadError {
         "{got} buffers for rows of {expected} columns; give one per column: seq, episode, t, \
          flags, then those of the schema"
     )]
-    BadBufferCount {
-        /// Buffers given.
-        got: usize,
-        /// Columns, the built-in ones included.
-        expected: usize,
-    },
+    BadBufferCount { got: usize, expected: usize },
     /// A buffer of another size than the rows need.
     #[error("the buffer for `{column}` has {got} bytes; give {expected}, as the rows have")]
-    BadBuffer {
-        /// Column.
-        column: String,
-        /// Bytes given.
-        got: usize,
-        /// Bytes of the rows.
-        expected: usize,
-    },
+    BadBuffer { column: String, got: usize, expected: usize },
     /// The writer overwrote the rows during the copy.
     #[error(
         "rows {from}..{to} of lane {lane} were overwritten while they were read; \
          read newer or fewer rows, or create the ring with a larger capacity"
     )]
-    Lapped {
-        /// Lane.
-        lane: u32,
-        /// First requested row.
-        from: u64,
-        /// One past the last requested row.
-        to: u64,
-    },
+    Lapped { lane: u32, from: u64, to: u64 },
 }
 
 /// Describes the rows of a lane, and the remedy.

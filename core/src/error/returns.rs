@@ -12,29 +12,16 @@ pub enum ReturnsError {
         "{what} has {got} elements, and the rewards have {expected}; give one for each transition, \
          [B, T] in C order"
     )]
-    BadLength {
-        /// Name of the array.
-        what: &'static str,
-        /// Elements of the array.
-        got: usize,
-        /// Elements of the rewards.
-        expected: usize,
-    },
+    BadLength { what: &'static str, got: usize, expected: usize },
     /// Rewards that are not whole windows.
     #[error(
         "{rewards} rewards are not whole windows of {steps} transitions; give B * T rewards, with \
          T at least 1"
     )]
-    BadSteps {
-        /// Number of rewards.
-        rewards: usize,
-        /// Transitions of a window, T.
-        steps: usize,
-    },
+    BadSteps { rewards: usize, steps: usize },
     /// A discount, or a lambda, out of range.
     #[error("{what} is {}; give 0 to 1", ShownNumber(*value))]
     BadFactor {
-        /// `gamma` or `lambda`.
         what: &'static str,
         /// The number.
         value: f64,

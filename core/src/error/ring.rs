@@ -24,16 +24,7 @@ pub enum RingError {
         "a capacity of {asked} over {lanes} lane(s) leaves lanes of {rows} row(s), and a \
          transition takes 2, its own and its successor's; give at least {least}"
     )]
-    TooSmall {
-        /// Requested capacity, with its unit.
-        asked: String,
-        /// Lanes.
-        lanes: u32,
-        /// Rows of a lane.
-        rows: u64,
-        /// Minimum capacity, with its unit.
-        least: String,
-    },
+    TooSmall { asked: String, lanes: u32, rows: u64, least: String },
 }
 
 /// Error of resizing a ring.

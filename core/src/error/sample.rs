@@ -17,75 +17,36 @@ use super::table::TableError;
 pub enum SampleError {
     /// A batch size of 0, or one above the limit.
     #[error("batch_size is {asked}; give a whole number from 1 to {limit}")]
-    BadBatchSize {
-        /// Requested batch size.
-        asked: usize,
-        /// Largest batch.
-        limit: usize,
-    },
+    BadBatchSize { asked: usize, limit: usize },
     /// An index of no transition, or of more than a batch can hold.
     #[error("index names {given} transitions; give from 1 to {limit}")]
-    BadIndexCount {
-        /// Transitions named.
-        given: usize,
-        /// Largest batch.
-        limit: usize,
-    },
+    BadIndexCount { given: usize, limit: usize },
     /// A column of a ring of an earlier version has a key that batches use today.
     #[error(
         "the ring has a column `{column}`, and batches of this sampler have something else under \
          the key `{key}`; leave the column out with `columns`"
     )]
-    KeyTaken {
-        /// Name of the column.
-        column: String,
-        /// Key of the batch.
-        key: &'static str,
-    },
+    KeyTaken { column: String, key: &'static str },
     /// A batch that does not fit in memory.
     #[error(
         "a batch of {batch} with these windows takes {}, more than can be allocated; draw fewer at \
          a time or ask for shorter windows",
         binary_size(*.bytes as u64)
     )]
-    TooLarge {
-        /// Requested batch size.
-        batch: usize,
-        /// Bytes of all its arrays, saturated.
-        bytes: usize,
-    },
+    TooLarge { batch: usize, bytes: usize },
     /// A window of no transition.
     #[error("{what} is 0; give at least 1, or leave {what} out")]
-    EmptyWindow {
-        /// `history` or `n_step`.
-        what: &'static str,
-    },
+    EmptyWindow { what: &'static str },
     /// A window longer than a lane.
     #[error(
         "history {history}, future {future} and n_step {n_step} take {rows} rows, the successor \
          included, but a lane keeps {limit}; ask for shorter windows, or create the ring with a \
          larger capacity"
     )]
-    BadWindow {
-        /// Requested history.
-        history: u32,
-        /// Requested future.
-        future: u32,
-        /// Requested transitions of an n-step return.
-        n_step: u32,
-        /// Rows of a window, the successor included.
-        rows: u64,
-        /// Rows of a lane.
-        limit: u64,
-    },
+    BadWindow { history: u32, future: u32, n_step: u32, rows: u64, limit: u64 },
     /// A rank that no learner has.
     #[error("rank is {rank} of world_size {world_size}; give 0 to world_size - 1")]
-    BadRank {
-        /// Requested rank.
-        rank: u32,
-        /// Requested number of learners.
-        world_size: u32,
-    },
+    BadRank { rank: u32, world_size: u32 },
     /// A stride of 0.
     #[error("stride is 0; give the transitions from one window to the next, at least 1")]
     BadStride,
@@ -97,56 +58,29 @@ pub enum SampleError {
          shorter history",
         *.first + *.stride
     )]
-    NoStride {
-        /// Requested history.
-        history: u32,
-        /// Requested stride.
-        stride: u64,
-        /// First step of an episode that may be drawn.
-        first: u64,
-        /// Length of the longest sequence of transitions in the ring.
-        longest: u64,
-    },
+    NoStride { history: u32, stride: u64, first: u64, longest: u64 },
     /// A discount that is out of range, missing, or without n-step returns.
     #[error("{}", bad_gamma(*.gamma, *.discounts, *.n_step))]
-    BadGamma {
-        /// Requested discount.
-        gamma: Option<f64>,
-        /// Whether the discounts of a column were requested.
-        discounts: bool,
-        /// Requested transitions of an n-step return.
-        n_step: Option<u32>,
-    },
+    BadGamma { gamma: Option<f64>, discounts: bool, n_step: Option<u32> },
     /// The schema has no column `reward` that n-step returns can sum.
     #[error(
         "n_step sums the column `reward`, one f4 or f8 a row; {found}; create the ring with a \
          column `reward` of f4"
     )]
-    BadReward {
-        /// Column that the schema has instead.
-        found: String,
-    },
+    BadReward { found: String },
     /// The schema has no column `discount` that n-step returns can use.
     #[error(
         "the discounts of n-step returns come from the column `discount`, one f4 or f8 a row; \
          {found}; create the ring with a column `discount` of f4"
     )]
-    BadDiscount {
-        /// Column that the schema has instead.
-        found: String,
-    },
+    BadDiscount { found: String },
     /// A window for a column that the ring lacks.
     #[error(
         "the windows by column name `{name}`, which matches no column; the ring has {}; \"*\" \
          stands for all others",
         .known.join(", ")
     )]
-    UnknownColumn {
-        /// The name.
-        name: String,
-        /// The columns that batches can have.
-        known: Vec<String>,
-    },
+    UnknownColumn { name: String, known: Vec<String> },
     /// Windows by column that leave out every column.
     #[error(
         "the windows by column select no column; name one at least, or \"*\", which stands for all \
@@ -158,26 +92,14 @@ pub enum SampleError {
         "history {history} is the window of all columns, and there are windows by column too; give \
          the history of each column with them"
     )]
-    HistoryTwice {
-        /// The window of all columns.
-        history: u32,
-    },
+    HistoryTwice { history: u32 },
     /// No window lies entirely in one episode.
     #[error(
         "no window of history {history} and future {future} lies whole in one episode, as boundary \
          \"reject\" asks: it takes {needed} transitions in a row, and the longest of the ring's \
          episodes has {longest} now; ask for shorter windows, or for boundary \"mask\""
     )]
-    NoWindow {
-        /// Requested history.
-        history: u32,
-        /// Requested future.
-        future: u32,
-        /// Transitions of a whole window.
-        needed: u64,
-        /// Length of the longest sequence of transitions in the ring.
-        longest: u64,
-    },
+    NoWindow { history: u32, future: u32, needed: u64, longest: u64 },
     /// Every transition has lost some of its history to newer rows.
     #[error(
         "no transition has its history of {history}: the beginnings of the ring's episodes were \
@@ -185,21 +107,13 @@ pub enum SampleError {
          repeats the first observation of an episode, not one from its middle; ask for a shorter \
          history, or for boundary \"mask\""
     )]
-    NoHistory {
-        /// Requested history.
-        history: u32,
-        /// Length of the longest sequence of transitions in the ring.
-        longest: u64,
-    },
+    NoHistory { history: u32, longest: u64 },
     /// No transition is complete yet.
     #[error(
         "the ring holds no transition yet ({rows} rows readable; a transition is complete when \
          the row after it is published); wait for writers with `wait`"
     )]
-    Empty {
-        /// Rows readable over all lanes.
-        rows: u64,
-    },
+    Empty { rows: u64 },
     /// Lanes with a weight hold no transition, and lanes without a weight hold some.
     #[error(
         "the lane weights are above 0 for {} only, and no transition is there; there are some in \
@@ -207,54 +121,30 @@ pub enum SampleError {
         lanes_of(.weighted),
         lanes_of(.filled)
     )]
-    EmptyLanes {
-        /// Lanes with a weight above 0.
-        weighted: Vec<usize>,
-        /// Lanes that hold rows and have the weight 0.
-        filled: Vec<usize>,
-    },
+    EmptyLanes { weighted: Vec<usize>, filled: Vec<usize> },
     /// A selector has fewer transitions than a batch.
     #[error(
         "a batch of {wanted} transitions in the order {selector}, and the ring has {available} for \
          it now; draw fewer at a time, or wait for writers with `wait`"
     )]
-    TooFew {
-        /// Word for the selector.
-        selector: &'static str,
-        /// Requested transitions.
-        wanted: u64,
-        /// Transitions there are.
-        available: u64,
-    },
+    TooFew { selector: &'static str, wanted: u64, available: u64 },
     /// A batch with more transitions than a table of claims can ever offer to it.
     #[error(
         "a batch of {wanted} transitions of {selector}, and the ring can offer at most {most} at a \
          time, since it holds no more (the newest row of each lane has no successor); draw at most \
          that, or create the ring with a larger capacity"
     )]
-    BeyondTable {
-        /// Word for the selector.
-        selector: &'static str,
-        /// Requested transitions.
-        wanted: u64,
-        /// Maximum number of transitions.
-        most: u64,
-    },
+    BeyondTable { selector: &'static str, wanted: u64, most: u64 },
     /// The time-out has passed before there were enough new transitions.
     #[error(
         "{selector} waits for {wanted} new transitions for {waited_ms} ms, and {available} are \
          there: {reason}; `backcast stat` shows the lanes"
     )]
     TimedOut {
-        /// Word for the selector.
         selector: &'static str,
-        /// Transitions that are missing.
         wanted: u64,
-        /// Rows that can be claimed.
         available: u64,
-        /// Milliseconds waited.
         waited_ms: u128,
-        /// Rows that are claimed, left out or wait for their successors, and the writers.
         reason: String,
     },
     /// There are too few new transitions, no writer is alive, and the ring's rate limiter waits for
@@ -265,15 +155,10 @@ pub enum SampleError {
          the limiter with no_writer \"wait\""
     )]
     NoWriter {
-        /// Word for the selector.
         selector: &'static str,
-        /// Transitions that are missing.
         wanted: u64,
-        /// Rows that can be claimed.
         available: u64,
-        /// Rows that are claimed, after a colon, and those left out. Empty if none is claimed.
         claimed: String,
-        /// Behaviour of the limiter without a writer.
         choice: &'static str,
     },
     /// A sampler that consumes rows of a ring with a rate limiter has no reader slot.
@@ -282,10 +167,7 @@ pub enum SampleError {
          ring with a rate limiter needs one; close a sampler or lease in some process, or create \
          the ring with more reader slots"
     )]
-    NoSlot {
-        /// Reader slots of the ring.
-        slots: u32,
-    },
+    NoSlot { slots: u32 },
     /// Error of a table of claims.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -297,114 +179,49 @@ pub enum SampleError {
         "gave up after {attempts} draws for one item: writers overwrite rows faster than they can \
          be copied; create the ring with a larger capacity"
     )]
-    Outrun {
-        /// Draws tried.
-        attempts: u32,
-    },
+    Outrun { attempts: u32 },
     /// An index that names no transition.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) is not a transition of this ring: \
          {reason}; gather indices that batches or appends of this ring returned"
     )]
-    BadIndex {
-        /// Position in the caller's array.
-        position: usize,
-        /// The index.
-        index: i64,
-        /// Its lane.
-        lane: u32,
-        /// Its sequence number.
-        seq: u64,
-        /// Reason.
-        reason: &'static str,
-    },
+    BadIndex { position: usize, index: i64, lane: u32, seq: u64, reason: &'static str },
     /// An index whose row was overwritten.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) was overwritten: the lane's oldest \
          row is {oldest} now; use indices sooner or create the ring with a larger capacity"
     )]
-    Lapped {
-        /// Position in the caller's array.
-        position: usize,
-        /// The index.
-        index: i64,
-        /// Its lane.
-        lane: u32,
-        /// Its sequence number.
-        seq: u64,
-        /// Oldest row readable.
-        oldest: u64,
-    },
+    Lapped { position: usize, index: i64, lane: u32, seq: u64, oldest: u64 },
     /// An index whose row was dropped: with all older ones, by a call that drops or clears.
     #[error(
         "index[{position}] = {index} (lane {lane}, row {seq}) was dropped: the lane {}",
         holds(*.oldest, *.head, "gather")
     )]
-    Dropped {
-        /// Position in the caller's array.
-        position: usize,
-        /// The index.
-        index: i64,
-        /// Its lane.
-        lane: u32,
-        /// Its sequence number.
-        seq: u64,
-        /// Oldest row readable.
-        oldest: u64,
-        /// One past the newest row.
-        head: u64,
-    },
+    Dropped { position: usize, index: i64, lane: u32, seq: u64, oldest: u64, head: u64 },
     /// Memory of a batch with other keys, types or shapes.
     #[error(
         "`{key}` of the batch to fill is {got}, this sampler draws {expected}; \
          give a batch that this sampler, or one of equal settings, drew at the same batch size"
     )]
-    OtherPlan {
-        /// First key that differs.
-        key: String,
-        /// Type and shape of the memory.
-        got: String,
-        /// Type and shape that this sampler draws.
-        expected: String,
-    },
+    OtherPlan { key: String, got: String, expected: String },
     /// More or fewer indices than the memory has items.
     #[error("{got} indices for memory of {expected} items; give {expected} indices")]
-    WrongIndexCount {
-        /// Indices given.
-        got: usize,
-        /// Items of the memory.
-        expected: usize,
-    },
+    WrongIndexCount { got: usize, expected: usize },
     /// Too many batches to be drawn ahead.
     #[error("prefetch is {asked}, the limit is {limit} batches ahead; ask for fewer")]
-    BadPrefetch {
-        /// Requested batches.
-        asked: usize,
-        /// Maximum batches.
-        limit: usize,
-    },
+    BadPrefetch { asked: usize, limit: usize },
     /// The caller holds all batches whose memory is filled in turn.
     #[error(
         "all {memory} batches that are filled in turn are in use; give one back with `refill` \
          before asking for the next"
     )]
-    NothingToFill {
-        /// Number of batches that are filled in turn.
-        memory: usize,
-    },
+    NothingToFill { memory: usize },
     /// The system refused a thread.
     #[error("no thread could be started to draw batches ahead ({0}); use a prefetch of 0")]
     Thread(#[source] std::io::Error),
     /// Caller memory of another shape than the plan's.
     #[error("arena {arena} has {got} bytes, the plan needs {expected}; allocate that many")]
-    BadArena {
-        /// Number of the arena (or of arenas, if that differs).
-        arena: usize,
-        /// Bytes given.
-        got: usize,
-        /// Bytes needed.
-        expected: usize,
-    },
+    BadArena { arena: usize, got: usize, expected: usize },
     /// Error of the rate limiter.
     #[error(transparent)]
     Limited(#[from] LimitError),

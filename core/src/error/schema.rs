@@ -17,33 +17,20 @@ pub enum SchemaError {
     Empty,
     /// More columns than a ring can have.
     #[error("the schema has {asked} columns, the limit is {limit}; merge some into one array")]
-    TooManyColumns {
-        /// Columns given.
-        asked: usize,
-        /// Maximum number of user columns.
-        limit: usize,
-    },
+    TooManyColumns { asked: usize, limit: usize },
     /// The name belongs to batches.
     #[error(
         "column name `{name}` is reserved: batches use {} and all names that begin with next_ or \
          n_next; choose another name",
         reserved()
     )]
-    Reserved {
-        /// Name given.
-        name: String,
-    },
+    Reserved { name: String },
     /// Two columns of one name, or one inside the other.
     #[error(
         "columns `{name}` and `{other}` collide: a name is used once, and is either an array or a \
          group of arrays; rename one"
     )]
-    Conflict {
-        /// Later column.
-        name: String,
-        /// Earlier column.
-        other: String,
-    },
+    Conflict { name: String, other: String },
     /// The file of a ring lacks the built-in columns.
     #[error("the built-in columns are missing: this is not a ring of Backcast")]
     NotOurs,

@@ -14,12 +14,7 @@ pub enum TableError {
         "max_times_sampled is {times} for the selector {selector}; give 1 or more to \"consume\", \
          and leave it out for \"epoch\", whose passes never end"
     )]
-    BadTimes {
-        /// Word for the selector.
-        selector: &'static str,
-        /// Requested times.
-        times: u32,
-    },
+    BadTimes { selector: &'static str, times: u32 },
     /// Another process holds the table's lock.
     #[error(transparent)]
     Lock(#[from] LockError),

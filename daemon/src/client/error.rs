@@ -34,7 +34,6 @@ pub enum ClientError {
     Stranger {
         /// The socket.
         socket: PathBuf,
-        /// Owner of the socket.
         uid: u32,
     },
     /// The daemon was silent too long.
@@ -69,7 +68,6 @@ pub enum ClientError {
     Nonsense {
         /// The socket.
         socket: PathBuf,
-        /// Problem of the answer.
         why: String,
     },
     /// The operating system refused.
@@ -81,7 +79,6 @@ pub enum ClientError {
     Io {
         /// The socket.
         socket: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// The caller ended the wait.
@@ -90,7 +87,6 @@ pub enum ClientError {
     /// The ring does not fit the budget.
     #[error("{message}")]
     OverBudget {
-        /// Message of the daemon.
         message: String,
         /// Numbers of the refusal.
         numbers: OverBudget,
@@ -98,7 +94,6 @@ pub enum ClientError {
     /// The name is taken, or the object differs from the request to attach.
     #[error("{message}")]
     NameTaken {
-        /// Message of the daemon.
         message: String,
         /// The object that has the name.
         taken: NameTaken,
@@ -108,7 +103,6 @@ pub enum ClientError {
     Refused {
         /// Kind of refusal.
         code: Code,
-        /// Message of the daemon.
         message: String,
     },
     /// This process cannot use the ring that it received.

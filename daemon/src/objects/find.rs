@@ -47,12 +47,7 @@ pub(crate) enum FindError {
         store.display(),
         spec = evicted::spec(name)
     )]
-    Evicted {
-        name: String,
-        store: PathBuf,
-        /// ` --store DIR` where commands look elsewhere by default.
-        option: String,
-    },
+    Evicted { name: String, store: PathBuf, option: String },
     #[error(
         "the memory of {kind} `{name}` is gone: it was sealed memory, and the daemon and all \
          processes that had it have ended; `backcast gc` removes what is left, then create it \

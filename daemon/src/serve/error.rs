@@ -23,7 +23,6 @@ pub enum ServeError {
     AlreadyRunning {
         /// The base directory.
         base: PathBuf,
-        /// Process id of the other daemon, from its lock file.
         holder: String,
     },
     /// The path exceeds the limit of Unix sockets.
@@ -35,9 +34,7 @@ pub enum ServeError {
     LongPath {
         /// The socket.
         path: PathBuf,
-        /// Bytes of the path.
         bytes: usize,
-        /// Maximum bytes.
         limit: usize,
     },
     /// Another process answers at the socket.
@@ -64,11 +61,9 @@ pub enum ServeError {
         path.display()
     )]
     Socket {
-        /// Operation that failed.
         operation: &'static str,
         /// The socket.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// Other machines could read the metrics.
@@ -78,24 +73,15 @@ pub enum ServeError {
          --metrics-any-address",
         address.port()
     )]
-    OpenAddress {
-        /// The requested address.
-        address: SocketAddr,
-    },
+    OpenAddress { address: SocketAddr },
     /// The system refused the address.
     #[error("cannot listen on {address} for --metrics: {source}; choose another port")]
-    Metrics {
-        /// The requested address.
-        address: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Metrics { address: SocketAddr, source: io::Error },
     /// The configuration file cannot be read.
     #[error("cannot read {}: {source}; check the path given with --config", path.display())]
     ReadConfig {
         /// The file.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// The configuration file is not TOML.
@@ -103,7 +89,6 @@ pub enum ServeError {
     BadConfig {
         /// The file.
         path: PathBuf,
-        /// Place and description of the error.
         why: String,
     },
     /// The configuration file has an unknown key.
@@ -115,11 +100,8 @@ pub enum ServeError {
     UnknownKey {
         /// The file.
         path: PathBuf,
-        /// The key.
         key: String,
-        /// Similar key, if there is one.
         near: Option<String>,
-        /// Known keys.
         known: String,
     },
     /// The configuration file has an invalid value.
@@ -127,11 +109,8 @@ pub enum ServeError {
     BadValue {
         /// The file.
         path: PathBuf,
-        /// The key.
         key: &'static str,
-        /// The value.
         value: String,
-        /// Description of the problem, or of the valid values.
         why: String,
     },
     /// The budget is invalid.
@@ -142,12 +121,7 @@ pub enum ServeError {
     Segment(#[from] SegmentError),
     /// The system refused a thread, a pipe or a signal handler.
     #[error("cannot {operation}: {source}")]
-    System {
-        /// Operation that failed.
-        operation: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
+    System { operation: &'static str, source: io::Error },
 }
 
 impl ServeError {

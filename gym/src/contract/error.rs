@@ -1,4 +1,5 @@
 //! Misuse of an environment's reset and step. Nothing has changed when an error is returned.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use thiserror::Error;
 
@@ -8,44 +9,25 @@ use thiserror::Error;
 pub enum EpisodeError {
     /// A slice of the wrong length.
     #[error("`{what}` holds {found} elements, but must hold {expected}")]
-    BadLength {
-        /// Name of the argument.
-        what: &'static str,
-        /// Required number of elements.
-        expected: usize,
-        /// Number of elements given.
-        found: usize,
-    },
+    BadLength { what: &'static str, expected: usize, found: usize },
     /// A reset mask that selects no sub-environment.
     #[error("the reset mask selects none of the {num_envs} environments; select at least one")]
-    EmptyMask {
-        /// Number of sub-environments.
-        num_envs: usize,
-    },
+    EmptyMask { num_envs: usize },
     /// A first reset of some sub-environments only: the others would have no observation.
     #[error(
         "the reset mask leaves out environment {env}, which was never reset; reset all of them \
          first"
     )]
-    LeftOut {
-        /// Index of the first sub-environment left out.
-        env: usize,
-    },
+    LeftOut { env: usize },
     /// A step, or a query of an episode, before the first reset.
     #[error("environment {env} was never reset; call reset first")]
-    NotReset {
-        /// Index of the sub-environment.
-        env: usize,
-    },
+    NotReset { env: usize },
     /// A step after the end of an episode without autoreset.
     #[error(
         "the episode of environment {env} has ended; with autoreset_mode \"disabled\" reset it (a \
          mask selects it) before the next step"
     )]
-    Finished {
-        /// Index of the sub-environment.
-        env: usize,
-    },
+    Finished { env: usize },
 }
 
 impl EpisodeError {

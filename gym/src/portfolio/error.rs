@@ -1,4 +1,5 @@
 //! Errors of the portfolio environment. Nothing has changed when one is returned.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use backcast_core::ShownNumber;
 use backcast_market::WindowError;
@@ -13,11 +14,9 @@ pub enum PortfolioError {
     /// A setting outside its range.
     #[error("`{option}` is {}, but must be {rule}", ShownNumber(*value))]
     BadOption {
-        /// Name of the setting.
         option: &'static str,
         /// Value given.
         value: f64,
-        /// Values that the setting may have.
         rule: &'static str,
     },
     /// No sub-environment, or so many that the observations of a step would exceed a gibibyte.
@@ -26,42 +25,19 @@ pub enum PortfolioError {
          {indicators} \
          indicators, the observations of more would exceed a gibibyte"
     )]
-    BadNumEnvs {
-        /// Requested number of sub-environments.
-        num_envs: usize,
-        /// Maximum number of sub-environments.
-        limit: usize,
-        /// Number of tickers of each sub-environment.
-        tickers: usize,
-        /// Number of indicators of each ticker.
-        indicators: usize,
-    },
+    BadNumEnvs { num_envs: usize, limit: usize, tickers: usize, indicators: usize },
     /// Histories of a step that would exceed a gibibyte.
     #[error(
         "`history` is {history} days of {rows} tickers and {columns} columns: those of \
          {num_envs} portfolio(s) would exceed a gibibyte; make at most {limit}, or show fewer days"
     )]
-    TooMuchHistory {
-        /// Requested number of sub-environments.
-        num_envs: usize,
-        /// Maximum number of sub-environments with such histories.
-        limit: usize,
-        /// Number of days shown.
-        history: usize,
-        /// Number of tickers shown, macro tickers included.
-        rows: usize,
-        /// Number of columns of the panel.
-        columns: usize,
-    },
+    TooMuchHistory { num_envs: usize, limit: usize, history: usize, rows: usize, columns: usize },
     /// There is no memory for the portfolios or their records.
     #[error(
         "there is no memory for {num_envs} portfolios or another day of their records; make fewer, \
          show less of each, or do not record them"
     )]
-    NoRoom {
-        /// Requested or present number of sub-environments.
-        num_envs: usize,
-    },
+    NoRoom { num_envs: usize },
     /// There is no ticker to trade.
     #[error(
         "no ticker to trade: `tickers` is empty or the panel holds macro tickers only; \
@@ -74,111 +50,58 @@ pub enum PortfolioError {
          {last:?}; \
          name some of those"
     )]
-    UnknownTicker {
-        /// Name given.
-        ticker: String,
-        /// Number of tickers of the panel.
-        count: usize,
-        /// First ticker of the panel.
-        first: String,
-        /// Last ticker of the panel.
-        last: String,
-    },
+    UnknownTicker { ticker: String, count: usize, first: String, last: String },
     /// A macro ticker among the tickers to trade.
     #[error("ticker {ticker:?} is a macro ticker of this panel and is never traded; leave it out")]
-    MacroTicker {
-        /// Name given.
-        ticker: String,
-    },
+    MacroTicker { ticker: String },
     /// Initial shares of a ticker that no portfolio trades.
     #[error(
         "initial_shares has shares of {ticker:?}, which no portfolio trades; trade it, or leave \
          it out"
     )]
-    SharesNotTraded {
-        /// Name given.
-        ticker: String,
-    },
+    SharesNotTraded { ticker: String },
     /// A ticker named twice.
     #[error("ticker {ticker:?} is at positions {first} and {second} of `{list}`; keep one")]
-    DuplicateTicker {
-        /// `tickers` or `macro_tickers`.
-        list: &'static str,
-        /// Name given.
-        ticker: String,
-        /// First position, from 0.
-        first: usize,
-        /// Second position, from 0.
-        second: usize,
-    },
+    DuplicateTicker { list: &'static str, ticker: String, first: usize, second: usize },
     /// More tickers are requested than can be traded.
     #[error(
         "`num_tickers` is {asked}, but there are {available} to choose from, macro tickers left \
          out; ask for at \
          most {available}, or 0 for all"
     )]
-    TooManyTickers {
-        /// Requested number of tickers.
-        asked: usize,
-        /// Number of tickers that can be traded.
-        available: usize,
-    },
+    TooManyTickers { asked: usize, available: usize },
     /// Portfolios of different sizes.
     #[error(
         "environment {env} has {found} tickers, but those before it have {expected}; give every \
          environment the same number"
     )]
-    UnequalTickers {
-        /// Index of the sub-environment.
-        env: usize,
-        /// Number of tickers of this sub-environment.
-        found: usize,
-        /// Number of tickers of the sub-environments before.
-        expected: usize,
-    },
+    UnequalTickers { env: usize, found: usize, expected: usize },
     /// A tradable ticker among the macro tickers to show.
     #[error(
         "ticker {ticker:?} is no macro ticker of this panel; name it as one where the panel is \
          loaded"
     )]
-    NotMacro {
-        /// Name given.
-        ticker: String,
-    },
+    NotMacro { ticker: String },
     /// An indicator that is not in the panel.
     #[error("indicator {indicator:?} is not in the panel; name some of {}", known.join(", "))]
     UnknownIndicator {
-        /// Name given.
         indicator: String,
         /// The panel's indicators.
         known: Vec<String>,
     },
     /// An indicator named twice.
     #[error("indicator {indicator:?} is named twice; keep one")]
-    DuplicateIndicator {
-        /// Name given.
-        indicator: String,
-    },
+    DuplicateIndicator { indicator: String },
     /// A range of days that reaches beyond the panel or holds no step.
     #[error(
         "`days` is {start}..{end}, but must lie within 0..{panel_days} and hold at least two \
          days, one \
          to act on and one to arrive at"
     )]
-    BadDays {
-        /// First day.
-        start: usize,
-        /// One past the last day.
-        end: usize,
-        /// Number of days of the panel.
-        panel_days: usize,
-    },
+    BadDays { start: usize, end: usize, panel_days: usize },
     /// Too little memory for histories.
     #[error("there is no memory for {numbers} numbers of history; show fewer days")]
-    NoMemory {
-        /// Numbers of one history: days times tickers times columns.
-        numbers: usize,
-    },
+    NoMemory { numbers: usize },
     /// A history of a length that the panel does not serve.
     #[error(transparent)]
     Window(#[from] WindowError),
@@ -192,31 +115,16 @@ pub enum PortfolioError {
          or lower \
          `indicator_lag`"
     )]
-    NoStartDay {
-        /// First possible start day of any ticker.
-        low: usize,
-        /// Last day to start on: four fifths of the range, less one.
-        high: usize,
-        /// `indicator_lag`.
-        indicator_lag: usize,
-        /// Ticker that is listed first.
-        earliest: String,
-        /// Day on which it is listed first.
-        listed: usize,
-    },
+    NoStartDay { low: usize, high: usize, indicator_lag: usize, earliest: String, listed: usize },
     /// A start day outside the range of days.
     #[error(
         "`start_day` of environment {env} is {day}, but must lie in {first} to {last}{}",
         lagged(*day, *indicator_lag)
     )]
     BadStartDay {
-        /// Index of the sub-environment.
         env: usize,
-        /// Requested start day.
         day: usize,
-        /// First day allowed.
         first: usize,
-        /// Last day allowed.
         last: usize,
         /// `indicator_lag`.
         indicator_lag: usize,
@@ -227,67 +135,35 @@ pub enum PortfolioError {
          a row; start \
          where one of them has"
     )]
-    StartNotListed {
-        /// Index of the sub-environment.
-        env: usize,
-        /// Requested start day.
-        day: usize,
-        /// Number of tickers of the sub-environment.
-        tickers: usize,
-    },
+    StartNotListed { env: usize, day: usize, tickers: usize },
     /// A start day on which the initial shares have no price yet.
     #[error(
         "`start_day` of environment {env} is {day}, but initial_shares has shares of {ticker:?}, \
          which has rows \
          from day {listed}; start there or later, or leave it out of initial_shares"
     )]
-    SharesNotListed {
-        /// Index of the sub-environment.
-        env: usize,
-        /// Requested start day.
-        day: usize,
-        /// Ticker with initial shares.
-        ticker: String,
-        /// First day of the ticker.
-        listed: usize,
-    },
+    SharesNotListed { env: usize, day: usize, ticker: String, listed: usize },
     /// A start shifted beyond the last possible start day.
     #[error(
         "`shifted_start` is {shift}, but episodes of environment {env} start on days {first} to \
          {last} \
          where all its tickers are listed, and none of those is left; shift by less"
     )]
-    ShiftTooLarge {
-        /// Index of the sub-environment.
-        env: usize,
-        /// Requested shift in days.
-        shift: usize,
-        /// First day to start on.
-        first: usize,
-        /// Last day to start on.
-        last: usize,
-    },
+    ShiftTooLarge { env: usize, shift: usize, first: usize, last: usize },
     /// An action that is no number in `[-1, 1]`.
     #[error(
         "the action of environment {env} for {ticker:?} is {}, but must lie in [-1, 1]",
         ShownNumber(*value)
     )]
     BadAction {
-        /// Index of the sub-environment.
         env: usize,
-        /// Ticker of the action.
         ticker: String,
         /// Number given.
         value: f64,
     },
     /// A step beyond the last day, after an episode that plays on.
     #[error("environment {env} is on day {day}, the last one; reset it before the next step")]
-    OutOfDays {
-        /// Index of the sub-environment.
-        env: usize,
-        /// Current day of the sub-environment.
-        day: i32,
-    },
+    OutOfDays { env: usize, day: i32 },
     /// A reset or step that the state of the sub-environments does not allow.
     #[error(transparent)]
     Episode(#[from] EpisodeError),

@@ -1,4 +1,5 @@
 //! Errors of the trading environment. Nothing has changed when one is returned.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use backcast_core::ShownNumber;
 use backcast_sim::{ConfigError, ObserveError};
@@ -23,21 +24,14 @@ pub enum TradingError {
     /// A setting outside its range.
     #[error("`{option}` is {}, but must be {rule}", ShownNumber(*value))]
     BadOption {
-        /// Name of the setting.
         option: &'static str,
         /// Value given.
         value: f64,
-        /// Values that the setting may have.
         rule: &'static str,
     },
     /// No sub-environment, or more than the maximum.
     #[error("`num_envs` is {num_envs}, but must be 1 to {limit}; step more in other processes")]
-    BadNumEnvs {
-        /// Requested number of sub-environments.
-        num_envs: usize,
-        /// Maximum number of sub-environments.
-        limit: usize,
-    },
+    BadNumEnvs { num_envs: usize, limit: usize },
     /// More sub-environments than fit in memory.
     #[error(
         "`num_envs` is {num_envs}, but memory is left for {limit}: each takes about {kib_each} \
@@ -45,48 +39,28 @@ pub enum TradingError {
         with_snapshots(*snapshots)
     )]
     NoRoom {
-        /// Requested number of sub-environments.
         num_envs: usize,
-        /// Number of sub-environments that fit in the memory that is left.
         limit: u64,
-        /// Approximate kibibytes of one.
         kib_each: u64,
         /// Number of warm snapshots, which take as much each.
         snapshots: u32,
     },
     /// No agent, or more than a market takes.
     #[error("there are {agents} agents, but a market takes 1 to {limit}; change their number")]
-    BadAgentCount {
-        /// Requested number of agents.
-        agents: usize,
-        /// Maximum number of agents.
-        limit: usize,
-    },
+    BadAgentCount { agents: usize, limit: usize },
     /// A full-size order that exceeds the limit for one order.
     #[error(
         "`order_size` is {order_size} shares, above the order limit of {limit}; lower it, or raise \
          `account.limits.order`"
     )]
-    OrderAboveLimit {
-        /// Shares of a full-size order.
-        order_size: i32,
-        /// Order limit of the account.
-        limit: i32,
-    },
+    OrderAboveLimit { order_size: i32, limit: i32 },
     /// More requests in flight than a slot holds.
     #[error(
         "with a latency of {latency_ticks} ticks, {requests} requests could be on their way at \
          once, but \
          a slot holds {limit}; lower `latency_ticks` or raise `frame_skip`"
     )]
-    TooManyInFlight {
-        /// Requests that could be in flight at the same time.
-        requests: u64,
-        /// Requests that a slot holds.
-        limit: u64,
-        /// Latency in ticks.
-        latency_ticks: u32,
-    },
+    TooManyInFlight { requests: u64, limit: u64, latency_ticks: u32 },
     /// A number outside the range of the action scheme.
     #[error(
         "the action of environment {env} is {}, but must be {} from {low} to {high} for \
@@ -95,33 +69,23 @@ pub enum TradingError {
         kind(*scheme)
     )]
     BadAction {
-        /// Index of the sub-environment.
         env: usize,
         /// Number given.
         value: f64,
-        /// Lowest number of the scheme.
         low: f64,
-        /// Highest number of the scheme.
         high: f64,
-        /// Scheme of the environment.
         scheme: ActionScheme,
     },
     /// A setting or an action of one of several agents in a market.
     #[error("agent {agent}: {}", error.for_single())]
     Agent {
-        /// Number of the agent.
         agent: usize,
         /// Error, as a single environment with this agent returns it.
         error: Box<TradingError>,
     },
     /// An action of another scheme.
     #[error("the environment takes actions of the scheme \"{scheme}\", but got {action}")]
-    WrongAction {
-        /// Kind of the action.
-        action: &'static str,
-        /// Scheme of the environment.
-        scheme: ActionScheme,
-    },
+    WrongAction { action: &'static str, scheme: ActionScheme },
 }
 
 impl TradingError {

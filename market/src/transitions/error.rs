@@ -1,4 +1,5 @@
 //! Errors of a ring of transitions.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::{io, path::PathBuf};
 
@@ -15,81 +16,32 @@ use crate::error::{PanelError, WindowError};
 pub enum TransitionError {
     /// A size that a transition cannot have.
     #[error("{what} is {value}; give from 1 to {limit}")]
-    BadShape {
-        /// Name of the size.
-        what: &'static str,
-        /// The size.
-        value: usize,
-        /// The largest allowed size.
-        limit: usize,
-    },
+    BadShape { what: &'static str, value: usize, limit: usize },
     /// A capacity below one transition per adding process.
     #[error(
         "capacity is {capacity} for {lanes} adding processes; give at least one transition for each"
     )]
-    BadCapacity {
-        /// Requested transitions.
-        capacity: u64,
-        /// Requested lanes.
-        lanes: u32,
-    },
+    BadCapacity { capacity: u64, lanes: u32 },
     /// A column of a batch with the wrong length.
     #[error("{what} holds {got} numbers for {transitions} transitions; give {expected}")]
-    WrongLength {
-        /// Name of the column.
-        what: &'static str,
-        /// Length given.
-        got: usize,
-        /// The expected length.
-        expected: usize,
-        /// Transitions in the batch.
-        transitions: usize,
-    },
+    WrongLength { what: &'static str, got: usize, expected: usize, transitions: usize },
     /// A day that the panel does not have.
     #[error(
         "{what} {env} is on day {day}, but the panel has days 0 to {last}; add states of its own"
     )]
-    BadDay {
-        /// `state` or `next state`.
-        what: &'static str,
-        /// Position in the batch.
-        env: usize,
-        /// The day.
-        day: i32,
-        /// The panel's last day.
-        last: usize,
-    },
+    BadDay { what: &'static str, env: usize, day: i32, last: usize },
     /// A token that is no ticker of the panel.
     #[error(
         "state {env} holds token {token}, but the panel has tickers 1 to {last}; \
          take tokens from it"
     )]
-    BadToken {
-        /// Position in the batch.
-        env: usize,
-        /// The token.
-        token: u16,
-        /// The panel's largest token.
-        last: usize,
-    },
+    BadToken { env: usize, token: u16, last: usize },
     /// A ticker named twice in one portfolio.
     #[error("state {env} holds {name:?} twice; name each ticker once")]
-    TwiceTheTicker {
-        /// Position in the batch.
-        env: usize,
-        /// The ticker.
-        name: String,
-    },
+    TwiceTheTicker { env: usize, name: String },
     /// A NaN or an infinity.
     #[error("{what} of environment {env} is {value}; give finite numbers that float32 can hold")]
-    NotFinite {
-        /// Name of the column.
-        what: &'static str,
-        /// Position in the batch.
-        env: usize,
-        /// The number.
-        value: f32,
-    },
+    NotFinite { what: &'static str, env: usize, value: f32 },
     /// The buffer is empty.
     #[error("the buffer is empty; add transitions first")]
     Empty,
@@ -101,74 +53,33 @@ pub enum TransitionError {
         Some(last) => format!("is outside the {size} transitions stored; give 0 to {last}"),
         None => "names no transition: the buffer is empty; add transitions first".to_owned(),
     })]
-    NoSuchIndex {
-        /// The index, which may exceed 64 bits.
-        index: i128,
-        /// Transitions stored.
-        size: u64,
-    },
+    NoSuchIndex { index: i128, size: u64 },
     /// Writers overwrote the rows in every attempt.
     #[error("rows were overwritten while they were read, {attempts} times; make the buffer larger")]
-    Lapped {
-        /// Attempts made.
-        attempts: u32,
-    },
+    Lapped { attempts: u32 },
     /// A window or batch that memory cannot hold.
     #[error("{batch} samples x {tickers} tickers x {days} days cannot be addressed; ask for less")]
-    TooLarge {
-        /// Number of samples.
-        batch: usize,
-        /// Number of tickers, macro ones included.
-        tickers: usize,
-        /// Days of a window.
-        days: usize,
-    },
+    TooLarge { batch: usize, tickers: usize, days: usize },
     /// A row that no correct writer wrote.
     #[error("row {seq} of lane {lane} is damaged: {what}; create the buffer again")]
-    Damaged {
-        /// Lane.
-        lane: u32,
-        /// Sequence number.
-        seq: u64,
-        /// The damage.
-        what: &'static str,
-    },
+    Damaged { lane: u32, seq: u64, what: &'static str },
     /// A ring that does not hold trading transitions.
     #[error(
         "ring {name:?} does not hold trading transitions ({what}); give the name of one that does"
     )]
-    NotTransitions {
-        /// Name of the ring.
-        name: String,
-        /// The reason.
-        what: String,
-    },
+    NotTransitions { name: String, what: String },
     /// An existing ring whose sizes differ from the requested ones.
     #[error(
         "the buffer named `{name}` differs from the requested one: it has {found}, but {requested} \
          was requested; ask for the same, choose another name, or use exist \"replace\""
     )]
-    Different {
-        /// Name of the ring.
-        name: String,
-        /// Sizes of the existing ring that differ.
-        found: String,
-        /// Requested sizes that differ.
-        requested: String,
-    },
+    Different { name: String, found: String, requested: String },
     /// A panel that is not the one whose days and tokens are stored.
     #[error(
         "{what} belongs to the panel {expected}, not to this one, {found}; load the same data, or \
          attach to it"
     )]
-    OtherPanel {
-        /// Ring or file.
-        what: String,
-        /// Fingerprint there.
-        expected: String,
-        /// Fingerprint here.
-        found: String,
-    },
+    OtherPanel { what: String, expected: String, found: String },
     /// The panel whose days and tokens are stored, with other macro tickers.
     #[error(
         "{what} belongs to the panel with {}, this one has {}; name the same where the prices are \
@@ -177,7 +88,6 @@ pub enum TransitionError {
         macro_tickers(found)
     )]
     OtherMacroTickers {
-        /// Ring or file.
         what: String,
         /// Macro tickers there.
         expected: Vec<String>,
@@ -190,23 +100,13 @@ pub enum TransitionError {
          first",
         .held.len(), HeldLane::names(.held)
     )]
-    HeldByOthers {
-        /// Name of the operation.
-        operation: &'static str,
-        /// The lanes and their holders.
-        held: Vec<HeldLane>,
-    },
+    HeldByOthers { operation: &'static str, held: Vec<HeldLane> },
     /// Every lane is held.
     #[error(
         "no place for adders is free: all {places} held by {}; close the buffer there (a process \
          that ends does), or make it with a larger n_adders", HeldLane::names(.held)
     )]
-    NoPlace {
-        /// Lanes of the ring.
-        places: u32,
-        /// The lanes and their holders.
-        held: Vec<HeldLane>,
-    },
+    NoPlace { places: u32, held: Vec<HeldLane> },
     /// A system call on a file failed.
     #[error(
         "cannot {operation} {}: {source}; {}",
@@ -214,11 +114,9 @@ pub enum TransitionError {
         IoCause::of(source).remedy_or("check the path and its folder")
     )]
     File {
-        /// `read` or `write`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Error of the system.
         source: io::Error,
     },
     /// A file that is not a saved buffer.
@@ -226,7 +124,6 @@ pub enum TransitionError {
     BadFile {
         /// The file.
         path: PathBuf,
-        /// The problem.
         problem: String,
     },
     /// A file whose transitions do not fit this buffer.
@@ -236,11 +133,8 @@ pub enum TransitionError {
     OtherShape {
         /// The file.
         path: PathBuf,
-        /// Name of the differing part.
         what: &'static str,
-        /// The file's value.
         found: String,
-        /// This buffer's value.
         expected: String,
     },
     /// Error of the ring.

@@ -1,4 +1,5 @@
 //! Errors of segments: one enum for every operation on named objects.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 mod io_cause;
 mod kind;
@@ -33,11 +34,8 @@ pub enum SegmentError {
         hint(*other, near.as_deref())
     )]
     NotFound {
-        /// Kind of the object.
         kind: Kind,
-        /// Requested name.
         name: String,
-        /// Directory searched.
         base: PathBuf,
         /// Another kind of object that has the name there.
         other: Option<Kind>,
@@ -50,53 +48,29 @@ pub enum SegmentError {
          or `backcast rm {name}`",
         if *state == OTHER_VERSION { "" } else { "exist \"attach\" to join it, " }
     )]
-    AlreadyExists {
-        /// Kind of the object.
-        kind: Kind,
-        /// Requested name.
-        name: String,
-        /// Reason why the name is taken, such as `"it is persistent"` or [`OTHER_VERSION`].
-        state: &'static str,
-    },
+    AlreadyExists { kind: Kind, name: String, state: &'static str },
     /// The object exists, but differs from the requested one.
     #[error(
         "the {kind} named `{name}` differs from the requested one: {what}; ask for the same, \
          choose another name, or use exist \"replace\""
     )]
-    Different {
-        /// Kind of the object.
-        kind: Kind,
-        /// Requested name.
-        name: String,
-        /// The first difference, both values named.
-        what: String,
-    },
+    Different { kind: Kind, name: String, what: String },
     /// A table has other settings than those requested, or is of another kind.
     #[error(
         "the table `{table}` differs from the requested one: {what}; ask for the \
          same, or choose another name for the table"
     )]
-    TableDiffers {
-        /// Name of the table.
-        table: String,
-        /// The first difference, both values named.
-        what: String,
-    },
+    TableDiffers { table: String, what: String },
     /// A table was removed while a handle has it open.
     #[error(
         "the table `{table}` was removed while this handle has it open; make another sampler or \
          handle, which makes the table anew"
     )]
-    TableRemoved {
-        /// Name of the table.
-        table: String,
-    },
+    TableRemoved { table: String },
     /// The ring has no such table.
     #[error("the ring `{name}` has no table `{table}`; {}", tables_in_words(known))]
     NoTable {
-        /// Name of the ring.
         name: String,
-        /// Requested table.
         table: String,
         /// Its tables.
         known: Vec<String>,
@@ -106,151 +80,77 @@ pub enum SegmentError {
         "the {kind} named `{name}` is in use by a live process; \
          stop its users first, or force the removal (they keep their memory until they end)"
     )]
-    InUse {
-        /// Kind of the object.
-        kind: Kind,
-        /// Requested name.
-        name: String,
-    },
+    InUse { kind: Kind, name: String },
     /// The object lost its name while a process held it.
     #[error(
         "the {kind} named `{name}` was removed or replaced: its holders keep their memory, but no \
          process can join it any more; attach again to join the one that has the name now"
     )]
-    Unlinked {
-        /// Kind of the object.
-        kind: Kind,
-        /// Name it had.
-        name: String,
-    },
+    Unlinked { kind: Kind, name: String },
     /// The process that filled the object abandoned it.
     #[error(
         "the {kind} named `{name}` was abandoned before it was complete; nothing of it is left"
     )]
-    Abandoned {
-        /// Kind of the object.
-        kind: Kind,
-        /// Requested name.
-        name: String,
-    },
+    Abandoned { kind: Kind, name: String },
     /// Rings of this kind cannot be resized.
     #[error("{what} cannot be resized; make a larger one and copy the rows, or `backcast load` it")]
-    FixedSize {
-        /// Kind of ring.
-        what: &'static str,
-    },
+    FixedSize { what: &'static str },
     /// Only the daemon that keeps a ring in memfds can resize it.
     #[error(
         "`{name}` is in memfds, which only the daemon that keeps them can enlarge; use `backcast \
          resize` or `client.resize` while `backcast serve` runs"
     )]
-    NotItsKeeper {
-        /// Name of the ring.
-        name: String,
-    },
+    NotItsKeeper { name: String },
     /// A resize to fewer rows than a lane keeps.
     #[error(
         "the lanes of `{name}` keep {is} rows each, but {asked} were requested: a ring can only \
          grow; ask for more, or make another ring"
     )]
-    NotLarger {
-        /// Name of the ring.
-        name: String,
-        /// Requested rows of a lane.
-        asked: u64,
-        /// Rows of a lane.
-        is: u64,
-    },
+    NotLarger { name: String, asked: u64, is: u64 },
     /// Another process resizes the ring.
     #[error("another process is resizing `{name}`; wait until it has ended")]
-    BeingResized {
-        /// Name of the ring.
-        name: String,
-    },
+    BeingResized { name: String },
     /// A resize has not finished the relocation of a lane.
     #[error(
         "lane {lane} of `{name}` is being relocated by a resize, for over {waited:?}: the process \
          that resizes is stopped or very slow; let it continue, or end it, and try again"
     )]
-    LaneRelocating {
-        /// Name of the ring.
-        name: String,
-        /// The lane.
-        lane: u32,
-        /// Duration of the wait.
-        waited: Duration,
-    },
+    LaneRelocating { name: String, lane: u32, waited: Duration },
     /// A resize to another size is not finished.
     #[error(
         "`{name}` is still being resized to lanes of {rows} rows: lanes {lanes:?} move when their \
          writers append next, or end; resize again then"
     )]
-    ResizeUnfinished {
-        /// Name of the ring.
-        name: String,
-        /// Lanes that still have to be relocated.
-        lanes: Vec<u32>,
-        /// Rows of a lane after that resize.
-        rows: u64,
-    },
+    ResizeUnfinished { name: String, lanes: Vec<u32>, rows: u64 },
     /// The name cannot be a file name.
     #[error(
         "`{name}` cannot name a ring or panel: {reason}; use 1 to {} of the characters \
          A-Z a-z 0-9 _ - . and do not begin with a dot",
         MAX_NAME_BYTES
     )]
-    BadName {
-        /// Requested name.
-        name: String,
-        /// Rule that the name breaks.
-        reason: &'static str,
-    },
+    BadName { name: String, reason: &'static str },
     /// The memory could not be allocated at creation.
     #[error(
         "not enough space for {}: {} asked for, {} available ({limit}); lower the capacity, free \
          space (`backcast gc`), or choose another directory (BACKCAST_DIR)",
         object_at(.path), binary_size(*.asked), binary_size(*.available)
     )]
-    NoSpace {
-        /// File that was to be created.
-        path: PathBuf,
-        /// Requested bytes; 0 if the system ran out of files or quota.
-        asked: u64,
-        /// Bytes that are available.
-        available: u64,
-        /// Resource that sets the limit.
-        limit: &'static str,
-    },
+    NoSpace { path: PathBuf, asked: u64, available: u64, limit: &'static str },
     /// The sealed memory of a ring was freed with the processes that held it.
     #[error(
         "the memory of {path} is lost or out of reach: process {pid} created it, and no process \
          that this one can inspect holds it; create the ring again, and let a daemon keep it \
          (`backcast serve`)"
     )]
-    MemoryGone {
-        /// Place of the link to the memory.
-        path: PathBuf,
-        /// Process that created the memory.
-        pid: u32,
-    },
+    MemoryGone { path: PathBuf, pid: u32 },
     /// A file belongs to another user, or other users can access it.
     #[error(
         "{path} is not safe to use: {reason}; remove it or choose another directory (BACKCAST_DIR)"
     )]
-    Permission {
-        /// Offending path.
-        path: PathBuf,
-        /// Owner, mode or kind of the file.
-        reason: String,
-    },
+    Permission { path: PathBuf, reason: String },
     /// The bytes are not those of a Backcast segment, or are damaged.
     #[error("{path} is damaged or not a Backcast file: {what}; {}", way_out(path))]
-    Corrupt {
-        /// Offending file.
-        path: PathBuf,
-        /// Description of the damage.
-        what: String,
-    },
+    Corrupt { path: PathBuf, what: String },
     /// Another layout version wrote the file.
     #[error(
         "another version of Backcast made {}: {path} has layout version {found}, this build reads \
@@ -258,46 +158,16 @@ pub enum SegmentError {
          one that made it, or create it anew",
         object_at(.path)
     )]
-    WrongVersion {
-        /// Offending file.
-        path: PathBuf,
-        /// Version in the file.
-        found: u32,
-        /// Version of this build.
-        supported: u32,
-    },
+    WrongVersion { path: PathBuf, found: u32, supported: u32 },
     /// A number is outside its limits.
     #[error("{what} is {value}, {} {limit}; {remedy}", bound(*.value, *.limit))]
-    Limit {
-        /// Quantity.
-        what: &'static str,
-        /// Requested value.
-        value: u64,
-        /// Largest or smallest value allowed.
-        limit: u64,
-        /// Remedy for the user.
-        remedy: &'static str,
-    },
+    Limit { what: &'static str, value: u64, limit: u64, remedy: &'static str },
     /// A read outside a segment.
     #[error("{count} words at byte {offset} do not fit the {len} bytes of data")]
-    OutOfBounds {
-        /// First byte.
-        offset: usize,
-        /// Requested words.
-        count: usize,
-        /// Bytes of data.
-        len: usize,
-    },
+    OutOfBounds { offset: usize, count: usize, len: usize },
     /// The operating system refused.
     #[error("cannot {operation} {path}: {source}; {}", IoCause::of(.source).remedy())]
-    Io {
-        /// Operation that failed.
-        operation: &'static str,
-        /// File of the operation.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Io { operation: &'static str, path: PathBuf, source: io::Error },
 }
 
 /// Returns what the name may have meant.

@@ -186,54 +186,32 @@ impl FromStr for Role {
 /// Error of a refused column.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum ColumnError {
     /// No such element type.
     #[error(
         "unknown dtype `{asked}`; use bool, u1 u2 u4 u8, i1 i2 i4 i8, f2 f4 f8, bfloat16 \
          or their long names (uint8 … float64)"
     )]
-    UnknownDType {
-        /// Text given.
-        asked: String,
-    },
+    UnknownDType { asked: String },
     /// No such role.
     #[error("unknown role `{asked}`; use \"obs\" or \"step\"")]
-    UnknownRole {
-        /// Text given.
-        asked: String,
-    },
+    UnknownRole { asked: String },
     /// The name breaks a rule.
     #[error(
         "column name `{name}` is refused: {reason}; use at most {MAX_COLUMN_NAME_BYTES} bytes of \
          A-Z a-z 0-9 _ - . with `/` between the keys of nested groups"
     )]
-    BadName {
-        /// Name given.
-        name: String,
-        /// Rule broken.
-        reason: &'static str,
-    },
+    BadName { name: String, reason: &'static str },
     /// Too many axes.
     #[error("column `{name}` has {axes} axes, the limit is {MAX_AXES}; flatten some of them")]
-    TooManyAxes {
-        /// Column.
-        name: String,
-        /// Axes given.
-        axes: usize,
-    },
+    TooManyAxes { name: String, axes: usize },
     /// An axis of length zero, or a row wider than the limit.
     #[error(
         "column `{name}` of shape {shape:?} is {width} bytes a row, the limits are 1 and \
          {MAX_COLUMN_WIDTH_BYTES}; use positive axes and split what is wider"
     )]
-    BadWidth {
-        /// Column.
-        name: String,
-        /// Shape given.
-        shape: Vec<u32>,
-        /// Bytes of a row, saturated.
-        width: u64,
-    },
+    BadWidth { name: String, shape: Vec<u32>, width: u64 },
 }
 
 /// One column: a fixed-size array per row.

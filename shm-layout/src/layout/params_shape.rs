@@ -146,6 +146,7 @@ impl ParamsArray {
 /// Error of arrays that cannot be an object of parameters.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum ParamsShapeError {
     /// The name cannot be stored.
     #[error(
@@ -153,58 +154,26 @@ pub enum ParamsShapeError {
          parts of a nested name",
         MAX_ARRAY_NAME_BYTES
     )]
-    BadName {
-        /// Requested name.
-        name: String,
-        /// Rule that the name breaks.
-        reason: &'static str,
-    },
+    BadName { name: String, reason: &'static str },
     /// Two arrays have one name, or one lies inside another.
     #[error("`{name}` and `{other}` cannot both be arrays; give each a path of its own")]
-    Clash {
-        /// Name of one array.
-        name: String,
-        /// Name of the other.
-        other: String,
-    },
+    Clash { name: String, other: String },
     /// The array has too many axes.
     #[error("array `{name}` has {axes} axes, the limit is {}; reshape it", MAX_ARRAY_AXES)]
-    TooManyAxes {
-        /// Name of the array.
-        name: String,
-        /// Axes of the array.
-        axes: usize,
-    },
+    TooManyAxes { name: String, axes: usize },
     /// The array makes all slots together larger than [`MAX_PARAMS_BYTES`].
     #[error(
         "array `{name}` makes the parameters larger than the limit of {} bytes; split them into \
          several objects",
         MAX_PARAMS_BYTES
     )]
-    TooLarge {
-        /// Name of the array.
-        name: String,
-    },
+    TooLarge { name: String },
     /// There are no arrays, or too many.
     #[error("{count} arrays are given, the limits are 1 and {}; stack small ones", MAX_ARRAYS)]
-    Count {
-        /// Arrays given.
-        count: usize,
-    },
+    Count { count: usize },
     /// A number of versions, slots or readers is outside its limits.
     #[error("{what} is {value}, the limits are {least} and {most}; {remedy}")]
-    Limit {
-        /// Name of the option.
-        what: &'static str,
-        /// Requested number.
-        value: u32,
-        /// Smallest number allowed.
-        least: u32,
-        /// Largest number allowed.
-        most: u32,
-        /// Remedy for the user.
-        remedy: &'static str,
-    },
+    Limit { what: &'static str, value: u32, least: u32, most: u32, remedy: &'static str },
 }
 
 /// Arrays with their places in a block, and the number of blocks.

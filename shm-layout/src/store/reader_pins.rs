@@ -37,15 +37,11 @@ struct Held {
 /// Error of freezing rows.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum ReaderPinsError {
     /// The handle holds too many leases.
     #[error("this handle holds {held} leases, the limit is {limit}; close some first")]
-    TooMany {
-        /// Leases held.
-        held: usize,
-        /// Maximum leases of a handle.
-        limit: usize,
-    },
+    TooMany { held: usize, limit: usize },
     /// The writer overwrote the rows first.
     #[error(transparent)]
     Lapped(#[from] PinError),

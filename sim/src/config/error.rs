@@ -1,4 +1,5 @@
 //! Errors of a configuration.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use std::fmt;
 
@@ -10,10 +11,7 @@ use thiserror::Error;
 pub enum ConfigError {
     /// There is no preset of that name.
     #[error("there is no preset `{name}`; choose calm, normal, stressed, flash or teaching")]
-    UnknownPreset {
-        /// Requested name.
-        name: String,
-    },
+    UnknownPreset { name: String },
     /// A number is outside its range.
     #[error(
         "`{field}` is {}, outside {} to {}; choose a value in between",
@@ -22,7 +20,6 @@ pub enum ConfigError {
         Shown(*high)
     )]
     OutOfRange {
-        /// Path of the field.
         field: &'static str,
         /// Value given.
         value: f64,
@@ -39,23 +36,13 @@ pub enum ConfigError {
     NoAgents,
     /// The agents and slots need more accounts than a market can have.
     #[error("{accounts} accounts exceed the limit of {limit}; use fewer agents or symbols")]
-    TooManyAccounts {
-        /// Accounts needed.
-        accounts: u64,
-        /// Maximum number of accounts.
-        limit: u64,
-    },
+    TooManyAccounts { accounts: u64, limit: u64 },
     /// The book has too little room for all orders that agents may have open.
     #[error(
         "{needed} orders may be open in one book, which has room for {room}; raise `book_orders` \
          to {needed}"
     )]
-    BookTooSmall {
-        /// Orders that may be open.
-        needed: u64,
-        /// Maximum number of orders in the book.
-        room: u64,
-    },
+    BookTooSmall { needed: u64, room: u64 },
     /// A size that agents send exceeds the limit for one order.
     #[error(
         "`{field}` lets agents send {} shares at once, above the order limit of {limit}; lower it \
@@ -63,37 +50,21 @@ pub enum ConfigError {
         Shown(*size)
     )]
     OrderAboveLimit {
-        /// Path of the field.
         field: &'static str,
         /// Largest order that agents derive from the field, in shares.
         size: f64,
-        /// Limit of one order, in shares.
         limit: i32,
     },
     /// There is no such slot.
     #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
-    UnknownSlot {
-        /// Requested slot.
-        slot: usize,
-        /// Number of slots.
-        slots: usize,
-    },
+    UnknownSlot { slot: usize, slots: usize },
     /// An account from outside starts outside its own limits.
     #[error(
         "slot or user agent {index} starts with {shares} shares, outside its limits of -{short} \
          to {long}; change \
          `shares` or the limits"
     )]
-    OutsideLimits {
-        /// Number of the slot or user agent.
-        index: usize,
-        /// Shares at the start.
-        shares: i32,
-        /// Long limit.
-        long: i32,
-        /// Short limit.
-        short: i32,
-    },
+    OutsideLimits { index: usize, shares: i32, long: i32, short: i32 },
 }
 
 /// A number in a message; large and small ones are written with an exponent.

@@ -62,31 +62,17 @@ pub struct Feature {
 /// Error of observing a market.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages show the fields")]
 pub enum ObserveError {
     /// The slice has another length than the set.
     #[error("the slice has room for {given} features, the set has {expected}; pass exactly these")]
-    Length {
-        /// Length given.
-        given: usize,
-        /// Length of the set.
-        expected: usize,
-    },
+    Length { given: usize, expected: usize },
     /// There is no such symbol.
     #[error("symbol {symbol} does not exist; there are {symbols}, counted from 0")]
-    UnknownSymbol {
-        /// Requested symbol.
-        symbol: u16,
-        /// Number of symbols.
-        symbols: u16,
-    },
+    UnknownSymbol { symbol: u16, symbols: u16 },
     /// There is no such slot.
     #[error("slot {slot} does not exist; there are {slots}, counted from 0")]
-    UnknownSlot {
-        /// Requested slot.
-        slot: usize,
-        /// Number of slots.
-        slots: usize,
-    },
+    UnknownSlot { slot: usize, slots: usize },
 }
 
 /// A set of features of one symbol.

@@ -1,4 +1,5 @@
 //! Errors of the ledger: refused orders, and failed checks.
+#![expect(missing_docs, reason = "the messages show the fields")]
 
 use thiserror::Error;
 
@@ -8,106 +9,52 @@ use thiserror::Error;
 pub enum OrderReject {
     /// The quantity is zero or negative.
     #[error("an order of {quantity} shares; ask for at least 1")]
-    NoQuantity {
-        /// Requested shares.
-        quantity: i32,
-    },
+    NoQuantity { quantity: i32 },
     /// The order is larger than one order may be.
     #[error("an order of {quantity} shares exceeds the limit of {limit} for one order; split it")]
-    TooLarge {
-        /// Requested shares.
-        quantity: i32,
-        /// Maximum shares of one order.
-        limit: i32,
-    },
+    TooLarge { quantity: i32, limit: i32 },
     /// The position could exceed the long limit.
     #[error(
         "the position could reach {position} shares with all open buys, above the limit of \
          {limit}; buy less or cancel open buys"
     )]
-    LongLimit {
-        /// Largest position that could result.
-        position: i64,
-        /// Maximum shares long.
-        limit: i32,
-    },
+    LongLimit { position: i64, limit: i32 },
     /// The position could exceed the short limit.
     #[error(
         "the position could reach {short} shares short with all open sells, above the limit of \
          {limit}; sell less or cancel open sells"
     )]
-    ShortLimit {
-        /// Largest short position that could result.
-        short: i64,
-        /// Maximum shares short.
-        limit: i32,
-    },
+    ShortLimit { short: i64, limit: i32 },
     /// The account cannot pay the order at its worst price.
     #[error(
         "the order needs {needed} cash units at its limit, of which {free} are free; buy less or \
          cancel open buys"
     )]
-    NoCash {
-        /// Cash units needed, fees included.
-        needed: i64,
-        /// Cash units free.
-        free: i64,
-    },
+    NoCash { needed: i64, free: i64 },
     /// The lender has too few shares left.
     #[error("the order needs {needed} shares to borrow, of which {free} are left; sell less")]
-    NoShares {
-        /// Shares to borrow.
-        needed: i64,
-        /// Shares left to borrow.
-        free: i64,
-    },
+    NoShares { needed: i64, free: i64 },
     /// The account already has the maximum number of open orders in the symbol.
     #[error("{limit} orders are open already, the most for one account; cancel one first")]
-    TooManyOpen {
-        /// Maximum number of open orders.
-        limit: u32,
-    },
+    TooManyOpen { limit: u32 },
     /// A post-only order would have traded on arrival.
     #[error("a post-only order at {price} ticks would trade at once; quote further away")]
-    WouldTrade {
-        /// Price in ticks.
-        price: i32,
-    },
+    WouldTrade { price: i32 },
     /// The price is outside the window of levels of the book.
     #[error("a price of {price} ticks is outside {low}..={high}, the window of the book")]
-    OutOfWindow {
-        /// Price in ticks.
-        price: i32,
-        /// Lowest price in ticks.
-        low: i32,
-        /// Highest price in ticks.
-        high: i32,
-    },
+    OutOfWindow { price: i32, low: i32, high: i32 },
     /// The book has no room for another order.
     #[error("the book is full; raise `book_orders`, or send a marketable order")]
     BookFull,
     /// The queue of orders on their way is full.
     #[error("{limit} orders are on their way already, the most for one slot; wait a tick")]
-    QueueFull {
-        /// Maximum number of orders on their way.
-        limit: u32,
-    },
+    QueueFull { limit: u32 },
     /// The slot or symbol does not exist.
     #[error("{what} {index} does not exist; there are {count}, counted from 0")]
-    Unknown {
-        /// `"slot"` or `"symbol"`.
-        what: &'static str,
-        /// Requested number.
-        index: u64,
-        /// Number of slots or symbols.
-        count: u64,
-    },
+    Unknown { what: &'static str, index: u64, count: u64 },
     /// The price is not positive.
     #[error("a price of {price} ticks; the lowest is 1")]
-    NoPrice {
-        /// Price in ticks.
-        price: i32,
-    },
+    NoPrice { price: i32 },
 }
 
 /// Result of a failed check of the ledger, which is a defect of the simulator.
@@ -116,44 +63,16 @@ pub enum OrderReject {
 pub enum ConservationError {
     /// Cash of accounts, exchange and lender does not add up to the endowment.
     #[error("cash adds up to {found} units, not to the {expected} given out")]
-    Cash {
-        /// Sum found.
-        found: i128,
-        /// Sum given out.
-        expected: i128,
-    },
+    Cash { found: i128, expected: i128 },
     /// Positions do not add up to the shares issued.
     #[error("positions in symbol {symbol} add up to {found} shares, not to the {expected} issued")]
-    Shares {
-        /// Symbol.
-        symbol: u16,
-        /// Sum found.
-        found: i64,
-        /// Shares issued.
-        expected: i64,
-    },
+    Shares { symbol: u16, found: i64, expected: i64 },
     /// The running sum of shortable shares is wrong.
     #[error(
         "accounts could be short {found} shares of symbol {symbol}; the sum kept is {expected}"
     )]
-    Borrowed {
-        /// Symbol.
-        symbol: u16,
-        /// Sum found.
-        found: i64,
-        /// Sum kept.
-        expected: i64,
-    },
+    Borrowed { symbol: u16, found: i64, expected: i64 },
     /// A book and the ledger disagree about open orders.
     #[error("account {account} has {ledger} shares open in symbol {symbol}, its book {book}")]
-    Open {
-        /// Account.
-        account: u16,
-        /// Symbol.
-        symbol: u16,
-        /// Shares open by the ledger.
-        ledger: i64,
-        /// Shares open by the book.
-        book: i64,
-    },
+    Open { account: u16, symbol: u16, ledger: i64, book: i64 },
 }
