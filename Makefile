@@ -156,7 +156,7 @@ bench: $(STAMP)/bench ## Benchmark against memcpy, NumPy and peers: half an hour
 	cd benches/python && $(BENCH) criterion.py && $(BENCH) -m replay && $(BENCH) -m replay --thread \
 	  && $(BENCH) -m replay.two_processes && $(BENCH) -m transitions && $(BENCH) -m portfolios && $(BENCH) panels.py && $(BENCH) import_time.py && $(BENCH) report.py
 
-# PEERS="--python torchrl=PATH --python reverb=PATH" names interpreters that have them: docs/benchmarks.md.
+# PEERS="--python torchrl=PATH --python reverb=PATH" names interpreters that have them: docs/measurements/peers.md.
 bench-peers: $(STAMP)/bench ## Benchmark against NumPy, cpprb, and peers with interpreters in PEERS: ten minutes
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --profile wheel
 	cd benches/python && $(BENCH) -m peers $(PEERS) && $(BENCH) report.py

@@ -25,7 +25,7 @@ LINK = re.compile(r"\]\([^)]*\)|^\[[^]]+\]:\s*\S+|https?://\S+")
 PRAGMA = re.compile(r"\s*# (?:noqa|type: ignore)\b.*$")
 TABLE_ROW = re.compile(r"\s*(?://[/!]?\s*|#\s*)?\|")
 FENCE = re.compile(r"\s*(?:```|~~~)")
-GENERATED = re.compile(r"<!-- (?P<end>end of )?(?:results|faster)\b")
+GENERATED = re.compile(r"<!-- (?P<end>end of )?(?:results|summary|faster)\b")
 
 Complaint = tuple[int, str]
 

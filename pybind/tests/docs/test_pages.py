@@ -25,13 +25,14 @@ LIVE = [
 #: Blocks that are shown and not run, by page: a new one is a decision, so it is counted here.
 SHOWN_ONLY = {
     "README.md": 1,
-    "docs/benchmarks.md": 2,
     "docs/howto/daemon.md": 1,
     "docs/howto/files.md": 1,
     "docs/howto/persistence.md": 1,
     "docs/howto/upgrading.md": 1,
     "docs/howto/windows.md": 1,
     "docs/install.md": 3,
+    "docs/measurements/peers.md": 1,
+    "docs/measurements/sb3.md": 1,
     "docs/when-it-helps.md": 1,
 }
 

@@ -49,6 +49,7 @@ TAKEN = {
     "a table in a comment": ("a.rs", f"//! | {LONG} |\n"),
     "code in a page": ("a.md", f"```text\n{LONG}\n```\n"),
     "results": ("a.md", f"<!-- results: latest -->\n{LONG}\n<!-- end of results -->\n"),
+    "a summary": ("a.md", f"<!-- summary: latest -->\n{LONG}\n<!-- end of results -->\n"),
     "a long link": ("a.md", f"See [the page]({'x' * 100}).\n"),
     "a pragma": ("a.py", f"x = 1{' ' * 80}  # noqa: ANN401 - a reason that is long\n"),
 }
