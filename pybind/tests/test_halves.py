@@ -20,7 +20,8 @@ buf = bc.ReplayBuffer.create("half", columns, capacity=1_000, limiter=bc.RateLim
 with bc.ReplayBuffer.attach("half").writer() as writer:
     for t in range(200):
         end = {"terminated": t % 50 == 49, "truncated": False}
-        writer.append(obs=[t] * 3, action=t % 4, reward=1, next_obs=[t + 1 - end["terminated"] / 2] * 3, **end)
+        after = [t + 1 - end["terminated"] / 2] * 3
+        writer.append(obs=[t] * 3, action=t % 4, reward=1, next_obs=after, **end)
 sampler = buf.sampler(seed=7, form=bc.Sequence(10, stride=5), select=bc.Priority(alpha=0.6))
 batch = sampler.sample(32)
 assert batch["obs"].shape == (32, 10, 3)

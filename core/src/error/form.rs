@@ -6,9 +6,12 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormError {
-    /// An option that does not go with the form.
-    #[error("{form} do not go with {what}; leave it out, or leave the form out")]
-    Combined { form: &'static str, what: &'static str },
+    /// An option that does not go with sequences.
+    #[error("sequences do not go with {what}; leave it out, or leave the form out")]
+    WithSequence { what: &'static str },
+    /// An option that does not go with whole episodes.
+    #[error("whole episodes do not go with {what}; leave it out, or leave the form out")]
+    Combined { what: &'static str },
     /// A length of 0, or one that no lane can hold.
     #[error(
         "a sequence has {asked} transitions; give 1 to {limit}: a lane keeps {limit} transitions \

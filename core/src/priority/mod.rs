@@ -2,9 +2,9 @@
 //!
 //! A table of a ring ([`PriorityTable`](backcast_layout::PriorityTable)) has a leaf for each of the
 //! newest rows of every lane. Only learners write it. A leaf holds `(priority + eps) ^ exponent` in
-//! fixed point, at least one unit, or 0 if no transition with a priority starts at its row. Rows are drawn in
-//! proportion to their leaves (Schaul, Quan, Antonoglou, Silver: "Prioritized experience replay",
-//! ICLR 2016, section 3.3).
+//! fixed point, at least one unit, or 0 if no transition with a priority starts at its row. Rows
+//! are drawn in proportion to their leaves (Schaul, Quan, Antonoglou, Silver: "Prioritized
+//! experience replay", ICLR 2016, section 3.3).
 
 mod distribution;
 mod enter;

@@ -75,7 +75,7 @@ impl Sequence {
             ),
         ];
         if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
-            return Err(FormError::Combined { form: "sequences", what });
+            return Err(FormError::WithSequence { what });
         }
         let Self { length, stride } = self;
         // The observation after the last transition takes a row too.
@@ -143,7 +143,7 @@ fn check_episodes(
         ("another selector than \"uniform\"", spec.selector != Selector::Uniform),
     ];
     if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
-        return Err(FormError::Combined { form: "whole episodes", what });
+        return Err(FormError::Combined { what });
     }
     // An episode of n transitions takes n + 1 rows.
     let limit = lane_capacity.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What lists and reports show of a panel.
+//! Facts of a panel, for lists and reports.
 
 use backcast_core::Base;
 #[cfg(feature = "markets")]

@@ -57,7 +57,7 @@ def of_rust() -> set[str]:
 
 def of_commands() -> set[str]:
     """Return the commands with an option for the longest wait, and `rm`, which has a fixed one."""
-    files = (ROOT / "daemon" / "src" / "cli").glob("*.rs")
+    files = (ROOT / "daemon" / "src" / "cli").rglob("*.rs")
     option = re.compile(r"^    (wait|timeout): u32,", re.MULTILINE)
     return {file.stem for file in files if option.search(file.read_text())} | {"rm"}
 

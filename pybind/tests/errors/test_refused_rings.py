@@ -222,27 +222,35 @@ def test_rings_that_cannot_be_made(place: Path, tmp_path: Path, row: Row) -> Non
         ),
         call(
             "remove another kind",
-            lambda w: ANY.remove("pong", "table", dir=w.place),
+            lambda w: ANY.remove_object("pong", "table", dir=w.place),
             ArgumentError,
             "'table'",
             "'panel'",
         ),
         call(
             "remove by force of text",
-            lambda w: ANY.remove("pong", force="yes", dir=w.place),
+            lambda w: ANY.remove_object("pong", force="yes", dir=w.place),
             ArgumentTypeError,
             "'yes', a str",
             "True or False",
         ),
-        call("list a number", lambda w: ANY.list(3), ArgumentTypeError, "dir is 3", "a path"),
+        call(
+            "list a number", lambda w: ANY.list_objects(3), ArgumentTypeError, "dir is 3", "a path"
+        ),
         call(
             "list two places",
-            lambda w: ANY.list(w.place, w.place),
+            lambda w: ANY.list_objects(w.place, w.place),
             ArgumentTypeError,
             "1 argument by position, got 2",
             "(dir=None)",
         ),
-        call("gc by name", lambda w: ANY.gc(name="a"), ArgumentTypeError, "'name'", "(dir=None)"),
+        call(
+            "gc by name",
+            lambda w: ANY.collect_garbage(name="a"),
+            ArgumentTypeError,
+            "'name'",
+            "(dir=None)",
+        ),
     ]
 )
 def test_names_that_cannot_be_used(place: Path, tmp_path: Path, row: Row) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import backcast as bc
 import numpy as np
 import pytest
+from backcast import returns
 from counted_ring import filled
 
 ENDS = 17
@@ -64,7 +65,7 @@ def test_sequences_start_every_stride_transitions_and_are_drawn_alike(
     inside = steps < (batch["action"][:, :1] // ENDS + 1) * ENDS
     np.testing.assert_array_equal(batch.mask, inside)
     np.testing.assert_array_equal(batch["action"], np.where(inside, steps, 0))
-    state = pickle.loads(pickle.dumps(sampler.state()))  # noqa: S301
+    state = pickle.loads(pickle.dumps(sampler.state()))
     again = buf.sampler(state=state)
     assert again.form == sampler.form
     np.testing.assert_array_equal(again.sample(7).index, sampler.sample(7).index)
@@ -107,9 +108,10 @@ def test_columns_learned_values_copies_and_threads_go_with_sequences() -> None:
     assert not seen.flags.writeable
     np.testing.assert_array_equal(own[apart.mask], seen[shared.mask])
     np.testing.assert_array_equal(apart["next_obs"]["x"], shared["next_obs"]["x"])
+    assert apart.mask is not None
     assert not own[~apart.mask].any()
     rewarded = buf.sampler(seed=1, form=bc.Sequence(6, stride=3)).sample(32)
-    sums = bc.returns.discounted(rewarded, gamma=1.0)
+    sums = returns.discounted(rewarded, gamma=1.0)
     np.testing.assert_allclose(sums[:, 0], rewarded["reward"].sum(axis=1), rtol=1e-6)
     alone = [plain.sample(8).index for _ in range(4)]
     fresh = buf.sampler(seed=1, form=form)
@@ -130,10 +132,11 @@ def test_priorities_are_those_of_the_starts() -> None:
     between = buf.sampler(form=bc.Sequence(1), select="fifo").sample(20).index
     dropped = sampler.update_priorities(between, np.ones(20))
     assert dropped == sum(step % ENDS % 4 != 0 for step in range(20))
-    for other, words in (
+    others: list[tuple[dict[str, Any], str]] = [
         ({"form": bc.Sequence(8, stride=2)}, "one transition in 4 of an episode"),
         ({}, "one for every transition was requested"),
-    ):
+    ]
+    for other, words in others:
         with pytest.raises(bc.ExistsError, match=words):
             buf.sampler(select=bc.Priority(alpha=1.0, eps=0.0), **other)
 

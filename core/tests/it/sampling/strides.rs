@@ -1,4 +1,6 @@
-//! Windows on a stride, as states of samplers from before sequences have them: which transitions every selector draws, against a list made of the rows.
+//! Windows on a stride, as states of samplers from before sequences have them.
+//!
+//! The transitions that each selector draws are compared with a list made of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -160,7 +160,8 @@ fn a_ring_that_was_evicted_is_listed_with_and_without_the_daemon() {
     for line in ["stat a", "stat a --kind ring", "top a", "export a a.parquet", "save a", "rm a"] {
         let refused = shelf.run(&line.split(' ').collect::<Vec<_>>()).expect(3).err;
         let load = format!("`backcast load a@evicted --store {store}`");
-        for text in ["ring `a`", "evicted", store, "attach(\"a\")", &load, "stat a@evicted"] {
+        for text in ["ring `a`", "evicted", store, "attach(\"a\", daemon=", &load, "stat a@evicted"]
+        {
             assert!(refused.contains(text), "{line}: `{text}` is missing: {refused}");
         }
     }
