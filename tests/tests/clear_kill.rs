@@ -15,12 +15,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
-/// Enough that many a kill comes between two of them.
-const LANES: u32 = 512;
+/// The most that a ring can have: a clear takes long enough that kills come between two of them.
+const LANES: u32 = 4_096;
 /// Rows appended to each lane before a kill.
 const ROWS: u64 = 5;
 /// Kills between two lanes after which the test ends.
-const ENOUGH: u32 = 5;
+const ENOUGH: u32 = 3;
 
 /// A process that clears the ring when told to. It does not outlive the test.
 struct Clearer {
