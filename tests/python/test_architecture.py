@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 from fnmatch import fnmatchcase
@@ -99,25 +100,50 @@ def test_no_module_outside_of_markets_names_them() -> None:
         assert {user for user, used in graph.items() if "markets" in used} == set()
 
 
-def test_python_modules_of_the_replay_half_import_no_markets() -> None:
+def replay_sources() -> dict[str, str]:
+    """Return the Python modules that are of no market folder; the demo shows both halves."""
     package = ROOT / "pybind/python/backcast"
-    folders = [
-        name.removeprefix("backcast/") for name in halves()["markets"][1] if "src" not in name
-    ]
-    assert all((package / name).exists() for name in folders)
-    markets = "|".join(name.removesuffix(".py") for name in folders)
+    apart = {*market_folders(), "demo"}
+    paths = (path.relative_to(package) for path in package.rglob("*.py"))
+    return {
+        path.as_posix(): (package / path).read_text()
+        for path in paths
+        if path.parts[0] not in apart
+    }
+
+
+def market_folders() -> list[str]:
+    package = ROOT / "pybind/python/backcast"
+    folders = halves()["markets"][1]
+    found = [name.removeprefix("backcast/") for name in folders if "src" not in name]
+    assert all((package / name).exists() for name in found)
+    return found
+
+
+def test_python_modules_of_the_replay_half_import_no_markets() -> None:
+    markets = "|".join(name.removesuffix(".py") for name in market_folders())
     named = re.compile(
         rf"^ *(?:from backcast\.(?:{markets})\b|from backcast import .*\b(?:{markets})\b"
         rf"|import backcast\.(?:{markets})\b)",
         re.MULTILINE,
     )
-    users = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
-        if path.relative_to(package).parts[0] not in {*folders, "demo"}
-        and named.search(path.read_text())
+    assert {path for path, text in replay_sources().items() if named.search(text)} == set()
+
+
+def test_importing_replay_needs_no_class_of_markets() -> None:
+    text = code((ROOT / "pybind/src/lib.rs").read_text())
+    exported = re.findall(r"use (super::markets::[^;]+);", text)
+    classes = {path[-1] for tree in exported for path in leaves(tree)}
+    assert {"Panel", "TradingBatch", "TransitionRing"} <= classes
+    needed = {
+        (path, alias.name)
+        for path, source in replay_sources().items()
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ImportFrom) and node.module == "backcast._native"
+        for alias in node.names
     }
-    assert users == set()
+    assert ("__init__.py", "Sampler") in needed
+    assert {(path, name) for path, name in needed if name in classes} == set()
 
 
 def test_core_hands_on_what_the_page_lists() -> None:

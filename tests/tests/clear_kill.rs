@@ -67,7 +67,7 @@ fn append(writer: &mut Writer, rows: u64) -> Result<(), Box<dyn Error>> {
     let schema = writer.schema().clone();
     let flags = [false; LANES as usize];
     for row in 0..rows {
-        let obs = [row; LANES as usize];
+        let obs = vec![row; LANES as usize];
         let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
         writer.append(&columns.step(&flags, &flags)?)?;
     }

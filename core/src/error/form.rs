@@ -11,7 +11,7 @@ pub enum FormError {
     WithSequence { what: &'static str },
     /// An option that does not go with whole episodes.
     #[error("whole episodes do not go with {what}; leave it out, or leave the form out")]
-    Combined { what: &'static str },
+    WithEpisodes { what: &'static str },
     /// A length of 0, or one that no lane can hold.
     #[error(
         "a sequence has {asked} transitions; give 1 to {limit}: a lane keeps {limit} transitions \

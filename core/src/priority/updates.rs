@@ -89,9 +89,8 @@ impl Priorities {
 
     /// Sets the priorities of rows, and returns how many were dropped because their row is
     /// overwritten, is no transition, or is none that the [stride](PriorityOptions::stride) gives a
-    /// priority. Of two priorities for a row the later one counts. Waits
-    /// for other processes that set priorities, which takes microseconds; at most a minute if one
-    /// of them is stopped.
+    /// priority. Of two priorities for a row the later one counts. Waits for other processes that
+    /// set priorities, which takes microseconds; at most a minute if one of them is stopped.
     pub fn update(&mut self, index: &[i64], priorities: &[f64]) -> Result<u64, PriorityError> {
         let limits = self.limits.clone();
         self.update_by(index, priorities, &limits)

@@ -143,7 +143,7 @@ fn check_episodes(
         ("another selector than \"uniform\"", spec.selector != Selector::Uniform),
     ];
     if let Some((what, _)) = refused.into_iter().find(|(_, given)| *given) {
-        return Err(FormError::Combined { what });
+        return Err(FormError::WithEpisodes { what });
     }
     // An episode of n transitions takes n + 1 rows.
     let limit = lane_capacity.saturating_sub(1);

@@ -44,7 +44,10 @@ impl Sampler {
         let SamplerSpec { options, columns, selector, hindsight, learned } = spec;
         let episodes = options.form.episodes().map(EpisodeDraws::new).map(Box::new);
         let sequence = options.form.sequence();
-        let selector = sequence.map_or(selector.clone(), |of| selector.every(of.stride));
+        let selector = match sequence {
+            Some(of) => selector.every(of.stride),
+            None => selector,
+        };
         let empty = selection.has_empty_window();
         let longest = selection.longest().unwrap_or(1);
         let (history, future) = match sequence {

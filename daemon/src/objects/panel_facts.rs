@@ -5,9 +5,11 @@ use backcast_core::Base;
 use backcast_market::Panel;
 
 use super::catalogue::Obstacle;
+#[cfg(feature = "markets")]
+use super::catalogue::unopenable;
 
 /// Sizes and names of a panel. Builds without markets make none.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct PanelFacts {
     pub(crate) days: usize,
     pub(crate) first_date: Option<String>,
@@ -21,8 +23,7 @@ impl PanelFacts {
     /// Reads a panel of a directory, or returns what keeps it from being opened.
     #[cfg(feature = "markets")]
     pub(crate) fn read(base: &Base, name: &str) -> Result<Self, (Obstacle, String)> {
-        let panel =
-            Panel::attach_in(base, name).map_err(|error| super::catalogue::unopenable(&error))?;
+        let panel = Panel::attach_in(base, name).map_err(|error| unopenable(&error))?;
         let tickers = panel.tickers();
         let macros = (0..tickers.len()).filter(|&ticker| panel.is_macro(ticker));
         Ok(Self {

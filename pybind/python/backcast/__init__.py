@@ -18,7 +18,6 @@ from backcast._batch import Batch
 from backcast._hindsight import Hindsight
 from backcast._native import (
     Client,
-    Panel,
     RateLimiter,
     ReplayBuffer,
     Sampler,
@@ -83,6 +82,7 @@ __all__ = [
 if TYPE_CHECKING:
     from backcast import types as types
     from backcast._form import Sequence, WholeEpisodes
+    from backcast._native import Panel
     from backcast._select import (
         Consume,
         Epoch,
@@ -105,6 +105,7 @@ else:
             "Fleet": "fleet",
             "LaneWeights": "_select",
             "Largest": "_select",
+            "Panel": "_native",
             "Priority": "_select",
             "Recency": "_select",
             "Sequence": "_form",

@@ -361,7 +361,7 @@ class Newcomer:
         self.names["old"] = hold(bc.ReplayBuffer.open_snapshot("pong@epoch-1"))
         self.same_everywhere = {
             str(next(place.glob("backcast-*"))): "/dev/shm/backcast-1000",
-            str(files / "store"): "/home/me/.local/share/backcast",
+            str(files / "store"): "~/.local/share/backcast",
         }
 
     def types(self, code: str) -> str:

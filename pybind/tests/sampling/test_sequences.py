@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from pathlib import Path
 from typing import Any, Literal
 
 import backcast as bc
 import numpy as np
 import pytest
 from backcast import returns
-from counted_ring import filled
+from counted_ring import COLUMNS, filled, write
 
 ENDS = 17
 Boundary = Literal["mask", "reject", "clamp"]
@@ -192,3 +193,60 @@ def test_states_saved_before_there_were_sequences_draw_their_windows() -> None:
     assert np.unique(drawn).tolist() == expected
     again = buf.sampler(state=buf.sampler(state=state).state())
     np.testing.assert_array_equal(again.sample(2_000)["action"][:, -1], drawn)
+
+
+def test_a_table_of_starts_is_saved_and_loaded_with_its_stride(tmp_path: Path) -> None:
+    form, by = bc.Sequence(8, stride=4), bc.Priority(alpha=1.0, eps=0.0)
+    named = bc.ReplayBuffer.create("starts", COLUMNS, capacity=400)
+    write(named, 120, ENDS)
+    sampler = named.sampler(seed=3, form=form, select=by)
+    batch = sampler.sample(512)
+    sampler.update_priorities(batch.index, np.full(512, 1e-6))
+    named.snapshot("one", store=tmp_path)
+    loaded = bc.ReplayBuffer.load("starts@one", "again", store=tmp_path)
+    with pytest.raises(bc.ExistsError, match="one transition in 4"):
+        loaded.sampler(select=by)
+    # Rows after the load get priorities by the stride too.
+    write(loaded, 60, ENDS)
+    between = loaded.sampler(form=bc.Sequence(1), select="fifo").sample(160).index
+    first, end = loaded.lane_span(0)
+    steps = loaded.rows(0, first, end - first)["t"][between - first]
+    dropped = loaded.sampler(form=form, select=by).update_priorities(between, np.ones(160))
+    assert dropped == (steps % 4 != 0).sum() > 60
+    for buf in (named, loaded):
+        buf.close()
+
+
+def test_sequences_after_clear_a_resize_and_beside_another_sampler() -> None:
+    form = bc.Sequence(6, stride=3)
+    buf = filled(steps=100, ends=ENDS)
+    buf.clear()
+    with pytest.raises(bc.errors.SampleError, match=r"no transition yet|no sequence"):
+        buf.sampler(form=form).sample(1)
+    write(buf, 100, ENDS)
+    assert (buf.sampler(seed=1, form=form).sample(200).index >= 100).all()
+    buf = bc.ReplayBuffer.create("resized", COLUMNS, capacity=400)
+    write(buf, 100, ENDS)
+    before = np.unique(buf.sampler(seed=1, form=form).sample(2_000).index)
+    buf.resize(4_000)
+    np.testing.assert_array_equal(
+        np.unique(buf.sampler(seed=1, form=form).sample(2_000).index), before
+    )
+    # Two samplers of one queue share the starts.
+    drawn = [buf.sampler(form=form, select=bc.Consume()) for _ in range(2)]
+    half = [
+        sampler.sample(1, timeout=0).index[0] for _ in range(before.size // 2) for sampler in drawn
+    ]
+    assert sorted(half) == before.tolist()[: len(half)]
+
+
+def test_a_limiter_counts_each_sequence_as_one_item() -> None:
+    limiter = bc.RateLimiter(0.5, min_size=10, error_buffer=20)
+    buf = bc.ReplayBuffer.create(None, COLUMNS, capacity=400, limiter=limiter)
+    write(buf, 40, ENDS)
+    sampler = buf.sampler(seed=1, form=bc.Sequence(6, stride=3))
+    assert buf.limiter is not None
+    sampler.sample(7, timeout=0)
+    assert buf.limiter.samples == 7
+    with pytest.raises(bc.RateLimitTimeoutError):
+        sampler.sample(100, timeout=0)

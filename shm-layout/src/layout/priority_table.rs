@@ -54,7 +54,7 @@ pub(crate) struct TableHeader {
     pub eps: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Steps of an episode from one transition that has a leaf to the next. 0 counts as 1.
+    /// Steps of an episode from one transition that has a leaf to the next, at least 1.
     pub stride: u32,
     /// Zero.
     pub unused: [u8; 40],
@@ -171,8 +171,7 @@ impl TableHeader {
             exponent: settings.exponent.to_bits(),
             eps: settings.eps.to_bits(),
             file_bytes: shape.bytes,
-            // Tables of all transitions have the bytes that they had before there were others.
-            stride: if settings.stride == 1 { 0 } else { settings.stride },
+            stride: settings.stride,
             unused: [0; 40],
             crc32: 0,
         };
@@ -216,15 +215,16 @@ impl TableHeader {
         if !usable(settings.exponent) || !usable(settings.eps) {
             return Err(corrupt("its exponent or eps is no number from 0 up"));
         }
+        if settings.stride == 0 {
+            return Err(corrupt("its stride is 0"));
+        }
         Ok((shape, settings))
     }
-}
 
-impl TableHeader {
     /// Returns the settings, which may be damaged if the header was not checked.
     pub(crate) fn settings(&self) -> TableSettings {
         let (exponent, eps) = (f64::from_bits(self.exponent), f64::from_bits(self.eps));
-        TableSettings { exponent, eps, stride: self.stride.max(1) }
+        TableSettings { exponent, eps, stride: self.stride }
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
     fn a_header_that_was_changed_is_refused() {
         let (uuid, path) = ([7; 16], Path::new("table-x.dat"));
         let shape = TableShape::new(2, 1_000).unwrap();
-        let settings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 1 };
+        let settings = TableSettings { exponent: 0.6, eps: 1e-6, stride: 40 };
         let header = TableHeader::new(&shape, uuid, settings);
         assert_eq!(header.check(path, uuid, 2).unwrap(), (shape, settings));
         assert!(header.check(path, [8; 16], 2).is_err(), "another ring");
@@ -368,6 +368,7 @@ mod tests {
             TableHeader { kind: 9, ..header },
             TableHeader { exponent: f64::NAN.to_bits(), ..header },
             TableHeader { eps: (-1.0_f64).to_bits(), ..header },
+            TableHeader { stride: 0, ..header },
         ] {
             assert!(matches!(sealed(wrong), SegmentError::Corrupt { .. }), "{wrong:?}");
         }

@@ -1,10 +1,11 @@
 //! A ring with every kind of end, and what it holds: for tests of which transitions are drawn.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use backcast_core::{
-    AutoresetMode, DType, FINAL, GAP, PriorityOptions, Ring, RingOptions, RowIndex, Schema,
-    Selector, StepColumns, TableOptions, Writer, WriterOptions,
+    AutoresetMode, DType, FINAL, GAP, PriorityOptions, Ring, RingOptions, RowIndex, SampleError,
+    Sampler, Schema, Selector, StepColumns, TableOptions, Writer, WriterOptions,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -128,4 +129,29 @@ pub(super) fn selectors() -> Vec<Selector> {
         Selector::MinPriority(equal()),
         Selector::Table(TableOptions::epoch("epoch").seed(3)),
     ]
+}
+
+/// Draws single items from a queue while rows are written, as early as it has them, and the rest
+/// after every episode has ended. Returns the rows, and how many of them were drawn early.
+pub(super) fn drawn_from_queue(scene: &mut Scene, mut sampler: Sampler) -> (Vec<i64>, usize) {
+    sampler.set_timeout(Some(Duration::ZERO));
+    let mut found = Vec::new();
+    let mut draw = || match sampler.sample(1) {
+        Ok(batch) => {
+            found.extend(batch.index());
+            true
+        }
+        Err(SampleError::TimedOut { .. }) => false,
+        Err(other) => panic!("{other}"),
+    };
+    let mut early = 0;
+    for _ in 0..400 {
+        scene.act(2);
+        early += usize::from(draw());
+    }
+    scene.end_all();
+    scene.end_all();
+    while draw() {}
+    found.sort_unstable();
+    (found, early)
 }

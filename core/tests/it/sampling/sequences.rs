@@ -2,7 +2,6 @@
 //! the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use backcast_core::{
     Batch, Boundary, ColumnWindow, ColumnWindows, FormError, GoalStrategy, Hindsight,
@@ -10,7 +9,7 @@ use backcast_core::{
     SamplerSpec, Selector, Sequence, TableOptions,
 };
 
-use super::scene::{Listed, Scene, selectors};
+use super::scene::{Listed, Scene, drawn_from_queue, selectors};
 use super::{Actor, End};
 
 /// Sequences of every boundary, of one transition and of many, with and without overlap.
@@ -148,27 +147,10 @@ fn a_queue_hands_out_every_start_once_however_early_it_is_asked() {
     for of in sequences() {
         let mut scene = Scene::new(30_000, 11);
         let spec = options(of).selector(Selector::Table(TableOptions::consume("queue")));
-        let mut sampler = scene.ring.sampler(spec).unwrap();
-        sampler.set_timeout(Some(Duration::ZERO));
-        let mut found = Vec::new();
-        let mut draw = |batch: usize| match sampler.sample(batch) {
-            Ok(batch) => {
-                found.extend(batch.index());
-                true
-            }
-            Err(SampleError::TimedOut { .. }) => false,
-            Err(other) => panic!("{of:?}: {other}"),
-        };
-        for _ in 0..400 {
-            scene.act(2);
-            draw(1);
-        }
-        scene.end_all();
-        scene.end_all();
+        let sampler = scene.ring.sampler(spec).unwrap();
+        let (found, early) = drawn_from_queue(&mut scene, sampler);
         let starts: Vec<i64> = starts(&scene, of).into_iter().collect();
-        let drawn = (0..starts.len() + 10).filter(|_| draw(1)).count();
-        assert!(drawn < starts.len(), "{of:?}: some were drawn before");
-        found.sort_unstable();
+        assert!((1..starts.len()).contains(&early), "{of:?}: {early} were drawn early");
         assert_eq!(found, starts, "{of:?}");
     }
 }

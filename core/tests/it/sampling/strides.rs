@@ -3,11 +3,10 @@
 //! The transitions that each selector draws are compared with a list made of the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use backcast_core::{Boundary, SampleError, SamplerOptions, SamplerSpec, Selector, TableOptions};
 
-use super::scene::{Listed, Scene, selectors};
+use super::scene::{Listed, Scene, drawn_from_queue, selectors};
 use crate::strided;
 
 /// Windows of a sampler.
@@ -127,27 +126,10 @@ fn a_queue_hands_out_every_eligible_transition_once_however_early_it_is_asked() 
         let mut scene = Scene::new(30_000, 11);
         let table = TableOptions::consume("queue");
         let spec = windows.spec(&scene, windows.options(1).selector(Selector::Table(table)));
-        let mut sampler = scene.ring.sampler(spec).unwrap();
-        sampler.set_timeout(Some(Duration::ZERO));
-        let mut found = Vec::new();
-        let mut draw = |batch: usize| match sampler.sample(batch) {
-            Ok(batch) => {
-                found.extend(batch.index());
-                true
-            }
-            Err(SampleError::TimedOut { .. }) => false,
-            Err(other) => panic!("{windows:?}: {other}"),
-        };
-        for _ in 0..400 {
-            scene.act(2);
-            draw(1);
-        }
-        scene.end_all();
-        scene.end_all();
+        let sampler = scene.ring.sampler(spec).unwrap();
+        let (found, early) = drawn_from_queue(&mut scene, sampler);
         let eligible: Vec<i64> = eligible(&scene, windows).into_iter().collect();
-        let drawn = (0..eligible.len() + 10).filter(|_| draw(1)).count();
-        assert!(drawn < eligible.len(), "{windows:?}: some were drawn before");
-        found.sort_unstable();
+        assert!((1..eligible.len()).contains(&early), "{windows:?}: {early} were drawn early");
         assert_eq!(found, eligible, "{windows:?}");
     }
 }

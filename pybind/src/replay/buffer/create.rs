@@ -270,10 +270,7 @@ impl ReplayBuffer {
 }
 
 /// Reads the `lane_policy` and `lease_timeout` arguments.
-fn policy(
-    given: Argument<String>,
-    timeout: Option<Argument<f64>>,
-) -> Result<LanePolicy, Failure> {
+fn policy(given: Argument<String>, timeout: Option<Argument<f64>>) -> Result<LanePolicy, Failure> {
     let wanted = "\"block\", \"drop_new\", \"fail\" or \"overwrite\"";
     let policy = given.get("lane_policy", wanted)?.parse().map_err(bad_argument)?;
     let Some(timeout) = timeout else { return Ok(policy) };

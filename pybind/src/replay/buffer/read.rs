@@ -84,8 +84,8 @@ impl ReplayBuffer {
     ///     :class:`LaneWeights`: lanes by weight; :class:`Epoch`: without replacement, pass after
     ///     pass; :class:`Consume`: new ones only, for which draws wait.
     /// form : Sequence or WholeEpisodes, optional
-    ///     What is drawn in place of single transitions: see :class:`Sequence` and
-    ///     :class:`WholeEpisodes`.
+    ///     Draw sequences or whole episodes in place of single transitions: see :class:`Sequence`
+    ///     and :class:`WholeEpisodes`.
     /// hindsight : Hindsight, optional
     ///     Replace the goals of some transitions by goals that their episode achieved, and their
     ///     rewards accordingly; ``batch["relabelled"]``, bool ``[B]``, says which.

@@ -420,9 +420,9 @@ impl ReservedRow {
         })
     }
 
-    /// The last observation of an episode that ends with this row; to be set.
+    /// The last observation of an episode that ends with this row, or None until it is set.
     ///
-    /// As :meth:`backcast.Writer.append` takes it. None until then.
+    /// Takes the same values as :meth:`backcast.Writer.append`.
     #[getter]
     fn final_obs(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, Failure> {
         self.with_open(|open| Ok(open.final_obs.as_ref().map(|last| last.given.clone_ref(py))))
