@@ -29,6 +29,8 @@ pub(crate) struct DrawGate {
     sized: KnownSize,
     /// Time since which no writer was found alive.
     alone: AloneSince,
+    /// Sum of the rows that were dropped from all lanes, when a draw last found too few.
+    dropped: u64,
 }
 
 /// A size test that holds, and how long it need not be made again.
@@ -52,7 +54,7 @@ impl DrawGate {
         wake_writers(table);
         let (store, sized) = (Arc::clone(store), KnownSize::default());
         let alone = AloneSince::default();
-        Ok(Some(Self { _live: live, store, slot, sized, alone }))
+        Ok(Some(Self { _live: live, store, slot, sized, alone, dropped: 0 }))
     }
 
     /// Waits until a batch of `n` items is counted, and wakes the writers that waited for that.
@@ -206,6 +208,12 @@ impl DrawGate {
             }
             waiting.sleep(caller, &describe, |time| ticket.sleep(&inserts, time))?;
         }
+    }
+
+    /// Returns whether rows were dropped since a draw last found too few: then `dropped`, the sum
+    /// of the rows dropped from all lanes, has changed.
+    pub(crate) fn notes_dropped(&mut self, dropped: u64) -> bool {
+        std::mem::replace(&mut self.dropped, dropped) != dropped
     }
 
     /// Returns whether no writer has lived for 100 ms.

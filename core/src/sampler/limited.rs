@@ -7,7 +7,7 @@ use backcast_layout::{Kind, SegmentError};
 use super::Sampler;
 use super::options::Boundary;
 use super::selection::RowSelection;
-use crate::error::{LimitError, SampleError};
+use crate::error::{FormError, LimitError, SampleError};
 use crate::limiter::absent::NoWriter;
 use crate::limiter::draw_gate::DrawGate;
 use crate::limiter::waiting::Caller;
@@ -44,20 +44,24 @@ impl Sampler {
         }
     }
 
-    /// Returns whether a draw that found no row has to wait for writers: the limiter let it
-    /// through, and another process dropped the rows meanwhile. Not if the limiter lets draws
-    /// through because no writer is left.
+    /// Returns whether a draw that found too few rows has to wait for writers: the limiter let it
+    /// through, and another process dropped rows meanwhile. Not if the limiter lets draws through
+    /// because no writer is left.
     #[cold]
-    pub(super) fn was_emptied(&self, error: &SampleError) -> bool {
+    pub(super) fn was_emptied(&mut self, error: &SampleError) -> bool {
         let waits = || {
             let limits = self.ring.limiter()?.limits().ok()?;
             let passes = limits.no_writer_choice() == NoWriter::Pass;
             Some(limits.is_enabled() && (!passes || self.ring.store().has_writer()))
         };
-        matches!(error, SampleError::Empty { .. })
-            && self.is_limited()
-            && waits() == Some(true)
-            && self.ring.is_empty()
+        if !found_too_few(error) || waits() != Some(true) {
+            return false;
+        }
+        // Writers may have appended since, so that a ring with rows may have been empty.
+        let kept = (0..self.ring.lanes()).filter_map(|lane| self.ring.first_kept(lane));
+        let dropped = kept.fold(0, u64::wrapping_add);
+        let is_empty = matches!(error, SampleError::Empty { .. }) && self.ring.is_empty();
+        self.gate.as_mut().is_some_and(|gate| gate.notes_dropped(dropped) || is_empty)
     }
 
     /// Returns whether the ring has a rate limiter.
@@ -162,6 +166,23 @@ impl Sampler {
     }
 }
 
+/// Returns whether a draw failed for the rows that the ring has, so that others may mend it.
+fn found_too_few(error: &SampleError) -> bool {
+    use SampleError::{Empty, EmptyLanes, Form, NoHistory, NoStride, NoWindow, Outrun, TooFew};
+
+    match error {
+        Form(of) => matches!(of, FormError::NoSequence { .. } | FormError::NoneComplete { .. }),
+        Empty { .. }
+        | EmptyLanes { .. }
+        | TooFew { .. }
+        | Outrun { .. }
+        | NoWindow { .. }
+        | NoStride { .. }
+        | NoHistory { .. } => true,
+        _ => false,
+    }
+}
+
 /// Returns the error of a ring that was removed or replaced during a wait.
 fn unlinked_error(ring: &Ring) -> SampleError {
     let name = ring.name().unwrap_or_default().to_owned();
@@ -178,8 +199,8 @@ mod tests {
     use crate::error::LimitedCall;
     use crate::limiter::limits::{LimiterCounts, RateLimiter};
     use crate::{
-        BatchesOptions, DType, Ring, RingOptions, SamplerOptions, SamplerSpec, Schema, Selector,
-        StepColumns, TableOptions, WriterOptions,
+        BatchesOptions, DType, PriorityOptions, Ring, RingOptions, SamplerOptions, SamplerSpec,
+        Schema, Selector, StepColumns, TableOptions, WriterOptions,
     };
 
     fn ring(limiter: RateLimiter) -> Ring {
@@ -296,6 +317,52 @@ mod tests {
             append().unwrap();
             assert_eq!(ring.len(), 20);
             sampler.sample(4).unwrap();
+        }
+    }
+
+    #[test]
+    fn no_draw_of_a_ring_that_is_cleared_again_and_again_finds_it_empty() {
+        let priority = || PriorityOptions::alpha(0.6);
+        let selectors = [
+            Selector::Uniform,
+            Selector::Priority(priority()),
+            Selector::MaxPriority(priority()),
+            Selector::Recency { half_life: 9.0 },
+            Selector::LaneWeights(vec![1.0]),
+            Selector::LaneStrata,
+            Selector::Lifo,
+            Selector::Table(TableOptions::epoch("epoch")),
+            Selector::Table(TableOptions::consume("queue")),
+        ];
+        for selector in selectors {
+            let ring = ring(RateLimiter::min_size(1));
+            let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
+            let mut append = || {
+                let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+                writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
+            };
+            let name = selector.to_string();
+            let mut sampler = ring.sampler(SamplerOptions::seeded(1).selector(selector)).unwrap();
+            sampler.set_timeout(Some(Duration::from_secs(60)));
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let learner = scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        sampler.sample(1).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    }
+                });
+                for _ in 0..backcast_budget::budget(5_000) {
+                    ring.clear().unwrap();
+                    append();
+                    append();
+                }
+                // The learner waits if it has drawn all that is left.
+                while !learner.is_finished() {
+                    stop.store(true, Relaxed);
+                    append();
+                }
+                learner.join().unwrap();
+            });
         }
     }
 
