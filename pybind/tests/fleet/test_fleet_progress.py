@@ -95,6 +95,18 @@ def test_a_terminal_gets_one_line_that_is_kept_up_to_date(place: Path) -> None:
     assert b"\x1b[?25h" in seen, "shows the cursor again"
 
 
+def test_a_terminal_that_closes_does_not_end_the_fleet(place: Path) -> None:
+    parent, child = pty.openpty()
+    run = started(place, "None", child)
+    os.close(child)
+    seen = b""
+    while not drawn_lines(seen):
+        seen += os.read(parent, 65_536)
+    os.close(parent)
+    out, _ = told_to_end(run, place)
+    assert out == "rows 101\n"
+
+
 def test_a_terminal_gets_nothing_that_is_not_wanted(place: Path) -> None:
     assert on_a_terminal(place, "False", 0) == ("rows 101\n", b"")
 

@@ -1,9 +1,13 @@
-"""Progress line of a fleet: live on a terminal with rich, else a plain line on stderr."""
+"""Progress line of a fleet: live on a terminal with rich, else a plain line on stderr.
+
+A terminal that has closed and a pipe that nobody reads end no fleet: nothing is shown there.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -61,7 +65,8 @@ class PlainLine:
             self._print()
 
     def _print(self) -> None:
-        print(self._last, file=sys.stderr, flush=True)
+        with suppress(OSError):
+            print(self._last, file=sys.stderr, flush=True)
         self._last = None
 
     def close(self) -> None:
@@ -84,11 +89,13 @@ class LiveLine:
 
     def show(self, stats: FleetStats) -> None:
         """Replace the line."""
-        self._live.update(self._text(text_of(stats)), refresh=True)
+        with suppress(OSError):
+            self._live.update(self._text(text_of(stats)), refresh=True)
 
     def close(self) -> None:
         """Leave the last line on the terminal."""
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
 
 
 def text_of(stats: FleetStats) -> str:
