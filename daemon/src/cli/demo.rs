@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::cli::console::Console;
 use crate::cli::outcome::{CommandError, Exit, Fails};
 
-/// Run the demo: actors fill a ring while a learner trains from it on real prices.
+/// Run the demo: actors trade in simulated markets while a learner improves their policy.
 ///
 /// Runs `python3 -m backcast.demo` with the interpreter named by `BACKCAST_PYTHON`, else of the
 /// active virtual environment, else `python3`. All further options are the demo's own.
@@ -20,7 +20,7 @@ use crate::cli::outcome::{CommandError, Exit, Fails};
 Examples:
   backcast demo
   backcast demo --seconds 10 --actors 4 --envs 8
-  backcast demo --panel prices.csv --kill
+  backcast demo --seconds 10 --kill
   backcast demo -- --help      all options of the demo")]
 pub(crate) struct Args {
     /// Options of the demo.

@@ -1,98 +1,86 @@
-"""The demo's small network and its lesson."""
+"""The demo's learner, its test and its report."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from backcast.demo.lesson import FEATURES, FUTURE, HISTORY, examples, squared_errors
-from backcast.demo.model import Network
+from backcast.demo.agent import Learner
+from backcast.demo.market import ACTIONS, EPISODE_STEPS, TEST_EPISODES, Exam, examine, hold
+from backcast.demo.report import summary
 
-TICKERS = 3
-COLUMNS = 5
+FEATURES = 6
 
 
-def made_windows(rows: int) -> dict[str, Any]:
-    """Windows as Panel.windows gives them, of a random walk; everything listed."""
-    draw = np.random.default_rng(1)
-    days = HISTORY + 1 + FUTURE
-    close = 20.0 * np.exp(np.cumsum(draw.normal(0, 0.02, (rows, TICKERS, days)), axis=-1))
-    spread = np.exp(draw.uniform(0.005, 0.02, close.shape))
-    prices = np.stack([close, close * spread, close / spread, close, 1e6 * spread], axis=-1)
-    prices = prices.astype(np.float32)
-    mask = np.ones((rows, TICKERS, days), bool)
+def made_batch(draw: np.random.Generator, rows: int = 256) -> Any:  # noqa: ANN401 - a Batch
+    """One step that pays a thousandth where the action is that of the largest feature."""
+    obs = draw.normal(size=(rows, FEATURES)).astype("f4")
+    action = draw.integers(ACTIONS, size=rows)
+    paid = obs[:, :ACTIONS].argmax(axis=1) == action
     return {
-        "history": prices[:, :, :HISTORY],
-        "history_mask": mask[:, :, :HISTORY],
-        "open": prices[:, :, HISTORY, 0],
-        "listed": mask[:, :, HISTORY],
-        "future": prices[:, :, HISTORY + 1 :],
-        "future_mask": mask[:, :, HISTORY + 1 :],
+        "obs": obs,
+        "action": action,
+        "n_reward": 1e-3 * paid.astype("f4"),
+        "n_next_obs": obs,
+        "n_discount": np.zeros(rows, "f4"),
     }
 
 
-def test_the_network_learns_a_planted_signal() -> None:
+def test_the_learner_finds_the_action_that_pays() -> None:
     draw = np.random.default_rng(0)
-    features = draw.normal(size=(4096, FEATURES))
-    planted = np.tanh(features @ draw.normal(0, 0.3, (FEATURES, 2)))
-    network = Network.fresh(FEATURES, 16, 2, 0, learning_rate=3e-3, weight_decay=1e-3)
-    for step in range(600):
-        chosen = slice(256 * step % 3072, 256 * step % 3072 + 256)
-        network.learn(features[chosen], planted[chosen])
-    unseen = slice(3328, 4096)
-    error = np.mean((network.predict(features[unseen]) - planted[unseen]) ** 2, axis=0)
-    assert (error < 0.25 * planted[unseen].var(axis=0)).all()
+    learner = Learner(FEATURES, 0)
+    for _ in range(1_500):
+        learner.learn(made_batch(draw))
+    unseen = draw.normal(size=(2_000, FEATURES)).astype("f4")
+    found = learner.network.best(unseen) == unseen[:, :ACTIONS].argmax(axis=1)
+    assert found.mean() > 0.9
 
 
-def test_gradients_match_finite_differences() -> None:
+def test_a_value_is_the_reward_and_the_discounted_value_after_it() -> None:
     draw = np.random.default_rng(0)
-    network = Network.fresh(4, 3, 2, 0, learning_rate=1e-3, weight_decay=0.0)
-    network.parameters[2][:] = draw.normal(size=(3, 2))
-    features, targets = draw.normal(size=(10, 4)), draw.normal(size=(10, 2))
-    _, gradients = network.gradients(features, targets)
-    for parameter, gradient in zip(network.parameters, gradients, strict=True):
-        for place in np.ndindex(parameter.shape):
-            kept = parameter[place]
-            sides = []
-            for step in (1e-5, -1e-5):
-                parameter[place] = kept + step
-                sides.append(network.gradients(features, targets)[0].sum())
-            parameter[place] = kept
-            assert gradient[place] == pytest.approx((sides[0] - sides[1]) / 2e-5, abs=1e-6)
+    learner = Learner(FEATURES, 0)
+    for _ in range(2_000):
+        batch = made_batch(draw)
+        # An endless run of rewards of a thousandth is worth 1 / (1 - 0.5), in thousandths.
+        batch |= {"n_reward": np.full(256, 1e-3, "f4"), "n_discount": np.full(256, 0.5, "f4")}
+        learner.learn(batch)
+    unseen = draw.normal(size=(2_000, FEATURES)).astype("f4")
+    assert learner.network(unseen).mean() == pytest.approx(2.0, abs=0.1)
 
 
-def test_the_target_is_the_log_return_from_the_open_to_the_last_future_close() -> None:
-    windows = made_windows(8)
-    made = examples(windows)
-    assert made.features.shape == (8, TICKERS, FEATURES)
-    assert made.complete.all()
-    actual = np.log(windows["future"][..., -1, 3] / windows["open"])
-    predicted = np.zeros((8 * TICKERS, 2))
-    errors = squared_errors(predicted, made.targets.reshape(-1, 2))
-    assert errors[0] == pytest.approx(float(np.mean(actual**2)), rel=1e-5)
+def test_every_policy_plays_the_same_unseen_episodes() -> None:
+    holding = examine(hold, 3)
+    assert holding.returns.shape == (TEST_EPISODES,)
+    assert holding.gains.shape == (EPISODE_STEPS + 1, TEST_EPISODES)
+    np.testing.assert_allclose(holding.gains[-1], holding.returns, atol=1e-9)
+    assert np.array_equal(examine(hold, 3).gains, holding.gains)
+    flat = examine(lambda obs: np.ones(len(obs), np.int64), 3)
+    assert np.array_equal(flat.returns, np.zeros(TEST_EPISODES))
+    assert flat.above(holding)[0] == pytest.approx(-holding.above()[0])
 
 
-@pytest.mark.parametrize("part", ["history_mask", "future_mask", "listed"])
-def test_a_masked_place_takes_its_pair_out_of_training(part: str) -> None:
-    windows = made_windows(8)
-    windows[part][2, 1, ...] = False
-    made = examples(windows)
-    assert not made.complete[2, 1]
-    assert made.complete.sum() == 8 * TICKERS - 1
-    assert made.known[2, 1] == (part == "future_mask")
-    assert np.isfinite(made.features).all()
-    assert np.isfinite(made.targets).all()
-    features, targets = made.usable(np.ones(8, bool))
-    assert len(features) == len(targets) == 8 * TICKERS - 1
+def test_a_margin_has_the_error_of_the_differences() -> None:
+    apart = np.array([0.0, 0.02, 0.04, 0.06])
+    base = np.array([5.0, -3.0, 8.0, 1.0])
+    curves = np.zeros((2, 4))
+    mean, error = Exam(base + apart, curves).above(Exam(base, curves))
+    assert mean == pytest.approx(0.03)
+    assert error == pytest.approx(apart.std(ddof=1) / 2)
 
 
-def test_features_know_nothing_of_the_future() -> None:
-    windows = made_windows(8)
-    before = examples(windows).features.copy()
-    windows["future"] = windows["future"] * 3.0
-    np.testing.assert_array_equal(examples(windows).features, before)
-
-
-def test_rows_that_are_not_chosen_are_not_trained_on() -> None:
-    made = examples(made_windows(8))
-    chosen = np.arange(8) < 2
-    assert len(made.usable(chosen)[0]) == 2 * TICKERS
+def test_the_summary_says_whether_holding_is_beaten() -> None:
+    result: dict[str, Any] = {
+        "actors": 2, "envs_per_actor": 4, "rows_written": 1_000, "rows_written_per_s": 10.0,
+        "learner_batches": 3, "learner_batches_per_s": 1.0, "batch_rows": 256,
+        "rows_checked": 768, "torn_rows": 0, "test_episodes": 64,
+        "test_return_before": -0.03, "test_return_learned": 0.05, "test_return_holding": 0.01,
+        "margin_over_holding": 0.04, "margin_standard_error": 0.01,
+        "episodes_better_than_holding": 60, "killed_actors": 0,
+    }  # fmt: skip
+    text = summary(result)
+    assert "before training -3.00%, learned +5.00%, holding +1.00%" in text
+    assert "+4.00% +- 1.00% over holding, better in 60 of 64 episodes" in text
+    assert text.endswith("the policy beats holding")
+    weak = summary(result | {"margin_standard_error": 0.03})
+    assert weak.endswith("does not clearly beat holding")
+    death = {"killed_actors": 1, "adopted_lanes": 8, "rows_compared": 512, "lost_rows": 0}
+    assert "continued 8 lanes; of 512 rows from before, 0 are lost" in summary(result | death)

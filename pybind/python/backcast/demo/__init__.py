@@ -1,15 +1,13 @@
-"""End-to-end demo: actors fill a shared ring with trading steps, a learner trains from it.
+"""Demo: actors in processes trade in simulated markets, and a learner improves their policy.
 
-``python -m backcast.demo`` runs it; see ``--help``. Everything here is an example as well. The
-actor, the learner and the rows between them are what a program of your own would look like.
+``python -m backcast.demo`` runs it; see ``--help``. It uses nothing that a program of yours could
+not: ``ReplayBuffer``, ``Params``, ``Fleet``, ``backcast.envs`` and ``backcast.plot``. Read `actor`
+and `run` first. It needs both halves of the package, replay and markets.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,153 +2,86 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import signal
 import sys
-from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import suppress
 
 from backcast.demo.options import Options, parse
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backcast.demo.interrupts import Interrupts
-
 FAILED = 1
-_LIBRARIES = ("rich", "matplotlib")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo.
+    """Run the demo with these arguments, by default the program's, and return the exit status.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments without the program's name; ``sys.argv[1:]`` when left out.
-
-    Returns
-    -------
-    int
-        0 done, 1 something failed or was found wrong, 128 plus the number of the signal that
-        stopped the run: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a wrong usage exits
-        with 2).
+    That is 0 done, 1 something failed or was found wrong, 128 plus the number of a signal that
+    stopped the run. A wrong usage exits with 2.
     """
     options = parse(argv)
-    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
-    if missing:
-        return _fail(
-            f"the demo shows its progress with {' and '.join(missing)}, not installed here. "
-            f"Run `{sys.executable} -m pip install 'backcast[demo]'`"
-        )
+    if (lacking := _lacking()) is not None:
+        return _end(lacking, FAILED)
 
     import backcast as bc
-    from backcast.demo.data import DataMissingError
-    from backcast.demo.interrupts import InterruptedRunError, Interrupts
-    from backcast.demo.split import UnusablePanelError
 
-    with Interrupts() as interrupts:
-        try:
-            if options.world == "trading":
-                return _trading(options, interrupts)
-            return _demo(options, interrupts)
-        except InterruptedRunError as error:
-            return _interrupted(error.by)
-        except KeyboardInterrupt:
-            # The second Ctrl-C, while the fleet stops.
-            return _interrupted(interrupts.received or signal.SIGINT)
-        except (bc.BackcastError, DataMissingError, UnusablePanelError) as error:
-            return _fail(str(error))
-        except OSError as error:
-            # Nothing can be written to a terminal that has closed, which SIGHUP reports.
-            if interrupts.received is not None:
-                return _interrupted(interrupts.received)
-            return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+    try:
+        return _demo(options)
+    except KeyboardInterrupt:
+        return _interrupted(128 + signal.SIGINT)
+    except SystemExit as end:
+        # The fleet raises it after SIGTERM and SIGHUP, once its actors have ended.
+        return _interrupted(int(end.code or 0))
+    except bc.BackcastError as error:
+        return _end(str(error), FAILED)
+    except OSError as error:
+        return _end(f"{error.filename or 'input or output'}: {error.strerror or error}", FAILED)
 
 
-def _demo(options: Options, interrupts: Interrupts) -> int:
-    from backcast.demo.progress import Progress
-    from backcast.demo.report import equity_caution, print_summary, write_json
-    from backcast.demo.result import counted, measured, problems, sampled_candles
-    from backcast.demo.run import Run, open_session
-
-    options.out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress())
-        session = open_session(options, stack)
-        interrupts.check()
-        days = f"{session.panel.n_days} days, trained before {session.split.first_test_date}"
-        progress.say(f"panel {session.panel.name}: {session.split.names}; {days}")
-        Run(options, session, interrupts)(progress)
-        result = counted(options, session)
-        wrong = problems(result, session)
-        numbers, equity = measured(options, session, interrupts.check)
-        result |= numbers
-        candles = sampled_candles(session, options.seed)
-        test_dates = list(session.panel.dates)[session.split.first_test_day :]
-    interrupts.check()
-
-    from backcast.demo.chart import Picture, save
-
-    note = (
-        f"{session.split.names}; half of them held, chosen again every 5 days, "
-        f"{result['equity_cost_fraction']:.1%} a trade\n{equity_caution(result)}"
-    )
-    picture = Picture(session.frames, session.kills_s, test_dates, equity, note, candles)
-    write_json(result, options.out / "demo.json")
-    save(picture, options.out / "demo.png")
-    print_summary(result, sys.stdout)
-    print(f"\nwrote {options.out / 'demo.json'} and {options.out / 'demo.png'}")
-    for problem in wrong:
-        print(f"backcast demo: {problem}", file=sys.stderr)
-    return FAILED if wrong else 0
+def _lacking() -> str | None:
+    """Return what the demo needs and this installation lacks."""
+    libraries = ("gymnasium", "matplotlib")
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    if missing:
+        command = f"{sys.executable} -m pip install 'backcast[demo]'"
+        return f"it needs {' and '.join(missing)}, not installed here; run `{command}`"
+    try:
+        importlib.import_module("backcast.envs")
+    except ImportError:
+        return "it needs both halves of the package, and this build has no markets, replay alone"
+    return None
 
 
-def _trading(options: Options, interrupts: Interrupts) -> int:
-    from backcast.demo.progress import Progress
-    from backcast.demo.report import print_lines, write_json
-    from backcast.demo.run import Run
-    from backcast.demo.trading.evaluate import episode_picture
-    from backcast.demo.trading.world import judged, open_trading, summary_lines, wrong
+def _demo(options: Options) -> int:
+    from backcast.demo.picture import save
+    from backcast.demo.report import numbers, problems, summary, test
+    from backcast.demo.run import run
 
     options.out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        progress = stack.enter_context(Progress())
-        session = open_trading(options, stack)
-        interrupts.check()
-        progress.say("simulated markets of the preset teaching, trained on even episode seeds")
-        Run(options, session, interrupts)(progress)
-        result, exam = judged(options, session, interrupts.check)
-        episode = episode_picture(session.learner.network, options.seed)
-    interrupts.check()
-
-    from backcast.demo.chart import Picture, save
-
-    note = f"{result['test_episodes']} unseen episodes of ten-second steps, fees included"
-    picture = Picture(session.frames, session.kills_s, None, exam.equity, note, None, episode)
-    write_json(result, options.out / "demo.json")
-    save(picture, options.out / "demo.png")
-    print_lines(summary_lines(result), sys.stdout)
-    print(f"\nwrote {options.out / 'demo.json'} and {options.out / 'demo.png'}")
-    for problem in wrong(result):
-        print(f"backcast demo: {problem}", file=sys.stderr)
-    return FAILED if wrong(result) else 0
+    done = run(options)
+    print("testing: the policies play the same unseen episodes", file=sys.stderr, flush=True)
+    tested = test(done, options.seed)
+    result = numbers(options, done, tested)
+    report, picture = options.out / "demo.json", options.out / "demo.png"
+    report.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    save(done, tested, options.seed, picture)
+    print(f"{summary(result)}\n\nwrote {report} and {picture}")
+    wrong = problems(options, result)
+    return _end("; ".join(wrong), FAILED) if wrong else 0
 
 
-def _interrupted(by: signal.Signals) -> int:
-    _say(f"interrupted by {by.name}: every process ended, ring and panel removed")
-    return 128 + by
+def _interrupted(status: int) -> int:
+    name = signal.Signals(status - 128).name
+    return _end(f"interrupted by {name}: every process ended, ring and weights removed", status)
 
 
-def _fail(reason: str) -> int:
-    _say(f"backcast demo: {reason}")
-    return FAILED
-
-
-def _say(message: str) -> None:
-    # No message can be shown once the terminal is closed.
+def _end(reason: str, status: int) -> int:
+    # Nothing can be written to a terminal that has closed.
     with suppress(OSError):
-        print(message, file=sys.stderr, flush=True)
+        print(f"backcast demo: {reason}", file=sys.stderr, flush=True)
+    return status
 
 
 if __name__ == "__main__":

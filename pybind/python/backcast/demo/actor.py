@@ -1,115 +1,57 @@
-"""Actor process: steps environments with a random policy and appends the transitions.
+"""Actor process: plays with the newest weights, explores a little, and appends every step.
 
-It is given names and numbers only, attaches to the panel and the ring by name, and owns as many
-lanes as it has environments. Its death, even by SIGKILL, stops no other process.
+It is given names and numbers only, attaches to the ring and the weights by name, and owns as many
+lanes as it has markets. Its death, even by SIGKILL, stops no other process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import backcast as bc
-from backcast.demo.rows import checksums, obs_sums
-from backcast.envs import PortfolioVectorEnv
+from backcast.demo.agent import Network
+from backcast.demo.market import ACTIONS, EPISODE_STEPS, MARKET
+from backcast.envs import Collector, TradingVectorEnv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from backcast.fleet import Context
 
-AutoresetMode: TypeAlias = Literal["next_step", "same_step", "disabled"]
-
-MAX_EPISODE_STEPS = 250
-# Share of the last action that carries over: actions wander instead of flickering.
-_INERTIA = 0.9
+# A market changes between exploring and the policy every ten steps on average, and explores for a
+# fifth of the time: one action alone shows little of what a position earns.
+_CHANGE, _EXPLORE = 0.1, 0.2
 
 
-@dataclass(frozen=True)
-class ActorSettings:
-    """Settings of an actor: names and numbers, no handles."""
-
-    ring: str
-    panel: str
-    envs: int
-    tickers: tuple[str, ...]
-    days: tuple[int, int]
+def checksums(obs: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Sum the bits of each observation, by which the learner notices a torn row."""
+    return np.asarray(obs.view(np.uint32).sum(axis=-1, dtype=np.uint64))
 
 
-def autoreset_mode(rank: int) -> AutoresetMode:
-    """Return the mode of an actor: one after the other."""
-    return "same_step" if rank % 2 else "next_step"
-
-
-def observation(obs: dict[str, Any], tokens: NDArray[np.int32]) -> dict[str, Any]:
-    """Take the observation columns of the ring's rows from the environment's observation."""
-    return {
-        "day": np.asarray(obs["day"], np.int32)[..., 0],
-        "tics": np.broadcast_to(tokens, np.shape(obs["shares"])),
-        "portfolio": {
-            "cash": np.asarray(obs["cash"], np.float64)[..., 0],
-            "shares": np.asarray(obs["shares"], np.int32),
-            "avg_buy_price": np.asarray(obs["avg_buy_price"], np.float64),
-        },
-    }
-
-
-def final_observation(
-    finals: NDArray[np.object_], here: dict[str, Any], tokens: NDArray[np.int32]
-) -> dict[str, Any]:
-    """Turn Gymnasium's object array of final observations into columns; other rows are unread."""
-    ended = [row for row, final in enumerate(finals) if final is not None]
-    merged = {name: np.array(here[name]) for name in ("day", "cash", "shares", "avg_buy_price")}
-    for row in ended:
-        for name, values in merged.items():
-            values[row] = finals[row][name]
-    final = observation(merged, tokens)
-    final["checksum"] = obs_sums(final) << np.uint64(32)
-    return final
-
-
-class Policy:
-    """Random actions in [-1, 1] from an autoregression of order one."""
-
-    def __init__(self, shape: tuple[int, int], seed: int) -> None:
-        self._draw = np.random.default_rng(seed)
-        self._actions = self._draw.uniform(-1.0, 1.0, shape).astype(np.float32)
-
-    def __call__(self) -> NDArray[np.float32]:
-        """Return the next actions, a fresh array."""
-        push = self._draw.standard_normal(self._actions.shape, np.float32)
-        self._actions = np.clip(_INERTIA * self._actions + (1.0 - _INERTIA) * 4.0 * push, -1, 1)
-        return self._actions
-
-
-def act(context: Context, settings: ActorSettings) -> None:
+def act(context: Context, name: str, markets: int) -> None:
     """Run until the fleet stops."""
-    mode = autoreset_mode(context.rank)
+    draw = np.random.default_rng(context.seed)
+    envs = TradingVectorEnv(markets, autoreset_mode="same_step", **MARKET)
+    network = Network(len(envs.features))
+    explored = np.full(markets, -1)
     with (
-        bc.Panel.attach(settings.panel) as panel,
-        bc.ReplayBuffer.attach(settings.ring) as ring,
-        ring.writer(lanes=settings.envs, autoreset_mode=mode) as writer,
+        bc.Params.attach(name) as params,
+        bc.ReplayBuffer.attach(name) as ring,
+        ring.writer(env=envs) as writer,
     ):
-        env = PortfolioVectorEnv(
-            panel,
-            settings.envs,
-            tickers=list(settings.tickers),
-            days=settings.days,
-            max_episode_steps=MAX_EPISODE_STEPS,
-            autoreset_mode=mode,
-        )
-        tokens = np.asarray(env.tokens, np.int32)
-        policy = Policy((settings.envs, len(settings.tickers)), context.seed)
-        obs, _ = env.reset(seed=context.seed)
+        collector = Collector(envs, writer)
+        infos: dict[str, Any]
+        obs, infos = collector.reset(seed=context.seed)
         while not context.stopped:
-            row = observation(obs, tokens)
-            action = policy()
-            obs, rewards, terminated, truncated, infos = env.step(action)
-            row |= {"action": action, "reward": np.asarray(rewards, np.float32)}
-            row["checksum"] = checksums(row)
-            if "final_obs" in infos:
-                row["final_obs"] = final_observation(infos["final_obs"], obs, tokens)
-            writer.append(**row, terminated=terminated, truncated=truncated)
-        env.close()
+            params.pull(out=network.weights)
+            anew = draw.integers(ACTIONS, size=markets)
+            anew[draw.random(markets) >= _EXPLORE] = -1
+            explored = np.where(draw.random(markets) < _CHANGE, anew, explored)
+            actions = np.where(explored < 0, network.best(obs), explored)
+            obs, _, terminated, truncated, infos = collector.step(actions, checksum=checksums(obs))
+            ended = terminated | truncated
+            for return_ in infos["metrics"]["return"][ended] if ended.any() else ():
+                context.report(100 * return_, EPISODE_STEPS, params.pulled)
+    envs.close()

@@ -1,109 +1,95 @@
-"""Report of a run, as JSON and as a table."""
+"""Test of the policies of a run, and its report as numbers and in words."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+import platform
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
-from backcast.demo.progress import count
+import backcast as bc
+from backcast.demo.market import MINUTES, TEST_EPISODES, Exam, examine, hold
+from backcast.demo.run import BATCH
 
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import TextIO
+    from backcast.demo.options import Options
+    from backcast.demo.run import Run
 
 
-def write_json(result: dict[str, Any], path: Path) -> None:
-    """Write the result; keys carry their units."""
-    path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+class Test(NamedTuple):
+    """Exams of holding and of the policies of a run: fresh, learned, and all with their seconds."""
+
+    holding: Exam
+    before: Exam
+    learned: Exam
+    learning: list[tuple[float, Exam]]
 
 
-def verdict(model: float | None, trivial: float | None) -> str:
-    """Say in words whether the model beats the trivial predictor on held-out days."""
-    if model is None or trivial is None or trivial <= 0.0:
-        return "not measured"
-    worse = model / trivial - 1.0
-    if worse >= 0.0:
-        return f"no better than the train-set mean ({worse:.1%} worse)"
-    return f"{-worse:.1%} better than the train-set mean"
+def test(run: Run, seed: int) -> Test:
+    """Let the policies play the same unseen episodes."""
+    learning = [(after_s, examine(policy.best, seed)) for after_s, policy in run.policies]
+    return Test(examine(hold, seed), learning[0][1], learning[-1][1], learning)
 
 
-def equity_caution(result: dict[str, Any]) -> str:
-    """Return a caution if the forecast has no skill, so that differences of equity are luck."""
-    if result["heldout_mse_model"] < result["heldout_mse_trivial"]:
-        return ""
-    return "a forecast no better than the mean: the differences are luck"
+def numbers(options: Options, run: Run, test: Test) -> dict[str, Any]:
+    """Return the result for JSON; keys carry their units."""
+    death, margin = run.death, test.learned.above(test.holding)
+    better = test.learned.returns > test.holding.returns
+    return {
+        "backcast_version": bc.__version__,
+        "python_version": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "seed": options.seed,
+        "actors": options.actors,
+        "envs_per_actor": options.envs,
+        "capacity_rows": options.capacity,
+        "seconds": round(run.seconds, 3),
+        "rows_written": run.rows,
+        "rows_written_per_s": round(run.rows / run.seconds, 1),
+        "batch_rows": BATCH,
+        "learner_batches": run.learner.updates,
+        "learner_batches_per_s": round(run.learner.updates / run.seconds, 1),
+        "rows_checked": run.rows_checked,
+        "torn_rows": run.torn + (death.torn if death else 0),
+        "killed_actors": int(death is not None),
+        "adopted_lanes": len(death.rows) if death and death.adopted else 0,
+        "rows_compared": death.compared if death else 0,
+        "lost_rows": death.lost if death else 0,
+        "test_episodes": TEST_EPISODES,
+        "test_return_before": test.before.above()[0],
+        "test_return_learned": test.learned.above()[0],
+        "test_return_holding": test.holding.above()[0],
+        "margin_over_holding": margin[0],
+        "margin_standard_error": margin[1],
+        "episodes_better_than_holding": int(better.sum()),
+    }
 
 
-def print_summary(result: dict[str, Any], stream: TextIO) -> None:
-    """Print the numbers of a run as a table."""
-    print_lines(_lines(result), stream)
+def problems(options: Options, result: dict[str, Any]) -> list[str]:
+    """List the checks that failed."""
+    found = []
+    if result["torn_rows"]:
+        found.append(f"{result['torn_rows']} torn rows: columns that do not match their checksum")
+    if result["lost_rows"]:
+        found.append(f"{result['lost_rows']} rows of the killed actor are lost or changed")
+    if options.kill and not result["adopted_lanes"]:
+        found.append("no successor has continued the lanes of the killed actor")
+    return found
 
 
-def print_lines(lines: list[tuple[str, str]], stream: TextIO) -> None:
-    """Print names and texts as a table."""
-    if not stream.isatty():
-        stream.writelines(f"{name:<16}  {text}\n" for name, text in lines)
-        return
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in lines:
-        table.add_row(name, text)
-    Console(file=stream, highlight=False).print(table)
-
-
-def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
-    sample_ms = result["sample_cpu_ms_median"]
-    sample = "not measured" if sample_ms is None else f"{sample_ms:.3f} ms of CPU (median)"
-    lines = [
-        (
-            "actors",
-            f"{result['actors']} x {result['envs_per_actor']} environments, "
-            f"{count(result['rows_written'])} rows, {count(result['rows_written_per_s'])} rows/s",
-        ),
-        (
-            "learner",
-            f"{result['learner_batches']} batches of {result['batch_rows']}, "
-            f"{result['learner_batches_per_s']:.1f}/s; one sample takes {sample}",
-        ),
-        (
-            "rows checked",
-            f"{count(result['rows_checked'])}: {result['torn_rows']} torn, "
-            f"{result['lapped_reads']} lapped and drawn again",
-        ),
-        (
-            "held-out return",
-            f"squared error {_number(result['heldout_mse_model'])}, trivial "
-            f"{_number(result['heldout_mse_trivial'])}: "
-            + verdict(result["heldout_mse_model"], result["heldout_mse_trivial"]),
-        ),
-        (
-            "held-out range",
-            f"squared error {_number(result['heldout_log_range_mse_model'])}, trivial "
-            f"{_number(result['heldout_log_range_mse_trivial'])}: "
-            + verdict(
-                result["heldout_log_range_mse_model"], result["heldout_log_range_mse_trivial"]
-            ),
-        ),
-    ]
-    if result["equity_return"]:
-        gains = ", ".join(f"{name} {gain:+.1%}" for name, gain in result["equity_return"].items())
-        caution = equity_caution(result)
-        lines.append(("held-out equity", f"{gains}; {caution}" if caution else gains))
+def summary(result: dict[str, Any]) -> str:
+    """Say what ran and what was learned."""
+    learned = result["margin_over_holding"] > 2 * result["margin_standard_error"]
+    verdict = "beats holding" if learned else "does not clearly beat holding"
+    text = """\
+actors    {actors} x {envs_per_actor} markets, {rows_written:,} rows, {rows_written_per_s:,.0f}/s
+learner   {learner_batches:,} batches of {batch_rows}, {learner_batches_per_s:,.0f}/s; \
+{rows_checked:,} rows checked, {torn_rows} torn
+test      {test_episodes} unseen episodes of {minutes} minutes, mean return: \
+before training {test_return_before:+.2%}, learned {test_return_learned:+.2%}, \
+holding {test_return_holding:+.2%}
+learned   {margin_over_holding:+.2%} +- {margin_standard_error:.2%} over holding, better in \
+{episodes_better_than_holding} of {test_episodes} episodes: the policy {verdict}"""
     if result["killed_actors"]:
-        lines.append(
-            (
-                "killed",
-                f"{result['killed_actors']} actor; {result['adopted_lanes']} lanes adopted, "
-                f"{result['lost_transitions']} transitions lost (at most one a lane), "
-                f"{result['unfinished_rows']} unfinished rows",
-            )
-        )
-    return lines
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+        text += """
+killed    {killed_actors} actor; its successor continued {adopted_lanes} lanes; of \
+{rows_compared} rows from before, {lost_rows} are lost or changed"""
+    return text.format(**result, minutes=MINUTES, verdict=verdict)

@@ -1,161 +1,107 @@
-"""One run of the demo: creates ring and panel, starts the actors, learns from them."""
+"""One run of the demo: makes ring and weights, starts the actors, learns from their rows."""
 
 from __future__ import annotations
 
+import copy
 import os
-import secrets
-import signal
-import tempfile
+import sys
 import time
-from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import backcast as bc
-from backcast.demo.actor import ActorSettings, act, autoreset_mode
-from backcast.demo.aftermath import Aftermath
-from backcast.demo.data import MACRO, write_real_panel
-from backcast.demo.learner import BATCH, Learner, PanelLearner
-from backcast.demo.monitor import Monitor
-from backcast.demo.rows import schema
-from backcast.demo.split import Split, split
+from backcast.demo.actor import act, checksums
+from backcast.demo.agent import GAMMA, N_STEP, Learner, Network
+from backcast.demo.kill import Death, kill
+from backcast.demo.market import MARKET
+from backcast.envs import TradingEnv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backcast.demo.interrupts import Interrupts
     from backcast.demo.options import Options
-    from backcast.demo.progress import Frame, Progress
 
-_START_SECONDS = 60.0
-_FRAME_SECONDS = 0.25
-_POLL_SECONDS = 0.02
-
-
-class Session:
-    """Ring, processes and results of one run; the ring lives as long as its context."""
-
-    actor: tuple[Callable[..., None], object]
-    """Function of the actors, and its settings."""
-
-    def __init__(self, ring: bc.ReplayBuffer, learner: Learner) -> None:
-        self.ring, self.learner = ring, learner
-        self.frames: list[Frame] = []
-        self.deaths: list[Aftermath] = []
-        self.kills_s: list[float] = []
-        self.seconds = 0.0
-        self.rows_written = 0
+BATCH = 256
+_FIRST_ROWS = 1_000
+_PUBLISH_EVERY = 10
+# Shares of the run after which a copy of the policy is kept for the test.
+_KEPT_AT = (0.0, 1 / 8, 1 / 3)
+# Time beyond the end in which the successor of a killed actor has to write.
+_SUCCESSOR_SECONDS = 60.0
 
 
-class PanelSession(Session):
-    """Ring and panel of one run on daily prices."""
-
-    def __init__(
-        self, panel: bc.Panel, ring: bc.ReplayBuffer, chosen: Split, options: Options
-    ) -> None:
-        super().__init__(ring, PanelLearner(ring, panel, chosen.first_test_day, options.seed))
-        self.panel = panel
-        self.split = chosen
-        self.actor = (
-            act,
-            ActorSettings(
-                ring=str(ring.name),
-                panel=str(panel.name),
-                envs=options.envs,
-                tickers=chosen.tickers,
-                days=(0, chosen.first_test_day),
-            ),
-        )
-
-
-def open_session(options: Options, stack: ExitStack) -> PanelSession:
-    """Make panel and ring under names of this run; leaving `stack` removes both."""
-    name = f"demo-{os.getpid()}-{secrets.token_hex(3)}"
-    with tempfile.TemporaryDirectory(prefix="backcast-demo-") as folder:
-        path, macro = options.panel, options.macro
-        if path is None:
-            path, macro = Path(folder) / "panel.csv", MACRO
-            write_real_panel(path)
-        panel = bc.Panel.from_csv(path, name=name, macro=macro)
-    stack.callback(panel.close)
-    stack.callback(panel.unlink)
-    chosen = split(panel)
-    ring = bc.ReplayBuffer.create(
-        name, schema(len(chosen.tickers)), capacity=options.capacity, lanes=options.lanes
-    )
-    stack.callback(ring.close)
-    stack.callback(ring.unlink)
-    return PanelSession(panel, ring, chosen, options)
-
-
+@dataclass
 class Run:
-    """One session, from the start of its actors to their end."""
+    """Results of a run."""
 
-    def __init__(self, options: Options, session: Session, interrupts: Interrupts) -> None:
-        self._options, self._session, self._interrupts = options, session, interrupts
+    learner: Learner
+    features: list[str]
+    """Names of an observation's numbers."""
+    seconds: float = 0.0
+    rows: int = 0
+    rows_checked: int = 0
+    torn: int = 0
+    returns: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds, and the mean return in per cent of the last 100 episodes that actors played."""
+    policies: list[tuple[float, Network]] = field(default_factory=list)
+    """Seconds, and a copy of the policy at that time, from the fresh one on."""
+    death: Death | None = None
+    windows: Any = None
 
-    def __call__(self, progress: Progress) -> None:
-        """Run for the requested time and fill the session. Every actor has ended on return."""
-        options, session = self._options, self._session
-        act, settings = session.actor
+
+def run(options: Options) -> Run:
+    """Learn for the requested time. On return every actor has ended, and the ring is removed."""
+    env = TradingEnv(**MARKET)
+    features = [entry.name for entry in env.features]
+    spaces = env.observation_space, env.action_space
+    # A row is `obs`, `action`, `reward`, and a checksum that a torn row would not match.
+    schema = bc.Schema.from_spaces(*spaces, extra={"checksum": "u8"})
+    env.close()
+    done = Run(Learner(len(features), options.seed), features)
+    weights = done.learner.network.weights
+    name, lanes = f"demo-{os.getpid()}", options.actors * options.envs
+    ring = bc.ReplayBuffer.create(name, schema, capacity=options.capacity, lanes=lanes)
+    with ring, bc.Params.create(name, weights) as params:
+        params.publish(weights)
+        args = name, options.envs
         fleet = bc.Fleet(
-            act,
-            n=options.actors,
-            args=(settings,),
-            seed=options.seed,
-            buffer=session.ring,
-            progress=False,
+            act, options.actors, args=args, seed=options.seed, buffer=ring, progress=True
         )
         with fleet:
-            self._wait_for_rows()
-            progress.say(
-                f"running: {options.actors} actors x {options.envs} environments and a learner, "
-                f"for {options.seconds:g} s"
-            )
-            monitor = Monitor(session.ring, fleet, session.learner.tally, options.seconds)
-            self._learn(fleet, monitor, progress)
-            session.seconds = monitor.elapsed_s
-        session.frames, session.rows_written = monitor.frames, monitor.rows_written()
+            ring.wait(min_size=_FIRST_ROWS)
+            shown = f"{options.actors} actors x {options.envs} markets, {options.seconds:g} s"
+            print(f"running: {shown}", file=sys.stderr, flush=True)
+            _learn(done, options, fleet, ring, params)
+    return done
 
-    def _wait_for_rows(self) -> None:
-        """Wait until every lane has a writer, and a batch can be drawn."""
-        ring = self._session.ring
-        while not all(lane["held"] for lane in ring.stats()["lane_stats"]) or len(ring) < BATCH:
-            self._interrupts.check()
-            time.sleep(_POLL_SECONDS)
 
-    def _learn(self, fleet: bc.Fleet, monitor: Monitor, progress: Progress) -> None:
-        session = self._session
-        next_frame_s = 0.0
-        while (now_s := monitor.elapsed_s) < self._options.seconds or self._unsettled(now_s):
-            session.learner.step()
-            self._interrupts.check()
-            if self._options.kill and not session.deaths and now_s >= self._options.seconds / 2:
-                self._kill(fleet, monitor, progress)
-            for death in session.deaths:
-                if death.waiting:
-                    death.watch(session.ring)
-            if now_s >= next_frame_s:
-                next_frame_s = now_s + _FRAME_SECONDS
-                progress.show(monitor.look())
+def _learn(
+    done: Run, options: Options, fleet: bc.Fleet, ring: bc.ReplayBuffer, params: bc.Params
+) -> None:
+    network, end_s = done.learner.network, options.seconds
+    sampler = ring.sampler(seed=options.seed, n_step=N_STEP, gamma=GAMMA)
+    rows_before, started = ring.stats()["rows_published"], time.monotonic()
+    while (now_s := time.monotonic() - started) < end_s or _unsettled(done.death, now_s - end_s):
+        if (kept := len(done.policies)) < len(_KEPT_AT) and now_s >= _KEPT_AT[kept] * end_s:
+            done.policies.append((now_s, copy.deepcopy(network)))
+        batch = sampler.sample(BATCH)
+        done.rows_checked += BATCH
+        done.torn += int(np.count_nonzero(checksums(batch["obs"]) != batch["checksum"]))
+        done.learner.learn(batch)
+        if done.learner.updates % _PUBLISH_EVERY == 0:
+            fleet.update(_PUBLISH_EVERY, version=params.publish(network.weights))
+            if (mean := fleet.stats()["return_mean"]) is not None:
+                done.returns.append((now_s, mean))
+        if options.kill and done.death is None and now_s >= end_s / 2:
+            done.death = kill(fleet, ring, options.seed % options.actors, now_s)
+        elif done.death is not None and not done.death.adopted:
+            done.death.watch(ring)
+    done.seconds = time.monotonic() - started
+    done.rows = ring.stats()["rows_published"] - rows_before
+    done.policies.append((done.seconds, network))
+    done.windows = ring.sampler(seed=options.seed, history=60, future=20).sample(BATCH)
 
-    def _unsettled(self, now_s: float) -> bool:
-        """Return whether a successor still has to write, and may still do so."""
-        late = now_s > self._options.seconds + _START_SECONDS
-        return not late and any(death.waiting for death in self._session.deaths)
 
-    def _kill(self, fleet: bc.Fleet, monitor: Monitor, progress: Progress) -> None:
-        """SIGKILL an actor, as the kernel would when memory runs out; the fleet restarts it."""
-        rank = self._options.seed % self._options.actors
-        pid = fleet.stats()["actors"][rank]["pid"]
-        if pid is None:
-            return
-        death = Aftermath(monitor.lanes(rank), autoreset_mode(rank))
-        # A stopped process leaves its lanes as the kill will, and has no successor yet.
-        os.kill(pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        death.examine(self._session.ring)
-        os.kill(pid, signal.SIGKILL)
-        self._session.kills_s.append(monitor.elapsed_s)
-        self._session.deaths.append(death)
-        progress.say(f"killed actor {rank} (pid {pid}) with SIGKILL; a successor starts")
+def _unsettled(death: Death | None, late_s: float) -> bool:
+    """Return whether a killed actor's successor still has to write, and may still do so."""
+    return death is not None and not death.adopted and late_s < _SUCCESSOR_SECONDS

@@ -1,1 +1,0 @@
-"""World of the demo in which agents trade in simulated markets."""
