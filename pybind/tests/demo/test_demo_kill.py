@@ -1,12 +1,15 @@
-"""What the demo says of a killed actor's rows, on a ring whose writers are made by hand."""
+"""The rows of a killed actor in the demo, on a ring whose writers are made by hand."""
 
+import os
+import signal
+from types import SimpleNamespace
 from typing import Any
 
 import backcast as bc
 import numpy as np
 import pytest
 from backcast.demo.actor import checksums
-from backcast.demo.kill import Death
+from backcast.demo.kill import Death, kill
 from backcast.demo.options import Options
 from backcast.demo.report import problems
 
@@ -77,6 +80,26 @@ def test_a_row_that_does_not_match_its_checksum_is_torn(ring: bc.ReplayBuffer) -
     append(ring, 2)
     death.watch(ring)
     assert (death.lost, death.torn) == (0, 1)
+
+
+def test_an_actor_is_killed_once_it_has_written(
+    ring: bc.ReplayBuffer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.kill", lambda pid, number: killed.append((pid, number)))
+    actors = [{"pid": None}, {"pid": os.getpid()}]
+    fleet: Any = SimpleNamespace(stats=lambda: {"actors": actors})
+    assert kill(fleet, ring, 0, 1.0) is None
+    with ring.writer() as writer:
+        assert kill(fleet, ring, 1, 1.0) is None
+        assert killed == []
+        obs = np.ones(3, "f4")
+        writer.append(obs=obs, reward=1, checksum=checksums(obs), terminated=False, truncated=False)
+        death = kill(fleet, ring, 1, 1.0)
+    assert killed == [(os.getpid(), signal.SIGKILL)]
+    assert death is not None
+    start, kept = death.rows[0]
+    assert (start, kept["seq"].tolist(), kept["reward"].tolist()) == (0, [0], [1])
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ class Death:
 
 
 def kill(fleet: bc.Fleet, ring: bc.ReplayBuffer, rank: int, now_s: float) -> Death | None:
-    """SIGKILL an actor, as the kernel would when memory runs out; the fleet starts a successor."""
+    """SIGKILL an actor that has written, and keep its newest rows; the fleet starts a successor."""
     pid = fleet.stats()["actors"][rank]["pid"]
-    if pid is None:
+    lanes = [lane for lane in ring.stats()["lane_stats"] if lane["pid"] == pid]
+    if pid is None or not lanes or not all(lane["head"] for lane in lanes):
         return None
-    lanes = [int(lane["lane"]) for lane in ring.stats()["lane_stats"] if lane["pid"] == pid]
     os.kill(pid, signal.SIGKILL)
     rows = {}
-    for lane in lanes:
+    for lane in (int(lane["lane"]) for lane in lanes):
         low, head = ring.lane_span(lane)
         start = max(low, head - _ROWS)
         rows[lane] = start, ring.rows(lane, start, head - start)

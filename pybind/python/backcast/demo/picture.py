@@ -45,10 +45,10 @@ def save(run: Run, test: Test, seed: int, path: Path) -> None:
 def _learning(ax: Axes, run: Run, test: Test) -> None:
     """Draw the mean return of an episode over the time that the policy had learned."""
     _frame(ax, f"Return of an episode of {MINUTES} minutes", "seconds of training")
-    if run.returns:
-        seconds, returns = zip(*run.returns, strict=True)
-        ax.plot(seconds, np.array(returns) / 100, color=_TRAINING, linewidth=1,
-                label="training: last 100 episodes, exploring")  # fmt: skip
+    # None, before the first episode has ended, is not drawn.
+    seconds, returns = np.array(run.returns, float).reshape(-1, 2).T
+    ax.plot(seconds, returns / 100, color=_TRAINING, linewidth=1,
+            label="training: last 100 episodes, exploring")  # fmt: skip
     means, errors = np.array([exam.above() for _, exam in test.learning]).T
     ax.errorbar([after_s for after_s, _ in test.learning], means, 2 * errors, color=_LEARNED,
                 marker="o", capsize=3,

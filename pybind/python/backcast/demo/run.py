@@ -26,7 +26,7 @@ _FIRST_ROWS = 1_000
 _PUBLISH_EVERY = 10
 # Shares of the run after which a copy of the policy is kept for the test.
 _KEPT_AT = (0.0, 1 / 8, 1 / 3)
-# Time beyond the end in which the successor of a killed actor has to write.
+# Time beyond the end in which an actor has to be killed and its successor to write.
 _SUCCESSOR_SECONDS = 60.0
 
 
@@ -41,12 +41,17 @@ class Run:
     rows: int = 0
     rows_checked: int = 0
     torn: int = 0
-    returns: list[tuple[float, float]] = field(default_factory=list)
+    returns: list[tuple[float, float | None]] = field(default_factory=list)
     """Seconds, and the mean return in per cent of the last 100 episodes that actors played."""
     policies: list[tuple[float, Network]] = field(default_factory=list)
     """Seconds, and a copy of the policy at that time, from the fresh one on."""
     death: Death | None = None
     windows: Any = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether an actor was killed, and a successor has continued its lanes."""
+        return self.death is not None and self.death.adopted
 
 
 def run(options: Options) -> Run:
@@ -81,7 +86,9 @@ def _learn(
     network, end_s = done.learner.network, options.seconds
     sampler = ring.sampler(seed=options.seed, n_step=N_STEP, gamma=GAMMA)
     rows_before, started = ring.stats()["rows_published"], time.monotonic()
-    while (now_s := time.monotonic() - started) < end_s or _unsettled(done.death, now_s - end_s):
+    while (now_s := time.monotonic() - started) < end_s or (
+        options.kill and not done.settled and now_s < end_s + _SUCCESSOR_SECONDS
+    ):
         if (kept := len(done.policies)) < len(_KEPT_AT) and now_s >= _KEPT_AT[kept] * end_s:
             done.policies.append((now_s, copy.deepcopy(network)))
         batch = sampler.sample(BATCH)
@@ -90,18 +97,12 @@ def _learn(
         done.learner.learn(batch)
         if done.learner.updates % _PUBLISH_EVERY == 0:
             fleet.update(_PUBLISH_EVERY, version=params.publish(network.weights))
-            if (mean := fleet.stats()["return_mean"]) is not None:
-                done.returns.append((now_s, mean))
+            done.returns.append((now_s, fleet.stats()["return_mean"]))
         if options.kill and done.death is None and now_s >= end_s / 2:
             done.death = kill(fleet, ring, options.seed % options.actors, now_s)
-        elif done.death is not None and not done.death.adopted:
+        elif done.death is not None and not done.settled:
             done.death.watch(ring)
     done.seconds = time.monotonic() - started
     done.rows = ring.stats()["rows_published"] - rows_before
     done.policies.append((done.seconds, network))
     done.windows = ring.sampler(seed=options.seed, history=60, future=20).sample(BATCH)
-
-
-def _unsettled(death: Death | None, late_s: float) -> bool:
-    """Return whether a killed actor's successor still has to write, and may still do so."""
-    return death is not None and not death.adopted and late_s < _SUCCESSOR_SECONDS
