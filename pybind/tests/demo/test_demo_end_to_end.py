@@ -89,10 +89,10 @@ def end(run: "subprocess.Popen[str]") -> tuple[str, str]:
         raise
 
 
-def wait_until_running(run: "subprocess.Popen[str]") -> None:
+def wait_until(run: "subprocess.Popen[str]", said: str) -> None:
     assert run.stderr is not None
     for line in run.stderr:
-        if line.startswith("running:"):
+        if line.startswith(said):
             return
     pytest.fail(f"the demo ended early with status {run.wait(WATCHDOG_SECONDS)}")
 
@@ -124,7 +124,7 @@ def test_a_signal_ends_every_process_and_removes_ring_and_weights(
     base: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     run = demo(base, "--seconds", "600", "--out", str(tmp_path))
-    wait_until_running(run)
+    wait_until(run, "running:")
     assert left_behind(base) != []
     # To the whole group, as a terminal does it; a service manager's SIGTERM meets one process.
     if number != signal.SIGTERM:
@@ -136,6 +136,18 @@ def test_a_signal_ends_every_process_and_removes_ring_and_weights(
     assert "Traceback" not in err
     assert number.name in err
     assert left_behind(base) == []
+
+
+def test_a_signal_during_the_test_of_the_policies_ends_it_too(base: Path, tmp_path: Path) -> None:
+    run = demo(base, "--seconds", "1", "--out", str(tmp_path))
+    wait_until(run, "testing:")
+    run.terminate()
+    _, err = end(run)
+    assert run.returncode == 128 + signal.SIGTERM
+    assert "interrupted by SIGTERM" in err
+    assert "Traceback" not in err
+    assert left_behind(base) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_terminal_that_closes_ends_every_process_and_removes_ring_and_weights(
@@ -161,7 +173,7 @@ def test_nohup_keeps_the_demo_going_when_its_terminal_closes(base: Path, tmp_pat
     earlier = tmp_path / "demo.json"
     earlier.write_text("of an earlier run")
     run = demo(base, "--seconds", "1", "--seed", "5", "--out", str(tmp_path), nohup=True)
-    wait_until_running(run)
+    wait_until(run, "running:")
     os.killpg(run.pid, signal.SIGHUP)
     _, err = end(run)
     assert run.returncode == 0, err
@@ -171,7 +183,7 @@ def test_nohup_keeps_the_demo_going_when_its_terminal_closes(base: Path, tmp_pat
 
 def test_nothing_stays_when_the_demo_itself_is_killed(base: Path, tmp_path: Path) -> None:
     run = demo(base, "--seconds", "600", "--out", str(tmp_path))
-    wait_until_running(run)
+    wait_until(run, "running:")
     run.kill()
     end(run)
     # The fleet's guardian removes what nobody holds, and has no pipe of the demo.

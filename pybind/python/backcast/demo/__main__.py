@@ -10,9 +10,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+import backcast as bc
 from backcast.demo.options import Options, parse
 
 FAILED = 1
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,29 +24,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     stopped the run. A wrong usage exits with 2.
     """
     options = parse(argv)
-    if (lacking := _lacking()) is not None:
-        return _end(lacking, FAILED)
-
-    import backcast as bc
-
+    # `nohup` ignores SIGHUP, so that a closing terminal does not end the run.
+    ours = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _leave)
     try:
-        return _demo(options)
+        lacking = _lacking()
+        return _end(lacking, FAILED) if lacking else _demo(options)
     except KeyboardInterrupt:
         return _interrupted(128 + signal.SIGINT)
     except SystemExit as end:
-        # The fleet raises it after SIGTERM and SIGHUP, once its actors have ended.
         return _interrupted(int(end.code or 0))
     except bc.BackcastError as error:
         return _end(str(error), FAILED)
     except OSError as error:
         return _end(f"{error.filename or 'input or output'}: {error.strerror or error}", FAILED)
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _leave(number: int, _frame: object) -> None:
+    """Leave every block, so that actors end and the ring goes; further signals change nothing."""
+    for ending in _ENDING:
+        signal.signal(ending, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def _lacking() -> str | None:
     """Return what the demo needs and this installation lacks."""
     libraries = ("gymnasium", "matplotlib")
-    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := [name for name in libraries if importlib.util.find_spec(name) is None]:
         command = f"{sys.executable} -m pip install 'backcast[demo]'"
         return f"it needs {' and '.join(missing)}, not installed here; run `{command}`"
     try:
@@ -85,7 +95,4 @@ def _end(reason: str, status: int) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except KeyboardInterrupt:
-        raise SystemExit(128 + signal.SIGINT) from None
+    raise SystemExit(main())

@@ -7,11 +7,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-Number = TypeVar("Number", int, float)
-
-MAX_LANES = 4096
 _EXAMPLES = """\
 examples:
   python -m backcast.demo                          30 seconds, 4 actors x 8 markets
@@ -37,11 +33,11 @@ class Options:
     seed: int = 0
 
 
-def _within(kind: type[Number], low: int, high: int) -> Callable[[str], Number]:
+def _within(kind: type[int] | type[float], low: int, high: int) -> Callable[[str], float]:
     """Return a reader of numbers from `low` to `high`."""
     noun = "a whole number" if kind is int else "a number"
 
-    def read(text: str) -> Number:
+    def read(text: str) -> float:
         try:
             value = kind(text.replace("_", ""))
         except ValueError:
@@ -66,9 +62,9 @@ def parse(argv: Sequence[str] | None = None) -> Options:
     default = Options()
     parser = argparse.ArgumentParser(
         prog="backcast demo",
-        description="Actor processes trade in simulated markets and append every step to a ring in "
-        "shared memory. A learner improves their policy from it, and a test says by how much. "
-        "Writes OUT/demo.json and OUT/demo.png and leaves nothing else behind.",
+        description="Actor processes trade in simulated markets and append every step to a ring.\n"
+        "A learner improves their policy from it, and a test says by how much. Writes\n"
+        "OUT/demo.json and OUT/demo.png and leaves nothing else behind.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         # A typo such as `--kil` must not kill an actor.
@@ -80,7 +76,7 @@ def parse(argv: Sequence[str] | None = None) -> Options:
         text = f"{help} (default: {usual:g})" if name != "out" else f"{help} (default: {usual})"
         parser.add_argument(f"--{name}", type=reader, default=usual, metavar=metavar, help=text)
 
-    add("seconds", _within(float, 1, 86_400), "how long to learn")
+    add("seconds", _within(float, 1, 86_400), "seconds to learn")
     add("actors", _within(int, 1, 256), "processes")
     add("envs", _within(int, 1, 1024), "markets of each of them")
     add("capacity", _within(int, 4096, 1 << 32), "rows of the ring, about 250 bytes each", "ROWS")
@@ -94,8 +90,8 @@ def parse(argv: Sequence[str] | None = None) -> Options:
         parser.error(f"there is no option {unknown[0]!r}; {hint}")
     lanes = given.actors * given.envs
     many = f"--actors {given.actors} x --envs {given.envs} is {lanes} lanes"
-    if lanes > MAX_LANES:
-        parser.error(f"{many}; a ring has at most {MAX_LANES}")
+    if lanes > 4096:
+        parser.error(f"{many}; a ring has at most 4096")
     if given.capacity < 64 * lanes:
         least = f"give at least {64 * lanes}, 64 rows each"
         parser.error(f"{many}, and --capacity is {given.capacity} rows; {least}")

@@ -29,11 +29,9 @@ def save(run: Run, test: Test, seed: int, path: Path) -> None:
     axes = figure.subplots(2, 2)
     _learning(axes[0, 0], run, test)
     _equity(axes[0, 1], test)
-    # The newest window that no episode's end cuts.
-    cut = ~(run.windows.mask.all(axis=1) & run.windows.future_mask.all(axis=1))
+    whole = run.windows.mask.all(axis=1) & run.windows.future_mask.all(axis=1)
     shown = {f"obs[{run.features.index(name)}]": name for name in ("value_gap", "position")}
-    newest = int((run.windows.age + 1e12 * cut).argmin())
-    plot.window(run.windows, newest, columns=list(shown), ax=axes[1, 0])
+    plot.window(run.windows, int(whole.argmax()), columns=list(shown), ax=axes[1, 0])
     named = ", ".join(f"{column} {name}" for column, name in shown.items())
     axes[1, 0].set_title(f"A drawn window: {named}", loc="left", pad=18)
     axes[1, 1].imshow(episode_picture(run.policies[-1][1].best, seed))
@@ -79,4 +77,3 @@ def _frame(ax: Axes, title: str, below: str) -> None:
     ax.set_xlabel(below)
     ax.spines[["top", "right"]].set_visible(False)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.yaxis.grid(color=_GREY, alpha=0.25, linewidth=0.6)
