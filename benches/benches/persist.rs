@@ -56,7 +56,7 @@ fn appends(mode: Option<Mode>) -> Result<f64, Box<dyn Error>> {
     });
     let follower = follower.transpose()?;
     let (obs, action) = (vec![0.5_f32; 160], vec![0.25_f32; 8]);
-    let mut columns = StepColumns::of(ring.schema())
+    let columns = StepColumns::of(ring.schema())
         .with("obs", &obs)?
         .with("action", &action)?
         .with("reward", &[1.0_f32])?
@@ -249,7 +249,7 @@ fn write(ring: &Ring, steps: u64) -> Result<(), Box<dyn Error>> {
         #[expect(clippy::cast_precision_loss, reason = "any number will do")]
         obs.fill(t as f32);
         let truncated = if t % 200 == 198 { &ends } else { &quiet };
-        let mut columns = StepColumns::of(ring.schema())
+        let columns = StepColumns::of(ring.schema())
             .with("obs", &obs)?
             .with("action", &action)?
             .with("reward", &reward)?

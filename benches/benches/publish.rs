@@ -33,7 +33,7 @@ fn against_memcpy(c: &mut Criterion, group: &str, record: Record, bytes: u64, la
     };
     // One lap, so that all pages are mapped.
     for _ in 0..ring.slots() {
-        writer.append(&step).expect("a step of the schema");
+        writer.append(step).expect("a step of the schema");
     }
     let mut copies = Copies::like(&base, "publish").expect("the ring is there");
 

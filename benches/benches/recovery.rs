@@ -50,7 +50,7 @@ fn append(writer: &mut Writer) -> Result<u64, Box<dyn Error>> {
         next_obs: None,
         final_obs: None,
     };
-    Ok(writer.append(&step)?.first().ok_or("a row")?.seq())
+    Ok(writer.append(step)?.first().ok_or("a row")?.seq())
 }
 
 fn write_for_ever(dir: &Path) -> Result<(), Box<dyn Error>> {

@@ -126,7 +126,7 @@ fn append_rows(writer: &mut Writer, columns: &[&[u8]], n: usize) -> Result<(), B
         final_obs: None,
     };
     for _ in 0..n {
-        writer.append(&step)?;
+        writer.append(step)?;
     }
     Ok(())
 }

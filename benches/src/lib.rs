@@ -57,7 +57,7 @@ pub fn fill(ring: &Ring, record: Record) {
     let rows = record.rows(lanes as usize);
     let (quiet, ends) = (vec![false; lanes as usize], vec![true; lanes as usize]);
     for t in 0..ring.slots() + ring.slots() / 8 {
-        let mut columns = StepColumns::of(ring.schema())
+        let columns = StepColumns::of(ring.schema())
             .with("obs", &rows.obs)
             .and_then(|c| c.with("action", &rows.action))
             .and_then(|c| c.with("reward", &rows.reward))

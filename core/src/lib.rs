@@ -30,7 +30,7 @@
 //! let mut writer = ring.writer(WriterOptions::lanes(1))?;
 //! for t in 0..10_i16 {
 //!     let (obs, action) = ([f32::from(t), 0.0], [i32::from(t)]);
-//!     let mut columns = StepColumns::of(&schema).with("obs", &obs)?.with("action", &action)?;
+//!     let columns = StepColumns::of(&schema).with("obs", &obs)?.with("action", &action)?;
 //!     writer.append(&columns.step(&[false], &[false])?)?;
 //! }
 //! let mut sampler = ring.sampler(SamplerOptions::seeded(7).history(4))?;
@@ -123,7 +123,7 @@ pub use table::{
 pub use wait::{Interrupt, Wait, WaitEnd, WaitReport, processes_in_words};
 pub use writer::lease_backoff::Stall;
 pub use writer::options::WriterOptions;
-pub use writer::step::{ObsBytes, Step, StepColumns};
+pub use writer::step::{ObsBytes, Step, StepColumns, TypedStep};
 pub use writer::{
     ColumnMut, Ends, Reserved, ResetHint, Suspended, Writer, WriterCounts, WriterWarning,
 };

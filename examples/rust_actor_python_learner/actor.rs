@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let next = if forward { (cell + 1).min(CELLS - 1) } else { 0 };
             let (obs, action, reward) = ([cell], [i32::from(forward)], [f32::from(u8::from(goal))]);
             let (next_obs, version) = ([next], [i64::try_from(version)?]);
-            let mut columns = StepColumns::of(&schema)
+            let columns = StepColumns::of(&schema)
                 .with("obs", &obs)?
                 .with("action", &action)?
                 .with("reward", &reward)?

@@ -94,7 +94,7 @@ fn ring(base: &Base) -> Ring {
             next_obs: None,
             final_obs: Some(&[&obs]),
         };
-        writer.append(&step).unwrap();
+        writer.append(step).unwrap();
     }
     ring
 }

@@ -23,7 +23,7 @@
 //! let mut writer = ring.writer(WriterOptions::lanes(1))?;
 //! for t in 0..10_u8 {
 //!     let reward = [f32::from(t)];
-//!     let mut columns = StepColumns::of(&schema).with("reward", &reward)?;
+//!     let columns = StepColumns::of(&schema).with("reward", &reward)?;
 //!     writer.append(&columns.step(&[false], &[false])?)?;
 //! }
 //!

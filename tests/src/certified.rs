@@ -98,7 +98,7 @@ pub fn write(
         }
         let columns = StepColumns::of(ring.schema());
         let columns = columns.with("obs", &obs)?.with("words", &words)?;
-        let mut columns = columns.with("reward", &rewards)?;
+        let columns = columns.with("reward", &rewards)?;
         writer.append(&columns.step(&terminated, &truncated)?)?;
         for seq in &mut seqs {
             *seq += 1;

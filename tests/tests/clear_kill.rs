@@ -68,7 +68,7 @@ fn append(writer: &mut Writer, rows: u64) -> Result<(), Box<dyn Error>> {
     let flags = [false; LANES as usize];
     for row in 0..rows {
         let obs = vec![row; LANES as usize];
-        let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+        let columns = StepColumns::of(&schema).with("obs", &obs)?;
         writer.append(&columns.step(&flags, &flags)?)?;
     }
     Ok(())

@@ -45,7 +45,7 @@ fn write(ring: &Ring, stop: &AtomicBool) -> Result<u64, Box<dyn Error + Send + S
         let pairs: Vec<u64> = (0..LANES).flat_map(|lane| words(lane, seq)).collect();
         let rewards: Vec<f32> = (0..LANES).map(|lane| reward(lane, seq)).collect();
         let columns = StepColumns::of(ring.schema()).with("obs", &observations)?;
-        let mut columns = columns.with("words", &pairs)?.with("reward", &rewards)?;
+        let columns = columns.with("words", &pairs)?.with("reward", &rewards)?;
         writer.append(&columns.step(&never, &never)?)?;
         seq += 1;
     }

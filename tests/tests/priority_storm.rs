@@ -41,7 +41,7 @@ fn append(writer: &mut Writer, rows: std::ops::Range<u64>) -> Result<(), Box<dyn
     for row in rows {
         let obs = [row; LANES as usize];
         let schema = writer.schema().clone();
-        let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+        let columns = StepColumns::of(&schema).with("obs", &obs)?;
         let ends = [row % 7 == 6, row % 50 == 49];
         writer.append(&columns.step(&ends, &[false; LANES as usize])?)?;
     }

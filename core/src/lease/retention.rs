@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn append(ring: &Ring, writer: &mut Writer) -> u64 {
-        let mut columns = StepColumns::of(ring.schema()).with("obs", &[1_u8]).unwrap();
+        let columns = StepColumns::of(ring.schema()).with("obs", &[1_u8]).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         ring.rows_published()
     }

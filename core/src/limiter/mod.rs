@@ -136,7 +136,7 @@ impl Limiter {
     /// let ring = Ring::heap(&schema, RingOptions::with_capacity(5_000).limiter(limits))?;
     /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
     /// for _ in 0..=2_000 {
-    ///     let mut columns = StepColumns::of(ring.schema()).with("obs", &[0.0_f32])?;
+    ///     let columns = StepColumns::of(ring.schema()).with("obs", &[0.0_f32])?;
     ///     writer.append(&columns.step(&[false], &[false])?)?;
     /// }
     /// let limiter = ring.limiter().expect("created with one");

@@ -54,7 +54,7 @@ impl Ring {
     /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
     /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
     /// # for _ in 0..11 {
-    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     let columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
     /// #     writer.append(&columns.step(&[false], &[false])?)?;
     /// # }
     /// assert!(ring.priority_distributions().is_empty());
@@ -118,7 +118,7 @@ mod tests {
         let mut list: Vec<f64> = Vec::new();
         for step in 0..100_u8 {
             let obs = [f32::from(step)];
-            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             if step == 0 {
                 continue;

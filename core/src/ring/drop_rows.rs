@@ -37,7 +37,7 @@ impl Ring {
     /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
     /// let mut append = |obs: f32| -> Result<(), Box<dyn std::error::Error>> {
     ///     let obs = [obs];
-    ///     let mut columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
+    ///     let columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
     ///     writer.append(&columns.step(&[false], &[false])?)?;
     ///     Ok(())
     /// };

@@ -99,13 +99,13 @@ impl Ring {
     /// let options = RingOptions::with_capacity(100).base(Base::at(dir.path()));
     /// let ring = Ring::create("pong", &schema, options.clone())?;
     /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
-    /// let mut columns = StepColumns::of(&schema).with("obs", &[0.5_f32])?;
-    /// writer.append(&columns.step(&[false], &[false])?)?;
+    /// let step = StepColumns::of(&schema).with("obs", &[0.5_f32])?.step(&[false], &[false])?;
+    /// writer.append(&step)?;
     /// assert!(ring.notices().is_empty());
     ///
     /// // Another program takes the name: no process will see the rows of this writer.
     /// let _other = Ring::create("pong", &schema, options.exist(Exist::Replace))?;
-    /// writer.append(&columns.step(&[false], &[false])?)?;
+    /// writer.append(&step)?;
     /// assert_eq!(writer.notices()[0].kind, NoticeKind::Unlinked);
     /// assert_eq!(ring.stats().notices, ring.notices());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

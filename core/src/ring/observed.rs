@@ -169,7 +169,7 @@ mod tests {
         let mut writer = held.writer(WriterOptions::lanes(1)).unwrap();
         for t in 0..50_u64 {
             let obs = [t];
-            let mut columns = StepColumns::of(held.schema()).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(held.schema()).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
         let mut sampler = held.sampler(SamplerOptions::seeded(1)).unwrap();
@@ -190,7 +190,7 @@ mod tests {
         let mut writer = held.writer(WriterOptions::lanes(1)).unwrap();
         for t in 0..50_u64 {
             let obs = [t];
-            let mut columns = StepColumns::of(held.schema()).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(held.schema()).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
         let lease = held.lease(0, 10..20).unwrap();

@@ -211,7 +211,7 @@ mod tests {
             let schema = writer.schema().clone();
             let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             let columns = columns.with("reward", &reward).unwrap();
-            let mut columns = columns.with("flag", &flag).unwrap();
+            let columns = columns.with("flag", &flag).unwrap();
             let goes_on = vec![false; lanes.len()];
             let ends: Vec<bool> = spans.iter().map(|seq| seq % 11 == 10).collect();
             writer.append(&columns.step(&ends, &goes_on).unwrap()).unwrap();
@@ -369,7 +369,7 @@ mod tests {
         let schema = ring.schema().clone();
         let columns = StepColumns::of(&schema).with("obs", &[0_u64; 3]).unwrap();
         let columns = columns.with("reward", &[0.0_f32]).unwrap();
-        let mut columns = columns.with("flag", &[false]).unwrap();
+        let columns = columns.with("flag", &[false]).unwrap();
         let step = columns.step(&[false], &[false]).unwrap();
         assert!(writer.append(&step).is_err(), "row 800 is leased");
         drop(lease);

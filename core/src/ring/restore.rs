@@ -291,7 +291,7 @@ mod tests {
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for step in 0..steps {
             let (obs, a) = ([f32::from(step); 3], [step.to_le_bytes()[0]]);
-            let mut columns =
+            let columns =
                 StepColumns::of(ring.schema()).with("obs", &obs).unwrap().with("a", &a).unwrap();
             writer.append(&columns.step(&[step % 10 == 9], &[false]).unwrap()).unwrap();
         }
@@ -356,7 +356,7 @@ mod tests {
         // Two laps: restored rows are overwritten like any others.
         for step in 1..=2 * again.slots() {
             let (obs, a) = ([0.5_f32; 3], [7_u8]);
-            let mut columns =
+            let columns =
                 StepColumns::of(again.schema()).with("obs", &obs).unwrap().with("a", &a).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             let span = again.lane_span(0).unwrap();

@@ -79,7 +79,7 @@ mod tests {
 
     fn append(writer: &mut Writer) {
         let schema = writer.schema().clone();
-        let mut columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
+        let columns = StepColumns::of(&schema).with("obs", &[7_u8]).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
 

@@ -208,7 +208,7 @@ mod tests {
             next_obs: None,
             final_obs: None,
         };
-        writer.append(&step).map(drop)
+        writer.append(step).map(drop)
     }
 
     type Way = (&'static str, fn(&Base));
@@ -374,7 +374,7 @@ mod tests {
                     next_obs: None,
                     final_obs: None,
                 };
-                let refused = writer.extend(&steps).unwrap_err();
+                let refused = writer.extend(steps).unwrap_err();
                 assert!(matches!(refused, AppendError::Unlinked { .. }), "{way}: {refused}");
                 for refused in [sampler.sample(4).unwrap_err(), sampler.gather(&[1]).unwrap_err()] {
                     let SampleError::Segment(SegmentError::Unlinked { .. }) = refused else {

@@ -158,7 +158,7 @@ mod tests {
     fn append(writer: &mut Writer, lanes: usize) {
         let schema = writer.schema().clone();
         let obs = vec![1_u8; lanes];
-        let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
         let goes_on = vec![false; lanes];
         writer.append(&columns.step(&goes_on, &goes_on).unwrap()).unwrap();
     }

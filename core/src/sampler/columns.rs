@@ -47,7 +47,7 @@ pub enum ColumnWindow {
 /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
 /// for t in 0..20_u8 {
 ///     let obs = [f32::from(t); 3];
-///     let mut columns = StepColumns::of(&schema)
+///     let columns = StepColumns::of(&schema)
 ///         .with("obs", &obs)?
 ///         .with("reward", &[1.0_f32])?
 ///         .with("lstm", &[0.5_f32; 16])?;

@@ -248,7 +248,7 @@ mod tests {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         let mut append = |rows: u64| {
             for _ in 0..rows {
-                let mut columns = StepColumns::of(&schema).with("obs", &[0.5_f32]).unwrap();
+                let columns = StepColumns::of(&schema).with("obs", &[0.5_f32]).unwrap();
                 writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             }
         };

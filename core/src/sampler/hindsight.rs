@@ -183,7 +183,7 @@ mod tests {
             let achieved = [f32::from(row)];
             let columns = StepColumns::of(&schema).with("obs/achieved", &achieved).unwrap();
             let columns = columns.with("obs/desired", &[-1.0_f32]).unwrap();
-            let mut columns = columns.with("reward", &[-1.0_f64]).unwrap();
+            let columns = columns.with("reward", &[-1.0_f64]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
         ring

@@ -29,7 +29,7 @@ fn writer(ring: &Ring) -> Writer {
 fn append(writer: &mut Writer, schema: &Schema, ended: bool) {
     let obs = [0.5_f32; LANES as usize];
     let ends = [ended; LANES as usize];
-    let mut columns = StepColumns::of(schema).with("obs", &obs).unwrap();
+    let columns = StepColumns::of(schema).with("obs", &obs).unwrap();
     writer.append(&columns.step(&ends, &[false; LANES as usize]).unwrap()).unwrap();
 }
 
@@ -254,7 +254,7 @@ fn hostile_bytes_give_numbers_or_errors() {
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     let columns = schema();
     for _ in 0..500 {
-        let mut columns = StepColumns::of(&columns).with("obs", &[1.0_f32]).unwrap();
+        let columns = StepColumns::of(&columns).with("obs", &[1.0_f32]).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
     let flags = LearnedOptions::new("flags").column("good", DType::Bool).column("v", DType::F32);
@@ -347,7 +347,7 @@ fn values_of_other_rows_are_never_seen() {
                     break;
                 }
             }
-            let mut columns = StepColumns::of(&columns).with("obs", &[1.0_f32]).unwrap();
+            let columns = StepColumns::of(&columns).with("obs", &[1.0_f32]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
     });

@@ -212,7 +212,7 @@ mod tests {
     fn fill(ring: &Ring, transitions: u64) {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         for _ in 0..=transitions {
-            let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+            let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
     }
@@ -269,7 +269,7 @@ mod tests {
                 let mut writer =
                     ring.writer(WriterOptions::lanes(1).timeout(Duration::from_secs(60))).unwrap();
                 for _ in 0..=50 {
-                    let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+                    let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
                     writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
                 }
             });
@@ -294,7 +294,7 @@ mod tests {
         let mut sampler = ring.sampler(SamplerOptions::seeded(1)).unwrap();
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         let mut append = || {
-            let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+            let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
             writer.try_append(&columns.step(&[false], &[false]).unwrap()).map(drop)
         };
         // Lap the ring, and go on until the writer is held back.
@@ -371,7 +371,7 @@ mod tests {
         let room = |ring: &Ring| {
             let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
             let mut append = || {
-                let mut columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
+                let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
                 writer.try_append(&columns.step(&[false], &[false]).unwrap()).is_ok()
             };
             (0..1_000).take_while(|_| append()).count()

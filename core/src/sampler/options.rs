@@ -212,7 +212,7 @@ impl SamplerOptions {
     ///     ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep))?;
     /// for t in 0..=50_u8 {
     ///     let obs = [f32::from(t)];
-    ///     let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+    ///     let columns = StepColumns::of(&schema).with("obs", &obs)?;
     ///     writer.append(&columns.step(&[t == 49], &[false])?)?;
     /// }
     /// // Starts are 0, 10, 20, 30 and 40; the sequence from 40 on has 10 transitions.

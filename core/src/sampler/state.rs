@@ -110,7 +110,7 @@ mod tests {
             ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
         for step in 0..150_u8 {
             let reward = [f32::from(step)];
-            let mut columns = StepColumns::of(&schema).with("reward", &reward).unwrap();
+            let columns = StepColumns::of(&schema).with("reward", &reward).unwrap();
             writer.append(&columns.step(&[step % 9 == 8], &[false]).unwrap()).unwrap();
         }
         ring

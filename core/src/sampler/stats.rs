@@ -141,7 +141,7 @@ mod tests {
         for (rows, sampler) in [5, 50, 400].into_iter().zip(&mut samplers) {
             for step in 0..rows {
                 let obs = [f32::from(u16::try_from(step).unwrap())];
-                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
                 writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             }
             sampler.sample(64).unwrap();
@@ -164,7 +164,7 @@ mod tests {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         for step in 0..400_u16 {
             let obs = [f32::from(step)];
-            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
         let mut sampler = ring.sampler(SamplerOptions::seeded(3)).unwrap();

@@ -32,7 +32,7 @@ fn ring_of(longest: usize, numbers: u16) -> Ring {
         let reward = [f32::from(first), -f32::from(first)];
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
         let columns = columns.with("reward", &reward).unwrap();
-        let mut columns = columns.with_final("obs", &obs).unwrap();
+        let columns = columns.with_final("obs", &obs).unwrap();
         writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
     }
     ring
@@ -118,7 +118,7 @@ fn draws_do_not_depend_on_the_length_of_rows() {
             ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
         let obs = vec![0.5_f32; 2 * numbers as usize];
         for _ in 0..500 {
-            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[false; 2], &[false; 2]).unwrap()).unwrap();
         }
         ring.sampler(SamplerOptions::seeded(5)).unwrap().sample(300).unwrap().index()
@@ -140,7 +140,7 @@ fn a_head_that_goes_down_empties_the_index() {
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     // No window fits into the first episodes, so the starts that remain are drawn from the index.
     for step in 0..500 {
-        let mut columns = StepColumns::of(&schema).with("obs", &[1.0_f32]).unwrap();
+        let columns = StepColumns::of(&schema).with("obs", &[1.0_f32]).unwrap();
         let ends = [step < 100];
         let step = columns.step(&ends, &[false]);
         writer.append(&step.unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn the_index_follows_a_writer_that_laps_it() {
             let obs = [1.0_f32, 2.0];
             let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
             let columns = columns.with("reward", &obs).unwrap();
-            let mut columns = columns.with_final("obs", &obs).unwrap();
+            let columns = columns.with_final("obs", &obs).unwrap();
             let ends = [step % 5 == 4, step % (6 + round) == 5];
             writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
         }

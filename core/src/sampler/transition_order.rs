@@ -21,7 +21,7 @@ use crate::ring::Ring;
 /// let mut writer = ring.writer(WriterOptions::lanes(1))?;
 /// for step in 0..5 {
 ///     let reward = [1.0_f32];
-///     let mut columns = StepColumns::of(&schema).with("reward", &reward)?;
+///     let columns = StepColumns::of(&schema).with("reward", &reward)?;
 ///     writer.append(&columns.step(&[step == 2], &[false])?)?;
 /// }
 /// // Row 3 is the FINAL row of the first episode, and row 5 has no successor yet.
@@ -164,7 +164,7 @@ mod tests {
                         for row in 0..rows {
                             let (reward, over) = (vec![1.0; width], end && row + 1 == rows);
                             let columns = StepColumns::of(&schema);
-                            let mut columns = columns.with::<f32>("reward", &reward).unwrap();
+                            let columns = columns.with::<f32>("reward", &reward).unwrap();
                             let ends = vec![over; width];
                             let step = columns.step(&ends, &[false; LANES as usize][..width]);
                             writer.append(&step.unwrap()).unwrap();

@@ -30,7 +30,7 @@ impl Filling<'_> {
     /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
     /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
     /// # for _ in 0..10 {
-    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     let columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
     /// #     writer.append(&columns.step(&[false], &[false])?)?;
     /// # }
     /// let queue = SamplerOptions::seeded(1).selector(Selector::Table(TableOptions::consume("q")));

@@ -51,7 +51,7 @@ impl Ring {
     /// # let ring = Ring::heap(&schema, RingOptions::with_capacity(64))?;
     /// # let mut writer = ring.writer(WriterOptions::lanes(1))?;
     /// # for _ in 0..11 {
-    /// #     let mut columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
+    /// #     let columns = StepColumns::of(&schema).with("x", &[0.0_f32])?;
     /// #     writer.append(&columns.step(&[false], &[false])?)?;
     /// # }
     /// let queue = Selector::Table(TableOptions::consume("queue"));
@@ -187,7 +187,7 @@ mod tests {
             let mut most = 0;
             for step in 0..160_u64 {
                 let obs = [step; 2];
-                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
                 let ends = [step % 7 == 6, step % 11 == 10];
                 writer.append(&columns.step(&ends, &[false; 2]).unwrap()).unwrap();
                 let sampler = &mut samplers[usize::try_from(step % 2).unwrap()];
@@ -226,7 +226,7 @@ mod tests {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         for step in 0..41_u64 {
             let obs = [step];
-            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         }
         let options = TableOptions::consume("c").max_times_sampled(3);
@@ -259,7 +259,7 @@ mod tests {
             ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
         for step in 0..100_u64 {
             let obs = [step; 2];
-            let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+            let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
             writer.append(&columns.step(&[step % 7 == 6, false], &[false; 2]).unwrap()).unwrap();
         }
         for table in [TableOptions::consume("c").max_times_sampled(3), TableOptions::epoch("e")] {

@@ -28,7 +28,14 @@ impl Writer {
     /// many.
     ///
     /// With one lane, rows are copied and published up to 64 at a time.
-    pub fn extend(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
+    pub fn extend<'s>(
+        &mut self,
+        steps: impl Into<Step<'s>>,
+    ) -> Result<&[RowIndex], AppendError> {
+        self.extend_all(&steps.into())
+    }
+
+    fn extend_all(&mut self, steps: &Step<'_>) -> Result<&[RowIndex], AppendError> {
         let lanes = self.lanes.len();
         let count = steps.terminated.len() / lanes.max(1);
         self.check_steps(steps, count)?;
@@ -300,7 +307,7 @@ mod tests {
                     let count = steps.terminated.len() / lanes as usize;
                     let mut expected = Vec::new();
                     for at in 0..count {
-                        expected.extend_from_slice(append.append(&parts.step(at)).unwrap());
+                        expected.extend_from_slice(append.append(parts.step(at)).unwrap());
                     }
                     (expected, extend.extend(steps).unwrap().to_vec())
                 });

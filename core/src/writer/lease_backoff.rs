@@ -241,7 +241,7 @@ mod tests {
     /// Appends a row, or two at the end of an episode. Returns the first one.
     fn append(ring: &Ring, writer: &mut Writer, ends: bool) -> RowIndex {
         let columns = StepColumns::of(ring.schema()).with("obs", &[7_u8]).unwrap();
-        let mut columns = columns.with_final("obs", &[9_u8]).unwrap();
+        let columns = columns.with_final("obs", &[9_u8]).unwrap();
         let (terminated, truncated) = ([ends], [false]);
         let step = columns.step(&terminated, &truncated).unwrap();
         writer.append(&step).unwrap()[0]

@@ -170,7 +170,7 @@ mod tests {
             next_obs: next.as_ref().map(|next| &next[..]),
             final_obs: finals.then_some(&last),
         };
-        writer.try_append(&step).map(drop)
+        writer.try_append(step).map(drop)
     }
 
     /// Makes a step of one lane that ends nothing.
@@ -265,7 +265,7 @@ mod tests {
             next_obs: None,
             final_obs: None,
         };
-        let refused = writer.extend(&step).unwrap_err();
+        let refused = writer.extend(step).unwrap_err();
         let AppendError::After { appended: 11, asked: 30, source } = refused else {
             panic!("{refused}");
         };

@@ -109,16 +109,22 @@ impl Writer {
     /// it, even if it comes later. If only the FINAL row is dropped, the row that ended the episode
     /// stays, and no transition begins with it, since it has no successor.
     #[inline]
-    pub fn append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
-        self.append_or(step, WhenBlocked::Wait)
+    pub fn append<'s>(
+        &mut self,
+        step: impl Into<Step<'s>>,
+    ) -> Result<&[RowIndex], AppendError> {
+        self.append_or(&step.into(), WhenBlocked::Wait)
     }
 
     /// Appends one step like [`append`](Self::append) if that needs no wait. Fails with
     /// [`AppendError::WouldWait`] and appends nothing where `append` would wait. Makes no system
     /// call on the fast path.
     #[inline]
-    pub fn try_append(&mut self, step: &Step<'_>) -> Result<&[RowIndex], AppendError> {
-        self.append_or(step, WhenBlocked::Fail)
+    pub fn try_append<'s>(
+        &mut self,
+        step: impl Into<Step<'s>>,
+    ) -> Result<&[RowIndex], AppendError> {
+        self.append_or(&step.into(), WhenBlocked::Fail)
     }
 
     fn append_or(

@@ -329,7 +329,7 @@ mod tests {
         let schema = writer.schema().clone();
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
         let columns = columns.with("pixels", &pixels).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[end.0], &[end.1]).unwrap()).unwrap()[0]
     }
 

@@ -145,7 +145,7 @@ mod tests {
             next_obs: None,
             final_obs: None,
         };
-        Ok(writer.try_append(&step)?[0])
+        Ok(writer.try_append(step)?[0])
     }
 
     /// Makes a lane that is full up to the rows of a lease; an episode may end there.
@@ -204,7 +204,7 @@ mod tests {
                 next_obs: None,
                 final_obs: None,
             };
-            writer.append(&step).map(drop).unwrap_err()
+            writer.append(step).map(drop).unwrap_err()
         };
         for _ in 0..3 {
             assert!(matches!(waits(&mut writer), AppendError::Interrupted { .. }));
@@ -244,7 +244,7 @@ mod tests {
             next_obs: Some(&obs),
             final_obs: None,
         };
-        writer.append(&step).unwrap();
+        writer.append(step).unwrap();
         assert_eq!(writer.rows_written(), ring.slots());
         for _ in 0..2 {
             assert_eq!(writer.try_restart(&[true]), Err(AppendError::WouldWait));

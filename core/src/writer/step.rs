@@ -38,12 +38,11 @@ pub struct ObsBytes<'a> {
     pub columns: &'a [&'a [u8]],
 }
 
-/// Collects typed columns by name into a [`Step`].
+/// Collects typed columns by name into a [`TypedStep`].
 #[derive(Clone, Debug)]
 pub struct StepColumns<'a> {
     schema: &'a Schema,
     columns: Vec<Option<&'a [u8]>>,
-    bytes: Vec<&'a [u8]>,
     next_obs: Vec<&'a [u8]>,
     final_obs: Vec<&'a [u8]>,
 }
@@ -53,8 +52,7 @@ impl<'a> StepColumns<'a> {
     #[must_use]
     pub fn of(schema: &'a Schema) -> Self {
         let columns = vec![None; schema.columns().len()];
-        let [bytes, next_obs, final_obs] = [const { Vec::new() }; 3];
-        Self { schema, columns, bytes, next_obs, final_obs }
+        Self { schema, columns, next_obs: Vec::new(), final_obs: Vec::new() }
     }
 
     /// Sets a column: all lanes' rows, one after the other.
@@ -120,21 +118,57 @@ impl<'a> StepColumns<'a> {
     }
 
     /// Returns the step, if every column is set.
-    pub fn step<'b>(
-        &'b mut self,
-        terminated: &'b [bool],
-        truncated: &'b [bool],
-    ) -> Result<Step<'b>, AppendError> {
-        self.bytes.clear();
-        for (column, bytes) in self.schema.columns().iter().zip(&self.columns) {
-            let Some(bytes) = bytes else {
-                return Err(AppendError::MissingColumn { name: column.name().to_owned() });
-            };
-            self.bytes.push(bytes);
-        }
-        let next_obs = (!self.next_obs.is_empty()).then_some(&*self.next_obs);
-        let final_obs = (!self.final_obs.is_empty()).then_some(&*self.final_obs);
-        let (schema, columns) = (self.schema, &*self.bytes);
-        Ok(Step { schema, columns, terminated, truncated, next_obs, final_obs })
+    pub fn step(
+        self,
+        terminated: &'a [bool],
+        truncated: &'a [bool],
+    ) -> Result<TypedStep<'a>, AppendError> {
+        let Self { schema, columns, next_obs, final_obs } = self;
+        let named = schema.columns().iter().zip(columns);
+        let columns = named.map(|(column, bytes)| {
+            bytes.ok_or_else(|| AppendError::MissingColumn { name: column.name().to_owned() })
+        });
+        let columns = columns.collect::<Result<_, _>>()?;
+        Ok(TypedStep { schema, columns, terminated, truncated, next_obs, final_obs })
+    }
+}
+
+/// A step of typed columns, made by [`StepColumns`]: `&step` is what a writer appends.
+///
+/// ```
+/// use backcast_core::{DType, Ring, RingOptions, Schema, StepColumns, WriterOptions};
+///
+/// let schema = Schema::builder().column("obs", DType::F32, &[2]).build()?;
+/// let ring = Ring::heap(&schema, RingOptions::with_capacity(100))?;
+/// let mut writer = ring.writer(WriterOptions::lanes(1))?;
+/// let step = StepColumns::of(&schema).with("obs", &[0.5_f32, 1.5])?.step(&[false], &[false])?;
+/// writer.append(&step)?;
+/// writer.append(&step)?;
+/// assert_eq!(ring.len(), 1); // the second row completes the transition of the first
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TypedStep<'a> {
+    schema: &'a Schema,
+    columns: Vec<&'a [u8]>,
+    terminated: &'a [bool],
+    truncated: &'a [bool],
+    next_obs: Vec<&'a [u8]>,
+    final_obs: Vec<&'a [u8]>,
+}
+
+impl<'s> From<&'s TypedStep<'_>> for Step<'s> {
+    fn from(step: &'s TypedStep<'_>) -> Self {
+        let TypedStep { schema, columns, terminated, truncated, next_obs, final_obs } = step;
+        let given = |obs: &'s [&'s [u8]]| (!obs.is_empty()).then_some(obs);
+        let (next_obs, final_obs) = (given(next_obs), given(final_obs));
+        Self { schema, columns, terminated, truncated, next_obs, final_obs }
+    }
+}
+
+impl<'s> From<&'s Step<'_>> for Step<'s> {
+    #[inline]
+    fn from(step: &'s Step<'_>) -> Self {
+        *step
     }
 }

@@ -30,7 +30,7 @@ fn writer(ring: &Ring) -> Writer {
 
 fn append(writer: &mut Writer, row: u64, ends: bool) {
     let (schema, obs) = (writer.schema().clone(), [row]);
-    let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+    let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
     writer.append(&columns.step(&[ends], &[false]).unwrap()).unwrap();
 }
 

@@ -30,7 +30,7 @@ fn append(writer: &mut Writer, obs: u64, ends: bool) {
     let lanes = writer.lanes().len();
     let obs = vec![obs; lanes];
     let schema = writer.ring().schema().clone();
-    let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+    let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
     writer.append(&columns.step(&vec![ends; lanes], &vec![false; lanes]).unwrap()).unwrap();
 }
 

@@ -12,7 +12,7 @@ fn filled() -> Ring {
     let mut writer = ring.writer(options).unwrap();
     for t in 0..100_u64 {
         let obs = [t, t + 1_000, t + 2_000];
-        let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
         writer.append(&columns.step(&[false; 3], &[t % 17 == 0; 3]).unwrap()).unwrap();
     }
     ring

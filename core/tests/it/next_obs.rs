@@ -56,7 +56,7 @@ fn append(writer: &mut Writer, row: &Row) -> Result<Vec<RowIndex>, AppendError> 
         next_obs: next.as_ref().map(|next| &next[..]),
         final_obs: last.as_ref().map(|last| &last[..]),
     };
-    writer.append(&step).map(<[RowIndex]>::to_vec)
+    writer.append(step).map(<[RowIndex]>::to_vec)
 }
 
 /// Returns observation and flags of every row of a lane; both columns must hold the same number.

@@ -112,14 +112,14 @@ fn typed_columns_of_another_schema_are_refused() {
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     let swapped = schema(&[REWARD, OBS]);
     let columns = StepColumns::of(&swapped).with("obs", &[1.0_f32, 2.0]).unwrap();
-    let mut columns = columns.with("reward", &[3.0_f32, 4.0]).unwrap();
+    let columns = columns.with("reward", &[3.0_f32, 4.0]).unwrap();
     let step = columns.step(&[false], &[false]).unwrap();
     let says = ["`reward` (f4[2], role step)", "`obs` (f4[2], role obs)"];
     assert_refused(writer.append(&step).map(<[_]>::to_vec), says);
     // Another value of an equal schema is the ring's.
     let equal = schema(&[OBS, REWARD]);
     let columns = StepColumns::of(&equal).with("reward", &[3.0_f32, 4.0]).unwrap();
-    let mut columns = columns.with("obs", &[1.0_f32, 2.0]).unwrap();
+    let columns = columns.with("obs", &[1.0_f32, 2.0]).unwrap();
     writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     assert_eq!(ring.rows(0, 0..1).unwrap().column::<f32>("obs").unwrap(), [1.0, 2.0]);
 }

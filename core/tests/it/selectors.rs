@@ -39,7 +39,7 @@ impl Model {
         let (obs, schema) = ([self.starts[lane].len() as u64], self.ring.schema().clone());
         // The row after an end is FINAL, and its flags are dropped.
         let (is_final, ends) = (self.ended[lane], ends && !self.ended[lane]);
-        let mut columns = StepColumns::of(&schema).with("obs", &obs)?;
+        let columns = StepColumns::of(&schema).with("obs", &obs)?;
         self.writers[lane].append(&columns.step(&[ends], &[false])?)?;
         self.starts[lane].push(!is_final);
         self.ended[lane] = ends;

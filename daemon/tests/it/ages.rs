@@ -92,7 +92,7 @@ fn fill(ring: &Ring, rows: usize) {
     let (obs, action) = ([0.5_f32; 6], [1_i32]);
     for _ in 0..rows {
         let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
 }

@@ -29,7 +29,7 @@ impl Bound {
         let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
         let (obs, action) = ([0.5_f32; 6], [1_i32]);
         let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
         drop((writer, ring));
         shelf.run(&["save", "pong", "kept"]).expect(0);

@@ -27,7 +27,7 @@ fn stocked() -> Shelf {
     for row in 0..ROWS {
         let (obs, action) = ([f32::from(row); 6], [i32::from(row)]);
         let columns = StepColumns::of(ring.schema()).with("obs", &obs);
-        let mut columns = columns.and_then(|columns| columns.with("action", &action)).unwrap();
+        let columns = columns.and_then(|columns| columns.with("action", &action)).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
     ring.priorities(&PriorityOptions::alpha(0.6)).unwrap().update(&[3], &[5.0]).unwrap();

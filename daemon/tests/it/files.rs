@@ -19,7 +19,7 @@ fn with_pong(rows: u16) -> Shelf {
         ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     for row in 0..rows {
         let (obs, action) = ([f32::from(row); 12], [i32::from(row); 2]);
-        let mut columns = StepColumns::of(ring.schema())
+        let columns = StepColumns::of(ring.schema())
             .with("obs", &obs)
             .and_then(|columns| columns.with("action", &action))
             .unwrap();
@@ -96,7 +96,7 @@ fn with_wide() -> Shelf {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *value = f32::from_bits(u32::try_from(dice >> 34).unwrap());
         }
-        let mut columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
         writer.append(&columns.step(&[row % 10 == 9], &[false]).unwrap()).unwrap();
     }
     drop(writer);
@@ -201,7 +201,7 @@ fn with_table() -> Shelf {
         ring.writer(WriterOptions::lanes(1).autoreset(AutoresetMode::NextStep)).unwrap();
     for row in 0..4_000_u16 {
         let obs = vec![f32::from(row); 8192];
-        let mut columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
+        let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
         writer.append(&columns.step(&[row % 10 == 9], &[false]).unwrap()).unwrap();
     }
     drop(writer);

@@ -97,7 +97,7 @@ fn tables_are_counted_from_outside_as_promised() {
     for _ in 0..41 {
         let (obs, action) = ([0.5_f32; 6], [1_i32]);
         let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
     let by_priority = PriorityOptions::alpha(1.0).eps(0.0);
@@ -172,7 +172,7 @@ fn rate_limiters_and_those_they_hold_back_are_as_promised() {
             for _ in 0..3 {
                 let (obs, action) = ([0.5_f32; 6], [1_i32]);
                 let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-                let mut columns = columns.with("action", &action).unwrap();
+                let columns = columns.with("action", &action).unwrap();
                 writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             }
         });

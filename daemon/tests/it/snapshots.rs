@@ -22,7 +22,7 @@ fn append(ring: &Ring, rows: u16) {
         ring.writer(WriterOptions::lanes(2).autoreset(AutoresetMode::NextStep)).unwrap();
     for row in 0..rows {
         let (obs, action) = ([f32::from(row); 12], [i32::from(row); 2]);
-        let mut columns = StepColumns::of(ring.schema())
+        let columns = StepColumns::of(ring.schema())
             .with("obs", &obs)
             .and_then(|columns| columns.with("action", &action))
             .unwrap();

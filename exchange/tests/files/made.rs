@@ -69,7 +69,7 @@ pub(crate) fn write(ring: &Ring, steps: u32, length: u32) {
             next_obs: None,
             final_obs: Some(&finals),
         };
-        writer.append(&step).unwrap();
+        writer.append(step).unwrap();
     }
 }
 

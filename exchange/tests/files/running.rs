@@ -42,7 +42,7 @@ fn publish(ring: &Ring, writer: &mut Writer, rows: u64) {
         let action = [i32::try_from(row % 5).unwrap()];
         let columns = StepColumns::of(ring.schema());
         let columns = columns.with("obs", &obs).unwrap().with("action", &action).unwrap();
-        let mut columns = columns.with("reward", &[1.0_f32]).unwrap();
+        let columns = columns.with("reward", &[1.0_f32]).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
 }

@@ -392,7 +392,7 @@ impl Adder {
         columns[1..].copy_from_slice(&batch.columns());
         let (terminated, truncated) = (&*self.ends, &*self.ends);
         let schema = self.writer.schema().clone();
-        self.writer.extend(&Step {
+        self.writer.extend(Step {
             schema: &schema,
             columns: &columns,
             terminated,

@@ -46,7 +46,7 @@ fn a_process_that_writes() {
         let (mut obs, twice) = ([number; 32], [2 * number, 2 * number + 2]);
         obs[16..].fill(number + 1);
         let odd = [number % 2 == 1, number % 2 == 0];
-        let mut columns = StepColumns::of(&schema)
+        let columns = StepColumns::of(&schema)
             .with("obs", &obs)
             .and_then(|c| c.with("twice", &twice))
             .and_then(|c| c.with("odd", &odd))

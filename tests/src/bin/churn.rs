@@ -53,7 +53,7 @@ fn fill(ring: &Ring, rows: u64) -> Result<(), Box<dyn Error>> {
     };
     for row in 0..rows % 20 {
         let obs = [row];
-        let mut columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
+        let columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
         writer.append(&columns.step(&[false], &[false])?)?;
     }
     Ok(())

@@ -53,7 +53,7 @@ fn fill(ring: &Ring, lanes: u32) -> Result<(), Box<dyn Error>> {
     for t in 0..ring.slots() {
         let truncated = if t % EPISODE == EPISODE - 1 { &ends } else { &never };
         let columns: [&[u8]; 3] = [&obs, &scalar, &scalar];
-        writer.append(&Step {
+        writer.append(Step {
             schema: ring.schema(),
             columns: &columns,
             terminated: &never,

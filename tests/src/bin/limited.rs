@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         say("ready")?;
         before = voluntary_switches();
         for _ in 0..steps {
-            let mut columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
+            let columns = StepColumns::of(ring.schema()).with("obs", &obs)?;
             writer.append(&columns.step(&goes_on, &goes_on)?)?;
         }
     } else {

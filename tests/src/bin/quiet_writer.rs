@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     give_up_calls()?;
     let mut appended = true;
     for _ in 0..rows {
-        appended &= writer.append(&step).is_ok();
+        appended &= writer.append(step).is_ok();
     }
     end(appended);
     Ok(())

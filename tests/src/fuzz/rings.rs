@@ -50,7 +50,7 @@ pub fn make_ring(base: &Base, name: &str, schema: &Schema) -> Result<Ring, Box<d
         let ends = [t % 7 == 0, t % 11 == 0];
         let (obs, alive) = ([x, 1.0, -x, 2.0], [true, false]);
         let (action, reward) = ([t.into(), 1], [x, x]);
-        let mut columns = StepColumns::of(schema)
+        let columns = StepColumns::of(schema)
             .with("obs", &obs)?
             .with("alive", &alive)?
             .with::<i32>("action", &action)?

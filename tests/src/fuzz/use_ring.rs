@@ -178,7 +178,7 @@ fn append(ring: &Ring, tally: &mut Tally) {
             next_obs: None,
             final_obs: None,
         };
-        match writer.append(&step) {
+        match writer.append(step) {
             Ok(indices) => assert_eq!(indices.len(), lanes),
             Err(error) => {
                 assert!(!error.to_string().is_empty());

@@ -62,7 +62,7 @@ fn write(ring: &Ring, mode: AutoresetMode, lanes: u32, steps: usize) -> Result<(
         let flags = |every: usize, on: usize| -> Vec<bool> {
             (0..numbers.len()).map(|place| step % (every + place) == on).collect()
         };
-        writer.append(&Step {
+        writer.append(Step {
             schema: ring.schema(),
             columns: &now,
             terminated: &flags(5, 4),

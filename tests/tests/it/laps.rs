@@ -37,7 +37,7 @@ fn write(ring: &Ring, stop: &AtomicBool) {
         }
         let obs = [seq; WIDTH];
         let columns = StepColumns::of(ring.schema()).with("obs", &obs);
-        let mut columns = columns.expect("a column of the schema");
+        let columns = columns.expect("a column of the schema");
         let whole = columns.step(&[false], &[false]).expect("a whole step");
         writer.append(&whole).expect("a step that fits");
     }

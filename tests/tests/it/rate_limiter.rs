@@ -142,7 +142,7 @@ fn words_of_a_hostile_process_give_errors_or_wrong_numbers_and_no_hang()
             _ => u64::MAX << dice.random_range(0..64),
         };
         file.write_all_at(&word.to_le_bytes(), at)?;
-        let mut columns = StepColumns::of(ring.schema()).with("obs", &[1_u64])?;
+        let columns = StepColumns::of(ring.schema()).with("obs", &[1_u64])?;
         match writer.append(&columns.step(&[false], &[false])?) {
             Ok(_) => tally[0] += 1,
             Err(AppendError::Limited(_)) => tally[1] += 1,

@@ -360,7 +360,7 @@ pub(in crate::sampler) mod tests {
         let mut append = move |rows: std::ops::Range<u64>| {
             for row in rows {
                 let obs = [row];
-                let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+                let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
                 writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
             }
         };

@@ -217,7 +217,7 @@ mod tests {
         for number in numbers {
             #[expect(clippy::cast_precision_loss, reason = "small")]
             let (number, pair) = ([number], [number as f32, -(number as f32)]);
-            let mut columns = StepColumns::of(&schema)
+            let columns = StepColumns::of(&schema)
                 .with("number", &number)
                 .unwrap()
                 .with("pair", &pair)

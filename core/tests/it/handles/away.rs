@@ -74,7 +74,7 @@ fn holders_of_a_ring_without_its_name_lease_as_before_and_writers_honour_it() {
         let mut appended = 20;
         let step = |writer: &mut Writer| {
             let columns = StepColumns::of(ring.schema()).with("obs", &[1.0_f32; 2]).unwrap();
-            let mut columns = columns.with("action", &[1_i32]).unwrap();
+            let columns = columns.with("action", &[1_i32]).unwrap();
             writer.append(&columns.step(&[false], &[false]).unwrap()).map(drop)
         };
         while appended < 4_000 && step(&mut writer).is_ok() {

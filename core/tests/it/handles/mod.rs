@@ -50,7 +50,7 @@ fn append(writer: &mut Writer, n: u8) {
     for i in 0..n {
         let (obs, action) = (vec![f32::from(i); 2 * lanes], vec![i32::from(i); lanes]);
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         let goes = vec![false; lanes];
         writer.append(&columns.step(&goes, &goes).unwrap()).unwrap();
     }

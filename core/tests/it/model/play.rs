@@ -54,7 +54,7 @@ impl OwnedStep {
         let finals = self.finals.as_ref();
         let finals: Option<Vec<&[u8]>> = finals.map(|f| f.iter().map(Vec::as_slice).collect());
         let schema = writer.schema().clone();
-        writer.append(&Step {
+        writer.append(Step {
             schema: &schema,
             columns: &columns,
             terminated: &self.terminated,

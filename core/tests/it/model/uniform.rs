@@ -21,7 +21,7 @@ fn uneven() -> Ring {
             let obs = [step];
             let end = [step % ends == 0];
             let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-            let mut columns = columns.with_final("obs", &obs).unwrap();
+            let columns = columns.with_final("obs", &obs).unwrap();
             writer.append(&columns.step(&end, &[false]).unwrap()).unwrap();
         }
     }
@@ -112,7 +112,7 @@ fn a_transition_is_found_among_a_hundred_thousand_rows_that_begin_none() {
     let mut writer = ring.writer(WriterOptions::lanes(1)).unwrap();
     for step in 0..100_000_i64 {
         let obs = [step];
-        let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
         if step != 777 {
             writer.restart(&[true]).unwrap();
         }

@@ -30,7 +30,7 @@ fn ring() -> Ring {
         };
         let discounts = [0.5_f32, 0.25].map(|discount| discount + f32::from(step % 3 == 0) * 0.125);
         let (a, b, reward, lstm) = (numbers(1), numbers(2), numbers(1), numbers(300));
-        let mut columns = StepColumns::of(&schema)
+        let columns = StepColumns::of(&schema)
             .with("obs/a", &a)
             .and_then(|columns| columns.with("obs/b", &b))
             .and_then(|columns| columns.with("reward", &reward))

@@ -19,7 +19,7 @@ fn append(ring: &Ring) {
 fn append_with(ring: &Ring, writer: &mut Writer) {
     let (obs, action) = ([1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], [7_i32]);
     let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-    let mut columns = columns.with("action", &action).unwrap();
+    let columns = columns.with("action", &action).unwrap();
     writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
 }
 

@@ -47,7 +47,7 @@ fn the_numbers_are_those_of_the_ring() {
     let (obs, action) = ([0.5_f32; 6], [1_i32]);
     for _ in 0..20 {
         let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
     let lease = ring.lease(0, 3..9).unwrap();
@@ -174,7 +174,7 @@ fn tables_are_counted_bin_by_bin() {
     let (obs, action) = ([0.5_f32; 6], [1_i32]);
     for _ in 0..21 {
         let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
     let is_of_table = |series: &&String| series.contains("table=");

@@ -17,7 +17,7 @@ fn append(writer: &mut Writer, rows: u64) {
         #[expect(clippy::cast_precision_loss, reason = "any number will do")]
         let (obs, action) = ([row as f32; 6], [1_i32]);
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[row % 9 == 8], &[false]).unwrap()).unwrap();
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn append(writer: &mut Writer, rows: u64) {
     for row in 0..rows {
         let (obs, action) = ([0.5_f32; 6], [i32::try_from(row).unwrap()]);
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
 }

@@ -22,7 +22,7 @@ fn append(ring: &Ring, rows: u8, number: f32) {
     for action in 0..i32::from(rows) {
         let (obs, action) = ([number; 6], [action]);
         let columns = StepColumns::of(ring.schema()).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
 }

@@ -259,7 +259,7 @@ impl Writer {
         let (index, has_warnings) = py.detach(|| {
             self.handle.with(|pen| {
                 let writer = pen.free()?;
-                let index: Vec<i64> = writer.append(&step)?.iter().map(|row| row.0).collect();
+                let index: Vec<i64> = writer.append(step)?.iter().map(|row| row.0).collect();
                 Ok((index, writer.has_warnings()))
             })
         })?;

@@ -115,7 +115,7 @@ fn other_schema(stage: &mut Stage) -> Option<Refusal> {
     let other = Schema::builder().column("action", DType::I32, &[]);
     let other = other.column("obs", DType::F32, &[2]).build().unwrap();
     let columns = StepColumns::of(&other).with("action", &[1_i32]).unwrap();
-    let mut columns = columns.with("obs", &[0.0_f32; 2]).unwrap();
+    let columns = columns.with("obs", &[0.0_f32; 2]).unwrap();
     let step = columns.step(&[false], &[false]).unwrap();
     refusal(stage.next_step.append(&step).map(<[_]>::to_vec))
 }
@@ -146,6 +146,6 @@ fn append(
 ) -> Option<Refusal> {
     let schema = schema();
     let step = Step { schema: &schema, columns, terminated, truncated, next_obs: None, final_obs };
-    let outcome: Result<_, AppendError> = writer.append(&step);
+    let outcome: Result<_, AppendError> = writer.append(step);
     refusal(outcome.map(<[_]>::to_vec))
 }

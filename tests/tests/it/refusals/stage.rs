@@ -140,7 +140,7 @@ fn append(writer: &mut Writer, rows: usize) {
         let i = u8::try_from(i % 251).unwrap();
         let (obs, action) = ([f32::from(i); 2], [i32::from(i)]);
         let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-        let mut columns = columns.with("action", &action).unwrap();
+        let columns = columns.with("action", &action).unwrap();
         writer.append(&columns.step(&[false], &[false]).unwrap()).unwrap();
     }
 }

@@ -41,7 +41,7 @@ impl ListedRing {
         // The row after an end is FINAL, and its flags are dropped.
         let (is_final, ends) = (self.ended[lane], ends && !self.ended[lane]);
         let obs = [row];
-        let mut columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
+        let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
         self.writers[lane].append(&columns.step(&[ends], &[false]).unwrap()).unwrap();
         self.starts[lane].push(!is_final);
         self.ended[lane] = ends;

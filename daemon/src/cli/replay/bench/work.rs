@@ -76,15 +76,15 @@ impl AppendedRows {
         writer: &mut Writer,
         appends: u64,
     ) -> Result<u64, CommandError> {
-        let mut columns = StepColumns::of(&self.schema)
+        let columns = StepColumns::of(&self.schema)
             .with("obs", &self.obs)?
             .with("action", &self.action)?
             .with("reward", &self.reward)?;
         let [no, yes] = &self.ends;
+        let (goes_on, ends) = (columns.clone().step(no, no)?, columns.step(yes, no)?);
         for _ in 0..appends {
             self.steps += 1;
-            let ended = if self.steps.is_multiple_of(EPISODE) { yes } else { no };
-            writer.append(&columns.step(ended, no)?)?;
+            writer.append(if self.steps.is_multiple_of(EPISODE) { &ends } else { &goes_on })?;
         }
         Ok(appends * self.action.len() as u64)
     }

@@ -175,7 +175,6 @@ mod tests {
         for t in 0..5_u8 {
             let obs = [f32::from(t), 0.5];
             let columns = StepColumns::of(&schema).with("obs", &obs).unwrap();
-            let mut columns = columns;
             writer.append(&columns.step(&[t == 4], &[false]).unwrap()).unwrap();
         }
         let newest = Newest::read(&base, "pong", 0, 3).unwrap();
